@@ -103,7 +103,7 @@ func (l *Link) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Placement says which device holds each rank; its index is the rank.
+// Placement is the device of each rank; its index is the rank.
 type Placement []Device
 
 // Rank finds the rank on device d.

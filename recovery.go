@@ -18,14 +18,14 @@ type Fault struct {
 	Kind       FaultKind `json:"kind"`
 	Node       Node      `json:"node"`
 	Device     Device    `json:"device,omitempty"`   // empty = the whole node
-	Ranks      []Rank    `json:"ranks"`              // that must be made anew
+	Ranks      []Rank    `json:"ranks"`              // whose processes must be replaced
 	Evidence   []string  `json:"evidence"`           // one sentence each, oldest first
 	AskedBy    string    `json:"asked_by,omitempty"` // who demanded it without a sign; "" = it was found
 	FirstNs    int64     `json:"first_unix_ns"`      // of the first sign
 	DetectedNs int64     `json:"detected_unix_ns"`   // when it was certain enough to act
 }
 
-// ZeRO says how the optimizer's state is spread (Rajbhandari et al. 2020):
+// ZeRO is how the optimizer's state is spread (Rajbhandari et al. 2020):
 // stage 0 = every replica has all of it; stage 1 = each of Instances groups of
 // data-parallel ranks holds it once. With d data-parallel ranks and N instances
 // the slices of instance m are ranks m·d/N … (m+1)·d/N − 1.
@@ -44,15 +44,15 @@ const (
 	RecoverySuspend   RecoveryState = "suspend"   // survivors leave their collectives and park; what is faulty is fenced
 	RecoveryReplace   RecoveryState = "replace"   // processes are started in the place of the faulty ones
 	RecoveryTable     RecoveryState = "ranktable" // the new rank table goes to the nodes
-	RecoveryCollect   RecoveryState = "collect"   // every process tells which steps it holds; they are locked
+	RecoveryCollect   RecoveryState = "collect"   // every process reports which steps it holds; they are locked
 	RecoveryRejoin    RecoveryState = "rejoin"    // groups are built and shards restored
 	RecoveryResumed   RecoveryState = "resumed"   // the job trains again
-	RecoveryFailed    RecoveryState = "failed"    // given up: the reason says what is left to do
+	RecoveryFailed    RecoveryState = "failed"    // given up: the reason names what is left to do
 	RecoveryDenied    RecoveryState = "denied"    // somebody said no
 	RecoveryCancelled RecoveryState = "cancelled" // somebody ended it before the point of no return
 )
 
-// Over says that nothing more happens to it.
+// Over reports whether the recovery has ended.
 func (s RecoveryState) Over() bool {
 	switch s {
 	case RecoveryResumed, RecoveryFailed, RecoveryDenied, RecoveryCancelled:
@@ -75,10 +75,10 @@ const (
 	PhaseResume  = "resume" // from the last restored rank to the first iteration begun
 )
 
-// FromCheckpoint stands for a source rank where a shard comes from storage.
+// FromCheckpoint is the source rank where a shard comes from storage.
 const FromCheckpoint Rank = -2
 
-// ShardMove says from whom a rank gets its state.
+// ShardMove is from whom a rank gets its state.
 type ShardMove struct {
 	Rank Rank   `json:"rank"`
 	From Rank   `json:"from"` // FromCheckpoint = storage
@@ -112,7 +112,7 @@ type Recovery struct {
 	Attempts    int                `json:"attempts"`
 	JobEpoch    uint64             `json:"job_epoch"`
 	Faults      []Fault            `json:"faults"`
-	Replaced    map[Rank]Device    `json:"replaced"`         // where each faulty rank is made anew
+	Replaced    map[Rank]Device    `json:"replaced"`         // device of each rank whose process is replaced
 	Survivors   []Rank             `json:"survivors"`        // whose processes stay
 	Fenced      []Node             `json:"fenced"`           // refused from now on
 	Placement   Placement          `json:"placement"`        // device by rank, once over
@@ -126,15 +126,15 @@ type Recovery struct {
 	PlanHash    string             `json:"plan_hash"`
 	DecidedBy   string             `json:"decided_by"` // "policy" or the operator's name
 	DecidedFrom string             `json:"decided_from,omitempty"`
-	NoReturn    bool               `json:"no_return"` // ranks were told to rejoin: it can't be cancelled any more
+	NoReturn    bool               `json:"no_return"` // ranks were ordered to rejoin: it can't be cancelled any more
 	StartedNs   int64              `json:"started_unix_ns"`
 	EndedNs     int64              `json:"ended_unix_ns"`
 	DeadlineNs  int64              `json:"deadline_unix_ns,omitempty"` // of the present state; 0 = none
 
-	Pending       []Rank          `json:"pending,omitempty"`        // faulty, and not ordered to be made anew yet
-	Launched      map[Rank]uint64 `json:"launched,omitempty"`       // generation of the newest launch of each rank made anew
+	Pending       []Rank          `json:"pending,omitempty"`        // faulty, and not launched again yet
+	Launched      map[Rank]uint64 `json:"launched,omitempty"`       // generation of the newest launch of each replaced rank
 	Splits        []int32         `json:"splits,omitempty"`         // micro-batches per replica that it goes on with
-	Whole         bool            `json:"whole,omitempty"`          // all processes are started anew: survivors can't be kept
+	Whole         bool            `json:"whole,omitempty"`          // all processes are restarted: survivors can't be kept
 	FailedRejoins int             `json:"failed_rejoins,omitempty"` // rejoins that failed without a new fault
 	Shrink        *Shrink         `json:"shrink,omitempty"`         // what a whole restart goes on with where no spare came; nil = all replicas
 }
@@ -150,12 +150,12 @@ type Shrink struct {
 	Splits    []int32   `json:"splits,omitempty"`    // micro-batches per replica that stays
 }
 
-// RecoveryPolicy says what may be done without a person.
+// RecoveryPolicy is what may be done without a person.
 type RecoveryPolicy struct {
 	Approval    string  `json:"approval,omitempty" yaml:"approval"`         // ApprovalAuto (default) or ApprovalPerson
 	Countdown   float64 `json:"countdown_s,omitempty" yaml:"countdown_s"`   // before it acts by itself
 	FenceAlone  bool    `json:"fence_alone,omitempty" yaml:"fence_alone"`   // where the job stalls, a silent agent is enough to fence its node
 	AllowShrink bool    `json:"allow_shrink,omitempty" yaml:"allow_shrink"` // go on with fewer replicas where no spare is left
-	InPlace     int     `json:"in_place,omitempty" yaml:"in_place"`         // times an hour that a process is made anew on its own node, default 2
+	InPlace     int     `json:"in_place,omitempty" yaml:"in_place"`         // times an hour that a process is replaced on its own node, default 2
 	PerHour     int     `json:"per_hour,omitempty" yaml:"per_hour"`         // recoveries without a person, default 10; then somebody must approve
 }

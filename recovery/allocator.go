@@ -26,11 +26,11 @@ type assignment struct {
 	lack      string        // why it can't be done; empty = it can
 }
 
-// assign finds a place for every rank that is to be replaced: its own device
+// assignRanks finds a place for every rank that is to be replaced: its own device
 // where only processes ended, else a spare for its whole node, at the same
 // indexes.
-func (al *allocator) assign(now time.Time) assignment {
-	a := assignment{placement: slices.Clone(al.ranks.placement()), fence: slices.Clone(al.op.rec.Fenced)}
+func (al *allocator) assignRanks(now time.Time) assignment {
+	a := assignment{placement: slices.Clone(al.ranks.placementInForce()), fence: slices.Clone(al.op.rec.Fenced)}
 	var why []string
 	for _, n := range al.ranks.nodesOf(al.op.rec.Pending) {
 		if reason := al.whyNotInPlace(now, n); reason != "" && !slices.Contains(a.fence, n) {
@@ -56,11 +56,11 @@ func (al *allocator) useSpares(a *assignment) []falcon.Node {
 	var lost []falcon.Node
 	for _, n := range a.fence {
 		switch {
-		case len(al.ranks.ranksOn(n)) == 0: // replaced already
+		case len(al.ranks.ranksOnNode(n)) == 0: // replaced already
 		case len(spares) == 0:
 			lost = append(lost, n)
 		default:
-			for _, r := range al.ranks.ranksOn(n) {
+			for _, r := range al.ranks.ranksOnNode(n) {
 				a.placement[r] = falcon.NewDevice(spares[0], a.placement[r].Index())
 			}
 			spares = spares[1:]
@@ -73,7 +73,7 @@ func (al *allocator) useSpares(a *assignment) []falcon.Node {
 func (al *allocator) ranksToLaunch(a assignment) []falcon.Rank {
 	out := slices.Clone(al.op.rec.Pending)
 	for _, n := range a.fence {
-		out = append(out, al.ranks.ranksOn(n)...)
+		out = append(out, al.ranks.ranksOnNode(n)...)
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
@@ -83,7 +83,7 @@ func (al *allocator) ranksToLaunch(a assignment) []falcon.Rank {
 func (al *allocator) freeSpares(fenced []falcon.Node) []falcon.Node {
 	var out []falcon.Node
 	for _, n := range al.job.Spares {
-		if len(al.ranks.ranksOn(n)) == 0 && !slices.Contains(fenced, n) && al.job.CanLaunch[n] && !slices.Contains(out, n) {
+		if len(al.ranks.ranksOnNode(n)) == 0 && !slices.Contains(fenced, n) && al.job.CanLaunch[n] && !slices.Contains(out, n) {
 			out = append(out, n)
 		}
 	}
@@ -158,7 +158,7 @@ func (al *allocator) shrinkPlan(a assignment) (*falcon.Shrink, string) {
 	}
 	kept = kept[:min(len(kept), total/unit)]
 	s := &falcon.Shrink{Of: l.DP, Kept: kept, Splits: falcon.Deal(total, len(kept), unit)}
-	s.Layout, s.Placement = l.KeepReplicas(al.ranks.placement(), kept)
+	s.Layout, s.Placement = l.KeepReplicas(al.ranks.placementInForce(), kept)
 	return s, ""
 }
 
@@ -166,7 +166,7 @@ func (al *allocator) shrinkPlan(a assignment) (*falcon.Shrink, string) {
 // processes, ascending.
 func (al *allocator) wholeReplicas(a assignment) []int {
 	lost := make([]bool, al.job.Layout.DP)
-	for r, d := range al.ranks.placement() {
+	for r, d := range al.ranks.placementInForce() {
 		if n := d.Node(); slices.Contains(a.fence, n) || !al.canLaunch(n) {
 			lost[al.job.Layout.Replica(falcon.Rank(r))] = true
 		}

@@ -35,11 +35,11 @@ func (ap *approval) whyPerson(now time.Time) string {
 	switch {
 	case c.Whole && ap.job.Checkpoint < 0:
 		return noCheckpoint
-	case isHang(c) && hasEvidence(c, noneLeft):
+	case onlyHang(c) && hasEvidence(c, noneLeft):
 		return "somebody may have stopped the job: approve to start it again from its newest checkpoint, or deny"
-	case isHang(c) && hasEvidence(c, unheardOf):
+	case onlyHang(c) && hasEvidence(c, unheardOf):
 		return "the console can't tell a dead node from its own blindness: look at the nodes that are not heard, then approve to suspend all and rejoin those that answer, or deny"
-	case isHang(c):
+	case onlyHang(c):
 		return "the processes are alive and the job may be waiting for something: approve to suspend all and rejoin them, or deny"
 	case ap.policy.Mode == falcon.ModeObserve:
 		return "the console only observes"
@@ -64,8 +64,8 @@ func (ap *approval) mayBeOver(now time.Time) bool {
 	return ap.hear.Holds() || now.Sub(ap.hear.Since()) < 4*ap.cfg.Beat+min(2*usual, ap.cfg.HangMin)
 }
 
-// isHang reports whether nothing but the whole job's hang led to a recovery.
-func isHang(c *falcon.Recovery) bool {
+// onlyHang reports whether nothing but the whole job's hang led to a recovery.
+func onlyHang(c *falcon.Recovery) bool {
 	return !slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool { return f.Kind != falcon.FaultHang || f.Node != "" })
 }
 

@@ -16,7 +16,7 @@ const (
 	hour            = time.Hour
 )
 
-// Config says how faults are detected and how long each state may take; zero
+// Config is how faults are detected and how long each state may take; zero
 // values mean the defaults in parentheses. The fields with a YAML name are those
 // of the section recovery of falcon.yaml, which Check validates.
 type Config struct {
@@ -26,20 +26,20 @@ type Config struct {
 	Grace   time.Duration `yaml:"-"`       // after the engine's start, or after it heard of too few, for agents to come back (10 s)
 	Gather  time.Duration `yaml:"-"`       // faults so close together are handled as one: the ranks of a node die one after another (100 ms)
 
-	UnvouchedStall time.Duration `yaml:"unvouched_stall"` // of the job, before it is a sign against a silent node where no rank can say that it waits (30 s)
+	UnvouchedStall time.Duration `yaml:"unvouched_stall"` // of the job, before it is a sign against a silent node where no rank can report that it waits (30 s)
 	Leave          time.Duration `yaml:"leave"`           // for an agent that said goodbye to come back: so long its silence is no sign (60 s)
 	LeaveStall     time.Duration `yaml:"leave_stall"`     // of the job, before it is one all the same (15 s)
-	Unexplained    time.Duration `yaml:"-"`               // for the word on how a process ended, or for a peer's end with success (1 s)
+	Unexplained    time.Duration `yaml:"-"`               // for a report of how a process ended, or for a peer's end with success (1 s)
 
-	HangFactor float64       `yaml:"-"`    // usual iteration times without progress, before a job is said to hang (20)
+	HangFactor float64       `yaml:"-"`    // usual iteration times without progress, before a job is reported to hang (20)
 	HangMin    time.Duration `yaml:"hang"` // at least (2 min); also how long an unknown iteration may take
 
 	OptimizerWait time.Duration `yaml:"optimizer_wait"` // for ranks inside the optimizer (5 s)
 	SuspendMost   time.Duration `yaml:"suspend"`        // for all to park (15 s); afterwards who did not is frozen
 	SpareWait     time.Duration `yaml:"spare_wait"`     // for a spare to be brought (10 min)
-	ReplaceMost   time.Duration `yaml:"replace"`        // for processes made anew to park (5 min)
+	ReplaceMost   time.Duration `yaml:"replace"`        // for launched processes to park (5 min)
 	TableMost     time.Duration `yaml:"-"`              // for the rank table (10 s)
-	CollectMost   time.Duration `yaml:"-"`              // for the words of all (10 s)
+	CollectMost   time.Duration `yaml:"-"`              // for the reports of all (10 s)
 	RejoinMost    time.Duration `yaml:"rejoin"`         // for groups and state (5 min)
 	RestartMost   time.Duration `yaml:"-"`              // for a whole restart (30 min)
 	AgentWait     time.Duration `yaml:"agent_wait"`     // for agents to come back, before a whole restart that needs them (1 min)

@@ -19,13 +19,13 @@ func (w *workflow) onDeadline(now time.Time) {
 		w.onSuspendDeadline(now)
 	case falcon.RecoveryReplace:
 		if c.Whole {
-			w.finish(now, falcon.RecoveryFailed, "the whole restart did not come up in time; start the job again from its checkpoint")
+			w.finishRecovery(now, falcon.RecoveryFailed, "the whole restart did not come up in time; start the job again from its checkpoint")
 			return
 		}
 		w.giveUpWaiting(now, falcon.FaultNode, "processes launched on node %s did not park within %s", w.cfg.ReplaceMost)
 	case falcon.RecoveryTable:
 		why := map[falcon.Node]string{}
-		for _, n := range w.op.staying() {
+		for _, n := range w.op.stayingNodes() {
 			if !w.op.replies.Tabled(n) {
 				why[n] = fmt.Sprintf("no answer within %s", w.cfg.TableMost)
 			}
@@ -34,7 +34,7 @@ func (w *workflow) onDeadline(now time.Time) {
 	case falcon.RecoveryCollect:
 		w.giveUpWaiting(now, falcon.FaultFrozen, "a process on node %s parked no more within %s", w.cfg.CollectMost)
 	case falcon.RecoveryRejoin:
-		world := w.ranks.world()
+		world := w.ranks.worldSize()
 		w.rejoinFailed(now, fmt.Sprintf("%d of %d ranks did not rejoin within %s", world-w.op.replies.RejoinedCount(), world, w.cfg.RejoinMost))
 	}
 }
@@ -43,7 +43,7 @@ func (w *workflow) onDeadline(now time.Time) {
 // no spare came.
 func (w *workflow) onSuspendDeadline(now time.Time) {
 	waited := w.op.stopAwaitingSpare()
-	if a := w.alloc.assign(now); waited && a.lack != "" {
+	if a := w.alloc.assignRanks(now); waited && a.lack != "" {
 		w.onNoSpare(now, a)
 		return
 	}
@@ -52,7 +52,7 @@ func (w *workflow) onSuspendDeadline(now time.Time) {
 	switch {
 	case w.op.rec == nil || w.op.rec.State != falcon.RecoverySuspend:
 	case len(w.op.rec.Fenced) == fenced && !w.op.gathering(now): // no node is late, and still it does not go on
-		w.finish(now, falcon.RecoveryFailed, "the job could not be suspended; start it again from its checkpoint")
+		w.finishRecovery(now, falcon.RecoveryFailed, "the job could not be suspended; start it again from its checkpoint")
 	default:
 		w.op.setDeadline(now, w.cfg.SuspendMost)
 	}
@@ -60,7 +60,7 @@ func (w *workflow) onSuspendDeadline(now time.Time) {
 
 // onAgentDeadline gives up the nodes whose agents did not come back.
 func (w *workflow) onAgentDeadline(now time.Time) {
-	w.op.rec.Reason = wholeReason(w.op.rec) + fmt.Sprintf("; %s did not come back within %s", agentsOf(w.op.missingAgents()), w.cfg.AgentWait)
+	w.op.rec.Reason = wholeReason(w.op.rec) + fmt.Sprintf("; %s did not come back within %s", describeAgents(w.op.missingAgents()), w.cfg.AgentWait)
 	w.giveUpWaiting(now, falcon.FaultNode, "the agent of node %s did not come back within %s", w.cfg.AgentWait)
 }
 
@@ -68,13 +68,13 @@ func (w *workflow) onAgentDeadline(now time.Time) {
 // most: then it is not they who are at fault.
 func (w *workflow) giveUpWaiting(now time.Time, kind falcon.FaultKind, format string, limit time.Duration) {
 	var late []falcon.Node
-	for _, n := range w.op.staying() {
-		if w.op.waitsFor(n) {
+	for _, n := range w.op.stayingNodes() {
+		if w.op.waitsForNode(n) {
 			late = append(late, n)
 		}
 	}
 	if nodes := len(w.ranks.usedNodes()); w.op.rec.State != falcon.RecoveryReplace && len(late) > 1 && 2*len(late) > nodes {
-		w.finish(now, falcon.RecoveryFailed, fmt.Sprintf(format, late[0], limit)+fmt.Sprintf(", nor did %d of %d nodes: the console's own network may be at fault; start the job again from its checkpoint", len(late), nodes))
+		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf(format, late[0], limit)+fmt.Sprintf(", nor did %d of %d nodes: the console's own network may be at fault; start the job again from its checkpoint", len(late), nodes))
 		return
 	}
 	for _, n := range late {

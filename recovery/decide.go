@@ -23,7 +23,7 @@ var (
 
 // Check returns why a decision can't be taken, nil = it can.
 func (m *Machine) Check(d Decision) error {
-	c := m.hist.find(d.Recovery)
+	c := m.hist.findByID(d.Recovery)
 	switch {
 	case c == nil:
 		return fmt.Errorf("%w: %q; the newest are listed by falcon recovery list", ErrUnknown, d.Recovery)
@@ -45,37 +45,37 @@ func (m *Machine) Check(d Decision) error {
 
 func (m *Machine) onDecision(now time.Time, d Decision) {
 	if err := m.Check(d); err != nil {
-		m.out.note("recovery", 1, "decision of %s refused: %s", d.By, err)
+		m.out.addNote("recovery", 1, "decision of %s refused: %s", d.By, err)
 		return
 	}
 	why := cmp.Or(d.Reason, "no reason given")
 	switch d.Verb {
 	case Approve:
-		m.flow.approve(now, d.By, d.From)
+		m.flow.approveRecovery(now, d.By, d.From)
 	case Deny:
-		m.op.decide(d.By, d.From)
-		m.flow.finish(now, falcon.RecoveryDenied, fmt.Sprintf("denied by %s: %s", d.By, why))
+		m.op.recordDecision(d.By, d.From)
+		m.flow.finishRecovery(now, falcon.RecoveryDenied, fmt.Sprintf("denied by %s: %s", d.By, why))
 	case Abort:
-		m.op.decide(d.By, d.From)
-		m.flow.finish(now, falcon.RecoveryCancelled, fmt.Sprintf("aborted by %s: %s; the job stands", d.By, why))
+		m.op.recordDecision(d.By, d.From)
+		m.flow.finishRecovery(now, falcon.RecoveryCancelled, fmt.Sprintf("aborted by %s: %s; the job stands", d.By, why))
 	}
 }
 
 // CheckDemand returns why a recovery by hand can't be had, nil = it can.
 func (m *Machine) CheckDemand(d Demand) error {
-	last := m.hist.last()
+	last := m.hist.newest()
 	switch {
 	case m.hasJob && m.ends.Finished():
 		return fmt.Errorf("%w: the job has finished: all its ranks ended normally; start it again if it is to train on", ErrDemand)
-	case !m.hasJob || !m.ranks.anyAlive():
+	case !m.hasJob || !m.ranks.anyProcessAlive():
 		return fmt.Errorf("%w: no process of a job is known", ErrDemand)
-	case m.op.rec == nil && m.stop.stopped() && last.Attempts > 0:
+	case m.op.rec == nil && m.stop.isStopped() && last.Attempts > 0:
 		return fmt.Errorf("%w: the job stands since %s; start it again", ErrDemand, last.ID)
 	case m.op.rec != nil && m.op.rec.Whole:
 		return fmt.Errorf("%w: %s restarts the whole job", ErrDemand, m.op.rec.ID)
-	case d.Rank >= 0 && !m.ranks.has(d.Rank):
-		return fmt.Errorf("%w: there is no rank %d among %d", ErrDemand, d.Rank, m.ranks.world())
-	case d.Rank < 0 && len(m.ranks.ranksOn(d.Node)) == 0:
+	case d.Rank >= 0 && !m.ranks.hasRank(d.Rank):
+		return fmt.Errorf("%w: there is no rank %d among %d", ErrDemand, d.Rank, m.ranks.worldSize())
+	case d.Rank < 0 && len(m.ranks.ranksOnNode(d.Node)) == 0:
 		return fmt.Errorf("%w: the job has no rank on node %q", ErrDemand, d.Node)
 	case d.Rank < 0 && m.op.isFenced(d.Node):
 		return fmt.Errorf("%w: node %s is fenced already", ErrDemand, d.Node)
@@ -85,21 +85,21 @@ func (m *Machine) CheckDemand(d Demand) error {
 
 func (m *Machine) onDemand(now time.Time, d Demand) {
 	if err := m.CheckDemand(d); err != nil {
-		m.out.note("recovery", 1, "demand of %s refused: %s", d.By, err)
+		m.out.addNote("recovery", 1, "demand of %s refused: %s", d.By, err)
 		return
 	}
 	m.stop.reopen()
 	f := falcon.Fault{Kind: falcon.FaultNode, Node: d.Node, AskedBy: d.By, FirstNs: now.UnixNano()}
 	what := fmt.Sprintf("node %s be given up", d.Node)
 	if d.Rank >= 0 {
-		f.Kind, f.Device, f.Ranks = falcon.FaultExit, m.ranks.device(d.Rank), []falcon.Rank{d.Rank}
+		f.Kind, f.Device, f.Ranks = falcon.FaultExit, m.ranks.deviceOf(d.Rank), []falcon.Rank{d.Rank}
 		f.Node, what = f.Device.Node(), fmt.Sprintf("rank %d be made anew", d.Rank)
 	}
 	f.Evidence = []string{fmt.Sprintf("%s asks that %s: %s", d.By, what, d.Reason)}
 	proposed := m.op.rec == nil
 	m.flow.onFault(now, f)
 	if proposed && m.op.rec != nil && m.op.rec.State == falcon.RecoveryProposed {
-		m.flow.approve(now, d.By, d.From)
+		m.flow.approveRecovery(now, d.By, d.From)
 	}
 }
 

@@ -23,14 +23,14 @@ func newDetector(m *Machine) detector {
 	return detector{jobState: &m.jobState, op: &m.op, out: &m.out, copies: copies{jobState: &m.jobState, op: &m.op}}
 }
 
-// listen judges the console's own hearing before that of any node. It reports for how
+// assessHearing judges the console's own hearing before that of any node. It reports for how
 // long all clocks were held when they are to start again.
-func (d *detector) listen(now time.Time) (held time.Duration, over bool) {
+func (d *detector) assessHearing(now time.Time) (held time.Duration, over bool) {
 	c := d.countHeard(now)
 	blind := d.hear.Blind()
 	held, over = d.hear.Assess(now, c, d.cfg.Grace)
 	if d.hear.Blind() && !blind && c.Unheard > max(c.Leaving, 1) && !d.ends.Finished() {
-		d.out.note("fault", 2, "%d of %d nodes are silent at once: nothing is fenced, the console's own network may be at fault", c.Unheard, c.Nodes)
+		d.out.addNote("fault", 2, "%d of %d nodes are silent at once: nothing is fenced, the console's own network may be at fault", c.Unheard, c.Nodes)
 	}
 	return held, over
 }
@@ -39,7 +39,7 @@ func (d *detector) listen(now time.Time) (held time.Duration, over bool) {
 // the console's hearing nor against it.
 func (d *detector) countHeard(now time.Time) liveness.Count {
 	var c liveness.Count
-	for _, n := range d.op.staying() {
+	for _, n := range d.op.stayingNodes() {
 		c.Nodes++
 		switch h := d.nodes.Get(n, now); {
 		case h.Unheard(now):
@@ -57,9 +57,9 @@ func (d *detector) countHeard(now time.Time) liveness.Count {
 
 // markSuspects names the nodes that were silent for some time.
 func (d *detector) markSuspects(now time.Time) {
-	for _, n := range d.op.staying() {
+	for _, n := range d.op.stayingNodes() {
 		if h := d.nodes.Get(n, now); h.BecomesSuspect(now) {
-			d.out.note("fault", 1, "node %s is suspected: nothing was heard of it for %d beats", n, h.MissedBeats(now))
+			d.out.addNote("fault", 1, "node %s is suspected: nothing was heard of it for %d beats", n, h.MissedBeats(now))
 		}
 	}
 }
@@ -70,7 +70,7 @@ func (d *detector) deadNodes(now time.Time) []falcon.Fault {
 		return nil // agents may well leave with it
 	}
 	var silent []falcon.Node
-	for _, n := range d.op.staying() {
+	for _, n := range d.op.stayingNodes() {
 		if d.nodes.Get(n, now).MissedBeats(now) >= d.cfg.Dead {
 			silent = append(silent, n)
 		}
@@ -79,7 +79,7 @@ func (d *detector) deadNodes(now time.Time) []falcon.Fault {
 		return nil
 	}
 	t := d.collectTestimony(now)
-	stall := d.standstill(now, t)
+	stall := d.standstillFor(now, t)
 	var faults []falcon.Fault
 	for _, n := range silent {
 		h := d.nodes.Get(n, now)
@@ -100,18 +100,18 @@ func (d *detector) deadNodes(now time.Time) []falcon.Fault {
 // silentRanks finds processes that are frozen or gone without a report, and
 // devices that failed, where the job stalls.
 func (d *detector) silentRanks(now time.Time) []falcon.Fault {
-	underway := d.op.underway()
+	underway := d.op.isUnderway()
 	unexplained := !underway && d.stallUnexplained(now)
 	switch {
 	case underway && d.op.clock.Idle(now) < 2*d.cfg.Beat:
 		return nil
-	case !underway && !unexplained && (d.notBegun(now) == 0 || d.finishing()):
+	case !underway && !unexplained && (d.notBegunFor(now) == 0 || d.finishing()):
 		return nil
 	}
 	var faults []falcon.Fault
 	nodes := map[falcon.Node]bool{}
-	for r, x := range d.ranks.all() {
-		n := d.ranks.node(r)
+	for r, x := range d.ranks.everyRank() {
+		n := d.ranks.nodeOf(r)
 		if nodes[n] || d.op.isFenced(n) || underway && !d.op.waitsForRank(r) {
 			continue
 		}
@@ -120,39 +120,39 @@ func (d *detector) silentRanks(now time.Time) []falcon.Fault {
 			nodes[n], faults = true, append(faults, f)
 		}
 	}
-	if len(faults) > 0 && d.tooMany(len(nodes)) {
+	if len(faults) > 0 && d.tooManyToBelieve(len(nodes)) {
 		return nil
 	}
 	return faults
 }
 
-// tooMany reports whether so many nodes have silent processes at once that it can't be
+// tooManyToBelieve reports whether so many nodes have silent processes at once that it can't be
 // believed.
-func (d *detector) tooMany(nodes int) bool {
+func (d *detector) tooManyToBelieve(nodes int) bool {
 	before, all := d.doubted, len(d.ranks.usedNodes())
 	d.doubted = nodes > 1 && 2*nodes > all
 	if d.doubted && !before {
-		d.out.note("fault", 2, "%d of %d nodes are without a sign of life of a process at once: nothing is fenced, the console's own network may be at fault", nodes, all)
+		d.out.addNote("fault", 2, "%d of %d nodes are without a sign of life of a process at once: nothing is fenced, the console's own network may be at fault", nodes, all)
 	}
 	return d.doubted
 }
 
 // judgeRank judges one rank of a job that stalls.
 func (d *detector) judgeRank(now time.Time, r falcon.Rank, n falcon.Node) (falcon.Fault, bool) {
-	x, h := d.ranks.member(r), d.nodes.Get(n, now)
+	x, h := d.ranks.memberOf(r), d.nodes.Get(n, now)
 	fatal, at, failed := h.Fatal(now)
 	age := x.hookAge()
-	f := falcon.Fault{Node: n, Device: d.ranks.device(r)}
+	f := falcon.Fault{Node: n, Device: d.ranks.deviceOf(r)}
 	switch {
 	case h.MissedBeats(now) > 0 || !h.Met() || !h.Connected():
 		return f, false // nothing is known of it
-	case failed && x.alive() && fatal.Concerns(f.Device):
+	case failed && x.isAlive() && fatal.Concerns(f.Device):
 		f.Kind, f.FirstNs = falcon.FaultDevice, at.UnixNano()
 		f.Evidence = []string{fatal.String(), "the job stalls"}
-	case x.alive() && x.beatWithin(now, 2*d.cfg.Beat) && age > 2*d.cfg.Beat:
+	case x.isAlive() && x.beatWithin(now, 2*d.cfg.Beat) && age > 2*d.cfg.Beat:
 		f.Kind, f.FirstNs = falcon.FaultFrozen, now.Add(-age).UnixNano()
 		f.Evidence = []string{fmt.Sprintf("the hook of rank %d (process %d on %s) was last alive %.1f s ago", r, x.process().Pid, f.Device, age.Seconds()), "the job stalls"}
-	case x.unknown() && d.op.rec == nil && d.ranks.anyAlive() && !d.ends.Has(r):
+	case x.isUnknown() && d.op.rec == nil && d.ranks.anyProcessAlive() && !d.ends.Has(r):
 		f.Kind, f.FirstNs, f.Ranks = falcon.FaultExit, d.pace.Moved().UnixNano(), []falcon.Rank{r}
 		f.Evidence = []string{fmt.Sprintf("node %s is heard and has no process of rank %d", n, r), "the job stalls"}
 	default:
@@ -168,8 +168,8 @@ func (d *detector) exitFault(now time.Time, p Process) falcon.Fault {
 		how = "nobody saw how"
 	}
 	f := falcon.Fault{
-		Kind: falcon.FaultExit, Node: p.Node, Device: d.ranks.device(p.Rank), Ranks: []falcon.Rank{p.Rank}, FirstNs: now.UnixNano(),
-		Evidence: []string{fmt.Sprintf("rank %d (process %d on %s) ended: %s", p.Rank, p.Pid, d.ranks.device(p.Rank), how)},
+		Kind: falcon.FaultExit, Node: p.Node, Device: d.ranks.deviceOf(p.Rank), Ranks: []falcon.Rank{p.Rank}, FirstNs: now.UnixNano(),
+		Evidence: []string{fmt.Sprintf("rank %d (process %d on %s) ended: %s", p.Rank, p.Pid, d.ranks.deviceOf(p.Rank), how)},
 	}
 	if fatal, _, failed := d.nodes.Get(p.Node, now).Fatal(now); failed && fatal.Concerns(f.Device) {
 		f.Kind, f.Evidence = falcon.FaultDevice, append([]string{fatal.String()}, f.Evidence...)
@@ -180,15 +180,15 @@ func (d *detector) exitFault(now time.Time, p Process) falcon.Fault {
 // parkedAlone finds a process that has left training by itself, as they do
 // when a communicator breaks: nothing may be faulty, and all must rejoin.
 func (d *detector) parkedAlone(now time.Time) (falcon.Fault, bool) {
-	for r, x := range d.ranks.all() {
-		since, parked := x.parks()
+	for r, x := range d.ranks.everyRank() {
+		since, parked := x.parkedSince()
 		if !parked || now.Sub(since) < 2*d.cfg.Beat {
 			continue
 		}
 		p := x.process()
 		return falcon.Fault{
-			Kind: falcon.FaultHang, Node: p.Node, Device: d.ranks.device(r), FirstNs: since.UnixNano(),
-			Evidence: []string{fmt.Sprintf("rank %d (process %d on %s) has left training by itself and no fault is known: its communicators may be broken", r, p.Pid, d.ranks.device(r))},
+			Kind: falcon.FaultHang, Node: p.Node, Device: d.ranks.deviceOf(r), FirstNs: since.UnixNano(),
+			Evidence: []string{fmt.Sprintf("rank %d (process %d on %s) has left training by itself and no fault is known: its communicators may be broken", r, p.Pid, d.ranks.deviceOf(r))},
 		}, true
 	}
 	return falcon.Fault{}, false
@@ -197,14 +197,14 @@ func (d *detector) parkedAlone(now time.Time) (falcon.Fault, bool) {
 // collectTestimony asks all nodes that are heard.
 func (d *detector) collectTestimony(now time.Time) testimony {
 	var t testimony
-	for _, n := range d.op.staying() {
+	for _, n := range d.op.stayingNodes() {
 		h := d.nodes.Get(n, now)
 		if !h.Met() || h.Unheard(now) {
 			continue
 		}
 		var ranks []*member
-		for _, r := range d.ranks.ranksOn(n) {
-			ranks = append(ranks, d.ranks.member(r))
+		for _, r := range d.ranks.ranksOnNode(n) {
+			ranks = append(ranks, d.ranks.memberOf(r))
 		}
 		t.addNode(now, d.cfg.Beat, ranks)
 	}
@@ -214,5 +214,5 @@ func (d *detector) collectTestimony(now time.Time) testimony {
 // someLeaving reports whether a node of the job is not heard since its agent said
 // goodbye.
 func (d *detector) someLeaving(now time.Time) bool {
-	return slices.ContainsFunc(d.op.staying(), func(n falcon.Node) bool { return d.nodes.Get(n, now).Leaving(now) })
+	return slices.ContainsFunc(d.op.stayingNodes(), func(n falcon.Node) bool { return d.nodes.Get(n, now).Leaving(now) })
 }

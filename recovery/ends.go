@@ -9,9 +9,9 @@ import (
 
 // processEnded judges the end of a process.
 func (m *Machine) processEnded(now time.Time, p Process) {
-	idle := m.op.idle()
+	idle := m.op.nothingOrdered()
 	switch {
-	case m.stop.stopped() && m.op.rec == nil && p.Normal, m.ends.Finished():
+	case m.stop.isStopped() && m.op.rec == nil && p.Normal, m.ends.Finished():
 		return
 	case idle && p.Finished, !idle && p.Finished && m.op.replies.Rejoined(p.Rank):
 		m.rankSucceeded(now, p.Rank)
@@ -21,12 +21,12 @@ func (m *Machine) processEnded(now time.Time, p Process) {
 	case !idle && (m.op.rec.Whole || m.op.replies.Stopping(p.Rank) || p.Normal && m.op.replies.Rejoined(p.Rank)):
 		m.op.clock.Advance(now)
 		return
-	case idle && p.Exit == "" && m.ends.Covers(now, &m.pace, m.cfg.Beat, m.ranks.world()):
+	case idle && p.Exit == "" && m.ends.Covers(now, &m.pace, m.cfg.Beat, m.ranks.worldSize()):
 		m.rankSucceeded(now, p.Rank)
 		return
 	case m.op.rec != nil && slices.Contains(m.op.rec.Pending, p.Rank):
 		return
-	case !idle && p.Finished && m.op.rec.State == falcon.RecoverySuspend && !heldBack(m.op.rec, p):
+	case !idle && p.Finished && m.op.rec.State == falcon.RecoverySuspend && !wasHeldBack(m.op.rec, p):
 		m.rankSucceeded(now, p.Rank) // before the order came; where others have parked, the rank is missed later
 		return
 	case idle && p.Exit == "":
@@ -36,39 +36,39 @@ func (m *Machine) processEnded(now time.Time, p Process) {
 	m.flow.onFault(now, m.detect.exitFault(now, p))
 }
 
-// heldBack reports whether a process that ended was parked, as far as is known.
+// wasHeldBack reports whether a process that ended was parked, as far as is known.
 // What an agent saw last may be older than the rejoin of an earlier generation:
 // ranks that were ordered to rejoin may have trained to the job's end since.
-func heldBack(c *falcon.Recovery, p Process) bool {
+func wasHeldBack(c *falcon.Recovery, p Process) bool {
 	return p.Park != nil && (!c.NoReturn || p.Park.Generation >= c.Generation)
 }
 
 // explainEnd takes a later report of how a process ended, where that was unknown.
 func (m *Machine) explainEnd(now time.Time, p Process) {
-	x := m.ranks.member(p.Rank)
-	if !m.ends.Open(p.Rank) || p.Alive || p.Exit == "" || !x.is(p) {
+	x := m.ranks.memberOf(p.Rank)
+	if !m.ends.Open(p.Rank) || p.Alive || p.Exit == "" || !x.sameProcess(p) {
 		return
 	}
 	m.ends.Explain(p.Rank)
-	x.explain(p)
+	x.explainEnd(p)
 	m.processEnded(now, p)
 }
 
 // rankSucceeded enters an end with success, and those that it explains.
 func (m *Machine) rankSucceeded(now time.Time, r falcon.Rank) {
 	m.op.rankSucceeded(now)
-	m.out.ended(m.ends.Succeed(now, r, m.pace.InBeats()))
+	m.out.addEnded(m.ends.Succeed(now, r, m.pace.InBeats()))
 	m.finishEpoch(now)
 }
 
 // finishEpoch closes the job epoch once all its ranks have ended with success.
 func (m *Machine) finishEpoch(now time.Time) {
-	if !m.ends.Finish(m.ranks.world()) {
+	if !m.ends.Finish(m.ranks.worldSize()) {
 		return
 	}
-	m.out.note("recovery", 0, "the job has finished: all %d ranks ended normally", m.ranks.world())
+	m.out.addNote("recovery", 0, "the job has finished: all %d ranks ended normally", m.ranks.worldSize())
 	if m.op.rec != nil && (m.op.rec.State == falcon.RecoveryProposed || m.op.rec.State == falcon.RecoverySuspend && !m.op.rec.Whole) {
-		m.flow.finish(now, falcon.RecoveryCancelled, "the job has finished: nothing is left to recover")
+		m.flow.finishRecovery(now, falcon.RecoveryCancelled, "the job has finished: nothing is left to recover")
 	}
 }
 
@@ -83,7 +83,7 @@ func (m *Machine) watchEnds(now time.Time) {
 		wait = max(wait, m.cfg.Grace)
 	}
 	for _, r := range m.ends.Overdue(now, wait) {
-		if x := m.ranks.member(r); x.ended() {
+		if x := m.ranks.memberOf(r); x.hasEnded() {
 			m.flow.onFault(now, m.detect.exitFault(now, x.process()))
 		}
 	}

@@ -19,14 +19,14 @@ type history struct {
 
 func newHistory() history { return history{nextID: 1} }
 
-// takeID is the id of a new recovery.
-func (h *history) takeID() string {
+// takeNextID is the id of a new recovery.
+func (h *history) takeNextID() string {
 	id := fmt.Sprintf("REC-%04d", h.nextID)
 	h.nextID++
 	return id
 }
 
-func (h *history) add(c *falcon.Recovery) {
+func (h *history) append(c *falcon.Recovery) {
 	h.recs = append(h.recs, c)
 	if len(h.recs) > recoveriesMost {
 		h.recs = slices.Delete(h.recs, 0, len(h.recs)-recoveriesMost)
@@ -38,7 +38,7 @@ func (h *history) add(c *falcon.Recovery) {
 func (h *history) restore(all []falcon.Recovery, nextID int) {
 	h.recs, h.nextID = nil, max(h.nextID, nextID)
 	for _, c := range all {
-		c = clone(&c)
+		c = cloneRecovery(&c)
 		h.recs = append(h.recs, &c)
 	}
 	slices.SortStableFunc(h.recs, func(a, b *falcon.Recovery) int {
@@ -58,15 +58,15 @@ func (h *history) newestFirst() iter.Seq[*falcon.Recovery] {
 	}
 }
 
-// last is the newest recovery, nil where there was none.
-func (h *history) last() *falcon.Recovery {
+// newest is the newest recovery, nil where there was none.
+func (h *history) newest() *falcon.Recovery {
 	if len(h.recs) == 0 {
 		return nil
 	}
 	return h.recs[len(h.recs)-1]
 }
 
-func (h *history) find(id string) *falcon.Recovery {
+func (h *history) findByID(id string) *falcon.Recovery {
 	for _, c := range h.recs {
 		if c.ID == id {
 			return c
@@ -124,9 +124,9 @@ var phaseDefaults = map[string]float64{
 // copyMBsDefault is the rate at which a shard is taken to move, 10⁶ B/s.
 const copyMBsDefault = 5e3
 
-// predict is the median of each phase over the newest recoveries that ended
+// predictPhases is the median of each phase over the newest recoveries that ended
 // well, else a default.
-func (h *history) predict(stateMB float64) map[string]float64 {
+func (h *history) predictPhases(stateMB float64) map[string]float64 {
 	out := map[string]float64{}
 	for phase, def := range phaseDefaults {
 		if phase == falcon.PhaseRestore && stateMB > 0 {
@@ -152,7 +152,7 @@ func (h *history) phaseTimes(phase string) []float64 {
 	return out
 }
 
-func clone(c *falcon.Recovery) falcon.Recovery {
+func cloneRecovery(c *falcon.Recovery) falcon.Recovery {
 	out := *c
 	out.Faults = slices.Clone(c.Faults)
 	for i, f := range out.Faults {

@@ -8,11 +8,11 @@ import (
 )
 
 func (m *Machine) onBeat(now time.Time, b Beat) {
-	if !m.ranks.has(b.Rank) {
+	if !m.ranks.hasRank(b.Rank) {
 		return
 	}
-	x := m.ranks.member(b.Rank)
-	if !x.alive() || x.process().Pid != b.Pid {
+	x := m.ranks.memberOf(b.Rank)
+	if !x.isAlive() || x.process().Pid != b.Pid {
 		return
 	}
 	before, newest := x.takeBeat(now, b)
@@ -24,24 +24,24 @@ func (m *Machine) onNode(now time.Time, n Node) {
 	h := m.nodes.Get(n.Node, now)
 	if !n.Alive {
 		h.Disconnect(now, n.How)
-		if n.How == Goodbye && m.op.underway() && m.op.waitsFor(n.Node) {
-			m.op.extend(now, m.cfg.LeaveStall)
+		if n.How == Goodbye && m.op.isUnderway() && m.op.waitsForNode(n.Node) {
+			m.op.extendDeadline(now, m.cfg.LeaveStall)
 		}
 		return
 	}
 	suspected, gone := h.Hear(now)
 	if suspected {
-		m.out.note("fault", 0, "node %s is heard again", n.Node)
+		m.out.addNote("fault", 0, "node %s is heard again", n.Node)
 	}
-	if gone && m.op.underway() && m.op.waitsFor(n.Node) {
-		m.op.extend(now, m.op.clock.Limit())
+	if gone && m.op.isUnderway() && m.op.waitsForNode(n.Node) {
+		m.op.extendDeadline(now, m.op.clock.Limit())
 	}
 }
 
 // onLate has no node judged by silence until the engine has caught up.
 func (m *Machine) onLate(now time.Time) {
 	if m.hear.Late(now, m.cfg.Beat) {
-		m.out.note("fault", 1, "the console is late itself: nobody is judged by silence until it has caught up")
+		m.out.addNote("fault", 1, "the console is late itself: nobody is judged by silence until it has caught up")
 	}
 }
 
@@ -49,22 +49,22 @@ func (m *Machine) onLate(now time.Time) {
 // rank's owner.
 func (m *Machine) onProcess(now time.Time, p Process) {
 	m.stop.noteLeftover(p, m.op.rec == nil)
-	if !m.ranks.has(p.Rank) || p.Node != m.ranks.node(p.Rank) || p.Generation < m.ranks.generationFloor(m.ranks.device(p.Rank)) {
+	if !m.ranks.hasRank(p.Rank) || p.Node != m.ranks.nodeOf(p.Rank) || p.Generation < m.ranks.generationFloor(m.ranks.deviceOf(p.Rank)) {
 		return
 	}
-	if !m.op.idle() && slices.Contains(m.op.rec.Fenced, p.Node) {
+	if !m.op.nothingOrdered() && slices.Contains(m.op.rec.Fenced, p.Node) {
 		return
 	}
 	if rejoined := m.hist.rejoinedGeneration(m.job.Epoch); m.op.rec == nil && p.Generation <= rejoined && p.Rejoined < rejoined {
 		p.Park = nil // of before the newest rejoin, which all have carried out: its agent was away
 	}
 	m.explainEnd(now, p)
-	x := m.ranks.member(p.Rank)
+	x := m.ranks.memberOf(p.Rank)
 	if x.outdates(p) {
 		return
 	}
-	died := !p.Alive && !x.ended()
-	x.report(now, p)
+	died := !p.Alive && !x.hasEnded()
+	x.takeReport(now, p)
 	switch {
 	case died:
 		m.op.rejoinedBeforeEnd(p)
@@ -80,16 +80,16 @@ func (m *Machine) onProcess(now time.Time, p Process) {
 func (m *Machine) onDevice(now time.Time, d Device) {
 	report := d.report()
 	n := report.Node()
-	if len(m.ranks.ranksOn(n)) == 0 {
+	if len(m.ranks.ranksOnNode(n)) == 0 {
 		return
 	}
 	if !d.Fatal {
-		m.out.note("fault", 1, "%s", report)
+		m.out.addNote("fault", 1, "%s", report)
 		return
 	}
 	m.nodes.Get(n, now).Report(report, now)
 	if m.op.rec == nil {
-		m.out.note("fault", 1, "%s; the node is given up when its process ends, it falls silent or the job stalls", report)
+		m.out.addNote("fault", 1, "%s; the node is given up when its process ends, it falls silent or the job stalls", report)
 		return
 	}
 	for _, f := range m.op.rec.Faults { // the process's end may have been reported first

@@ -18,7 +18,7 @@ type Job struct {
 	StateMB    float64       // of one rank, 10⁶ bytes; 0 = unknown
 	Spares     []falcon.Node // connected nodes with room for a node's ranks and without any, in order of preference
 	CanLaunch  map[falcon.Node]bool
-	Away       map[falcon.Node]bool   // nodes in use whose agents are between two connections: nobody can say that they can't start processes
+	Away       map[falcon.Node]bool   // nodes in use whose agents are between two connections: they may be able to start processes
 	Domains    map[falcon.Node]string // failure domain (rack, switch); absent = the node's own
 	Adapter    bool                   // all processes take orders and can park
 	Splits     []int32                // micro-batches per replica in force
@@ -35,15 +35,15 @@ type Process struct {
 	Alive      bool
 	Normal     bool   // it ended by itself with success or on an order
 	Finished   bool   // it ended with success, and not on an order: its part of the job is done
-	Exit       string // how it ended; empty = nobody has said yet
+	Exit       string // how it ended; empty = not known so far
 	Rejoined   uint64 // newest generation that it has rejoined with success, 0 = none
 	Park       *Park  // nil = it does not park
 }
 
-// Park is where a process stands that has left training to wait for Rejoin.
+// Park describes a process that has left training to wait for Rejoin.
 type Park struct {
 	Generation uint64 // newest suspension it obeyed; a joining process: the one that launched it
-	Joining    bool   // made anew: holds nothing
+	Joining    bool   // it replaces another: holds nothing
 	Tag        int64  // its step tag when it parked; -1 = inside the optimizer: it must not be trusted
 	Hold       falcon.RankHold
 }
@@ -61,7 +61,7 @@ type Beat struct {
 	WaitingKnown bool    // the hook measures that
 }
 
-// Node says that an agent was heard, or how it went.
+// Node reports that an agent was heard, or how its stream ended.
 type Node struct {
 	Node  falcon.Node
 	Alive bool
@@ -79,8 +79,8 @@ const (
 	Closed   = liveness.Closed   // the console ended it itself
 )
 
-// Late says that the engine works off words of some time ago, or was not asked
-// for longer than it should be: what it takes for silence may be its own.
+// Late reports that the engine works off messages of some time ago, or was not called
+// for longer than it should be: what looks like silence may be its own delay.
 type Late struct{}
 
 // Device is a device's own report.
@@ -98,8 +98,8 @@ func (d Device) report() liveness.Report {
 // EventLife is how long a device's fatal report is a sign.
 const EventLife = liveness.ReportLife
 
-// Pace is what the detector knows of the job's iterations: a hang is told from
-// a slow iteration by it.
+// Pace is what the detector knows of the job's iterations: a hang differs
+// from a slow iteration by it.
 type Pace struct {
 	Iteration int64   // newest begun by any rank
 	Ms        float64 // usual iteration time, 0 = unknown
@@ -107,7 +107,7 @@ type Pace struct {
 }
 
 // Suspended is the outcome of Suspend on one node: all its processes park or
-// are gone (Process has told), or Refused says why not.
+// are gone (Process has reported them), or Refused is the reason why not.
 type Suspended struct {
 	Node       falcon.Node
 	Generation uint64
@@ -122,14 +122,14 @@ type Launched struct {
 	Failed     string
 }
 
-// Tabled says that a node has the generation's rank table.
+// Tabled reports that a node has the generation's rank table.
 type Tabled struct {
 	Node       falcon.Node
 	Generation uint64
 	Failed     string
 }
 
-// Rejoined is one rank's word on Rejoin: status 0 = it trains again from step
+// Rejoined is one rank's answer to Rejoin: status 0 = it trains again from step
 // Resume; GroupsMs and RestoreMs are its own times.
 type Rejoined struct {
 	Rank       falcon.Rank
@@ -141,7 +141,7 @@ type Rejoined struct {
 	Bytes      uint64
 }
 
-// Decision is an operator's word on a recovery.
+// Decision is an operator's decision on a recovery.
 type Decision struct {
 	Recovery string
 	PlanHash string // must be the one that the operator saw
@@ -160,8 +160,8 @@ const (
 	Abort   Verb = "abort" // until the point of no return
 )
 
-// Demand asks for a recovery by hand: a node is to be fenced and replaced, or a
-// rank made anew, although no fault was seen.
+// Demand asks for a recovery by hand: a node is to be fenced and replaced, or the
+// process of a rank, although no fault was seen.
 type Demand struct {
 	Node             falcon.Node
 	Rank             falcon.Rank // -1 = the whole node
@@ -178,7 +178,7 @@ type Restored struct {
 	Recoveries []falcon.Recovery
 	NextID     int
 	Generation uint64        // highest ever used
-	Devices    []Seen        // fatal reports that agents will not tell again, the newest of each node
+	Devices    []Seen        // fatal reports, which agents send once, the newest of each node
 	Ended      []falcon.Rank // of the job epoch in force, with success
 }
 
@@ -290,7 +290,7 @@ type Ready struct {
 	Ended      []falcon.Rank // ended with success since; durable with Recoveries
 }
 
-// Empty says that there is nothing to do.
+// Empty reports whether there is nothing to do.
 func (r Ready) Empty() bool {
 	return len(r.Recoveries) == 0 && len(r.Commands) == 0 && len(r.Notes) == 0 && len(r.Ended) == 0
 }

@@ -15,27 +15,27 @@ func (m *Machine) onJob(now time.Time, j Job) {
 		m.renumber(j.Placement, perm)
 		before = m.job
 	}
-	m.job, m.hasJob = m.merged(before, j), true
-	m.generations.raise(m.job.Generation)
-	m.ranks.resize(len(m.job.Placement))
+	m.job, m.hasJob = m.mergeJob(before, j), true
+	m.generations.raiseTo(m.job.Generation)
+	m.ranks.resizeWorld(len(m.job.Placement))
 	for _, d := range m.job.Placement {
 		m.nodes.Get(d.Node(), now)
 	}
 	switch {
 	case first || before.Epoch != j.Epoch:
-		m.newEpoch(now, first)
+		m.beginEpoch(now, first)
 	case m.op.rec == nil:
 		m.arrange()
 	case m.op.rec.State == falcon.RecoveryProposed:
-		m.flow.propose(now)
+		m.flow.proposePlan(now)
 	}
 }
 
-// merged is a job's description as it is taken over: within one epoch an older
+// mergeJob is a job's description as it is taken over: within one epoch an older
 // placement does not replace a newer one, nor that of a recovery in progress, and what the
 // processes reported of the job before they ended is kept, as those that replace
 // them have not reported it yet.
-func (m *Machine) merged(before, j Job) Job {
+func (m *Machine) mergeJob(before, j Job) Job {
 	if before.Epoch != j.Epoch {
 		return j
 	}
@@ -53,13 +53,13 @@ func (m *Machine) merged(before, j Job) Job {
 	return j
 }
 
-// newEpoch forgets the pace and the ends of the epoch before; what is known of
+// beginEpoch forgets the pace and the ends of the epoch before; what is known of
 // processes that live stays.
-func (m *Machine) newEpoch(now time.Time, first bool) {
+func (m *Machine) beginEpoch(now time.Time, first bool) {
 	if first {
 		m.hear.Open(now, m.cfg.Grace) // who is not back yet may know more
 	} else {
-		m.flow.newEpoch(now)
+		m.flow.beginEpoch(now)
 	}
 	m.arrange()
 	m.ends = completion.New()
@@ -107,7 +107,7 @@ func (m *Machine) renumber(to falcon.Placement, perm []falcon.Rank) {
 	m.arrange()
 }
 
-func renumbered(ranks, perm []falcon.Rank) []falcon.Rank {
+func renumberRanks(ranks, perm []falcon.Rank) []falcon.Rank {
 	var out []falcon.Rank
 	for _, r := range ranks {
 		out = append(out, perm[r])
@@ -116,7 +116,7 @@ func renumbered(ranks, perm []falcon.Rank) []falcon.Rank {
 	return out
 }
 
-func rekeyed[V any](m map[falcon.Rank]V, perm []falcon.Rank) map[falcon.Rank]V {
+func renumberKeys[V any](m map[falcon.Rank]V, perm []falcon.Rank) map[falcon.Rank]V {
 	if m == nil {
 		return nil
 	}

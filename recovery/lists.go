@@ -14,13 +14,13 @@ func rankList(ranks []falcon.Rank) string {
 	if len(ranks) == 0 {
 		return "no rank"
 	}
-	return listed("rank", ranks)
+	return listNames("rank", ranks)
 }
 
-func nodeList(nodes []falcon.Node) string { return listed("node", nodes) }
+func nodeList(nodes []falcon.Node) string { return listNames("node", nodes) }
 
-// listed names the first of a list: "rank 1", "nodes n1, n2 and 3 more".
-func listed[T any](what string, list []T) string {
+// listNames names the first of a list: "rank 1", "nodes n1, n2 and 3 more".
+func listNames[T any](what string, list []T) string {
 	names := make([]string, 0, listMost)
 	for _, x := range list[:min(len(list), listMost)] {
 		names = append(names, fmt.Sprint(x))

@@ -36,23 +36,23 @@ func New(cfg Config) *Machine {
 }
 
 // Ready lists what is to be done now: recoveries are made durable first.
-func (m *Machine) Ready() Ready { return m.out.pending(m.hist.oldestFirst()) }
+func (m *Machine) Ready() Ready { return m.out.pendingReady(m.hist.oldestFirst()) }
 
 // Advance confirms that the last Ready was carried out.
-func (m *Machine) Advance() { m.out.clear() }
+func (m *Machine) Advance() { m.out.clearAll() }
 
 // Current returns the recovery in progress, false where there is none.
 func (m *Machine) Current() (falcon.Recovery, bool) {
 	if m.op.rec == nil {
 		return falcon.Recovery{}, false
 	}
-	return clone(m.op.rec), true
+	return cloneRecovery(m.op.rec), true
 }
 
 // Recovery finds one by its id.
 func (m *Machine) Recovery(id string) (falcon.Recovery, bool) {
-	if c := m.hist.find(id); c != nil {
-		return clone(c), true
+	if c := m.hist.findByID(id); c != nil {
+		return cloneRecovery(c), true
 	}
 	return falcon.Recovery{}, false
 }
@@ -61,7 +61,7 @@ func (m *Machine) Recovery(id string) (falcon.Recovery, bool) {
 func (m *Machine) Recoveries() []falcon.Recovery {
 	out := make([]falcon.Recovery, 0, recoveriesMost)
 	for c := range m.hist.newestFirst() {
-		out = append(out, clone(c))
+		out = append(out, cloneRecovery(c))
 	}
 	return out
 }
@@ -100,7 +100,7 @@ func (m *Machine) Step(now time.Time, in Input) {
 	default:
 		m.stepJob(now, in)
 	}
-	m.flow.advance(now)
+	m.flow.advanceStates(now)
 }
 
 // stepJob takes the inputs that mean nothing without a job.
@@ -134,14 +134,14 @@ func (m *Machine) Tick(now time.Time) {
 	if !m.hasJob {
 		return
 	}
-	if held, over := m.detect.listen(now); over {
+	if held, over := m.detect.assessHearing(now); over {
 		m.restartClocks(now, held)
 	}
-	m.watch(now)
-	m.flow.advance(now)
-	if m.op.expired(now) && !m.detect.copies.awaited(now) {
+	m.watchJob(now)
+	m.flow.advanceStates(now)
+	if m.op.deadlinePassed(now) && !m.detect.copies.awaitsLastCopy(now) {
 		m.flow.onDeadline(now)
-		m.flow.advance(now)
+		m.flow.advanceStates(now)
 	}
 }
 
@@ -153,9 +153,9 @@ func (m *Machine) skipPause(now time.Time) {
 		return
 	}
 	m.nodes.Skip(gap, now)
-	m.ranks.skip(gap, now)
+	m.ranks.skipPause(gap, now)
 	m.pace.Skip(gap, now)
-	m.op.skip(gap, now)
+	m.op.skipPause(gap, now)
 }
 
 // restartClocks starts all clocks again after a time in which the console could not
@@ -165,12 +165,12 @@ func (m *Machine) restartClocks(now time.Time, held time.Duration) {
 	m.ends.Restart(now)
 	m.pace.Restart(now)
 	m.hear.Restart(now)
-	m.op.restart(now, held)
+	m.op.restartWaits(now, held)
 }
 
-// watch looks for nodes and processes that are silent.
-func (m *Machine) watch(now time.Time) {
-	if m.op.underway() && m.op.rec.Whole || m.ends.Finished() {
+// watchJob looks for nodes and processes that are silent.
+func (m *Machine) watchJob(now time.Time) {
+	if m.op.isUnderway() && m.op.rec.Whole || m.ends.Finished() {
 		return // a whole restart has its own deadline
 	}
 	m.flow.reopenIfTraining()
@@ -178,18 +178,18 @@ func (m *Machine) watch(now time.Time) {
 	if !m.hear.Holds() {
 		m.watchEnds(now)
 		m.flow.finishIfOver(now)
-		m.handle(now, m.detect.deadNodes(now))
-		m.handle(now, m.detect.silentRanks(now))
+		m.handleFaults(now, m.detect.deadNodes(now))
+		m.handleFaults(now, m.detect.silentRanks(now))
 		m.handleJobFault(now, m.detect.parkedAlone)
 	}
-	m.handleJobFault(now, m.detect.hang)
-	m.handleJobFault(now, m.detect.empty)
+	m.handleJobFault(now, m.detect.jobHang)
+	m.handleJobFault(now, m.detect.emptyJob)
 	m.flow.cancelIfHealed(now)
 	m.flow.stopLeftovers(now)
 }
 
-// handle takes up faults that were found together.
-func (m *Machine) handle(now time.Time, faults []falcon.Fault) {
+// handleFaults takes up faults that were found together.
+func (m *Machine) handleFaults(now time.Time, faults []falcon.Fault) {
 	for _, f := range faults {
 		m.flow.onFault(now, f)
 	}
@@ -198,7 +198,7 @@ func (m *Machine) handle(now time.Time, faults []falcon.Fault) {
 // handleJobFault takes up a fault of the whole job, unless it is in recovery or
 // stopped already.
 func (m *Machine) handleJobFault(now time.Time, find func(time.Time) (falcon.Fault, bool)) {
-	if m.op.rec != nil || m.stop.stopped() {
+	if m.op.rec != nil || m.stop.isStopped() {
 		return
 	}
 	if f, found := find(now); found {

@@ -27,21 +27,21 @@ type operation struct {
 	tableFailures map[falcon.Node]int  // over all attempts
 }
 
-// open begins a recovery.
-func (op *operation) open(now time.Time, c *falcon.Recovery) {
+// openRecord begins a recovery.
+func (op *operation) openRecord(now time.Time, c *falcon.Recovery) {
 	op.rec = c
-	op.reset(attempt.NewClock(now, now))
+	op.resetAttempt(attempt.NewClock(now, now))
 	op.tableFailures = map[falcon.Node]int{}
 }
 
-// takeUp goes on with a recovery from before the engine's start: the time in which
+// takeUpRecord goes on with a recovery from before the engine's start: the time in which
 // the engine was away counts.
-func (op *operation) takeUp(now time.Time, c *falcon.Recovery) {
+func (op *operation) takeUpRecord(now time.Time, c *falcon.Recovery) {
 	spent := 0.0
 	for _, v := range c.PhaseMs {
 		spent += v
 	}
-	op.open(now, c)
+	op.openRecord(now, c)
 	if entered := time.Unix(0, c.StartedNs+int64(spent*1e6)); entered.Before(now) {
 		op.clock = attempt.NewClock(entered, now)
 	}
@@ -51,32 +51,32 @@ func (op *operation) takeUp(now time.Time, c *falcon.Recovery) {
 func (op *operation) beginAttempt(now time.Time, generation uint64, why string) {
 	c := op.rec
 	c.Generation, c.Attempts, c.Reason = generation, c.Attempts+1, why
-	op.enter(now, falcon.RecoverySuspend, op.cfg.SuspendMost)
+	op.enterState(now, falcon.RecoverySuspend, op.cfg.SuspendMost)
 	next, failures := op.replies.Next(), op.tableFailures
-	op.reset(op.clock)
+	op.resetAttempt(op.clock)
 	op.replies, op.tableFailures = next, failures
-	op.gather(now)
+	op.gatherFaults(now)
 }
 
-// end closes the recovery.
-func (op *operation) end() {
+// closeRecord closes the recovery.
+func (op *operation) closeRecord() {
 	op.rec = nil
-	op.reset(attempt.Clock{})
+	op.resetAttempt(attempt.Clock{})
 }
 
-// reset forgets the attempt.
-func (op *operation) reset(clock attempt.Clock) {
+// resetAttempt forgets the attempt.
+func (op *operation) resetAttempt(clock attempt.Clock) {
 	*op = operation{jobState: op.jobState, out: op.out, rec: op.rec, clock: clock}
 }
 
-// underway reports whether a recovery does more than wait for a decision.
-func (op *operation) underway() bool {
+// isUnderway reports whether a recovery does more than wait for a decision.
+func (op *operation) isUnderway() bool {
 	return op.rec != nil && op.rec.State != falcon.RecoveryProposed
 }
 
-// idle reports whether nothing was ordered yet: no recovery is open, or one is
+// nothingOrdered reports whether nothing was ordered yet: no recovery is open, or one is
 // only proposed.
-func (op *operation) idle() bool {
+func (op *operation) nothingOrdered() bool {
 	return op.rec == nil || op.rec.State == falcon.RecoveryProposed && op.rec.Attempts == 0 && !op.rec.Whole
 }
 
@@ -97,9 +97,9 @@ func (op *operation) renumber(to falcon.Placement, perm []falcon.Rank) {
 	if c == nil {
 		return
 	}
-	c.Placement, c.Pending, c.Replaced = slices.Clone(to), renumbered(c.Pending, perm), rekeyed(c.Replaced, perm)
+	c.Placement, c.Pending, c.Replaced = slices.Clone(to), renumberRanks(c.Pending, perm), renumberKeys(c.Replaced, perm)
 	for i := range c.Faults {
-		c.Faults[i].Ranks = renumbered(c.Faults[i].Ranks, perm)
+		c.Faults[i].Ranks = renumberRanks(c.Faults[i].Ranks, perm)
 	}
 	op.replies.Renumber(perm)
 	op.markChanged()
@@ -115,26 +115,26 @@ func (op *operation) arrange() {
 	op.ranks.arrange(p)
 }
 
-func (op *operation) markChanged() { op.out.change(op.rec) }
+func (op *operation) markChanged() { op.out.markChanged(op.rec) }
 
-// decide enters who decided; empty = nobody yet.
-func (op *operation) decide(by, from string) { op.rec.DecidedBy, op.rec.DecidedFrom = by, from }
+// recordDecision enters who decided; empty = not decided yet.
+func (op *operation) recordDecision(by, from string) { op.rec.DecidedBy, op.rec.DecidedFrom = by, from }
 
 // isFenced reports whether the recovery has given node n up.
 func (op *operation) isFenced(n falcon.Node) bool {
 	return op.rec != nil && slices.Contains(op.rec.Fenced, n)
 }
 
-// fence gives a node up for this recovery.
-func (op *operation) fence(n falcon.Node) {
+// fenceNode gives a node up for this recovery.
+func (op *operation) fenceNode(n falcon.Node) {
 	if !op.isFenced(n) {
 		op.rec.Fenced = append(op.rec.Fenced, n)
 		slices.Sort(op.rec.Fenced)
 	}
 }
 
-// staying lists the nodes of the placement that are not fenced, ascending.
-func (op *operation) staying() []falcon.Node {
+// stayingNodes lists the nodes of the placement that are not fenced, ascending.
+func (op *operation) stayingNodes() []falcon.Node {
 	return slices.DeleteFunc(slices.Clone(op.ranks.usedNodes()), op.isFenced)
 }
 
@@ -143,8 +143,8 @@ func (op *operation) staying() []falcon.Node {
 func (op *operation) addFault(now time.Time, f falcon.Fault) falcon.Fault {
 	c := op.rec
 	if losesNode(f) {
-		f.Ranks = slices.Clone(op.ranks.ranksOn(f.Node))
-		op.fence(f.Node)
+		f.Ranks = slices.Clone(op.ranks.ranksOnNode(f.Node))
+		op.fenceNode(f.Node)
 	}
 	for _, r := range f.Ranks {
 		if !slices.Contains(c.Pending, r) {
@@ -171,9 +171,9 @@ func (op *operation) anyPending(ranks []falcon.Rank) bool {
 	return slices.ContainsFunc(ranks, func(r falcon.Rank) bool { return slices.Contains(op.rec.Pending, r) })
 }
 
-// gather has faults of the next moments join the attempt. A rejoin that failed
+// gatherFaults has faults of the next moments join the attempt. A rejoin that failed
 // because of one is not counted as failed.
-func (op *operation) gather(now time.Time) {
+func (op *operation) gatherFaults(now time.Time) {
 	op.gatherUntil = now.Add(op.cfg.Gather)
 	if op.rejoinFailed {
 		op.rejoinFailed = false
@@ -209,7 +209,7 @@ func (op *operation) stopAwaitingSpare() bool {
 // beginning, whoever comes and goes.
 func (op *operation) awaitAgents(now time.Time, away map[falcon.Node]bool) {
 	if op.agents == nil || op.clock.Due(now) {
-		op.enter(now, falcon.RecoverySuspend, op.cfg.AgentWait)
+		op.enterState(now, falcon.RecoverySuspend, op.cfg.AgentWait)
 		op.settledAt = now
 	}
 	op.agents = away
@@ -241,21 +241,21 @@ func (op *operation) overtaken() bool { return op.jobFinished }
 // trainsAgain reports whether all ranks train again: each reports so, or the job has
 // gone through an iteration or come to its end, which no rank does without the others.
 func (op *operation) trainsAgain() bool {
-	return op.replies.RejoinedCount() >= op.ranks.world() || op.rankFinished || op.pace.ConfirmedAfter(op.clock.Entered())
+	return op.replies.RejoinedCount() >= op.ranks.worldSize() || op.rankFinished || op.pace.ConfirmedAfter(op.clock.Entered())
 }
 
 // updateSurvivors lists the ranks that keep their processes.
 func (op *operation) updateSurvivors() {
 	op.rec.Survivors = nil
-	for r := range op.ranks.all() {
+	for r := range op.ranks.everyRank() {
 		if _, replaced := op.rec.Replaced[r]; !replaced {
 			op.rec.Survivors = append(op.rec.Survivors, r)
 		}
 	}
 }
 
-// enter books the time of the state that ends, and begins the next.
-func (op *operation) enter(now time.Time, s falcon.RecoveryState, limit time.Duration) {
+// enterState books the time of the state that ends, and begins the next.
+func (op *operation) enterState(now time.Time, s falcon.RecoveryState, limit time.Duration) {
 	op.bookPhase(now)
 	op.rec.State = s
 	op.clock.Enter(now)
@@ -273,29 +273,29 @@ func (op *operation) showDeadline() {
 	op.markChanged()
 }
 
-// extend lets the present state wait longer, because an agent that it waits for
+// extendDeadline lets the present state wait longer, because an agent that it waits for
 // restarts, or has come back just now.
-func (op *operation) extend(now time.Time, limit time.Duration) {
+func (op *operation) extendDeadline(now time.Time, limit time.Duration) {
 	if !op.rec.Whole && op.clock.Extend(now, limit) {
 		op.showDeadline()
 	}
 }
 
-// skip takes a pause of the console itself out of all waits.
-func (op *operation) skip(gap time.Duration, now time.Time) {
+// skipPause takes a pause of the console itself out of all waits.
+func (op *operation) skipPause(gap time.Duration, now time.Time) {
 	op.clock.Skip(gap, now)
-	op.postpone(gap)
+	op.postponeDeadline(gap)
 }
 
-// restart has the wait for an answer begin now, and gives the present state the time
+// restartWaits has the wait for an answer begin now, and gives the present state the time
 // back in which its deadline was held.
-func (op *operation) restart(now time.Time, held time.Duration) {
+func (op *operation) restartWaits(now time.Time, held time.Duration) {
 	op.clock.Advance(now)
-	op.postpone(held)
+	op.postponeDeadline(held)
 }
 
-// postpone gives the present state the time back in which its deadline was held.
-func (op *operation) postpone(by time.Duration) {
+// postponeDeadline gives the present state the time back in which its deadline was held.
+func (op *operation) postponeDeadline(by time.Duration) {
 	if op.deadlinePausable() {
 		op.clock.Postpone(by)
 		op.showDeadline()
@@ -305,12 +305,12 @@ func (op *operation) postpone(by time.Duration) {
 // deadlinePausable reports whether the deadline of the present state is held while the
 // console is blind or late. A whole restart that waits for agents has announced for how long it does.
 func (op *operation) deadlinePausable() bool {
-	return op.underway() && !op.rec.Whole && op.clock.Limited()
+	return op.isUnderway() && !op.rec.Whole && op.clock.Limited()
 }
 
-// expired reports whether the deadline of the present state has passed. It is held
+// deadlinePassed reports whether the deadline of the present state has passed. It is held
 // while the console does not hear, but not for ever.
-func (op *operation) expired(now time.Time) bool {
+func (op *operation) deadlinePassed(now time.Time) bool {
 	if op.rec == nil || !(op.clock.Limited() && op.clock.Due(now)) {
 		return false
 	}
@@ -326,7 +326,7 @@ var phaseOf = map[falcon.RecoveryState]string{
 // up. Rejoin is split by the times that the ranks report, and suspend where all park: from then on
 // it waits for processes to end or for a spare.
 func (op *operation) bookPhase(now time.Time) {
-	phases, phase, spent := op.rec.PhaseMs, phaseOf[op.rec.State], ms(op.clock.Spent(now))
+	phases, phase, spent := op.rec.PhaseMs, phaseOf[op.rec.State], milliseconds(op.clock.Spent(now))
 	if op.rec.State == falcon.RecoveryRejoin {
 		slowest := op.replies.Slowest()
 		groups := min(slowest.GroupsMs, spent)
@@ -335,7 +335,7 @@ func (op *operation) bookPhase(now time.Time) {
 		phases[falcon.PhaseRestore] += restore
 		spent -= groups + restore
 	}
-	if fence := ms(now.Sub(op.settledAt)); op.rec.State == falcon.RecoverySuspend && !op.settledAt.IsZero() && fence > 0 {
+	if fence := milliseconds(now.Sub(op.settledAt)); op.rec.State == falcon.RecoverySuspend && !op.settledAt.IsZero() && fence > 0 {
 		phases[falcon.PhaseFence] += fence
 		spent -= fence
 	}
@@ -344,4 +344,4 @@ func (op *operation) bookPhase(now time.Time) {
 	}
 }
 
-func ms(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
+func milliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }

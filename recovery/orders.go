@@ -16,19 +16,19 @@ type orders struct {
 	out *outbox
 }
 
-// suspend has all nodes that are not given up suspend.
-func (o *orders) suspend() {
-	nodes := o.op.staying()
+// suspendNodes has all nodes that are not given up suspend.
+func (o *orders) suspendNodes() {
+	nodes := o.op.stayingNodes()
 	o.op.replies.Suspend(nodes)
-	o.out.command(Suspend{Generation: o.op.rec.Generation, Nodes: nodes, WaitMs: o.cfg.OptimizerWait.Milliseconds()})
+	o.out.addCommand(Suspend{Generation: o.op.rec.Generation, Nodes: nodes, WaitMs: o.cfg.OptimizerWait.Milliseconds()})
 }
 
-// stop has pending processes end that still live and are to be replaced on their
+// stopReplaced has pending processes end that still live and are to be replaced on their
 // device; true = none is left.
-func (o *orders) stop() (stop []falcon.Rank, done bool) {
+func (o *orders) stopReplaced() (stop []falcon.Rank, done bool) {
 	done = true
 	for _, r := range o.op.rec.Pending {
-		if !o.ranks.member(r).alive() || o.op.isFenced(o.ranks.node(r)) {
+		if !o.ranks.memberOf(r).isAlive() || o.op.isFenced(o.ranks.nodeOf(r)) {
 			continue
 		}
 		done = false
@@ -37,39 +37,39 @@ func (o *orders) stop() (stop []falcon.Rank, done bool) {
 		}
 	}
 	if len(stop) > 0 {
-		o.out.command(Stop{Generation: o.op.rec.Generation, Nodes: o.ranks.nodesOf(stop), Ranks: stop})
+		o.out.addCommand(Stop{Generation: o.op.rec.Generation, Nodes: o.ranks.nodesOf(stop), Ranks: stop})
 	}
 	return stop, done
 }
 
-// replace fences what is faulty and launches what replaces it.
-func (o *orders) replace() {
-	c, ranks := o.op.rec, o.launched()
+// launchReplacements fences what is faulty and launches what replaces it.
+func (o *orders) launchReplacements() {
+	c, ranks := o.op.rec, o.launchedRanks()
 	if len(c.Fenced) > 0 || len(ranks) > 0 {
-		o.out.command(Fence{Generation: c.Generation, Nodes: slices.Clone(c.Fenced), Ranks: ranks})
+		o.out.addCommand(Fence{Generation: c.Generation, Nodes: slices.Clone(c.Fenced), Ranks: ranks})
 	}
 	o.stopFenced()
 	if len(ranks) == 0 {
 		return
 	}
-	l := Launch{Generation: c.Generation, Ranks: map[falcon.Rank]falcon.Device{}, World: o.ranks.world()}
+	l := Launch{Generation: c.Generation, Ranks: map[falcon.Rank]falcon.Device{}, World: o.ranks.worldSize()}
 	for _, r := range ranks {
 		l.Ranks[r] = c.Placement[r]
 	}
-	o.out.command(l)
-	o.out.note("recovery", 1, "%s: generation %d: %s made anew on %s, %d survivors stay", c.ID, c.Generation, rankList(ranks), nodeList(o.ranks.nodesOf(ranks)), len(c.Survivors))
+	o.out.addCommand(l)
+	o.out.addNote("recovery", 1, "%s: generation %d: %s made anew on %s, %d survivors stay", c.ID, c.Generation, rankList(ranks), nodeList(o.ranks.nodesOf(ranks)), len(c.Survivors))
 }
 
-// awaited orders again what an earlier generation launched and what has not
+// repeatLaunches orders again what an earlier generation launched and what has not
 // parked so far, and what must come before it: either order may never have arrived.
 // Where a later generation was launched on the same node, the agent refuses the
 // earlier one.
-func (o *orders) awaited() {
+func (o *orders) repeatLaunches() {
 	again := o.awaitedLaunches()
 	for _, g := range slices.Sorted(maps.Keys(again)) {
-		o.out.command(Fence{Generation: g, Nodes: slices.Clone(o.op.rec.Fenced), Ranks: slices.Sorted(maps.Keys(again[g]))})
+		o.out.addCommand(Fence{Generation: g, Nodes: slices.Clone(o.op.rec.Fenced), Ranks: slices.Sorted(maps.Keys(again[g]))})
 		o.stopFenced()
-		o.out.command(Launch{Generation: g, Ranks: again[g], World: o.ranks.world()})
+		o.out.addCommand(Launch{Generation: g, Ranks: again[g], World: o.ranks.worldSize()})
 	}
 }
 
@@ -91,7 +91,7 @@ func (o *orders) awaitedLaunches() map[uint64]map[falcon.Rank]falcon.Device {
 		if again[g] == nil {
 			again[g] = map[falcon.Rank]falcon.Device{}
 		}
-		for _, other := range o.ranks.ranksOn(n) {
+		for _, other := range o.ranks.ranksOnNode(n) {
 			if c.Launched[other] == g {
 				again[g][other] = c.Placement[other]
 			}
@@ -103,44 +103,44 @@ func (o *orders) awaitedLaunches() map[uint64]map[falcon.Rank]falcon.Device {
 // stopFenced ends what runs on the nodes that are given up.
 func (o *orders) stopFenced() {
 	if len(o.op.rec.Fenced) > 0 {
-		o.out.command(Stop{Generation: o.op.rec.Generation, Nodes: slices.Clone(o.op.rec.Fenced)})
+		o.out.addCommand(Stop{Generation: o.op.rec.Generation, Nodes: slices.Clone(o.op.rec.Fenced)})
 	}
 }
 
-// table has the rank table of the generation brought to all nodes.
-func (o *orders) table() {
+// sendTable has the rank table of the generation brought to all nodes.
+func (o *orders) sendTable() {
 	o.op.replies.Table()
-	o.out.command(Table{Generation: o.op.rec.Generation, Placement: slices.Clone(o.op.rec.Placement)})
+	o.out.addCommand(Table{Generation: o.op.rec.Generation, Placement: slices.Clone(o.op.rec.Placement)})
 }
 
-// rejoin has all ranks build their groups, restore and train.
-func (o *orders) rejoin() {
+// sendRejoin has all ranks build their groups, restore and train.
+func (o *orders) sendRejoin() {
 	c := o.op.rec
 	o.op.replies.Rejoin()
-	o.out.command(Rejoin{
+	o.out.addCommand(Rejoin{
 		Generation: c.Generation, Order: c.Generation, Resume: c.Resume, Checkpoint: c.Checkpoint,
 		Moves: slices.Clone(c.Moves), Splits: slices.Clone(c.Splits), Placement: slices.Clone(c.Placement),
 	})
 }
 
-// restart has the whole job end and start from its checkpoint.
-func (o *orders) restart() {
+// restartWhole has the whole job end and start from its checkpoint.
+func (o *orders) restartWhole() {
 	c := o.op.rec
-	o.out.command(Fence{Generation: c.Generation, Nodes: slices.Clone(c.Fenced), Ranks: o.launched()})
-	o.out.command(Stop{Generation: c.Generation, Nodes: o.op.staying()})
-	o.out.command(Restart{Generation: c.Generation, Placement: slices.Clone(launchedOn(c)), Reason: c.Reason})
+	o.out.addCommand(Fence{Generation: c.Generation, Nodes: slices.Clone(c.Fenced), Ranks: o.launchedRanks()})
+	o.out.addCommand(Stop{Generation: c.Generation, Nodes: o.op.stayingNodes()})
+	o.out.addCommand(Restart{Generation: c.Generation, Placement: slices.Clone(launchedOn(c)), Reason: c.Reason})
 }
 
-// stopAll ends all processes of a recovery without success, on the nodes that
+// stopEveryone ends all processes of a recovery without success, on the nodes that
 // were given up too, as they may not be fenced yet.
-func (o *orders) stopAll() {
+func (o *orders) stopEveryone() {
 	nodes := append(slices.Clone(o.ranks.usedNodes()), o.op.rec.Fenced...)
 	slices.Sort(nodes)
-	o.out.command(Stop{Generation: o.op.rec.Generation, Nodes: slices.Compact(nodes)})
+	o.out.addCommand(Stop{Generation: o.op.rec.Generation, Nodes: slices.Compact(nodes)})
 }
 
-// launched are the ranks launched in the present generation, ascending.
-func (o *orders) launched() []falcon.Rank {
+// launchedRanks are the ranks launched in the present generation, ascending.
+func (o *orders) launchedRanks() []falcon.Rank {
 	var out []falcon.Rank
 	for r, g := range o.op.rec.Launched {
 		if g == o.op.rec.Generation {

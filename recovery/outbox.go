@@ -15,30 +15,30 @@ type outbox struct {
 
 func newOutbox() outbox { return outbox{changed: map[string]bool{}} }
 
-// pending is what is to be done, with copies of those recoveries that have changed.
-func (o *outbox) pending(all iter.Seq[*falcon.Recovery]) Ready {
+// pendingReady is what is to be done, with copies of those recoveries that have changed.
+func (o *outbox) pendingReady(all iter.Seq[*falcon.Recovery]) Ready {
 	r := Ready{Commands: o.ready.Commands, Notes: o.ready.Notes, Ended: o.ready.Ended}
 	for c := range all {
 		if o.changed[c.ID] {
-			r.Recoveries = append(r.Recoveries, clone(c))
+			r.Recoveries = append(r.Recoveries, cloneRecovery(c))
 		}
 	}
 	return r
 }
 
-func (o *outbox) clear() {
+func (o *outbox) clearAll() {
 	o.ready = Ready{}
 	clear(o.changed)
 }
 
-// change has a recovery made durable.
-func (o *outbox) change(c *falcon.Recovery) { o.changed[c.ID] = true }
+// markChanged has a recovery made durable.
+func (o *outbox) markChanged(c *falcon.Recovery) { o.changed[c.ID] = true }
 
-func (o *outbox) note(kind string, severity int, format string, args ...any) {
+func (o *outbox) addNote(kind string, severity int, format string, args ...any) {
 	o.ready.Notes = append(o.ready.Notes, Note{Kind: kind, Text: fmt.Sprintf(format, args...), Severity: severity})
 }
 
-func (o *outbox) command(c Command) { o.ready.Commands = append(o.ready.Commands, c) }
+func (o *outbox) addCommand(c Command) { o.ready.Commands = append(o.ready.Commands, c) }
 
-// ended lists ranks that have ended with success.
-func (o *outbox) ended(ranks []falcon.Rank) { o.ready.Ended = append(o.ready.Ended, ranks...) }
+// addEnded lists ranks that have ended with success.
+func (o *outbox) addEnded(ranks []falcon.Rank) { o.ready.Ended = append(o.ready.Ended, ranks...) }

@@ -41,8 +41,8 @@ func (t *rankTable) arrange(p falcon.Placement) {
 	t.nodes = slices.Sorted(maps.Keys(t.on))
 }
 
-// resize forgets all processes where the number of ranks has changed.
-func (t *rankTable) resize(world int) {
+// resizeWorld forgets all processes where the number of ranks has changed.
+func (t *rankTable) resizeWorld(world int) {
 	if len(t.members) != world {
 		t.members = make([]member, world)
 	}
@@ -58,18 +58,18 @@ func (t *rankTable) renumber(perm []falcon.Rank) {
 	t.members = members
 }
 
-func (t *rankTable) placement() falcon.Placement            { return t.placed }
-func (t *rankTable) device(r falcon.Rank) falcon.Device     { return t.placed[r] }
-func (t *rankTable) node(r falcon.Rank) falcon.Node         { return t.placed[r].Node() }
-func (t *rankTable) ranksOn(n falcon.Node) []falcon.Rank    { return t.on[n] }
-func (t *rankTable) usedNodes() []falcon.Node               { return t.nodes }
-func (t *rankTable) world() int                             { return len(t.members) }
-func (t *rankTable) has(r falcon.Rank) bool                 { return r >= 0 && int(r) < len(t.members) }
-func (t *rankTable) member(r falcon.Rank) *member           { return &t.members[r] }
-func (t *rankTable) generationFloor(d falcon.Device) uint64 { return t.floor[d] }
+func (t *rankTable) placementInForce() falcon.Placement      { return t.placed }
+func (t *rankTable) deviceOf(r falcon.Rank) falcon.Device    { return t.placed[r] }
+func (t *rankTable) nodeOf(r falcon.Rank) falcon.Node        { return t.placed[r].Node() }
+func (t *rankTable) ranksOnNode(n falcon.Node) []falcon.Rank { return t.on[n] }
+func (t *rankTable) usedNodes() []falcon.Node                { return t.nodes }
+func (t *rankTable) worldSize() int                          { return len(t.members) }
+func (t *rankTable) hasRank(r falcon.Rank) bool              { return r >= 0 && int(r) < len(t.members) }
+func (t *rankTable) memberOf(r falcon.Rank) *member          { return &t.members[r] }
+func (t *rankTable) generationFloor(d falcon.Device) uint64  { return t.floor[d] }
 
-// all goes through the ranks in order.
-func (t *rankTable) all() iter.Seq2[falcon.Rank, *member] {
+// everyRank goes through the ranks in order.
+func (t *rankTable) everyRank() iter.Seq2[falcon.Rank, *member] {
 	return func(yield func(falcon.Rank, *member) bool) {
 		for r := range t.members {
 			if !yield(falcon.Rank(r), &t.members[r]) {
@@ -83,14 +83,14 @@ func (t *rankTable) all() iter.Seq2[falcon.Rank, *member] {
 func (t *rankTable) nodesOf(ranks []falcon.Rank) []falcon.Node {
 	var out []falcon.Node
 	for _, r := range ranks {
-		out = append(out, t.node(r))
+		out = append(out, t.nodeOf(r))
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-// replaced forgets the process of a rank that is launched on d.
-func (t *rankTable) replaced(r falcon.Rank, d falcon.Device, generation uint64) {
+// replaceProcess forgets the process of a rank that is launched on d.
+func (t *rankTable) replaceProcess(r falcon.Rank, d falcon.Device, generation uint64) {
 	t.members[r], t.floor[d] = member{}, generation
 }
 
@@ -141,8 +141,8 @@ func (t *rankTable) trainAgain() {
 	}
 }
 
-// skip takes a pause of the console itself out of every rank's silence.
-func (t *rankTable) skip(gap time.Duration, now time.Time) {
+// skipPause takes a pause of the console itself out of every rank's silence.
+func (t *rankTable) skipPause(gap time.Duration, now time.Time) {
 	for r := range t.members {
 		if x := &t.members[r]; !x.beatAt.IsZero() {
 			if x.beatAt = x.beatAt.Add(gap); x.beatAt.After(now) {
@@ -152,24 +152,24 @@ func (t *rankTable) skip(gap time.Duration, now time.Time) {
 	}
 }
 
-// anyEnded reports whether a process of the node has ended by itself.
-func (t *rankTable) anyEnded(n falcon.Node) bool {
-	return slices.ContainsFunc(t.on[n], func(r falcon.Rank) bool { x := t.member(r); return x.ended() && !x.proc.Normal })
+// anyProcessEnded reports whether a process of the node has ended by itself.
+func (t *rankTable) anyProcessEnded(n falcon.Node) bool {
+	return slices.ContainsFunc(t.on[n], func(r falcon.Rank) bool { x := t.memberOf(r); return x.hasEnded() && !x.proc.Normal })
 }
 
-func (t *rankTable) anyAlive() bool {
-	return slices.ContainsFunc(t.members, func(x member) bool { return x.alive() })
+func (t *rankTable) anyProcessAlive() bool {
+	return slices.ContainsFunc(t.members, func(x member) bool { return x.isAlive() })
 }
 
-// anyFailed reports whether a process is known to have ended without success.
-func (t *rankTable) anyFailed() bool {
-	return slices.ContainsFunc(t.members, func(x member) bool { return x.ended() && !x.proc.Normal && x.proc.Exit != "" })
+// anyProcessFailed reports whether a process is known to have ended without success.
+func (t *rankTable) anyProcessFailed() bool {
+	return slices.ContainsFunc(t.members, func(x member) bool { return x.hasEnded() && !x.proc.Normal && x.proc.Exit != "" })
 }
 
-// slowest describes the ranks that are at the oldest iteration.
-func (t *rankTable) slowest() string {
+// describeSlowest describes the ranks that are at the oldest iteration.
+func (t *rankTable) describeSlowest() string {
 	low, first, n, with := int64(-1), falcon.Rank(0), 0, 0
-	for r, x := range t.all() {
+	for r, x := range t.everyRank() {
 		if x.beatAt.IsZero() {
 			continue
 		}
@@ -190,31 +190,33 @@ func (t *rankTable) slowest() string {
 	return fmt.Sprintf("%d of %d ranks, the first of them rank %d, stand at iteration %d, behind the others", n, with, first, low)
 }
 
-func (x *member) alive() bool { return x.known && x.proc.Alive }
+func (x *member) isAlive() bool { return x.known && x.proc.Alive }
 
-func (x *member) ended() bool { return x.known && !x.proc.Alive }
+func (x *member) hasEnded() bool { return x.known && !x.proc.Alive }
 
-// unknown reports whether no process of the rank was ever reported.
-func (x *member) unknown() bool { return !x.known }
+// isUnknown reports whether no process of the rank was ever reported.
+func (x *member) isUnknown() bool { return !x.known }
 
 // process is the newest report of the rank's process.
 func (x *member) process() Process { return x.proc }
 
-// is reports whether p is a report of the same process.
-func (x *member) is(p Process) bool { return x.proc.Pid == p.Pid && x.proc.Generation == p.Generation }
+// sameProcess reports whether p is a report of the same process.
+func (x *member) sameProcess(p Process) bool {
+	return x.proc.Pid == p.Pid && x.proc.Generation == p.Generation
+}
 
-// explain takes a later report of how the process ended.
-func (x *member) explain(p Process) { x.proc = p }
+// explainEnd takes a later report of how the process ended.
+func (x *member) explainEnd(p Process) { x.proc = p }
 
-// parks reports whether the process parks, and since when.
-func (x *member) parks() (since time.Time, parks bool) {
-	return x.parkedAt, x.alive() && x.proc.Park != nil
+// parkedSince reports whether the process parks, and since when.
+func (x *member) parkedSince() (since time.Time, parks bool) {
+	return x.parkedAt, x.isAlive() && x.proc.Park != nil
 }
 
 // parkGeneration is the newest suspension that the process obeyed, false where it does
 // not park.
 func (x *member) parkGeneration() (uint64, bool) {
-	if _, parks := x.parks(); !parks {
+	if _, parks := x.parkedSince(); !parks {
 		return 0, false
 	}
 	return x.proc.Park.Generation, true
@@ -222,9 +224,9 @@ func (x *member) parkGeneration() (uint64, bool) {
 
 // takeBeat takes the newest beat; it returns the one before, and this one.
 func (x *member) takeBeat(now time.Time, b Beat) (before, newest progress.Beat) {
-	before = x.sign()
+	before = x.progressSign()
 	x.beat, x.beatAt = b, now
-	return before, x.sign()
+	return before, x.progressSign()
 }
 
 // beatWithin reports whether there was a beat within a time.
@@ -237,16 +239,16 @@ func (x *member) outdates(p Process) bool {
 	return x.known && (p.Generation < x.proc.Generation || (!x.proc.Alive && p.Pid == x.proc.Pid) || (!p.Alive && x.proc.Alive && p.Pid != x.proc.Pid))
 }
 
-// report takes the newest report of the rank's process.
-func (x *member) report(now time.Time, p Process) {
+// takeReport takes the newest report of the rank's process.
+func (x *member) takeReport(now time.Time, p Process) {
 	if p.Park != nil && (x.proc.Park == nil || x.proc.Pid != p.Pid) {
 		x.parkedAt = now
 	}
 	x.known, x.proc = true, p
 }
 
-// sign is the rank's newest beat as far as it shows progress.
-func (x *member) sign() progress.Beat {
+// progressSign is the rank's newest beat as far as it shows progress.
+func (x *member) progressSign() progress.Beat {
 	return progress.Beat{Pid: x.beat.Pid, Iteration: x.beat.Iteration, Calls: x.beat.Calls, At: x.beatAt}
 }
 
@@ -266,7 +268,7 @@ func (x *member) waitsSince() time.Time {
 // activity is what the rank's newest beat shows in a stall.
 func (x *member) activity(now time.Time, beat time.Duration) activity {
 	switch {
-	case !x.alive():
+	case !x.isAlive():
 		return unknown
 	case x.proc.Park != nil:
 		return waiting // to rejoin
@@ -276,7 +278,7 @@ func (x *member) activity(now time.Time, beat time.Duration) activity {
 		return frozen
 	case !x.beat.WaitingKnown:
 		return unknown
-	case x.beat.WaitingMs >= ms(beat):
+	case x.beat.WaitingMs >= milliseconds(beat):
 		return waiting
 	}
 	return busy

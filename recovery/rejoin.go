@@ -18,14 +18,14 @@ func (w *workflow) beginTable(now time.Time) bool {
 		w.beginAttempt(now, fmt.Sprintf("rank %d does not wait in generation %d: all are suspended anew", r, w.op.rec.Generation))
 		return true
 	}
-	w.op.enter(now, falcon.RecoveryTable, w.cfg.TableMost)
-	w.orders.table()
+	w.op.enterState(now, falcon.RecoveryTable, w.cfg.TableMost)
+	w.orders.sendTable()
 	return true
 }
 
 func (w *workflow) onTabled(now time.Time, t Tabled) {
 	c := w.op.rec
-	if c == nil || c.State != falcon.RecoveryTable || t.Generation != c.Generation || len(w.ranks.ranksOn(t.Node)) == 0 {
+	if c == nil || c.State != falcon.RecoveryTable || t.Generation != c.Generation || len(w.ranks.ranksOnNode(t.Node)) == 0 {
 		return
 	}
 	if t.Failed != "" {
@@ -46,7 +46,7 @@ func (w *workflow) tableFailed(now time.Time, why map[falcon.Node]string) {
 	}
 	slices.Sort(bad)
 	if 2*len(bad) > len(w.ranks.usedNodes()) {
-		w.finish(now, falcon.RecoveryFailed, fmt.Sprintf("most nodes did not take the rank table (node %s: %s); start the job again from its checkpoint", bad[0], why[bad[0]]))
+		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("most nodes did not take the rank table (node %s: %s); start the job again from its checkpoint", bad[0], why[bad[0]]))
 		return
 	}
 	if len(bad) == 0 {
@@ -63,7 +63,7 @@ func (w *workflow) finishTable(now time.Time) bool {
 	if w.op.replies.TabledCount() != len(w.ranks.usedNodes()) {
 		return false
 	}
-	w.op.enter(now, falcon.RecoveryCollect, w.cfg.CollectMost)
+	w.op.enterState(now, falcon.RecoveryCollect, w.cfg.CollectMost)
 	return true
 }
 
@@ -80,26 +80,26 @@ func (w *workflow) finishCollect(now time.Time) bool {
 // beginRejoin chooses the step and lets the processes go: the point of no return.
 func (w *workflow) beginRejoin(now time.Time) {
 	c := w.op.rec
-	choice, err := w.chooseStep(w.op.trusted(), c.Placement)
+	choice, err := w.chooseStep(w.op.trustedHolds(), c.Placement)
 	switch {
 	case err != nil:
-		w.finish(now, falcon.RecoveryFailed, fmt.Sprintf("the job can't be described: %s; start it again from its checkpoint", err))
+		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("the job can't be described: %s; start it again from its checkpoint", err))
 		return
 	case c.FailedRejoins >= w.cfg.Rejoins && !choice.Checkpoint:
 		choice = replica.Choice{Checkpoint: true, Why: fmt.Sprintf("%d rejoins from replicas failed", c.FailedRejoins)}
 	}
 	if choice.Checkpoint && w.job.Checkpoint < 0 {
-		w.finish(now, falcon.RecoveryFailed, choice.Why+"; storage holds no checkpoint that is known of: start the job again from the best state that you have")
+		w.finishRecovery(now, falcon.RecoveryFailed, choice.Why+"; storage holds no checkpoint that is known of: start the job again from the best state that you have")
 		return
 	}
 	w.applyChoice(choice)
-	w.op.enter(now, falcon.RecoveryRejoin, w.cfg.RejoinMost)
-	w.orders.rejoin()
+	w.op.enterState(now, falcon.RecoveryRejoin, w.cfg.RejoinMost)
+	w.orders.sendRejoin()
 	restoring := len(c.Moves)
 	if c.Checkpoint {
-		restoring = w.ranks.world()
+		restoring = w.ranks.worldSize()
 	}
-	w.out.note("recovery", 1, "%s: generation %d goes on at iteration %d, %d ranks restore", c.ID, c.Generation, c.Resume, restoring)
+	w.out.addNote("recovery", 1, "%s: generation %d goes on at iteration %d, %d ranks restore", c.ID, c.Generation, c.Resume, restoring)
 }
 
 func (w *workflow) applyChoice(choice replica.Choice) {
@@ -108,16 +108,16 @@ func (w *workflow) applyChoice(choice replica.Choice) {
 	c.Reason = choice.Why
 	if c.Checkpoint {
 		c.Resume, c.Moves = w.job.Checkpoint, nil
-		w.out.note("recovery", 2, "%s: all ranks go back to the checkpoint of iteration %d: %s", c.ID, c.Resume, choice.Why)
+		w.out.addNote("recovery", 2, "%s: all ranks go back to the checkpoint of iteration %d: %s", c.ID, c.Resume, choice.Why)
 	}
 	if len(choice.Outvoted) > 0 {
-		w.out.note("recovery", 2, "%s: the state of %s differs from its replicas' and is restored from them", c.ID, rankList(choice.Outvoted))
+		w.out.addNote("recovery", 2, "%s: the state of %s differs from its replicas' and is restored from them", c.ID, rankList(choice.Outvoted))
 	}
 }
 
 func (w *workflow) onRejoined(now time.Time, x Rejoined) {
 	c := w.op.rec
-	if c == nil || c.State != falcon.RecoveryRejoin || x.Generation != c.Generation || !w.ranks.has(x.Rank) {
+	if c == nil || c.State != falcon.RecoveryRejoin || x.Generation != c.Generation || !w.ranks.hasRank(x.Rank) {
 		return
 	}
 	switch {
@@ -137,10 +137,10 @@ func (w *workflow) rejoinFailed(now time.Time, why string) {
 	c := w.op.rec
 	c.FailedRejoins++
 	if c.FailedRejoins > w.cfg.Rejoins {
-		w.finish(now, falcon.RecoveryFailed, fmt.Sprintf("%s, from the checkpoint too; start the job again from it", why))
+		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("%s, from the checkpoint too; start the job again from it", why))
 		return
 	}
-	w.out.note("recovery", 2, "%s: %s; it is tried again", c.ID, why)
+	w.out.addNote("recovery", 2, "%s: %s; it is tried again", c.ID, why)
 	w.beginAttempt(now, why)
 	w.op.markRejoinFailed()
 }
@@ -150,6 +150,6 @@ func (w *workflow) finishRejoin(now time.Time) bool {
 	if !w.op.trainsAgain() {
 		return false
 	}
-	w.finish(now, falcon.RecoveryResumed, w.op.rec.Reason)
+	w.finishRecovery(now, falcon.RecoveryResumed, w.op.rec.Reason)
 	return true
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// propose shows what would be done, as far as it can be known before the survivors
+// proposePlan shows what would be done, as far as it can be known before the survivors
 // report what they hold.
-func (w *workflow) propose(now time.Time) {
+func (w *workflow) proposePlan(now time.Time) {
 	c := w.op.rec
-	a := w.alloc.assign(now)
+	a := w.alloc.assignRanks(now)
 	if c.Shrink != nil && !w.reviseShrink(now, a) {
 		return
 	}
@@ -60,15 +60,15 @@ func planHash(c *falcon.Recovery, a assignment) string {
 // beginReplace fences what is faulty and launches what replaces it; without a spare
 // it waits for one.
 func (w *workflow) beginReplace(now time.Time) bool {
-	a := w.alloc.assign(now)
+	a := w.alloc.assignRanks(now)
 	if a.lack != "" {
 		w.awaitSpare(now, a)
 		return false
 	}
 	w.spareCame()
-	w.op.enter(now, falcon.RecoveryReplace, w.cfg.ReplaceMost)
+	w.op.enterState(now, falcon.RecoveryReplace, w.cfg.ReplaceMost)
 	w.applyAssignment(a)
-	w.orders.replace()
+	w.orders.launchReplacements()
 	return true
 }
 
@@ -82,7 +82,7 @@ func (w *workflow) awaitSpare(now time.Time, a assignment) {
 		c.Reason += fmt.Sprintf("; in %s it goes on with %d of %d replicas", w.cfg.SpareWait, len(s.Kept), s.Of)
 	}
 	w.op.setDeadline(now, w.cfg.SpareWait)
-	w.out.note("recovery", 2, "%s waits: %s", c.ID, c.Reason)
+	w.out.addNote("recovery", 2, "%s waits: %s", c.ID, c.Reason)
 }
 
 func (w *workflow) spareCame() {
@@ -103,7 +103,7 @@ func (w *workflow) applyAssignment(a assignment) {
 		c.Replaced[r], c.Launched[r] = a.placement[r], c.Generation
 		w.ends.Replaced(r)
 		w.op.replies.Replaced(r) // its next process was not ordered to end
-		w.ranks.replaced(r, a.placement[r], c.Generation)
+		w.ranks.replaceProcess(r, a.placement[r], c.Generation)
 	}
 	c.Placement, c.Pending = a.placement, nil
 	w.op.updateSurvivors()
@@ -117,10 +117,10 @@ func (w *workflow) onLaunched(now time.Time, l Launched) {
 		return
 	}
 	if c.Whole && l.Generation == c.Generation {
-		w.finish(now, falcon.RecoveryFailed, fmt.Sprintf("the restart did not come up on node %s: %s; start the job again from its checkpoint", l.Node, l.Failed))
+		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("the restart did not come up on node %s: %s; start the job again from its checkpoint", l.Node, l.Failed))
 		return
 	}
-	ranks := w.ranks.ranksOn(l.Node)
+	ranks := w.ranks.ranksOnNode(l.Node)
 	if slices.ContainsFunc(ranks, func(r falcon.Rank) bool { return w.op.replies.Awaits(r) && c.Launched[r] == l.Generation }) {
 		w.giveUpNode(now, falcon.FaultNode, l.Node, fmt.Sprintf("node %s could not start %s: %s", l.Node, rankList(ranks), l.Failed))
 	}

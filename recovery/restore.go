@@ -17,13 +17,13 @@ func (m *Machine) onRestored(now time.Time, in Restored) {
 		m.nodes.Get(report.Node(), now).Report(report, time.Unix(0, d.AtNs))
 	}
 	for _, r := range in.Ended {
-		if m.ranks.has(r) && !launchedSince(in.Recoveries, r) {
+		if m.ranks.hasRank(r) && !launchedSince(in.Recoveries, r) {
 			m.ends.Succeed(now, r, m.pace.InBeats()) // an unexplained end counts as the same
 		}
 	}
 	m.finishEpoch(now)
 	m.hist.restore(in.Recoveries, in.NextID)
-	m.flow.restore(now, in.Generation)
+	m.flow.restoreHistory(now, in.Generation)
 }
 
 // launchedSince reports whether a recovery that goes on has launched a rank that
@@ -32,32 +32,32 @@ func launchedSince(all []falcon.Recovery, r falcon.Rank) bool {
 	return slices.ContainsFunc(all, func(c falcon.Recovery) bool { return !c.State.Over() && c.Launched[r] > 0 })
 }
 
-// restore takes the history over: generations, and the state that the newest recovery
+// restoreHistory takes the history over: generations, and the state that the newest recovery
 // is in or has left the job in.
-func (w *workflow) restore(now time.Time, generation uint64) {
-	w.gens.raise(generation)
-	last := w.hist.last()
+func (w *workflow) restoreHistory(now time.Time, generation uint64) {
+	w.gens.raiseTo(generation)
+	last := w.hist.newest()
 	if last == nil {
 		return
 	}
 	for c := range w.hist.newestFirst() {
-		w.gens.raise(c.Generation)
+		w.gens.raiseTo(c.Generation)
 		w.ranks.restoreFloors(c, w.job)
 	}
 	switch {
 	case !last.State.Over():
-		w.takeUp(now, last)
+		w.takeUpRecovery(now, last)
 	case last.JobEpoch != w.job.Epoch:
-	case last.State == falcon.RecoveryResumed && !last.Whole && len(last.Placement) == w.ranks.world():
+	case last.State == falcon.RecoveryResumed && !last.Whole && len(last.Placement) == w.ranks.worldSize():
 		w.adoptOutcome(last)
 	case last.State != falcon.RecoveryResumed && (last.DecidedBy != "" || last.Attempts > 0):
-		w.stop.begin(now)
+		w.stop.stopJob(now)
 	}
 	w.op.arrange()
 }
 
-// takeUp goes on with a recovery from before the engine's start.
-func (w *workflow) takeUp(now time.Time, c *falcon.Recovery) {
+// takeUpRecovery goes on with a recovery from before the engine's start.
+func (w *workflow) takeUpRecovery(now time.Time, c *falcon.Recovery) {
 	if c.Replaced == nil {
 		c.Replaced = map[falcon.Rank]falcon.Device{}
 	}
@@ -67,14 +67,14 @@ func (w *workflow) takeUp(now time.Time, c *falcon.Recovery) {
 	if c.PhaseMs == nil {
 		c.PhaseMs = map[string]float64{}
 	}
-	w.op.takeUp(now, c)
+	w.op.takeUpRecord(now, c)
 	w.op.arrange()
-	if c.JobEpoch != w.job.Epoch || len(c.Placement) != w.ranks.world() {
+	if c.JobEpoch != w.job.Epoch || len(c.Placement) != w.ranks.worldSize() {
 		w.endByEpoch(now)
 		return
 	}
 	w.repeatOrders(now)
-	w.out.note("recovery", 1, "%s goes on at %s after a start of the engine", c.ID, c.State)
+	w.out.addNote("recovery", 1, "%s goes on at %s after a start of the engine", c.ID, c.State)
 }
 
 // repeatOrders gives the orders of the present state, with its whole time.
@@ -94,22 +94,22 @@ func (w *workflow) repeatOrders(now time.Time) {
 			w.op.clock.Restore(time.Unix(0, c.DeadlineNs))
 		}
 	case falcon.RecoverySuspend:
-		w.op.gather(now)
+		w.op.gatherFaults(now)
 		w.op.setDeadline(now, w.cfg.SuspendMost)
-		w.orders.suspend()
-		w.orders.awaited()
+		w.orders.suspendNodes()
+		w.orders.repeatLaunches()
 	case falcon.RecoveryReplace:
 		w.op.setDeadline(now, w.cfg.ReplaceMost)
-		w.orders.replace()
-		w.orders.awaited()
+		w.orders.launchReplacements()
+		w.orders.repeatLaunches()
 	case falcon.RecoveryTable:
 		w.op.setDeadline(now, w.cfg.TableMost)
-		w.orders.table()
+		w.orders.sendTable()
 	case falcon.RecoveryCollect:
 		w.op.setDeadline(now, w.cfg.CollectMost)
 	case falcon.RecoveryRejoin:
 		w.op.setDeadline(now, w.cfg.RejoinMost)
-		w.orders.rejoin()
+		w.orders.sendRejoin()
 	}
 }
 
@@ -120,6 +120,6 @@ func (w *workflow) repeatWhole(now time.Time) {
 		w.op.repeatAgentWait(now)
 	case falcon.RecoveryReplace:
 		w.op.setDeadline(now, w.cfg.RestartMost)
-		w.orders.restart()
+		w.orders.restartWhole()
 	}
 }

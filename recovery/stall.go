@@ -9,9 +9,9 @@ import (
 	"github.com/failslow/falcon/recovery/internal/liveness"
 )
 
-// stalled is for how long no iteration has begun although one should have: two
+// stalledFor is for how long no iteration has begun although one should have: two
 // beats longer than usual; 0 = it goes on, or that is unknown.
-func (d *detector) stalled(now time.Time) time.Duration {
+func (d *detector) stalledFor(now time.Time) time.Duration {
 	usual, known := d.pace.Usual()
 	if !known {
 		usual = d.cfg.HangMin
@@ -23,10 +23,10 @@ func (d *detector) stalled(now time.Time) time.Duration {
 	return idle
 }
 
-// notBegun is for how long a job has not begun its first iteration, from HangMin
+// notBegunFor is for how long a job has not begun its first iteration, from HangMin
 // on: before that it may load, compile or warm up. 0 = it has begun one, or that is
 // unknown.
-func (d *detector) notBegun(now time.Time) time.Duration {
+func (d *detector) notBegunFor(now time.Time) time.Duration {
 	idle := d.pace.IdleTime(now)
 	if d.pace.Newest() >= 0 || d.pace.Held() || idle < d.cfg.HangMin {
 		return 0
@@ -34,18 +34,18 @@ func (d *detector) notBegun(now time.Time) time.Duration {
 	return idle
 }
 
-// standstill is for how long the job stalls, by its iterations, or by ranks that all
+// standstillFor is for how long the job stalls, by its iterations, or by ranks that all
 // wait: they know it before the beats show that no iteration begins; 0 = it goes on,
 // or that is unknown.
-func (d *detector) standstill(now time.Time, t testimony) time.Duration {
+func (d *detector) standstillFor(now time.Time, t testimony) time.Duration {
 	usual, known := d.pace.Usual()
-	stall := d.stalled(now)
+	stall := d.stalledFor(now)
 	switch {
 	case stall > 0 || d.pace.Held():
 		return stall
-	case d.pace.Newest() < 0 && t.vouched(): // a job begins when it does: all but some have, for long
+	case d.pace.Newest() < 0 && t.allWait(): // a job begins when it does: all but some have, for long
 		return max(0, now.Sub(t.since)-d.cfg.HangMin)
-	case d.pace.Newest() < 0 || !known || !t.vouched() || d.pace.IdleTime(now) < 2*d.cfg.Beat || now.Sub(t.since) < 2*d.cfg.Beat+usual:
+	case d.pace.Newest() < 0 || !known || !t.allWait() || d.pace.IdleTime(now) < 2*d.cfg.Beat || now.Sub(t.since) < 2*d.cfg.Beat+usual:
 		return 0
 	}
 	return now.Sub(t.since)
@@ -54,39 +54,39 @@ func (d *detector) standstill(now time.Time, t testimony) time.Duration {
 // stallUnexplained reports whether the job stalls, and no rank that is heard
 // explains it: by its own work, or by its end with success.
 func (d *detector) stallUnexplained(now time.Time) bool {
-	return d.stalled(now)+d.notBegun(now) > 0 && !d.finishing() && d.collectTestimony(now).busy == 0
+	return d.stalledFor(now)+d.notBegunFor(now) > 0 && !d.finishing() && d.collectTestimony(now).busy == 0
 }
 
-// hang finds a job whose processes live and which does not move. What to
+// jobHang finds a job whose processes live and which does not move. What to
 // do about it is for a person to decide.
-func (d *detector) hang(now time.Time) (falcon.Fault, bool) {
+func (d *detector) jobHang(now time.Time) (falcon.Fault, bool) {
 	if d.pace.Hung() {
 		return falcon.Fault{}, false
 	}
 	limit := max(time.Duration(d.cfg.HangFactor*float64(d.pace.Typical())), d.cfg.HangMin)
-	stall := d.stalled(now)
-	if begin := d.notBegun(now); begin > 0 {
-		if t := d.collectTestimony(now); t.vouched() {
+	stall := d.stalledFor(now)
+	if begin := d.notBegunFor(now); begin > 0 {
+		if t := d.collectTestimony(now); t.allWait() {
 			stall = min(begin, now.Sub(t.since))
 		} else if d.hear.Exhausted(now, d.cfg.HangMin) { // it may have begun unheard
 			stall = begin
 		}
 	}
-	if stall < limit || !d.ranks.anyAlive() {
+	if stall < limit || !d.ranks.anyProcessAlive() {
 		return falcon.Fault{}, false
 	}
 	d.pace.MarkHung()
 	return falcon.Fault{
 		Kind: falcon.FaultHang, FirstNs: d.pace.Moved().UnixNano(),
-		Evidence: []string{fmt.Sprintf("no rank has begun an iteration for %.0f s, %s", stall.Seconds(), d.soundness(now)), d.ranks.slowest()},
+		Evidence: []string{fmt.Sprintf("no rank has begun an iteration for %.0f s, %s", stall.Seconds(), d.soundness(now)), d.ranks.describeSlowest()},
 	}, true
 }
 
-// empty finds a job of which no process is left although all its nodes are
+// emptyJob finds a job of which no process is left although all its nodes are
 // heard: they ended unseen. Somebody may have stopped it.
-func (d *detector) empty(now time.Time) (falcon.Fault, bool) {
+func (d *detector) emptyJob(now time.Time) (falcon.Fault, bool) {
 	idle := d.pace.IdleTime(now)
-	if d.pace.Hung() || d.pace.Held() || d.ends.Count() > 0 || d.hear.Holds() || d.ranks.anyAlive() || idle < d.cfg.HangMin || d.nodes.AnyMissing(d.ranks.usedNodes(), now) {
+	if d.pace.Hung() || d.pace.Held() || d.ends.Count() > 0 || d.hear.Holds() || d.ranks.anyProcessAlive() || idle < d.cfg.HangMin || d.nodes.AnyMissing(d.ranks.usedNodes(), now) {
 		return falcon.Fault{}, false
 	}
 	d.pace.MarkHung()
@@ -122,7 +122,7 @@ func (d *detector) soundness(now time.Time) string {
 func (d *detector) secondSign(now time.Time, n falcon.Node, t testimony, stall time.Duration) string {
 	h := d.nodes.Get(n, now)
 	fatal, _, failed := h.Fatal(now)
-	if d.op.underway() {
+	if d.op.isUnderway() {
 		return d.secondSignInRecovery(now, n, h)
 	}
 	switch {
@@ -132,10 +132,10 @@ func (d *detector) secondSign(now time.Time, n falcon.Node, t testimony, stall t
 		return fatal.String()
 	case d.policy.Recovery.FenceAlone && d.pace.Newest() >= 0:
 		return fmt.Sprintf("no rank has begun an iteration for %.1f s, and policy takes a silent agent for enough", stall.Seconds())
-	case d.ranks.anyEnded(n):
+	case d.ranks.anyProcessEnded(n):
 		return "a process on it has ended"
 	}
-	return t.against(stall, d.cfg.UnvouchedStall)
+	return t.signAgainst(stall, d.cfg.UnvouchedStall)
 }
 
 // secondSignInRecovery is the same in a recovery: there no iterations begin, and a
@@ -151,9 +151,9 @@ func (d *detector) secondSignInRecovery(now time.Time, n falcon.Node, h *livenes
 		return fatal.String()
 	case d.policy.Recovery.FenceAlone:
 		return "policy takes a silent agent for enough"
-	case d.ranks.anyEnded(n):
+	case d.ranks.anyProcessEnded(n):
 		return "a process on it has ended"
-	case d.op.waitsFor(n) && idle >= d.patience() && d.onlySilent(now) && !d.copies.irreplaceable(now, n) && !d.othersBusy(now):
+	case d.op.waitsForNode(n) && idle >= d.patience() && d.onlySilent(now) && !d.copies.irreplaceable(now, n) && !d.othersBusy(now):
 		return "the recovery waits for nothing but silent nodes"
 	}
 	return ""
@@ -163,7 +163,7 @@ func (d *detector) secondSignInRecovery(now time.Time, n falcon.Node, h *livenes
 // asks.
 func (d *detector) onlySilent(now time.Time) bool {
 	return !slices.ContainsFunc(d.ranks.usedNodes(), func(n falcon.Node) bool {
-		return d.nodes.Get(n, now).MissedBeats(now) < d.cfg.Dead && d.op.waitsFor(n)
+		return d.nodes.Get(n, now).MissedBeats(now) < d.cfg.Dead && d.op.waitsForNode(n)
 	})
 }
 

@@ -12,14 +12,14 @@ import (
 // generations counts the generations of rank tables, communicators and processes.
 type generations struct{ highest uint64 }
 
-// raise has the next generation be higher than one that was used.
-func (g *generations) raise(used uint64) { g.highest = max(g.highest, used) }
+// raiseTo has the next generation be higher than one that was used.
+func (g *generations) raiseTo(used uint64) { g.highest = max(g.highest, used) }
 
-// current is the highest that was used.
-func (g *generations) current() uint64 { return g.highest }
+// highestUsed is the highest that was used.
+func (g *generations) highestUsed() uint64 { return g.highest }
 
-// next is one that was never used, nor by the job itself.
-func (g *generations) next(job uint64) uint64 {
+// nextGeneration is one that was never used, nor by the job itself.
+func (g *generations) nextGeneration(job uint64) uint64 {
 	g.highest = max(g.highest, job) + 1
 	return g.highest
 }
@@ -34,11 +34,11 @@ type stoppage struct {
 
 func newStoppage() stoppage { return stoppage{left: leftovers{}} }
 
-func (s *stoppage) begin(now time.Time) { s.on, s.since = true, now }
+func (s *stoppage) stopJob(now time.Time) { s.on, s.since = true, now }
 
 func (s *stoppage) reopen() { s.on = false }
 
-func (s *stoppage) stopped() bool { return s.on }
+func (s *stoppage) isStopped() bool { return s.on }
 
 // noteLeftover takes a report of a process; without a recovery it may wait for nothing.
 func (s *stoppage) noteLeftover(p Process, noRecovery bool) { s.left.observe(p, s.on && noRecovery) }
@@ -48,8 +48,8 @@ func (s *stoppage) forgetLeftovers() { clear(s.left) }
 // takeLeftovers lists the processes that still wait, and forgets them.
 func (s *stoppage) takeLeftovers() ([]falcon.Node, []falcon.Rank) { return s.left.takeAll() }
 
-// over reports whether iterations begin in the stopped job.
-func (s *stoppage) over(p *progress.Tracker, beat time.Duration) bool {
+// trainingResumed reports whether iterations begin in the stopped job.
+func (s *stoppage) trainingResumed(p *progress.Tracker, beat time.Duration) bool {
 	return s.on && p.ConfirmedAfter(s.since.Add(2*beat))
 }
 

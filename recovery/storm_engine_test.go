@@ -61,7 +61,7 @@ func (s *storm) means() bool {
 	s.free = s.free[:0]
 	changed := false
 	for _, n := range s.nodes {
-		busy := len(s.m.ranks.ranksOn(n.name)) > 0 || slices.ContainsFunc(s.job.Placement, func(d falcon.Device) bool { return d.Node() == n.name })
+		busy := len(s.m.ranks.ranksOnNode(n.name)) > 0 || slices.ContainsFunc(s.job.Placement, func(d falcon.Device) bool { return d.Node() == n.name })
 		here := n.attached && !s.fences.nodes[n.name]
 		if here && n.up && !n.cut && !busy {
 			s.free = append(s.free, n.name)

@@ -266,7 +266,7 @@ func (s *storm) machine() {
 	if len(s.journal) > 0 || len(s.weather.ended) > 0 {
 		back := Restored{NextID: len(s.journal) + 1, Ended: s.weather.ended}
 		for _, c := range s.journal {
-			back.Recoveries = append(back.Recoveries, clone(&c))
+			back.Recoveries = append(back.Recoveries, cloneRecovery(&c))
 		}
 		s.m.Step(s.now, back)
 	}
@@ -312,7 +312,7 @@ func (s *storm) atRest(best int64) bool {
 	if c, ok := s.m.Current(); ok {
 		return c.State == falcon.RecoveryProposed && c.Reason != "" && s.decides.IsZero() && c.DeadlineNs == 0
 	}
-	return s.m.stop.stopped() && !s.waiting() || s.m.pace.Hung() || s.deaf() || s.trainers() == len(s.job.Placement) || s.m.hear.Blind() && !s.m.ranks.anyAlive() || s.m.detect.doubted
+	return s.m.stop.isStopped() && !s.waiting() || s.m.pace.Hung() || s.deaf() || s.trainers() == len(s.job.Placement) || s.m.hear.Blind() && !s.m.ranks.anyProcessAlive() || s.m.detect.doubted
 }
 
 // waiting says that a process waits in a generation, and holds its device for

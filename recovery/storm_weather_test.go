@@ -125,7 +125,7 @@ func (s *storm) sound() bool {
 // finish lets a job that trains come to its end, rank by rank: that is no fault,
 // however the engine hears of it.
 func (s *storm) finish() {
-	if _, open := s.m.Current(); open || s.m.stop.stopped() || s.trainers() < len(s.job.Placement) || !s.sound() || !s.chance(0.5) {
+	if _, open := s.m.Current(); open || s.m.stop.isStopped() || s.trainers() < len(s.job.Placement) || !s.sound() || !s.chance(0.5) {
 		return
 	}
 	if slices.ContainsFunc(s.nodes, func(n *station) bool { return n.cut || n.up && !n.attached }) {
@@ -159,7 +159,7 @@ func (s *storm) finish() {
 			s.fail("a finished job is recovered: %+v", c)
 		}
 	}
-	if !s.m.ends.Finished() && !s.m.stop.stopped() {
+	if !s.m.ends.Finished() && !s.m.stop.isStopped() {
 		s.fail("the job has finished, and the machine does not know: %v are over", s.m.ends.Count())
 	}
 }

@@ -16,22 +16,22 @@ func (w *workflow) beginAttempt(now time.Time, why string) {
 		return
 	}
 	if c.Attempts >= generationsMost {
-		w.finish(now, falcon.RecoveryFailed, fmt.Sprintf("%d generations came to nothing; look at the faults, then start the job again from its checkpoint", c.Attempts))
+		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("%d generations came to nothing; look at the faults, then start the job again from its checkpoint", c.Attempts))
 		return
 	}
 	w.ends.ForgetOpen() // a rank without a process is found when all others are suspended
-	w.op.beginAttempt(now, w.gens.next(w.job.Generation), why)
-	w.orders.suspend()
+	w.op.beginAttempt(now, w.gens.nextGeneration(w.job.Generation), why)
+	w.orders.suspendNodes()
 	what := "so that all rejoin"
 	if len(c.Pending) > 0 {
 		what = "to make " + rankList(c.Pending) + " anew"
 	}
-	w.out.note("recovery", 1, "%s: generation %d: the job is suspended %s", c.ID, c.Generation, what)
+	w.out.addNote("recovery", 1, "%s: generation %d: the job is suspended %s", c.ID, c.Generation, what)
 }
 
 func (w *workflow) onSuspended(now time.Time, s Suspended) {
 	c := w.op.rec
-	if c == nil || s.Generation != c.Generation || w.op.isFenced(s.Node) || len(w.ranks.ranksOn(s.Node)) == 0 {
+	if c == nil || s.Generation != c.Generation || w.op.isFenced(s.Node) || len(w.ranks.ranksOnNode(s.Node)) == 0 {
 		return
 	}
 	if c.State != falcon.RecoverySuspend || c.Whole {
@@ -47,7 +47,7 @@ func (w *workflow) onSuspended(now time.Time, s Suspended) {
 	if w.op.replies.Acknowledge(s.Node) {
 		w.op.clock.Advance(now)
 	}
-	for _, r := range w.ranks.ranksOn(s.Node) {
+	for _, r := range w.ranks.ranksOnNode(s.Node) {
 		w.suspendLateRank(now, r)
 	}
 }
@@ -81,7 +81,7 @@ func (w *workflow) finishSuspend(now time.Time) bool {
 		return false
 	}
 	w.op.markSettled(now)
-	stop, done := w.orders.stop()
+	stop, done := w.orders.stopReplaced()
 	if len(stop) > 0 {
 		w.op.clock.Advance(now)
 	}
@@ -92,15 +92,15 @@ func (w *workflow) finishSuspend(now time.Time) bool {
 // all of its processes.
 func (w *workflow) onMissing(now time.Time) bool {
 	found := false
-	for r, x := range w.ranks.all() {
-		n := w.ranks.node(r)
-		if x.alive() || w.op.replies.Awaits(r) || w.op.isFenced(n) || slices.Contains(w.op.rec.Pending, r) {
+	for r, x := range w.ranks.everyRank() {
+		n := w.ranks.nodeOf(r)
+		if x.isAlive() || w.op.replies.Awaits(r) || w.op.isFenced(n) || slices.Contains(w.op.rec.Pending, r) {
 			continue
 		}
 		found = true
 		w.onFault(now, falcon.Fault{
-			Kind: falcon.FaultExit, Node: n, Device: w.ranks.device(r), Ranks: []falcon.Rank{r}, FirstNs: now.UnixNano(),
-			Evidence: []string{fmt.Sprintf("no process of rank %d is left on %s", r, w.ranks.device(r))},
+			Kind: falcon.FaultExit, Node: n, Device: w.ranks.deviceOf(r), Ranks: []falcon.Rank{r}, FirstNs: now.UnixNano(),
+			Evidence: []string{fmt.Sprintf("no process of rank %d is left on %s", r, w.ranks.deviceOf(r))},
 		})
 	}
 	return found

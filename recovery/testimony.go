@@ -27,8 +27,8 @@ const (
 	frozen                  // its hook is silent
 )
 
-// vouched reports whether all nodes that are heard wait.
-func (t testimony) vouched() bool {
+// allWait reports whether all nodes that are heard wait.
+func (t testimony) allWait() bool {
 	return t.nodes > 0 && t.waiting == t.nodes && t.busy+t.frozen == 0
 }
 
@@ -55,14 +55,14 @@ func (t *testimony) addNode(now time.Time, beat time.Duration, ranks []*member) 
 	}
 }
 
-// against is the sign that a stall which no rank explains is against a node that is
+// signAgainst is the sign that a stall which no rank explains is against a node that is
 // not heard, empty = none. Where not every node that is heard waits, it takes a
 // longer stall.
-func (t testimony) against(stall, unvouched time.Duration) string {
+func (t testimony) signAgainst(stall, unvouched time.Duration) string {
 	switch {
 	case t.frozen > 0:
 		return ""
-	case t.vouched():
+	case t.allWait():
 		return fmt.Sprintf("no rank has begun an iteration for %.1f s, and those that are heard wait", stall.Seconds())
 	case stall >= unvouched:
 		return fmt.Sprintf("no rank has begun an iteration for %.1f s", stall.Seconds())

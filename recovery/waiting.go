@@ -8,17 +8,17 @@ import (
 	"github.com/failslow/falcon/recovery/internal/attempt"
 )
 
-// parked reports whether rank r's process parks in the present attempt.
-func (op *operation) parked(r falcon.Rank) bool {
-	g, parks := op.ranks.member(r).parkGeneration()
+// isParked reports whether rank r's process parks in the present attempt.
+func (op *operation) isParked(r falcon.Rank) bool {
+	g, parks := op.ranks.memberOf(r).parkGeneration()
 	return parks && g == op.rec.Generation
 }
 
 // firstUnparked finds the first rank whose process does not park in the present
 // attempt.
 func (op *operation) firstUnparked() (falcon.Rank, bool) {
-	for r := range op.ranks.all() {
-		if !op.parked(r) {
+	for r := range op.ranks.everyRank() {
+		if !op.isParked(r) {
 			return r, true
 		}
 	}
@@ -27,14 +27,14 @@ func (op *operation) firstUnparked() (falcon.Rank, bool) {
 
 // launchParked reports whether the process launched for rank r parks.
 func (op *operation) launchParked(r falcon.Rank) bool {
-	x := op.ranks.member(r)
+	x := op.ranks.memberOf(r)
 	_, parks := x.parkGeneration()
 	return parks && x.process().Generation == op.rec.Launched[r]
 }
 
 // processReported takes a report of rank r's process.
 func (op *operation) processReported(now time.Time, r falcon.Rank) {
-	if op.rec.State == falcon.RecoverySuspend && op.parked(r) {
+	if op.rec.State == falcon.RecoverySuspend && op.isParked(r) {
 		op.clock.Advance(now)
 	}
 	if op.replies.Awaits(r) && op.launchParked(r) {
@@ -48,13 +48,13 @@ func (op *operation) processReported(now time.Time, r falcon.Rank) {
 // node's agent was replaced in between and does not know of it: only a new order
 // makes the process park.
 func (op *operation) missedSuspension(r falcon.Rank) bool {
-	x := op.ranks.member(r)
+	x := op.ranks.memberOf(r)
 	g, _ := x.parkGeneration()
 	return op.rec.State == falcon.RecoverySuspend && !op.rec.Whole && op.replies.Suspended(x.process().Node) && op.launchParked(r) && g < op.rec.Generation
 }
 
-// waitsFor reports whether the present state waits for something of node n.
-func (op *operation) waitsFor(n falcon.Node) bool {
+// waitsForNode reports whether the present state waits for something of node n.
+func (op *operation) waitsForNode(n falcon.Node) bool {
 	switch {
 	case op.isFenced(n):
 		return false
@@ -65,18 +65,18 @@ func (op *operation) waitsFor(n falcon.Node) bool {
 	case op.rec.State == falcon.RecoveryTable:
 		return !op.replies.Tabled(n)
 	}
-	return slices.ContainsFunc(op.ranks.ranksOn(n), op.waitsForRank)
+	return slices.ContainsFunc(op.ranks.ranksOnNode(n), op.waitsForRank)
 }
 
 // waitsForRank reports whether the present state waits for the process of rank r.
 func (op *operation) waitsForRank(r falcon.Rank) bool {
 	switch op.rec.State {
 	case falcon.RecoverySuspend:
-		return op.ranks.member(r).alive() && !op.replies.Awaits(r) && !op.isFenced(op.ranks.node(r)) && (op.replies.Stopping(r) || !op.parked(r))
+		return op.ranks.memberOf(r).isAlive() && !op.replies.Awaits(r) && !op.isFenced(op.ranks.nodeOf(r)) && (op.replies.Stopping(r) || !op.isParked(r))
 	case falcon.RecoveryReplace:
 		return op.replies.Awaits(r)
 	case falcon.RecoveryCollect:
-		return !op.parked(r)
+		return !op.isParked(r)
 	case falcon.RecoveryRejoin:
 		return !op.replies.Rejoined(r)
 	}
@@ -86,7 +86,7 @@ func (op *operation) waitsForRank(r falcon.Rank) bool {
 // waitsToPark reports whether the suspension waits for a process that is not ordered
 // to end.
 func (op *operation) waitsToPark() bool {
-	for r := range op.ranks.all() {
+	for r := range op.ranks.everyRank() {
 		if op.waitsForRank(r) && !op.replies.Stopping(r) {
 			return true
 		}
@@ -119,11 +119,11 @@ func (op *operation) rejoinedBeforeEnd(p Process) {
 	}
 }
 
-// trusted are the steps that survivors hold, without those that parked inside the
+// trustedHolds are the steps that survivors hold, without those that parked inside the
 // optimizer or hold nothing.
-func (op *operation) trusted() map[falcon.Rank]falcon.RankHold {
-	out := make(map[falcon.Rank]falcon.RankHold, op.ranks.world())
-	for r, x := range op.ranks.all() {
+func (op *operation) trustedHolds() map[falcon.Rank]falcon.RankHold {
+	out := make(map[falcon.Rank]falcon.RankHold, op.ranks.worldSize())
+	for r, x := range op.ranks.everyRank() {
 		p := x.process().Park
 		if p.Joining || p.Tag == -1 || p.Hold.Steps[0] < 0 && p.Hold.Steps[1] < 0 {
 			continue
@@ -155,7 +155,7 @@ func (op *operation) missingAgents() []falcon.Node {
 func (op *operation) awaitLaunched() {
 	var ranks []falcon.Rank
 	for r := range op.rec.Launched {
-		if op.ranks.has(r) && !op.launchParked(r) && !slices.Contains(op.rec.Pending, r) {
+		if op.ranks.hasRank(r) && !op.launchParked(r) && !slices.Contains(op.rec.Pending, r) {
 			ranks = append(ranks, r)
 		}
 	}

@@ -23,15 +23,15 @@ func (w *workflow) restartWhole(now time.Time, why string) {
 
 // proposeAgain asks for another decision, as the plan has changed.
 func (w *workflow) proposeAgain(now time.Time) {
-	w.op.decide("", "")
-	w.op.enter(now, falcon.RecoveryProposed, 0)
-	w.propose(now)
+	w.op.recordDecision("", "")
+	w.op.enterState(now, falcon.RecoveryProposed, 0)
+	w.proposePlan(now)
 }
 
 // launchWhole starts the whole job again, once the agents that it needs are there.
 func (w *workflow) launchWhole(now time.Time) {
 	c := w.op.rec
-	a := w.alloc.assign(now)
+	a := w.alloc.assignRanks(now)
 	if c.Shrink != nil {
 		if w.shrinkLost() {
 			w.proposeAgain(now)
@@ -45,7 +45,7 @@ func (w *workflow) launchWhole(now time.Time) {
 		}
 	}
 	if a.lack != "" {
-		w.finish(now, falcon.RecoveryFailed, fmt.Sprintf("%s; a whole restart is not possible: %s; start the job again by hand", c.Reason, a.lack))
+		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("%s; a whole restart is not possible: %s; start the job again by hand", c.Reason, a.lack))
 		return
 	}
 	if w.awaitAgents(now, a.placement) {
@@ -54,14 +54,14 @@ func (w *workflow) launchWhole(now time.Time) {
 	c.Reason = wholeReason(c)
 	w.op.stopAwaitingAgents()
 	a.launch = a.launch[:0]
-	for r := range w.ranks.all() {
+	for r := range w.ranks.everyRank() {
 		a.launch = append(a.launch, r)
 	}
-	c.Generation, c.Attempts, c.NoReturn = w.gens.next(w.job.Generation), c.Attempts+1, true
-	w.op.enter(now, falcon.RecoveryReplace, w.cfg.RestartMost)
+	c.Generation, c.Attempts, c.NoReturn = w.gens.nextGeneration(w.job.Generation), c.Attempts+1, true
+	w.op.enterState(now, falcon.RecoveryReplace, w.cfg.RestartMost)
 	w.applyAssignment(a)
-	w.orders.restart()
-	w.out.note("recovery", 2, "%s: %s: the whole job starts anew from the newest checkpoint", c.ID, c.Reason)
+	w.orders.restartWhole()
+	w.out.addNote("recovery", 2, "%s: %s: the whole job starts anew from the newest checkpoint", c.ID, c.Reason)
 }
 
 // An agent that is between two connections is no reason against a whole restart:
@@ -84,11 +84,11 @@ func (w *workflow) awaitAgents(now time.Time, on falcon.Placement) bool {
 		return false
 	}
 	w.op.awaitAgents(now, away)
-	why := wholeReason(c) + awaitsAgents + fmt.Sprintf("%s for %s to come back: see that falcon-agent runs there, or abort", w.cfg.AgentWait, agentsOf(w.op.missingAgents()))
+	why := wholeReason(c) + awaitsAgents + fmt.Sprintf("%s for %s to come back: see that falcon-agent runs there, or abort", w.cfg.AgentWait, describeAgents(w.op.missingAgents()))
 	if c.Reason != why {
 		c.Reason = why
 		w.op.markChanged()
-		w.out.note("recovery", 2, "%s waits: %s", c.ID, why)
+		w.out.addNote("recovery", 2, "%s waits: %s", c.ID, why)
 	}
 	return true
 }
@@ -103,7 +103,7 @@ func (w *workflow) finishAgentWait(now time.Time) bool {
 	return w.op.rec == nil || w.op.rec.State != falcon.RecoverySuspend
 }
 
-func agentsOf(nodes []falcon.Node) string {
+func describeAgents(nodes []falcon.Node) string {
 	if len(nodes) == 1 {
 		return "the agent of " + nodeList(nodes)
 	}
@@ -116,7 +116,7 @@ func (w *workflow) onNoSpare(now time.Time, a assignment) {
 	c := w.op.rec
 	s, _ := w.alloc.shrinkPlan(a)
 	if s == nil {
-		w.finish(now, falcon.RecoveryFailed, fmt.Sprintf("no spare came within %s: %s; bring one and start the job again from its checkpoint", w.cfg.SpareWait, a.lack))
+		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("no spare came within %s: %s; bring one and start the job again from its checkpoint", w.cfg.SpareWait, a.lack))
 		return
 	}
 	c.Whole, c.Shrink, c.Reason = true, s, shrinkReason(s)
@@ -130,12 +130,12 @@ func (w *workflow) reviseShrink(now time.Time, a assignment) bool {
 	if a.lack == "" {
 		c.Whole, c.Shrink, c.Reason = false, nil, ""
 		w.op.setDeadline(now, 0)
-		w.out.note("recovery", 1, "%s: a spare came: no replica is given up", c.ID)
+		w.out.addNote("recovery", 1, "%s: a spare came: no replica is given up", c.ID)
 		return true
 	}
 	s, _ := w.alloc.shrinkPlan(a)
 	if s == nil {
-		w.finish(now, falcon.RecoveryFailed, a.lack+"; bring a spare and start the job again from its checkpoint")
+		w.finishRecovery(now, falcon.RecoveryFailed, a.lack+"; bring a spare and start the job again from its checkpoint")
 		return false
 	}
 	c.Shrink = s

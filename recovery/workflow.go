@@ -36,40 +36,40 @@ func newWorkflow(m *Machine) workflow {
 // onFault takes a fault that is certain: it opens a recovery, joins the one in
 // progress, or has it begin again with the next generation.
 func (w *workflow) onFault(now time.Time, f falcon.Fault) {
-	if w.ends.Finished() || w.op.rec == nil && w.stop.stopped() || w.op.rec != nil && w.op.rec.Whole && w.op.rec.State == falcon.RecoveryReplace {
+	if w.ends.Finished() || w.op.rec == nil && w.stop.isStopped() || w.op.rec != nil && w.op.rec.Whole && w.op.rec.State == falcon.RecoveryReplace {
 		return // the job has finished, is stopped already, or starts again as a whole
 	}
 	f.DetectedNs = now.UnixNano()
 	if w.op.rec == nil {
-		w.open(now, f)
+		w.openRecovery(now, f)
 	}
 	f = w.op.addFault(now, f)
-	w.out.note("fault", 2, "%s: %s", w.op.rec.ID, strings.Join(f.Evidence, "; "))
+	w.out.addNote("fault", 2, "%s: %s", w.op.rec.ID, strings.Join(f.Evidence, "; "))
 	switch w.op.rec.State {
 	case falcon.RecoveryProposed:
-		w.propose(now)
+		w.proposePlan(now)
 	case falcon.RecoverySuspend:
-		w.op.gather(now)
+		w.op.gatherFaults(now)
 	default:
 		w.beginAttempt(now, "")
 	}
 }
 
-// open starts a recovery, which waits for its decision.
-func (w *workflow) open(now time.Time, f falcon.Fault) {
+// openRecovery starts a recovery, which waits for its decision.
+func (w *workflow) openRecovery(now time.Time, f falcon.Fault) {
 	first := f.FirstNs
 	if first == 0 || first > now.UnixNano() {
 		first = now.UnixNano()
 	}
 	w.stop.forgetLeftovers()
-	w.op.open(now, &falcon.Recovery{
-		ID: w.hist.takeID(), State: falcon.RecoveryProposed, Generation: w.gens.current(), JobEpoch: w.job.Epoch,
+	w.op.openRecord(now, &falcon.Recovery{
+		ID: w.hist.takeNextID(), State: falcon.RecoveryProposed, Generation: w.gens.highestUsed(), JobEpoch: w.job.Epoch,
 		Replaced: map[falcon.Rank]falcon.Device{}, Launched: map[falcon.Rank]uint64{}, Placement: slices.Clone(w.job.Placement),
 		Splits: slices.Clone(w.job.Splits), Resume: falcon.NoIteration, Before: w.pace.Newest(), StartedNs: first,
-		PhaseMs:   map[string]float64{falcon.PhaseDetect: ms(time.Duration(now.UnixNano() - first))},
-		PredictMs: w.hist.predict(w.job.StateMB),
+		PhaseMs:   map[string]float64{falcon.PhaseDetect: milliseconds(time.Duration(now.UnixNano() - first))},
+		PredictMs: w.hist.predictPhases(w.job.StateMB),
 	})
-	w.hist.add(w.op.rec)
+	w.hist.append(w.op.rec)
 	w.op.markChanged()
 }
 
@@ -108,10 +108,10 @@ func (w *workflow) giveUpNode(now time.Time, kind falcon.FaultKind, n falcon.Nod
 	w.onFault(now, falcon.Fault{Kind: kind, Node: n, FirstNs: w.op.clock.Entered().UnixNano(), Evidence: []string{why}})
 }
 
-func (w *workflow) approve(now time.Time, by, from string) {
+func (w *workflow) approveRecovery(now time.Time, by, from string) {
 	c := w.op.rec
-	w.op.decide(by, from)
-	w.out.note("recovery", 1, "%s approved by %s", c.ID, by)
+	w.op.recordDecision(by, from)
+	w.out.addNote("recovery", 1, "%s approved by %s", c.ID, by)
 	if c.Whole {
 		c.Reason = wholeReason(c)
 		w.launchWhole(now)
@@ -127,7 +127,7 @@ func (w *workflow) approveByPolicy(now time.Time) bool {
 		if c.Reason != why {
 			c.Reason = why
 			w.op.setDeadline(now, 0)
-			w.out.note("recovery", 2, "%s waits for a person: %s", c.ID, why)
+			w.out.addNote("recovery", 2, "%s waits for a person: %s", c.ID, why)
 		}
 		return false
 	}
@@ -139,12 +139,12 @@ func (w *workflow) approveByPolicy(now time.Time) bool {
 	if !w.op.clock.Due(now) || w.approval.mayBeOver(now) {
 		return false
 	}
-	w.approve(now, byPolicyName, byPolicyName)
+	w.approveRecovery(now, byPolicyName, byPolicyName)
 	return true
 }
 
-// advance goes through the states as far as what is known allows.
-func (w *workflow) advance(now time.Time) {
+// advanceStates goes through the states as far as what is known allows.
+func (w *workflow) advanceStates(now time.Time) {
 	for range 4 * generationsMost { // each state at most once a generation
 		if w.op.rec == nil || !w.hasJob || !w.advanceOnce(now) {
 			return
@@ -174,19 +174,19 @@ func (w *workflow) advanceOnce(now time.Time) bool {
 	return false
 }
 
-// finish ends the recovery. Without success the processes that wait are ended:
+// finishRecovery ends the recovery. Without success the processes that wait are ended:
 // they would hold their devices for nothing.
-func (w *workflow) finish(now time.Time, s falcon.RecoveryState, why string) {
+func (w *workflow) finishRecovery(now time.Time, s falcon.RecoveryState, why string) {
 	c, began := w.op.rec, w.op.rec.Attempts > 0 && w.op.rec.JobEpoch == w.job.Epoch
-	w.op.enter(now, s, 0)
+	w.op.enterState(now, s, 0)
 	c.Reason, c.EndedNs = why, now.UnixNano()
-	if s != falcon.RecoveryResumed && began && !w.op.overtaken() && !w.ends.Most(w.ranks.world()) { // else they end by themselves
-		w.orders.stopAll()
+	if s != falcon.RecoveryResumed && began && !w.op.overtaken() && !w.ends.Most(w.ranks.worldSize()) { // else they end by themselves
+		w.orders.stopEveryone()
 	}
-	w.op.end()
+	w.op.closeRecord()
 	w.stop.reopen()
-	if s != falcon.RecoveryResumed && (!isHang(c) || hasEvidence(c, noneLeft)) {
-		w.stop.begin(now)
+	if s != falcon.RecoveryResumed && (!onlyHang(c) || hasEvidence(c, noneLeft)) {
+		w.stop.stopJob(now)
 	}
 	w.pace.Restart(now)
 	if s == falcon.RecoveryResumed {
@@ -195,16 +195,16 @@ func (w *workflow) finish(now time.Time, s falcon.RecoveryState, why string) {
 		if c.Resume >= 0 {
 			from = fmt.Sprintf(" from iteration %d", c.Resume)
 		}
-		w.out.note("recovery", 1, "%s: the job trains again%s, %.1f s after the fault", c.ID, from, float64(c.EndedNs-c.StartedNs)/1e9)
+		w.out.addNote("recovery", 1, "%s: the job trains again%s, %.1f s after the fault", c.ID, from, float64(c.EndedNs-c.StartedNs)/1e9)
 	} else {
-		w.out.note("recovery", 2, "%s is %s: %s", c.ID, s, why)
+		w.out.addNote("recovery", 2, "%s is %s: %s", c.ID, s, why)
 	}
 	w.op.arrange()
 }
 
-// cancel ends the recovery because nothing is left to do, and leaves the job running.
-func (w *workflow) cancel(now time.Time, why string) {
-	w.finish(now, falcon.RecoveryCancelled, why)
+// cancelRecovery ends the recovery because nothing is left to do, and leaves the job running.
+func (w *workflow) cancelRecovery(now time.Time, why string) {
+	w.finishRecovery(now, falcon.RecoveryCancelled, why)
 	w.stop.reopen()
 }
 
@@ -217,8 +217,8 @@ func (w *workflow) adoptOutcome(c *falcon.Recovery) {
 	}
 }
 
-// newEpoch ends the recovery in progress, as the job was started again.
-func (w *workflow) newEpoch(now time.Time) {
+// beginEpoch ends the recovery in progress, as the job was started again.
+func (w *workflow) beginEpoch(now time.Time) {
 	w.stop.reopen()
 	w.stop.forgetLeftovers()
 	w.endByEpoch(now)
@@ -230,9 +230,9 @@ func (w *workflow) endByEpoch(now time.Time) {
 	case c == nil:
 	case c.Whole && c.State == falcon.RecoveryReplace && w.job.Generation >= c.Generation:
 		c.Placement = slices.Clone(w.job.Placement)
-		w.finish(now, falcon.RecoveryResumed, c.Reason)
+		w.finishRecovery(now, falcon.RecoveryResumed, c.Reason)
 	default:
-		w.cancel(now, "the job was started anew meanwhile")
+		w.cancelRecovery(now, "the job was started anew meanwhile")
 	}
 }
 
@@ -241,16 +241,16 @@ func (w *workflow) endByEpoch(now time.Time) {
 // lives. Those that are not heard may have ended too.
 func (w *workflow) finishIfOver(now time.Time) {
 	c := w.op.rec
-	if c == nil || c.State != falcon.RecoverySuspend || c.Whole || w.ends.Count() == 0 || w.ranks.anyFailed() && !w.ends.Most(w.ranks.world()) {
+	if c == nil || c.State != falcon.RecoverySuspend || c.Whole || w.ends.Count() == 0 || w.ranks.anyProcessFailed() && !w.ends.Most(w.ranks.worldSize()) {
 		return
 	}
-	for _, x := range w.ranks.all() {
-		if x.alive() && !w.op.isFenced(x.process().Node) && !w.nodes.Get(x.process().Node, now).Unheard(now) {
+	for _, x := range w.ranks.everyRank() {
+		if x.isAlive() && !w.op.isFenced(x.process().Node) && !w.nodes.Get(x.process().Node, now).Unheard(now) {
 			return
 		}
 	}
 	w.op.markOvertaken()
-	w.cancel(now, fmt.Sprintf("%d of %d ranks have ended with success and no other is heard: the job has come to its end", w.ends.Count(), w.ranks.world()))
+	w.cancelRecovery(now, fmt.Sprintf("%d of %d ranks have ended with success and no other is heard: the job has come to its end", w.ends.Count(), w.ranks.worldSize()))
 }
 
 // cancelIfHealed ends a proposal whose job goes on by itself; one that was suspended
@@ -261,15 +261,15 @@ func (w *workflow) cancelIfHealed(now time.Time) {
 		return
 	}
 	if w.pace.ConfirmedAfter(newestFault(c).Add(2 * w.cfg.Beat)) {
-		w.cancel(now, fmt.Sprintf("iterations come again (%d): nothing is left to recover", w.pace.InBeats()))
+		w.cancelRecovery(now, fmt.Sprintf("iterations come again (%d): nothing is left to recover", w.pace.InBeats()))
 	}
 }
 
 // reopenIfTraining reopens a stopped job in which iterations begin.
 func (w *workflow) reopenIfTraining() {
-	if w.stop.over(&w.pace, w.cfg.Beat) {
+	if w.stop.trainingResumed(&w.pace, w.cfg.Beat) {
 		w.stop.reopen()
-		w.out.note("recovery", 1, "the job goes on after all: iteration %d has begun", w.pace.InBeats())
+		w.out.addNote("recovery", 1, "the job goes on after all: iteration %d has begun", w.pace.InBeats())
 	}
 }
 
@@ -279,8 +279,8 @@ func (w *workflow) stopLeftovers(now time.Time) {
 	if w.op.rec != nil || !w.stop.hasLeftovers(now, w.cfg.Beat) {
 		return
 	}
-	last := w.hist.last()
+	last := w.hist.newest()
 	if nodes, ranks := w.stop.takeLeftovers(); len(ranks) > 0 && last.Attempts > 0 {
-		w.out.command(Stop{Generation: last.Generation, Nodes: nodes, Ranks: ranks})
+		w.out.addCommand(Stop{Generation: last.Generation, Nodes: nodes, Ranks: ranks})
 	}
 }

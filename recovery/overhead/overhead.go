@@ -25,11 +25,11 @@ const Most = 1e12
 type Model struct {
 	PeriodS  float64 // d: the span of training that is judged
 	Failures float64 // m: in the period
-	SaveS    float64 // k0: training stands still so long for one checkpoint
+	SaveS    float64 // k0: for which training pauses for one checkpoint
 	RestartS float64 // s0: from a failure to training again, by a restart from a checkpoint
 }
 
-// Check says in one sentence why the model can't be; it wraps ErrModel.
+// Check returns why the model is not possible; it wraps ErrModel.
 func (m Model) Check() error {
 	for _, v := range []struct {
 		name  string
@@ -81,7 +81,7 @@ type Replicas struct {
 	Share    float64 // of failures that leave some shard without a replica (§III-G, 1): those go back to a checkpoint
 }
 
-// Check says in one sentence why it can't be; it wraps ErrModel.
+// Check returns why the figures are not possible; it wraps ErrModel.
 func (r Replicas) Check() error {
 	if !(r.RecoverS >= 0 && r.RecoverS <= Most && r.RedoS >= 0 && r.RedoS <= Most) {
 		return fmt.Errorf("%w: replica_s0_s is %v and replica_s1_s is %v; give numbers from 0 to %g", ErrModel, r.RecoverS, r.RedoS, Most)

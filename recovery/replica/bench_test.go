@@ -19,7 +19,7 @@ func large() Query {
 		q.Domains[n] = fmt.Sprintf("rack-%03d", r/32)
 		q.Placement = append(q.Placement, falcon.NewDevice(n, r%8))
 		if r >= 8 {
-			q.Holds[falcon.Rank(r)] = hold(uint64(q.shard(falcon.Rank(r))), 41, 42)
+			q.Holds[falcon.Rank(r)] = hold(uint64(q.shardOf(falcon.Rank(r))), 41, 42)
 		}
 	}
 	return q

@@ -11,7 +11,7 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// ErrTooLarge says that replicas are interwoven over too many nodes for an
+// ErrTooLarge is returned where replicas are interwoven over too many nodes for an
 // exact chance; Sampled has no such limit.
 var ErrTooLarge = errors.New("replica: no exact chance")
 
@@ -24,7 +24,7 @@ const TrialsMost = 100_000_000
 // Exact is the chance that some shard loses all its replicas when every node
 // fails by itself with probability p, at once. For shards with n replicas on
 // nodes of their own it is 1 − (1 − pⁿ)^shards, the paper's p⁴ of §III-G's kind;
-// shards that share nodes are told apart case by case. An error wraps ErrQuery
+// shards that share nodes are distinguished case by case. An error wraps ErrQuery
 // or ErrTooLarge.
 func Exact(q Query, p float64) (float64, error) {
 	sets, err := q.nodeSets(p, 0)
@@ -32,7 +32,7 @@ func Exact(q Query, p float64) (float64, error) {
 		return 0, err
 	}
 	budget := workMost
-	loss := lossOf(sets, p, &budget)
+	loss := lossProbability(sets, p, &budget)
 	if budget < 0 {
 		return 0, fmt.Errorf("%w: replicas of different shards share too many nodes; sample instead", ErrTooLarge)
 	}
@@ -57,7 +57,7 @@ func (q Query) nodeSets(node, domain float64) ([][]int, error) {
 		var set []int
 		for _, r := range ranks {
 			if q.survives(r) {
-				set = append(set, index[q.node(r)])
+				set = append(set, index[q.nodeOf(r)])
 			}
 		}
 		slices.Sort(set)
@@ -81,26 +81,26 @@ func (q Query) nodeIndex() map[falcon.Node]int {
 	return index
 }
 
-// lossOf is the chance that all nodes of some set fail: parts that share no
+// lossProbability is the chance that all nodes of some set fail: parts that share no
 // node are independent, within a part one node after another either fails or
 // does not.
-func lossOf(sets [][]int, p float64, budget *int) float64 {
+func lossProbability(sets [][]int, p float64, budget *int) float64 {
 	logSafe := 0.0
-	for _, part := range parts(sets) {
+	for _, part := range connectedParts(sets) {
 		loss := 0.0
 		switch {
 		case len(part) == 1:
 			loss = math.Pow(p, float64(len(part[0])))
 		default:
-			if *budget -= members(part); *budget < 0 {
+			if *budget -= countMembers(part); *budget < 0 {
 				return 0
 			}
 			v := busiest(part)
-			loss = (1 - p) * lossOf(stands(part, v), p, budget)
-			if failed, gone := fails(part, v); gone {
+			loss = (1 - p) * lossProbability(setsWithout(part, v), p, budget)
+			if failed, gone := setsAfterFailure(part, v); gone {
 				loss += p
 			} else {
-				loss += p * lossOf(failed, p, budget)
+				loss += p * lossProbability(failed, p, budget)
 			}
 		}
 		logSafe += math.Log1p(-loss)
@@ -108,7 +108,7 @@ func lossOf(sets [][]int, p float64, budget *int) float64 {
 	return -math.Expm1(logSafe)
 }
 
-func members(sets [][]int) int {
+func countMembers(sets [][]int) int {
 	n := 0
 	for _, set := range sets {
 		n += len(set)
@@ -116,8 +116,8 @@ func members(sets [][]int) int {
 	return n
 }
 
-// parts splits sets into those that are connected by nodes.
-func parts(sets [][]int) [][][]int {
+// connectedParts splits sets into those that are connected by nodes.
+func connectedParts(sets [][]int) [][][]int {
 	root := make([]int, len(sets))
 	find := func(i int) int {
 		for root[i] != i {
@@ -165,8 +165,8 @@ func busiest(sets [][]int) int {
 	return best
 }
 
-// stands leaves the sets that can still be lost when node v does not fail.
-func stands(sets [][]int, v int) [][]int {
+// setsWithout leaves the sets that can still be lost when node v does not fail.
+func setsWithout(sets [][]int, v int) [][]int {
 	var out [][]int
 	for _, set := range sets {
 		if !slices.Contains(set, v) {
@@ -176,8 +176,8 @@ func stands(sets [][]int, v int) [][]int {
 	return out
 }
 
-// fails takes v from all sets; gone says that one of them is lost with it.
-func fails(sets [][]int, v int) (out [][]int, gone bool) {
+// setsAfterFailure takes v from all sets; gone reports whether one of them is lost with it.
+func setsAfterFailure(sets [][]int, v int) (out [][]int, gone bool) {
 	for _, set := range sets {
 		rest := slices.DeleteFunc(slices.Clone(set), func(n int) bool { return n == v })
 		if len(rest) == 0 {
@@ -217,7 +217,7 @@ func Sampled(q Query, h Hazard, trials int, seed uint64, more ...Domain) (Estima
 	d := newDraw(q, sets, more, rand.New(rand.NewPCG(seed, 0)))
 	losses := 0
 	for range trials {
-		if d.loses(h) {
+		if d.losesShard(h) {
 			losses++
 		}
 	}

@@ -18,7 +18,7 @@ type Choice struct {
 }
 
 // Choose finds the step to resume at and who gets its shard from whom
-// (LAB-AND-HOOK.md, "Resume step"): the largest of the newest step and the one
+// (docs/recovery.md, "Resume step"): the largest of the newest step and the one
 // before at which every shard has a survivor whose checksum has a majority.
 // Whoever does not hold it restores, survivors included. Survivors whose newest
 // steps lie further apart than one were not in one job: checkpoint. An error
@@ -27,17 +27,17 @@ func Choose(q Query) (Choice, error) {
 	if err := q.Check(); err != nil {
 		return Choice{}, err
 	}
-	newest, why := q.newest()
+	newest, why := q.newestHeld()
 	if why != "" {
 		return checkpoint(why), nil
 	}
 	shards := q.Shards()
 	var lacks []string
 	for s := newest; s >= max(newest-1, 0); s-- {
-		sources, outvoted, lack := q.sources(shards, s)
+		sources, outvoted, lack := q.sourcesAt(shards, s)
 		if lack == "" {
-			moves := q.moves(sources, s)
-			return Choice{Resume: s, Moves: moves, Outvoted: outvoted, Why: chosen(s, len(moves), lacks)}, nil
+			moves := q.planMoves(sources, s)
+			return Choice{Resume: s, Moves: moves, Outvoted: outvoted, Why: explainChoice(s, len(moves), lacks)}, nil
 		}
 		if !slices.Contains(lacks, lack) {
 			lacks = append(lacks, lack)
@@ -50,7 +50,7 @@ func checkpoint(why string) Choice {
 	return Choice{Resume: falcon.NoIteration, Checkpoint: true, Why: why}
 }
 
-func chosen(s int64, moves int, lacks []string) string {
+func explainChoice(s int64, moves int, lacks []string) string {
 	text := fmt.Sprintf("every shard has a survivor that holds step %d; ranks that restore it: %d", s, moves)
 	if len(lacks) > 0 {
 		text += "; one step later " + lacks[0]
@@ -58,49 +58,49 @@ func chosen(s int64, moves int, lacks []string) string {
 	return text
 }
 
-// newest is the newest step that any survivor holds, or why there is none that
+// newestHeld is the newest step that any survivor holds, or why there is none that
 // all can be near.
-func (q Query) newest() (int64, string) {
+func (q Query) newestHeld() (int64, string) {
 	low, high := falcon.Rank(-1), falcon.Rank(-1)
 	for r, h := range q.Holds {
-		s := last(h)
+		s := newestStep(h)
 		if s < 0 {
 			continue
 		}
-		if low < 0 || s < last(q.Holds[low]) || (s == last(q.Holds[low]) && r < low) {
+		if low < 0 || s < newestStep(q.Holds[low]) || (s == newestStep(q.Holds[low]) && r < low) {
 			low = r
 		}
-		if high < 0 || s > last(q.Holds[high]) || (s == last(q.Holds[high]) && r < high) {
+		if high < 0 || s > newestStep(q.Holds[high]) || (s == newestStep(q.Holds[high]) && r < high) {
 			high = r
 		}
 	}
 	if high < 0 {
 		return falcon.NoIteration, "no survivor holds a step"
 	}
-	a, b := last(q.Holds[low]), last(q.Holds[high])
+	a, b := newestStep(q.Holds[low]), newestStep(q.Holds[high])
 	if b-a > 1 {
 		return falcon.NoIteration, fmt.Sprintf("rank %d stands at step %d and rank %d at step %d: survivors of one job are at most one step apart", low, a, high, b)
 	}
 	return b, ""
 }
 
-// last is the newest step of a hold, negative = none.
-func last(h falcon.RankHold) int64 { return max(h.Steps[0], h.Steps[1]) }
+// newestStep is the newest step of a hold, negative = none.
+func newestStep(h falcon.RankHold) int64 { return max(h.Steps[0], h.Steps[1]) }
 
-// sources lists, by shard, the survivors that may give step s away, and those
-// that hold it with a checksum of a minority; or it says what is lacking.
-func (q Query) sources(shards [][]falcon.Rank, s int64) (good map[int][]falcon.Rank, outvoted []falcon.Rank, lack string) {
+// sourcesAt lists, by shard, the survivors that may give step s away, and those
+// that hold it with a checksum of a minority; or what is lacking.
+func (q Query) sourcesAt(shards [][]falcon.Rank, s int64) (good map[int][]falcon.Rank, outvoted []falcon.Rank, lack string) {
 	good = make(map[int][]falcon.Rank, len(shards))
 	for _, ranks := range shards {
 		yes, no, held := q.majority(ranks, s)
 		switch {
 		case len(yes) > 0:
-			good[q.shard(ranks[0])] = yes
+			good[q.shardOf(ranks[0])] = yes
 			outvoted = append(outvoted, no...)
 		case held > 0:
-			return nil, nil, fmt.Sprintf("the survivors of the shard of %s disagree about step %d: no checksum has a majority", named(ranks), s)
+			return nil, nil, fmt.Sprintf("the survivors of the shard of %s disagree about step %d: no checksum has a majority", nameRanks(ranks), s)
 		default:
-			return nil, nil, q.gone(ranks, s)
+			return nil, nil, q.whyNotHeld(ranks, s)
 		}
 	}
 	slices.Sort(outvoted)
@@ -130,31 +130,31 @@ func (q Query) majority(ranks []falcon.Rank, s int64) (yes, no []falcon.Rank, he
 	return yes, no, held
 }
 
-// gone says why nobody holds step s of the shard of these ranks.
-func (q Query) gone(ranks []falcon.Rank, s int64) string {
+// whyNotHeld is why no survivor holds step s of the shard of these ranks.
+func (q Query) whyNotHeld(ranks []falcon.Rank, s int64) string {
 	for _, r := range ranks {
-		if q.survives(r) && last(q.Holds[r]) >= 0 {
-			return fmt.Sprintf("no survivor of the shard of %s holds step %d", named(ranks), s)
+		if q.survives(r) && newestStep(q.Holds[r]) >= 0 {
+			return fmt.Sprintf("no survivor of the shard of %s holds step %d", nameRanks(ranks), s)
 		}
 	}
-	return q.lost(ranks)
+	return q.whyLost(ranks)
 }
 
-// lost says why a shard is lost with all of these ranks.
-func (q Query) lost(ranks []falcon.Rank) string {
+// whyLost is why a shard is lost with all of these ranks.
+func (q Query) whyLost(ranks []falcon.Rank) string {
 	switch {
 	case q.ZeRO.Stage > 0 && q.ZeRO.Instances == 1:
-		return fmt.Sprintf("ZeRO with one optimizer instance has a single copy of every shard, and the one of %s is lost with it", named(ranks))
+		return fmt.Sprintf("ZeRO with one optimizer instance has a single copy of every shard, and the one of %s is lost with it", nameRanks(ranks))
 	case len(ranks) == 1:
-		return fmt.Sprintf("one data-parallel rank has no replica, and the state of %s is lost with it", named(ranks))
+		return fmt.Sprintf("one data-parallel rank has no replica, and the state of %s is lost with it", nameRanks(ranks))
 	}
-	return fmt.Sprintf("the shard is lost with %s, which hold all its copies", named(ranks))
+	return fmt.Sprintf("the shard is lost with %s, which hold all its copies", nameRanks(ranks))
 }
 
 // namedMost bounds the ranks that a sentence names.
 const namedMost = 4
 
-func named(ranks []falcon.Rank) string {
+func nameRanks(ranks []falcon.Rank) string {
 	if len(ranks) == 1 {
 		return fmt.Sprintf("rank %d", ranks[0])
 	}

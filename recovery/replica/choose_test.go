@@ -78,9 +78,9 @@ func bruteAt(q Query, s int64) (map[falcon.Rank]falcon.Rank, bool) {
 		moves[r] = best
 		sends[best]++
 		if n := q.Bytes[r]; n > 0 {
-			bytes[q.node(best)] += n
+			bytes[q.nodeOf(best)] += n
 		} else {
-			bytes[q.node(best)]++
+			bytes[q.nodeOf(best)]++
 		}
 	}
 	return moves, true
@@ -89,7 +89,7 @@ func bruteAt(q Query, s int64) (map[falcon.Rank]falcon.Rank, bool) {
 // better compares a with b as sources of r: domain, node, sends, bytes.
 func better(q Query, r, a, b falcon.Rank, sends map[falcon.Rank]int, bytes map[falcon.Node]uint64) bool {
 	far := func(p falcon.Rank) (n int) {
-		x, y := q.node(r), q.node(p)
+		x, y := q.nodeOf(r), q.nodeOf(p)
 		rx, ry := q.Domains[x], q.Domains[y]
 		if x == y {
 			return 2
@@ -105,7 +105,7 @@ func better(q Query, r, a, b falcon.Rank, sends map[falcon.Rank]int, bytes map[f
 	if sends[a] != sends[b] {
 		return sends[a] < sends[b]
 	}
-	return bytes[q.node(a)] < bytes[q.node(b)]
+	return bytes[q.nodeOf(a)] < bytes[q.nodeOf(b)]
 }
 
 // random is a small job after a fault: mostly sound, sometimes not.
@@ -147,7 +147,7 @@ func held(rng *rand.Rand, q Query, r falcon.Rank, i int64) falcon.RankHold {
 	}
 	h := falcon.RankHold{Steps: steps}
 	for k, s := range steps {
-		h.Sums[k] = uint64(q.shard(r))<<8 + uint64(s)
+		h.Sums[k] = uint64(q.shardOf(r))<<8 + uint64(s)
 		if rng.IntN(15) == 0 {
 			h.Sums[k] += 1 << 40
 		}

@@ -12,11 +12,11 @@ import (
 // draw plays failures. Its cost a trial is that of the failures in it: what
 // does not fail is skipped over.
 type draw struct {
-	rng   *rand.Rand
-	all   [][]int // nodes, by rack and other domain
-	nodes int
-	in    [][]int // sets, by node
-	size  []int   // nodes, by set
+	rng           *rand.Rand
+	sharedDomains [][]int // nodes, by rack and other domain
+	nodes         int
+	setsByNode    [][]int // sets, by node
+	size          []int   // nodes, by set
 
 	trial  int
 	failed []int // trial in which a node failed last, by node
@@ -27,17 +27,17 @@ type draw struct {
 func newDraw(q Query, sets [][]int, more []Domain, rng *rand.Rand) *draw {
 	index := q.nodeIndex()
 	n := len(index)
-	d := &draw{rng: rng, nodes: n, in: make([][]int, n), failed: make([]int, n), seen: make([]int, len(sets)), count: make([]int, len(sets))}
+	d := &draw{rng: rng, nodes: n, setsByNode: make([][]int, n), failed: make([]int, n), seen: make([]int, len(sets)), count: make([]int, len(sets))}
 	for i, set := range sets {
 		d.size = append(d.size, len(set))
 		for _, v := range set {
-			d.in[v] = append(d.in[v], i)
+			d.setsByNode[v] = append(d.setsByNode[v], i)
 		}
 	}
 	nodes := slices.SortedFunc(maps.Keys(index), func(a, b falcon.Node) int { return index[a] - index[b] })
 	for _, dom := range append(q.domains(nodes), more...) {
 		if dom.Kind != KindNode {
-			d.all = append(d.all, indexes(dom.Nodes, index))
+			d.sharedDomains = append(d.sharedDomains, indexes(dom.Nodes, index))
 		}
 	}
 	return d
@@ -54,22 +54,22 @@ func indexes(nodes []falcon.Node, index map[falcon.Node]int) []int {
 	return out
 }
 
-// loses plays one trial.
-func (d *draw) loses(h Hazard) bool {
+// losesShard plays one trial.
+func (d *draw) losesShard(h Hazard) bool {
 	d.trial++
 	lost := false
-	d.each(len(d.all), h.Domain, func(i int) {
-		for _, v := range d.all[i] {
-			lost = d.fail(v) || lost
+	d.forEachFailed(len(d.sharedDomains), h.Domain, func(i int) {
+		for _, v := range d.sharedDomains[i] {
+			lost = d.failNode(v) || lost
 		}
 	})
-	d.each(d.nodes, h.Node, func(v int) { lost = d.fail(v) || lost })
+	d.forEachFailed(d.nodes, h.Node, func(v int) { lost = d.failNode(v) || lost })
 	return lost
 }
 
-// each calls f for those of n things that fail with probability p each: the
+// forEachFailed calls f for those of n things that fail with probability p each: the
 // gaps between them are geometric.
-func (d *draw) each(n int, p float64, f func(i int)) {
+func (d *draw) forEachFailed(n int, p float64, f func(i int)) {
 	if p <= 0 {
 		return
 	}
@@ -84,14 +84,14 @@ func (d *draw) each(n int, p float64, f func(i int)) {
 	}
 }
 
-// fail takes node v away and says whether a set is lost with it.
-func (d *draw) fail(v int) bool {
+// failNode takes node v away and reports whether a set is lost with it.
+func (d *draw) failNode(v int) bool {
 	if d.failed[v] == d.trial {
 		return false
 	}
 	d.failed[v] = d.trial
 	lost := false
-	for _, i := range d.in[v] {
+	for _, i := range d.setsByNode[v] {
 		if d.seen[i] != d.trial {
 			d.seen[i], d.count[i] = d.trial, 0
 		}

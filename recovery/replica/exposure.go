@@ -33,16 +33,16 @@ func (d Domain) Label() string {
 // Exposure is what would follow if a domain were gone now.
 type Exposure struct {
 	Domain
-	Gone   []falcon.Rank `json:"gone"`   // whose processes would have to be made anew
+	Gone   []falcon.Rank `json:"gone"`   // whose processes would have to be replaced
 	Lost   []falcon.Rank `json:"lost"`   // whose shard would have no replica left: the job falls back to its checkpoint
 	Shards int           `json:"shards"` // that would be lost
 	Why    string        `json:"why,omitempty"`
 }
 
-// Map says for every node of the placement, every rack in Domains and every
+// Map lists, for every node of the placement, every rack in Domains and every
 // domain in more what would be unrecoverable if it were gone now, worst first:
 // most lost shards, then fewest nodes, then by name. Shards that have no
-// survivor any more are in nobody's list. An error wraps ErrQuery.
+// survivor any more are in no list. An error wraps ErrQuery.
 func Map(q Query, more ...Domain) ([]Exposure, error) {
 	if err := q.Check(); err != nil {
 		return nil, err
@@ -87,20 +87,20 @@ func (q Query) domains(nodes []falcon.Node) []Domain {
 
 // survey counts the copies of every shard.
 type survey struct {
-	q      Query
-	shards [][]falcon.Rank
-	of     []int // index into shards, by rank
-	alive  []int // survivors, by shard
-	nodes  []falcon.Node
-	on     map[falcon.Node][]falcon.Rank // survivors, ascending
+	q           Query
+	shards      [][]falcon.Rank
+	shardByRank []int // index into shards, by rank
+	alive       []int // survivors, by shard
+	nodes       []falcon.Node
+	on          map[falcon.Node][]falcon.Rank // survivors, ascending
 }
 
 func newSurvey(q Query) survey {
-	m := survey{q: q, shards: q.Shards(), of: make([]int, q.Layout.World()), on: map[falcon.Node][]falcon.Rank{}}
+	m := survey{q: q, shards: q.Shards(), shardByRank: make([]int, q.Layout.World()), on: map[falcon.Node][]falcon.Rank{}}
 	m.alive = make([]int, len(m.shards))
 	for i, ranks := range m.shards {
 		for _, r := range ranks {
-			m.of[r] = i
+			m.shardByRank[r] = i
 			if q.survives(r) {
 				m.alive[i]++
 			}
@@ -108,7 +108,7 @@ func newSurvey(q Query) survey {
 	}
 	for r := range q.Placement {
 		if r := falcon.Rank(r); q.survives(r) {
-			m.on[q.node(r)] = append(m.on[q.node(r)], r)
+			m.on[q.nodeOf(r)] = append(m.on[q.nodeOf(r)], r)
 		}
 	}
 	for n := range m.on {
@@ -128,7 +128,7 @@ func (m survey) without(d Domain) Exposure {
 	slices.Sort(out.Gone)
 	out.Gone = slices.Compact(out.Gone)
 	for _, r := range out.Gone {
-		i := m.of[r]
+		i := m.shardByRank[r]
 		if _, seen := left[i]; !seen {
 			left[i] = m.alive[i]
 		}
@@ -138,15 +138,15 @@ func (m survey) without(d Domain) Exposure {
 		}
 	}
 	slices.Sort(out.Lost)
-	out.Why = m.why(out)
+	out.Why = m.whyLost(out)
 	return out
 }
 
-func (m survey) why(e Exposure) string {
+func (m survey) whyLost(e Exposure) string {
 	if e.Shards == 0 {
 		return ""
 	}
-	text := m.q.lost(m.shards[m.of[e.Lost[0]]])
+	text := m.q.whyLost(m.shards[m.shardByRank[e.Lost[0]]])
 	if e.Shards > 1 {
 		text += fmt.Sprintf(" (1 of %d such shards)", e.Shards)
 	}

@@ -15,7 +15,7 @@ func bruteLost(q Query, gone []falcon.Node) (out []falcon.Rank) {
 		for p := range falcon.Rank(q.Layout.World()) {
 			if twin(q, r, p) && q.survives(p) {
 				before = true
-				after = after || !slices.Contains(gone, q.node(p))
+				after = after || !slices.Contains(gone, q.nodeOf(p))
 			}
 		}
 		if before && !after {
@@ -69,7 +69,7 @@ func TestMapForetellsChoice(t *testing.T) {
 			after.Holds = map[falcon.Rank]falcon.RankHold{}
 			for r := range falcon.Rank(q.Layout.World()) {
 				if !slices.Contains(e.Gone, r) {
-					after.Holds[r] = hold(uint64(q.shard(r)), 3, 4)
+					after.Holds[r] = hold(uint64(q.shardOf(r)), 3, 4)
 				}
 			}
 			c, err := Choose(after)

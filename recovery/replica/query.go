@@ -14,10 +14,10 @@ var ErrQuery = errors.New("replica: bad query")
 type Query struct {
 	Layout falcon.Layout
 	ZeRO   falcon.ZeRO
-	// Holds is what survivors hold, by fresh word. Every other rank needs its
-	// state. In Map and the chances of loss nil stands for all ranks.
+	// Holds is what survivors have just reported to hold. Every other rank needs its
+	// state. In Map and the chances of loss nil means all ranks.
 	Holds     map[falcon.Rank]falcon.RankHold
-	Placement falcon.Placement       // device by rank; empty = unknown, then no domain is told from another
+	Placement falcon.Placement       // device by rank; empty = unknown, then all domains look alike
 	Domains   map[falcon.Node]string // rack of a node; absent = the node's own
 	Bytes     map[falcon.Rank]uint64 // of a rank's shard; absent = all alike
 }
@@ -50,7 +50,7 @@ func (q Query) Shards() [][]falcon.Rank {
 	at := map[int]int{}
 	var out [][]falcon.Rank
 	for r := falcon.Rank(0); int(r) < q.Layout.World(); r++ {
-		id := q.shard(r)
+		id := q.shardOf(r)
 		i, ok := at[id]
 		if !ok {
 			i = len(out)
@@ -61,21 +61,21 @@ func (q Query) Shards() [][]falcon.Rank {
 	return out
 }
 
-// slices is the number of pieces that a replica's optimizer state is cut into.
-func (q Query) slices() int {
+// sliceCount is the number of pieces that a replica's optimizer state is cut into.
+func (q Query) sliceCount() int {
 	if q.ZeRO.Stage == 0 {
 		return 1
 	}
 	return q.Layout.DP / q.ZeRO.Instances
 }
 
-// shard numbers the shard of rank r.
-func (q Query) shard(r falcon.Rank) int {
-	c, n := q.Layout.Coord(r), q.slices()
+// shardOf numbers the shard of rank r.
+func (q Query) shardOf(r falcon.Rank) int {
+	c, n := q.Layout.Coord(r), q.sliceCount()
 	return c.TP + q.Layout.TP*(c.DP%n+n*c.PP)
 }
 
-func (q Query) node(r falcon.Rank) falcon.Node {
+func (q Query) nodeOf(r falcon.Rank) falcon.Node {
 	if len(q.Placement) == 0 {
 		return ""
 	}
@@ -88,14 +88,14 @@ type place struct {
 	node falcon.Node
 }
 
-func (q Query) place(n falcon.Node) place {
+func (q Query) domainOf(n falcon.Node) place {
 	if rack := q.Domains[n]; rack != "" {
 		return place{rack: rack}
 	}
 	return place{node: n}
 }
 
-// survives says whether rank r is there at all.
+// survives reports whether rank r has a process that holds anything.
 func (q Query) survives(r falcon.Rank) bool {
 	_, ok := q.Holds[r]
 	return ok || q.Holds == nil

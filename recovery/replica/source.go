@@ -14,68 +14,68 @@ type load struct {
 	bytes map[falcon.Node]uint64 // a node's ranks share its way out
 }
 
-// moves names a source for every rank that does not hold step s as its replicas
+// planMoves names a source for every rank that does not hold step s as its replicas
 // do, rank by rank.
-func (q Query) moves(good map[int][]falcon.Rank, s int64) []falcon.ShardMove {
+func (q Query) planMoves(good map[int][]falcon.Rank, s int64) []falcon.ShardMove {
 	var out []falcon.ShardMove
 	l := load{sends: map[falcon.Rank]int{}, bytes: map[falcon.Node]uint64{}}
 	for r := falcon.Rank(0); int(r) < q.Layout.World(); r++ {
-		from := good[q.shard(r)]
+		from := good[q.shardOf(r)]
 		if slices.Contains(from, r) {
 			continue
 		}
-		source := q.source(r, from, l)
+		source := q.pickSource(r, from, l)
 		l.sends[source]++
-		l.bytes[q.node(source)] += q.size(r)
-		out = append(out, falcon.ShardMove{Rank: r, From: source, Why: q.reason(r, source, s)})
+		l.bytes[q.nodeOf(source)] += q.shardBytes(r)
+		out = append(out, falcon.ShardMove{Rank: r, From: source, Why: q.whyRestores(r, source, s)})
 	}
 	return out
 }
 
-// source picks among the ranks that can send to r: as far from r as there is
+// pickSource picks among the ranks that can send to r: as far from r as there is
 // one (another failure domain before another node, so that what fails with r
 // does not take its source along), then the least loaded, then the lowest rank.
-func (q Query) source(r falcon.Rank, from []falcon.Rank, l load) falcon.Rank {
+func (q Query) pickSource(r falcon.Rank, from []falcon.Rank, l load) falcon.Rank {
 	return slices.MinFunc(from, func(a, b falcon.Rank) int {
 		return cmp.Or(
-			cmp.Compare(q.near(r, a), q.near(r, b)),
+			cmp.Compare(q.proximity(r, a), q.proximity(r, b)),
 			cmp.Compare(l.sends[a], l.sends[b]),
-			cmp.Compare(l.bytes[q.node(a)], l.bytes[q.node(b)]),
+			cmp.Compare(l.bytes[q.nodeOf(a)], l.bytes[q.nodeOf(b)]),
 			cmp.Compare(a, b),
 		)
 	})
 }
 
-// near is 0 for ranks in different failure domains, 1 for those in one domain
+// proximity is 0 for ranks in different failure domains, 1 for those in one domain
 // on different nodes, 2 on one node.
-func (q Query) near(a, b falcon.Rank) int {
-	switch na, nb := q.node(a), q.node(b); {
+func (q Query) proximity(a, b falcon.Rank) int {
+	switch na, nb := q.nodeOf(a), q.nodeOf(b); {
 	case na == nb:
 		return 2
-	case q.place(na) == q.place(nb):
+	case q.domainOf(na) == q.domainOf(nb):
 		return 1
 	}
 	return 0
 }
 
-func (q Query) size(r falcon.Rank) uint64 {
+func (q Query) shardBytes(r falcon.Rank) uint64 {
 	if n := q.Bytes[r]; n > 0 {
 		return n
 	}
 	return 1
 }
 
-// reason says why r restores, and from where.
-func (q Query) reason(r, source falcon.Rank, s int64) string {
+// whyRestores is why r restores, and from where.
+func (q Query) whyRestores(r, source falcon.Rank, s int64) string {
 	text := "holds nothing"
 	h := q.Holds[r]
 	if _, same := h.At(s); same && q.survives(r) {
 		text = fmt.Sprintf("its checksum of step %d is not the one of its replicas", s)
-	} else if n := last(h); q.survives(r) && n >= 0 {
+	} else if n := newestStep(h); q.survives(r) && n >= 0 {
 		text = fmt.Sprintf("holds step %d, not %d", n, s)
 	}
 	if len(q.Placement) == 0 {
 		return text
 	}
-	return text + [...]string{"; source in another failure domain", "; source in the same failure domain", "; source on the same node"}[q.near(r, source)]
+	return text + [...]string{"; source in another failure domain", "; source in the same failure domain", "; source on the same node"}[q.proximity(r, source)]
 }

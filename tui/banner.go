@@ -64,7 +64,7 @@ func (b banner) header() string {
 	if job.GetEmulated() {
 		left += " (emulated)"
 	}
-	left += fmt.Sprintf("  iter %s  %d ranks  ", phrase.Iteration(job.GetIteration()), len(b.Live.Ranks)) + bold.Render(phrase.Ms(job.GetIterationMs()))
+	left += fmt.Sprintf("  iter %s  %d ranks  ", phrase.Iteration(job.GetIteration()), b.Live.Roster.World()) + bold.Render(phrase.Ms(job.GetIterationMs()))
 	right := b.headerRight()
 	if job.GetBaselineMs() > 0 {
 		change, against := " "+phrase.Percent(job.GetSlowdown()), " vs base"

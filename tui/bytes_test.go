@@ -209,9 +209,9 @@ func TestIdleBytes(t *testing.T) {
 				for range seconds * int(time.Second/feed.ActivePeriod) {
 					n += x.step()
 				}
-				t.Logf("%d ranks, %s: %d B/s", len(x.model.work.live.Ranks), p, n/seconds)
+				t.Logf("%d ranks, %s: %d B/s", x.model.work.live.Roster.World(), p, n/seconds)
 				if n/seconds > idleBytes {
-					t.Errorf("%d ranks, %s: %d B/s while all is well, want at most %d", len(x.model.work.live.Ranks), p, n/seconds, idleBytes)
+					t.Errorf("%d ranks, %s: %d B/s while all is well, want at most %d", x.model.work.live.Roster.World(), p, n/seconds, idleBytes)
 				}
 				time.Sleep(calmPeriod + tickPeriod)
 				x.showsItAll()

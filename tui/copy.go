@@ -137,7 +137,7 @@ func fitClipboard(text string) (clip string, whole bool) {
 func (v *workspace) underCursor() (what, text string) {
 	switch v.current {
 	case key.Ranks, key.Grid, key.Posterior, key.Validate:
-		if n := v.state.Rank(); int(n) < len(v.state.Ranks) {
+		if n := v.state.Rank(); int(n) < v.state.Roster.World() {
 			return fmt.Sprintf("rank %d", n), rankLine(v.state, n)
 		}
 	case key.Recovery:
@@ -163,7 +163,7 @@ func (v *workspace) underCursor() (what, text string) {
 }
 
 func rankLine(s *page.State, n int32) string {
-	r := s.Ranks[n]
+	r := s.Roster.View(n)
 	_, health, _ := s.Health(r)
 	tp, dp, pp := s.Coord(n)
 	out := fmt.Sprintf("rank %d on %s (tp %d, dp %d, pp %d): %s, iteration %s %s vs its baseline", n, r.GetDevice(), tp, dp, pp, health, phrase.Ms(r.GetMs()), phrase.Percent(r.GetSlowdown()))

@@ -40,7 +40,7 @@ func askedLines(q decision.Question, live *page.State, w int) []ladder.Line {
 	case *decision.Demand:
 		return demandLines(q, live, w)
 	case *decision.Test:
-		return testLines(q.Test, len(live.Ranks), w)
+		return testLines(q.Test, live.Roster.World(), w)
 	case *decision.Leave:
 		return wrapped(themes.Text, q.Note, w)
 	}
@@ -274,7 +274,7 @@ func demandLines(q *decision.Demand, live *page.State, w int) []ladder.Line {
 	case decision.VerbLift:
 		return wrapped(themes.Text, "What "+q.Node+" sends is taken again, and it may be used as a spare. Lift a fence only once the node is sound.", w)
 	case decision.VerbRenew:
-		device := live.Ranks[q.Ranks[0]].GetDevice()
+		device := live.Roster.View(q.Ranks[0]).GetDevice()
 		return append(wrapped(themes.Title, "The process of "+phrase.Ranks(q.Ranks, 1)+" on "+device+" ends and is made anew", w),
 			wrapped(themes.Text, "All other ranks park meanwhile; its state comes from a replica. No further approval is asked for.", w)...)
 	}

@@ -15,7 +15,7 @@ import (
 
 // arrive goes where Options.Open points as soon as there is something to see.
 func (v *workspace) arrive() tea.Cmd {
-	if v.pending == nil || v.live.Feed.Conn != feed.Live || len(v.live.Ranks) == 0 {
+	if v.pending == nil || v.live.Feed.Conn != feed.Live || v.live.Roster.World() == 0 {
 		return nil
 	}
 	to := *v.pending
@@ -49,7 +49,7 @@ func (v *workspace) goTo(to link.Target) tea.Cmd {
 	case link.Rank:
 		view = or(view, key.Ranks)
 		if !v.state.Select(to.Rank) {
-			v.say(themes.Warn, fmt.Sprintf("there is no rank %d; they go from 0 to %d", to.Rank, len(v.state.Ranks)-1))
+			v.say(themes.Warn, fmt.Sprintf("there is no rank %d; they go from 0 to %d", to.Rank, v.state.Roster.World()-1))
 		}
 	case link.Link:
 		view = or(view, key.Validate)
@@ -116,7 +116,7 @@ func (v *workspace) here() link.Target {
 			t.Kind, t.ID = link.Recovery, p.Chosen(v.state)
 		}
 	case key.Ranks, key.Grid, key.Posterior, key.Validate:
-		if len(v.state.Ranks) > 0 {
+		if v.state.Roster.World() > 0 {
 			t.Kind, t.Rank = link.Rank, v.state.Rank()
 		}
 		t.Sel = v.state.Picks()

@@ -153,5 +153,5 @@ func (v *workspace) preview(text string) (note string, mistake bool) {
 	} else if !v.search.keep {
 		v.search.wantFor(f, false)
 	}
-	return n + " of " + strconv.Itoa(len(v.state.Ranks)), false
+	return n + " of " + strconv.Itoa(v.state.Roster.World()), false
 }

@@ -89,10 +89,10 @@ func (m summary) points() []point {
 // worst is the rank that most needs a look, if one does.
 func (m summary) worst() []point {
 	list := m.Live.Anomalies()
-	if len(list) == 0 || int(m.Live.Rank()) >= len(m.Live.Ranks) {
+	if len(list) == 0 || int(m.Live.Rank()) >= m.Live.Roster.World() {
 		return nil
 	}
-	_, word, _ := m.Live.Health(m.Live.Ranks[m.Live.Rank()])
+	_, word, _ := m.Live.Health(m.Live.Roster.View(m.Live.Rank()))
 	return []point{{6, fmt.Sprintf("rank %d %s; %s", m.Live.Rank(), word, m.Live.Tally())}}
 }
 

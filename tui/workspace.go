@@ -232,7 +232,7 @@ func (v *workspace) pointRank(rank int32) {
 func (v *workspace) chooseRank(arg string) {
 	n, err := strconv.Atoi(arg)
 	if err != nil || !v.state.Select(int32(min(n, 1<<30))) {
-		v.say(themes.Warn, "rank takes a number from 0 to "+strconv.Itoa(len(v.state.Ranks)-1))
+		v.say(themes.Warn, "rank takes a number from 0 to "+strconv.Itoa(v.state.Roster.World()-1))
 		return
 	}
 	v.shareChoice()

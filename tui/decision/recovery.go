@@ -81,10 +81,10 @@ func newDemand(live *page.State, verb Verb, name string) (*Demand, string) {
 	switch verb {
 	case VerbRenew:
 		n, err := strconv.Atoi(name)
-		if err != nil || n < 0 || n >= len(live.Ranks) {
-			return nil, fmt.Sprintf("renew takes a rank from 0 to %d and the reason", len(live.Ranks)-1)
+		if err != nil || n < 0 || n >= live.Roster.World() {
+			return nil, fmt.Sprintf("renew takes a rank from 0 to %d and the reason", live.Roster.World()-1)
 		}
-		q.Ranks, q.Node = []int32{int32(n)}, nodeName(live.Ranks[n])
+		q.Ranks, q.Node = []int32{int32(n)}, nodeName(live.Roster.View(int32(n)))
 	case VerbFence:
 		q.Ranks = live.RanksOn(name)
 		if len(q.Ranks) == 0 {
@@ -109,7 +109,7 @@ func (q *Demand) Stale(live *page.State) string {
 		return ""
 	}
 	rank := q.Ranks[0]
-	if q.Verb == VerbRenew && (int(rank) >= len(live.Ranks) || nodeName(live.Ranks[rank]) != q.Node) ||
+	if q.Verb == VerbRenew && (int(rank) >= live.Roster.World() || nodeName(live.Roster.View(rank)) != q.Node) ||
 		q.Verb == VerbFence && !slices.Equal(live.RanksOn(q.Node), q.Ranks) {
 		return "the ranks have changed places since this dialog opened; close and look again"
 	}

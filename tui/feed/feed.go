@@ -65,7 +65,7 @@ type State struct {
 	Slow     bool      // pulls take longer than the pace
 	Memo     *Memo     // what is derived from Snap; nil in states made by hand
 
-	Columns *columns.Table // what Snap.Ranks was made of; nil before the first ranks
+	Columns *columns.Table // the ranks, which Snap lacks; nil before the first
 
 	Recoveries    *falconv1.RecoveriesReply // newest pull of them; nil = never wanted, or refused
 	RecoveriesErr string                    // why there are none, cleaned

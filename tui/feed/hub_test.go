@@ -115,7 +115,7 @@ func TestSessionsShareOnePullAndKeepTheirOwn(t *testing.T) {
 		if sb.Snap.Series.GetRank() != 5 || len(sb.Snap.Series.Ms) != 7 || len(sa.Snap.Series.GetMs()) < 20 {
 			t.Errorf("series of %v and %v", sa.Snap.Series, sb.Snap.Series)
 		}
-		if &sa.Snap.Ranks[0] != &sb.Snap.Ranks[0] || sa.Memo == nil || sa.Memo != sb.Memo {
+		if sa.Columns != sb.Columns || sa.Memo == nil || sa.Memo != sb.Memo {
 			t.Error("ranks or what is derived from them are not shared")
 		}
 		for range 10 {
@@ -295,11 +295,11 @@ func TestColumnsShowWhatRanksDo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(s.Snap.Ranks) != len(want.Ranks) {
-			t.Fatalf("%d ranks", len(s.Snap.Ranks))
+		if s.Columns.World() != len(want.Ranks) {
+			t.Fatalf("%d ranks", s.Columns.World())
 		}
 		for i, w := range want.Ranks {
-			g := s.Snap.Ranks[i]
+			g := s.Columns.Views()[i]
 			if g.Health != w.Health || g.Level != w.Level || g.Device+"\x1b[2J" != w.Device || g.Iteration != w.Iteration ||
 				g.Ms > w.Ms || w.Ms-g.Ms > 0.011 || w.SelfRatio-g.SelfRatio > 2e-4 {
 				t.Fatalf("iteration %d: %v, want %v", iter, g, w)

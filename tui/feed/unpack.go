@@ -7,7 +7,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// unpacker turns columns into rank views. It belongs to the pulling goroutine.
+// unpacker turns columns into tables. It belongs to the pulling goroutine.
 type unpacker struct {
 	engine string
 	table  *columns.Table // nil = none; then the next snapshot must be whole
@@ -21,7 +21,7 @@ func (u *unpacker) holds() uint64 {
 	return u.table.Version
 }
 
-// unpack replaces r's columns by views. After an error the next snapshot is
+// unpack takes r's columns out of it. After an error the next snapshot is
 // requested whole; again reports whether that is all that is needed.
 func (u *unpacker) unpack(r *falconv1.SnapshotReply) (again bool, err error) {
 	if r.GetColumns() == nil { // there are no ranks yet
@@ -37,7 +37,6 @@ func (u *unpacker) unpack(r *falconv1.SnapshotReply) (again bool, err error) {
 		u.table = nil
 		return asked != 0 || errors.Is(err, columns.ErrBase), err
 	}
-	u.table = t
-	r.Ranks, r.Columns = t.Views(), nil
+	u.table, r.Columns = t, nil
 	return false, nil
 }

@@ -71,7 +71,7 @@ func (s *State) count() string {
 	if text := TallyOf(s.Roster.Count); text != "" {
 		return text
 	}
-	return fmt.Sprintf("all %d ok", len(s.Ranks))
+	return fmt.Sprintf("all %d ok", s.Roster.World())
 }
 
 // TallyOf names all standings but OK that some rank has, worst first; "" where
@@ -88,10 +88,10 @@ func TallyOf(count [roster.Standings]int) string {
 
 // Details describes one rank in up to three lines.
 func (s *State) Details(c *widget.Canvas, r widget.Rect, rank int32) {
-	if int(rank) >= len(s.Ranks) || r.Empty() {
+	if int(rank) >= s.Roster.World() || r.Empty() {
 		return
 	}
-	v := s.Ranks[rank]
+	v := s.Roster.View(rank)
 	tp, dp, pp := s.Coord(rank)
 	glyph, word, role := s.Health(v)
 	row, rest := r.Rows(1)

@@ -57,7 +57,7 @@ const atOnce = 4096
 func (s *State) Knows(f filter.Filter) bool { return knows(s.Roster, f) }
 
 func knows(t *roster.Roster, f filter.Filter) bool {
-	return f.Empty() || len(t.Ranks) <= atOnce || t.Remembers(soughtBy(f, false)) && (!f.ByPicks() || t.Remembers(soughtBy(f, true)))
+	return f.Empty() || t.World() <= atOnce || t.Remembers(soughtBy(f, false)) && (!f.ByPicks() || t.Remembers(soughtBy(f, true)))
 }
 
 // seek finds all that found needs.
@@ -90,8 +90,8 @@ func soughtBy(f filter.Filter, picked bool) string {
 func find(t *roster.Roster, f filter.Filter, picked bool) []int32 {
 	var out []int32
 	sub := filter.Subject{Picked: picked}
-	for i, v := range t.Ranks {
-		sub.Rank, sub.View = int32(i), v
+	for rank, v := range t.Views() {
+		sub.Rank, sub.View = rank, v
 		sub.State = looks[t.Standing(sub.Rank)].word
 		if f.Match(&sub) {
 			out = append(out, sub.Rank)
@@ -110,7 +110,7 @@ func find(t *roster.Roster, f filter.Filter, picked bool) []int32 {
 // CountRanks is how many ranks a filter would choose, while it is typed.
 func (s *State) CountRanks(f filter.Filter) int {
 	if f.Empty() {
-		return len(s.Ranks)
+		return s.Roster.World()
 	}
 	return len(s.found(f))
 }

@@ -40,11 +40,11 @@ func TestFoundAgainstThePlainWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		var want []int32
-		for r, v := range s.Ranks {
-			sub := filter.Subject{Rank: int32(r), View: v, State: looks[s.Roster.Standing(int32(r))].word, Picked: s.Picked(int32(r))}
-			sub.TP, sub.DP, sub.PP = s.Coord(int32(r))
+		for r, v := range s.Roster.Views() {
+			sub := filter.Subject{Rank: r, View: v, State: looks[s.Roster.Standing(r)].word, Picked: s.Picked(r)}
+			sub.TP, sub.DP, sub.PP = s.Coord(r)
 			if f.Match(&sub) {
-				want = append(want, int32(r))
+				want = append(want, r)
 			}
 		}
 		if !slices.Equal(s.Matched(), want) {

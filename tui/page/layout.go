@@ -33,8 +33,8 @@ func (l *Layout) Pipeline(rank int32) []int32 {
 // existing are those of n ranks that exist: a layout from the wire may be wrong.
 func (l *Layout) existing(n int, at func(int) int32) []int32 {
 	var out []int32
-	for i := range min(n, len(l.roster.Ranks)) {
-		if r := at(i); r >= 0 && int(r) < len(l.roster.Ranks) {
+	for i := range min(n, l.roster.World()) {
+		if r := at(i); r >= 0 && int(r) < l.roster.World() {
 			out = append(out, r)
 		}
 	}

@@ -41,12 +41,12 @@ func (s *State) TargetOf(e *falconv1.EventLine) (Target, bool) {
 		}
 	}
 	if m := ranked.FindStringSubmatch(e.GetText()); m != nil {
-		if r, err := strconv.Atoi(m[1]); err == nil && r < len(s.Ranks) {
+		if r, err := strconv.Atoi(m[1]); err == nil && r < s.Roster.World() {
 			return Target{Page: key.Ranks, Rank: int32(r)}, true
 		}
 	}
 	if d := placed.FindString(e.GetText()); d != "" {
-		for _, r := range s.Ranks {
+		for _, r := range s.Roster.Views() {
 			if r.GetDevice() == d {
 				return Target{Page: key.Ranks, Rank: r.Rank}, true
 			}

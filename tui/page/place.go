@@ -142,9 +142,9 @@ func (s *State) OpenIncidents() int {
 // RanksOn lists the ranks whose device is on one of the nodes, ascending.
 func (s *State) RanksOn(nodes ...string) []int32 {
 	var out []int32
-	for i, r := range s.Ranks {
-		if r != nil && slices.Contains(nodes, feed.NodeOf(r.GetDevice())) {
-			out = append(out, int32(i))
+	for i, r := range s.Roster.Views() {
+		if slices.Contains(nodes, feed.NodeOf(r.GetDevice())) {
+			out = append(out, i)
 		}
 	}
 	return out

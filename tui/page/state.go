@@ -23,8 +23,7 @@ type State struct {
 	Measured
 	Layout
 	*Selection
-	Ranks  []*falconv1.RankView // by rank; nil where nothing is known; the roster's
-	Filter string               // of the events page
+	Filter string // of the events page
 
 	Keys *key.Map // whose keys texts name; never nil
 
@@ -60,10 +59,9 @@ func (s *State) Update(f *feed.State) {
 		return
 	}
 	s.Roster = derived
-	s.Ranks = derived.Ranks
 	s.Layout = layoutOf(derived)
-	s.resize(len(derived.Ranks))
-	if int(s.rank) >= len(s.Ranks) {
+	s.resize(derived.World())
+	if int(s.rank) >= s.Roster.World() {
 		s.rank = 0
 	}
 	s.pids = s.pids.after(f.Snap.GetRecovery())
@@ -80,7 +78,7 @@ func (s *State) Rank() int32 {
 	if !s.following {
 		return s.rank
 	}
-	if e := s.Snap().GetSeries(); len(e.GetMs()) > 0 && e.Rank >= 0 && int(e.Rank) < len(s.Ranks) {
+	if e := s.Snap().GetSeries(); len(e.GetMs()) > 0 && e.Rank >= 0 && int(e.Rank) < s.Roster.World() {
 		return e.Rank
 	}
 	return s.Roster.Worst
@@ -94,7 +92,7 @@ func (s *State) Follow() { s.following = true }
 
 // Select chooses a rank; one that doesn't exist is ignored.
 func (s *State) Select(r int32) bool {
-	if r < 0 || int(r) >= len(s.Ranks) {
+	if r < 0 || int(r) >= s.Roster.World() {
 		return false
 	}
 	s.rank, s.following = r, false

@@ -295,10 +295,7 @@ func (c *scene) applySnap(f *falconv1.RecordFrame) (*falconv1.SnapshotReply, err
 		return nil, err
 	}
 	out := &falconv1.SnapshotReply{
-		Ranks: c.snap.GetRanks(), Nodes: nodes, Nics: nics, Series: c.series, Events: c.events[max(0, len(c.events)-snapEvents):],
-	}
-	if f.Snap.GetColumns() != nil {
-		out.Ranks = c.table.Views()
+		Nodes: nodes, Nics: nics, Series: c.series, Events: c.events[max(0, len(c.events)-snapEvents):],
 	}
 	was, now, to := c.snap.ProtoReflect(), f.Snap.ProtoReflect(), out.ProtoReflect()
 	each(func(d protoreflect.FieldDescriptor) {

@@ -50,7 +50,7 @@ func equalNames(a, b []string) bool {
 }
 
 func (t *Roster) makeHosts() *Hosts {
-	n := len(t.Ranks)
+	n := t.World()
 	h := &Hosts{NodeOf: make([]int32, n), Order: make([]int32, n), Place: make([]int32, n), devices: t.table.Devices()}
 	index := map[string]int32{}
 	for i, device := range h.devices {

@@ -9,6 +9,7 @@
 package roster
 
 import (
+	"iter"
 	"strings"
 
 	"github.com/failslow/falcon/backend/api/columns"
@@ -36,10 +37,9 @@ const (
 
 // Roster is what one snapshot says of all ranks.
 type Roster struct {
-	Ranks      []*falconv1.RankView // by rank; nil where nothing is known
-	TP, DP, PP int                  // at least 1
-	Anomalies  []int32              // ranks that are not healthy, ascending
-	Critical   []int32              // those of them that are culprits or lost, ascending
+	TP, DP, PP int     // at least 1
+	Anomalies  []int32 // ranks that are not healthy, ascending
+	Critical   []int32 // those of them that are culprits or lost, ascending
 	Count      [Standings]int
 	Worst      int32 // the rank that most needs a look, the lowest of equals
 	Measured   bool  // some rank has a self time
@@ -63,9 +63,9 @@ func Make(snap *falconv1.SnapshotReply, table *columns.Table) *Roster {
 		TP: max(1, int(job.GetTp())), DP: max(1, int(job.GetDp())), PP: max(1, int(job.GetPp())),
 		finished: job.GetState() == Finished, fenced: map[string]bool{}, apart: map[int32]bool{},
 	}
-	t.placeRanks(snap, table)
+	t.table = tableOf(snap, table)
 	t.excludeFenced(snap.GetRecovery())
-	t.standings = make([]Standing, len(t.Ranks))
+	t.standings = make([]Standing, t.table.World())
 	healths, devices := t.table.Units(columns.Health), t.table.Devices()
 	for i := range t.standings {
 		t.standings[i] = t.standing(falconv1.RankHealth(at(healths, i)), int32(i), devices[i])
@@ -75,21 +75,52 @@ func Make(snap *falconv1.SnapshotReply, table *columns.Table) *Roster {
 	return t
 }
 
-// placeRanks puts each view at its rank: a table's are there already.
-func (t *Roster) placeRanks(snap *falconv1.SnapshotReply, table *columns.Table) {
-	views := snap.GetRanks()
+// tableOf is the table that came with a snapshot, or one of its messages.
+func tableOf(snap *falconv1.SnapshotReply, table *columns.Table) *columns.Table {
 	world := min(columns.MaxWorld, max(0, int(snap.GetJob().GetWorld())))
-	if world == 0 {
-		world = min(columns.MaxWorld, len(views))
+	switch {
+	case world == 0 && table != nil:
+		return table
+	case world == 0:
+		world = min(columns.MaxWorld, len(snap.GetRanks()))
+	case table != nil && table.World() == world:
+		return table
 	}
-	if table != nil && table.World() == world && len(views) == world {
-		t.Ranks, t.table = views, table
-		return
+	return columns.Of(world, snap.GetRanks())
+}
+
+// World is the number of ranks.
+func (t *Roster) World() int { return len(t.standings) }
+
+// View is what the snapshot says of one rank; nil where that is nothing.
+func (t *Roster) View(rank int32) *falconv1.RankView {
+	if rank < 0 || int(rank) >= t.World() || t.nothingKnown(rank) {
+		return nil
 	}
-	t.Ranks, t.table = make([]*falconv1.RankView, world), columns.Of(world, views)
-	for _, v := range views {
-		if v != nil && v.Rank >= 0 && int(v.Rank) < world {
-			t.Ranks[v.Rank] = v
+	v := &falconv1.RankView{}
+	t.table.Fill(v, int(rank))
+	return v
+}
+
+// Fill overwrites a view with what the snapshot says of a rank, which must exist.
+func (t *Roster) Fill(v *falconv1.RankView, rank int32) { t.table.Fill(v, int(rank)) }
+
+func (t *Roster) nothingKnown(rank int32) bool {
+	return t.table.Devices()[rank] == "" && at(t.table.Units(columns.Health), int(rank)) == 0
+}
+
+// Views goes through all ranks as View does; the next one overwrites the view.
+func (t *Roster) Views() iter.Seq2[int32, *falconv1.RankView] {
+	return func(yield func(int32, *falconv1.RankView) bool) {
+		v := &falconv1.RankView{}
+		for i := range t.World() {
+			rank, known := int32(i), v
+			if t.Fill(v, rank); t.nothingKnown(rank) {
+				known = nil
+			}
+			if !yield(rank, known) {
+				return
+			}
 		}
 	}
 }
@@ -129,11 +160,10 @@ func (t *Roster) findWorst() {
 	ratios, levelOf := t.table.Units(columns.SelfRatio), t.table.Units(columns.Level)
 	most := -1
 	for i, s := range t.standings {
-		if t.Ranks[i] == nil {
+		if t.nothingKnown(int32(i)) {
 			continue
 		}
-		weight := Gravity(s)
-		weight *= levels
+		weight := Gravity(s) * levels
 		if ratio := at(ratios, i); ratio > 0 {
 			t.Measured = true
 			weight += SelfLevel(float64(ratio) / columns.SelfRatio.Per())

@@ -137,13 +137,13 @@ func simpleCode(r *Roster, m Metric, v *falconv1.RankView) Code {
 // simpleWorst compares one after the other what a weight packs.
 func simpleWorst(r *Roster) int32 {
 	best, key := int32(0), [4]int{}
-	for i, v := range r.Ranks {
+	for i, v := range r.Views() {
 		if v == nil {
 			continue
 		}
 		k := [4]int{1, Gravity(r.StandingOf(v)), simpleLevel(Self, v.SelfRatio), max(0, int(v.Level))}
 		if slices.Compare(k[:], key[:]) > 0 {
-			best, key = int32(i), k
+			best, key = i, k
 		}
 	}
 	return best
@@ -176,20 +176,18 @@ func TestTablesAgainstThePlainWay(t *testing.T) {
 				v.Rank = rapid.Int32Range(-1, int32(len(s.Ranks))).Draw(t, "rank")
 			}
 		}
-		table := columns.Of(len(s.Ranks), s.Ranks)
-		s.Ranks = table.Views() // as a console receives them
-		r := Make(s, table)
+		r := Make(s, nil)
 		for _, m := range append([]Metric{Auto}, Cycle...) {
 			for i, got := range r.Codes(m) {
-				if want := simpleCode(r, m, r.Ranks[i]); got != want || r.Code(m, r.Ranks[i]) != want {
-					t.Fatalf("%s of rank %d: code %d, want %d: %v", r.Name(m), i, got, want, r.Ranks[i])
+				if want := simpleCode(r, m, r.View(int32(i))); got != want || r.Code(m, r.View(int32(i))) != want {
+					t.Fatalf("%s of rank %d: code %d, want %d: %v", r.Name(m), i, got, want, r.View(int32(i)))
 				}
 			}
 		}
 		var count [Standings]int
-		for i, v := range r.Ranks {
-			if count[r.StandingOf(v)]++; r.Standing(int32(i)) != r.StandingOf(v) {
-				t.Fatalf("rank %d stands at %d", i, r.Standing(int32(i)))
+		for i, v := range r.Views() {
+			if count[r.StandingOf(v)]++; r.Standing(i) != r.StandingOf(v) {
+				t.Fatalf("rank %d stands at %d", i, r.Standing(i))
 			}
 		}
 		if want := simpleWorst(r); r.Worst != want || r.Count != count {
@@ -316,10 +314,10 @@ func BenchmarkCodes100k(b *testing.B) {
 	})
 	b.Run("plain", func(b *testing.B) {
 		r := Make(s, nil)
-		out := make([]Code, 0, len(r.Ranks))
+		out := make([]Code, 0, r.World())
 		for b.Loop() {
 			out = out[:0]
-			for _, v := range r.Ranks {
+			for _, v := range r.Views() {
 				out = append(out, simpleCode(r, Self, v))
 			}
 		}
@@ -347,14 +345,14 @@ func TestTheEnginesLevelsAreShown(t *testing.T) {
 func TestTablesThatDoNotFit(t *testing.T) {
 	s := snapshot(1, 24, 1)
 	r := Make(s, columns.Of(9, s.Ranks[:9]))
-	if len(r.Ranks) != 24 || r.Count[OK] != 24 || len(r.Codes(Self)) != 24 {
-		t.Errorf("%d ranks, count %v", len(r.Ranks), r.Count)
+	if r.World() != 24 || r.Count[OK] != 24 || len(r.Codes(Self)) != 24 {
+		t.Errorf("%d ranks, count %v", r.World(), r.Count)
 	}
 	s.Job.World = 30
-	if r = Make(s, columns.Of(24, s.Ranks)); len(r.Ranks) != 30 || r.Count[Unknown] != 6 || r.Ranks[29] != nil {
-		t.Errorf("%d ranks, count %v", len(r.Ranks), r.Count)
+	if r = Make(s, columns.Of(24, s.Ranks)); r.World() != 30 || r.Count[Unknown] != 6 || r.View(29) != nil {
+		t.Errorf("%d ranks, count %v", r.World(), r.Count)
 	}
-	if r = Make(&falconv1.SnapshotReply{}, columns.Of(0, nil)); len(r.Ranks) != 0 || r.Worst != 0 || r.Measured {
+	if r = Make(&falconv1.SnapshotReply{}, columns.Of(0, nil)); r.World() != 0 || r.Worst != 0 || r.Measured {
 		t.Errorf("of nothing: %+v", r)
 	}
 }

@@ -2,17 +2,18 @@ package columns
 
 import falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 
-// Views is the table as messages, by rank.
+// Views is the table as messages, by rank, for clients that ask for ranks.
 func (t *Table) Views() []*falconv1.RankView {
 	out, block := make([]*falconv1.RankView, t.world), make([]falconv1.RankView, t.world)
 	for i := range out {
 		out[i] = &block[i]
-		t.fill(out[i], i)
+		t.Fill(out[i], i)
 	}
 	return out
 }
 
-func (t *Table) fill(r *falconv1.RankView, i int) {
+// Fill overwrites a view with what the table says of a rank, which it must have.
+func (t *Table) Fill(r *falconv1.RankView, i int) {
 	v := &t.values
 	r.Rank, r.Device = int32(i), t.devices[i]
 	r.Health, r.Level, r.SlowSteps = falconv1.RankHealth(at(v[health], i)), at(v[level], i), at(v[slowSteps], i)

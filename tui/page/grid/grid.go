@@ -100,7 +100,7 @@ func (p *Page) Hit(s *page.State, r widget.Rect, x, y int) (rank int32, ok bool)
 
 // known says that every place of the layout has a rank.
 func known(s *page.State) bool {
-	n := len(s.Ranks)
+	n := s.Roster.World()
 	return s.TP <= n && s.DP <= n/s.TP && s.PP <= n/(s.TP*s.DP) // without overflow
 }
 
@@ -164,6 +164,8 @@ type table struct {
 	worsts []int32      // by stage and column: the rank that the cell shows
 	ends   map[int]bool // cells, likewise, that a suspicious link ends in
 	named  []string     // those links
+
+	compared [2]falconv1.RankView // used again: a cell is the gravest of many ranks
 }
 
 func newTable(s *page.State, r widget.Rect) *table {
@@ -212,8 +214,10 @@ func (t *table) heavier(a, b int32) bool {
 	if t.codes[a] <= roster.Level0 {
 		return false
 	}
-	x, _ := t.s.Excess(t.s.Ranks[a])
-	y, _ := t.s.Excess(t.s.Ranks[b])
+	t.s.Roster.Fill(&t.compared[0], a)
+	t.s.Roster.Fill(&t.compared[1], b)
+	x, _ := t.s.Excess(&t.compared[0])
+	y, _ := t.s.Excess(&t.compared[1])
 	return x > y
 }
 
@@ -345,7 +349,7 @@ func (t *table) letter(rank int32, v *falconv1.RankView) rune {
 // cell shows the state's glyph, the excess where it fits, and the letter of
 // the cause.
 func (t *table) cell(c *widget.Canvas, r widget.Rect, rank int32, cursor bool) {
-	v := t.s.Ranks[rank]
+	v := t.s.Roster.View(rank)
 	glyph, _, role := t.s.Health(v)
 	st := c.Pal.Style(role)
 	if n, ok := t.s.Roster.LevelOf(t.s.Metric, v); ok && c.Pal.HalfBlocks() && t.s.Taking(v) {

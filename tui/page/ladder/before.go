@@ -142,7 +142,7 @@ type sites [][]site
 // placement is where a proposal would put each rank, or nil where only the
 // swaps are known.
 func placement(s *page.State, g *falconv1.RungView) []string {
-	if prop := s.Proposal(); prop != nil && prop.PlanHash == g.PlanHash && len(prop.Placement) == len(s.Ranks) {
+	if prop := s.Proposal(); prop != nil && prop.PlanHash == g.PlanHash && len(prop.Placement) == s.Roster.World() {
 		return prop.Placement
 	}
 	return nil
@@ -153,8 +153,8 @@ func placement(s *page.State, g *falconv1.RungView) []string {
 // is slow goes with its node.
 func places(s *page.State, v *falconv1.Preview, to []string) (now, then sites) {
 	slow := map[string]bool{}
-	for i, k := range s.Ranks {
-		if k.GetHealth() == falconv1.RankHealth_RANK_HEALTH_CULPRIT || s.Blamed(int32(i)) != "" {
+	for i, k := range s.Roster.Views() {
+		if k.GetHealth() == falconv1.RankHealth_RANK_HEALTH_CULPRIT || s.Blamed(i) != "" {
 			slow[node(k)] = true
 		}
 	}
@@ -174,10 +174,10 @@ func places(s *page.State, v *falconv1.Preview, to []string) (now, then sites) {
 func place(s *page.State, v *falconv1.Preview, to []string, dp, pp int) (now, then string) {
 	for tp := range s.TP {
 		i := int(s.At(tp, dp, pp))
-		if i >= len(s.Ranks) {
+		if i >= s.Roster.World() {
 			break
 		}
-		a := node(s.Ranks[i])
+		a := node(s.Roster.View(int32(i)))
 		b := swapped(a, v.GetSwaps())
 		if i < len(to) {
 			b = string(falcon.Device(to[i]).Node())

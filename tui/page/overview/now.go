@@ -91,7 +91,7 @@ func calm(c *widget.Canvas, r widget.Rect, s *page.State) {
 		c.Pen(row).Put(themes.Title, job.State)
 	}
 	row, rest = rest.Rows(1)
-	c.Pen(row).Putf(themes.Text, "%d ranks: tp %d × dp %d × pp %d; %s", len(s.Ranks), s.TP, s.DP, s.PP, s.Tally())
+	c.Pen(row).Putf(themes.Text, "%d ranks: tp %d × dp %d × pp %d; %s", s.Roster.World(), s.TP, s.DP, s.PP, s.Tally())
 	row, rest = rest.Rows(1)
 	c.Pen(row).Put(themes.Text, agents(s))
 	for _, x := range concerns(s) {

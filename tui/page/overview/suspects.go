@@ -24,7 +24,7 @@ func worst(s *page.State, n int) []int32 {
 			if len(out) >= n {
 				return out
 			}
-			if s.Ranks[r].GetHealth() == h {
+			if s.Roster.View(r).GetHealth() == h {
 				out = append(out, r)
 			}
 		}
@@ -49,7 +49,7 @@ func suspects(c *widget.Canvas, r widget.Rect, s *page.State) {
 }
 
 func suspect(c *widget.Canvas, r widget.Rect, s *page.State, rank int32) {
-	v := s.Ranks[rank]
+	v := s.Roster.View(rank)
 	glyph, word, role := s.Health(v)
 	pen := c.Pen(r).Putf(themes.Title, "%5d ", rank).Putf(themes.Text, "%-9s ", widget.Cut(v.GetDevice(), 9))
 	pen.Putf(role, "%c %-7s ", glyph, widget.Cut(word, 7))

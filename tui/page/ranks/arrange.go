@@ -68,7 +68,7 @@ var arrangements struct {
 const arrangementsMax = 16
 
 func arrange(s *page.State, level Level, order Order, per, by int) *arrangement {
-	k := shape{level: level, order: order, per: per, by: by, n: len(s.Ranks), tp: s.TP, dp: s.DP, pp: s.PP}
+	k := shape{level: level, order: order, per: per, by: by, n: s.Roster.World(), tp: s.TP, dp: s.DP, pp: s.PP}
 	if level <= Stage {
 		k.order = Topology
 	}

@@ -20,7 +20,7 @@ func (g geometry) title(s *page.State) string {
 		parts = append(parts, fmt.Sprintf("%d crit in view, %d outside%s", seen, above+below, arrows(above, below)))
 	}
 	if g.filtered {
-		parts = append(parts, fmt.Sprintf("filter %q: %d of %d, %s shows all", s.RankFilter(), len(s.Matched()), len(s.Ranks), s.Key(key.Ranks, key.Back)))
+		parts = append(parts, fmt.Sprintf("filter %q: %d of %d, %s shows all", s.RankFilter(), len(s.Matched()), s.Roster.World(), s.Key(key.Ranks, key.Back)))
 	}
 	if n := s.PickCount(); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d picked", n))
@@ -50,7 +50,7 @@ func (g geometry) most(s *page.State) int {
 	case Stage:
 		return s.TP * g.per * g.by
 	case Node:
-		return (len(s.Ranks) + len(g.first) - 1) / max(1, len(g.first))
+		return (s.Roster.World() + len(g.first) - 1) / max(1, len(g.first))
 	}
 	return 1
 }
@@ -78,7 +78,7 @@ func (g geometry) drawCells(c *widget.Canvas, r widget.Rect, s *page.State, mark
 		case g.level == Job:
 			g.replica(c, cell, s, i)
 		case g.filtered && !s.Shown(rank):
-			c.Text(cell.X, cell.Y, cell.W, fmt.Sprintf("·%*d", digits(len(s.Ranks)), rank), c.Pal.Style(themes.Dim))
+			c.Text(cell.X, cell.Y, cell.W, fmt.Sprintf("·%*d", digits(s.Roster.World()), rank), c.Pal.Style(themes.Dim))
 		default:
 			g.cell(c, cell, s, rank, marked(rank))
 		}
@@ -94,7 +94,7 @@ func (g geometry) replica(c *widget.Canvas, r widget.Rect, s *page.State, item i
 			n++
 		}
 	}
-	glyph, _, role := s.Health(s.Ranks[rank])
+	glyph, _, role := s.Health(s.Roster.View(rank))
 	st := cellStyle(c, s, rank)
 	if item == g.item(s) {
 		st = st.With(themes.Bold | themes.Underline)
@@ -114,7 +114,7 @@ func (g geometry) replica(c *widget.Canvas, r widget.Rect, s *page.State, item i
 }
 
 func (g geometry) cell(c *widget.Canvas, r widget.Rect, s *page.State, rank int32, marked bool) {
-	v := s.Ranks[rank]
+	v := s.Roster.View(rank)
 	glyph, _, role := s.Health(v)
 	st := cellStyle(c, s, rank)
 	if rank == s.Rank() {
@@ -126,7 +126,7 @@ func (g geometry) cell(c *widget.Canvas, r widget.Rect, s *page.State, rank int3
 		mark = s
 	}
 	c.Set(r.X, r.Y, glyph, mark)
-	c.Text(r.X+1, r.Y, r.W-1, fmt.Sprintf("%*d", digits(len(s.Ranks)), rank), st)
+	c.Text(r.X+1, r.Y, r.W-1, fmt.Sprintf("%*d", digits(s.Roster.World()), rank), st)
 	end := r.X + r.W
 	if !c.Pal.HalfBlocks() || c.ASCII {
 		end--
@@ -150,7 +150,7 @@ func (g geometry) cell(c *widget.Canvas, r widget.Rect, s *page.State, rank int3
 // cellStyle is readable text on the level's colour; what has no level keeps
 // the style of its state.
 func cellStyle(c *widget.Canvas, s *page.State, rank int32) themes.Style {
-	v := s.Ranks[rank]
+	v := s.Roster.View(rank)
 	_, _, role := s.Health(v)
 	n, ok := s.Roster.LevelOf(s.Metric, v)
 	switch {
@@ -204,7 +204,7 @@ func (g geometry) label(s *page.State, item int) string {
 	case Stage:
 		return "s" + strconv.Itoa(pp)
 	case Node:
-		if name := roster.NodeOf(s.Ranks[rank].GetDevice()); name != "" {
+		if name := roster.NodeOf(s.Roster.View(rank).GetDevice()); name != "" {
 			return name
 		}
 	}

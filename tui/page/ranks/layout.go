@@ -46,17 +46,17 @@ func layout(r widget.Rect, s *page.State, level Level, order Order, halves int) 
 	switch level {
 	case Detail:
 		g.arrangement = arrange(s, level, order, 1, 1)
-		g.sizeCells(r, len(s.Ranks))
+		g.sizeCells(r, s.Roster.World())
 	case Job:
 		g.sizeJob(r, s)
 	case Stage:
 		g.sizeStages(r, s)
 	default:
 		g.arrangement = arrange(s, level, order, 1, 1)
-		g.sizePixels(r, len(s.Ranks))
+		g.sizePixels(r, s.Roster.World())
 	}
 	g.total = (len(g.first) + g.columns - 1) / g.columns
-	if len(s.Ranks) > 0 {
+	if s.Roster.World() > 0 {
 		g.scroll(int(g.place[s.Rank()]) / g.columns)
 	}
 	return g
@@ -151,7 +151,7 @@ func (g *geometry) scroll(row int) {
 // does.
 func closest(r widget.Rect, s *page.State, order Order, halves int) Level {
 	for l := Detail; l > Stage; l-- {
-		if l == Detail && len(s.Ranks) > detailMost {
+		if l == Detail && s.Roster.World() > detailMost {
 			continue
 		}
 		if g := layout(r, s, l, order, halves); g.total <= g.rows {

@@ -63,7 +63,7 @@ func (p *Page) mapRect(r widget.Rect) widget.Rect {
 
 // Act moves the cursor, zooms and picks.
 func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
-	if len(s.Ranks) == 0 {
+	if s.Roster.World() == 0 {
 		return ""
 	}
 	g := layout(p.mapRect(r), s, p.level, p.order, p.halves)
@@ -164,7 +164,7 @@ func (p *Page) pick(a key.Action, s *page.State, g geometry) {
 
 // Hit is the rank that is drawn at a cell of the page, the worst of several.
 func (p *Page) Hit(s *page.State, r widget.Rect, x, y int) (rank int32, ok bool) {
-	if len(s.Ranks) == 0 {
+	if s.Roster.World() == 0 {
 		return 0, false
 	}
 	body := p.mapRect(r)
@@ -192,7 +192,7 @@ func (p *Page) drawMap(c *widget.Canvas, r, part widget.Rect, s *page.State) geo
 
 // Panes are the parts that can fill the page alone.
 func (p *Page) Panes(s *page.State) []page.Pane {
-	if len(s.Ranks) == 0 {
+	if s.Roster.World() == 0 {
 		return nil
 	}
 	return []page.Pane{{Name: "map", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
@@ -204,7 +204,7 @@ func (p *Page) Panes(s *page.State) []page.Pane {
 func (p *Page) draw(c *widget.Canvas, r widget.Rect, s *page.State, g geometry) {
 	right := g.title(s)
 	marked := s.Picked
-	if p.anchor >= 0 && len(s.Ranks) > 0 {
+	if p.anchor >= 0 && s.Roster.World() > 0 {
 		right = fmt.Sprintf("range from rank %d: %s picks it, %s drops it  ·  ", p.anchor, s.Key(key.Ranks, key.PickRange), s.Key(key.Ranks, key.Unpick)) + right
 		from, to := int(g.place[min(p.anchor, int32(len(g.place))-1)]), g.item(s)
 		marked = func(r int32) bool {
@@ -218,7 +218,7 @@ func (p *Page) draw(c *widget.Canvas, r widget.Rect, s *page.State, g geometry) 
 
 // cursorTitle tells what the cursor's mark stands for.
 func (p *Page) cursorTitle(s *page.State, g geometry) string {
-	if g.level >= Rank || len(s.Ranks) == 0 {
+	if g.level >= Rank || s.Roster.World() == 0 {
 		return "CURSOR"
 	}
 	item := g.item(s)
@@ -239,7 +239,7 @@ func (p *Page) cursorTitle(s *page.State, g geometry) string {
 
 func show(c *widget.Canvas, body widget.Rect, s *page.State, g geometry, marked func(int32) bool) {
 	switch {
-	case len(s.Ranks) == 0:
+	case s.Roster.World() == 0:
 		page.Empty(c, body, "no ranks known yet")
 		return
 	case g.cells():

@@ -157,7 +157,7 @@ func TestPixelsShowTheWorst(t *testing.T) {
 		g := layout(r, s, Level(rapid.IntRange(-1, int(Rank)).Draw(t, "level")), Order(rapid.IntRange(0, int(orders)-1).Draw(t, "order")), 2)
 		pix := g.raster(s)
 		want := map[int]roster.Code{}
-		for rank, v := range s.Ranks {
+		for rank, v := range s.Roster.Views() {
 			item := int(g.place[rank])
 			want[item] = max(want[item], s.Roster.Code(s.Metric, v))
 		}

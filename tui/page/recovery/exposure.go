@@ -106,7 +106,7 @@ func cost(s *page.State, x *falconv1.Exposure) string {
 	if n == 0 {
 		return "at most one step: replicas hold all of it"
 	}
-	what := fmt.Sprintf("%s of %d without replica: ", plural(n, "rank"), len(s.Ranks))
+	what := fmt.Sprintf("%s of %d without replica: ", plural(n, "rank"), s.Roster.World())
 	if x.GetCheckpointIteration() < 0 {
 		return what + "no checkpoint known"
 	}

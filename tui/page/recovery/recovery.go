@@ -104,10 +104,10 @@ func (p *Page) Node(s *page.State) string {
 
 // nodeOf is where a rank runs, or "".
 func nodeOf(s *page.State, rank int32) string {
-	if rank < 0 || int(rank) >= len(s.Ranks) {
+	if rank < 0 || int(rank) >= s.Roster.World() {
 		return ""
 	}
-	return string(falcon.Device(s.Ranks[rank].GetDevice()).Node())
+	return string(falcon.Device(s.Roster.View(rank).GetDevice()).Node())
 }
 
 // Rank is the rank under the cursor.

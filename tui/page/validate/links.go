@@ -70,9 +70,9 @@ func nodesOf(s *page.State) []falcon.Node {
 	picks := s.Picks()
 	seen := map[falcon.Node]bool{}
 	var out []falcon.Node
-	for i, r := range s.Ranks {
+	for i, r := range s.Roster.Views() {
 		if len(picks) > 0 {
-			if _, in := slices.BinarySearch(picks, int32(i)); !in {
+			if _, in := slices.BinarySearch(picks, i); !in {
 				continue
 			}
 		}

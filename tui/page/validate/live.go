@@ -87,8 +87,8 @@ func who(s *page.State, v *falconv1.Validation) string {
 }
 
 func device(s *page.State, rank int32) string {
-	if rank >= 0 && int(rank) < len(s.Ranks) && s.Ranks[rank].GetDevice() != "" {
-		return s.Ranks[rank].Device
+	if rank >= 0 && int(rank) < s.Roster.World() && s.Roster.View(rank).GetDevice() != "" {
+		return s.Roster.View(rank).Device
 	}
 	return fmt.Sprintf("rank %d", rank)
 }

@@ -244,7 +244,7 @@ func perRow(w int) int { return max(1, w/cellW) }
 // Draw draws what to pick from above, a validation below.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	p.lookFor(s)
-	rows := (len(s.Ranks) + perRow(r.W) - 1) / perRow(r.W)
+	rows := (s.Roster.World() + perRow(r.W) - 1) / perRow(r.W)
 	if p.byLink {
 		list, _ := p.candidates(s)
 		rows = len(list)
@@ -273,18 +273,18 @@ func (p *Page) Panes(*page.State) []page.Pane {
 func (p *Page) ranks(c *widget.Canvas, r widget.Rect, s *page.State) {
 	picked := "none picked: all are tested"
 	if n := len(s.Picks()); n > 0 {
-		picked = fmt.Sprintf("%d of %d picked", n, len(s.Ranks))
+		picked = fmt.Sprintf("%d of %d picked", n, s.Roster.World())
 	}
 	body := c.Rule(r, "TEST", picked+"  ·  "+p.kind.String())
-	if len(s.Ranks) == 0 {
+	if s.Roster.World() == 0 {
 		page.Empty(c, body, "no ranks known yet")
 		return
 	}
 	body, foot := body.Rows(body.H - 1)
 	across := perRow(body.W)
-	first := firstRow(int(s.Rank())/across, body.H, (len(s.Ranks)+across-1)/across) * across
+	first := firstRow(int(s.Rank())/across, body.H, (s.Roster.World()+across-1)/across) * across
 	for i := range body.H * across {
-		if rank := first + i; rank < len(s.Ranks) {
+		if rank := first + i; rank < s.Roster.World() {
 			cell(c, widget.Rect{X: body.X + i%across*cellW, Y: body.Y + i/across, W: cellW - 1, H: 1}, s, int32(rank))
 		}
 	}
@@ -311,9 +311,9 @@ func cell(c *widget.Canvas, r widget.Rect, s *page.State, rank int32) {
 	if s.Picked(rank) {
 		box = "[x]"
 	}
-	glyph, _, health := s.Health(s.Ranks[rank])
+	glyph, _, health := s.Health(s.Roster.View(rank))
 	pen.Put(role, box+" ").Put(health, string(glyph)).Putf(role, " %d", rank)
-	if d := s.Ranks[rank].GetDevice(); d != "" && pen.Fits(" "+d) {
+	if d := s.Roster.View(rank).GetDevice(); d != "" && pen.Fits(" "+d) {
 		pen.Put(role, " "+d)
 	}
 }

@@ -16,10 +16,6 @@ import (
 // communicator: imports, data, rendezvous. Then the launch has failed.
 const launchWait = 10 * time.Minute
 
-// wordWait is for the end record of a process that ended before it was seen: the
-// scan takes it up.
-const wordWait = 3 * scanEvery
-
 // launchTask watches the processes of one launch until each has made itself
 // known through its hook: by its communicators, or, where it joins others, by
 // parking.
@@ -27,9 +23,8 @@ type launchTask struct {
 	agent    *Agent
 	plan     launch.Plan
 	began    time.Time
-	reported int       // ranks in the last report
-	waits    bool      // others, which were told to end, still run here
-	ended    time.Time // when a rank was first seen to have ended that never made itself known
+	reported int  // ranks in the last report
+	waits    bool // for others, which were ordered to end, and still run here
 }
 
 func (a *Agent) startLaunch(cmd *falconv1.LaunchCommand, now time.Time) (act.Task, error) {
@@ -45,8 +40,9 @@ func (a *Agent) startLaunch(cmd *falconv1.LaunchCommand, now time.Time) (act.Tas
 	return t, nil
 }
 
-// startProcesses starts the processes. Those that must be gone first are waited for where
-// they were told to end, and are a reason to refuse where they were not.
+// startProcesses starts the processes of the plan. Those that must be gone first are
+// waited for where they were ordered to end, and are a reason to refuse where they
+// were not.
 func (t *launchTask) startProcesses() error {
 	var running []launch.Running
 	t.waits = false
@@ -81,22 +77,12 @@ func (t *launchTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
 	}
 	var known []*falconv1.RankAck
 	for _, r := range t.plan.Ranks {
-		if p := t.agent.launchedProcess(r, t.plan); p != nil {
-			known = append(known, &falconv1.RankAck{Rank: int32(r.Rank), NowRank: int32(r.Rank), Iteration: p.status.Iteration})
-			continue
+		ack, failed := t.stateOf(r)
+		if failed != "" {
+			return t.failLaunch(falconv1.CommandStatus_COMMAND_STATUS_REFUSED, failed), true
 		}
-		if t.agent.notes.endedWell[launchedRank{r.Rank, t.plan.Generation}] { // it trained and ended while no agent looked
-			known = append(known, &falconv1.RankAck{Rank: int32(r.Rank), NowRank: int32(r.Rank)})
-			continue
-		}
-		if at := t.agent.launcher.State(r.Rank); at.Ended {
-			if t.ended.IsZero() {
-				t.ended = now
-			}
-			if !t.plan.Join && now.Sub(t.ended) < wordWait {
-				continue
-			}
-			return t.failLaunch(falconv1.CommandStatus_COMMAND_STATUS_REFUSED, earlyEndDetail(r, at, t.plan.Join)), true
+		if ack != nil {
+			known = append(known, ack)
 		}
 	}
 	switch {
@@ -110,6 +96,40 @@ func (t *launchTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
 		return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED, Ranks: known}, false
 	}
 	return nil, false
+}
+
+// stateOf is a rank's acknowledgement once it has made itself known, and why it can't
+// any more where its process ended before. What the hook left is complete by then: it
+// is taken up first, as the process may have trained and ended between two scans.
+func (t *launchTask) stateOf(r launch.Rank) (ack *falconv1.RankAck, failed string) {
+	ack, at := t.acknowledgement(r), t.agent.launcher.State(r.Rank)
+	if ack != nil || !at.Ended {
+		return ack, ""
+	}
+	if !t.plan.Join {
+		if t.agent.processes.follows(at.PID, t.plan.Generation) {
+			return nil, "" // its end is reported by the next poll
+		}
+		t.agent.scanDirectory()
+		if ack = t.acknowledgement(r); ack != nil {
+			return ack, ""
+		}
+	}
+	return nil, earlyEndDetail(r, at, t.plan.Join)
+}
+
+// acknowledgement is a rank's by what the engine was sent of it: its process, or its
+// end with success.
+func (t *launchTask) acknowledgement(r launch.Rank) *falconv1.RankAck {
+	ack := &falconv1.RankAck{Rank: int32(r.Rank), NowRank: int32(r.Rank)}
+	if p := t.agent.launchedProcess(r, t.plan); p != nil {
+		ack.Iteration = p.status.Iteration
+		return ack
+	}
+	if t.agent.notes.endedWell[launchedRank{r.Rank, t.plan.Generation}] {
+		return ack
+	}
+	return nil
 }
 
 // PollLate goes on: the command's deadline bounds the start, launchWait the rest.
@@ -145,7 +165,7 @@ func earlyEndDetail(r launch.Rank, at launch.State, join bool) string {
 }
 
 // launchedProcess is the process that has made itself known as this rank of the
-// generation, and was told to the engine; nil while there is none.
+// generation, and was reported to the engine; nil while there is none.
 func (a *Agent) launchedProcess(r launch.Rank, plan launch.Plan) *process {
 	for _, p := range a.processes.living() {
 		if p.header.Rank != r.Rank || p.status.Generation != plan.Generation || p.deviceName(a.node) != string(r.Device) {
@@ -165,8 +185,8 @@ func (a *Agent) launchedProcess(r launch.Rank, plan launch.Plan) *process {
 	return nil
 }
 
-// joinReported says that a process made anew has parked to join the job, and was told
-// so to the engine. One that has gone on since has done that too.
+// joinReported reports whether a replacement process has parked to join the job, and the
+// engine was sent that. One that has gone on since has done that too.
 func (p *process) joinReported(generation uint64) bool {
 	return p.reported.state.GetPark().GetJoining() || p.reported.state.GetRejoinedGeneration() >= generation
 }

@@ -44,6 +44,13 @@ func (s processSet) withRanks(ranks []int32) []*process {
 	})
 }
 
+// follows reports whether a living process has this number and generation.
+func (s processSet) follows(pid int, generation uint64) bool {
+	return slices.ContainsFunc(s.living(), func(p *process) bool {
+		return p.header.PID == pid && p.status.Generation == generation
+	})
+}
+
 // startedAs are the living processes, by the ranks that they were started as.
 func (s processSet) startedAs() []launch.Running {
 	var out []launch.Running

@@ -15,7 +15,7 @@ const (
 // What policy wants before a rung is taken.
 const (
 	ApprovalAuto   = "auto"   // acts by itself, after its countdown
-	ApprovalPerson = "person" // waits for somebody
+	ApprovalPerson = "person" // waits for a person
 	ApprovalNever  = "never"
 )
 

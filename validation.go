@@ -1,6 +1,6 @@
 package falcon
 
-// ValidationState is where a validation stands.
+// ValidationState is the state of a validation.
 type ValidationState string
 
 // The states of a validation, in the order in which they can come.
@@ -11,11 +11,11 @@ const (
 	ValidationTesting   ValidationState = "testing"   // quiet; passes run
 	ValidationResuming  ValidationState = "resuming"  // letting go
 	ValidationDone      ValidationState = "done"
-	ValidationRefused   ValidationState = "refused" // never held: Reason says why
-	ValidationFailed    ValidationState = "failed"  // held, let go, results incomplete: Reason says why
+	ValidationRefused   ValidationState = "refused" // never held: see Reason
+	ValidationFailed    ValidationState = "failed"  // held, let go, results incomplete: see Reason
 )
 
-// Over says that nothing of it is in progress any more.
+// Over reports whether nothing of it is in progress any more.
 func (s ValidationState) Over() bool {
 	return s == ValidationDone || s == ValidationRefused || s == ValidationFailed
 }

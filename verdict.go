@@ -43,7 +43,7 @@ type Verdict struct {
 	Evidence   []Evidence `json:"evidence"`
 }
 
-// IncidentState is where an incident stands.
+// IncidentState is the state of an incident.
 type IncidentState string
 
 // The states of an incident.
@@ -54,10 +54,10 @@ const (
 	IncidentClosed   IncidentState = "closed"   // cleared and every action reverted
 )
 
-// NoIteration stands for an iteration that has not come.
+// NoIteration is an iteration that has not come.
 const NoIteration int64 = -1
 
-// Incident is one fail-slow story from onset to close.
+// Incident is one fail-slow fault from onset to close.
 type Incident struct {
 	ID                string        `json:"id"`
 	State             IncidentState `json:"state"`
@@ -71,7 +71,7 @@ type Incident struct {
 	Verdict           Verdict       `json:"verdict"`
 }
 
-// Open says whether the fault still lasts.
+// Open reports whether the fault still lasts.
 func (i Incident) Open() bool {
 	return i.State == IncidentVerified || i.State == IncidentLocated
 }

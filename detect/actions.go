@@ -7,7 +7,7 @@ import (
 )
 
 // stepRestored takes over the incidents of before a restart. They keep their
-// ids; the profile after the warm-up judges them anew.
+// ids; the profile after the warm-up judges them again.
 func (m *Machine) stepRestored(in Restored) {
 	m.incidents.reserve(in.NextID)
 	if in.Baseline > 0 {

@@ -14,7 +14,7 @@ type baseline struct {
 }
 
 // holdWhileOpen keeps the baseline while an incident is open: the ranks may have
-// told of it before the job's own series did, whose first level then takes in
+// showed it before the job's own series did, whose first level then takes in
 // iterations that are slow.
 func (bl *baseline) holdWhileOpen(before float64) {
 	if before > 0 && bl.currentMs() > before*(1+bl.cfg.Settled) && len(bl.incidents.openIncidents()) > 0 {

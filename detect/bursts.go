@@ -23,9 +23,9 @@ const (
 	burstsMost = 16 // remembered
 )
 
-// publishOrWait hands out a story that has lasted by the time it is verified, or
+// publishOrWait hands out an incident that has lasted by the time it is verified, or
 // that is one of several alike. Any other waits for TellAfter iterations or
-// for a verdict: nobody should be woken for a handful of slow iterations that
+// for a verdict: operators are not woken for a handful of slow iterations that
 // are over before a profile can say whose they were. The iteration of detection
 // is that of now in either case.
 func (m *Machine) publishOrWait(s *incidentState) {
@@ -39,7 +39,7 @@ func (m *Machine) publishOrWait(s *incidentState) {
 	m.publishLasting(m.samples.slowest.lastIteration())
 }
 
-// publishLasting hands out the stories that nobody was named for yet and that had
+// publishLasting hands out the incidents that no culprit was named for yet and that had
 // the job to themselves, once they have lasted.
 func (m *Machine) publishLasting(iteration int64) {
 	for _, s := range m.incidents.openIncidents() {
@@ -49,7 +49,7 @@ func (m *Machine) publishLasting(iteration int64) {
 	}
 }
 
-// recurring says which bursts before a story make it intermittent; empty where
+// recurring says which bursts before an incident make it intermittent; empty where
 // they are too few, too old, of another level, or the job's own rhythm.
 func (u *burstLog) recurring(s *incidentState) string {
 	var spans []string
@@ -83,7 +83,7 @@ func isRegular(at []int64) (every int64, ok bool) {
 const regularOff = 2
 
 // resumeBurst takes an onset as the next burst of an intermittent slowdown that
-// is open, and has it profiled at once if nobody is named yet.
+// is open, and has it profiled at once if no rank is named yet.
 func (m *Machine) resumeBurst(at int64, ms float64) bool {
 	for _, s := range m.incidents.openIncidents() {
 		if !s.burst.paused || !(burst{ms: s.SlowMs}).similarTo(ms) {

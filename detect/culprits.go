@@ -50,7 +50,7 @@ func (c *culpritHistory) remember(n Named) {
 	c.past = slices.Delete(c.past, 0, max(0, len(c.past)-pastMost))
 }
 
-// conclude gives a story its verdict, with a line for each culprit that was
+// conclude gives an incident its verdict, with a line for each culprit that was
 // named before. Severity and confidence stay as they are: both speak of this
 // slowdown alone.
 func (c *culpritHistory) conclude(s *incidentState, v falcon.Verdict) {
@@ -69,7 +69,7 @@ func (c *culpritHistory) conclude(s *incidentState, v falcon.Verdict) {
 	s.Verdict = v
 }
 
-// pastIncidents are the past incidents that match, without the story's own.
+// pastIncidents are the past incidents that match, without the incident's own.
 func (c *culpritHistory) pastIncidents(s *incidentState, match func(Named) bool) []Named {
 	var out []Named
 	for _, n := range c.past {
@@ -114,7 +114,7 @@ func formatSpan(d time.Duration) string {
 	return "minute"
 }
 
-// recordIncident notes whom a story named, once it is over.
+// recordIncident remembers the culprits that an incident named, once it is over.
 func (c *culpritHistory) recordIncident(s *incidentState) {
 	for _, d := range s.Verdict.Devices {
 		c.remember(Named{Incident: s.ID, At: c.clock.now, Device: d, Cause: s.Verdict.Cause, epoch: c.job.desc.Epoch})

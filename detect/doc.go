@@ -16,13 +16,13 @@
 // has a bocd.Tracker; iterations in which Falcon held a rank are in none. Under lockstep all
 // ranks slow together, so a verified onset of the job's series, or of half of
 // the ranks within a few iterations, is one incident. Its onset is the median
-// placement, moved past a hiccup before it. The tracker itself tells slow drift
+// placement, moved past a hiccup before it. The tracker itself finds slow drift
 // and ladders of small steps.
 //
-// A slowdown is told as an incident once somebody is named for it, or once it
+// A slowdown is reported as an incident once a culprit is named, or once it
 // has lasted 8 iterations; its iteration of detection is that of verification
 // in either case. One that is over before is a line in the log and takes no id.
-// The third of about the same level within 100 iterations is told at once, as
+// The third of about the same level within 100 iterations is reported at once, as
 // intermittent, and stays open between its bursts until 100 iterations went
 // without one; bursts at one distance are the job's own rhythm and no incident.
 //
@@ -31,7 +31,7 @@
 // windows, slow in nearly all their iterations, and explain a third of the
 // slowdown; groups and links alone must explain an eighth. Refused and incomplete windows are asked for again, a bounded
 // number of times; then what is there is judged with less confidence, and
-// "unknown" is told where nothing stands out, and tried again every 50 iterations.
+// "unknown" is the verdict where no rank or group stands out, and tried again every 50 iterations.
 //
 // After the warm-up one profile judges peers, so that a fault present from the
 // start is found too (FromStart, two windows), or else is kept as the healthy
@@ -53,11 +53,11 @@
 //
 // A quiet job is profiled for 2 iterations every 200, a minute apart at least. Every iteration of any
 // window is a step of the rank-level watch (straggler-chapter §2): self time
-// over 1.5 x the peers' median for 3 steps running is failing, told, and an
+// over 1.5 x the peers' median for 3 steps running is failing: that is logged, and an
 // incident where waits or counters confirm it; fewer are transient, and noted.
 // A job 24 iterations below 80 % of its best throughput without an onset opens
 // an incident; below a given peak it is noted and looked at. Devices and links
-// that were named before are told on a verdict and by Recurring; that changes
+// that were named before are listed with a verdict and by Recurring; that changes
 // neither severity nor confidence.
 //
 // # Actions, relief, identity
@@ -74,9 +74,9 @@
 // 8 iterations behind), its relief waits, ten minutes at most, and the log says so;
 // the looks begin again once it is heard.
 //
-// A second slowdown while incidents are open stays untold until a profile says
-// whether somebody new is slow. Ranks that two windows running show slow
-// without an onset of their own (it hid behind an action) are told too. A slow
+// A second slowdown while incidents are open stays unreported until a profile says
+// whether another rank is slow. Ranks that two windows running show slow
+// without an onset of their own (it hid behind an action) are reported too. A slow
 // GPU hides no slow link and the other way round. A culprit that gets worse is
 // the same incident; a second link of one ring looks like that in timing, so
 // the ring is tested again, and a link found then is an incident of its own.
@@ -90,10 +90,10 @@
 //
 // An action may move ranks to other devices within a job epoch (Acted.Placement,
 // S3). Series go on by rank. What belongs to devices follows them: pace, healthy
-// profile, the watch of the ranks, counters, incidents, whose ranks are told anew.
+// profile, the watch of the ranks, counters, incidents, whose ranks are derived again.
 // Groups keep their healthy transfers by their members, as communicators are new.
 // The baseline stays, see move. Eight iterations later the ranks are profiled;
-// until then Speeds and Profile tell none. A window asked for before is dropped.
+// until then Speeds and Profile have none. A window asked for before is dropped.
 //
 // A slow link off its ring is never relieved for being unused. What it carries
 // now is judged (a ring, or messages that showed it slow there); else, once it

@@ -50,7 +50,7 @@ func (ev *evidence) transfersLonger(o *incidentState, res peer.Result) bool {
 // dropUnconfirmed lets those ranks go that timing accuses alone: a rank stays if
 // counters accuse it too, or if the window before did and its excess explains
 // a fair part of the slowdown. A hiccup or two in a short window make anybody
-// look slow. It reports whether nobody had to go.
+// look slow. It reports whether all stay.
 func (ev *evidence) dropUnconfirmed(s *incidentState, timing *peer.Result) bool {
 	c, before := ev.caseFor(s, *timing), s.search.accused
 	s.search.accused = timing.Slow
@@ -64,7 +64,7 @@ func (ev *evidence) dropUnconfirmed(s *incidentState, timing *peer.Result) bool 
 // dropMinorLinks takes the suspicion off groups and pairs whose excess is a small
 // part of what the iteration lost: a network is never quite the same, and
 // something else made the job slow. Beside a culprit of another kind they are
-// told. It reports whether none had to go.
+// reported. It reports whether all stay.
 func (ev *evidence) dropMinorLinks(s *incidentState, timing *peer.Result) bool {
 	lost := s.SlowMs - s.beforeMs
 	others := len(timing.Slow)+len(timing.SlowStages) > 0 || timing.AllSlow || timing.Uneven
@@ -98,7 +98,7 @@ func (ev *evidence) dropMinorLinks(s *incidentState, timing *peer.Result) bool {
 }
 
 // slowInMostSteps reports whether a rank is slow in nearly all iterations of a window, not
-// by a hiccup in one of two; true where they can't be told apart.
+// by a hiccup in one of two; true where they can't be distinguished.
 func (ev *evidence) slowInMostSteps(r *peer.Rank) bool {
 	over, of := r.StepsOver(ev.suspectRatio())
 	return over >= (3*of+3)/4
@@ -172,14 +172,14 @@ func (ev *evidence) clearExplained(res *peer.Result, others []*incidentState) {
 	}
 }
 
-// isCompute reports whether a story is about ranks that compute slowly, not only
+// isCompute reports whether an incident is about ranks that compute slowly, not only
 // about a link.
 func (ev *evidence) isCompute(s *incidentState) bool {
 	return len(s.Verdict.Devices) > 0 || !s.hasCause(falcon.CauseNetwork)
 }
 
 // isConvincing asks for more than one proof where no onset speaks: trusted peers
-// with somebody waiting, or counters.
+// with a rank waiting, or counters.
 func (ev *evidence) isConvincing(v falcon.Verdict, res peer.Result) bool {
 	for _, e := range v.Evidence {
 		if e.Kind == falcon.EvidenceCounter && !e.Against {
@@ -220,7 +220,7 @@ func (ev *evidence) shareOut(res *peer.Result, named func(falcon.Rank) bool) {
 	})
 }
 
-// accuseUnnamed accuses those of a list of ranks, all slow alike, whom nobody
+// accuseUnnamed accuses those of a list of ranks, all slow alike, that no incident
 // names, where most are named. It reports whether it did.
 func (ev *evidence) accuseUnnamed(res *peer.Result, ranks []falcon.Rank, named func(falcon.Rank) bool) bool {
 	rest := slices.DeleteFunc(slices.Clone(ranks), named)
@@ -256,7 +256,7 @@ func (ev *evidence) clockBack(s *incidentState) (at, bad int64, ok bool) {
 	return at, bad, at != falcon.NoIteration
 }
 
-// culpritHealthy reports whether everything that a story names is at or below the
+// culpritHealthy reports whether everything that an incident names is at or below the
 // rule again; known is false where something was not measured.
 func (ev *evidence) culpritHealthy(s *incidentState, res peer.Result) (healthy, known bool) {
 	if s.Verdict.Cause == falcon.CauseNetwork && len(s.Verdict.Devices) == 0 {
@@ -267,7 +267,7 @@ func (ev *evidence) culpritHealthy(s *incidentState, res peer.Result) (healthy, 
 	for _, d := range s.Verdict.Devices {
 		r, placed := ev.job.desc.Placement.Rank(d)
 		if !placed {
-			continue // carries no rank any more: it slows nobody
+			continue // carries no rank any more: it slows nothing
 		}
 		q := res.Ranks[r]
 		if q.Basis == peer.ByNone {
@@ -287,8 +287,8 @@ func (ev *evidence) suspectRatio() float64 {
 	return 1.1
 }
 
-// concerned reports whether a validation that nobody's incident asked for tested
-// something that a story names, since its onset.
+// concerned reports whether a validation that no incident asked for tested
+// something that an incident names, since its onset.
 func (ev *evidence) concerned(s *incidentState, v falcon.Validation) bool {
 	if v.Iteration <= s.OnsetIteration { // the boundary lies before that iteration
 		return false

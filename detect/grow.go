@@ -8,7 +8,7 @@ import (
 	"github.com/failslow/falcon/detect/peer"
 )
 
-// mergeIntoOpen ends an untold story that has no culprit of its own: the culprit of
+// mergeIntoOpen ends an unreported incident that has no culprit of its own: the culprit of
 // an open incident got worse, or, in the last window, the new slowness went with
 // it.
 func (m *Machine) mergeIntoOpen(s *incidentState, res peer.Result, last bool) bool {
@@ -49,7 +49,7 @@ func (m *Machine) recordGrowth(o, s *incidentState, res peer.Result) {
 }
 
 // splitLinks opens an incident of their own for links that a test found slow after
-// an incident had got worse: timing can't tell two links of one ring apart.
+// an incident had got worse: timing can't distinguish two links of one ring.
 // It returns the verdict that is left for the first.
 func (m *Machine) splitLinks(o *incidentState, v falcon.Verdict) falcon.Verdict {
 	before := o.Verdict.Links

@@ -104,20 +104,20 @@ type incidentSet struct {
 	nextID int
 }
 
-// hasOnlyLinks reports whether the links of a story must be watched as such: it names nothing
+// hasOnlyLinks reports whether the links of an incident must be watched as such: it names nothing
 // else, and a placement changed what they carry.
 func (s *incidentState) hasOnlyLinks() bool {
 	return s.move.done && s.Verdict.Cause == falcon.CauseNetwork && len(s.Verdict.Devices) == 0 && len(s.Verdict.Links) > 0
 }
 
-// markDisplaced reports whether a story's culprits do other work than when they were
-// named: the iteration time tells nothing of them while that lasts.
+// markDisplaced records that an incident's culprits do other work than when they were
+// named: the iteration time shows nothing of them while that lasts.
 func (s *incidentState) markDisplaced() {
 	s.move.done, s.relief.streak, s.move.links = true, 0, linkRelief{}
 	s.relief.byWindows = s.relief.byWindows || s.isLocated()
 }
 
-// comparedWindow is the window that "worse" is told against.
+// comparedWindow is the window that later ones are compared with, to see whether the fault grew.
 func (s *incidentState) comparedWindow() *peer.Result {
 	if s.basis.timing == nil {
 		return s.move.reference
@@ -146,15 +146,15 @@ func (s *incidentState) subject() string {
 	return s.ID + ": the job is"
 }
 
-// isLocated reports whether somebody or something was named.
+// isLocated reports whether a culprit was named.
 func (s *incidentState) isLocated() bool {
 	return s.State == falcon.IncidentLocated && len(s.Verdict.Devices)+len(s.Verdict.Links)+len(s.Verdict.Ranks) > 0
 }
 
-// hasVerdict reports whether the verdict stands, even if it names nobody.
+// hasVerdict reports whether there is a verdict, even one that names no rank.
 func (s *incidentState) hasVerdict() bool { return s.State != falcon.IncidentVerified }
 
-// isUnexplained reports whether the verdict names nobody and no cause: worth another try
+// isUnexplained reports whether the verdict names no rank and no cause: worth another try
 // while the fault lasts.
 func (s *incidentState) isUnexplained() bool {
 	return s.State == falcon.IncidentLocated && s.Verdict.Cause == falcon.CauseUnknown && !s.isLocated()
@@ -179,7 +179,7 @@ func (s *incidentState) resetEpoch() {
 	s.basis.timing, s.search.notBefore = nil, 0
 }
 
-// namesAnyRank reports whether a rank belongs to the story.
+// namesAnyRank reports whether a rank belongs to the incident.
 func (s *incidentState) namesAnyRank(ranks ...falcon.Rank) bool {
 	return slices.ContainsFunc(ranks, func(r falcon.Rank) bool { return slices.Contains(s.Verdict.Ranks, r) })
 }
@@ -208,7 +208,7 @@ func (n *incidentSet) updateRanks() {
 	}
 }
 
-// displace takes a story to the new placement: what compares ranks with what they
+// displace takes an incident to the new placement: what compares ranks with what they
 // were before is forgotten, the culprits stay.
 func (n *incidentSet) displace(s *incidentState, was falcon.Placement, window uint64) {
 	s.search.accused, s.basis.timing, s.move.reference, s.search.after = nil, nil, nil, window
@@ -245,14 +245,14 @@ func (n *incidentSet) placementInForce() bool {
 	return slices.ContainsFunc(n.list, func(s *incidentState) bool { return s.actions.inForce[falcon.RungS3] })
 }
 
-// publish gives a story its id and hands it out.
+// publish gives an incident its id and hands it out.
 func (n *incidentSet) publish(s *incidentState) {
 	s.ID = fmt.Sprintf("INC-%04d", n.nextID)
 	n.nextID++
 	n.out.updateIncident(s)
 }
 
-// openIncidents are those whose fault lasts, told or not.
+// openIncidents are those whose fault lasts, reported or not.
 func (n *incidentSet) openIncidents() []*incidentState {
 	var out []*incidentState
 	for _, s := range n.list {
@@ -289,7 +289,7 @@ func (n *incidentSet) expediteAll() {
 	}
 }
 
-// awaitsNodes reports whether a story's relief is put off, as a node of its own is silent.
+// awaitsNodes reports whether an incident's relief is put off, as a node of its own is silent.
 func (n *incidentSet) awaitsNodes(s *incidentState) bool {
 	return !s.relief.silent.since.IsZero() && n.clock.now.Sub(s.relief.silent.since) < silentMost
 }

@@ -61,10 +61,10 @@ type Named struct {
 	Link     falcon.Link   // zero for devices
 	Cause    falcon.Cause
 
-	epoch uint64 // of the job that Job = "" meant when it was told
+	epoch uint64 // of the job that Job = "" meant when it was named
 }
 
-// Acted tells the machine that an action took force or was undone: a change
+// Acted reports that an action took force or was undone: a change
 // point within the settle window after it belongs to the action
 // (LAB-AND-HOOK.md, "Relief, baseline, identity").
 type Acted struct {

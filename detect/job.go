@@ -14,7 +14,7 @@ type jobState struct {
 	known bool // a job was described
 }
 
-// namesDeviceOf reports whether a story names the device of a rank, or knows no devices.
+// namesDeviceOf reports whether an incident names the device of a rank, or knows no devices.
 func (j *jobState) namesDeviceOf(s *incidentState, r falcon.Rank) bool {
 	return len(s.Verdict.Devices) == 0 || int(r) < len(j.desc.Placement) && slices.Contains(s.Verdict.Devices, j.desc.Placement[r])
 }
@@ -83,7 +83,7 @@ func (j *jobState) linkBetween(a, b falcon.Rank) (falcon.Link, bool) {
 	return falcon.NewLink(x, y), x != y && x != "" && y != ""
 }
 
-// namesNode reports whether a story is about a node: a device on it, a link that ends at
+// namesNode reports whether an incident is about a node: a device on it, a link that ends at
 // it, or, where it knows neither, a rank on it.
 func (j *jobState) namesNode(s *incidentState, n falcon.Node) bool {
 	if len(s.Verdict.Devices)+len(s.Verdict.Links) > 0 {

@@ -39,9 +39,9 @@ func (m *Machine) judgeWindow(w *window) {
 }
 
 // checkUnexplained opens incidents for ranks that two windows running show slow
-// although nobody named them: the onset of a fault can hide behind an action
+// although no verdict named them: the onset of a fault can hide behind an action
 // or another fault. Where no incident is open, only those count that the watch
-// calls failing: a little slowness that slows no iteration is nobody's.
+// calls failing: a little slowness that slows no iteration has no culprit.
 func (m *Machine) checkUnexplained(w *window, res peer.Result, quiet bool) {
 	before := m.rankWatch.unexplained
 	m.rankWatch.unexplained = nil
@@ -104,7 +104,7 @@ func sortedProfiles(w *window) []falcon.RankProfile {
 	return out
 }
 
-// locateCulprit gives a story its verdict, or asks for another window.
+// locateCulprit gives an incident its verdict, or asks for another window.
 func (m *Machine) locateCulprit(s *incidentState, res peer.Result) {
 	timing := m.evidence.withoutOthers(res, s)
 	sure := m.evidence.dropUnconfirmed(s, &timing)
@@ -130,7 +130,7 @@ func (m *Machine) locateCulprit(s *incidentState, res peer.Result) {
 	m.publishVerdict(s, v)
 }
 
-// retryLater puts a story's verdict off to another window, while tries are left.
+// retryLater puts an incident's verdict off to another window, while tries are left.
 func (m *Machine) retryLater(s *incidentState) bool {
 	s.search.tries++
 	s.search.notBefore, s.search.after = m.samples.slowest.lastIteration()+m.cfg.Profile.Spacing, m.profile.windowID
@@ -141,7 +141,7 @@ func (m *Machine) retryLater(s *incidentState) bool {
 	return false
 }
 
-// concludeUnknown tells a story that no window could be had for.
+// concludeUnknown ends the search of an incident for which no window came.
 func (m *Machine) concludeUnknown(s *incidentState) {
 	if s.isUnexplained() {
 		return
@@ -183,7 +183,7 @@ func (m *Machine) judgeAgain(in Readings) {
 	}
 }
 
-// readingsConcern reports whether the readings are of one of the story's devices or nodes,
+// readingsConcern reports whether the readings are of one of the incident's devices or nodes,
 // or of ports where it has a network suspicion.
 func readingsConcern(in Readings, s *incidentState) bool {
 	return len(in.NICs) > 0 && (s.Verdict.Cause == falcon.CauseNetwork || slices.Contains(s.Verdict.Also, falcon.CauseNetwork)) ||
@@ -194,7 +194,7 @@ func readingsConcern(in Readings, s *incidentState) bool {
 }
 
 // learnHealthy takes a window of a job without open incidents as healthy, unless
-// peers or counters name somebody: then the fault was there from the start.
+// peers or counters name a rank: then the fault was there from the start.
 func (m *Machine) learnHealthy(w *window, res peer.Result) {
 	s := newIncident(falcon.Incident{
 		State: falcon.IncidentVerified, FromStart: true, OnsetIteration: m.samples.fold.first,

@@ -48,7 +48,7 @@ const (
 	slow
 )
 
-// judgeWindow judges a displaced story's links by a window.
+// judgeWindow judges a displaced incident's links by a window.
 func (lw *linkWatch) judgeWindow(s *incidentState, w *window, res *peer.Result) {
 	faster := s.relief.check && len(s.actions.inForce) == 0
 	s.relief.urgent, s.relief.check = false, false
@@ -88,7 +88,7 @@ func (lw *linkWatch) judgeWindow(s *incidentState, w *window, res *peer.Result) 
 	}
 }
 
-// isWorse is the sign of a story whose links have two: one slow link is enough,
+// isWorse is the sign of an incident whose links have two: one slow link is enough,
 // and one that is not proven.
 func isWorse(a, b sign) sign {
 	switch {
@@ -143,7 +143,7 @@ func (lw *linkWatch) ringSign(l falcon.Link, res *peer.Result) sign {
 
 // pairSign judges a link by the messages of pipeline neighbours over it, each
 // against its class. A little longer than that, of messages that weigh nothing,
-// is neither: a test must tell.
+// is neither: a test must decide.
 func (lw *linkWatch) pairSign(l falcon.Link, res *peer.Result) sign {
 	out := unseen
 	for i := range res.Pairs {
@@ -164,7 +164,7 @@ func (lw *linkWatch) pairSign(l falcon.Link, res *peer.Result) sign {
 }
 
 // countersHot reports whether the ports at both ends of a link see congestion now. An end
-// that another open incident's link shares tells nothing.
+// that another open incident's link shares shows nothing.
 func (lw *linkWatch) countersHot(l falcon.Link) (hot, known bool) {
 	for _, n := range []falcon.Node{l.A, l.B} {
 		for _, o := range lw.incidents.openIncidents() {
@@ -183,7 +183,7 @@ func (lw *linkWatch) countersHot(l falcon.Link) (hot, known bool) {
 	return hot, true
 }
 
-// portsAtRest reports whether the ports at the ends of all of a story's links are
+// portsAtRest reports whether the ports at the ends of all of an incident's links are
 // known and see no congestion.
 func (lw *linkWatch) portsAtRest(s *incidentState) bool {
 	return !slices.ContainsFunc(s.Verdict.Links, func(l falcon.Link) bool {
@@ -193,7 +193,7 @@ func (lw *linkWatch) portsAtRest(s *incidentState) bool {
 }
 
 // requestTest asks for a test of a link that has looked at rest for long enough, one
-// story at a time. It reports whether it did.
+// incident at a time. It reports whether it did.
 func (lw *linkWatch) requestTest(at int64) bool {
 	if lw.tests.waiting() || lw.baseline.isSettling(at) {
 		return false
@@ -224,7 +224,7 @@ func (lw *linkWatch) requestTest(at int64) bool {
 	return false
 }
 
-// testFor asks for a story's links and for enough others of their class for a
+// testFor asks for an incident's links and for enough others of their class for a
 // median that the slow ones don't move.
 func (lw *linkWatch) testFor(s *incidentState) falcon.ValidationAsk {
 	ask := falcon.ValidationAsk{Incident: s.ID, By: "engine", Why: fmt.Sprintf("%s: %s has looked at rest since iteration %d: is it healthy again?", s.ID, culpritNames(s.Verdict), s.relief.healthyAt)}
@@ -255,7 +255,7 @@ func (lw *linkWatch) testFor(s *incidentState) falcon.ValidationAsk {
 	return ask
 }
 
-// judgeTest takes in a test of a displaced story's links. It proves nothing
+// judgeTest takes in a test of a displaced incident's links. It proves nothing
 // about who slowed the job, so the verdict stays as it is. It reports whether the
 // test was about them.
 func (lw *linkWatch) judgeTest(s *incidentState, v falcon.Validation) bool {

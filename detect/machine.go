@@ -30,7 +30,7 @@ type Machine struct {
 	relief    *reliefJudge
 	linkWatch *linkWatch
 
-	throughputNoted bool // the job is below its best, and that was told
+	throughputNoted bool // the job is below its best, and that was logged
 }
 
 // New returns a machine that knows no job yet.
@@ -100,7 +100,7 @@ func (m *Machine) Ready() Ready {
 	return m.out.pending()
 }
 
-// Advance says that Ready was acted on.
+// Advance confirms that Ready was acted on.
 func (m *Machine) Advance() {
 	m.out.clear()
 }

@@ -35,7 +35,7 @@ func (m *Machine) adoptPlacement(now falcon.Placement, before int64) {
 }
 
 // placementChanged takes in that ranks changed devices, or are back on them. The actions
-// of before a restart are told again: then the job's description brought the
+// of before a restart are reported again: then the job's description brought the
 // placement already.
 func (m *Machine) placementChanged(in Acted) {
 	m.adoptPlacement(in.Placement, in.Iteration)
@@ -48,8 +48,8 @@ func (m *Machine) placementChanged(in Acted) {
 	}
 }
 
-// dropOwnOnsets drops stories whose onset nobody was told yet and that an action's
-// first iterations explain: the action was heard of after they were seen.
+// dropOwnOnsets drops incidents whose onset was not reported yet and that an action's
+// first iterations explain: the report of the action came after them.
 func (m *Machine) dropOwnOnsets() {
 	m.incidents.removeIf(func(s *incidentState) bool {
 		own := s.ID == "" && m.baseline.isSettling(s.OnsetIteration)
@@ -60,7 +60,7 @@ func (m *Machine) dropOwnOnsets() {
 	})
 }
 
-// keepReference keeps of a complete window what a displaced story is compared with when
+// keepReference keeps of a complete window what a displaced incident is compared with when
 // the job gets slower again.
 func (m *Machine) keepReference(s *incidentState, w *window, res *peer.Result) {
 	if s.move.done && s.isLocated() && s.basis.timing == nil && s.move.reference == nil && res.Missing == 0 && w.iteration >= s.actions.since {

@@ -49,7 +49,7 @@ func (od *onsetDetector) medianIteration(alarms []alarm) int64 {
 }
 
 // isPartOfOnset reports whether a change placed at iteration is part of an onset that was
-// already told.
+// already reported.
 func (od *onsetDetector) isPartOfOnset(iteration int64) bool {
 	if od.lastOnset == falcon.NoIteration {
 		return false
@@ -92,9 +92,9 @@ func (od *onsetDetector) recordDip(at int64, c bocd.Change) {
 	}
 }
 
-// openOnset opens one story for alarms that mean the same. It stays untold until it
-// has lasted or somebody is named (bursts.go); while other incidents are open,
-// until a profile says whether somebody new is slow.
+// openOnset opens one incident for alarms that mean the same. It stays unreported until it
+// has lasted or a culprit is named (bursts.go); while other incidents are open,
+// until a profile shows whether another rank is slow.
 func (m *Machine) openOnset(alarms []alarm) {
 	slices.SortFunc(alarms, func(a, b alarm) int { return cmp.Compare(a.iteration, b.iteration) })
 	at := m.onsets.medianIteration(alarms)

@@ -50,7 +50,7 @@ func groupTransfers(classes []peer.Group) []falcon.GroupTransfer {
 		return cmp.Or(cmp.Compare(dimensionOrder(a.Dimension), dimensionOrder(b.Dimension)), slices.Compare(a.Ranks, b.Ranks))
 	})
 	for _, c := range classes {
-		if dimensionOrder(c.Dimension) < 0 || c.Dimension == falcon.DimPP || !isFinite(c.TotalMs) { // a pipeline's are told by pair
+		if dimensionOrder(c.Dimension) < 0 || c.Dimension == falcon.DimPP || !isFinite(c.TotalMs) { // a pipeline's are listed by pair
 			continue
 		}
 		n := len(out) - 1

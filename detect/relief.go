@@ -9,7 +9,7 @@ import (
 	"github.com/failslow/falcon/detect/peer"
 )
 
-// onFaster is a verified downward change of the job. It relieves nobody by
+// onFaster is a verified downward change of the job. It relieves no incident by
 // itself: levelRelief does where the level is back, and where it is not the
 // culprit is looked at.
 func (rj *reliefJudge) onFaster(at int64, c bocd.Change) {
@@ -85,7 +85,7 @@ func (rj *reliefJudge) checkClocks() {
 	}
 }
 
-// judgeRelief judges a story's culprit by a window that was asked for after its
+// judgeRelief judges an incident's culprit by a window that was asked for after its
 // action took force.
 func (m *Machine) judgeRelief(s *incidentState, w *window, res peer.Result) {
 	if w.iteration < s.actions.since || m.incidents.awaitsNodes(s) {
@@ -125,7 +125,7 @@ func (m *Machine) judgeRelief(s *incidentState, w *window, res peer.Result) {
 
 // reliefIteration places the relief of a watched culprit: at the first healthy window,
 // or earlier where its clock was back, or where the job got a little faster
-// while neither a window nor a reading says that it was still slow.
+// while neither a window nor a reading shows that it was still slow.
 func (rj *reliefJudge) reliefIteration(s *incidentState) int64 {
 	at, bad := s.relief.healthyAt, s.relief.badAt
 	if s.Verdict.Cause == falcon.CauseGPU {
@@ -139,11 +139,11 @@ func (rj *reliefJudge) reliefIteration(s *incidentState) int64 {
 	return at
 }
 
-// passedUnseen is told of a burst that a profile came too late for: it names
-// nobody, and nothing is done about it.
+// passedUnseen is the evidence for a burst that a profile came too late for: it names
+// no rank, and nothing is done about it.
 const passedUnseen = "the slowdown passed before anybody could be profiled: nobody is named"
 
-// relieve ends a story.
+// relieve ends an incident.
 func (rj *reliefJudge) relieve(s *incidentState, at int64, why string) {
 	at = max(at, s.OnsetIteration+1)
 	if s.ID == "" {
@@ -186,7 +186,7 @@ type reliefJudge struct {
 	departures bool // the epoch is new: incidents may have lost their culprits
 }
 
-// pausing reports whether a story's slowdown is one that comes and goes, and that it
+// pausing reports whether an incident's slowdown is one that comes and goes, and that it
 // is too early to call it relieved.
 func (rj *reliefJudge) pausing(s *incidentState, iteration int64) bool {
 	if s.burst.onset == 0 || iteration >= s.burst.onset+rj.cfg.BurstWithin {
@@ -200,7 +200,7 @@ func (rj *reliefJudge) pausing(s *incidentState, iteration int64) bool {
 	return true
 }
 
-// dropBurst ends a slowdown that was not told: a line in the log, and a memory of it
+// dropBurst ends a slowdown that was not reported: it is logged, and remembered
 // in case that others like it follow.
 func (rj *reliefJudge) dropBurst(s *incidentState, at int64) {
 	b := burst{from: s.OnsetIteration, to: max(at, s.OnsetIteration+1), ms: s.SlowMs}

@@ -99,10 +99,10 @@ func (l *sampleLog) currentLevel() float64 { return falcon.Median(l.slowest.newe
 // levelOver is how many iterations make the present level.
 const levelOver = 5
 
-// dipOver is how many iterations tell the noise that a dip must exceed.
+// dipOver is how many iterations give the noise that a dip must exceed.
 const dipOver = 32
 
-// lastOver is how many of the newest iterations say whether a slowdown lasts.
+// lastOver is how many of the newest iterations show whether a slowdown lasts.
 const lastOver = 3
 
 // allButOneBelow reports whether all of values but one are at or below a level.

@@ -84,7 +84,7 @@ func (s *series) newestValues(n int) []float64 {
 	return out
 }
 
-// settleRange tells the tracker which iterations belong to an action.
+// settleRange marks iterations that belong to an action in the tracker.
 func (s *series) settleRange(from, to int64) {
 	if s.seen > 0 {
 		s.tracker.Settle(s.indexOfIteration(from), int(to-from))

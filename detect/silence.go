@@ -14,7 +14,7 @@ const (
 	silentMost = 10 * time.Minute // that relief waits for a silent node
 )
 
-// nodeSilence of a node that a story names.
+// nodeSilence of a node that an incident names.
 type nodeSilence struct {
 	since  time.Time // zero = all are heard
 	waited bool      // relief has waited as long as it may

@@ -34,7 +34,7 @@ func (t *testPlanner) waiting() bool {
 	return t.pending != nil && t.clock.now.Sub(t.pending.at) < askHold
 }
 
-// request asks for the tests that a fresh verdict lacks, one story at a time.
+// request asks for the tests that a fresh verdict lacks, one incident at a time.
 // It reports whether it did.
 func (t *testPlanner) request(at int64) bool {
 	if t.waiting() || t.cfg.Validate.Tries < 0 || t.baseline.isSettling(at) {
@@ -57,7 +57,7 @@ func (t *testPlanner) request(at int64) bool {
 	return false
 }
 
-// wantsTest reports whether a test can add to a story's verdict: no counter proves
+// wantsTest reports whether a test can add to an incident's verdict: no counter proves
 // it, the margin is thin, no link is named, or the confidence is low. While an
 // action holds its gain is measured, and the job is left alone.
 func (t *testPlanner) wantsTest(s *incidentState, at int64) bool {
@@ -79,7 +79,7 @@ func (t *testPlanner) wantsTest(s *incidentState, at int64) bool {
 	return !counters || thin || nameless || v.Confidence < provenEnough
 }
 
-// testsFor is what would prove or clear a story's suspects (FALCON §4.4): a
+// testsFor is what would prove or clear an incident's suspects (FALCON §4.4): a
 // multiplication on slow ranks and on those with the same work, and the links
 // of slow groups and pairs. Where timing decides nothing all ranks multiply,
 // and the data-parallel rings are tested.
@@ -219,7 +219,7 @@ func (m *Machine) stepValidated(in Validated) {
 	}
 }
 
-// applyTests judges a story again with what was measured. A refusal leaves the
+// applyTests judges an incident again with what was measured. A refusal leaves the
 // verdict with less confidence.
 func (m *Machine) applyTests(s *incidentState, v falcon.Validation) {
 	t := &cause.Tests{Refused: v.Reason}

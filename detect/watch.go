@@ -16,7 +16,7 @@ func (m *Machine) watchDue(at int64) bool {
 }
 
 // watchRanks feeds a window's iterations to the rank-level watch
-// (straggler-chapter §2) and tells what it saw of ranks that no incident
+// (straggler-chapter §2) and logs what it saw of ranks that no incident
 // names.
 func (m *Machine) watchRanks(w *window, res *peer.Result) {
 	m.rankWatch.schedule(m.samples.slowest.lastIteration()+m.cfg.Watch.Every, m.clock.now.Add(m.cfg.Watch.Spacing))
@@ -66,7 +66,7 @@ const throughputOver = 24
 
 // checkThroughput raises the alarm of straggler-chapter §4: the job runs below a
 // share of its best, or of the peak that the operator gave, although no onset
-// is open. Below its own best somebody got slow unseen, so an incident opens;
+// is open. Below its own best a rank got slow unseen, so an incident opens;
 // below a peak that it never reached the ranks are looked at. Nearly all of the
 // iterations count, and the newest without exception: right after a relief
 // half of them are slow still.

@@ -251,7 +251,7 @@ func (p *profiler) learningDueAt(iteration int64) bool {
 	return p.learn.due && iteration >= p.learn.after
 }
 
-// confirmLearning asks for a second window, as somebody looked slow in the first.
+// confirmLearning asks for a second window, as a rank looked slow in the first.
 func (p *profiler) confirmLearning(seen string) {
 	p.learn.seen, p.learn.after = seen, p.samples.slowest.lastIteration()+p.cfg.Profile.Spacing
 }

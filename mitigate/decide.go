@@ -40,7 +40,7 @@ func (p *Planner) Check(d Decision) error {
 	return p.checkApproval(d, a.Rung)
 }
 
-// decidable reports whether a word may still be given: on a proposal, and against an
+// decidable reports whether a decision may still be made: on a proposal, and against an
 // approval until it is ordered.
 func decidable(a *falcon.Action, approve bool) bool {
 	return a.State == falcon.ActionProposed || a.State == falcon.ActionApproved && !approve
@@ -121,7 +121,7 @@ func (p *Planner) onDecision(d Decision) {
 	p.recordVote(s, s.proposal(), d)
 }
 
-// recordVote records a person's word. The first of two approvals decides nothing yet.
+// recordVote records one person's decision. The first of two approvals decides nothing yet.
 func (p *Planner) recordVote(s *incidentState, a *falcon.Action, d Decision) {
 	if d.Approve {
 		a.Approvals = append(slices.Clone(a.Approvals), falcon.Approval{By: d.By, From: d.From, UnixNs: p.decisionTime(d), Reason: d.Reason})
@@ -135,7 +135,7 @@ func (p *Planner) recordVote(s *incidentState, a *falcon.Action, d Decision) {
 	p.recordDecision(s, a, d)
 }
 
-// recordDecision records the word that counts. A veto ends an approval, too, as long
+// recordDecision records the decision that counts. A veto ends an approval, too, as long
 // as nothing was ordered.
 func (p *Planner) recordDecision(s *incidentState, a *falcon.Action, d Decision) {
 	verb, name := "vetoed", a.ID

@@ -39,7 +39,7 @@ func (e *executor) released(s *incidentState, a *falcon.Action) bool {
 			e.out.addAction(*a)
 		}
 		return false
-	case s.incident.State == "": // the fault may be gone: its word follows the journal's actions
+	case s.incident.State == "": // the fault may be gone: its state follows the journal's actions
 		return false
 	case a.DeadlineUnixNs == 0 && undo > 0 && len(a.Approvals) > 0:
 		a.DeadlineUnixNs = e.clock.now.Add(time.Duration(undo * float64(time.Second))).UnixNano()

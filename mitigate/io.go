@@ -20,8 +20,8 @@ type Job struct {
 	Spares    []falcon.Node    // connected nodes with room for a node's ranks and without any
 	CanLaunch bool             // every node in use and every spare can start processes: S4 can be carried out
 	Adapter   bool             // the framework takes orders (falcon_job.h)
-	// Recovered says that this epoch is the one before, with some processes made
-	// anew elsewhere: splits and places in force hold on.
+	// Recovered is set where this epoch is the one before with some processes replaced
+	// elsewhere: splits and places stay in force.
 	Recovered  bool
 	Generation uint64 // highest that was ever launched: the next is above it
 
@@ -32,7 +32,7 @@ type Job struct {
 	CopyMBs                           float64   // between device and host memory, 10⁶ B/s; 0 = unknown
 }
 
-// Incident is the detector's newest word on an incident.
+// Incident is the newest state of an incident.
 type Incident struct {
 	Incident falcon.Incident
 }
@@ -52,7 +52,7 @@ type Speeds struct {
 	Profile  falcon.JobProfile // of the same window; Groups empty = only speeds are known
 }
 
-// Decision is an operator's word on a proposal. With Action empty and Rung
+// Decision is an operator's approval or veto of a proposal. With Action empty and Rung
 // set it takes that rung of the incident's ladder now, although the ski-rental
 // clock would still wait.
 type Decision struct {
@@ -68,7 +68,7 @@ type Decision struct {
 	AtUnixNs int64
 }
 
-// Committed says that the ranks agreed on an order: the vote is the commit.
+// Committed reports that the ranks agreed on an order: the vote is the commit.
 type Committed struct {
 	Order        uint64
 	Iteration    int64   // first iteration it holds for
@@ -79,21 +79,21 @@ type Committed struct {
 	Resume int64        // checkpoints: the iteration that a restart begins with
 }
 
-// Left says that all processes have ended after a checkpoint that they were to
+// Left reports that all processes have ended after a checkpoint that they were to
 // leave with, or that they did not (Reason).
 type Left struct {
 	Order  uint64
 	Reason string
 }
 
-// Launched says that all ranks of a launch run as a new job epoch, or why they
+// Launched reports that all ranks of a launch run as a new job epoch, or why they
 // don't. Job comes before it.
 type Launched struct {
 	Generation uint64
 	Failed     string
 }
 
-// Undeliverable says that an order can't take effect any more.
+// Undeliverable reports that an order can't take effect any more.
 type Undeliverable struct {
 	Order  uint64
 	Reason string
@@ -142,7 +142,7 @@ func (SetPolicy) input()     {}
 func (Left) input()          {}
 func (Launched) input()      {}
 
-// Acted tells the detector that an action took force or was undone.
+// Acted reports to the detector that an action took force or was undone.
 type Acted struct {
 	Incident     string
 	Rung         falcon.Rung

@@ -11,11 +11,11 @@ import (
 const (
 	keepEvery = 20      // iterations between two records of one incident's cost, at least
 	keepStep  = 0.02    // share by which it has grown, at least: the records of a long incident thin out
-	unseenMax = 1 << 16 // iterations charged that nobody saw
+	unseenMax = 1 << 16 // iterations charged that were not seen
 )
 
 // openAccount begins an incident's cost at its onset. What the iterations since then
-// lost is shared out anew: a slowdown that several incidents share is charged
+// lost is shared out again: a slowdown that several incidents share is charged
 // once.
 func (l *costLedger) openAccount(s *incidentState) {
 	s.charged = true

@@ -33,7 +33,7 @@ func (w *orderSlot) sendOrder(s *incidentState, i int, o falcon.Order, f *pendin
 }
 
 // orderOf is the order that an action under way waits for, as far as the
-// action tells: a split that is being put back is told with its commit.
+// action shows: a split that is being put back comes with its commit.
 func (w *orderSlot) orderOf(s *incidentState, i int) *pendingOrder {
 	a := &s.actions[i]
 	f := &pendingOrder{incident: s, action: i, order: a.OrderID, kind: falcon.OrderMicroBatches, reverting: a.State == falcon.ActionReverting}

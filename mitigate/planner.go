@@ -151,7 +151,7 @@ func (p *Planner) Ready() Ready {
 	return p.out.takeReady()
 }
 
-// Advance says that Ready was persisted and acted on.
+// Advance confirms that Ready was persisted and acted on.
 func (p *Planner) Advance() {
 	p.out.advance()
 }

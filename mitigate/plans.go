@@ -42,8 +42,8 @@ type plan struct {
 	what        string  // one clause: what it does
 }
 
-// hashFor names the plan: a decision must quote it, so that nobody approves what
-// they did not see.
+// hashFor names the plan: a decision must quote it, so that no plan is approved
+// unseen.
 func (w plan) hashFor(incident string, epoch uint64) string {
 	return planHash(incident, w.rung, epoch, w.counts, w.variant, w.placement)
 }
@@ -109,7 +109,7 @@ func (c *planCache) solveOnce(name string, make func() solution) solution {
 const DoubtMost = 0.15
 
 // smallGain is a gain that is no reason to act. Its figures move with every
-// iteration; it is told once.
+// iteration; it is logged once.
 type smallGain string
 
 func (e smallGain) Error() string { return string(e) }
@@ -124,7 +124,7 @@ func modelError(modelMs, measuredMs float64) float64 {
 }
 
 // errorExceedsGain is why a plan's gain is no evidence: a model that is wrong about the
-// present by as much can't tell it from its own error. A person may still step
+// present by as much can't distinguish it from its own error. A person may still step
 // up by hand.
 func errorExceedsGain(w plan) error {
 	if w.gainMs > min(w.modelError, DoubtMost)*w.beforeMs {
@@ -275,7 +275,7 @@ func (pm *planMaker) bestSplitMs(m cost.Model, at falcon.Placement) float64 {
 }
 
 // splitWithout is the best split once an incident's fault is gone, nil when
-// that can't be told.
+// that is unknown.
 func (pm *planMaker) splitWithout(gone *incidentState) []int32 {
 	if pm.profile.newest == nil || pm.job.splittable() != nil {
 		return nil

@@ -46,7 +46,7 @@ func (y *policyState) automatic(s *incidentState, r falcon.Rung) bool {
 	return y.requires(r) == falcon.ApprovalAuto && !y.frozen() && len(s.vetoed) == 0 && withinHours(y.current.Hours, y.clock.now)
 }
 
-// maySplit reports whether policy lets the micro-batches be spread anew.
+// maySplit reports whether policy lets the micro-batches be redistributed.
 func (y *policyState) maySplit() bool {
 	return y.requires(falcon.RungS2) != falcon.ApprovalNever
 }

@@ -29,7 +29,7 @@ type measurement struct {
 	err       error // why there is no model
 }
 
-// similarTo reports whether two measurements don't differ enough to plan anew.
+// similarTo reports whether two measurements don't differ enough to replan.
 func (g *measurement) similarTo(o *measurement) bool {
 	if g == nil || len(g.speeds) != len(o.speeds) || !slices.Equal(g.placement, o.placement) || !slices.Equal(g.named, o.named) || len(g.profile.Groups) == 0 && len(o.profile.Groups) > 0 {
 		return false
@@ -188,7 +188,7 @@ func slowsJob(m cost.Model, in cost.Calibration, l falcon.Link) bool {
 }
 
 // Shares by which a measurement must differ from the one that plans rest on
-// before they are made anew: plans whose hash changes with every profile could
+// before they are made again: plans whose hash changes with every profile could
 // not be decided on.
 const (
 	speedStep = 0.05

@@ -13,7 +13,7 @@ import (
 // ErrRental is wrapped by every error about an incident that can't be priced.
 var ErrRental = errors.New("mitigate: bad incident")
 
-// recentMost is how many of the newest iterations tell the present loss.
+// recentMost is how many of the newest iterations give the present loss.
 const recentMost = 8
 
 // Rental is one incident in numbers: what FALCON's algorithm 1 (§5.2) decides

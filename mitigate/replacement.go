@@ -228,14 +228,14 @@ func (p Replacement) inGPUHours(r Remedy) Remedy {
 	r.LostGPUHours = r.LostS * float64(p.Ranks) / 3600
 	gpus := p.Ranks
 	if r.Name == RemedyDrop {
-		gpus -= p.ReplicaRanks // those that left are somebody else's
+		gpus -= p.ReplicaRanks // those that left serve other jobs
 	}
 	r.DelayGPUHours = r.DelayS * float64(gpus) / 3600
 	return r
 }
 
 // breakEven is the shortest run from which on replacing loses no more than the
-// other remedy. Both losses are lines once nobody stands still any more, and
+// other remedy. Both losses are lines once no rank stands still, and
 // the replaced job's is flat.
 func (p Replacement) breakEven(replace, meanwhile, other Remedy) float64 {
 	rate := other.rate

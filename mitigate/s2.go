@@ -27,7 +27,7 @@ var (
 	errNoPlacement = errors.New("where the ranks run is not known")
 )
 
-// planS2 prices the best split of the present speeds, or says why there is
+// planS2 prices the best split of the present speeds, or returns why there is
 // none.
 func (pm *planMaker) planS2(s *incidentState) (plan, error) {
 	out := plan{rung: falcon.RungS2, what: "moves micro-batches to faster replicas"}

@@ -23,7 +23,7 @@ var (
 )
 
 // planS3 prices the best placement, with the split that suits it where that is
-// what makes it worth while, or says why there is none.
+// what makes it worth while, or returns why there is none.
 func (pm *planMaker) planS3(s *incidentState) (plan, error) {
 	out := plan{rung: falcon.RungS3, what: "exchanges nodes' places so that slow parts hurt least"}
 	if err := pm.s3Applies(s); err != nil {

@@ -25,7 +25,7 @@ type nodeSwap struct {
 }
 
 // planS4 prices one variant of checkpoint and restart (FALCON §5.1, S4;
-// straggler-chapter §3), or says why it can't be taken.
+// straggler-chapter §3), or returns why it can't be taken.
 func (pm *planMaker) planS4(s *incidentState, v falcon.Variant) (plan, error) {
 	out := plan{rung: falcon.RungS4, variant: v}
 	if err := pm.s4Applies(s); err != nil {

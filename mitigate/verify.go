@@ -59,7 +59,7 @@ func (v *verifier) measureGain(s *incidentState) {
 const silenceMost = 10 * time.Minute
 
 // heardTimes lists the times of iterations from one on that all nodes which the
-// incident names had a part in. What the others say does not tell whether an
+// incident names had a part in. The others' times do not show whether an
 // action helped, until the wait is over.
 func (v *verifier) heardTimes(s *incidentState, a *falcon.Action, from int64) (out []float64) {
 	silent := falcon.Node("")
@@ -104,7 +104,7 @@ func (v *verifier) recordOverhead(a *falcon.Action, settled int64) {
 	}
 	switch {
 	case a.Rung == falcon.RungS4 && a.OverheadMs == 0:
-		return // nobody saw when the job stopped
+		return // it is unknown when the job stopped
 	case a.Rung == falcon.RungS4:
 	case a.Swap != nil:
 		steps := 0.0

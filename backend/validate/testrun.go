@@ -49,8 +49,8 @@ type minters map[falcon.Rank]passes.Pair
 // is slow by the host's scheduling alone is not slow each time.
 const confirmMost = 2
 
-// clearlySlow is the ratio that one more run is enough to confirm: the job stands
-// still while a slow link is timed.
+// clearlySlow is the ratio that one more run is enough to confirm: the job does not
+// train while a slow link is timed.
 const clearlySlow = 2.0
 
 // uniqueIDs are the unique ids of one exchange.
@@ -124,7 +124,7 @@ func (t *testRun) begin() {
 }
 
 // queuePasses queues passes. The ids of all of them are minted first, as many at
-// once as there are ranks to do it: the job stands while an order travels.
+// once as there are ranks to do it: the job does not train while an order travels.
 func (t *testRun) queuePasses(list []int, again bool) {
 	for _, round := range mintRounds(t.schedule, list) {
 		t.steps = append(t.steps, step{kind: falconv1.TestKind_TEST_KIND_ID, again: again, minters: round})

@@ -11,9 +11,9 @@ import (
 // they lead: the one miss of FALCON §7.2. So the newest points are compared with
 // the reference as well, what the present level was when it began.
 const (
-	driftLeast   = 32  // points beyond the middle that tell a drift
+	driftLeast   = 32  // points beyond the middle that show a drift
 	driftLarge   = 2   // times Verify from which patience and one more do
-	driftMost    = 128 // points that tell a shallow one, and that give the reference
+	driftMost    = 128 // points that show a shallow one, and that give the reference
 	driftEvery   = 8   // points between two looks
 	driftForgive = 4   // points beyond that make up for one that is not
 

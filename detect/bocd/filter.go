@@ -21,7 +21,7 @@ const (
 	DefaultPrune     = 1   // times the tolerance at which run lengths are merged
 	DefaultMaxRuns   = 256 // run lengths kept at most, when pruning
 
-	// Limit is the largest magnitude that is told apart: an observation
+	// Limit is the largest magnitude that is distinguished: an observation
 	// beyond it counts as Limit, so that squares stay finite.
 	Limit = 1e140
 )

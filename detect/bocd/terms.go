@@ -14,7 +14,7 @@ type terms struct {
 }
 
 // unitTerms is shared by all filters with the unit prior: a fleet has one
-// filter per rank, and nobody writes to it after initialisation.
+// filter per rank, and it is not written after initialisation.
 var unitTerms = newTerms(UnitPrior)
 
 func termsFor(p Prior) *terms {

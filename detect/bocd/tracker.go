@@ -278,7 +278,7 @@ func (t *Tracker) checkRelief() []Change {
 	return []Change{c}
 }
 
-// Settle says that changes whose first observation is index … index+n−1
+// Settle marks changes whose first observation is index … index+n−1
 // belong to an action: they are reported as KindSettled, become the present
 // level, and neither open nor end an incident.
 func (t *Tracker) Settle(index, n int) { t.settleFrom, t.settleTo = index, index+n }

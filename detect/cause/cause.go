@@ -64,7 +64,7 @@ func Judge(c Case) falcon.Verdict {
 	return c.verdict(all)
 }
 
-// verdict puts the strongest opinion first; the others are told beside it.
+// verdict puts the strongest opinion first; the others become evidence.
 func (c *Case) verdict(all []opinion) falcon.Verdict {
 	slices.SortStableFunc(all, func(a, b opinion) int {
 		return cmpFloat(c.confidence(&b), c.confidence(&a))

@@ -16,7 +16,7 @@ func (c *Case) Confirmed(r falcon.Rank) bool {
 	return tested && g.Slow || c.gpuProofs(&scratch, r) || c.hostProofs(&scratch, r)
 }
 
-// gpuProofs adds what a rank's GPU counters prove, and says whether anything.
+// gpuProofs adds what a rank's GPU counters prove, and reports whether they prove anything.
 func (c *Case) gpuProofs(o *opinion, r falcon.Rank) bool {
 	d := c.deviceOf(r)
 	g := c.Counters.GPUs[d]
@@ -55,7 +55,7 @@ func (c *Case) isCrowded(r falcon.Rank) bool {
 	return int(r) < len(c.Timing.Ranks) && c.Timing.Ranks[r].Crowded(crowdLeast)
 }
 
-// hostProofs adds what the counters of a rank's node prove, and says whether
+// hostProofs adds what the counters of a rank's node prove, and reports whether
 // anything.
 func (c *Case) hostProofs(o *opinion, r falcon.Rank) bool {
 	n := c.deviceOf(r).Node()

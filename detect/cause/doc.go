@@ -2,7 +2,7 @@
 // say into one verdict with a confidence.
 //
 // It guarantees: a verdict names only ranks that were measured slow, the links
-// of groups whose transfer was, or nobody. Counters and tests explain a culprit,
+// of groups whose transfer was, or none. Counters and tests explain a culprit,
 // they never make one; of the links of a slow group a test names the slow one.
 // A software power cap alone is no cause, as it is the normal state under load.
 // Where timing and counters disagree or counters are missing the confidence

@@ -227,7 +227,7 @@ type Moment struct {
 
 func momentOf(s stamped[falcon.GPUReading]) Moment { return Moment{s.at, s.of.AtNs} }
 
-// Normal says that the device's newest clock reads as its peers' do, when the
+// Normal reports whether the device's newest clock reads as its peers' do, when the
 // first reading of that streak was, and when the last one before it was (zero
 // if none is remembered).
 func (h *History) Normal(d falcon.Device) (since, until Moment, ok bool) {

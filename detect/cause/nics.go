@@ -65,7 +65,7 @@ func hasCounters(r falcon.NICReading) bool {
 
 // portLost reports whether a port that was active is not any more, two looks running. A
 // port without a cable was never active and has lost nothing; a look that
-// brought nothing tells nothing.
+// brought nothing shows nothing.
 func portLost(before, since []stamped[falcon.NICReading]) bool {
 	down, active := 0, false
 	for _, s := range slices.Concat(before, since) {
@@ -239,7 +239,7 @@ func (c *Case) addCongestion(o *opinion, links []falcon.Link) {
 }
 
 // addPorts adds ports of the slow groups' nodes whose link itself is
-// degraded, as a proof that does not tell which of their links it is.
+// degraded, as a proof that does not show which of their links it is.
 func (c *Case) addPorts(o *opinion) {
 	var seen []falcon.Node
 	for _, r := range o.ranks {

@@ -95,7 +95,7 @@ func (c *Case) hostsLate() bool {
 	return 2*late > len(c.Timing.Ranks)
 }
 
-// noSuspect is the case in which the profile names nobody.
+// noSuspect is the case in which the profile names no rank.
 func (c *Case) noSuspect() opinion {
 	o := opinion{cause: falcon.CauseUnknown}
 	top, at := 0.0, falcon.Rank(0)

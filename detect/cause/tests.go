@@ -93,7 +93,7 @@ type linkTest struct {
 func (t linkTest) isSlow() bool { return t.slow > 0 && 2*t.slow >= t.judged }
 
 // linkTests sums up the tests that were judged, by node pair. A class whose
-// members share one or two links has no independent median: it clears nobody.
+// members share one or two links has no independent median: it clears no rank.
 func (c *Case) linkTests() map[falcon.Link]linkTest {
 	out := map[falcon.Link]linkTest{}
 	if c.Tests == nil {
@@ -174,7 +174,7 @@ func (c *Case) linkTestEvidence(l falcon.Link, t linkTest) falcon.Evidence {
 		l, t.worst.Bytes, t.worst.FromDevice, t.worst.ToDevice, t.worst.Ms, t.worst.Ratio, t.worst.BaseMs, t.worst.Class)}
 }
 
-// addTestSummary tells, for a case in which timing names nobody, what tests found.
+// addTestSummary adds what tests found, for a case in which timing names no rank.
 func (c *Case) addTestSummary(o *opinion) {
 	if c.Tests == nil {
 		return

@@ -10,7 +10,7 @@ const (
 	weightOwn       = 0.50 // against the own healthy profile
 	weightFew       = 0.35 // against one or two peers, without a healthy profile
 	weightAwaited   = 0.30 // others wait for it over twice the transfer
-	weightClock     = 0.50 // SM clock below the peers', nothing says why
+	weightClock     = 0.50 // SM clock below the peers', for an unknown reason
 	weightThrottle  = 0.85 // SM clock below the peers' and slowed for heat or by the brake
 	weightXid       = 0.70 // XID or uncorrectable ECC error since the onset
 	weightProbe     = 0.40 // the GPU answers its probe slowly
@@ -20,7 +20,7 @@ const (
 	weightPressure  = 0.50 // pressure or throttling of the ranks' CPU above the peers'
 	weightTogether  = 0.70 // all ranks, or all of a stage, slowed alike
 	weightNormal    = 0.70 // and the counters are normal everywhere
-	weightSelf      = 0.30 // network: nobody computes slowly
+	weightSelf      = 0.30 // network: no rank computes slowly
 	weightLinkNamed = 0.20 // network: one link is left after the healthy ones
 
 	weightGEMM        = 0.85 // the device multiplies matrices slowly
@@ -45,7 +45,7 @@ const (
 	throttledGap  = 0.05
 	aheadRatio    = 0.75 // host lead over the healthy one: still ahead
 	behindRatio   = 0.50 // not ahead any more
-	leadLeast     = 0.1  // ms: a host that never ran further ahead can't be told to have lost its lead
+	leadLeast     = 0.1  // ms: a host that never ran further ahead can't lose its lead
 	stalledUs     = 5000 // a probe this slow, and
 	stalledRatio  = 20.0 // this much slower than the peers' median, has stalled
 	nicTimes      = 5.0  // a congestion counter's rate over its own past and the peers' median

@@ -52,7 +52,7 @@
 // iterations.
 //
 // More than three long iterations running, other than by a spell, are not
-// generated: while they last nothing tells them from a spell.
+// generated: while they last they can't be distinguished from a spell.
 //
 // # Truth and score
 //
@@ -60,5 +60,5 @@
 // the job's for as long as the shortest spell. A slow job is found when a report
 // falls into a spell (or on its end); it is missed when all reports lie
 // elsewhere. A healthy job with any report is a false positive. Delay is
-// DetectedAt minus the spell's first iteration; 0 would be told at its end.
+// DetectedAt minus the spell's first iteration; 0 would be reported at its end.
 package evaltest

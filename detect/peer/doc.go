@@ -11,11 +11,11 @@
 // finite number counts as not measured.
 //
 // The culprit of a computation fault is never "who waits least": under a
-// pipeline the slow replica's other stages are late too. Waits only tell that
+// pipeline the slow replica's other stages are late too. Waits only show that
 // a replica is waited for; the rank is found by self time against the ranks
 // with the same stage and tensor-parallel coordinate in other replicas.
 //
-// Two kinds of lateness that are nobody's fault are known: a rank with fewer
+// Two kinds of lateness without a fault are known: a rank with fewer
 // micro-batches spreads the work of once an iteration over fewer of them, and
 // the links of a replica of which a rank is slow, or was not measured, wait for
 // that rank.

@@ -103,7 +103,7 @@ func (w *Window) membersOf(comm uint64, seen map[falcon.Rank]bool) []falcon.Rank
 				continue
 			}
 			if c.Size != len(seen) {
-				return nil // somebody is missing
+				return nil // a member is missing
 			}
 		}
 	}

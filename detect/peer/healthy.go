@@ -40,7 +40,7 @@ func logicalOf(ranks []falcon.Rank, op falcon.Op, bytes int64) logical {
 }
 
 // Learn takes a window in as healthy, over what was known. The caller says
-// that it is: peers and counters named nobody.
+// that it is: peers and counters named no rank.
 func (h *Healthy) Learn(res Result) {
 	if h.selfMs == nil {
 		h.selfMs, h.queueMs = map[falcon.Rank]float64{}, map[falcon.Rank]float64{}
@@ -118,7 +118,7 @@ func (h *Healthy) receiveTime(w way) float64 {
 	return h.recvMs[w]
 }
 
-// Move says that ranks sit on other devices from now on. What belongs to the
+// Move puts the ranks on other devices. What belongs to the
 // device follows it: its pace is its healthy self time over the median of those
 // with its work, and at its new place it is expected to take that much of the
 // median there. What belongs to a group or a pair stays with its ranks, as long

@@ -87,7 +87,7 @@ type Rank struct {
 
 	MicroBatches int // per iteration, 0 = unknown
 
-	Steps     []float64 // self time of each iteration of the window, per micro-batch; nil = not told apart
+	Steps     []float64 // self time of each iteration of the window, per micro-batch; nil = not distinguished
 	StepRatio []float64 // each over the median of its same-stage peers' in that iteration, 0 = nothing to compare
 	StepWaits []float64 // wait of each iteration, in TP and DP collectives
 }
@@ -107,7 +107,7 @@ type Group struct {
 	BaseMs     float64 // what TransferMs is compared with, 0 = nothing
 	Classmates int     // other groups of the same dimension, operation, bytes and reach
 	OwnMs      float64 // its own healthy TransferMs, 0 = unknown
-	Crowded    bool    // most of its kind, itself among them, are slow against their own past: they clear nobody
+	Crowded    bool    // most of its kind, itself among them, are slow against their own past: they clear no rank
 	Ratio      float64
 	Basis      Basis
 	CallsPerIt float64
@@ -139,8 +139,8 @@ type Result struct {
 	Dropped     uint64  // timings lost
 	IterationMs float64 // longest span of a rank over its iterations, 0 = unknown
 	Slow        []falcon.Rank
-	Margin      float64 // least accused ratio over the greatest other, 0 = nobody accused or nobody else
-	Clear       bool    // Margin is above the rule, or there is nobody else
+	Margin      float64 // least accused ratio over the greatest other, 0 = no rank accused or no other rank
+	Clear       bool    // Margin is above the rule, or there is no other rank
 	AllSlow     bool    // every rank slowed alike against its own past, none against its peers
 	AllRatio    float64 // median own ratio where AllSlow
 	Uneven      bool    // all ranks' work differs from iteration to iteration

@@ -184,7 +184,7 @@ func (r *Rank) Crowded(minPeers int) bool { return r.Basis == ByOwn && r.Peers >
 
 // compareOwn judges ranks with too few peers by their own past. What every
 // rank shares is taken out first, so that a job that slowed as a whole accuses
-// nobody.
+// no rank.
 func (w *Window) compareOwn(res *Result) {
 	common := math.Inf(1)
 	for i := range res.Ranks {

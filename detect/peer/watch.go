@@ -21,7 +21,7 @@ type Watch struct {
 	last int64     // newest window
 }
 
-// Sighting is what one step told about a rank.
+// Sighting is what one step showed of a rank.
 type Sighting struct {
 	Rank    falcon.Rank
 	Failing bool    // the run reached the number; else a run ended
@@ -58,7 +58,7 @@ func (w *Watch) Look(l falcon.Layout, res *Result, at int64) []Sighting {
 }
 
 // stepRatio is the rank's self time in a step over its peers', over its own
-// healthy one where it has no peers; 0 where it can't be told.
+// healthy one where it has no peers; 0 where it is unknown.
 func stepRatio(res *Result, r *Rank, k int) float64 {
 	if x := r.StepRatio[k]; x > 0 || r.Peers > 0 || r.OwnMs <= 0 || res.AllSlow {
 		return x
@@ -110,7 +110,7 @@ func (w *Watch) Any() bool {
 	return slices.ContainsFunc(w.run, func(n int) bool { return n > 0 && n < w.need })
 }
 
-// Move says that ranks sit on other devices from now on: a run follows the
+// Move puts the ranks on other devices: a run follows the
 // device.
 func (w *Watch) Move(was, now falcon.Placement) {
 	if len(was) != len(w.run) || len(now) != len(w.run) {

@@ -8,7 +8,7 @@ import (
 
 // Bounds of the search for an anchor.
 const (
-	contextMax  = 4   // calls before an anchor that may tell it from others of its class
+	contextMax  = 4   // calls before an anchor that may distinguish it from others of its class
 	anchorShare = 0.6 // of the iterations that a sequence could hold, at least so many have the anchor
 	edgeSlack   = 2   // iterations cut off at a sequence's ends count for nothing
 
@@ -98,7 +98,7 @@ func (s sequence) bestSpot(id int32, lag int) (spot, bool) {
 			}
 		}
 		if long == 0 && len(found) > 0 && found[0].cost == 1-len(found[0].at) {
-			break // every step is the period: context tells no more
+			break // every step is the period: context adds no more
 		}
 	}
 	if len(found) == 0 {

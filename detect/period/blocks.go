@@ -15,7 +15,7 @@ const (
 // sequence would take the time from one such step to the next for the
 // iteration, or find none where they vary.
 //
-// That a micro-batch also comes over and over is told by what interrupts it:
+// That a micro-batch also comes over and over shows in what interrupts it:
 // the end of an iteration has calls on communicators, or of an operation, that
 // the micro-batch lacks. Where nothing does, the two look alike; so a block
 // must hold a tiny message, as only steps of a whole iteration have: a loss, a

@@ -5,7 +5,7 @@ import "math/bits"
 // Call is one communication call of one rank, in the order of the calls.
 type Call struct {
 	Op      uint32 // kind of the call; falcon.Op on live sequences
-	Comm    uint64 // communicator, any number that tells them apart
+	Comm    uint64 // communicator, any number that distinguishes them
 	Bytes   int64  // payload; 0 when unknown
 	TimeNs  int64  // when the call was entered, any origin
 	Ordinal uint64 // number of the call on its communicator, from 0
@@ -45,7 +45,7 @@ type Iteration struct {
 	Calls   int   // calls from one anchor to the next
 	Ordinal uint64
 	// Fresh marks the first iteration after the period was learned or
-	// learned anew: numbers may jump here, and only here, backwards.
+	// learned again: numbers may jump here, and only here, backwards.
 	Fresh bool
 }
 

@@ -1,5 +1,5 @@
 // Package period finds the iteration in a rank's sequence of communication
-// calls, without being told anything about the framework (FALCON §4.2).
+// calls, without knowing the framework (FALCON §4.2).
 //
 // Agreement at a lag is averaged over the distinct call classes (operation,
 // communicator, size class), so that a call made once an iteration weighs as
@@ -11,7 +11,7 @@
 // Extra steps between iterations (evaluations, checkpoints) are no part of the
 // period, and no iterations: what is learned is the block of calls that comes
 // over and over between them, and an extra step counts to the iteration in
-// which its calls fall. That can be told only where such steps bring no kind of
+// which its calls fall. That can be seen only where such steps bring no kind of
 // call (operation, communicator) of their own, come at most every third
 // iteration or so, and where an iteration has a message of at most 64 bytes.
 //

@@ -13,10 +13,10 @@ const (
 	rareClasses      = 8   // classes whose gaps propose lags
 	maxCandidates    = 4096
 	eligibleCount    = 2 // a class must come this often to speak
-	sizesVary        = 2 // size classes to a kind of call, on average, from which on sizes tell nothing
+	sizesVary        = 2 // size classes to a kind of call, on average, from which on sizes mean nothing
 )
 
-// ErrNone says that a sequence has no period; the error text says why.
+// ErrNone is wrapped where a sequence has no period; the error text gives the reason.
 var ErrNone = errors.New("period: none found")
 
 // Config sets up Infer and Tracker; zero fields mean their defaults.
@@ -60,7 +60,7 @@ func (r Result) IterationsMs(calls []Call) []float64 {
 // Infer finds the period of a whole sequence. It looks at classes with sizes,
 // then without; each first over the whole sequence and then over its later parts, because jobs begin with calls that
 // never come again. Extra steps between iterations do not hide them. Calls of
-// one single kind are told apart by the times between them. The error wraps
+// one single kind are distinguished by the times between them. The error wraps
 // ErrNone.
 func Infer(calls []Call) (Result, error) { return Config{}.Infer(calls) }
 

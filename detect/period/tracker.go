@@ -10,7 +10,7 @@ const (
 	extraRuns     = 20    // periods, with calls of known kinds alone: a long evaluation
 	changedRuns   = 3     // equal new counts of calls that change the period
 	shortRuns     = 2     // iterations of too few calls that cast doubt on the anchor
-	erraticRuns   = 8     // unequal counts that make it learn anew
+	erraticRuns   = 8     // unequal counts that make it learn again
 	youngCalls    = 1024  // calls of a job in which a class never seen casts doubt
 )
 
@@ -19,7 +19,7 @@ const (
 // calls between anchors (other micro-batch counts) does not disturb the
 // iterations; the period follows after changedRuns of them, or at once when
 // Expect announced it. When the anchor stays away for strangerRuns periods, or
-// the count stays erratic, the period is learned anew from recent calls; but
+// the count stays erratic, the period is learned again from recent calls; but
 // calls of known kinds alone may be a long evaluation, so that extraRuns
 // periods of them are waited for.
 //
@@ -107,7 +107,7 @@ func (t *Tracker) Observe(c Call) []Iteration {
 }
 
 // dropReported leaves out iterations that reach back into what was reported before
-// the period was learned anew. On the same anchor numbers go on; another one's
+// the period was learned again. On the same anchor numbers go on; another one's
 // ordinals have another origin.
 func (t *Tracker) dropReported(its []Iteration) []Iteration {
 	out := its[:0]

@@ -107,7 +107,7 @@ type commGroup struct {
 	size  int
 }
 
-// direction tells calls apart that an event names by their part in training.
+// direction distinguishes calls that an event names by their part in training.
 type direction uint8
 
 const (
@@ -281,7 +281,7 @@ func (c *chrome) addMetadata(e *event) error {
 		Labels word `json:"labels"`
 	}
 	if len(e.Args) == 0 || e.Args[0] != '{' || json.Unmarshal(e.Args, &args) != nil {
-		return nil // a name that can't be read names nobody
+		return nil // a name that can't be read names no rank
 	}
 	if len(c.names) >= 4*MaxLanes {
 		return fmt.Errorf("%w: more than %d names of lanes; give fewer files", ErrTooLarge, 4*MaxLanes)

@@ -118,7 +118,7 @@ func resized[T any](v []T, n int) []T {
 	return v[:n]
 }
 
-// playStage runs stage s until it waits for a message, and says whether it is done.
+// playStage runs stage s until it waits for a message, and reports whether it is done.
 func (u *Simulator) playStage(c *schedule, s int) bool {
 	steps := c.steps[s]
 	for k := u.next[s]; k < len(steps); k++ {

@@ -16,8 +16,8 @@ type value struct {
 	ms      float64 // with the best split, without the model's rest
 	movedMB float64
 	swaps   int
-	smooth  float64 // ms for micro-batches that could be cut: tells small steps that ms hides
-	unrest  float64 // stages' sums and replicas' times together: tells steps that the slowest one hides
+	smooth  float64 // ms for micro-batches that could be cut: shows small steps that ms hides
+	unrest  float64 // stages' sums and replicas' times together: shows steps that the slowest one hides
 }
 
 // pricer simulates each kind of replica once. What a placement does not touch

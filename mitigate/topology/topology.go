@@ -59,7 +59,7 @@ type Plan struct {
 // the best split behind it.
 func (p Plan) GainMs() float64 { return min(p.BeforeMs, p.BeforeSplitMs) - p.AfterSplitMs }
 
-// Search finds the best placement, or says why the present one stays:
+// Search finds the best placement, or returns why the present one stays:
 // ErrNoGain, ErrShape where nodes hold unequal blocks or a tensor-parallel
 // group leaves its node, ErrProblem for numbers that make no sense.
 func Search(p Problem) (Plan, error) {

@@ -27,7 +27,7 @@ type Job struct {
 	Link  map[falcon.Link]float64   // share of bandwidth; absent = 1
 	Load  []float64                 // factor on the work, per stage; nil = 1
 	// Lengths is the relative deviation of the micro-batches' work, as of
-	// sequences of different length: drawn anew for each, the same in all
+	// sequences of different length: drawn again for each, the same in all
 	// stages of its replica; 0 = all alike.
 	Lengths float64
 

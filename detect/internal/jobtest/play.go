@@ -24,7 +24,7 @@ type op struct {
 	op    falcon.Op
 	bytes int64
 	peer  int // in the communicator, for send and recv
-	tag   int // tells messages apart: micro-batch, negative for gradients
+	tag   int // distinguishes messages: micro-batch, negative for gradients
 	other falcon.Rank
 }
 

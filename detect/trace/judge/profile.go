@@ -129,7 +129,7 @@ type window struct {
 }
 
 // unmeasured stands for the self time of every rank where a profile has none.
-// One value for all accuses nobody.
+// One value for all accuses no rank.
 const unmeasured = 1
 
 func newWindow(p trace.Profile) (*window, error) {

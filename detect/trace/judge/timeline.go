@@ -142,7 +142,7 @@ func countComms(l falcon.Layout, w trace.Worker) []falcon.Comm {
 }
 
 // timings numbers a worker's calls per communicator: within their step where
-// the trace names steps, so that a step that one worker lacks shifts nobody.
+// the trace names steps, so that a step that one worker lacks shifts no rank.
 func timings(t trace.Timeline, w trace.Worker) []falcon.CallTiming {
 	type counter struct {
 		comm uint64
@@ -186,7 +186,7 @@ func workerReports(t trace.Timeline, res peer.Result) []WorkerReport {
 	return out
 }
 
-// timelineVerdict explains the comparison, and where it names nobody, looks
+// timelineVerdict explains the comparison, and where it names no rank, looks
 // for work that is uneven by itself.
 func timelineVerdict(t trace.Timeline, res peer.Result, suspect float64) falcon.Verdict {
 	v := cause.Judge(cause.Case{Layout: t.Layout, Timing: res})

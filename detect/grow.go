@@ -44,7 +44,7 @@ func (m *Machine) recordGrowth(o, s *incidentState, res peer.Result) {
 		m.culprits.conclude(o, v)
 	}
 	o.Verdict.Severity = max(o.Verdict.Severity, cause.Severity(o.SlowMs/max(o.HealthyMs, 1)-1, len(o.Verdict.Links), false, len(o.Verdict.Devices)))
-	m.out.addNote(s.OnsetIteration, "onset", "%s got worse: nobody but %s is slow", o.ID, culpritNames(o.Verdict))
+	m.out.addNote(s.OnsetIteration, "onset", "%s got worse: no culprit besides %s", o.ID, culpritNames(o.Verdict))
 	m.out.updateIncident(o)
 }
 

@@ -206,7 +206,7 @@ func (m *Machine) learnHealthy(w *window, res peer.Result) {
 	switch {
 	case named && m.profile.learningDue() && m.evidence.isConvincing(v, res) && m.profile.learn.seen != culpritNames(v):
 		m.profile.confirmLearning(culpritNames(v))
-		m.out.addNote(w.iteration, "profile", "%s looks slower than its peers: a second profile will tell", culpritNames(v))
+		m.out.addNote(w.iteration, "profile", "%s looks slower than its peers: a second profile decides", culpritNames(v))
 	case named && m.profile.learningDue() && m.evidence.isConvincing(v, res):
 		m.profile.endLearning()
 		m.openFromStart(s, v, res)

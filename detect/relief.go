@@ -141,13 +141,13 @@ func (rj *reliefJudge) reliefIteration(s *incidentState) int64 {
 
 // passedUnseen is the evidence for a burst that a profile came too late for: it names
 // no rank, and nothing is done about it.
-const passedUnseen = "the slowdown passed before anybody could be profiled: nobody is named"
+const passedUnseen = "the slowdown ended before a profile was taken: no culprit is named"
 
 // relieve ends an incident.
 func (rj *reliefJudge) relieve(s *incidentState, at int64, why string) {
 	at = max(at, s.OnsetIteration+1)
 	if s.ID == "" {
-		rj.out.addNote(at, "relief", "The second slowdown went before anybody was named: %s", why)
+		rj.out.addNote(at, "relief", "The second slowdown ended before a culprit was named: %s", why)
 		rj.incidents.removeIncident(s)
 		return
 	}
@@ -205,7 +205,7 @@ func (rj *reliefJudge) pausing(s *incidentState, iteration int64) bool {
 func (rj *reliefJudge) dropBurst(s *incidentState, at int64) {
 	b := burst{from: s.OnsetIteration, to: max(at, s.OnsetIteration+1), ms: s.SlowMs}
 	rj.bursts.add(b)
-	rj.out.addNote(b.from, "jitter", "%d iterations at %.1f ms passed before anybody could be profiled: no incident", b.to-b.from, b.ms)
+	rj.out.addNote(b.from, "jitter", "%d iterations at %.1f ms were over before a profile was taken: no incident", b.to-b.from, b.ms)
 	rj.incidents.removeIncident(s)
 	rj.onsets.resetToLevel()
 	if !rj.evidence.hasHealthy() {

@@ -60,7 +60,7 @@ func TestBurstThatPassesUnprofiledIsToldSo(t *testing.T) {
 	m.incidents.list = append(m.incidents.list, s)
 	m.relief.relieve(s, 9, "the iteration time is back")
 	got := m.Ready().Incidents[0]
-	if got.Verdict.Severity != 1 || len(got.Verdict.Evidence) != 1 || !strings.Contains(got.Verdict.Evidence[0].Text, "before anybody could be profiled") {
+	if got.Verdict.Severity != 1 || len(got.Verdict.Evidence) != 1 || !strings.Contains(got.Verdict.Evidence[0].Text, "before a profile was taken") {
 		t.Errorf("incident %+v", got)
 	}
 }

@@ -95,7 +95,7 @@ func (t *testPlanner) testsFor(s *incidentState) falcon.ValidationAsk {
 	case len(ask.Rings)+len(ask.Pairs) > 0:
 		ask.Why = fmt.Sprintf("%s: which link makes %s slow?", s.ID, culpritNames(s.Verdict))
 	default:
-		ask.Why = s.ID + ": timing names nobody: is any GPU or link slow?"
+		ask.Why = s.ID + ": timing names no rank: is any GPU or link slow?"
 		ask.GEMM, ask.Rings = t.allRanks(), t.job.groupRings(falcon.DimDP, askRings)
 	}
 	return ask

@@ -87,7 +87,7 @@ func (m *Machine) checkThroughput(iteration int64) {
 	}
 	m.throughputNoted = true
 	if line <= best || m.profile.learningDue() {
-		m.out.addNote(iteration, "throughput", "%.1f ms an iteration is %.0f %% of the peak throughput (%.1f ms): the ranks are looked at", level, 100*peak/level, peak)
+		m.out.addNote(iteration, "throughput", "%.1f ms an iteration is %.0f %% of the peak throughput (%.1f ms): the ranks are profiled", level, 100*peak/level, peak)
 		m.rankWatch.schedule(iteration, m.clock.now)
 		return
 	}

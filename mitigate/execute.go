@@ -43,7 +43,7 @@ func (e *executor) released(s *incidentState, a *falcon.Action) bool {
 		return false
 	case a.DeadlineUnixNs == 0 && undo > 0 && len(a.Approvals) > 0:
 		a.DeadlineUnixNs = e.clock.now.Add(time.Duration(undo * float64(time.Second))).UnixNano()
-		e.out.addNote("action", "%s goes out in %.0f s unless somebody withdraws it", a.ID, undo)
+		e.out.addNote("action", "%s is ordered in %.0f s unless an operator withdraws it", a.ID, undo)
 		e.out.addAction(*a)
 		return false
 	}
@@ -195,7 +195,7 @@ func (e *executor) failStep(s *incidentState, i int, why string) {
 		e.stuck = e.stuck || a.Phase == falcon.PhasePlacement
 	case a.Phase == falcon.PhaseSplit:
 		a.MicroBatches = slices.Clone(e.job.desc.MicroBatches)
-		e.out.addNote("action", "%s: the split that was to follow came to nothing: %s", a.ID, why)
+		e.out.addNote("action", "%s: the split that was to follow failed: %s", a.ID, why)
 		e.completeStep(s, i, e.iterations.newestIndex()+1)
 		return
 	default:
@@ -203,7 +203,7 @@ func (e *executor) failStep(s *incidentState, i int, why string) {
 		a.Reason = why
 	}
 	e.out.addAction(*a)
-	e.out.addNote("action", "%s came to nothing, the job goes on as it was: %s", a.ID, why)
+	e.out.addNote("action", "%s: its order failed, the job continues unchanged: %s", a.ID, why)
 }
 
 // executor carries approved actions out, step by step, and undoes them.

@@ -66,7 +66,7 @@ func (p *Planner) newEpoch(was, now Job) {
 	}
 	restart := p.incidents.restartUnderWay()
 	if restart != nil && restart.Phase == falcon.PhaseLeaving {
-		p.exec.replaceRestart(restart, "somebody else started the job again")
+		p.exec.replaceRestart(restart, "the job was started again from outside")
 		restart = nil
 	}
 	for _, s := range p.incidents.list {

@@ -96,7 +96,7 @@ func (e *executor) completeRestart(a *falcon.Action) {
 func (e *executor) failRestart(a *falcon.Action, why string) {
 	s := e.incidents.byID(a.Incident)
 	a.State, a.Reason, s.failedAt = falcon.ActionFailed, why, e.iterations.newestIndex()
-	e.out.addNote("action", "%s failed: %s; the job stands: end what is left of it and start it again from its checkpoint (iteration %d)", a.ID, why, a.Resume)
+	e.out.addNote("action", "%s failed: %s; the job does not run: end what is left of it and start it again from its checkpoint (iteration %d)", a.ID, why, a.Resume)
 	e.out.addAction(*a)
 }
 

@@ -22,9 +22,9 @@ const (
 )
 
 var (
-	errVetoed = errors.New("somebody vetoed it for this incident")
+	errVetoed = errors.New("an operator vetoed it for this incident")
 	errTried  = errors.New("it was tried for this incident and did not work out")
-	errNever  = errors.New("policy says that it is never taken")
+	errNever  = errors.New("policy never allows it")
 )
 
 // replacedBy begins the reason of actions that a newer one of the same incident

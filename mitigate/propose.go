@@ -132,7 +132,7 @@ func (p *Planner) approveByPolicy(s *incidentState) {
 	}
 	if wait := p.policy.rungPolicy(a.Rung).Countdown; wait > 0 && a.DeadlineUnixNs == 0 {
 		a.DeadlineUnixNs = p.clock.now.Add(time.Duration(wait * float64(time.Second))).UnixNano()
-		p.out.addNote("proposal", "%s acts by itself in %.0f s unless somebody vetoes it", a.ID, wait)
+		p.out.addNote("proposal", "%s acts by itself in %.0f s unless an operator vetoes it", a.ID, wait)
 		p.out.addAction(*a)
 	}
 	if a.DeadlineUnixNs != 0 && p.clock.now.UnixNano() < a.DeadlineUnixNs {

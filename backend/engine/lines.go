@@ -119,7 +119,7 @@ func (l *operatorLog) incident(old falcon.Incident, known bool, v falcon.Inciden
 		l.logf("verdict", severity, "%s: %s", v.ID, VerdictText(v.Verdict))
 	case falcon.IncidentRelieved:
 		if old.State == falcon.IncidentVerified {
-			l.logAt(v.RelievedIteration, "incident", 0, "%s: the slowdown passed at iteration %d before anybody could be profiled: nobody is named", v.ID, v.RelievedIteration)
+			l.logAt(v.RelievedIteration, "incident", 0, "%s: the slowdown ended at iteration %d before a profile was taken: no culprit is named", v.ID, v.RelievedIteration)
 			return
 		}
 		l.logAt(v.RelievedIteration, "incident", 0, "%s: the fault has cleared; healthy from iteration %d", v.ID, v.RelievedIteration)

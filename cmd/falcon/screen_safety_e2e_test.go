@@ -133,7 +133,7 @@ func (s *screen) told() {
 	got := s.falcon("incident", "export", "INC-0001", "--format", "md")
 	for _, want := range []string{
 		"approve (1 of 2)", "approve (2 of 2)", "maria (approver)",
-		"is approved and waits: actions are frozen", "goes out in 20 s unless somebody withdraws it", "withdrawn by ",
+		"is approved and waits: actions are frozen", "is ordered in 20 s unless an operator withdraws it", "withdrawn by ",
 	} {
 		if !strings.Contains(got, want) {
 			s.t.Errorf("the report does not tell %q:\n%s", want, got)

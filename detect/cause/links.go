@@ -97,7 +97,7 @@ func (c *Case) nameLinks(o *opinion) {
 		o.links = hot
 		c.addCongestion(o, hot)
 	case len(o.links) > 1 && !u.pairs:
-		o.addAgainst(falcon.EvidenceTiming, "Timing alone does not tell which of %v it is", o.links)
+		o.addAgainst(falcon.EvidenceTiming, "Timing alone does not show which of %v is slow", o.links)
 		o.links = nil
 	}
 }

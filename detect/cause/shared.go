@@ -19,7 +19,7 @@ func (c *Case) allSlow() opinion {
 	switch {
 	case known == 0:
 		o.cause = falcon.CauseUnknown
-		o.addAgainst(falcon.EvidenceCounter, "No GPU counters since the onset tell whether the clocks fell")
+		o.addAgainst(falcon.EvidenceCounter, "No GPU counters since the onset show whether the clocks fell")
 	case len(reduced)*2 > known:
 		o.cause, o.ranks = falcon.CauseFacility, reduced
 		o.addEvidence(falcon.EvidenceCounter, weightNormal, "The SM clocks of %d of %d GPUs fell together: power or cooling, not one device", len(reduced), known)
@@ -54,7 +54,7 @@ func (c *Case) slowStages() opinion {
 		c.hostProofs(&o, starved[0])
 	case known == 0:
 		o.cause = falcon.CauseUnknown
-		o.addAgainst(falcon.EvidenceCounter, "No GPU counters since the onset tell whether the clocks fell")
+		o.addAgainst(falcon.EvidenceCounter, "No GPU counters since the onset show whether the clocks fell")
 	default:
 		o.cause = falcon.CauseNotHardware
 		o.addEvidence(falcon.EvidenceCounter, weightNormal, "The SM clocks of all %d of these GPUs are as before: the stages' own work grew", known)
@@ -74,7 +74,7 @@ func (c *Case) unevenWork() opinion {
 	}
 	switch known, reduced := c.reducedClocks(ranks); {
 	case known == 0:
-		o.addAgainst(falcon.EvidenceCounter, "No GPU counters since the onset tell whether the clocks are steady")
+		o.addAgainst(falcon.EvidenceCounter, "No GPU counters since the onset show whether the clocks are steady")
 	case len(reduced) > 0:
 		o.addAgainst(falcon.EvidenceCounter, "The SM clocks of %d of %d GPUs fell", len(reduced), known)
 	default:

@@ -7,7 +7,7 @@ SHELL := /bin/bash
 
 BIN   := $(CURDIR)/bin
 TOOLS := $(CURDIR)/.tools/bin
-FUZZTIME ?= 5s
+FUZZTIME ?= 2s
 
 # go-nvml's headers mark old NVML calls as deprecated: thousands of warnings
 # that are not ours.
@@ -22,7 +22,7 @@ BUF      := $(TOOLS)/buf
 PROTOC_GO   := $(TOOLS)/protoc-gen-go
 PROTOC_GRPC := $(TOOLS)/protoc-gen-go-grpc
 
-.PHONY: help build demo test race lint fmt proto proto-check native native-test native-asan native-tsan fuzz bench eval table7 simulate harmless ends attacks crashes nightly e2e seeds pauses swaps recoveries detection-times soak figures outage estimates pictures check clean
+.PHONY: help build native demo test check nightly times lint fmt proto proto-check native-test native-asan native-tsan tier-test tier-check fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -38,14 +38,16 @@ native: ## build the hook and the CPU stand-ins into bin/lib
 demo: build ## play the default scenario: a console on a terminal, a plain story without one
 	$(BIN)/falcon lab run
 
-test: build ## all tests that need no GPU, no root and no network beyond the registries
-	$(MAKE) -s -C native/lab test BIN=$(BIN)
-	$(MAKE) -s -C native/hook test BIN=$(BIN)
-	go test $$(go list ./... | grep -v '/cmd/falcon$$')
-	go test -timeout 20m -parallel 1 ./cmd/falcon # whole labs, one at a time: two on one small machine disturb each other
+# Three tiers; docs/testing.md has what belongs to which, and what it costs.
+test: build native-test tier-test ## the first tier: every test at its short size, one whole lab, one screen; no GPU, no root; minutes
 
-race: native ## Go tests under the race detector (short: without whole lab runs)
-	go test -race -short ./...
+check: lint proto-check native-asan native-tsan tier-check fuzz ## the second tier, what CI runs: the race detector, sanitizers, whole scenarios, fuzzing; half an hour
+
+tier-test tier-check: tier-%: build
+	.ci/tier $*
+
+times: build ## measure the parts of `make test` and `make check` and write their table into docs/testing.md
+	.ci/times test check
 
 lint: $(GOLANGCI) ## golangci-lint: import directions, style, common mistakes
 	$(GOLANGCI) run ./...
@@ -76,7 +78,7 @@ native-tsan: ## C tests under ThreadSanitizer
 # Minimising an interesting input may take longer than the fuzzing itself.
 # Go before 1.27 can fail a target that found nothing when its time ends while
 # a worker is busy (go.dev/issue/75804); only that answer is tried again.
-fuzz: ## every fuzz target for FUZZTIME (default 5s)
+fuzz: ## every fuzz target for FUZZTIME (default 2s)
 	@set -e; out=$$(mktemp); trap 'rm -f '$$out EXIT; \
 	for pkg in $$(grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u); do \
 	  for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$pkg/*_test.go | sed 's/func //'); do \
@@ -91,20 +93,71 @@ fuzz: ## every fuzz target for FUZZTIME (default 5s)
 bench: build ## benchmarks; writes docs/benchmarks.md
 	./docs/bench.sh
 
-EVAL_JOBS ?= 10000
-EVAL_ITERATIONS ?= 1000
-eval: ## quality of detection on EVAL_JOBS generated jobs, beside the paper's; its part of docs/benchmarks.md
-	go test ./detect/evaltest -count=1 -timeout 2h -v -run TestEval -eval-jobs $(EVAL_JOBS) -eval-iterations $(EVAL_ITERATIONS) -eval-out $(CURDIR)/docs/benchmarks.md
+# ---- The third tier: what takes hours. Each target can be run alone. ----
 
-SIM_SEEDS ?= 20
-table7: ## mixed faults on 64 and 256 emulated GPUs, SIM_SEEDS seeds each; its part of docs/benchmarks.md
-	go test ./backend/sim -count=1 -timeout 2h -v -run TestTable7 -sim-seeds $(SIM_SEEDS) -sim-out $(CURDIR)/docs/benchmarks.md
+# Pages that targets write go to PAGES, reports and what is gone on with to RESULTS.
+PAGES   ?= $(CURDIR)/docs
+RESULTS ?= $(BIN)
+
+# Exact on any machine first, then what is timed.
+NIGHTLY := simulate schedules crashes attacks eval table7 outage pictures seeds pauses swaps harmless ends recoveries estimates detection-times soak figures pairs rings store-scale
+.PHONY: $(NIGHTLY)
+NIGHT := $(BIN)/nightly
+NIGHT_SEEDS ?= 10000
+nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages go to bin/nightly
+	@rm -rf $(NIGHT) && mkdir -p $(NIGHT) && cp docs/*.md $(NIGHT)/
+	@failed=; \
+	for t in $(NIGHTLY); do \
+	  $(MAKE) $$t PAGES=$(NIGHT) RESULTS=$(NIGHT) SIM_COUNT=$(NIGHT_SEEDS) SIM_TIMEOUT=6h || failed="$$failed $$t"; \
+	done; \
+	$(MAKE) fuzz FUZZTIME=60s || failed="$$failed fuzz"; \
+	if [ -n "$$failed" ]; then echo "nightly: failed:$$failed"; exit 1; fi
 
 SIM_FIRST ?= 1
 SIM_COUNT ?= 300
 SIM_TIMEOUT ?= 2h
 simulate: ## engine, agents, job, network and clocks under one seed: SIM_COUNT (300) random schedules from SIM_FIRST (1), and those that found something
 	go test ./backend/sim/cluster -count=1 -timeout $(SIM_TIMEOUT) -v -run 'TestSeeds|TestFound|TestRepeats' -first $(SIM_FIRST) -seeds $(SIM_COUNT)
+
+SCHEDULES ?= 100000
+STORIES ?= 1400
+schedules: ## the pure machines alone: SCHEDULES (100,000) random recoveries, STORIES (1,400) random faults to name
+	go test ./recovery -count=1 -timeout 2h -run TestRandomSchedules -seeds $(SCHEDULES)
+	go test ./detect -count=1 -timeout 2h -run TestRandomStoriesNameExactlyTheFault -stories $(STORIES)
+
+crashes: ## the journal killed 1,000 times at each point of a write, and 1,000 images of a lost power
+	go test ./backend/journal -count=1 -timeout 2h -v -run 'Killed|PowerLoss' -journal-kills 1000 -journal-images 1000
+
+attacks: ## one engine under attack for 10 s each way, beside 1,000 emulated agents: its owner must be answered
+	go test ./cmd/falcon -count=1 -timeout 1h -v -run TestAttacks -attack 1000 -attack-for 10s
+
+EVAL_JOBS ?= 10000
+EVAL_ITERATIONS ?= 1000
+eval: ## quality of detection on EVAL_JOBS generated jobs, beside the paper's; its part of docs/benchmarks.md
+	go test ./detect/evaltest -count=1 -timeout 2h -v -run TestEval -eval-jobs $(EVAL_JOBS) -eval-iterations $(EVAL_ITERATIONS) -eval-out $(PAGES)/benchmarks.md
+
+SIM_SEEDS ?= 20
+table7: ## mixed faults on 64 and 256 emulated GPUs, SIM_SEEDS seeds each; its part of docs/benchmarks.md
+	go test ./backend/sim -count=1 -timeout 2h -v -run TestTable7 -sim-seeds $(SIM_SEEDS) -sim-out $(PAGES)/benchmarks.md
+
+outage: ## one node lost in emulated jobs of 32 to 18,000 devices, beside FlashRecovery's tables; writes docs/flashrecovery.md
+	go test ./backend/sim/outage -count=1 -timeout 2h -v -run TestScale -outage-out $(PAGES)/flashrecovery.md
+
+pictures: ## draw docs/pictures/*.png again, from the lab's recording and the scripted engine
+	@mkdir -p $(PAGES)/pictures
+	go test -count=1 -run TestPictures ./tui -pictures $(PAGES)/pictures
+
+SEEDS ?= 20
+seeds: build ## the lab's scenarios on SEEDS seeds each (default 20), judged, with a table; goes on where it stopped
+	@mkdir -p $(RESULTS)/reports
+	go test -count=1 -timeout 3h -v -run LabScenarios ./cmd/falcon -lab-seeds $(SEEDS) -lab-out $(RESULTS)/reports
+
+PAUSES ?= 200
+pauses: build ## hold and let go of a 16-rank job PAUSES times (default 200); kill agent, engine and rank meanwhile
+	go test -count=1 -timeout 60m -v -run 'PausesAtRandomMoments|WhileHeld' ./cmd/falcon -lab-pauses $(PAUSES)
+
+swaps: build ## kill the console, an agent and a rank at each step of a swap; undo mitigations that make things worse
+	go test -count=1 -timeout 60m -v -run 'DeathsInASwap|WorseIsReverted' ./cmd/falcon -lab-kills
 
 HARM ?= 100
 harmless: build ## disturb the agents of a lab that trains HARM (100) times, and cut its network: no iteration may be lost; needs root, for a network namespace
@@ -116,73 +169,38 @@ ENDS ?= 20
 ends: build ## jobs that recover once and end, ENDS (20) of them, on agents that no kernel tells how a process ended
 	go test -count=1 -timeout 60m -v -run TestEndsWithoutExitInformation ./cmd/falcon -lab-ends $(ENDS)
 
-attacks: ## one engine under attack for 10 s each way, beside 1,000 emulated agents: its owner must be answered
-	go test ./cmd/falcon -count=1 -timeout 1h -v -run TestAttacks -attack 1000 -attack-for 10s
-
-crashes: ## the journal killed 1,000 times at each point of a write, and 1,000 images of a lost power
-	go test ./backend/journal -count=1 -timeout 2h -v -run 'Killed|PowerLoss' -journal-kills 1000 -journal-images 1000
-
-# First what is exact on any machine, then what is timed, one after the other. A
-# target that fails does not keep the others from running. Tables go to
-# bin/nightly, not into docs.
-NIGHT_SEEDS ?= 10000
-NIGHT := $(BIN)/nightly
-nightly: build ## simulate with NIGHT_SEEDS (10,000) schedules, crashes, attacks, harmless, soak and recoveries; hours; tables go to bin/nightly
-	@rm -rf $(NIGHT) && mkdir -p $(NIGHT) && cp docs/recoveries.md $(NIGHT)/
-	@failed=; \
-	$(MAKE) simulate SIM_COUNT=$(NIGHT_SEEDS) SIM_TIMEOUT=6h || failed="$$failed simulate"; \
-	for t in crashes attacks harmless ends; do $(MAKE) $$t || failed="$$failed $$t"; done; \
-	for t in soak recoveries; do \
-	  $(MAKE) $$t RECOVERIES_PAGE=$(NIGHT)/recoveries.md RECOVERIES_OUT=$(NIGHT)/recoveries || failed="$$failed $$t"; \
-	done; \
-	if [ -n "$$failed" ]; then echo "nightly: failed:$$failed"; exit 1; fi
-
-e2e: build ## the lab's scenarios once each, without a terminal, judged by their reports
-	go test -count=1 -timeout 20m -v -run LabScenarios ./cmd/falcon -lab-seeds 1
-
-SEEDS ?= 20
-seeds: build ## the lab's scenarios on SEEDS seeds each (default 20), judged, with a table; goes on where it stopped
-	@mkdir -p $(BIN)/reports
-	go test -count=1 -timeout 3h -v -run LabScenarios ./cmd/falcon -lab-seeds $(SEEDS) -lab-out $(BIN)/reports
-
-PAUSES ?= 200
-pauses: build ## hold and let go of a 16-rank job PAUSES times (default 200); kill agent, engine and rank meanwhile
-	go test -count=1 -timeout 60m -v -run 'PausesAtRandomMoments|WhileHeld' ./cmd/falcon -lab-pauses $(PAUSES)
-
-swaps: build ## kill the console, an agent and a rank at each step of a swap; undo mitigations that make things worse
-	go test -count=1 -timeout 60m -v -run 'DeathsInASwap|WorseIsReverted' ./cmd/falcon -lab-kills
-
 RECOVER_SEEDS ?= 100
-RECOVERIES_PAGE ?= $(CURDIR)/docs/recoveries.md
-RECOVERIES_OUT ?= $(BIN)/recoveries
 recoveries: build ## every fault point, with and without ZeRO, of ranks and nodes, and RECOVER_SEEDS (100) random moments; its part of docs/recoveries.md, goes on where it stopped
-	@mkdir -p $(RECOVERIES_OUT)
-	go test -count=1 -timeout 3h -v -run TestRecoverPoints ./cmd/falcon -lab-recover-seeds $(RECOVER_SEEDS) -lab-recoveries $(RECOVERIES_PAGE) -lab-out $(RECOVERIES_OUT)
-
-DEATHS ?= 30
-detection-times: build ## how fast deaths of processes and nodes and freezes are known, at least DEATHS (30) of each; its part of docs/recoveries.md
-	@mkdir -p $(BIN)/deaths
-	go test -count=1 -timeout 3h -v -run TestDetectionTimes ./cmd/falcon -lab-times $(DEATHS) -lab-page $(RECOVERIES_PAGE) -lab-out $(BIN)/deaths
-
-MINUTES ?= 30
-soak: build ## a healthy job beside CPU hogs for MINUTES (30): nobody may be fenced; its part of docs/recoveries.md
-	go test -count=1 -timeout 5h -v -run TestSoak ./cmd/falcon -lab-soak $(MINUTES) -lab-page $(RECOVERIES_PAGE)
-
-FIGURES ?=
-figures: build ## the paper's mitigation figures in the lab (FIGURES=fig13 plays some); writes docs/figures.md, goes on where it stopped
-	@mkdir -p $(BIN)/figures
-	go test -count=1 -timeout 3h -v -run TestFigures ./cmd/falcon -lab-figures $(CURDIR)/docs/figures.md -lab-out $(BIN)/figures -lab-figure '$(FIGURES)'
-
-pictures: ## draw docs/pictures/*.png again, from the lab's recording and the scripted engine
-	go test -count=1 -run TestPictures ./tui -pictures $(CURDIR)/docs/pictures
-
-outage: ## one node lost in emulated jobs of 32 to 18,000 devices, beside FlashRecovery's tables; writes docs/flashrecovery.md
-	go test ./backend/sim/outage -count=1 -timeout 2h -v -run TestScale -outage-out $(CURDIR)/docs/flashrecovery.md
+	@mkdir -p $(RESULTS)/recoveries
+	go test -count=1 -timeout 3h -v -run TestRecoverPoints ./cmd/falcon -lab-recover-seeds $(RECOVER_SEEDS) -lab-recoveries $(PAGES)/recoveries.md -lab-out $(RESULTS)/recoveries
 
 estimates: build ## iteration times from the calls alone against the trainer's own clock, in every layout
 	@go test -count=1 -timeout 20m -run EstimatedIterations ./cmd/falcon-trainer/e2e -estimates -v | grep -vE '^(=== |    --- PASS|    estimate_test.*rank )'; exit $${PIPESTATUS[0]}
 
-check: lint proto-check native-asan native-tsan test e2e race fuzz ## what CI runs
+DEATHS ?= 30
+detection-times: build ## how fast deaths of processes and nodes and freezes are known, at least DEATHS (30) of each; its part of docs/recoveries.md
+	@mkdir -p $(RESULTS)/deaths
+	go test -count=1 -timeout 3h -v -run TestDetectionTimes ./cmd/falcon -lab-times $(DEATHS) -lab-page $(PAGES)/recoveries.md -lab-out $(RESULTS)/deaths
+
+MINUTES ?= 30
+soak: build ## a healthy job beside CPU hogs for MINUTES (30): no rank may be fenced; its part of docs/recoveries.md
+	go test -count=1 -timeout 5h -v -run TestSoak ./cmd/falcon -lab-soak $(MINUTES) -lab-page $(PAGES)/recoveries.md
+
+FIGURES ?=
+figures: build ## the paper's mitigation figures in the lab (FIGURES=fig13 plays some); writes docs/figures.md, goes on where it stopped
+	@mkdir -p $(RESULTS)/figures
+	go test -count=1 -timeout 3h -v -run TestFigures ./cmd/falcon -lab-figures $(PAGES)/figures.md -lab-out $(RESULTS)/figures -lab-figure '$(FIGURES)'
+
+PAIRS ?= 5
+pairs: build ## what the hook costs a training job: PAIRS (5) of runs with and without it
+	go test -count=1 -timeout 2h -v -run 'HookPairs|HookAlone' ./cmd/falcon -lab-pairs $(PAIRS)
+
+RINGS ?= 10
+rings: build ## what the test of a ring costs the job: RINGS (10) of each of 4, 8 and 16 ranks
+	go test -count=1 -timeout 1h -v -run TestRingPauses ./cmd/falcon -lab-rings $(RINGS)
+
+store-scale: ## the rendezvous store with up to 10,000 clients, beside the installed PyTorch's
+	go test ./backend/tcpstore -count=1 -timeout 30m -v -run TestRelease -store-scale
 
 clean: ## remove what was built
 	rm -rf $(BIN)

@@ -1,0 +1,300 @@
+package falcon_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"maps"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// A tierRow is one `go test` of a tier: a row of .ci/tiers, or a command of the
+// Makefile's nightly targets.
+type tierRow struct {
+	tier, text string
+	packages   []string
+	run        *regexp.Regexp
+	flags      []string
+	matched    bool
+}
+
+func (r *tierRow) covers(dir, test string) bool {
+	return r.run.MatchString(test) && slices.ContainsFunc(r.packages, func(p string) bool {
+		parent, all := strings.CutSuffix(p, "/...")
+		return p == "./..." || p == "./"+dir || all && (parent == "./"+dir || strings.HasPrefix("./"+dir, parent+"/"))
+	})
+}
+
+func (r *tierRow) has(flag string) bool { return slices.Contains(r.flags, "-"+flag) }
+
+// tierRows are the rows of .ci/tiers.
+func tierRows(t *testing.T) []*tierRow {
+	t.Helper()
+	var rows []*tierRow
+	for _, line := range fileLines(t, ".ci/tiers") {
+		f := strings.Fields(line)
+		if len(f) == 0 || strings.HasPrefix(f[0], "#") {
+			continue
+		}
+		if len(f) < 3 || f[0] != "test" && f[0] != "check" {
+			t.Fatalf(".ci/tiers: %q: want a tier (test or check), packages, tests and flags", line)
+		}
+		rows = append(rows, &tierRow{tier: f[0], text: line, packages: strings.Split(f[1], ","), run: compiled(t, f[2]), flags: f[3:]})
+	}
+	return rows
+}
+
+// nightlyRows are the `go test` commands of the Makefile's targets in NIGHTLY.
+func nightlyRows(t *testing.T) []*tierRow {
+	t.Helper()
+	var rows []*tierRow
+	var nightly []string
+	target := ""
+	for _, line := range fileLines(t, "Makefile") {
+		if list, ok := strings.CutPrefix(line, "NIGHTLY := "); ok {
+			nightly = strings.Fields(list)
+		}
+		if name, _, ok := strings.Cut(line, ":"); ok && regexp.MustCompile(`^[a-z0-9-]+$`).MatchString(name) {
+			target = name
+		}
+		_, command, ok := strings.Cut(line, "go test ")
+		if !ok || !strings.HasPrefix(line, "\t") || strings.Contains(command, "-fuzz") {
+			continue
+		}
+		r := &tierRow{tier: "nightly", text: "make " + target, run: regexp.MustCompile("")}
+		f := strings.Fields(strings.ReplaceAll(command, "'", ""))
+		for i, word := range f {
+			switch {
+			case word == "-run":
+				r.run = compiled(t, f[i+1])
+			case strings.HasPrefix(word, "./"):
+				r.packages = append(r.packages, strings.TrimRight(word, ";"))
+			case strings.HasPrefix(word, "-"):
+				r.flags = append(r.flags, word)
+			}
+		}
+		rows = append(rows, r)
+		if !slices.Contains(nightly, target) {
+			t.Errorf("make %s runs tests and is not one of NIGHTLY", target)
+		}
+	}
+	return rows
+}
+
+// compiled matches the tests that -run selects; the part behind a slash selects
+// among a test's parts.
+func compiled(t *testing.T, expression string) *regexp.Regexp {
+	t.Helper()
+	re, err := regexp.Compile(regexp.MustCompile(`/[^|]*`).ReplaceAllString(expression, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return re
+}
+
+func fileLines(t *testing.T, name string) []string {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(string(b), "\n")
+}
+
+// testFunc is what the sources show of one function of a package's tests.
+type testFunc struct {
+	calls []string // names of functions and methods
+	short bool     // it asks for testing.Short
+	gates []string // flags without which it is skipped
+}
+
+// testPackage is the functions of one folder's tests, by name.
+type testPackage struct {
+	funcs map[string]*testFunc
+	flags map[string]string // flag by the variable's name
+}
+
+// testPackages reads all tests of the tree.
+func testPackages(t *testing.T) map[string]*testPackage {
+	t.Helper()
+	files := map[string][]*ast.File{}
+	for _, f := range tree(t) {
+		if f.test {
+			files[f.dir] = append(files[f.dir], f.ast)
+		}
+	}
+	out := map[string]*testPackage{}
+	for dir, list := range files {
+		p := &testPackage{funcs: map[string]*testFunc{}, flags: map[string]string{}}
+		for _, f := range list {
+			ast.Inspect(f, p.readFlag)
+		}
+		for _, f := range list {
+			for _, d := range f.Decls {
+				if d, ok := d.(*ast.FuncDecl); ok {
+					p.readFunc(d)
+				}
+			}
+		}
+		out[dir] = p
+	}
+	return out
+}
+
+// readFlag notes a variable that is a flag.
+func (p *testPackage) readFlag(n ast.Node) bool {
+	v, ok := n.(*ast.ValueSpec)
+	if !ok || len(v.Values) != len(v.Names) {
+		return true
+	}
+	for i, value := range v.Values {
+		call, ok := value.(*ast.CallExpr)
+		if !ok || len(call.Args) == 0 {
+			continue
+		}
+		sel, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok {
+			continue
+		}
+		lit, isText := call.Args[0].(*ast.BasicLit)
+		if x, ok := sel.X.(*ast.Ident); ok && x.Name == "flag" && isText && lit.Kind == token.STRING {
+			p.flags[v.Names[i].Name], _ = strconv.Unquote(lit.Value)
+		}
+	}
+	return true
+}
+
+// readFunc notes what a function calls, and what skips it. Methods of one name
+// count as one function.
+func (p *testPackage) readFunc(d *ast.FuncDecl) {
+	f := p.funcs[d.Name.Name]
+	if f == nil {
+		f = &testFunc{}
+		p.funcs[d.Name.Name] = f
+	}
+	ast.Inspect(d, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			name := calledName(n)
+			f.calls = append(f.calls, name)
+			f.short = f.short || name == "Short"
+		case *ast.IfStmt:
+			if skips(n.Body) {
+				ast.Inspect(n.Cond, func(c ast.Node) bool {
+					if id, ok := c.(*ast.Ident); ok && p.flags[id.Name] != "" {
+						f.gates = append(f.gates, p.flags[id.Name])
+					}
+					return true
+				})
+			}
+		}
+		return true
+	})
+}
+
+func calledName(c *ast.CallExpr) string {
+	switch f := c.Fun.(type) {
+	case *ast.Ident:
+		return f.Name
+	case *ast.SelectorExpr:
+		return f.Sel.Name
+	}
+	return ""
+}
+
+// skips reports whether a block skips the test.
+func skips(b *ast.BlockStmt) bool {
+	return slices.ContainsFunc(b.List, func(s ast.Stmt) bool {
+		e, ok := s.(*ast.ExprStmt)
+		if !ok {
+			return false
+		}
+		call, ok := e.X.(*ast.CallExpr)
+		return ok && strings.HasPrefix(calledName(call), "Skip")
+	})
+}
+
+// reach is what a test and all it calls within its package show.
+func (p *testPackage) reach(test string) (short bool, gates []string) {
+	seen, list := map[string]bool{test: true}, []string{test}
+	for len(list) > 0 {
+		f := p.funcs[list[0]]
+		list = list[1:]
+		short = short || f.short
+		gates = append(gates, f.gates...)
+		for _, name := range f.calls {
+			if p.funcs[name] != nil && !seen[name] {
+				seen[name] = true
+				list = append(list, name)
+			}
+		}
+	}
+	return short, gates
+}
+
+// Every test is in a tier: -short sizes of all are in test and check, what
+// -short skips or cuts is whole in check, and what a flag asks for is in nightly.
+func TestTiers(t *testing.T) {
+	rows := append(tierRows(t), nightlyRows(t)...)
+	packages := testPackages(t)
+	for _, dir := range slices.Sorted(maps.Keys(packages)) {
+		p := packages[dir]
+		for _, name := range slices.Sorted(maps.Keys(p.funcs)) {
+			if !strings.HasPrefix(name, "Test") || name == "TestMain" {
+				continue
+			}
+			for _, problem := range tierProblems(rows, p, dir, name) {
+				t.Errorf("%s: %s %s", dir, name, problem)
+			}
+		}
+	}
+	for _, r := range rows {
+		if !r.matched {
+			t.Errorf("%s: it matches no test", r.text)
+		}
+	}
+}
+
+// tierProblems is what is wrong with the tiers of one test.
+func tierProblems(rows []*tierRow, p *testPackage, dir, name string) []string {
+	short, gates := p.reach(name)
+	count, whole := map[string]int{}, 0
+	open := map[string]bool{}
+	for _, r := range rows {
+		if !r.covers(path.Clean(dir), name) {
+			continue
+		}
+		r.matched = true
+		count[r.tier]++
+		if r.tier == "check" && !r.has("short") {
+			whole++
+		}
+		for _, g := range gates {
+			open[g] = open[g] || r.has(g)
+		}
+	}
+	var bad []string
+	for _, tier := range []string{"test", "check"} {
+		if count[tier] == 0 {
+			bad = append(bad, "is in no row of tier "+tier)
+		}
+	}
+	switch {
+	case !short && count["check"] > 1:
+		bad = append(bad, "runs twice in check")
+	case short && len(gates) == 0 && whole != 1:
+		bad = append(bad, fmt.Sprintf("is skipped or cut by -short and runs whole %d times in check, want once", whole))
+	}
+	for _, g := range gates {
+		if !open[g] {
+			bad = append(bad, "is skipped without -"+g+", and no tier gives it")
+		}
+	}
+	return bad
+}

@@ -57,7 +57,7 @@ func (a *Agent) startTest(cmd *falconv1.TestCommand) (*testTask, error) {
 	return t, nil
 }
 
-// startOne gives one rank its test, or says why not.
+// startOne gives one rank its test, or returns why not.
 func (t *testTask) startOne(one *falconv1.RankTest) (why string) {
 	h := t.agent.held
 	i := slices.IndexFunc(h.ranks, func(r *heldRank) bool { return r.rank == falcon.Rank(one.GetRank()) })

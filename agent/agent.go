@@ -17,7 +17,7 @@ import (
 
 // Bounds and periods of the loop.
 const (
-	scanEvery  = 200 * time.Millisecond // between looks for new processes and changed states
+	scanEvery  = 200 * time.Millisecond // between scans for new processes and changed states
 	batchEvery = 200 * time.Millisecond // samples are collected at most this long before they are sent
 	inboxMax   = 64                     // commands not yet executed; the engine repeats what is lost
 	exitWait   = time.Second            // a dead process's exit status is asked for this long
@@ -55,7 +55,7 @@ type Agent struct {
 	held     *hold // the pause in force, nil when none is
 	inbox    chan *falconv1.Command
 	welcomes chan *falconv1.Welcome
-	wakeup   chan struct{} // holds one token when there is something to look at
+	wakeup   chan struct{} // holds one token when the loop is to poll at once
 
 	processes processSet
 	ignored   map[string]bool // files that are not this agent's, or unusable

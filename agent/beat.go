@@ -19,8 +19,8 @@ func (a *Agent) wake() {
 	}
 }
 
-// rankBeats are the signs of life of the node's processes, read now: a look is at
-// most a drain old, and the age of a hook's beat must not grow by that.
+// rankBeats are the heartbeats of the node's processes, read now: what was polled is up
+// to drainEvery old, and the age of a hook's beat must not grow by that.
 func (a *Agent) rankBeats() []*falconv1.RankBeat {
 	mono := a.dir.MonoNs()
 	var out []*falconv1.RankBeat
@@ -43,7 +43,7 @@ const hookThread = "falcon-hook"
 // tasksMax bounds how many threads of a process are looked at.
 const tasksMax = 4096
 
-// waitsForCPU says that the hook's thread of a process could run if it got a
+// waitsForCPU reports whether the hook's thread of a process could run if it got a
 // core. Its silence is the node's load then: a stopped process, or one that is
 // stuck in the kernel, is not runnable.
 func waitsForCPU(proc string, pid int) bool {

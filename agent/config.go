@@ -47,7 +47,7 @@ type Config struct {
 
 	NVML NVMLConfig        `yaml:"nvml"`
 	NIC  NICConfig         `yaml:"nic"`
-	NICs map[string]string `yaml:"nics"` // NIC by device, "n1.g0": "n1.nic0"; the rest is told by PCI distance
+	NICs map[string]string `yaml:"nics"` // NIC by device, "n1.g0": "n1.nic0"; the rest is found by PCI distance
 	Host HostConfig        `yaml:"host"`
 
 	Launch launch.Config `yaml:"launch"`
@@ -66,7 +66,7 @@ type NVMLConfig struct {
 // NICConfig is about the network probe.
 type NICConfig struct {
 	Sysfs string `yaml:"sysfs"`  // root of sysfs; empty = no network probe
-	DownS int    `yaml:"down_s"` // seconds that a port must be down to be told as a fault
+	DownS int    `yaml:"down_s"` // seconds that a port must be down to be reported as a fault
 }
 
 // HostConfig is about the CPU probe.

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exitPollEvery is between two looks at a process without a pidfd.
+// exitPollEvery is between two polls of a process without a pidfd.
 const exitPollEvery = 50 * time.Millisecond
 
 // Fields of /proc/PID/stat behind the name.
@@ -36,7 +36,7 @@ func startTicks(pid int) (ticks uint64, ok bool) {
 	return ticks, err == nil && !ended
 }
 
-// polledExit watches a process by looking at it.
+// polledExit watches a process by polling it.
 type polledExit struct {
 	gone, stop chan struct{}
 	done       sync.WaitGroup

@@ -94,7 +94,7 @@ func (a *Agent) HandOver(stream ship.Handover) error {
 	return nil
 }
 
-// newHead says whose handover it is, and of when.
+// newHead begins a handover of this agent, written now.
 func (n *succession) newHead() handoverHead {
 	return handoverHead{Version: handoverVersion, Node: n.node, Job: n.job, Machine: machineBoot(), WrittenNs: n.monoNs()}
 }
@@ -164,7 +164,7 @@ func (a *Agent) TakeOver() *ship.Handover {
 
 var errHandover = errors.New("agent: it is not for this agent")
 
-// checkAgent says why a handover is not for the agent of this stamp.
+// checkAgent returns why a handover is not for the agent that now describes.
 func (head handoverHead) checkAgent(now handoverHead) error {
 	switch age := time.Duration(now.WrittenNs - head.WrittenNs); {
 	case head.Version != now.Version:
@@ -218,7 +218,7 @@ func (h *handover) ageCommands(by time.Duration) {
 	}
 }
 
-// importCommands takes up the commands of the life before, where their work stands.
+// importCommands resumes the commands of the life before.
 func (a *Agent) importCommands(now time.Time) {
 	if a.next.taken == nil {
 		return
@@ -227,8 +227,8 @@ func (a *Agent) importCommands(now time.Time) {
 	a.next.taken = nil
 }
 
-// replayRefusal says why a command can't be taken up. What holds or times the job ended
-// with the agent; all else stands in the processes' memory, or in a file.
+// replayRefusal returns why a command can't be resumed. What holds or times the job ended
+// with the agent; all else is in the processes' memory, or in a file.
 func (a *Agent) replayRefusal(c *falconv1.Command) string {
 	switch body := c.Body.(type) {
 	case *falconv1.Command_Order, *falconv1.Command_Launch, *falconv1.Command_Suspend, *falconv1.Command_Rejoin, *falconv1.Command_Stop, *falconv1.Command_Table:

@@ -14,8 +14,8 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// exitPending says that a process has ended by itself, and that nobody has said yet
-// with which status. One that ends by itself marks its end and takes its file
+// exitPending reports whether a process has ended by itself and its status is not known
+// yet. One that ends by itself marks its end and takes its file
 // back; what was killed does neither, and is reported at once. A job's end must
 // not be taken for the death of its ranks.
 func (a *Agent) exitPending(p *process, now time.Time) bool {
@@ -30,7 +30,7 @@ func (a *Agent) exitPending(p *process, now time.Time) bool {
 	return !known
 }
 
-// fileRemoved says that a process's file is gone.
+// fileRemoved reports whether a process's file is gone.
 func (p *process) fileRemoved() bool {
 	_, err := os.Lstat(p.path)
 	return errors.Is(err, fs.ErrNotExist)
@@ -49,7 +49,7 @@ func (p *process) exitReason(started *launch.Launcher) (string, bool) {
 	return p.exit.How()
 }
 
-// describeEnd is a process's own word on its end, for people; "" is none.
+// describeEnd is a process's own mark of its end, for people; "" is none.
 func describeEnd(end ring.End) string {
 	switch {
 	case !end.InOrder():
@@ -74,7 +74,7 @@ func (p *process) exitFromMark() string {
 	return falconv1.ExitedInOrder
 }
 
-// commInUse says that a communicator was not given up. One that a suspension has
+// commInUse reports whether a communicator was not given up. One that a suspension has
 // aborted is no part of the job any more, once others took its place or the
 // process has parked; without a suspension it was aborted for a failure.
 func (p *process) commInUse(c ring.Comm) bool {

@@ -187,7 +187,7 @@ type parted struct {
 	record *ring.Ended // its own, nil while there is none
 }
 
-// followAgain says that a process is followed again.
+// followAgain reports whether a process is followed again.
 func (n *notebook) followAgain(p *process) {
 	n.parted = slices.DeleteFunc(n.parted, func(o *parted) bool { return o.Path == p.path && o.MadeNs == p.header.StartMonoNs })
 }
@@ -231,7 +231,7 @@ func (n *notebook) takeEndRecord(a *Agent, w ring.Ended) {
 	a.removeFile(ring.Entry{Path: w.Path})
 }
 
-// elsewhere says that a device is of another node, where several share a directory.
+// elsewhere reports whether a device is of another node, where several share a directory.
 func elsewhere(node falcon.Node, device string) bool {
 	return device != "" && falcon.Device(device).Node() != node
 }
@@ -261,7 +261,7 @@ func (p *parted) reportIfEnded(a *Agent) bool {
 	return true
 }
 
-// exitReason is how the process ended, by its own word, or by the mark in its file.
+// exitReason is how the process ended, by its end record, or by the mark in its file.
 func (p *parted) exitReason(dir Directory) string {
 	if p.record != nil {
 		return describeEnd(p.record.End)

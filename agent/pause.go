@@ -15,10 +15,10 @@ import (
 
 // Bounds of a pause.
 const (
-	heldPollEvery = time.Millisecond        // looks while the job is held
+	heldPollEvery = time.Millisecond        // between polls while the job is held
 	reportEvery   = 5 * time.Millisecond    // reports of changes, which may come and go before the cut
-	takeUpWait    = 2 * time.Second         // for a hook to take up an order; its side thread looks every 100 ms
-	releaseWait   = 500 * time.Millisecond  // for a hook to say that it let go
+	takeUpWait    = 2 * time.Second         // for a hook to take up an order; its side thread polls every 100 ms
+	releaseWait   = 500 * time.Millisecond  // for a hook to confirm the release
 	overdueWait   = 1500 * time.Millisecond // beyond the deadline, for a hook that says nothing
 )
 
@@ -28,7 +28,7 @@ var (
 )
 
 // hold is the pause in force on this node. The loop steps it until no rank is
-// held any more, whether or not the engine is still there; the hooks let go by
+// held any more, whether or not the engine is still there; the hooks release by
 // themselves at untilNs in any case.
 type hold struct {
 	agent   *Agent
@@ -199,8 +199,8 @@ func (h *hold) releaseOnce(now time.Time) {
 	}
 }
 
-// stepRanks looks at every rank, takes all back where one refused, and ends when
-// none is held any more.
+// stepRanks updates every rank, releases all where one refused, and ends when none is
+// held any more.
 func (h *hold) stepRanks(now time.Time) {
 	mono, open := h.agent.dir.MonoNs(), 0
 	for _, r := range h.ranks {
@@ -228,9 +228,9 @@ func (h *hold) stepRanks(now time.Time) {
 
 func pauseEnded(s falconv1.PauseState) bool { return s >= falconv1.PauseState_PAUSE_STATE_RELEASED }
 
-// pauseOf says where one rank stands. A hook that says nothing of an order that
-// was taken back, or long past its deadline, counts as having let go: gates
-// without an order hold nobody.
+// pauseOf is the state of one rank. A hook that reports nothing of an order that was
+// taken back, or long past its deadline, counts as having released: gates without an
+// order hold no call.
 func (h *hold) pauseOf(r *heldRank, mono int64, now time.Time) *falconv1.RankPause {
 	out := &falconv1.RankPause{Rank: int32(r.rank), State: falconv1.PauseState_PAUSE_STATE_ARMED}
 	if r.now != nil && (r.dead || pauseEnded(r.now.State)) {
@@ -293,7 +293,7 @@ func reasonCode(r ring.PauseReason) falconv1.PauseReason {
 	return code
 }
 
-// isQuiet says that tests may run on this rank.
+// isQuiet reports whether tests may run on this rank.
 func (r *heldRank) isQuiet() bool {
 	return r.now != nil && r.now.State == falconv1.PauseState_PAUSE_STATE_QUIET
 }
@@ -338,7 +338,7 @@ func (t *armTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) { retu
 // resumeTask waits for the hold's end.
 type resumeTask struct{ hold *hold }
 
-// Poll is done when every rank has been let go.
+// Poll is done when every rank has been released.
 func (t resumeTask) Poll(time.Time) (*falconv1.CommandResult, bool) {
 	if !t.hold.over {
 		return nil, false
@@ -349,7 +349,7 @@ func (t resumeTask) Poll(time.Time) (*falconv1.CommandResult, bool) {
 // PollLate goes on: the hold ends by itself.
 func (t resumeTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) { return t.Poll(now) }
 
-// releasePause lets go. A pause that is not in force here holds nobody: done.
+// releasePause ends the pause in force. One that is not in force here is done already.
 func (a *Agent) releasePause(pause uint64, now time.Time) (act.Task, error) {
 	switch {
 	case a.held == nil:
@@ -361,8 +361,8 @@ func (a *Agent) releasePause(pause uint64, now time.Time) (act.Task, error) {
 	return resumeTask{a.held}, nil
 }
 
-// releaseLeftoverPause lets go of what a killed predecessor of this agent has left in
-// force: nobody here knows any more what it was for.
+// releaseLeftoverPause ends a pause that a killed predecessor of this agent has left in
+// force: what it was for is not known any more.
 func (p *process) releaseLeftoverPause(log *slog.Logger) {
 	if s := p.seg.Pause(); s.Wanted != 0 {
 		p.seg.Release()
@@ -370,7 +370,7 @@ func (p *process) releaseLeftoverPause(log *slog.Logger) {
 	}
 }
 
-// surveyTask tells where the node's ranks stand. The loop has drained them just
+// surveyTask reports the counts of the node's ranks. The loop has drained them just
 // before.
 type surveyTask struct{ agent *Agent }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/failslow/falcon/agent/ring"
 )
 
-// tenuresMax is how many ranks of one process are remembered. Between two looks
+// tenuresMax is how many ranks of one process are remembered. Between two polls
 // there is one placement at most, and its samples are taken at the next.
 const tenuresMax = 8
 
@@ -125,7 +125,7 @@ func ranksMoving(ranks []*process) bool {
 }
 
 // rankBefore is the rank that holds rank now's place in a placement's order, so
-// that an agent which was started after the swap can still tell. -1 where the
+// that an agent which was started after the swap knows it too. -1 where the
 // blocks do not fit.
 func rankBefore(now falcon.Rank, blocks []int32, world int) falcon.Rank {
 	if len(blocks) == 0 || world <= 0 || world%len(blocks) != 0 {

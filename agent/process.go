@@ -16,15 +16,15 @@ import (
 	"github.com/failslow/falcon/detect/period"
 )
 
-// Bounds of one look at a process.
+// Bounds of one poll of a process.
 const (
 	batchRecords = 4096 // records drained at once
-	batchesMax   = 20   // batches a look: more than all rings of a process hold
-	marksRead    = 64   // marks a look: all that the control block holds
+	batchesMax   = 20   // batches a poll: more than all rings of a process hold
+	marksRead    = 64   // marks a poll: all that the control block holds
 )
 
-// buffers are shared by all looks of the loop, so that a look allocates
-// nothing per record.
+// buffers are shared by all polls of the loop, so that a poll allocates nothing per
+// record.
 type buffers struct {
 	records []ring.Record
 	marks   []ring.Mark
@@ -97,7 +97,7 @@ func (p *process) worldSize() int {
 	return p.comms.largest
 }
 
-// drainRings takes in what the process wrote since the last look and adds the
+// drainRings takes in what the process wrote since the last poll and adds the
 // iterations that ended to out.
 func (p *process) drainRings(buf *buffers, out []falcon.Sample) []falcon.Sample {
 	p.comms.outdate()
@@ -177,7 +177,7 @@ func (p *process) commID(slot uint32) uint64 {
 }
 
 // inferredSample makes a sample of an inferred iteration. Step marks win: with them
-// inference only tells the period.
+// inference only gives the period.
 func (p *process) inferredSample(it period.Iteration, out []falcon.Sample) []falcon.Sample {
 	if p.window != nil {
 		p.window.addBoundary(it)
@@ -252,7 +252,7 @@ func commitment(c ring.Commitment) *falconv1.Commitment {
 	return &falconv1.Commitment{Order: c.Order, Iteration: c.Iteration, Status: c.Status, ResumeIteration: c.Resume}
 }
 
-// periodReason says why no period is known; with step marks, that they count.
+// periodReason returns why no period is known; with step marks, that they count.
 func (p *process) periodReason() string {
 	switch {
 	case p.hasMarks():

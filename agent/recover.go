@@ -14,8 +14,8 @@ import (
 
 // Bounds of a recovery's orders.
 const (
-	recoveryPollEvery = 2 * time.Millisecond   // looks while processes are awaited: to park, to train again, to end
-	recoveryPollFor   = 100 * time.Millisecond // beyond the last look at an order in progress
+	recoveryPollEvery = 2 * time.Millisecond   // between polls while processes are awaited: to park, to train again, to end
+	recoveryPollFor   = 100 * time.Millisecond // beyond the last poll of an order in progress
 	rejoinWait        = 10 * time.Minute       // for groups and shards, whatever the command's deadline, which bounds the delivery
 	namedMax          = 8                      // processes named in a sentence
 )
@@ -23,14 +23,14 @@ const (
 // pollOften has the loop poll at recoveryPollEvery for a while.
 func (a *Agent) pollOften(now time.Time) { a.pollSoonBy = now.Add(recoveryPollFor) }
 
-// canBeParked says that a process answers to a suspension, or holds nobody: one that
-// has made no communicator yet comes to park by itself, or goes.
+// canBeParked reports whether a process obeys a suspension, or holds no peer up: one that
+// has made no communicator yet parks by itself, or ends.
 func (p *process) canBeParked() bool {
 	return p.seg.Control().Coverage&ring.CoverAdapter != 0 || !p.comms.anyInState(ring.CommLive)
 }
 
-// parkedForGeneration says that a process has left training and obeyed the suspension of
-// this generation or a newer one; one made anew counts as having obeyed its own.
+// parkedForGeneration reports whether a process has left training and obeyed the suspension of
+// this generation or a newer one; a replacement counts as having obeyed its own.
 func (p *process) parkedForGeneration(generation uint64) bool {
 	at, ok := p.seg.Park()
 	return ok && at.On && at.Generation >= generation
@@ -75,8 +75,8 @@ func (a *Agent) startSuspend(cmd *falconv1.SuspendCommand, now time.Time) (*susp
 	return t, nil
 }
 
-// suspendProcess tells a process of an older generation, once: the word of an earlier
-// life of this agent holds.
+// suspendProcess suspends a process of an older generation, once: the order of an
+// earlier life of this agent holds.
 func (t *suspendTask) suspendProcess(p *process) error {
 	if st := p.seg.Control(); st.SuspendWanted >= t.generation || st.GenerationNow >= t.generation {
 		return nil
@@ -84,8 +84,8 @@ func (t *suspendTask) suspendProcess(p *process) error {
 	return p.seg.Suspend(t.generation, t.untilNs)
 }
 
-// notParked is what lives and has not parked. Each process that has is told to the
-// engine first. One that shows up only now is suspended too.
+// notParked is what lives and has not parked. Each process that has is reported to the
+// engine first. One that appears only now is suspended too.
 func (t *suspendTask) notParked() (open []*process) {
 	for _, p := range t.agent.processes.living() {
 		st := p.seg.Control()
@@ -112,8 +112,8 @@ func (t *suspendTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
 	return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}, true
 }
 
-// superseded ends a suspension that a newer one has taken the place of: nobody
-// waits for it any more.
+// superseded ends a suspension that a newer one has replaced: the engine does not wait
+// for it any more.
 func (t *suspendTask) superseded() (*falconv1.CommandResult, bool) {
 	if t.agent.suspended <= t.generation {
 		return nil, false
@@ -145,8 +145,8 @@ func joinNames(ps []*process) string {
 	return strings.Join(out, ", ")
 }
 
-// rejoinTask watches the processes that were told to go on until each has said
-// what became of it, or can't any more.
+// rejoinTask watches the processes that were ordered to go on until each has reported
+// its outcome, or can't any more.
 type rejoinTask struct {
 	agent      *Agent
 	generation uint64
@@ -155,8 +155,8 @@ type rejoinTask struct {
 	reported   int
 }
 
-// startRejoin tells the node's seats to go on, all or none: each must be parked
-// in this generation, or have been told so by an earlier life of this agent.
+// startRejoin orders the node's seats to go on, all or none: each must be parked in this
+// generation, or have been ordered so by an earlier life of this agent.
 func (a *Agent) startRejoin(cmd *falconv1.RejoinCommand, now time.Time) (*rejoinTask, error) {
 	t := &rejoinTask{agent: a, generation: cmd.GetGeneration(), began: now}
 	for _, seat := range cmd.GetSeats() {
@@ -206,8 +206,8 @@ func (a *Agent) processInSeat(s *falconv1.RankSeat, generation uint64) (*process
 	return nil, fmt.Errorf("rank %d (pid %d) does not run here", s.GetRank(), s.GetPid())
 }
 
-// movesMax is how many moves are told to a process whole. Of more, it is told
-// those that it takes part in: the mailbox has room for little more.
+// movesMax is how many moves an order to one process holds. Of more, it gets those that
+// it takes part in: the mailbox has room for little more.
 const movesMax = 256
 
 func rejoinOrder(cmd *falconv1.RejoinCommand, rank falcon.Rank) ring.Rejoin {
@@ -223,8 +223,8 @@ func rejoinOrder(cmd *falconv1.RejoinCommand, rank falcon.Rank) ring.Rejoin {
 	return out
 }
 
-// collectAcks collects what the seats have said. A seat whose process has ended, or was
-// suspended anew, will not say any more.
+// collectAcks collects what the seats have reported. A seat whose process has ended, or
+// was suspended again, reports no more.
 func (t *rejoinTask) collectAcks() (acks []*falconv1.RankAck, open, lost []*process) {
 	for _, p := range t.seats {
 		at, ok := p.seg.Rejoined()
@@ -250,8 +250,8 @@ func rejoinAck(p *process, at ring.Rejoined) *falconv1.RankAck {
 	}
 }
 
-// Poll reports each process that has said what became of it, and ends when all
-// have, or can't.
+// Poll reports each process that has reported its outcome, and ends when all have, or
+// can't.
 func (t *rejoinTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
 	t.agent.pollOften(now)
 	acks, open, lost := t.collectAcks()
@@ -287,7 +287,7 @@ func firstFailedRejoin(acks []*falconv1.RankAck) string {
 	return ""
 }
 
-// stopTask watches processes that were told to end, until they have.
+// stopTask watches processes that were ordered to end, until they have.
 type stopTask struct {
 	agent *Agent
 	cmd   *falconv1.StopCommand
@@ -308,7 +308,7 @@ func (a *Agent) startStop(cmd *falconv1.StopCommand) (*stopTask, error) {
 	return t, nil
 }
 
-// orderStops tells all processes that are meant and have not been told.
+// orderStops orders all processes that are meant and have no such order.
 func (t *stopTask) orderStops() error {
 	var fresh []*process
 	for _, p := range t.agent.processes.living() {

@@ -115,7 +115,7 @@ func (a *Agent) removeFile(e ring.Entry) {
 	}
 }
 
-// dropProcess lets go of a dead process and its file.
+// dropProcess drops a dead process and its file.
 func (a *Agent) dropProcess(p *process) {
 	p.exit.Close()
 	_ = p.seg.Close()
@@ -124,8 +124,8 @@ func (a *Agent) dropProcess(p *process) {
 	a.removeFile(ring.Entry{Path: p.path + ring.EndedSuffix})
 }
 
-// supersede lets go of a process that started another program (exec), which has
-// made a file of its own in the place of the old one.
+// supersede drops a process that started another program (exec), which has replaced the
+// file by its own.
 func (a *Agent) supersede(p *process) {
 	p.dead = true
 	if st := p.endedState(a.node, "started another program"); st != nil {

@@ -65,8 +65,8 @@ type Directory interface {
 type Exit interface {
 	// Gone is closed when the process has ended.
 	Gone() <-chan struct{}
-	// How says how it ended; false while that is not known (its parent has not
-	// collected it yet, or the kernel does not tell).
+	// How describes how it ended; false while that is not known (its parent has not
+	// collected it yet, or the kernel does not report it).
 	How() (string, bool)
 	Close()
 }

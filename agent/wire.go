@@ -49,13 +49,13 @@ func profileFrame(p *falconv1.Profile) *falconv1.AgentFrame {
 	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Profile{Profile: p}}
 }
 
-// TelemetryFrame is one look at the node's hardware as it goes to the engine.
+// TelemetryFrame is one reading of the node's hardware as it goes to the engine.
 func TelemetryFrame(gpus []falcon.GPUReading, nics []falcon.NICReading, host falcon.HostReading) *falconv1.AgentFrame {
 	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Telemetry{Telemetry: convert.TelemetryToProto(gpus, nics, host)}}
 }
 
 // DeviceFrame makes the frame of a device's own report of a fault; device is a GPU
-// or a port ("n1.g0", "n1.nic0"), code an XID or 0. It is numbered, and so told
+// or a port ("n1.g0", "n1.nic0"), code an XID or 0. It is numbered, and so sent
 // until the engine has acknowledged it.
 func DeviceFrame(device string, atUnixNs int64, fatal bool, code int, text string) *falconv1.AgentFrame {
 	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Device{Device: &falconv1.DeviceEvent{

@@ -8,8 +8,8 @@
 // clocks which differ do no harm, and ends at LifeMax. Memory is bounded: an id
 // that was forgotten is refused, not executed again.
 //
-// A Desk is a plain machine: no goroutines, no clock, no I/O. Its owner calls
-// Take and Tick from one goroutine and gives the time. It must not know what a
+// An Executor is a plain machine: no goroutines, no clock, no I/O. Its owner calls
+// Execute and Poll from one goroutine and gives the time. It must not know what a
 // command does; a Starter does.
 package act
 
@@ -21,7 +21,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// Bounds of the desk.
+// Bounds of an Executor.
 const (
 	MemoryMax  = 1024             // answered commands remembered
 	RunningMax = 8                // commands in progress; one more is refused
@@ -32,13 +32,13 @@ const (
 // Task is one command in progress.
 type Task interface {
 	// Poll goes on with the work. A result is reported each time it is not
-	// nil; the last one comes with done. After the deadline Step must end.
+	// nil; the last one comes with done. After the deadline Poll must end.
 	Poll(now time.Time) (result *falconv1.CommandResult, done bool)
 }
 
-// LateTask is a Task whose effect can come after the deadline, where the desk
-// could only say that it did not come in time. Linger is called in place of
-// Step from then on, and ends by itself.
+// LateTask is a Task whose effect can come after the deadline, where the Executor
+// could only report that it did not come in time. PollLate is called in place of
+// Poll from then on, and ends by itself.
 type LateTask interface {
 	Task
 	PollLate(now time.Time) (result *falconv1.CommandResult, done bool)
@@ -57,7 +57,7 @@ type running struct {
 	cmd      *falconv1.Command // for the next life of the agent
 }
 
-// Executor takes commands, remembers them and steps those in progress.
+// Executor starts commands, remembers them and polls those in progress.
 type Executor struct {
 	start   Starter
 	report  func(*falconv1.CommandResult)
@@ -66,10 +66,10 @@ type Executor struct {
 	order   []key  // of last, oldest first
 	floor   uint64 // ids of this epoch up to here are forgotten
 	running []running
-	late    []running // Lingerers past their deadline, oldest first
+	late    []running // LateTasks past their deadline, oldest first
 }
 
-// New builds a desk that reports results through report.
+// New builds an Executor that reports results through report.
 func New(start Starter, report func(*falconv1.CommandResult)) *Executor {
 	return &Executor{start: start, report: report, last: map[key]*falconv1.CommandResult{}}
 }
@@ -81,10 +81,10 @@ func (d *Executor) Fence(epoch uint64) {
 	}
 }
 
-// Running says whether work is in progress.
+// Running reports whether work is in progress.
 func (d *Executor) Running() bool { return len(d.running) > 0 }
 
-// Execute executes a command, or answers it without.
+// Execute starts a command, or answers a repeat from memory.
 func (d *Executor) Execute(cmd *falconv1.Command, now time.Time) {
 	k := key{cmd.GetEpoch(), cmd.GetId()}
 	if old, ok := d.last[k]; ok {
@@ -111,8 +111,8 @@ func (d *Executor) Execute(cmd *falconv1.Command, now time.Time) {
 }
 
 // deadlineOf is when a command ends. Its life is counted from its receipt by the
-// caller's clock alone: the engine's may be set otherwise. Only an engine that
-// gives no life is taken at its absolute word.
+// caller's clock alone: the engine's may be set otherwise. Only of an engine that
+// gives no life the absolute deadline counts.
 func deadlineOf(cmd *falconv1.Command, now time.Time) time.Time {
 	most := now.Add(LifeMax)
 	switch life, ns := cmd.GetLifeMs(), cmd.GetDeadlineUnixNs(); {
@@ -142,7 +142,7 @@ func (d *Executor) startTask(k key, cmd *falconv1.Command, now, deadline time.Ti
 }
 
 // Poll steps what is in progress. A task that goes on past its deadline is
-// left and reported as expired, but for a Lingerer, which is watched further
+// left and reported as expired, but for a LateTask, which is watched further
 // without counting as in progress.
 func (d *Executor) Poll(now time.Time) {
 	d.pollLate(now)

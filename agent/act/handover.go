@@ -6,8 +6,8 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// Memory is what a desk leaves to the one that takes its place. Over lives of the
-// agent that hand it on, a command is executed at most once too.
+// Memory is what an Executor leaves to the one that replaces it. Over lives of the agent
+// that hand it on, a command is executed at most once too.
 type Memory struct {
 	Epoch   uint64 // newest seen
 	Floor   uint64 // ids of this epoch up to here are forgotten
@@ -18,10 +18,10 @@ type Memory struct {
 // Open is a command whose work has not ended.
 type Open struct {
 	Command *falconv1.Command
-	Left    time.Duration // of its life; 0 or less is a Lingerer past its deadline
+	Left    time.Duration // of its life; 0 or less is a LateTask past its deadline
 }
 
-// Export is the desk's memory, oldest first. The desk must not be used further.
+// Export is the Executor's memory, oldest first. The Executor must not be used further.
 func (d *Executor) Export(now time.Time) Memory {
 	m := Memory{Epoch: d.epoch, Floor: d.floor}
 	for _, k := range d.order {
@@ -33,9 +33,9 @@ func (d *Executor) Export(now time.Time) Memory {
 	return m
 }
 
-// Import takes over the memory of the desk before. again says why a command can't
-// be taken up where its work stands, "" where it can: then it is begun again, which
-// must be safe, and reported as any other. Nothing may have been taken before.
+// Import takes over the memory of the Executor before. again returns why a command can't
+// be resumed, "" where it can: then it is started again, which must be safe, and reported
+// as any other. Nothing may have been executed before.
 func (d *Executor) Import(m Memory, now time.Time, again func(*falconv1.Command) string) {
 	d.Fence(m.Epoch)
 	if m.Epoch == d.epoch {

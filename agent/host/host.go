@@ -1,4 +1,4 @@
-// Package host looks at the CPU side of one node: pressure and throttling of
+// Package host reads the CPU side of one node: pressure and throttling of
 // the ranks' cgroup, the run delay of each rank, and the load.
 //
 // All are totals that only grow, in units of time, so that a reader's
@@ -12,7 +12,7 @@
 // HostReading.Err and never passed off as zero trouble. In a lab the node's
 // emulated host share is read from the lab's state file instead of being
 // inferred, and the reading says so. A rank's total goes on where another
-// process takes the rank over: only what was added since the last look counts.
+// process takes the rank over: only what was added since the last reading counts.
 // It starts no goroutines, belongs to one, and must not judge.
 package host
 
@@ -36,10 +36,10 @@ const fileBytesMax = 64 << 10
 // loadMax is beyond any load: more is a broken file.
 const loadMax = 1e9
 
-// ErrFormat is wrapped where a kernel file does not look as documented.
+// ErrFormat is wrapped where a kernel file is not as documented.
 var ErrFormat = errors.New("host: unexpected format")
 
-// Config says where to look; the roots are settings so that tests and
+// Config is what to read; the roots are settings so that tests and
 // containers can point elsewhere.
 type Config struct {
 	Node     falcon.Node
@@ -55,16 +55,16 @@ type Prober struct {
 	cfg  Config
 	cpus int
 
-	delays map[int]uint64         // run delay by process at the last look
+	delays map[int]uint64         // run delay by process at the last reading
 	totals map[falcon.Rank]uint64 // run delay by rank
 }
 
-// New remembers where to look.
+// New remembers what to read.
 func New(cfg Config) *Prober {
 	return &Prober{cfg: cfg, cpus: runtime.NumCPU(), delays: map[int]uint64{}, totals: map[falcon.Rank]uint64{}}
 }
 
-// Read takes one look. pids are the node's training processes by rank.
+// Read takes one reading. pids are the node's training processes by rank.
 func (p *Prober) Read(now time.Time, pids map[falcon.Rank]int) falcon.HostReading {
 	r := falcon.HostReading{Node: p.cfg.Node, AtNs: now.UnixNano()}
 	var absent []string
@@ -157,7 +157,7 @@ func (p *Prober) runDelays(pids map[falcon.Rank]int) (map[falcon.Rank]uint64, er
 	return out, nil
 }
 
-// addDelay adds what a process was delayed since the last look to its rank's.
+// addDelay adds what a process was delayed since the last reading to its rank's.
 func (p *Prober) addDelay(rank falcon.Rank, pid int, ns uint64) uint64 {
 	sum, known := p.totals[rank]
 	if !known {

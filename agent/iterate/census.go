@@ -1,18 +1,18 @@
 package iterate
 
-// kindsMax bounds the kinds of calls that a Census tells apart; a job with more
+// kindsMax bounds the kinds of calls that a Census counts; a job with more
 // is not predicted.
 const kindsMax = 1024
 
-// Kind is what tells calls of one iteration apart.
+// Kind is what distinguishes calls of one iteration.
 type Kind struct {
 	Op    uint32
 	Comm  uint64
 	Bytes int64
 }
 
-// Census counts the calls of each kind in an iteration, to tell how many there
-// will be when the micro-batches change. Adding a call of a known kind does not
+// Census counts the calls of each kind in an iteration, to predict how many there will
+// be when the micro-batches change. Adding a call of a known kind does not
 // allocate.
 type Census struct {
 	now, last map[Kind]int
@@ -41,7 +41,7 @@ func (c *Census) Close() {
 
 // Predict is the number of calls in an iteration of to micro-batches, from the
 // last one closed, which had from: the kinds whose number is a multiple of the
-// micro-batches grow with them, the others stay. 0 where that can't be told.
+// micro-batches grow with them, the others stay. 0 where that can't be predicted.
 func (c *Census) Predict(from, to int) int {
 	if from < 2 || to < 1 || !c.usable {
 		return 0

@@ -32,7 +32,7 @@ type Marks struct {
 // NewMarks starts a series for one rank.
 func NewMarks(rank falcon.Rank) *Marks { return &Marks{rank: rank} }
 
-// Any says whether a mark was ever seen: from then on marks win over
+// Any reports whether a mark was ever seen: from then on marks win over
 // inference.
 func (s *Marks) Any() bool { return s.some }
 

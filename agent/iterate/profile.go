@@ -38,9 +38,8 @@ type Window struct {
 // Summarize computes the rank's profile. Self time is the device time outside
 // communication per micro-batch: the gaps between the communication intervals
 // of an iteration, without what belongs to its end (optimizer, data, host),
-// divided by the micro-batches; the median over the window's whole iterations
-// (LAB-AND-HOOK.md, "Profiling"). Pipeline bubbles lie inside receives and so
-// count as communication.
+// divided by the micro-batches; the median over the window's whole iterations. Pipeline
+// bubbles lie inside receives and so count as communication.
 func Summarize(w Window) falcon.RankProfile {
 	slices.SortStableFunc(w.Calls, func(a, b Timed) int { return cmp.Compare(a.StartMs, b.StartMs) })
 	inheritIterations(w.Calls)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// ErrNoLab says that there is no lab to talk to.
+// ErrNoLab is returned where there is no lab to talk to.
 var ErrNoLab = errors.New("lab: no lab is running; start one with `falcon lab run`")
 
 const (

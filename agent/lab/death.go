@@ -83,7 +83,7 @@ func (s Scenario) firstVictim(v victim) falcon.Rank {
 	return falcon.Rank(i * s.gpusPerNode())
 }
 
-// endsProcesses says that the event ends or stops processes.
+// endsProcesses reports whether the event ends or stops processes.
 func (e Event) endsProcesses() bool { return e.Kill != "" || e.Freeze != "" }
 
 // checkDeath checks whom a death or a freeze hits.
@@ -123,7 +123,7 @@ func (e Event) checkPoint() error {
 	return nil
 }
 
-// inRecovery says that the event's point lies in a recovery.
+// inRecovery reports whether the event's point lies in a recovery.
 func (e Event) inRecovery() bool { return slices.Index(Points, e.Point) >= recoveryPoints }
 
 // faultArgs are the trainer's, for deaths at a point. A rank of a node that dies

@@ -22,7 +22,7 @@ type rankProcess struct {
 	device     falcon.Device
 	launch     uint64 // that started it: 0 = the lab, else agents, for a launch or a recovery
 	generation uint64 // that it trains in: of its launch, or of its newest rejoin
-	joining    bool   // made anew for a recovery, and not yet part of the job
+	joining    bool   // started as a replacement, and not yet part of the job
 	pid        int
 	cmd        *exec.Cmd // nil when an agent started it
 	log        string    // file with its last words
@@ -38,7 +38,7 @@ const (
 	endCheckpointed = "checkpointed"
 )
 
-// endedWell says that an ended process ended as it should.
+// endedWell reports whether an ended process ended as it should.
 func (p *rankProcess) endedWell() bool {
 	switch p.end {
 	case endDone, endStopped, endCheckpointed:
@@ -53,7 +53,7 @@ func (p *rankProcess) endedWell() bool {
 // setting that can't be.
 const exitRefused = 2
 
-// neverBegan says that the process never began: no recovery helps.
+// neverBegan reports whether the process never began: no recovery helps.
 func (p *rankProcess) neverBegan() bool {
 	var exit *exec.ExitError
 	return p.exited && p.end == "" && errors.As(p.err, &exit) && exit.ExitCode() == exitRefused
@@ -106,7 +106,7 @@ func (l *Lab) hookedCommand(trainer []string) []string {
 }
 
 // trainerArgs are the trainer's, in every launch: entries of the rendezvous carry
-// their generation, and those who survive meet those who are made anew.
+// their generation, and the survivors meet the replacements.
 func (l *Lab) trainerArgs() []string {
 	args := append(l.shapeArgs(), "--rendezvous", filepath.Join(l.place.dir, "rendezvous"))
 	if !l.opt.Marks {
@@ -118,7 +118,7 @@ func (l *Lab) trainerArgs() []string {
 	return append(args, l.stateArgs()...)
 }
 
-// rejoinsExpected says whether ranks leave training for a recovery, which takes the hook
+// rejoinsExpected reports whether ranks leave training for a recovery, which takes the hook
 // and the adapter's step marks: without tags nobody knows what a rank holds.
 func (l *Lab) rejoinsExpected() bool { return l.opt.Hook && l.opt.Marks && l.sc.rejoinsExpected() }
 
@@ -243,7 +243,7 @@ func (l *Lab) workingProcesses() []*rankProcess {
 	return out
 }
 
-// wasReplaced says that a later launch has started another process for p's rank, or
+// wasReplaced reports whether a later launch has started another process for p's rank, or
 // a world without it.
 func (l *Lab) wasReplaced(p *rankProcess) bool {
 	return int(p.rank) >= l.records.world || slices.ContainsFunc(l.ranks, func(q *rankProcess) bool { return q.rank == p.rank && q.launch > p.launch })

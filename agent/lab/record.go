@@ -36,7 +36,7 @@ type line struct {
 	End   string `json:"end"`
 }
 
-// isRelevant says that the line is one of those that the lab reads.
+// isRelevant reports whether the line is one of those that the lab reads.
 func (l line) isRelevant() bool {
 	return l.Iteration != nil || l.Sha != "" || l.Kind != "" || l.Swap != 0 || l.Checkpoint != nil || l.Resume != nil || l.End != "" || l.Fault != "" || l.Rejoin > 0
 }
@@ -92,12 +92,12 @@ func newRecords(world int) *records {
 	return &records{world: world, first: falcon.NoIteration, stored: stored{behind: falcon.NoIteration}}
 }
 
-// hasIteration says whether a generation has finished an iteration on some rank.
+// hasIteration reports whether a generation has finished an iteration on some rank.
 func (r *records) hasIteration(generation uint64) bool {
 	return r.generation >= generation && len(r.rows) > 0
 }
 
-// addLine takes one line of a process and says whether another iteration is
+// addLine takes one line of a process and reports whether another iteration is
 // complete.
 func (r *records) addLine(generation uint64, l line) bool {
 	if l.Sha != "" {
@@ -162,7 +162,7 @@ func (r *records) growRows(n int64) {
 
 // cpuPerIteration is what all ranks' processes used per iteration, in ms, after
 // the first ones: starting up is not the job's steady cost. Later generations
-// start their clocks anew, and are left out.
+// start their clocks again, and are left out.
 func (r *records) cpuPerIteration() float64 {
 	const skip = 10
 	first, last := int64(skip), r.done-1

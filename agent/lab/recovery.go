@@ -29,7 +29,7 @@ type RecoveryStory struct {
 	ResumeIteration  int64             `json:"resume_iteration"`
 	LostIterations   int64             `json:"lost_iterations"` // begun before and run again, by the ranks' logs
 	RestoredFrom     map[string]int32  `json:"restored_from"`   // by rank; -2 = storage
-	Replaced         map[string]string `json:"replaced"`        // device by rank made anew
+	Replaced         map[string]string `json:"replaced"`        // device by replaced rank
 	Survivors        []int32           `json:"survivors"`
 	SurvivorPidsKept bool              `json:"survivor_pids_kept"` // by the ranks' logs
 	Fenced           []string          `json:"fenced"`
@@ -175,7 +175,7 @@ func (s *RecoveryStory) faultOfDeath(k Kill, sc Scenario) (FaultStory, bool) {
 	return out, out.Kind != ""
 }
 
-// recovered says that a row is the first of a rejoin: the time before it was the
+// recovered reports whether a row is the first of a rejoin: the time before it was the
 // recovery's.
 func (r *Report) recovered(it Iteration) bool {
 	return slices.ContainsFunc(r.Recoveries, func(s RecoveryStory) bool {

@@ -162,7 +162,7 @@ func processesOf(dir string, marks ...string) []int {
 	return out
 }
 
-// hasVariables says whether an environment holds all of the variables.
+// hasVariables reports whether an environment holds all of the variables.
 func hasVariables(env []byte, variables []string) bool {
 	have := strings.Split(string(env), "\x00")
 	for _, v := range variables {

@@ -101,8 +101,8 @@ func (r *records) rejoinOfGeneration(generation uint64) *rejoin {
 	return r.rejoins[i]
 }
 
-// survivorsKept says whether every survivor is the process that it was: all ranks but
-// those made anew have come back, each with the process id of before.
+// survivorsKept reports whether every survivor is the process that it was: all ranks but
+// the replaced ones have come back, each with its process id of before.
 func (j *rejoin) survivorsKept(anew []falcon.Rank) bool {
 	for r, pid := range j.before {
 		if !slices.Contains(anew, r) && j.after[r] != pid {

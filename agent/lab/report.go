@@ -161,7 +161,7 @@ func (s Scenario) emulatedParts() []string {
 	return out
 }
 
-// weightsNote says what the two hashes of the weights can show.
+// weightsNote describes what the two hashes of the weights can show.
 func (r *records) weightsNote(ref Reference) string {
 	switch {
 	case ref.Sha == "":

@@ -41,7 +41,7 @@ func (l *Lab) Run(ctx context.Context) error {
 	}
 }
 
-// jobEnded says that the job has ended for good: nobody works, and it was neither
+// jobEnded reports whether the job has ended for good: nobody works, and it was neither
 // left for a restart nor did a launch fail before its first iteration, nor can
 // what died be recovered.
 func (l *Lab) jobEnded() bool { return len(l.workingProcesses()) == 0 && !l.mayReturn() }
@@ -86,7 +86,7 @@ func (l *Lab) neverLaunched() error {
 		ErrRanks, generation, l.records.done-1, launchWait)
 }
 
-// handleEvent takes one event and says whether a rank has come or gone.
+// handleEvent takes one event and reports whether a rank has come or gone.
 func (l *Lab) handleEvent(e event) bool {
 	switch {
 	case e.call != nil:

@@ -220,7 +220,7 @@ func (s Scenario) Placement() falcon.Placement {
 	return out
 }
 
-// rejoinsExpected says whether ranks leave training for a recovery.
+// rejoinsExpected reports whether ranks leave training for a recovery.
 func (s Scenario) rejoinsExpected() bool { return s.Park == nil || *s.Park }
 
 func (s Scenario) gpusPerNode() int { return s.Layout.Layout().World() / s.Nodes }

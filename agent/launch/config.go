@@ -192,7 +192,7 @@ func (c Config) localWorld(p Plan) int {
 }
 
 // environmentFor is the environment of one rank: the agent's, the configuration's, and
-// last what says who it is.
+// last its identity.
 func (l *Launcher) environmentFor(base []string, p Plan, r Rank) []string {
 	own := map[string]string{
 		"RANK": strconv.Itoa(r.Rank), "WORLD_SIZE": strconv.Itoa(p.World), "LOCAL_RANK": strconv.Itoa(r.LocalRank),

@@ -2,7 +2,7 @@
 // the node's own configuration.
 //
 // It guarantees that nothing from outside of the node names what is executed: a
-// plan says which ranks, on which devices, of which generation, and the words of
+// plan is which ranks, on which devices, of which generation, and the words of
 // the command that stand for them are replaced inside arguments, never by a
 // shell. A rank is started at most once per generation, across restarts of the
 // agent too: what is about to be started and what was is written down first, in

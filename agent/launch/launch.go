@@ -20,7 +20,7 @@ var (
 	ErrStart = errors.New("launch: can't start a training process")
 )
 
-// At says where a Launcher works.
+// At is where a Launcher works.
 type At struct {
 	Node   falcon.Node
 	Job    string
@@ -141,7 +141,7 @@ func (l *Launcher) deviceOf(o kept) falcon.Device {
 	return ""
 }
 
-// forgetEnded lets go of the ends of processes that are not in the record any more.
+// forgetEnded drops the ends of processes that are not in the record any more.
 func (l *Launcher) forgetEnded() {
 	in := map[Proc]bool{}
 	for _, o := range l.rec.Older {
@@ -223,15 +223,15 @@ func (l *Launcher) Collect() {
 	}
 }
 
-// State is where one rank of the newest launch stands.
+// State is the state of one rank of the newest launch.
 type State struct {
 	PID   int // 0 = not of the launch
 	Ended bool
-	How   string // empty while it runs, or where the kernel does not tell
+	How   string // empty while it runs, or where the kernel does not report it
 	Log   string // of what it printed
 }
 
-// State looks at one rank.
+// State is the state of one rank.
 func (l *Launcher) State(rank int) State {
 	i := slices.IndexFunc(l.rec.Plan.Ranks, func(r Rank) bool { return r.Rank == rank })
 	if i < 0 {
@@ -268,7 +268,7 @@ func (l *Launcher) Fresh(generation uint64) bool {
 // started another one.
 func (l *Launcher) EndUnseen(g uint64, followed []Running) int {
 	if l.loadRecord() != nil {
-		return 0 // the next launch says why the record can't be read
+		return 0 // the next launch reports why the record can't be read
 	}
 	l.Collect()
 	left := 0

@@ -37,7 +37,7 @@ type System interface {
 	// Start starts a process that leads a session of its own.
 	Start(s Spec) (Proc, error)
 	// Ended collects a process that has ended; how is empty where the kernel
-	// does not tell, as of one that an earlier agent started.
+	// does not report it, as of one that an earlier agent started.
 	Ended(p Proc) (how string, ended bool)
 	// Kill ends a process and its group.
 	Kill(p Proc)
@@ -167,7 +167,7 @@ func (m machine) readProcFile(pid int, file string, most int64) []byte {
 	return text
 }
 
-// DescribeExit says how a process ended, for people.
+// DescribeExit describes how a process ended, for people.
 func DescribeExit(s unix.WaitStatus) string {
 	switch {
 	case s.Signaled():

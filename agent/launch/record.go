@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrRecord is wrapped where the file that says what was started can't be used:
+// ErrRecord is wrapped where the record of what was started can't be used:
 // then nothing is started.
 var ErrRecord = errors.New("launch: bad record of earlier launches")
 

@@ -8,12 +8,12 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// DownFor is how long a port must be down to be told by default: shorter falls
+// DownFor is how long a port must be down to be reported by default: shorter falls
 // are flaps, which retransmissions survive and counters show.
 const DownFor = 5 * time.Second
 
-// Event says that a port which was up has been down for so long that the traffic
-// which it carried has failed. It is told once for each fall.
+// Event is a port that was up and has been down for so long that the traffic which it
+// carried has failed. It is reported once for each fall.
 type Event struct {
 	NIC  falcon.NIC
 	AtNs int64 // Unix ns
@@ -22,12 +22,12 @@ type Event struct {
 
 // fall follows one port's state.
 type fall struct {
-	up   bool      // it was, at the newest look that could tell
+	up   bool      // it was, at the newest reading that could tell
 	from time.Time // when it was found down first, zero while it is up or was never up
 	told bool
 }
 
-// update takes in one look, and says for how long a port that was up has been down,
+// update takes in one reading, and returns for how long a port that was up has been down,
 // once it is long enough. A port that is gone counts as down.
 func (f *fall) update(active bool, now time.Time, limit time.Duration) (down time.Duration, tell bool) {
 	switch {
@@ -44,7 +44,7 @@ func (f *fall) update(active bool, now time.Time, limit time.Duration) (down tim
 	return now.Sub(f.from), true
 }
 
-// watchFall tells of a port's fall. A look that could not read the port's state says
+// watchFall reports a port's fall. A reading that could not read the port's state says
 // nothing, but for a port whose files are gone.
 func (p *Prober) watchFall(o *port, r falcon.NICReading) {
 	unknown := strings.HasPrefix(r.Err, "state: ") || strings.HasPrefix(r.Err, "operstate: ")

@@ -24,7 +24,7 @@ type pciPlace struct {
 // nearestPorts finds each GPU's port: the one that shares most of the way to the
 // root complex, else the NUMA node. GPU i is the i-th by PCI address, the order
 // of NVML. A GPU with several ports equally near has none here: which of them
-// NCCL takes can't be told from sysfs.
+// NCCL takes can't be read from sysfs.
 func nearestPorts(root string, ports []*port) map[int]falcon.NIC {
 	at := make([]pciPlace, len(ports))
 	for i, p := range ports {

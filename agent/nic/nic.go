@@ -1,9 +1,9 @@
-// Package nic looks at the network ports of one node through sysfs.
+// Package nic reads the network ports of one node through sysfs.
 //
 // It guarantees that a counter in a reading never falls, although hardware
-// counters wrap at 32 bits and start over when a driver is loaded anew; that
+// counters wrap at 32 bits and start over when a driver is loaded again; that
 // what a port does not offer is named in NICReading.Err and never passed off as
-// zero trouble; and that a read which the driver holds stalls nobody: Latest
+// zero trouble; and that a read which the driver holds does not block the caller: Latest
 // and Of answer from memory. Open starts one goroutine; Close ends it and
 // waits, at most CloseMax for one that a driver holds.
 //
@@ -26,20 +26,20 @@ import (
 
 // Bounds of the probe.
 const (
-	StallMin  = 5 * time.Second // an unanswered look is reported after this long
+	StallMin  = 5 * time.Second // an unanswered reading is reported after this long
 	CloseMax  = 2 * time.Second // Close gives a held read this long
 	PortsMax  = 64              // per node
 	periodMin = 10 * time.Millisecond
 )
 
-// Config says where to look.
+// Config is what to read.
 type Config struct {
 	Node   falcon.Node
 	Sysfs  string                       // root, normally /sys
 	Of     map[falcon.Device]falcon.NIC // what is known of which GPU uses which port; it wins
-	Period time.Duration                // between looks; 0 = 1 s
-	Down   time.Duration                // that a port must be down to be told; 0 = DownFor
-	// Event takes the fall of a port that was up, once; nil for nobody. It is
+	Period time.Duration                // between readings; 0 = 1 s
+	Down   time.Duration                // that a port must be down to be reported; 0 = DownFor
+	// Event takes the fall of a port that was up, once; nil = it is not reported. It is
 	// called from the prober's goroutine and must not block.
 	Event func(Event)
 }
@@ -50,16 +50,16 @@ type Prober struct {
 	ports []*port // the goroutine's own
 
 	mu      sync.Mutex
-	started time.Time // of the look in flight, zero when none is
+	started time.Time // of the reading in flight, zero when none is
 	fresh   []falcon.NICReading
 	names   []falcon.NIC
-	near    map[int]falcon.NIC // by GPU index, where PCI tells
+	near    map[int]falcon.NIC // by GPU index, where PCI shows it
 
 	stop chan struct{}
 	done sync.WaitGroup
 }
 
-// Open begins to look. It does not fail: a sysfs without ports has no readings.
+// Open begins to read. It does not fail: a sysfs without ports has no readings.
 func Open(cfg Config) *Prober {
 	if cfg.Period <= 0 {
 		cfg.Period = time.Second
@@ -105,7 +105,7 @@ func (p *Prober) Of(d falcon.Device) falcon.NIC {
 	return ""
 }
 
-// Close ends the looks.
+// Close ends the readings.
 func (p *Prober) Close() {
 	close(p.stop)
 	ended := make(chan struct{})

@@ -19,7 +19,7 @@ import (
 // at most a page.
 const fileBytesMax = 4096
 
-// ErrFormat is wrapped where a file does not look as documented.
+// ErrFormat is wrapped where a file is not as documented.
 var ErrFormat = errors.New("nic: unexpected format")
 
 // place is where a port lies: class/infiniband/DEVICE/ports/PORT, or
@@ -105,11 +105,11 @@ type port struct {
 }
 
 // meter makes a counter that only grows of one that may wrap or start over.
-// Where it starts matters to nobody: readers take differences.
+// Where it starts does not matter: readers take differences.
 type meter struct{ last, total uint64 }
 
 func (m *meter) addReading(raw uint64, bits32 bool) {
-	grown := raw // the driver was loaded anew
+	grown := raw // the driver was loaded again
 	switch {
 	case raw >= m.last:
 		grown = raw - m.last
@@ -139,7 +139,7 @@ func unitsOf(n, size uint64) uint64 {
 type source struct {
 	file   string
 	bits32 bool   // wraps at 32 bits in hardware
-	unit   uint64 // what one count stands for
+	unit   uint64 // what one count means
 }
 
 // field is one meaning and the files that hold it. Those of class/infiniband are
@@ -172,7 +172,7 @@ var infiniband = []field{
 	{"port_rcv_data", []source{{"counters/port_rcv_data", false, 4}}, func(r *falcon.NICReading) *uint64 { return &r.RcvBytes }, false},
 }
 
-// ethernet ports tell of lost links, broken frames and bytes; of congestion
+// ethernet ports count lost links, broken frames and bytes; of congestion
 // nothing that is the same with every driver.
 var ethernet = []field{
 	{"carrier_down_count", []source{{"carrier_down_count", true, 1}}, func(r *falcon.NICReading) *uint64 { return &r.LinkDowned }, false},
@@ -181,7 +181,7 @@ var ethernet = []field{
 	{"rx_bytes", []source{{"statistics/rx_bytes", false, 1}}, func(r *falcon.NICReading) *uint64 { return &r.RcvBytes }, false},
 }
 
-// readPort takes one look at the port.
+// readPort takes one reading of the port.
 func (p *port) readPort(root string) falcon.NICReading {
 	r := falcon.NICReading{NIC: p.name}
 	dir := p.directory(root)
@@ -231,7 +231,7 @@ func (p *port) fillReading(r *falcon.NICReading, value func(source) (uint64, boo
 }
 
 // readCounter takes in a raw value where there is one. A file that comes later than
-// the port starts at zero, not at its past, which nobody would take for new.
+// the port starts at zero, not at its past, which is not new.
 func (p *port) readCounter(s source, raw uint64, ok bool) uint64 {
 	m := p.meters[s.file]
 	switch {

@@ -11,11 +11,11 @@ import (
 
 // Bounds of events.
 const (
-	sameXidRest = 10 * time.Second // the same code of one GPU is told again after this long, however often it comes
+	sameXidRest = 10 * time.Second // the same code of one GPU is reported again after this long, however often it comes
 	codesMax    = 64               // codes of one GPU that are remembered for it
 )
 
-// Event is a GPU's own report of a fault. Fatal says that it does not go on by
+// Event is a GPU's own report of a fault. Fatal is set where it does not go on by
 // itself: it needs a reset, a reboot or a replacement.
 type Event struct {
 	Device falcon.Device
@@ -25,7 +25,7 @@ type Event struct {
 	Text   string
 }
 
-// xidMeaning is what the driver's code stands for.
+// xidMeaning is the meaning of a driver's code.
 type xidMeaning struct {
 	fatal bool
 	text  string
@@ -75,7 +75,7 @@ var actions = map[uint64]xidMeaning{
 	uint64(gonvml.GPU_RECOVERY_ACTION_RECOVER_IMEX_DOMAIN): {true, "the driver asks to recover the IMEX domain"},
 }
 
-// watched is what was seen of one GPU, so that each event is told once.
+// watched is what was seen of one GPU, so that each event is reported once.
 type watched struct {
 	looked bool
 	fatal  uint64               // uncorrectable ECC errors
@@ -83,7 +83,7 @@ type watched struct {
 	told   map[uint32]time.Time // by XID
 }
 
-// reportXid tells of one XID, unless it was told a moment ago.
+// reportXid reports one XID, unless it was reported a moment ago.
 func (p *Prober) reportXid(i int, code uint32, now time.Time) {
 	p.mu.Lock()
 	w := &p.watch[i]
@@ -101,8 +101,8 @@ func (p *Prober) reportXid(i int, code uint32, now time.Time) {
 	}
 }
 
-// reportChanges tells what a look shows that the one before did not: more uncorrectable
-// errors, or an action that the driver asks for. The first look of an agent tells
+// reportChanges reports what a reading shows that the one before did not: more uncorrectable
+// errors, or an action that the driver asks for. The first reading of an agent reports
 // the action alone, as the errors may be years old.
 func (p *Prober) reportChanges(i int, r *reading) {
 	w := &p.watch[i]

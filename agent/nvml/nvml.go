@@ -1,18 +1,18 @@
-// Package nvml looks at the GPUs of one node through NVIDIA's management
+// Package nvml reads the GPUs of one node through NVIDIA's management
 // library.
 //
 // It guarantees that a missing, old or stalled library never takes the agent
-// down: symbols are looked up before they are called, and every failure stands
+// down: symbols are looked up before they are called, and every failure is
 // in GPUReading.Err. NVML calls take a lock of the driver that training needs
 // too, so a probe keeps to a budget and backs off when it is dear. Open starts
 // two goroutines (the probe, and XID events where they exist); Close ends them
-// and waits, at most CloseMax for one that the driver holds. A look that the
+// and waits, at most CloseMax for one that the driver holds. A reading that the
 // driver does not answer is a reading of the GPU that it hangs at (ProbeUs, Err).
 //
 // It must not list processes or fan speeds (milliseconds under the lock), and
 // must not judge: a power cap or a low clock is reported, not explained. What the
 // driver itself calls a fault (XID, uncorrectable memory errors, an action that it
-// asks for) is an Event, told once.
+// asks for) is an Event, reported once.
 package nvml
 
 import (
@@ -28,9 +28,9 @@ import (
 
 // Bounds of the probe.
 const (
-	BudgetMax = 2 * time.Millisecond // a dearer look at one GPU doubles the period
+	BudgetMax = 2 * time.Millisecond // a costlier reading of one GPU doubles the period
 	PeriodMax = 30 * time.Second     // the period never grows beyond this
-	StallMin  = 5 * time.Second      // an unanswered look is reported after this long
+	StallMin  = 5 * time.Second      // an unanswered reading is reported after this long
 	CloseMax  = 2 * time.Second      // Close gives a held driver call this long
 	OpenMax   = 10 * time.Second     // Open gives the library this long to start; it may come later
 	GPUsMax   = 64                   // per node
@@ -41,12 +41,12 @@ const (
 	remedy      = "install the driver's " + libraryName + ", or set nvml.enabled to false"
 )
 
-// Config says what to probe.
+// Config describes what to probe.
 type Config struct {
 	Node    falcon.Node
 	Library string        // path or soname; empty = libnvidia-ml.so.1
-	Period  time.Duration // between looks, while they are cheap
-	// Event takes a GPU's own reports of faults, each once; nil for nobody. It is
+	Period  time.Duration // between readings, while they are cheap
+	// Event takes a GPU's own reports of faults, each once; nil = they are dropped. It is
 	// called from the prober's goroutines and must not block.
 	Event func(Event)
 }
@@ -62,11 +62,11 @@ type Prober struct {
 	gpus    []gpu  // set once
 	why     string // why nothing can be read, empty when something can
 	pace    pace
-	started time.Time // of the look at one GPU in flight, zero when none is
+	started time.Time // of the reading of one GPU in flight, zero when none is
 	at      int       // which one
 	fresh   []falcon.GPUReading
 	xids    []xid
-	watch   []watched // by GPU; told under mu, the rest is the probe's own
+	watch   []watched // by GPU; reported is guarded by mu, the rest is the probe's own
 
 	stop chan struct{}
 	done sync.WaitGroup
@@ -84,7 +84,7 @@ type xid struct {
 }
 
 // Open loads the library and starts probing. It does not fail: without a
-// library the first Latest says why.
+// library the first Latest returns why.
 func Open(cfg Config) *Prober {
 	if cfg.Library == "" {
 		cfg.Library = libraryName
@@ -139,7 +139,7 @@ func (p *Prober) loadAndProbe(loaded chan<- struct{}) {
 	p.probeUntilLost()
 }
 
-// findGPUs finds the GPUs, or says why there are none.
+// findGPUs finds the GPUs, or returns why there are none.
 func (p *Prober) findGPUs() (gpus []gpu, why string) {
 	if ret := p.lib.Init(); ret != gonvml.SUCCESS {
 		return nil, fmt.Sprintf("nvml did not start (%s): %s", describeStatus(ret), remedy)
@@ -183,7 +183,7 @@ func (p *Prober) Devices() []string {
 	return out
 }
 
-// Err says why nothing can be read, "" when something can.
+// Err returns why nothing can be read, "" when something can.
 func (p *Prober) Err() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -218,7 +218,7 @@ func (p *Prober) isStalled(now time.Time) []falcon.GPUReading {
 	return out
 }
 
-// Period is the present time between looks.
+// Period is the present time between readings.
 func (p *Prober) Period() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -258,7 +258,7 @@ func (p *Prober) reachable(i int) {
 	p.at, p.started = i, time.Now()
 }
 
-// readGPUs reads every GPU once and returns when to look again.
+// readGPUs reads every GPU once and returns when to read again.
 func (p *Prober) readGPUs() time.Duration {
 	p.mu.Lock()
 	xids := append([]xid(nil), p.xids...)

@@ -2,8 +2,8 @@ package nvml
 
 import "time"
 
-// pace is the self-imposed budget: a look dearer than BudgetMax doubles the
-// period up to PeriodMax, cheap looks halve it back to what was asked for.
+// pace is the self-imposed budget: a reading that costs more than BudgetMax doubles the
+// period up to PeriodMax, cheap readings halve it back to what was asked for.
 type pace struct {
 	base, period time.Duration
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// symbols says which functions the loaded library has. go-nvml ends the
+// symbols are the functions that the loaded library has. go-nvml ends the
 // process when it calls one that is missing.
 type symbols map[string]bool
 
@@ -61,7 +61,7 @@ func (s symbols) hasEvents() bool {
 	return s.isMissing("nvmlEventSetCreate", "nvmlEventSetFree", "nvmlEventSetWait", "nvmlDeviceRegisterEvents") == ""
 }
 
-// reading collects one look and what it could not see.
+// reading collects one reading and what it could not see.
 type reading struct {
 	falcon.GPUReading
 	calls  symbols
@@ -82,7 +82,7 @@ func (r *reading) runQuery(symbol, what string, query func() gonvml.Return) bool
 	return true
 }
 
-// timedRead looks at one GPU and says how long that took.
+// timedRead reads one GPU and returns how long that took.
 func (p *Prober) timedRead(g gpu) (reading, time.Duration) {
 	begun := time.Now()
 	r := reading{GPUReading: falcon.GPUReading{Device: g.name, AtNs: begun.UnixNano(), MaxSMClockMHz: g.maxMHz}, calls: p.calls}

@@ -98,7 +98,7 @@ func parseName(dir, file string) (Entry, bool) {
 	return Entry{Path: filepath.Join(dir, file), Job: rest[:i], PID: pid}, true
 }
 
-// checkProcess says whether the process runs and whether its file is complete.
+// checkProcess reports whether the process runs and whether its file is complete.
 func (e *Entry) checkProcess() (running, ready bool) {
 	if err := unix.Kill(e.PID, 0); err != nil && !errors.Is(err, unix.EPERM) {
 		return false, false

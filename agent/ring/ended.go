@@ -23,7 +23,7 @@ type End struct {
 	Status int   // exit status, -1 where the word was given before it was known
 }
 
-// InOrder says that there is a word.
+// InOrder reports whether there is a mark.
 func (e End) InOrder() bool { return e.AtNs > 0 }
 
 // exitMark reads a word; what no process exits with reads as not known.

@@ -12,7 +12,7 @@ var orderCodes = map[string]uint32{
 	falcon.OrderCheckpoint: orderCheckpoint, falcon.OrderStop: orderStop,
 }
 
-// checkOrder makes the mailbox's code and values of an order, or says what does
+// checkOrder makes the mailbox's code and values of an order, or returns what does
 // not fit. A field of another kind is refused: an order that says two things is
 // carried out as one of them, and nobody knows which was meant.
 func (p *Process) checkOrder(o falcon.Order) (code uint32, values []int32, err error) {

@@ -46,7 +46,7 @@ func (s PauseState) String() string {
 	return "unknown"
 }
 
-// Over says that the order holds nothing any more.
+// Over reports whether the order holds nothing any more.
 func (s PauseState) Over() bool { return s >= PauseReleased }
 
 // PauseReason is why a pause or a test was refused.

@@ -20,7 +20,7 @@ const SuspendMax = suspendMaxMs * time.Millisecond
 // Status of a parked process; a negative one is that of its last rejoin, which failed.
 const (
 	ParkSuspended int32 = 0 // suspended, or a peer died
-	ParkJoin      int32 = 1 // made anew: holds nothing
+	ParkJoin      int32 = 1 // a replacement: holds nothing
 )
 
 // Suspend has the process abort its communicators of all generations before
@@ -79,7 +79,7 @@ func (p *Process) PutRejoin(r Rejoin) (err error) {
 	defer p.guardFault(&err)
 	w := p.mem[p.control : p.control+controlBytes]
 	had := w.readUint64(ctlRejoinID)
-	if park, ok := p.Park(); !ok || !park.On || park.Status != ParkJoin { // one made anew begins with its own generation
+	if park, ok := p.Park(); !ok || !park.On || park.Status != ParkJoin { // a replacement begins with its own generation
 		had = max(had, w.readUint64(ctlGenerationNow))
 	}
 	if r.Generation <= had {
@@ -126,7 +126,7 @@ func (r Rejoin) encodeOrder() ([]int32, error) {
 // Park is where a process stands that has left training.
 type Park struct {
 	On         bool
-	Generation uint64 // newest suspension it obeyed; of one made anew that has obeyed none: the launch's
+	Generation uint64 // newest suspension it obeyed; of a replacement that has obeyed none: the launch's
 	Status     int32  // ParkSuspended, ParkJoin, or negative: the last rejoin failed with it
 	Tag        int64  // step tag when it parked
 	Hold       falcon.RankHold

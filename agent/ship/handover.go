@@ -17,7 +17,7 @@ type Handover struct {
 	Frames        []*falconv1.AgentFrame // not acknowledged, ascending
 }
 
-// ErrHandover says that a Handover is of no Shipper.
+// ErrHandover is returned for a Handover that no Shipper has made.
 var ErrHandover = errors.New("ship: the frames that were handed over have impossible numbers")
 
 // Check is nil where the numbers can be.

@@ -3,7 +3,7 @@
 //
 // It guarantees that a numbered frame is sent again until the engine has
 // acknowledged it, in order, and that the spool that makes this possible is
-// bounded: samples and telemetry are let go oldest first and counted; results
+// bounded: samples and telemetry are dropped oldest first and counted; results
 // and rank states last, and never silently. Send never blocks, so an absent
 // engine costs training nothing. Every stream begins with the present state of
 // each process, unnumbered, since the engine may be a new one that knows nothing
@@ -16,7 +16,7 @@
 // does that, and puts a new pair in its place so that a kill at any moment
 // leaves one that fits together.
 //
-// It looks into rank states alone, and never speaks without TLS 1.3 and a
+// It reads rank states alone, and never connects without TLS 1.3 and a
 // client certificate.
 package ship
 
@@ -49,7 +49,7 @@ const (
 // ErrCredentials is wrapped where certificate, key or CA can't be used.
 var ErrCredentials = errors.New("ship: bad credentials")
 
-// Config says where to and as whom. The functions are called from the
+// Config is where to connect, and as whom. The functions are called from the
 // Shipper's goroutines and must not block.
 type Config struct {
 	Address    string // host:port of the engine
@@ -91,8 +91,8 @@ type Shipper struct {
 // Stats is the state of the spool.
 type Stats struct {
 	Frames    uint64 // waiting for an acknowledgement
-	Dropped   uint64 // samples and telemetry let go
-	Lost      uint64 // other frames let go
+	Dropped   uint64 // samples and telemetry
+	Lost      uint64 // other frames that were dropped
 	Connected bool
 }
 
@@ -189,7 +189,7 @@ func (s *Shipper) Ends() (ends []*falconv1.RankState) {
 	return ends
 }
 
-// Stats looks at the spool.
+// Stats is the state of the spool.
 func (s *Shipper) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 )
 
 // spool holds numbered frames until the engine acknowledges them. It is
-// bounded in frames and bytes: when full it lets go of the oldest samples and
+// bounded in frames and bytes: when full it drops the oldest samples and
 // telemetry, then turns the oldest profile into a refusal of the same number,
 // and only then, counted apart, of anything else.
 type spool struct {
@@ -18,8 +18,8 @@ type spool struct {
 	bytes     int
 	framesMax int
 	bytesMax  int
-	dropped   uint64 // samples and telemetry let go
-	lost      uint64 // anything else let go
+	dropped   uint64 // samples and telemetry
+	lost      uint64 // anything else that was dropped
 }
 
 type entry struct {
@@ -48,7 +48,7 @@ func (s *spool) overLimits() bool {
 	return len(s.frames) > s.framesMax || (s.bytes > s.bytesMax && len(s.frames) > 1)
 }
 
-// dropOne lets one frame go; it is false when there is none to let go.
+// dropOne drops one frame; it is false when there is none to drop.
 func (s *spool) dropOne() bool {
 	if i := s.oldestFrame(droppable); i >= 0 {
 		s.removeAt(i)
@@ -82,7 +82,7 @@ func (s *spool) removeAt(i int) {
 	s.frames = append(s.frames[:i], s.frames[i+1:]...)
 }
 
-// dropContent keeps a profile's place and says that its content is gone.
+// dropContent replaces a profile by one that reports its content as gone.
 func (s *spool) dropContent(i int) {
 	old := s.frames[i].frame
 	f := &falconv1.AgentFrame{Seq: old.Seq, Body: &falconv1.AgentFrame_Profile{Profile: &falconv1.Profile{

@@ -30,7 +30,7 @@ const (
 
 type stream = grpc.BidiStreamingClient[falconv1.AgentFrame, falconv1.EngineFrame]
 
-// credentials reads the files anew for every connection, so that a renewed
+// credentials reads the files again for every connection, so that a renewed
 // certificate needs no restart.
 func credentials(cfg Config) (grpccreds.TransportCredentials, *x509.Certificate, error) {
 	cert, err := loadKeyPair(cfg)

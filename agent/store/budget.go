@@ -15,7 +15,7 @@ const (
 	oneRequestMax   = 10 * time.Second
 )
 
-// ErrFull says that the proxy's budget is in use.
+// ErrFull is returned where the proxy's budget is in use.
 var ErrFull = errors.New("store: full")
 
 // budget counts what all clients of a proxy hold.

@@ -1,4 +1,4 @@
-// Package store stands in for the job's rendezvous store on one node: the node's
+// Package store is a proxy of the job's rendezvous store on one node: the node's
 // training processes connect to it on loopback as they would to the store itself
 // (PyTorch's TCPStore protocol, both layouts), and a few connections to the store
 // serve them all.

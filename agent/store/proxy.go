@@ -101,7 +101,7 @@ type shared struct {
 type waitFor struct {
 	key     string
 	nc      net.Conn // nil until the store is reached; guarded by Proxy.mu
-	left    bool     // nobody waits any more; guarded by Proxy.mu
+	left    bool     // no client waits any more; guarded by Proxy.mu
 	first   *client  // whose request it is; the others joined later
 	clients map[*client]bool
 	bill    bill
@@ -338,7 +338,7 @@ func (p *Proxy) assignConnection(c *client, fresh net.Conn) bool {
 	return true
 }
 
-// isUsable says that the store has not ended the connection, and owes nothing on it.
+// isUsable reports whether the store has not ended the connection, and owes nothing on it.
 // One in use is alive.
 func (s *shared) isUsable() bool {
 	if !s.mu.TryLock() {

@@ -37,7 +37,7 @@ func (p *Proxy) waitForKeys(c *client, q request) error {
 	return nil
 }
 
-// runWait holds one wait at the store, and then tells all who wait.
+// runWait holds one wait at the store, and then answers all clients that wait.
 func (p *Proxy) runWait(w *waitFor, q request, isCurrent bool) {
 	err := p.askStore(w, q, isCurrent)
 	defer w.bill.refundAll()
@@ -57,7 +57,7 @@ func (p *Proxy) runWait(w *waitFor, q request, isCurrent bool) {
 	}
 }
 
-// askStore sends the wait and blocks until the store answers, or nobody waits any more.
+// askStore sends the wait and blocks until the store answers, or no client waits any more.
 func (p *Proxy) askStore(w *waitFor, q request, isCurrent bool) error {
 	nc, err := p.dialStore(isCurrent)
 	if err != nil {
@@ -84,7 +84,7 @@ func (p *Proxy) askStore(w *waitFor, q request, isCurrent bool) error {
 	return nil
 }
 
-// releaseClient tells a client that its keys are there. Of one that joined the wait
+// releaseClient answers a client whose keys are there. Of one that joined the wait
 // later nobody knows whether the answer was given before that: it asks once more,
 // and waits on where the keys have gone meanwhile.
 func (p *Proxy) releaseClient(c *client, w *waitFor, q request) error {
@@ -114,7 +114,7 @@ func (p *Proxy) keysReady(c *client, q request) (bool, error) {
 	return err == nil && answer[0] == 0, err
 }
 
-// waitAgain has a client wait anew that still waits.
+// waitAgain repeats the wait of a client that still waits.
 func (p *Proxy) waitAgain(c *client, w *waitFor, q request) error {
 	if !p.leaveWait(c, w) {
 		return nil

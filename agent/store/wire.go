@@ -35,7 +35,7 @@ const (
 	pairs   part = 'P' // a count, then keys with values
 )
 
-// shape is how an answer looks.
+// shape is the form of an answer.
 type shape byte
 
 const (

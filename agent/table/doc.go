@@ -13,5 +13,5 @@
 // base and of the result: one that is for another base is refused (ErrBase), and
 // whoever sent it sends the table whole. Without a path all is kept in memory,
 // for jobs that read no rank table. A Store may be used from several goroutines;
-// it starts none. It must not look into the table.
+// it starts none. It must not interpret the table.
 package table

@@ -19,7 +19,7 @@ import (
 var (
 	// ErrTable is wrapped by every refusal.
 	ErrTable = errors.New("table: refused")
-	// ErrBase says that a delta is for another table than the one kept here: send
+	// ErrBase is returned where a delta is for another table than the one kept here: send
 	// it whole. It wraps ErrTable.
 	ErrBase = fmt.Errorf("%w: the delta is for another table, send it whole", ErrTable)
 	// ErrFile is wrapped where the files can't be read or written.
@@ -34,7 +34,7 @@ const (
 	sidecarEnd = ".generation"
 )
 
-// Sidecar says which table stands beside it. Sum is the CRC-32C of its bytes.
+// Sidecar describes the table beside it. Sum is the CRC-32C of its bytes.
 type Sidecar struct {
 	Generation uint64 `json:"generation"`
 	Bytes      int    `json:"bytes"`
@@ -47,7 +47,7 @@ func newSidecar(table []byte, generation uint64) Sidecar {
 	return Sidecar{Generation: generation, Bytes: len(table), Sum: crc32.Checksum(table, castagnoli)}
 }
 
-// describes says whether these are the bytes that the sidecar describes.
+// describes reports whether these are the bytes that the sidecar describes.
 func (s Sidecar) describes(table []byte) bool { return s == newSidecar(table, s.Generation) }
 
 // delta is what recovery/ranktable writes for an agent.
@@ -211,7 +211,7 @@ func decodeDelta(change []byte) (delta, error) {
 	return d, nil
 }
 
-// applyTo makes the result from the base, or says what does not fit.
+// applyTo makes the result from the base, or returns what does not fit.
 func (d delta) applyTo(base []byte) ([]byte, error) {
 	out, at := make([]byte, 0, d.Result.Bytes), 0
 	for _, e := range d.Edits {

@@ -52,7 +52,7 @@ func describeProcess(out io.Writer, p *ring.Process) {
 	}
 }
 
-// describeWaiting says whether the process waits for its peers, and how it ended.
+// describeWaiting reports whether the process waits for its peers, and how it ended.
 func describeWaiting(c ring.Control, now int64) string {
 	var text string
 	switch {
@@ -72,7 +72,7 @@ func describeWaiting(c ring.Control, now int64) string {
 	return text
 }
 
-// describePlacement says which rank the process holds by a placement, which launch started
+// describePlacement is the rank that the process holds by a placement, which launch started
 // it, and where a restart would begin.
 func describePlacement(place func() (ring.Place, bool), c ring.Control) string {
 	parts := []string{"holds the rank that it was started with"}
@@ -92,7 +92,7 @@ func describePlacement(place func() (ring.Place, bool), c ring.Control) string {
 	return strings.Join(parts, "; ")
 }
 
-// describeRecovery says where the process stands in a recovery: what it was told, whether
+// describeRecovery is where the process stands in a recovery: what it was told, whether
 // it has left training, and which steps of its shard it holds.
 func describeRecovery(park func() (ring.Park, bool), rejoined func() (ring.Rejoined, bool), c ring.Control) string {
 	parts := []string{fmt.Sprintf("communicators of generation %d", c.GenerationNow)}
@@ -116,7 +116,7 @@ func describeRecovery(park func() (ring.Park, bool), rejoined func() (ring.Rejoi
 	return strings.Join(parts, "; ")
 }
 
-// describePause says where the process stands with its newest pause, and what it has
+// describePause is where the process stands with its newest pause, and what it has
 // for active tests.
 func describePause(s ring.Pause, c ring.Control, now int64) string {
 	var parts []string

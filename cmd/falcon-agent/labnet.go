@@ -35,7 +35,7 @@ func labClockSkew(emulated bool) time.Duration {
 	return d
 }
 
-// currentCut says how the connection is cut now, "" where it is not.
+// currentCut describes how the connection is cut now, "" where it is not.
 func (n labNet) currentCut() string {
 	text, err := os.ReadFile(n.file)
 	var mode string

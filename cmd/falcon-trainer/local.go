@@ -47,7 +47,7 @@ func localCommand(o *options) *cobra.Command {
 	return c
 }
 
-// givenFlags lists the flags to hand on, but for those that each rank gets anew.
+// givenFlags lists the flags to hand on, but for those that each rank gets of its own.
 func givenFlags(f *pflag.FlagSet, points []string) []string {
 	var out []string
 	f.Visit(func(f *pflag.Flag) {

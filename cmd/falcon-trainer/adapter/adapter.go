@@ -23,7 +23,7 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// ErrGone says that an order is not, or no longer, in the mailbox.
+// ErrGone is returned where an order is not, or no longer, in the mailbox.
 var ErrGone = errors.New("trainer: order is gone")
 
 // Statuses of Ack: 0 means applied, anything else refused on all ranks alike.
@@ -76,7 +76,7 @@ func (h Hook) EndOptimizer(next int64) {
 	}
 }
 
-// Finish says that the job has ended well, so that the hook takes its file
+// Finish declares that the job has ended well, so that the hook takes its file
 // back: Go's exit runs none of its destructors.
 func (h Hook) Finish() { C.trainer_job_finish() }
 

@@ -24,7 +24,7 @@ var (
 // it was.
 const (
 	ParkSuspended int32 = C.FALCON_PARK_SUSPENDED // suspended, or a peer died
-	ParkJoin      int32 = C.FALCON_PARK_JOIN      // made anew, holds nothing
+	ParkJoin      int32 = C.FALCON_PARK_JOIN      // a replacement, holds nothing
 	Rejoins       int32 = 0
 	FailedGroups  int32 = -1 // the new groups did not come about
 	FailedState   int32 = -2 // some rank did not get its state, or got another one than it should
@@ -44,7 +44,7 @@ func (h Hook) State(zero falcon.ZeRO, bytes, copyRate float64, least, most, mult
 // begin with iteration i.
 func (h Hook) Checkpoint(i int64) { C.trainer_job_checkpoint(C.int64_t(i)) }
 
-// Parks says whether there is a hook that can bring this process back into a
+// Parks reports whether there is a hook that can bring this process back into a
 // job which lost a peer.
 func (h Hook) Parks() bool { return C.trainer_job_parks() != 0 }
 

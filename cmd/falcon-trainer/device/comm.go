@@ -63,7 +63,7 @@ func initComm(name string, id []byte, size, rank, blocking int) (*Comm, C.ncclRe
 	return c, code
 }
 
-// Ready says whether all members have come to a communicator from Begin.
+// Ready reports whether all members have come to a communicator from Begin.
 func (c *Comm) Ready() (bool, error) {
 	var state C.ncclResult_t
 	if err := ncclErr("ncclCommGetAsyncError", C.ncclCommGetAsyncError(c.c, &state)); err != nil {

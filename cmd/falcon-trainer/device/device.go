@@ -117,7 +117,7 @@ func (q *Queue) Done() (bool, error) {
 	return true, q.err
 }
 
-// Paced says whether the GPU is emulated at a modelled pace.
+// Paced reports whether the GPU is emulated at a modelled pace.
 func Paced() bool { return C.trainer_paced() != 0 }
 
 func (q *Queue) cuda(call string, code C.cudaError_t) { q.fail(cudaErr(call, code)) }

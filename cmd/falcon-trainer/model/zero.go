@@ -2,7 +2,7 @@ package model
 
 import "fmt"
 
-// Slices says how the optimizer's state of one stage lies on its data-parallel
+// Slices describes how the optimizer's state of one stage lies on its data-parallel
 // ranks. Plain data parallelism has one slice, which everybody holds. ZeRO
 // stage 1 with N instances has DP/N of them: each instance, DP/N ranks in a
 // row, holds every slice once (Megatron's distributed optimizer instances).
@@ -27,7 +27,7 @@ func (s Slices) Count() int {
 	return s.DP / s.Instances
 }
 
-// Sharded says that a rank holds less than the whole.
+// Sharded reports whether a rank holds less than the whole.
 func (s Slices) Sharded() bool { return s.Count() > 1 }
 
 // Of is the slice that data-parallel rank dp holds; the others that hold it

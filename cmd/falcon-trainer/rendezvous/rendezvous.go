@@ -105,7 +105,7 @@ func (f Folder) Look(name string, size int) ([]byte, error) {
 	return data, checkSize(f, name, len(data), size)
 }
 
-// Absent says that name did not come in time.
+// Absent is the error of a name that did not come in time.
 func (f Folder) Absent(name string) error {
 	return fmt.Errorf("%w: %s never appeared in %q; check that all ranks were started with this folder", ErrAbsent, name, string(f))
 }

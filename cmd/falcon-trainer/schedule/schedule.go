@@ -10,7 +10,7 @@ package schedule
 
 import "fmt"
 
-// Kind says what a step does.
+// Kind describes what a step does.
 type Kind uint8
 
 // The kinds of steps. The two exchanges are issued as one NCCL group.

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// ErrFenced says that processes of a newer generation own the folder: this one
+// ErrFenced is returned where processes of a newer generation own the folder: this one
 // was left behind, and must not write to it any more.
 var ErrFenced = errors.New("trainer: the checkpoint folder belongs to a newer generation")
 
@@ -25,7 +25,7 @@ func Claim(folder string, generation uint64) error {
 }
 
 // Guarded runs write unless the folder belongs to a newer generation; a claim
-// waits until it is done. What was claimed by an older one is claimed anew.
+// waits until it is done. What was claimed by an older one is claimed again.
 func Guarded(folder string, generation uint64, write func() error) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return fmt.Errorf("%w: %w", ErrCheckpoint, err)

@@ -107,7 +107,7 @@ func Sets(folder string) []Set {
 	return out
 }
 
-// allFilesPresent says that the files which the manifest speaks of are there.
+// allFilesPresent reports whether the files which the manifest speaks of are there.
 func (s Set) allFilesPresent() bool {
 	if l := s.Layout; s.Iteration < 1 || l.Validate() != nil || max(l.TP, l.DP, l.PP) > worldMax || l.World() > worldMax {
 		return false

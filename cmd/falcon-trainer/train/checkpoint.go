@@ -46,7 +46,7 @@ func (w *worker) saveScheduled(i int64) error {
 }
 
 // saveCheckpoint writes a checkpoint behind iteration i, for an order or for none (0).
-// why says that some rank could not write its part: then the set does not
+// why is that some rank could not write its part: then the set does not
 // count, on all ranks alike. err ends the run.
 func (w *worker) saveCheckpoint(i int64, order uint64) (why, err error) {
 	began := time.Now()

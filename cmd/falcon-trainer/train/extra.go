@@ -26,7 +26,7 @@ func (e Evaluation) validate(unit int) error {
 	return nil
 }
 
-// isDue says whether iteration i ends with a step that comes every so often.
+// isDue reports whether iteration i ends with a step that comes every so often.
 func isDue(i, every int64) bool { return every > 0 && (i+1)%every == 0 }
 
 // runExtras runs what iteration i has beyond its training step.

@@ -28,7 +28,7 @@ type startLine struct {
 	Join       bool   `json:"join,omitempty"`
 }
 
-// parkLine says that this rank left training for the agent's word.
+// parkLine is written when this rank leaves training to wait for the agent's order.
 type parkLine struct {
 	Park   int32    `json:"park"` // adapter's status
 	Rank   int      `json:"rank"`
@@ -123,7 +123,7 @@ type swapLine struct {
 	Reason     string  `json:"reason,omitempty"`      // why it failed
 }
 
-// swapOverLine says how a placement ended on this rank.
+// swapOverLine describes how a placement ended on this rank.
 type swapOverLine struct {
 	Swap       uint64             `json:"swap"`
 	Rank       int                `json:"rank"`

@@ -53,7 +53,7 @@ func (o *optimizer) newVersion(weight device.Floats) *version {
 	return &version{weight: weight, moments: [2]device.Floats{o.q.AllocFloats(n), o.q.AllocFloats(n)}}
 }
 
-// isSharded says that this rank holds less than the whole.
+// isSharded reports whether this rank holds less than the whole.
 func (o *optimizer) isSharded() bool { return o.slices.Sharded() }
 
 func (o *optimizer) currentVersion() *version { return o.versions[o.live] }

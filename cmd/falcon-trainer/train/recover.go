@@ -84,10 +84,10 @@ func (w *worker) nextLife(ctx context.Context, failed error) error {
 	return w.trainOneLife(ctx)
 }
 
-// canPark says that a life can end without the rank.
+// canPark reports whether a life can end without the rank.
 func (w *worker) canPark() bool { return w.cfg.Park && w.hook.Parks() }
 
-// endsLifeOnly says that err ends a life only.
+// endsLifeOnly reports whether err ends a life only.
 func (w *worker) endsLifeOnly(err error) bool {
 	var last lastError
 	if !w.canPark() || w.optim == nil || errors.As(err, &last) {
@@ -97,7 +97,7 @@ func (w *worker) endsLifeOnly(err error) bool {
 	return errors.Is(err, errJoining) || errors.Is(err, errSuspended) || errors.As(err, &failed) || errors.Is(asPeerError(err), ErrPeer) || w.hook.Suspended() != 0
 }
 
-// called says whether the rank is wanted in the parking.
+// suspension is errSuspended where the rank must park.
 func (w *worker) suspension() error {
 	if w.canPark() && w.hook.Suspended() != 0 {
 		return errSuspended

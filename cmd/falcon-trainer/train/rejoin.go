@@ -155,7 +155,7 @@ func (r *rejoin) prepareShard() error {
 	return err
 }
 
-// sameShard says that two ranks hold the same shard.
+// sameShard reports whether two ranks hold the same shard.
 func (c Config) sameShard(a, b falcon.Rank) bool {
 	if int(a) >= c.Layout.World() || a == b {
 		return false

@@ -104,39 +104,59 @@ func (h RankHold) At(step int64) (uint64, bool) {
 
 // Recovery is one handling of fail-stop faults, from the first sign to the job's
 // next iteration. Several faults join one recovery when they come before it has
-// ended. PlanHash names what a decision agreed to: faults, replacements, moves.
+// ended.
 type Recovery struct {
-	ID          string             `json:"id"` // "REC-0001"
-	State       RecoveryState      `json:"state"`
-	Generation  uint64             `json:"generation"` // newest; of rank table, communicators and processes
-	Attempts    int                `json:"attempts"`
-	JobEpoch    uint64             `json:"job_epoch"`
-	Faults      []Fault            `json:"faults"`
-	Replaced    map[Rank]Device    `json:"replaced"`         // device of each rank whose process is replaced
-	Survivors   []Rank             `json:"survivors"`        // whose processes stay
-	Fenced      []Node             `json:"fenced"`           // refused from now on
-	Placement   Placement          `json:"placement"`        // device by rank, once over
-	Resume      int64              `json:"resume_iteration"` // NoIteration until chosen
-	Before      int64              `json:"before_iteration"` // newest iteration begun before the fault
-	Moves       []ShardMove        `json:"moves"`
-	Checkpoint  bool               `json:"checkpoint"`       // all ranks go back to storage
-	Reason      string             `json:"reason,omitempty"` // why so, why it waits, or why it failed
-	PhaseMs     map[string]float64 `json:"phases_ms"`
-	PredictMs   map[string]float64 `json:"predicted_ms"`
-	PlanHash    string             `json:"plan_hash"`
-	DecidedBy   string             `json:"decided_by"` // "policy" or the operator's name
-	DecidedFrom string             `json:"decided_from,omitempty"`
-	NoReturn    bool               `json:"no_return"` // ranks were ordered to rejoin: it can't be cancelled any more
-	StartedNs   int64              `json:"started_unix_ns"`
-	EndedNs     int64              `json:"ended_unix_ns"`
-	DeadlineNs  int64              `json:"deadline_unix_ns,omitempty"` // of the present state; 0 = none
+	ID       string        `json:"id"` // "REC-0001"
+	State    RecoveryState `json:"state"`
+	JobEpoch uint64        `json:"job_epoch"`
+	Faults   []Fault       `json:"faults"`
+	RecoveryPlan
+	RecoveryDecision
+	RecoveryExecution
+	RecoveryOutcome
+}
 
-	Pending       []Rank          `json:"pending,omitempty"`        // faulty, and not launched again yet
-	Launched      map[Rank]uint64 `json:"launched,omitempty"`       // generation of the newest launch of each replaced rank
-	Splits        []int32         `json:"splits,omitempty"`         // micro-batches per replica that it goes on with
-	Whole         bool            `json:"whole,omitempty"`          // all processes are restarted: survivors can't be kept
-	FailedRejoins int             `json:"failed_rejoins,omitempty"` // rejoins that failed without a new fault
-	Shrink        *Shrink         `json:"shrink,omitempty"`         // what a whole restart goes on with where no spare came; nil = all replicas
+// RecoveryPlan is how the job is to go on. PlanHash names what a decision agreed to:
+// faults, replacements, moves.
+type RecoveryPlan struct {
+	PlanHash   string          `json:"plan_hash"`
+	Replaced   map[Rank]Device `json:"replaced"`         // device of each rank whose process is replaced
+	Survivors  []Rank          `json:"survivors"`        // whose processes stay
+	Fenced     []Node          `json:"fenced"`           // refused from now on
+	Placement  Placement       `json:"placement"`        // device by rank, once over
+	Resume     int64           `json:"resume_iteration"` // NoIteration until chosen
+	Before     int64           `json:"before_iteration"` // newest iteration begun before the fault
+	Moves      []ShardMove     `json:"moves"`
+	Checkpoint bool            `json:"checkpoint"`       // all ranks go back to storage
+	Splits     []int32         `json:"splits,omitempty"` // micro-batches per replica that it goes on with
+	Whole      bool            `json:"whole,omitempty"`  // all processes are restarted: survivors can't be kept
+	Shrink     *Shrink         `json:"shrink,omitempty"` // what a whole restart goes on with where no spare came; nil = all replicas
+}
+
+// RecoveryDecision is who let a recovery happen, or forbade it.
+type RecoveryDecision struct {
+	DecidedBy   string `json:"decided_by"` // "policy" or the operator's name
+	DecidedFrom string `json:"decided_from,omitempty"`
+}
+
+// RecoveryExecution is how far its orders have come.
+type RecoveryExecution struct {
+	Generation    uint64          `json:"generation"` // newest; of rank table, communicators and processes
+	Attempts      int             `json:"attempts"`
+	NoReturn      bool            `json:"no_return"`                  // ranks were ordered to rejoin: it can't be cancelled any more
+	DeadlineNs    int64           `json:"deadline_unix_ns,omitempty"` // of the present state; 0 = none
+	Pending       []Rank          `json:"pending,omitempty"`          // faulty, and not launched again yet
+	Launched      map[Rank]uint64 `json:"launched,omitempty"`         // generation of the newest launch of each replaced rank
+	FailedRejoins int             `json:"failed_rejoins,omitempty"`   // rejoins that failed without a new fault
+}
+
+// RecoveryOutcome is the reason of its present state, and the times that it took.
+type RecoveryOutcome struct {
+	Reason    string             `json:"reason,omitempty"` // why so, why it waits, or why it failed
+	StartedNs int64              `json:"started_unix_ns"`
+	EndedNs   int64              `json:"ended_unix_ns"`
+	PhaseMs   map[string]float64 `json:"phases_ms"`
+	PredictMs map[string]float64 `json:"predicted_ms"`
 }
 
 // Shrink is a job with fewer replicas: those that stay keep their devices and

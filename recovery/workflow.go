@@ -63,11 +63,16 @@ func (w *workflow) openRecovery(now time.Time, f falcon.Fault) {
 	}
 	w.stop.forgetLeftovers()
 	w.op.openRecord(now, &falcon.Recovery{
-		ID: w.hist.takeNextID(), State: falcon.RecoveryProposed, Generation: w.gens.highestUsed(), JobEpoch: w.job.Epoch,
-		Replaced: map[falcon.Rank]falcon.Device{}, Launched: map[falcon.Rank]uint64{}, Placement: slices.Clone(w.job.Placement),
-		Splits: slices.Clone(w.job.Splits), Resume: falcon.NoIteration, Before: w.pace.Newest(), StartedNs: first,
-		PhaseMs:   map[string]float64{falcon.PhaseDetect: milliseconds(time.Duration(now.UnixNano() - first))},
-		PredictMs: w.hist.predictPhases(w.job.StateMB),
+		ID: w.hist.takeNextID(), State: falcon.RecoveryProposed, JobEpoch: w.job.Epoch,
+		RecoveryPlan: falcon.RecoveryPlan{
+			Replaced: map[falcon.Rank]falcon.Device{}, Placement: slices.Clone(w.job.Placement), Splits: slices.Clone(w.job.Splits),
+			Resume: falcon.NoIteration, Before: w.pace.Newest(),
+		},
+		RecoveryExecution: falcon.RecoveryExecution{Generation: w.gens.highestUsed(), Launched: map[falcon.Rank]uint64{}},
+		RecoveryOutcome: falcon.RecoveryOutcome{
+			StartedNs: first, PredictMs: w.hist.predictPhases(w.job.StateMB),
+			PhaseMs: map[string]float64{falcon.PhaseDetect: milliseconds(time.Duration(now.UnixNano() - first))},
+		},
 	})
 	w.hist.append(w.op.rec)
 	w.op.markChanged()

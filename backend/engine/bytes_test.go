@@ -32,9 +32,16 @@ func largeJob(nodes int) jobRecord {
 func nodeDies(job jobRecord, number int) ([]falcon.Recovery, jobRecord) {
 	dead, spare := falcon.Node(fmt.Sprintf("node-%05d", number%(len(job.Placement)/ranksPerNode))), falcon.Node(fmt.Sprintf("spare-%05d", number))
 	v := falcon.Recovery{
-		ID: fmt.Sprintf("REC-%04d", number), Generation: job.Generation + 1, Attempts: 1, JobEpoch: job.Epoch, Fenced: []falcon.Node{dead},
-		Placement: slices.Clone(job.Placement), Replaced: map[falcon.Rank]falcon.Device{}, Resume: falcon.NoIteration, PhaseMs: map[string]float64{"detect": 6000},
-		PredictMs: map[string]float64{"suspend": 500, "replace": 60000, "ranktable": 500, "collect": 10, "groups": 5000, "restore": 5000}, PlanHash: "8bf27c3661fa", DecidedBy: "policy",
+		ID: fmt.Sprintf("REC-%04d", number), JobEpoch: job.Epoch,
+		RecoveryPlan: falcon.RecoveryPlan{
+			PlanHash: "8bf27c3661fa", Fenced: []falcon.Node{dead}, Placement: slices.Clone(job.Placement), Replaced: map[falcon.Rank]falcon.Device{}, Resume: falcon.NoIteration,
+		},
+		RecoveryDecision:  falcon.RecoveryDecision{DecidedBy: "policy"},
+		RecoveryExecution: falcon.RecoveryExecution{Generation: job.Generation + 1, Attempts: 1},
+		RecoveryOutcome: falcon.RecoveryOutcome{
+			PhaseMs:   map[string]float64{"detect": 6000},
+			PredictMs: map[string]float64{"suspend": 500, "replace": 60000, "ranktable": 500, "collect": 10, "groups": 5000, "restore": 5000},
+		},
 	}
 	next := job
 	next.Epoch, next.Rejoined, next.Placement, next.Processes = job.Epoch+1, v.Generation, v.Placement, slices.Clone(job.Processes)

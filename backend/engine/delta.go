@@ -299,7 +299,7 @@ func recoveryFields(v falcon.Recovery) map[string]json.RawMessage {
 }
 
 func (d *delta) recovery(m *journalState) (is falcon.Recovery, err error) {
-	was := falcon.Recovery{Placement: m.job.Placement}
+	was := falcon.Recovery{RecoveryPlan: falcon.RecoveryPlan{Placement: m.job.Placement}}
 	fields := map[string]json.RawMessage{}
 	if d.Of != ofJob {
 		var known bool

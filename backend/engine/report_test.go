@@ -47,7 +47,7 @@ func TestRecoveriesOfAnIncident(t *testing.T) {
 	e := bareEngine(newJournalState())
 	e.state.events = []*falconv1.EventLine{{Iteration: 70, Text: "REC-0009: node n5 is lost"}}
 	at := func(id string, before int64, node falcon.Node) falcon.Recovery {
-		return falcon.Recovery{ID: id, State: falcon.RecoveryDenied, Before: before, Faults: []falcon.Fault{{Node: node}}}
+		return falcon.Recovery{ID: id, State: falcon.RecoveryDenied, Faults: []falcon.Fault{{Node: node}}, RecoveryPlan: falcon.RecoveryPlan{Before: before}}
 	}
 	all := []falcon.Recovery{
 		at("before", 39, "n5"), at("onset", 40, "n5"), at("while", 100, "n5"), at("after", 120+chartMargin, "n5"),

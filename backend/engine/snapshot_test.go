@@ -92,8 +92,9 @@ func (h *history) job() {
 func (h *history) recovery() {
 	v := falcon.Recovery{
 		ID: fmt.Sprintf("REC-%04d", 1+h.number("recovery", 2)), State: falcon.RecoveryState([]string{"suspend", "resumed", "proposed"}[h.number("state", 2)]),
-		Generation: uint64(h.number("generation", 9)), JobEpoch: 1, Placement: h.placement("recovery"), Reason: fmt.Sprint(h.number("reason", 2)),
-		Faults: []falcon.Fault{{Kind: falcon.FaultExit, Node: "n1", Ranks: []falcon.Rank{2}}}, PhaseMs: map[string]float64{"detect": float64(h.number("ms", 9))},
+		JobEpoch: 1, Faults: []falcon.Fault{{Kind: falcon.FaultExit, Node: "n1", Ranks: []falcon.Rank{2}}},
+		RecoveryExecution: falcon.RecoveryExecution{Generation: uint64(h.number("generation", 9))}, RecoveryPlan: falcon.RecoveryPlan{Placement: h.placement("recovery")},
+		RecoveryOutcome: falcon.RecoveryOutcome{Reason: fmt.Sprint(h.number("reason", 2)), PhaseMs: map[string]float64{"detect": float64(h.number("ms", 9))}},
 	}
 	for r := range falcon.Rank(4) {
 		if h.number("survives", 1) == 1 {

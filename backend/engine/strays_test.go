@@ -90,7 +90,7 @@ func TestAnOrderOfAnEndingEpochWaits(t *testing.T) {
 	if !e.arbiter.present(now).mayOrder(o.Order.Epoch, o.heavy()) {
 		t.Fatal("nothing is in the way of it")
 	}
-	e.state.recoveries = []falcon.Recovery{{ID: "REC-0001", State: falcon.RecoveryResumed, Generation: 7, JobEpoch: 3}}
+	e.state.recoveries = []falcon.Recovery{{ID: "REC-0001", State: falcon.RecoveryResumed, JobEpoch: 3, RecoveryExecution: falcon.RecoveryExecution{Generation: 7}}}
 	if e.arbiter.present(now).mayOrder(o.Order.Epoch, o.heavy()) {
 		t.Error("the recovery has succeeded, and its epoch has not begun")
 	}

@@ -21,28 +21,28 @@ import (
 // Fields without a counterpart on the other side, with the reason.
 var (
 	domainOnly = map[string]string{
-		"Execution.OrderID":       "of the planner alone",
-		"Plan.Base":               "of the planner alone",
-		"Plan.Home":               "of the planner alone",
-		"Execution.Launches":      "of the planner alone",
-		"Execution.StoppedUnixNs": "of the planner alone",
-		"Recovery.JobEpoch":       "of the recovery machine alone",
-		"Recovery.Placement":      "as long as the job has ranks, and known from RankView.device",
-		"Recovery.Pending":        "of the recovery machine alone",
-		"Recovery.Launched":       "of the recovery machine alone",
-		"Recovery.Splits":         "in Job.micro_batches once in force",
-		"Recovery.FailedRejoins":  "of the recovery machine alone",
-		"Fault.AskedBy":           "in the audit line",
-		"Shrink.Layout":           "in Job once in force",
-		"Shrink.Placement":        "in RankView.device once in force",
-		"Shrink.Splits":           "in Job.micro_batches once in force",
-		"ValidationAsk.GEMM":      "results name the ranks",
-		"ValidationAsk.Rings":     "results name the links",
-		"ValidationAsk.Trees":     "results name the links",
-		"ValidationAsk.Pairs":     "results name the links",
-		"RankProfile.Window":      "in Profile, which holds the message",
-		"Comm.Dimension":          "found by the engine over all ranks",
-		"HostReading.Node":        "proven by the sender's certificate",
+		"Execution.OrderID":               "of the planner alone",
+		"Plan.Base":                       "of the planner alone",
+		"Plan.Home":                       "of the planner alone",
+		"Execution.Launches":              "of the planner alone",
+		"Execution.StoppedUnixNs":         "of the planner alone",
+		"Recovery.JobEpoch":               "of the recovery machine alone",
+		"RecoveryPlan.Placement":          "as long as the job has ranks, and known from RankView.device",
+		"RecoveryExecution.Pending":       "of the recovery machine alone",
+		"RecoveryExecution.Launched":      "of the recovery machine alone",
+		"RecoveryPlan.Splits":             "in Job.micro_batches once in force",
+		"RecoveryExecution.FailedRejoins": "of the recovery machine alone",
+		"Fault.AskedBy":                   "in the audit line",
+		"Shrink.Layout":                   "in Job once in force",
+		"Shrink.Placement":                "in RankView.device once in force",
+		"Shrink.Splits":                   "in Job.micro_batches once in force",
+		"ValidationAsk.GEMM":              "results name the ranks",
+		"ValidationAsk.Rings":             "results name the links",
+		"ValidationAsk.Trees":             "results name the links",
+		"ValidationAsk.Pairs":             "results name the links",
+		"RankProfile.Window":              "in Profile, which holds the message",
+		"Comm.Dimension":                  "found by the engine over all ranks",
+		"HostReading.Node":                "proven by the sender's certificate",
 	}
 	wireOnly = map[string]string{
 		"Policy.version":          "an argument",
@@ -363,7 +363,7 @@ func TestNamesThatAreNoLinks(t *testing.T) {
 
 // Numbers beyond 32 bits become the nearest that fit.
 func TestNumbersAreClamped(t *testing.T) {
-	if got := RecoveryToProto(falcon.Recovery{Attempts: 1 << 40}).GetAttempts(); got != 1<<31-1 {
+	if got := RecoveryToProto(falcon.Recovery{RecoveryExecution: falcon.RecoveryExecution{Attempts: 1 << 40}}).GetAttempts(); got != 1<<31-1 {
 		t.Errorf("attempts %d", got)
 	}
 }

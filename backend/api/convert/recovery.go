@@ -30,13 +30,20 @@ func RecoveryToProto(v falcon.Recovery) *falconv1.Recovery {
 // RecoveryFromProto is the recovery as far as the contract carries it.
 func RecoveryFromProto(p *falconv1.Recovery) falcon.Recovery {
 	out := falcon.Recovery{
-		ID: p.GetId(), State: falcon.RecoveryState(p.GetState()), Generation: p.GetGeneration(), Attempts: int(p.GetAttempts()),
-		Faults: mapped(p.GetFaults(), faultFromProto), Survivors: RanksFromProto(p.GetSurvivors()), Fenced: names[falcon.Node](p.GetFenced()),
-		Resume: p.GetResumeIteration(), Before: p.GetBeforeIteration(), Moves: mapped(p.GetMoves(), moveFromProto), Checkpoint: p.GetCheckpoint(),
-		Reason: p.GetReason(), PhaseMs: copied(p.GetPhasesMs()), PredictMs: copied(p.GetPredictedMs()), PlanHash: p.GetPlanHash(),
-		DecidedBy: p.GetDecidedBy(), DecidedFrom: p.GetDecidedFrom(), NoReturn: p.GetNoReturn(),
-		StartedNs: p.GetStartedUnixNs(), EndedNs: p.GetEndedUnixNs(), DeadlineNs: p.GetDeadlineUnixNs(), Whole: p.GetWhole(),
-		Replaced: make(map[falcon.Rank]falcon.Device, len(p.GetReplaced())),
+		ID: p.GetId(), State: falcon.RecoveryState(p.GetState()), Faults: mapped(p.GetFaults(), faultFromProto),
+		RecoveryPlan: falcon.RecoveryPlan{
+			PlanHash: p.GetPlanHash(), Replaced: make(map[falcon.Rank]falcon.Device, len(p.GetReplaced())), Survivors: RanksFromProto(p.GetSurvivors()),
+			Fenced: names[falcon.Node](p.GetFenced()), Resume: p.GetResumeIteration(), Before: p.GetBeforeIteration(),
+			Moves: mapped(p.GetMoves(), moveFromProto), Checkpoint: p.GetCheckpoint(), Whole: p.GetWhole(),
+		},
+		RecoveryDecision: falcon.RecoveryDecision{DecidedBy: p.GetDecidedBy(), DecidedFrom: p.GetDecidedFrom()},
+		RecoveryExecution: falcon.RecoveryExecution{
+			Generation: p.GetGeneration(), Attempts: int(p.GetAttempts()), NoReturn: p.GetNoReturn(), DeadlineNs: p.GetDeadlineUnixNs(),
+		},
+		RecoveryOutcome: falcon.RecoveryOutcome{
+			Reason: p.GetReason(), StartedNs: p.GetStartedUnixNs(), EndedNs: p.GetEndedUnixNs(),
+			PhaseMs: copied(p.GetPhasesMs()), PredictMs: copied(p.GetPredictedMs()),
+		},
 	}
 	for r, d := range p.GetReplaced() {
 		out.Replaced[falcon.Rank(r)] = falcon.Device(d)

@@ -3,7 +3,7 @@ package falcon
 // Cause is the class of root cause that a verdict names.
 type Cause string
 
-// The causes, as INTERFACES.md promises them.
+// The causes, by their names on the wire, in records and in exports.
 const (
 	CauseGPU         Cause = "gpu_degradation"
 	CauseCPU         Cause = "cpu_contention"

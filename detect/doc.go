@@ -52,7 +52,7 @@
 // # The watch, throughput, recurrence
 //
 // A quiet job is profiled for 2 iterations every 200, a minute apart at least. Every iteration of any
-// window is a step of the rank-level watch (straggler-chapter §2): self time
+// window is a step of the rank-level watch: self time
 // over 1.5 x the peers' median for 3 steps running is failing: that is logged, and an
 // incident where waits or counters confirm it; fewer are transient, and noted.
 // A job 24 iterations below 80 % of its best throughput without an onset opens

@@ -65,8 +65,7 @@ type Named struct {
 }
 
 // Acted reports that an action took force or was undone: a change
-// point within the settle window after it belongs to the action
-// (LAB-AND-HOOK.md, "Relief, baseline, identity").
+// point within the settle window after it belongs to the action.
 type Acted struct {
 	Incident     string
 	Rung         falcon.Rung

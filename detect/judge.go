@@ -43,8 +43,7 @@ func (m *Machine) judgeWindow(w *window) {
 // or another fault. Where no incident is open, only those count that the watch
 // calls failing: a little slowness that slows no iteration has no culprit.
 func (m *Machine) checkUnexplained(w *window, res peer.Result, quiet bool) {
-	before := m.rankWatch.unexplained
-	m.rankWatch.unexplained = nil
+	before := m.rankWatch.takeUnexplained()
 	for _, s := range m.incidents.list {
 		if s.Open() && !s.hasVerdict() {
 			return
@@ -68,7 +67,7 @@ func (m *Machine) checkUnexplained(w *window, res peer.Result, quiet bool) {
 	if len(timing.Slow) == 0 || !m.evidence.isConvincing(v, timing) {
 		return
 	}
-	known := true
+	known, unexplained := true, map[falcon.Rank]int64{}
 	for _, r := range timing.Slow {
 		since, ok := before[r]
 		if quiet {
@@ -78,18 +77,15 @@ func (m *Machine) checkUnexplained(w *window, res peer.Result, quiet bool) {
 		if !ok {
 			since = w.iteration
 		}
-		if m.rankWatch.unexplained == nil {
-			m.rankWatch.unexplained = map[falcon.Rank]int64{}
-		}
-		m.rankWatch.unexplained[r] = since
+		unexplained[r] = since
 		s.OnsetIteration = min(s.OnsetIteration, since)
 	}
 	if !known {
+		m.rankWatch.keepUnexplained(unexplained)
 		m.incidents.expediteAll()
 		m.watchSoon()
 		return
 	}
-	m.rankWatch.unexplained = nil
 	s.basis.timing, s.basis.at = &timing, m.clock.now
 	m.incidents.add(s)
 	m.publishVerdict(s, v)

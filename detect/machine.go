@@ -64,7 +64,7 @@ func New(cfg Config) *Machine {
 // Step takes in one input. Samples, profiles and actions that come before a
 // job is described are dropped.
 func (m *Machine) Step(now time.Time, in Input) {
-	m.clock.now = now
+	m.clock.set(now)
 	switch in := in.(type) {
 	case Job:
 		m.stepJob(in)
@@ -89,7 +89,7 @@ func (m *Machine) Step(now time.Time, in Input) {
 // Tick lets time pass: a profile window that waits too long is judged with
 // what is there. Call it about once a second.
 func (m *Machine) Tick(now time.Time) {
-	m.clock.now = now
+	m.clock.set(now)
 	m.trackSilence()
 	m.checkWindow()
 	m.planWindow()
@@ -156,8 +156,7 @@ func (m *Machine) stepSamples(in Samples) {
 		if s.Iteration <= r.newest {
 			continue // sent again after a reconnect
 		}
-		m.samples.newest = max(m.samples.newest, s.Iteration)
-		r.heardAt = m.clock.now
+		m.samples.heard(r, s.Iteration)
 		ms := s.RunMs()
 		if s.PausedMs > 0 {
 			r.skipIteration(s.Iteration)

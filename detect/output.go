@@ -11,6 +11,8 @@ import (
 // clock is the time of the newest input.
 type clock struct{ now time.Time }
 
+func (k *clock) set(now time.Time) { k.now = now }
+
 // output is what inputs have led to since the last Advance.
 type output struct {
 	changed map[string]falcon.Incident

@@ -133,3 +133,8 @@ func (l *sampleLog) settleRange(from, to int64) {
 		r.settleRange(from, to)
 	}
 }
+
+// heard notes that a rank reported an iteration.
+func (l *sampleLog) heard(r *series, iteration int64) {
+	l.newest, r.heardAt = max(l.newest, iteration), l.clock.now
+}

@@ -16,7 +16,7 @@ func (m *Machine) watchDue(at int64) bool {
 }
 
 // watchRanks feeds a window's iterations to the rank-level watch
-// (straggler-chapter §2) and logs what it saw of ranks that no incident
+// and logs what it saw of ranks that no incident
 // names.
 func (m *Machine) watchRanks(w *window, res *peer.Result) {
 	m.rankWatch.schedule(m.samples.slowest.lastIteration()+m.cfg.Watch.Every, m.clock.now.Add(m.cfg.Watch.Spacing))
@@ -64,10 +64,10 @@ func (rw *rankWatcher) failing(ranks []falcon.Rank) []falcon.Rank {
 // over: longer than any verification, as it lies below all of them.
 const throughputOver = 24
 
-// checkThroughput raises the alarm of straggler-chapter §4: the job runs below a
+// checkThroughput raises the alarm that the job runs below a
 // share of its best, or of the peak that the operator gave, although no onset
 // is open. Below its own best a rank got slow unseen, so an incident opens;
-// below a peak that it never reached the ranks are looked at. Nearly all of the
+// below a peak that it never reached the ranks are profiled. Nearly all of the
 // iterations count, and the newest without exception: right after a relief
 // half of them are slow still.
 func (m *Machine) checkThroughput(iteration int64) {
@@ -132,3 +132,13 @@ func (rw *rankWatcher) move(was, now falcon.Placement) {
 func (rw *rankWatcher) slowSince(r falcon.Rank) (iteration int64, twice bool) {
 	return rw.steps.Since(r)
 }
+
+// takeUnexplained are the ranks that the window before showed slow without an
+// onset, and since when; they are forgotten.
+func (rw *rankWatcher) takeUnexplained() map[falcon.Rank]int64 {
+	out := rw.unexplained
+	rw.unexplained = nil
+	return out
+}
+
+func (rw *rankWatcher) keepUnexplained(ranks map[falcon.Rank]int64) { rw.unexplained = ranks }

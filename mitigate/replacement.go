@@ -18,7 +18,7 @@ const (
 )
 
 // Replacement is one lastingly slow rank of a synchronous job, and what may be
-// done about it (straggler-chapter §3).
+// done about it.
 type Replacement struct {
 	Ranks        int     // K
 	ReplicaRanks int     // ranks that leave with the slow one when it is dropped; 0 = 1, plain data parallelism
@@ -71,7 +71,7 @@ type ReplacementPrice struct {
 }
 
 // Price prices all remedies. The step takes as long as the slowest rank
-// (straggler-chapter §1: T_step = max t_k), so a rank at ratio r leaves 1/r of
+// (T_step = max t_k), so a rank at ratio r leaves 1/r of
 // the throughput; a drop leaves (K − k)/K of it for the k ranks of a replica.
 // It wraps ErrReplacement.
 func (p Replacement) Price() (ReplacementPrice, error) {

@@ -24,8 +24,8 @@ type nodeSwap struct {
 	in  []falcon.Node // spares that take their places
 }
 
-// planS4 prices one variant of checkpoint and restart (FALCON §5.1, S4;
-// straggler-chapter §3), or returns why it can't be taken.
+// planS4 prices one variant of checkpoint and restart (FALCON §5.1, S4),
+// or returns why it can't be taken.
 func (pm *planMaker) planS4(s *incidentState, v falcon.Variant) (plan, error) {
 	out := plan{rung: falcon.RungS4, variant: v}
 	if err := pm.s4Applies(s); err != nil {

@@ -106,6 +106,19 @@ func (l *Link) UnmarshalText(b []byte) error {
 // Placement is the device of each rank; its index is the rank.
 type Placement []Device
 
+// Nodes lists the nodes of a placement in the order of their first ranks.
+func (p Placement) Nodes() []Node {
+	var out []Node
+	seen := map[Node]bool{}
+	for _, d := range p {
+		if n := d.Node(); !seen[n] {
+			seen[n] = true
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
 // Rank finds the rank on device d.
 func (p Placement) Rank(d Device) (Rank, bool) {
 	i := slices.Index(p, d)

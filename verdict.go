@@ -1,5 +1,7 @@
 package falcon
 
+import "slices"
+
 // Cause is the class of root cause that a verdict names.
 type Cause string
 
@@ -41,6 +43,19 @@ type Verdict struct {
 	Severity   int        `json:"severity"`   // 1..4
 	Confidence float64    `json:"confidence"` // 0..1
 	Evidence   []Evidence `json:"evidence"`
+}
+
+// HasCause reports whether a cause is among those of the verdict.
+func (v *Verdict) HasCause(c Cause) bool { return v.Cause == c || slices.Contains(v.Also, c) }
+
+// NamesNode reports whether the verdict is about a node: a device on it, a link
+// that ends at it, or, where it knows neither, a rank on it by the placement.
+func (v *Verdict) NamesNode(n Node, p Placement) bool {
+	if len(v.Devices)+len(v.Links) > 0 {
+		return slices.ContainsFunc(v.Devices, func(d Device) bool { return d.Node() == n }) ||
+			slices.ContainsFunc(v.Links, func(l Link) bool { return l.A == n || l.B == n })
+	}
+	return slices.ContainsFunc(v.Ranks, func(r Rank) bool { return r >= 0 && int(r) < len(p) && p[r].Node() == n })
 }
 
 // IncidentState is the state of an incident.

@@ -33,7 +33,7 @@ func (ev *evidence) computesLonger(o *incidentState, res peer.Result) bool {
 // than when it was judged.
 func (ev *evidence) transfersLonger(o *incidentState, res peer.Result) bool {
 	was := o.comparedWindow()
-	if was == nil || !o.hasCause(falcon.CauseNetwork) {
+	if was == nil || !o.Verdict.HasCause(falcon.CauseNetwork) {
 		return false
 	}
 	return slices.ContainsFunc(res.Groups, func(g peer.Group) bool {
@@ -154,7 +154,7 @@ func (ev *evidence) clearExplained(res *peer.Result, others []*incidentState) {
 	lines := slices.DeleteFunc(slices.Clone(others), func(o *incidentState) bool { return !o.hasOnlyLinks() })
 	explained := func(ranks ...falcon.Rank) bool {
 		return slices.ContainsFunc(stay, func(o *incidentState) bool {
-			return o.namesAnyRank(ranks...) && (o.hasCause(falcon.CauseNetwork) || !o.hasCause(falcon.CauseGPU) || o.hasCause(falcon.CauseCPU))
+			return o.namesAnyRank(ranks...) && (o.Verdict.HasCause(falcon.CauseNetwork) || !o.Verdict.HasCause(falcon.CauseGPU) || o.Verdict.HasCause(falcon.CauseCPU))
 		})
 	}
 	throttled := map[int]bool{}
@@ -175,7 +175,7 @@ func (ev *evidence) clearExplained(res *peer.Result, others []*incidentState) {
 // isCompute reports whether an incident is about ranks that compute slowly, not only
 // about a link.
 func (ev *evidence) isCompute(s *incidentState) bool {
-	return len(s.Verdict.Devices) > 0 || !s.hasCause(falcon.CauseNetwork)
+	return len(s.Verdict.Devices) > 0 || !s.Verdict.HasCause(falcon.CauseNetwork)
 }
 
 // isConvincing asks for more than one proof where no onset speaks: trusted peers

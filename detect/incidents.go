@@ -165,11 +165,6 @@ func (s *incidentState) reliefByWindows() bool {
 	return s.Open() && s.isLocated() && (s.relief.byWindows || len(s.actions.inForce) > 0)
 }
 
-// hasCause reports whether a cause is among those of the verdict.
-func (s *incidentState) hasCause(c falcon.Cause) bool {
-	return s.Verdict.Cause == c || slices.Contains(s.Verdict.Also, c)
-}
-
 // resetEpoch forgets what a new job epoch makes meaningless.
 func (s *incidentState) resetEpoch() {
 	r := &s.relief

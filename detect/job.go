@@ -83,18 +83,6 @@ func (j *jobState) linkBetween(a, b falcon.Rank) (falcon.Link, bool) {
 	return falcon.NewLink(x, y), x != y && x != "" && y != ""
 }
 
-// namesNode reports whether an incident is about a node: a device on it, a link that ends at
-// it, or, where it knows neither, a rank on it.
-func (j *jobState) namesNode(s *incidentState, n falcon.Node) bool {
-	if len(s.Verdict.Devices)+len(s.Verdict.Links) > 0 {
-		return slices.ContainsFunc(s.Verdict.Devices, func(d falcon.Device) bool { return d.Node() == n }) ||
-			slices.ContainsFunc(s.Verdict.Links, func(l falcon.Link) bool { return l.A == n || l.B == n })
-	}
-	return slices.ContainsFunc(s.Verdict.Ranks, func(r falcon.Rank) bool {
-		return int(r) < len(j.desc.Placement) && j.desc.Placement[r].Node() == n
-	})
-}
-
 // addLink adds the node pair of two ranks, if they are on different nodes.
 func (j *jobState) addLink(links map[falcon.Link]bool, a, b falcon.Rank) {
 	if int(max(a, b)) >= len(j.desc.Placement) {
@@ -146,19 +134,6 @@ func (j *jobState) perMicroBatch(p falcon.RankProfile) falcon.RankProfile {
 		p.SelfMs /= float64(p.MicroBatches)
 	}
 	return p
-}
-
-// nodes are the nodes that hold ranks.
-func (j *Job) nodes() []falcon.Node {
-	var out []falcon.Node
-	seen := map[falcon.Node]bool{}
-	for _, d := range j.Placement {
-		if n := d.Node(); !seen[n] {
-			seen[n] = true
-			out = append(out, n)
-		}
-	}
-	return out
 }
 
 func sumCounts(v []int32) (total int64) {

@@ -182,7 +182,7 @@ func (m *Machine) judgeAgain(in Readings) {
 // readingsConcern reports whether the readings are of one of the incident's devices or nodes,
 // or of ports where it has a network suspicion.
 func readingsConcern(in Readings, s *incidentState) bool {
-	return len(in.NICs) > 0 && (s.Verdict.Cause == falcon.CauseNetwork || slices.Contains(s.Verdict.Also, falcon.CauseNetwork)) ||
+	return len(in.NICs) > 0 && s.Verdict.HasCause(falcon.CauseNetwork) ||
 		slices.ContainsFunc(s.Verdict.Devices, func(d falcon.Device) bool {
 			return slices.ContainsFunc(in.GPUs, func(r falcon.GPUReading) bool { return r.Device == d }) ||
 				slices.ContainsFunc(in.Hosts, func(r falcon.HostReading) bool { return r.Node == d.Node() })

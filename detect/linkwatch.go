@@ -244,7 +244,7 @@ func (lw *linkWatch) testFor(s *incidentState) falcon.ValidationAsk {
 		ask.Pairs = nil
 		return ask
 	}
-	nodes, need := lw.job.desc.nodes(), min(2*len(ask.Pairs)+askClass, askPairs)
+	nodes, need := lw.job.desc.Placement.Nodes(), min(2*len(ask.Pairs)+askClass, askPairs)
 	for i, a := range nodes {
 		for _, b := range nodes[i+1:] {
 			if p, ok := lw.job.rankAcross(at, a, b); ok && len(ask.Pairs) < need && !avoid[falcon.NewLink(a, b)] {

@@ -224,7 +224,7 @@ func (rj *reliefJudge) relieveDeparted(iteration int64) {
 	if len(open) == 0 || len(rj.job.desc.Placement) != len(rj.samples.ranks) || slices.Contains(rj.job.desc.Placement, "") {
 		return
 	}
-	nodes := rj.job.desc.nodes()
+	nodes := rj.job.desc.Placement.Nodes()
 	for _, s := range open {
 		if len(s.Verdict.Devices)+len(s.Verdict.Links) == 0 {
 			continue

@@ -118,7 +118,7 @@ func (s *script) do(t *testing.T, f []string) string {
 		s.w.act(arg(1), true, numbers(t, f[2:]))
 	case "swap", "back": // incident node node
 		a, b := s.w.block(falcon.Node(arg(2))), s.w.block(falcon.Node(arg(3)))
-		s.w.place(arg(1), f[0] == "back", swap(len(s.w.m.job.desc.nodes()), a, b))
+		s.w.place(arg(1), f[0] == "back", swap(len(s.w.m.job.desc.Placement.Nodes()), a, b))
 	case "told": // incident: its S3 again, after a restart
 		s.w.step(Acted{Incident: arg(1), Rung: falcon.RungS3, Iteration: s.w.job.Next() - 10, Placement: s.w.job.Placement})
 	case "relaunch": // iterations back, then a node and the one in its place, …

@@ -34,7 +34,7 @@ func (m *Machine) trackSilence() {
 	for _, s := range open {
 		var own []string
 		for _, n := range silent {
-			if m.job.namesNode(s, n) {
+			if s.Verdict.NamesNode(n, m.job.desc.Placement) {
 				own = append(own, string(n))
 			}
 		}

@@ -147,7 +147,7 @@ func (m *Machine) checkWindow() {
 	case len(w.parts) == len(m.samples.ranks):
 	case waited >= deadline:
 	case len(w.refused) > 0 && waited >= refusalGrace:
-	case len(w.refused) > 0 && len(w.parts) == 0 && len(m.job.desc.nodes()) == 1:
+	case len(w.refused) > 0 && len(w.parts) == 0 && len(m.job.desc.Placement.Nodes()) == 1:
 	default:
 		return
 	}

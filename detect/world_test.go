@@ -296,7 +296,7 @@ func (w *world) place(incident string, reverted bool, blocks []int32) {
 // block is the block of ranks that a node holds.
 func (w *world) block(n falcon.Node) int {
 	at := slices.IndexFunc(w.job.Placement, func(d falcon.Device) bool { return d.Node() == n })
-	return at / (len(w.job.Placement) / len(w.m.job.desc.nodes()))
+	return at / (len(w.job.Placement) / len(w.m.job.desc.Placement.Nodes()))
 }
 
 // exchange puts a node in another's place, to be launched there.

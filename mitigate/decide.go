@@ -51,7 +51,7 @@ func planText(r falcon.Rung, counts []int32, v *falcon.Preview, to falcon.Placem
 	case r == falcon.RungS3 && v != nil:
 		return "exchanges " + swapText(v.Swaps)
 	case r == falcon.RungS4:
-		return "on " + nodeNames(placementNodes(to))
+		return "on " + nodeNames(to.Nodes())
 	}
 	return fmt.Sprintf("micro-batches %v", counts)
 }

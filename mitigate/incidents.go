@@ -269,8 +269,7 @@ func causeHelped(s *incidentState, r falcon.Rung) error {
 		return errNotLocated
 	}
 	v := s.incident.Verdict
-	has := func(c falcon.Cause) bool { return v.Cause == c || slices.Contains(v.Also, c) }
-	compute, network := has(falcon.CauseGPU) || has(falcon.CauseCPU), has(falcon.CauseNetwork)
+	compute, network := v.HasCause(falcon.CauseGPU) || v.HasCause(falcon.CauseCPU), v.HasCause(falcon.CauseNetwork)
 	switch {
 	case (v.Cause == falcon.CauseNotHardware || v.Cause == falcon.CauseFacility) && r == falcon.RungS2:
 		return errNotHW

@@ -175,7 +175,7 @@ func (j *jobState) coversAllRanks(speeds []float64) bool {
 
 func (j *jobState) describe(a *falcon.Action) string {
 	if a.Rung == falcon.RungS3 {
-		return fmt.Sprintf("nodes %s, micro-batches %v", nodeNames(placementNodes(j.desc.Placement)), j.desc.MicroBatches)
+		return fmt.Sprintf("nodes %s, micro-batches %v", nodeNames(j.desc.Placement.Nodes()), j.desc.MicroBatches)
 	}
 	return fmt.Sprintf("micro-batches %v", j.desc.MicroBatches)
 }
@@ -203,19 +203,6 @@ func (j *jobState) baseSplitMs(curve []float64, i int) float64 {
 		return 0
 	}
 	return curve[j.base[i]]
-}
-
-// namesNode reports whether an incident is about a node: by a device, a link, or, where it
-// knows neither, by a rank.
-func (j *jobState) namesNode(s *incidentState, n falcon.Node) bool {
-	v := &s.incident.Verdict
-	if len(v.Devices)+len(v.Links) > 0 {
-		return slices.ContainsFunc(v.Devices, func(d falcon.Device) bool { return d.Node() == n }) ||
-			slices.ContainsFunc(v.Links, func(l falcon.Link) bool { return l.A == n || l.B == n })
-	}
-	return slices.ContainsFunc(v.Ranks, func(r falcon.Rank) bool {
-		return r >= 0 && int(r) < len(j.desc.Placement) && j.desc.Placement[r].Node() == n
-	})
 }
 
 func (j *jobState) replace(desc Job) { j.desc = desc }

@@ -43,7 +43,7 @@ func (e *executor) startGeneration(a *falcon.Action, phase string, to falcon.Pla
 	a.Phase, a.Generation = phase, e.generation
 	a.Launches++
 	e.out.setLaunch(falcon.Launch{Generation: e.generation, Placement: slices.Clone(to), Resume: true})
-	e.out.addNote("action", "%s: generation %d starts on %s from iteration %d", a.ID, a.Generation, nodeNames(placementNodes(to)), a.Resume)
+	e.out.addNote("action", "%s: generation %d starts on %s from iteration %d", a.ID, a.Generation, nodeNames(to.Nodes()), a.Resume)
 	e.out.addAction(*a)
 }
 
@@ -88,7 +88,7 @@ func (e *executor) completeRestart(a *falcon.Action) {
 		Incident: a.Incident, Rung: falcon.RungS4, Iteration: a.Resume,
 		MicroBatches: slices.Clone(e.job.desc.MicroBatches), Placement: slices.Clone(e.job.desc.Placement),
 	})
-	e.out.addNote("action", "%s in force from iteration %d: generation %d on %s", a.ID, a.Resume, a.Generation, nodeNames(placementNodes(e.job.desc.Placement)))
+	e.out.addNote("action", "%s in force from iteration %d: generation %d on %s", a.ID, a.Resume, a.Generation, nodeNames(e.job.desc.Placement.Nodes()))
 	e.out.addAction(*a)
 }
 

@@ -76,7 +76,7 @@ func (pm *planMaker) s3Applies(s *incidentState) error {
 	switch {
 	case len(pm.job.desc.Placement) != pm.job.desc.Layout.World() || pm.job.desc.Layout.World() == 0:
 		return errNoPlacement
-	case len(placementNodes(pm.job.desc.Placement)) < 2:
+	case len(pm.job.desc.Placement.Nodes()) < 2:
 		return errOneNode
 	case !pm.job.desc.Adapter:
 		return errNoAdapter
@@ -122,23 +122,10 @@ func (pm *planMaker) placementProblem(m cost.Model) topology.Problem {
 	return out
 }
 
-// placementNodes lists the nodes of a placement in the order of their first ranks.
-func placementNodes(p falcon.Placement) []falcon.Node {
-	var out []falcon.Node
-	seen := map[falcon.Node]bool{}
-	for _, d := range p {
-		if n := d.Node(); !seen[n] {
-			seen[n] = true
-			out = append(out, n)
-		}
-	}
-	return out
-}
-
 // blocksTo is the order that brings the job from one placement to another over
 // the same nodes: entry b is the block that the processes of block b take over.
 func blocksTo(now, then falcon.Placement) ([]int32, error) {
-	nodes := placementNodes(now)
+	nodes := now.Nodes()
 	if len(nodes) == 0 || len(now) != len(then) || len(now)%len(nodes) != 0 {
 		return nil, errNoSwap
 	}

@@ -108,7 +108,7 @@ func (pm *planMaker) nextNodes(v falcon.Variant) (nodeSwap, error) {
 // job: those of slow devices, and one end of every slow link, the end that
 // touches most of them first.
 func (pm *planMaker) badNodes() []falcon.Node {
-	used := placementNodes(pm.job.desc.Placement)
+	used := pm.job.desc.Placement.Nodes()
 	var bad []falcon.Node
 	var links []falcon.Link
 	for _, s := range pm.incidents.list {

@@ -64,7 +64,7 @@ const silenceMost = 10 * time.Minute
 func (v *verifier) heardTimes(s *incidentState, a *falcon.Action, from int64) (out []float64) {
 	silent := falcon.Node("")
 	for _, it := range v.iterations.since(from) {
-		if i := slices.IndexFunc(it.Unheard, func(n falcon.Node) bool { return v.job.namesNode(s, n) }); i >= 0 {
+		if i := slices.IndexFunc(it.Unheard, func(n falcon.Node) bool { return s.incident.Verdict.NamesNode(n, v.job.desc.Placement) }); i >= 0 {
 			silent = it.Unheard[i]
 			continue
 		}

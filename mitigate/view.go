@@ -91,7 +91,7 @@ func actionText(a *falcon.Action) string {
 	case a.Rung == falcon.RungS3 && a.Preview != nil:
 		return "exchanges " + swapText(a.Preview.Swaps)
 	}
-	return "checkpoint, restart on " + nodeNames(placementNodes(a.Placement))
+	return "checkpoint, restart on " + nodeNames(a.Placement.Nodes())
 }
 
 func (p *Planner) ifWrong(r falcon.Rung) string {

@@ -55,7 +55,7 @@ func (m *Machine) stepActed(in Acted) {
 	m.relief.closeRelieved(m.samples.newest)
 }
 
-// settleAround reports whether changes around iteration belong to an action.
+// settleAround marks changes around an iteration as an action's.
 func (m *Machine) settleAround(iteration int64) {
 	from, to := iteration-m.cfg.SettleBefore, iteration+m.cfg.SettleAfter
 	m.baseline.settleUntil(to)

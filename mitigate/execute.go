@@ -139,7 +139,7 @@ func (e *executor) expireAll(by string) {
 	}
 }
 
-// completeStep reports whether every step of an action was taken.
+// completeStep ends an action whose steps were all taken: it is in force, or undone.
 func (e *executor) completeStep(s *incidentState, i int, at int64) {
 	a := &s.actions[i]
 	a.Phase = ""

@@ -175,7 +175,7 @@ func (p *Planner) onIncident(in falcon.Incident) {
 	}
 }
 
-// onIteration reports whether the iteration is news.
+// onIteration takes an iteration; false = it came before.
 func (p *Planner) onIteration(in Iteration) bool {
 	if !p.iterations.add(p.clock.now, in) {
 		return false // it is already priced

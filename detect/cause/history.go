@@ -227,9 +227,9 @@ type Moment struct {
 
 func momentOf(s stamped[falcon.GPUReading]) Moment { return Moment{s.at, s.of.AtNs} }
 
-// Normal reports whether the device's newest clock reads as its peers' do, when the
-// first reading of that streak was, and when the last one before it was (zero
-// if none is remembered).
+// Normal is the first of the newest readings in which the device's clock reads as
+// its peers' do, and the last one before them (zero if none is remembered); ok is
+// false while the newest reading is lower.
 func (h *History) Normal(d falcon.Device) (since, until Moment, ok bool) {
 	v := h.gpus[d]
 	reference := h.typicalClock()

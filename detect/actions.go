@@ -49,7 +49,8 @@ func (m *Machine) stepActed(in Acted) {
 			delete(s.actions.inForce, in.Rung)
 		default:
 			s.actions.inForce[in.Rung] = true
-			s.actions.since, s.relief.lastWindow, s.relief.streak = in.Iteration, in.Iteration, 0
+			s.actions.since = in.Iteration
+			s.relief.lastWindow, s.relief.streak = in.Iteration, 0
 		}
 	}
 	m.relief.closeRelieved(m.samples.newest)

@@ -27,7 +27,7 @@ func (bl *baseline) holdWhileOpen(before float64) {
 func (bl *baseline) adoptLevel(iteration int64) {
 	level, baseline := bl.samples.currentLevel(), bl.currentMs()
 	bl.samples.slowest.tracker.Compare(level)
-	if bl.samples.slowest.tracker.Learning() || baseline <= 0 {
+	if bl.samples.isLearning() || baseline <= 0 {
 		return
 	}
 	acting := slices.ContainsFunc(bl.incidents.list, func(s *incidentState) bool { return s.Open() || len(s.actions.inForce) > 0 })
@@ -49,12 +49,12 @@ func (bl *baseline) endWarmUp() {
 		return
 	}
 	bl.restoredMs = 0
-	bl.out.addNote(bl.samples.slowest.lastIteration(), "rebase", "Baseline %.1f ms", bl.samples.slowest.tracker.BaselineMs())
+	bl.out.addNote(bl.samples.lastIteration(), "rebase", "Baseline %.1f ms", bl.samples.slowest.tracker.BaselineMs())
 }
 
 // currentMs is the lowest verified regime of the epoch, 0 while learning.
 func (bl *baseline) currentMs() float64 {
-	if bl.samples.slowest == nil || bl.samples.slowest.tracker.Learning() {
+	if bl.samples.slowest == nil || bl.samples.isLearning() {
 		return bl.restoredMs
 	}
 	if b := bl.samples.slowest.tracker.BaselineMs(); bl.restoredMs == 0 || b < bl.restoredMs {

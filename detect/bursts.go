@@ -36,7 +36,7 @@ func (m *Machine) publishOrWait(s *incidentState) {
 		m.incidents.publish(s)
 		return
 	}
-	m.publishLasting(m.samples.slowest.lastIteration())
+	m.publishLasting(m.samples.lastIteration())
 }
 
 // publishLasting hands out the incidents that no culprit was named for yet and that had
@@ -91,7 +91,7 @@ func (m *Machine) resumeBurst(at int64, ms float64) bool {
 		}
 		s.burst.onset, s.burst.paused, s.search.tries = at, false, 0
 		if !s.isLocated() {
-			s.search.notBefore = m.samples.slowest.lastIteration()
+			s.search.notBefore = m.samples.lastIteration()
 		}
 		m.out.addNote(at, "onset", "%s is back from iteration %d on: %.1f ms", s.ID, at, ms)
 		return true

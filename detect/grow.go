@@ -22,7 +22,7 @@ func (m *Machine) mergeIntoOpen(s *incidentState, res peer.Result, last bool) bo
 		}
 		m.recordGrowth(o, s, res)
 		if transfers && !computes {
-			o.tests.grewAt, o.tests.done, o.tests.asks, o.tests.notBefore = s.OnsetIteration, false, 0, 0
+			o.tests.testGrowth(s.OnsetIteration)
 		}
 		m.incidents.removeIncident(s)
 		return true

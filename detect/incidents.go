@@ -94,6 +94,36 @@ type reliefState struct {
 	silent     nodeSilence // of a node that the incident names
 }
 
+// testGrowth has the links of an incident that got worse tested again.
+func (t *testState) testGrowth(onset int64) {
+	t.grewAt, t.done, t.asks, t.notBefore = onset, false, 0, 0
+}
+
+// resetEpoch forgets the tests of another epoch's processes.
+func (t *testState) resetEpoch() { t.results, t.done, t.asks, t.notBefore = nil, false, 0, 0 }
+
+// startWatch begins to look for relief from an iteration on: the culprit is slow then.
+func (r *reliefState) startWatch(iteration int64) {
+	r.lastWindow, r.badAt, r.healthyAt = iteration, iteration, falcon.NoIteration
+}
+
+// seenBad ends a streak of healthy windows.
+func (r *reliefState) seenBad(iteration int64) { r.streak, r.badAt = 0, iteration }
+
+// seenHealthy counts a healthy window, asked for after an iteration.
+func (r *reliefState) seenHealthy(iteration int64) {
+	if r.streak == 0 {
+		r.healthyAt = iteration + 1
+	}
+	r.streak++
+}
+
+// resetEpoch forgets what was seen of another epoch's processes.
+func (r *reliefState) resetEpoch() {
+	r.streak, r.lastWindow, r.badAt, r.healthyAt = 0, 0, falcon.NoIteration, falcon.NoIteration
+	r.byWindows, r.check, r.urgent = true, false, false
+}
+
 // incidentSet is the incidents known, in order of their onset.
 type incidentSet struct {
 	cfg    *Config
@@ -136,7 +166,7 @@ func (s *incidentState) pauseRelief(now time.Time) {
 // meanwhile says nothing.
 func (s *incidentState) resumeRelief() {
 	s.relief.check, s.relief.silent = s.relief.silent.later, nodeSilence{}
-	s.move.links.barred, s.move.links.refusals, s.move.links.looks = "", 0, 0
+	s.move.links.clearRefusals()
 }
 
 func (s *incidentState) subject() string {
@@ -167,11 +197,9 @@ func (s *incidentState) reliefByWindows() bool {
 
 // resetEpoch forgets what a new job epoch makes meaningless.
 func (s *incidentState) resetEpoch() {
-	r := &s.relief
-	r.streak, r.lastWindow, r.badAt, r.healthyAt, s.actions.since = 0, 0, falcon.NoIteration, falcon.NoIteration, 0
-	r.byWindows, r.check, r.urgent = true, false, false
-	s.tests.results, s.tests.done, s.tests.asks, s.tests.notBefore = nil, false, 0, 0
-	s.basis.timing, s.search.notBefore = nil, 0
+	s.relief.resetEpoch()
+	s.tests.resetEpoch()
+	s.basis.timing, s.search.notBefore, s.actions.since = nil, 0, 0
 }
 
 // namesAnyRank reports whether a rank belongs to the incident.

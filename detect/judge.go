@@ -16,7 +16,7 @@ func (m *Machine) judgeWindow(w *window) {
 	res := m.evidence.compare(sortedProfiles(w))
 	m.profile.keep(w.id, res)
 	if res.Missing > 0 {
-		m.out.addNote(m.samples.slowest.lastIteration(), "profile", "Profile %d lacks %d of %d ranks", w.id, res.Missing, len(res.Ranks))
+		m.out.addNote(m.samples.lastIteration(), "profile", "Profile %d lacks %d of %d ranks", w.id, res.Missing, len(res.Ranks))
 	}
 	m.watchRanks(w, &res)
 	quiet := len(m.incidents.openIncidents()) == 0
@@ -51,7 +51,7 @@ func (m *Machine) checkUnexplained(w *window, res peer.Result, quiet bool) {
 	}
 	s := newIncident(falcon.Incident{
 		State: falcon.IncidentVerified, DetectedIteration: m.samples.newest, RelievedIteration: falcon.NoIteration,
-		OnsetIteration: w.iteration, HealthyMs: m.baseline.currentMs(), SlowMs: m.samples.currentLevel(), Probability: m.samples.slowest.tracker.PRecent(),
+		OnsetIteration: w.iteration, HealthyMs: m.baseline.currentMs(), SlowMs: m.samples.currentLevel(), Probability: m.samples.changeProbability(),
 	}, w.id)
 	timing := m.evidence.withoutOthers(res, s)
 	s.relief.hidden = m.samples.currentLevel() <= s.HealthyMs*(1+m.cfg.Settled)
@@ -86,7 +86,7 @@ func (m *Machine) checkUnexplained(w *window, res peer.Result, quiet bool) {
 		m.watchSoon()
 		return
 	}
-	s.basis.timing, s.basis.at = &timing, m.clock.now
+	s.basis = verdictBasis{timing: &timing, at: m.clock.now}
 	m.incidents.add(s)
 	m.publishVerdict(s, v)
 	m.out.addNote(w.iteration, "onset", "%s: %s is slow too, without an onset of its own", s.ID, culpritNames(v))
@@ -119,7 +119,7 @@ func (m *Machine) locateCulprit(s *incidentState, res peer.Result) {
 	if s.ID == "" && !named && m.mergeIntoOpen(s, res, true) {
 		return
 	}
-	s.basis.timing, s.basis.at, s.basis.repeats = &timing, m.clock.now, 0
+	s.basis = verdictBasis{timing: &timing, at: m.clock.now}
 	if s.isUnexplained() && !named && v.Cause == falcon.CauseUnknown {
 		return // as little as before
 	}
@@ -129,11 +129,11 @@ func (m *Machine) locateCulprit(s *incidentState, res peer.Result) {
 // retryLater puts an incident's verdict off to another window, while tries are left.
 func (m *Machine) retryLater(s *incidentState) bool {
 	s.search.tries++
-	s.search.notBefore, s.search.after = m.samples.slowest.lastIteration()+m.cfg.Profile.Spacing, m.profile.windowID
+	s.search.notBefore, s.search.after = m.samples.lastIteration()+m.cfg.Profile.Spacing, m.profile.windowID
 	if s.search.tries < m.cfg.Profile.Tries {
 		return true
 	}
-	s.search.notBefore = m.samples.slowest.lastIteration() + m.cfg.Profile.Retry
+	s.search.notBefore = m.samples.lastIteration() + m.cfg.Profile.Retry
 	return false
 }
 
@@ -149,7 +149,7 @@ func (m *Machine) concludeUnknown(s *incidentState) {
 func (m *Machine) publishVerdict(s *incidentState, v falcon.Verdict) {
 	m.culprits.conclude(s, v)
 	s.State = falcon.IncidentLocated
-	s.relief.lastWindow, s.relief.badAt, s.relief.healthyAt = m.samples.slowest.lastIteration(), m.samples.slowest.lastIteration(), falcon.NoIteration
+	s.relief.startWatch(m.samples.lastIteration())
 	if s.ID == "" {
 		m.incidents.publish(s)
 		return
@@ -200,7 +200,7 @@ func (m *Machine) learnHealthy(w *window, res peer.Result) {
 	v := cause.Judge(m.evidence.caseFor(s, res))
 	named := len(v.Devices)+len(v.Links) > 0
 	switch {
-	case named && m.profile.learningDue() && m.evidence.isConvincing(v, res) && m.profile.learn.seen != culpritNames(v):
+	case named && m.profile.learningDue() && m.evidence.isConvincing(v, res) && !m.profile.seenBefore(culpritNames(v)):
 		m.profile.confirmLearning(culpritNames(v))
 		m.out.addNote(w.iteration, "profile", "%s looks slower than its peers: a second profile decides", culpritNames(v))
 	case named && m.profile.learningDue() && m.evidence.isConvincing(v, res):
@@ -209,7 +209,7 @@ func (m *Machine) learnHealthy(w *window, res peer.Result) {
 	case named || len(res.Slow) > 0:
 		m.out.addNote(w.iteration, "profile", "%s looks slower than its peers, but neither waits nor counters confirm it", culpritNames(v))
 		m.profile.learnAgain()
-	case res.Missing > 0 && !m.evidence.hasHealthy() && m.profile.learn.tries+1 < m.cfg.Profile.Tries:
+	case res.Missing > 0 && !m.evidence.hasHealthy() && m.profile.learnTriesLeft():
 		m.profile.learnAgain()
 	case !res.AllSlow && len(res.SlowStages) == 0:
 		m.evidence.learnHealthy(res)
@@ -228,7 +228,7 @@ func (m *Machine) openFromStart(s *incidentState, v falcon.Verdict, res peer.Res
 		worst = max(worst, res.Ranks[r].Ratio)
 	}
 	s.HealthyMs = s.SlowMs / worst
-	s.basis.timing, s.basis.at = &res, m.clock.now
+	s.basis = verdictBasis{timing: &res, at: m.clock.now}
 	m.incidents.add(s)
 	m.publishVerdict(s, v)
 	m.out.addNote(s.OnsetIteration, "onset", "%s: %s is slow since before the first iteration seen; healthy %.1f ms is an estimate", s.ID, culpritNames(v), s.HealthyMs)

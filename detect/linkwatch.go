@@ -63,7 +63,8 @@ func (lw *linkWatch) judgeWindow(s *incidentState, w *window, res *peer.Result) 
 	case unseen:
 		return
 	case slow:
-		s.relief.streak, s.relief.badAt, s.move.links.looks = 0, w.iteration, 0
+		s.relief.seenBad(w.iteration)
+		s.move.links.looks = 0
 		return
 	case quiet, proven:
 	}
@@ -71,10 +72,7 @@ func (lw *linkWatch) judgeWindow(s *incidentState, w *window, res *peer.Result) 
 		lw.relief.relieve(s, s.relief.fasterAt, "the job got faster and transfers over it take as long as their class's")
 		return
 	}
-	if s.relief.streak == 0 {
-		s.relief.healthyAt = w.iteration + 1
-	}
-	s.relief.streak++
+	s.relief.seenHealthy(w.iteration)
 	if s.move.links.refusals > 0 {
 		s.move.links.looks++
 	}
@@ -262,7 +260,7 @@ func (lw *linkWatch) judgeTest(s *incidentState, v falcon.Validation) bool {
 	if !s.hasOnlyLinks() || v.Ask.Incident != "" && !s.move.links.asked {
 		return false
 	}
-	at := lw.samples.slowest.lastIteration()
+	at := lw.samples.lastIteration()
 	ratio, slowest, judged := 0.0, falcon.Link{}, 0
 	isSlow := false
 	for _, l := range s.Verdict.Links {
@@ -285,8 +283,8 @@ func (lw *linkWatch) judgeTest(s *incidentState, v falcon.Validation) bool {
 	}
 	switch {
 	case isSlow:
-		s.relief.streak, s.relief.badAt = 0, at
-		s.move.links.barred, s.move.links.refusals, s.move.links.looks = "", 0, 0
+		s.relief.seenBad(at)
+		s.move.links.clearRefusals()
 		lw.out.addNote(at, "relief", "%s: %s still takes %.2f x the median of its class; another test in %d iterations at the earliest", s.ID, slowest, ratio, s.move.links.gap)
 	case judged == len(s.Verdict.Links) && v.State == falcon.ValidationDone && (s.relief.streak >= lw.cfg.Relief.Streak || v.Ask.Incident == ""):
 		if s.relief.streak == 0 || !lw.portsAtRest(s) { // looks that see nothing don't say since when
@@ -351,3 +349,6 @@ type linkWatch struct {
 	tests     *testPlanner
 	relief    *reliefJudge
 }
+
+// clearRefusals forgets the tests that brought no result.
+func (r *linkRelief) clearRefusals() { r.barred, r.refusals, r.looks = "", 0, 0 }

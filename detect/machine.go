@@ -187,12 +187,12 @@ func (m *Machine) onIteration(c cell) {
 	if c.paused {
 		return
 	}
-	learnt, before := m.samples.slowest.tracker.Learning(), m.baseline.currentMs()
+	learnt, before := m.samples.isLearning(), m.baseline.currentMs()
 	for _, change := range m.samples.slowest.observe(c.iteration, c.ms) {
 		m.onJobChange(change)
 	}
 	m.baseline.holdWhileOpen(before)
-	if learnt && !m.samples.slowest.tracker.Learning() {
+	if learnt && !m.samples.isLearning() {
 		m.baseline.endWarmUp()
 	}
 	if m.baseline.finishRelearn(c.iteration) {

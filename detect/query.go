@@ -81,8 +81,8 @@ func (m *Machine) Steady() Steady {
 		return Steady{Learning: true, BaselineMs: m.baseline.restoredMs, Iteration: -1}
 	}
 	return Steady{
-		Learning: m.samples.slowest.tracker.Learning(), BaselineMs: m.baseline.currentMs(),
-		CurrentMs: m.samples.currentLevel(), Iteration: m.samples.slowest.lastIteration(),
+		Learning: m.samples.isLearning(), BaselineMs: m.baseline.currentMs(),
+		CurrentMs: m.samples.currentLevel(), Iteration: m.samples.lastIteration(),
 	}
 }
 

@@ -35,7 +35,7 @@ func (rj *reliefJudge) onFaster(at int64, c bocd.Change) {
 // checkLevel ends incidents that show in the iteration time when its level is
 // back within the settled share of the healthy one.
 func (rj *reliefJudge) checkLevel(iteration int64) {
-	if rj.samples.slowest.tracker.Learning() {
+	if rj.samples.isLearning() {
 		return
 	}
 	rj.checkClocks()
@@ -103,7 +103,7 @@ func (m *Machine) judgeRelief(s *incidentState, w *window, res peer.Result) {
 	case !known:
 		return
 	case !healthy:
-		s.relief.streak, s.relief.badAt = 0, w.iteration
+		s.relief.seenBad(w.iteration)
 		return
 	case s.burst.onset > 0 && w.iteration < s.burst.onset+m.cfg.BurstWithin:
 		return // it comes and goes
@@ -113,10 +113,7 @@ func (m *Machine) judgeRelief(s *incidentState, w *window, res peer.Result) {
 	case !s.reliefByWindows():
 		return
 	}
-	if s.relief.streak == 0 {
-		s.relief.healthyAt = w.iteration + 1
-	}
-	s.relief.streak++
+	s.relief.seenHealthy(w.iteration)
 	if s.relief.streak < m.cfg.Relief.Streak {
 		return
 	}
@@ -156,16 +153,16 @@ func (rj *reliefJudge) relieve(s *incidentState, at int64, why string) {
 		s.Verdict.Evidence = append(s.Verdict.Evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: passedUnseen})
 		why = passedUnseen
 	}
-	s.State, s.RelievedIteration, s.relief.check, s.relief.healthyAt = falcon.IncidentRelieved, at, false, rj.samples.slowest.lastIteration()
+	s.State, s.RelievedIteration, s.relief.check, s.relief.healthyAt = falcon.IncidentRelieved, at, false, rj.samples.lastIteration()
 	rj.culprits.recordIncident(s)
 	rj.links.markHealthy(s)
-	if !rj.samples.slowest.tracker.Learning() {
+	if !rj.samples.isLearning() {
 		rj.onsets.resetToLevel()
 	}
 	rj.out.updateIncident(s)
 	rj.out.addNote(at, "relief", "%s relieved at iteration %d: %s", s.ID, at, why)
 	if s.FromStart || !rj.evidence.hasHealthy() {
-		rj.profile.requestLearning(rj.samples.slowest.lastIteration() + rj.cfg.SettleAfter)
+		rj.profile.requestLearning(rj.samples.lastIteration() + rj.cfg.SettleAfter)
 	}
 }
 
@@ -209,7 +206,7 @@ func (rj *reliefJudge) dropBurst(s *incidentState, at int64) {
 	rj.incidents.removeIncident(s)
 	rj.onsets.resetToLevel()
 	if !rj.evidence.hasHealthy() {
-		rj.profile.requestLearning(rj.samples.slowest.lastIteration() + rj.cfg.SettleAfter)
+		rj.profile.requestLearning(rj.samples.lastIteration() + rj.cfg.SettleAfter)
 	}
 }
 

@@ -138,3 +138,13 @@ func (l *sampleLog) settleRange(from, to int64) {
 func (l *sampleLog) heard(r *series, iteration int64) {
 	l.newest, r.heardAt = max(l.newest, iteration), l.clock.now
 }
+
+// lastIteration is the newest iteration that all ranks took part in, -1 before the
+// first.
+func (l *sampleLog) lastIteration() int64 { return l.slowest.lastIteration() }
+
+// isLearning reports whether the job's warm-up is not over.
+func (l *sampleLog) isLearning() bool { return l.slowest.tracker.Learning() }
+
+// changeProbability is the present P(r ≤ w) of the job's series.
+func (l *sampleLog) changeProbability() float64 { return l.slowest.tracker.PRecent() }

@@ -19,7 +19,7 @@ func (m *Machine) watchDue(at int64) bool {
 // and logs what it saw of ranks that no incident
 // names.
 func (m *Machine) watchRanks(w *window, res *peer.Result) {
-	m.rankWatch.schedule(m.samples.slowest.lastIteration()+m.cfg.Watch.Every, m.clock.now.Add(m.cfg.Watch.Spacing))
+	m.rankWatch.schedule(m.samples.lastIteration()+m.cfg.Watch.Every, m.clock.now.Add(m.cfg.Watch.Spacing))
 	for _, s := range m.rankWatch.steps.Look(m.job.desc.Layout, res, w.iteration) {
 		if m.incidents.namesRank(s.Rank) || res.Uneven && !s.Failing {
 			continue
@@ -40,7 +40,7 @@ func (m *Machine) watchRanks(w *window, res *peer.Result) {
 
 // watchSoon has the ranks looked at again shortly.
 func (m *Machine) watchSoon() {
-	m.rankWatch.schedule(m.samples.slowest.lastIteration()+m.cfg.Profile.Spacing, m.clock.now)
+	m.rankWatch.schedule(m.samples.lastIteration()+m.cfg.Profile.Spacing, m.clock.now)
 }
 
 func formatSteps(n int) string {
@@ -72,7 +72,7 @@ const throughputOver = 24
 // half of them are slow still.
 func (m *Machine) checkThroughput(iteration int64) {
 	best, peak := m.baseline.currentMs(), m.cfg.PeakIterationMs
-	if m.samples.slowest.tracker.Learning() || best <= 0 || m.baseline.isSettling(iteration) || !m.baseline.settledFor(throughputOver, iteration) || len(m.samples.slowest.ms) < throughputOver {
+	if m.samples.isLearning() || best <= 0 || m.baseline.isSettling(iteration) || !m.baseline.settledFor(throughputOver, iteration) || len(m.samples.slowest.ms) < throughputOver {
 		return
 	}
 	tail := m.samples.slowest.newestValues(throughputOver)
@@ -96,7 +96,7 @@ func (m *Machine) checkThroughput(iteration int64) {
 	for oldest := m.samples.slowest.seen - len(m.samples.slowest.ms); i > oldest && m.samples.slowest.valueAt(i-1) > best/m.cfg.Throughput; {
 		i--
 	}
-	m.openOnset([]alarm{{-1, m.samples.slowest.iteration(i), best, level, m.samples.slowest.tracker.PRecent()}})
+	m.openOnset([]alarm{{-1, m.samples.slowest.iteration(i), best, level, m.samples.changeProbability()}})
 }
 
 // rankWatcher counts how long ranks are slow that slow no iteration.

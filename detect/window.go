@@ -39,10 +39,10 @@ const (
 // the culprit of an onset, then the relief of a watched one, then the healthy
 // state.
 func (m *Machine) planWindow() {
-	if !m.job.known || m.profile.inFlight() || m.samples.slowest.tracker.Learning() {
+	if !m.job.known || m.profile.inFlight() || m.samples.isLearning() {
 		return
 	}
-	at := m.samples.slowest.lastIteration()
+	at := m.samples.lastIteration()
 	for _, s := range m.incidents.list {
 		if s.Open() && !s.burst.paused && (!s.hasVerdict() || s.isUnexplained()) && at >= s.search.notBefore {
 			m.profile.request(m.cfg.Profile.Iterations, fmt.Sprintf("%s slower since iteration %d: who is it?", s.subject(), s.OnsetIteration))
@@ -109,7 +109,7 @@ func (p *profiler) request(iterations int, why string) {
 	}
 	p.windowID++
 	p.window = &window{
-		id: p.windowID, iterations: iterations, asked: p.clock.now, iteration: p.samples.slowest.lastIteration(),
+		id: p.windowID, iterations: iterations, asked: p.clock.now, iteration: p.samples.lastIteration(),
 		parts: map[falcon.Rank]falcon.RankProfile{},
 	}
 	for _, s := range p.incidents.list {
@@ -165,7 +165,7 @@ func (m *Machine) windowFailed(w *window) {
 	if len(w.refused) > 0 {
 		why = strings.Join(w.refused, "; ")
 	}
-	m.out.addNote(m.samples.slowest.lastIteration(), "profile", "Profile %d failed: %s", w.id, why)
+	m.out.addNote(m.samples.lastIteration(), "profile", "Profile %d failed: %s", w.id, why)
 	for _, s := range slices.Clone(m.incidents.list) {
 		if s.Open() && !s.hasVerdict() && w.id > s.search.after {
 			if !m.retryLater(s) {
@@ -180,7 +180,7 @@ func (m *Machine) windowFailed(w *window) {
 // learnAgain tries the healthy profile again later, a bounded number of times.
 func (p *profiler) learnAgain() {
 	p.learn.tries++
-	p.learn.after = p.samples.slowest.lastIteration() + p.cfg.Profile.Spacing*int64(p.learn.tries)
+	p.learn.after = p.samples.lastIteration() + p.cfg.Profile.Spacing*int64(p.learn.tries)
 	p.learn.due = p.learn.due && p.learn.tries < p.cfg.Profile.Tries
 }
 
@@ -253,7 +253,7 @@ func (p *profiler) learningDueAt(iteration int64) bool {
 
 // confirmLearning asks for a second window, as a rank looked slow in the first.
 func (p *profiler) confirmLearning(seen string) {
-	p.learn.seen, p.learn.after = seen, p.samples.slowest.lastIteration()+p.cfg.Profile.Spacing
+	p.learn.seen, p.learn.after = seen, p.samples.lastIteration()+p.cfg.Profile.Spacing
 }
 
 // lookFrom has the ranks profiled on their new devices from an iteration on, 0 = no more.
@@ -266,3 +266,8 @@ func (p *profiler) healthyLearned() { p.learn = learnState{} }
 
 // endLearning ends learning without a healthy state; the tries made count.
 func (p *profiler) endLearning() { p.learn.due = false }
+
+// seenBefore reports whether the same culprits looked slow in the window before.
+func (p *profiler) seenBefore(culprits string) bool { return p.learn.seen == culprits }
+
+func (p *profiler) learnTriesLeft() bool { return p.learn.tries+1 < p.cfg.Profile.Tries }

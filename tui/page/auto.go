@@ -43,7 +43,7 @@ func autoNext(s *State, g *falconv1.RungView) string {
 	switch left, ok := Countdown(s, prop); {
 	case ok:
 		return g.Rung + " in " + phrase.Seconds(left) + " unless vetoed"
-	case prop != nil || g.Approval != "auto":
+	case prop != nil || g.Approval != falcon.ApprovalAuto:
 		return g.Rung + " waits for a person"
 	case g.ClockMs > 0:
 		return g.Rung + " next, once " + phrase.Ms(g.ClockMs) + " more are lost"

@@ -3,6 +3,7 @@ package page
 import (
 	"regexp"
 	"strconv"
+	"strings"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/key"
@@ -31,14 +32,15 @@ var (
 
 var homes = map[string]key.Scope{"INC": key.Ladder, "REC": key.Recovery, "VAL": key.Validate}
 
-// TargetOf finds what an event tells of: what its audit names, else the first
-// incident, recovery or validation in its text, else the first rank or device
-// that the job has.
+// TargetOf finds what an event is about: the id that its audit has, else, as the
+// other kinds have none, the first incident, recovery or validation in its text,
+// else the first rank or device that the job has.
 func (s *State) TargetOf(e *falconv1.EventLine) (Target, bool) {
-	for _, text := range []string{e.GetAudit().GetAbout(), e.GetText()} {
-		if m := named.FindStringSubmatch(text); m != nil {
-			return Target{Page: homes[m[1]], ID: m[0]}, true
-		}
+	if t, ok := targetOfID(e.GetAudit().GetAbout()); ok {
+		return t, true
+	}
+	if t, ok := targetOfID(named.FindString(e.GetText())); ok {
+		return t, true
 	}
 	if m := ranked.FindStringSubmatch(e.GetText()); m != nil {
 		if r, err := strconv.Atoi(m[1]); err == nil && r < s.Roster.World() {
@@ -56,6 +58,15 @@ func (s *State) TargetOf(e *falconv1.EventLine) (Target, bool) {
 		return Target{Page: key.Ladder, ID: inc.Id}, true
 	}
 	return Target{}, false
+}
+
+// targetOfID is what an id names: "REC-0001", and of an action's, "INC-0001/S2/1",
+// the incident.
+func targetOfID(id string) (Target, bool) {
+	id, _, _ = strings.Cut(id, "/")
+	kind, _, _ := strings.Cut(id, "-")
+	home, ok := homes[kind]
+	return Target{Page: home, ID: id}, ok && named.FindString(id) == id
 }
 
 // aboutIncident are kinds of which every line is about an incident; where it

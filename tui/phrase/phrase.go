@@ -72,21 +72,26 @@ func Iteration(i int64) string {
 	return Count(i)
 }
 
+// causes are the causes in words and in one character.
+var causes = map[falcon.Cause]struct {
+	text   string
+	letter rune
+}{
+	falcon.CauseGPU:         {"GPU degradation", 'C'},
+	falcon.CauseCPU:         {"CPU contention", 'H'},
+	falcon.CauseNetwork:     {"network congestion", 'L'},
+	falcon.CauseFacility:    {"facility fault (power or cooling)", 'F'},
+	falcon.CauseNotHardware: {"not hardware", 'N'},
+	falcon.CauseUnknown:     {unknownCause, '?'},
+	"":                      {unknownCause, '?'},
+}
+
+const unknownCause = "cause unknown"
+
 // Cause is a cause in words.
 func Cause(c string) string {
-	switch c {
-	case "gpu_degradation":
-		return "GPU degradation"
-	case "cpu_contention":
-		return "CPU contention"
-	case "network_congestion":
-		return "network congestion"
-	case "facility":
-		return "facility fault (power or cooling)"
-	case "not_hardware":
-		return "not hardware"
-	case "", "unknown":
-		return "cause unknown"
+	if known, ok := causes[falcon.Cause(c)]; ok {
+		return known.text
 	}
 	return c
 }
@@ -94,17 +99,8 @@ func Cause(c string) string {
 // CauseLetter is a cause in one character: C compute, L link, H host, F
 // facility, N not hardware, ? unknown.
 func CauseLetter(c string) rune {
-	switch c {
-	case "gpu_degradation":
-		return 'C'
-	case "cpu_contention":
-		return 'H'
-	case "network_congestion":
-		return 'L'
-	case "facility":
-		return 'F'
-	case "not_hardware":
-		return 'N'
+	if known, ok := causes[falcon.Cause(c)]; ok {
+		return known.letter
 	}
 	return '?'
 }
@@ -206,20 +202,16 @@ func vector(m []int32) string {
 	return string(b)
 }
 
-// Rung is what a rung does.
-func Rung(r string) string {
-	switch r {
-	case "S1":
-		return "ignore"
-	case "S2":
-		return "shift micro-batches"
-	case "S3":
-		return "change topology"
-	case "S4":
-		return "checkpoint, restart"
-	}
-	return ""
+// rungs are what they do.
+var rungs = map[falcon.Rung]string{
+	falcon.RungS1: "ignore",
+	falcon.RungS2: "shift micro-batches",
+	falcon.RungS3: "change topology",
+	falcon.RungS4: "checkpoint, restart",
 }
+
+// Rung is what a rung does.
+func Rung(r string) string { return rungs[falcon.Rung(r)] }
 
 // RungName is a rung with its variant: "S4 replace".
 func RungName(g *falconv1.RungView) string {

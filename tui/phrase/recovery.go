@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -56,7 +57,7 @@ func Ranks[R ~int | ~int32](ranks []R, most int) string {
 
 // Fault is a fault in a line: "process ended on n1.g0 (rank 2)".
 func Fault(f *falconv1.Fault) string {
-	if f.GetKind() == "node" {
+	if f.GetKind() == string(falcon.FaultNode) {
 		return "node " + f.Node + " lost"
 	}
 	where := f.GetDevice()
@@ -84,17 +85,18 @@ func Faults(list []*falconv1.Fault) string {
 	return fmt.Sprintf("%s and %d more", Fault(list[0]), len(list)-1)
 }
 
+// faults are the kinds of faults in words.
+var faults = map[falcon.FaultKind]string{
+	falcon.FaultExit:   "process ended",
+	falcon.FaultFrozen: "process frozen",
+	falcon.FaultHang:   "training stopped",
+	falcon.FaultDevice: "device fault",
+}
+
 // FaultKind is what a fault is in words.
 func FaultKind(k string) string {
-	switch k {
-	case "exit":
-		return "process ended"
-	case "frozen":
-		return "process frozen"
-	case "hang":
-		return "training stopped"
-	case "device":
-		return "device fault"
+	if text, ok := faults[falcon.FaultKind(k)]; ok {
+		return text
 	}
 	return k
 }

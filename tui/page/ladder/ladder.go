@@ -257,7 +257,7 @@ func status(pen *widget.Pen, s *page.State, g *falconv1.RungView) {
 		}
 	case g.Current:
 		pen.Space(2).Put(themes.Accent, "in force")
-	case g.Applicable && g.Approval == "never":
+	case g.Applicable && g.Approval == falcon.ApprovalNever:
 		pen.Space(2).Put(themes.Dim, "forbidden")
 	case g.Applicable && g.Next && g.ClockMs > 0:
 		pen.Space(2).Putf(themes.Dim, "in %s", phrase.Ms(g.ClockMs))

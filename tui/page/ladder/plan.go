@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/phrase"
@@ -66,9 +67,9 @@ func sentence(name, reason string) string {
 }
 
 var approvals = map[string]string{
-	"auto":   "Policy lets it act by itself",
-	"person": "It waits for a person",
-	"never":  "Policy forbids it",
+	falcon.ApprovalAuto:   "Policy lets it act by itself",
+	falcon.ApprovalPerson: "It waits for a person",
+	falcon.ApprovalNever:  "Policy forbids it",
 }
 
 func clock(g *falconv1.RungView) string {

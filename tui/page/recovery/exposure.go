@@ -43,7 +43,7 @@ func who(p *falconv1.Policy) string {
 		return "policy is frozen: a person decides"
 	case p.GetMode() == string(falcon.ModeObserve):
 		return "mode observe: a person decides"
-	case r.GetApproval() == "person":
+	case r.GetApproval() == falcon.ApprovalPerson:
 		return "policy asks for a person"
 	case r.GetCountdownS() > 0:
 		return fmt.Sprintf("recovered without a person after %g s", r.CountdownS)

@@ -27,7 +27,7 @@ func TestValidatePath(t *testing.T) {
 	x.shows("4 of 8 picked")
 	x.press('x')
 	s := x.shows("HOLD THE JOB AND TEST?")
-	if !strings.Contains(s, "Test GPUs and the links of ranks 0, 1, 2, 3") {
+	if !strings.Contains(s, "Test GPUs and the links of ranks 0-3") {
 		t.Errorf("the dialog does not say what is tested:\n%s", s)
 	}
 	x.armed()

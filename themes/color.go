@@ -101,10 +101,10 @@ func (c Color) Luminance() float64 {
 		return 0
 	}
 	r, g, b, _ := at.RGBA()
-	return 0.2126*linear(r) + 0.7152*linear(g) + 0.0722*linear(b)
+	return 0.2126*linearLight(r) + 0.7152*linearLight(g) + 0.0722*linearLight(b)
 }
 
-func linear(v uint32) float64 {
+func linearLight(v uint32) float64 {
 	x := float64(v) / 0xffff
 	if x <= 0.04045 {
 		return x / 12.92

@@ -42,7 +42,7 @@ const Default = "dark"
 // to richest; a terminal of any other profile gets no colour.
 var Profiles = []colorprofile.Profile{colorprofile.ASCII, colorprofile.ANSI, colorprofile.ANSI256, colorprofile.TrueColor}
 
-func colours(p colorprofile.Profile) bool { return p >= colorprofile.ANSI }
+func parseColours(p colorprofile.Profile) bool { return p >= colorprofile.ANSI }
 
 // Attr is a set of text attributes; they exist in every profile.
 type Attr uint8
@@ -171,12 +171,12 @@ func Load(name string) (*Theme, error) {
 // says nothing that isn't understood. A theme with a base needs to say only
 // what differs from it.
 func Parse(data []byte) (*Theme, error) {
-	f, err := decode(data)
+	f, err := decodeTheme(data)
 	if err != nil {
 		return nil, err
 	}
 	if f.Base != "" {
-		if f, err = f.over(f.Base); err != nil {
+		if f, err = f.inheritFrom(f.Base); err != nil {
 			return nil, err
 		}
 	}
@@ -185,14 +185,14 @@ func Parse(data []byte) (*Theme, error) {
 	}
 	t := &Theme{Name: f.Name, Kind: f.Kind, file: f}
 	for _, p := range Profiles {
-		if _, err := t.resolve(p); err != nil {
+		if _, err := t.resolveRole(p); err != nil {
 			return nil, fmt.Errorf("%w %q: %w", ErrTheme, f.Name, err)
 		}
 	}
 	return t, nil
 }
 
-func decode(data []byte) (file, error) {
+func decodeTheme(data []byte) (file, error) {
 	var f file
 	meta, err := toml.Decode(string(data), &f)
 	if err != nil {
@@ -212,7 +212,7 @@ func decode(data []byte) (file, error) {
 			return f, fmt.Errorf("%w: there is no role %q", ErrTheme, r)
 		}
 		for _, w := range strings.Fields(s.Attr + " " + s.None) {
-			if attrs(w) == 0 {
+			if parseAttributes(w) == 0 {
 				return f, fmt.Errorf("%w: role %q: %q is none of bold, faint, underline, reverse", ErrTheme, r, w)
 			}
 		}
@@ -225,8 +225,8 @@ func decode(data []byte) (file, error) {
 	return f, nil
 }
 
-// over lays what a file says over a theme that ships.
-func (f file) over(base string) (file, error) {
+// inheritFrom lays what a file says over a theme that ships.
+func (f file) inheritFrom(base string) (file, error) {
 	under, err := Load(base)
 	if err != nil {
 		return f, err
@@ -240,12 +240,12 @@ func (f file) over(base string) (file, error) {
 	maps.Copy(out.Roles, f.Roles)
 	for name, r := range f.Ramps {
 		was := out.Ramps[name]
-		out.Ramps[name] = ramp{or(r.TrueColor, was.TrueColor), or(r.ANSI256, was.ANSI256), or(r.ANSI16, was.ANSI16)}
+		out.Ramps[name] = ramp{orDefault(r.TrueColor, was.TrueColor), orDefault(r.ANSI256, was.ANSI256), orDefault(r.ANSI16, was.ANSI16)}
 	}
 	return out, nil
 }
 
-func or(list, otherwise []string) []string {
+func orDefault(list, otherwise []string) []string {
 	if len(list) > 0 {
 		return list
 	}
@@ -254,16 +254,16 @@ func or(list, otherwise []string) []string {
 
 // Palette resolves the theme for one profile.
 func (t *Theme) Palette(p colorprofile.Profile) *Palette {
-	pal, err := t.resolve(p)
+	pal, err := t.resolveRole(p)
 	if err != nil {
 		panic("themes: a parsed theme resolves: " + err.Error())
 	}
 	return pal
 }
 
-func (t *Theme) resolve(p colorprofile.Profile) (*Palette, error) {
+func (t *Theme) resolveRole(p colorprofile.Profile) (*Palette, error) {
 	pal := &Palette{Name: t.Name, Profile: p, roles: map[Role]Style{}}
-	bg, err := pick(t.file.Background, p)
+	bg, err := nearestOf(t.file.Background, p)
 	if err != nil {
 		return nil, fmt.Errorf("background: %w", err)
 	}
@@ -273,20 +273,20 @@ func (t *Theme) resolve(p colorprofile.Profile) (*Palette, error) {
 		if !ok {
 			return nil, fmt.Errorf("role %q is missing", r)
 		}
-		if pal.roles[r], err = s.style(p); err != nil {
+		if pal.roles[r], err = s.parseStyle(p); err != nil {
 			return nil, fmt.Errorf("role %q: %w", r, err)
 		}
 	}
-	if pal.Heat, err = t.ramp("heat", p); err != nil {
+	if pal.Heat, err = t.resolveRamp("heat", p); err != nil {
 		return nil, err
 	}
-	pal.Posterior, err = t.ramp("posterior", p)
+	pal.Posterior, err = t.resolveRamp("posterior", p)
 	return pal, err
 }
 
-func (t *Theme) ramp(name string, p colorprofile.Profile) ([Levels]Color, error) {
+func (t *Theme) resolveRamp(name string, p colorprofile.Profile) ([Levels]Color, error) {
 	var out [Levels]Color
-	if !colours(p) {
+	if !parseColours(p) {
 		return out, nil
 	}
 	r := t.file.Ramps[name]
@@ -306,21 +306,21 @@ func (t *Theme) ramp(name string, p colorprofile.Profile) ([Levels]Color, error)
 	return out, nil
 }
 
-func (s spec) style(p colorprofile.Profile) (Style, error) {
-	if !colours(p) {
-		return Style{Attr: attrs(s.None)}, nil
+func (s spec) parseStyle(p colorprofile.Profile) (Style, error) {
+	if !parseColours(p) {
+		return Style{Attr: parseAttributes(s.None)}, nil
 	}
-	fg, err := pick(s.FG, p)
+	fg, err := nearestOf(s.FG, p)
 	if err != nil {
 		return Style{}, err
 	}
-	bg, err := pick(s.BG, p)
-	return Style{FG: fg, BG: bg, Attr: attrs(s.Attr)}, err
+	bg, err := nearestOf(s.BG, p)
+	return Style{FG: fg, BG: bg, Attr: parseAttributes(s.Attr)}, err
 }
 
-// pick takes the profile's entry of {truecolor, 256, 16}.
-func pick(list []string, p colorprofile.Profile) (Color, error) {
-	if len(list) == 0 || !colours(p) {
+// nearestOf takes the profile's entry of {truecolor, 256, 16}.
+func nearestOf(list []string, p colorprofile.Profile) (Color, error) {
+	if len(list) == 0 || !parseColours(p) {
 		return 0, nil
 	}
 	if len(list) != 3 {
@@ -351,7 +351,7 @@ func parseColor(s string, p colorprofile.Profile) (Color, error) {
 	return kind | Color(v), nil
 }
 
-func attrs(s string) Attr {
+func parseAttributes(s string) Attr {
 	var a Attr
 	for _, w := range strings.Fields(s) {
 		switch w {

@@ -21,7 +21,7 @@ type lab struct{ l, a, b float64 }
 // seen is a colour as somebody with that vision sees it, in CIE L*a*b* (D65).
 func seen(c Color, m [9]float64) lab {
 	ri, gi, bi, _ := c.Terminal().RGBA()
-	r, g, b := linear(ri), linear(gi), linear(bi)
+	r, g, b := linearLight(ri), linearLight(gi), linearLight(bi)
 	clip := func(x float64) float64 { return math.Max(0, math.Min(1, x)) }
 	r, g, b = clip(m[0]*r+m[1]*g+m[2]*b), clip(m[3]*r+m[4]*g+m[5]*b), clip(m[6]*r+m[7]*g+m[8]*b)
 	x, y, z := 0.4124*r+0.3576*g+0.1805*b, 0.2126*r+0.7152*g+0.0722*b, 0.0193*r+0.1192*g+0.9505*b

@@ -72,42 +72,42 @@ type Input struct {
 // told any more.
 func (c *Core) Step(now time.Time, in Input) Alert {
 	causes := Causes(in.State, now)
-	fresh := c.fresh(causes, in.State)
+	fresh := c.newCauses(causes, in.State)
 	for _, x := range fresh {
 		c.ring = append(c.ring, x.ID)
 		if !in.Focused {
 			c.note = append(c.note, x)
 		}
 	}
-	c.drop(causes)
+	c.forgetEnded(causes)
 	var out Alert
-	if len(c.ring) > 0 && due(now, c.lastBell, BellGap) {
+	if len(c.ring) > 0 && isDue(now, c.lastBell, BellGap) {
 		out.Bell = !in.Muted
 		c.ring, c.lastBell = nil, now
 	}
 	if in.Focused || in.Silent {
 		c.note = nil // seen, or not wanted
 	}
-	if len(c.note) > 0 && due(now, c.lastNote, NoteGap) {
-		out.Note = together(c.note)
+	if len(c.note) > 0 && isDue(now, c.lastNote, NoteGap) {
+		out.Note = joinCauses(c.note)
 		c.note, c.lastNote = nil, now
 	}
 	return out
 }
 
-func due(now, last time.Time, gap time.Duration) bool {
+func isDue(now, last time.Time, gap time.Duration) bool {
 	return last.IsZero() || now.Sub(last) >= gap || now.Before(last)
 }
 
-// fresh are the causes not told yet; the first picture primes.
-func (c *Core) fresh(causes []Cause, s *feed.State) []Cause {
+// newCauses are the causes not told yet; the first picture primes.
+func (c *Core) newCauses(causes []Cause, s *feed.State) []Cause {
 	if s.Conn == feed.Connecting {
 		return nil
 	}
 	var out []Cause
 	for _, x := range causes {
 		if !c.told[x.ID] {
-			c.remember(x.ID)
+			c.rememberCause(x.ID)
 			out = append(out, x)
 		}
 	}
@@ -118,7 +118,7 @@ func (c *Core) fresh(causes []Cause, s *feed.State) []Cause {
 	return out
 }
 
-func (c *Core) remember(id string) {
+func (c *Core) rememberCause(id string) {
 	if c.told == nil {
 		c.told = map[string]bool{}
 	}
@@ -130,9 +130,9 @@ func (c *Core) remember(id string) {
 	c.order = append(c.order, id)
 }
 
-// drop forgets what waits and no longer stands. A lost connection may come
+// forgetEnded forgets what waits and no longer stands. A lost connection may come
 // back and be lost again.
-func (c *Core) drop(causes []Cause) {
+func (c *Core) forgetEnded(causes []Cause) {
 	stands := func(id string) bool {
 		return slices.ContainsFunc(causes, func(x Cause) bool { return x.ID == id })
 	}
@@ -144,8 +144,8 @@ func (c *Core) drop(causes []Cause) {
 	}
 }
 
-// together makes one note of all that waits: the newest, and how many more.
-func together(list []Cause) *Note {
+// joinCauses makes one note of all that waits: the newest, and how many more.
+func joinCauses(list []Cause) *Note {
 	last := list[len(list)-1]
 	n := &Note{ID: last.ID, Title: last.Title, Body: last.Body}
 	if more := len(list) - 1; more > 0 {
@@ -178,13 +178,13 @@ func Causes(s *feed.State, now time.Time) []Cause {
 			continue
 		}
 		out = append(out, Cause{"act-" + p.GetId() + "-" + p.GetPlanHash(), "Falcon: " + p.GetRung() + " proposed", fmt.Sprintf("%s: %.0f ms to %.0f ms an iteration.", p.GetIncident(), p.GetBeforeMs(), p.GetPredictedMs())})
-		out = append(out, ending(now, p.GetDeadlineUnixNs(), p.GetId(), p.GetRung()+" for "+p.GetIncident()+" is carried out")...)
+		out = append(out, nearItsEnd(now, p.GetDeadlineUnixNs(), p.GetId(), p.GetRung()+" for "+p.GetIncident()+" is carried out")...)
 	}
 	out = append(out, approvals(s, now)...)
 	if r := s.Snap.GetRecovery(); feed.Recovering(r) {
 		out = append(out, Cause{"rec-" + r.GetId(), "Falcon: " + r.GetId(), fmt.Sprintf("Ranks were lost; %s is in state %s.", r.GetId(), r.GetState())})
 		if r.GetState() == string(falcon.RecoveryProposed) {
-			out = append(out, ending(now, r.GetDeadlineUnixNs(), r.GetId(), r.GetId()+" begins")...)
+			out = append(out, nearItsEnd(now, r.GetDeadlineUnixNs(), r.GetId(), r.GetId()+" begins")...)
 		}
 	}
 	return out
@@ -202,14 +202,14 @@ func approvals(s *feed.State, now time.Time) []Cause {
 		case phrase.Waits(a):
 			out = append(out, Cause{"second-" + a.GetId(), "Falcon: a second approver is wanted", what + " is approved by " + phrase.Approvers(a) + "."})
 		case a.GetState() == string(falcon.ActionApproved) && !s.Snap.GetPolicy().GetFrozen():
-			out = append(out, ending(now, a.GetDeadlineUnixNs(), a.GetId(), what+" is carried out")...)
+			out = append(out, nearItsEnd(now, a.GetDeadlineUnixNs(), a.GetId(), what+" is carried out")...)
 		}
 	}
 	return out
 }
 
-// ending is the cause of a countdown near its end.
-func ending(now time.Time, deadlineNs int64, id, what string) []Cause {
+// nearItsEnd is the cause of a countdown near its end.
+func nearItsEnd(now time.Time, deadlineNs int64, id, what string) []Cause {
 	left := time.Unix(0, deadlineNs).Sub(now)
 	if deadlineNs == 0 || left <= 0 || left > NearEnd {
 		return nil

@@ -80,22 +80,22 @@ func Encode(a Alert, ch Channel) string {
 	if a.Note == nil {
 		return out
 	}
-	title, body := plain(a.Note.Title, titleMax), plain(a.Note.Body, bodyMax)
+	title, body := plainText(a.Note.Title, titleMax), plainText(a.Note.Body, bodyMax)
 	switch ch {
 	case None:
 	case OSC9: // begins with the title's word, so that no body is taken for a number of a subcommand
 		out += ansi.Notify("Falcon: " + strings.TrimPrefix(title, "Falcon: ") + " – " + body)
 	case OSC777:
-		out += ansi.URxvtExt("notify", unsplit(title), unsplit(body))
+		out += ansi.URxvtExt("notify", joinSurrogates(title), joinSurrogates(body))
 	case OSC99:
-		id := "i=falcon-" + token(a.Note.ID)
+		id := "i=falcon-" + safeToken(a.Note.ID)
 		out += ansi.DesktopNotification(title, id, "d=0", "p=title") + ansi.DesktopNotification(body, id, "d=1", "p=body")
 	}
 	return out
 }
 
-// plain is text without anything that could end or steer a sequence.
-func plain(s string, most int) string {
+// plainText is text without anything that could end or steer a sequence.
+func plainText(s string, most int) string {
 	s = clean.String(s)
 	if utf8.RuneCountInString(s) > most {
 		s = string([]rune(s)[:most-1]) + "…"
@@ -103,16 +103,16 @@ func plain(s string, most int) string {
 	return s
 }
 
-// unsplit keeps text in one parameter of OSC 777.
-func unsplit(s string) string { return strings.ReplaceAll(s, ";", ",") }
+// joinSurrogates keeps text in one parameter of OSC 777.
+func joinSurrogates(s string) string { return strings.ReplaceAll(s, ";", ",") }
 
-// token is an id of OSC 99: letters, digits and a few signs.
-func token(s string) string {
+// safeToken is an id of OSC 99: letters, digits and a few signs.
+func safeToken(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune("_-+.", r):
 			return r
 		}
 		return '-'
-	}, plain(s, titleMax))
+	}, plainText(s, titleMax))
 }

@@ -22,7 +22,7 @@ const MaxRunes = 4096
 // String returns s without anything that could steer a terminal. Line breaks
 // and tabs become spaces; broken UTF-8 becomes U+FFFD.
 func String(s string) string {
-	if harmless(s) {
+	if isHarmless(s) {
 		return s
 	}
 	var b strings.Builder
@@ -42,8 +42,8 @@ func String(s string) string {
 	return b.String()
 }
 
-// harmless is the fast path: printable ASCII of sane length.
-func harmless(s string) bool {
+// isHarmless is the fast path: printable ASCII of sane length.
+func isHarmless(s string) bool {
 	if len(s) > MaxRunes {
 		return false
 	}
@@ -63,7 +63,7 @@ func printable(r rune) (rune, bool) {
 		return r, true
 	case unicode.Is(unicode.Zs, r):
 		return ' ', true
-	case blank(r):
+	case replacement(r):
 		return 0, false
 	case !unicode.IsPrint(r): // controls, bidi, zero-width, private, unassigned
 		return 0, false
@@ -73,9 +73,9 @@ func printable(r rune) (rune, bool) {
 	return r, true
 }
 
-// blank says that a letter is drawn as nothing, though Unicode calls it a
+// replacement says that a letter is drawn as nothing, though Unicode calls it a
 // letter: Hangul fillers, which would hide a difference between two names.
-func blank(r rune) bool {
+func replacement(r rune) bool {
 	return r == 0x115f || r == 0x1160 || r == 0x3164 || r == 0xffa0
 }
 
@@ -88,7 +88,7 @@ func dropSequences(s string) string {
 	}
 	var b strings.Builder
 	for len(s) > 0 {
-		if n := sequence(s); n > 0 {
+		if n := skipSequence(s); n > 0 {
 			s = s[n:]
 			continue
 		}
@@ -99,12 +99,12 @@ func dropSequences(s string) string {
 	return b.String()
 }
 
-// sequence is the length of the escape sequence that s starts with, else 0.
-func sequence(s string) int {
+// skipSequence is the length of the escape sequence that s starts with, else 0.
+func skipSequence(s string) int {
 	kind, head := introducer(s)
 	switch kind {
 	case '[':
-		return head + csi(s[head:])
+		return head + skipCSI(s[head:])
 	case ']', 'P', 'X', '^', '_':
 		return head + untilTerminator(s[head:])
 	}
@@ -125,8 +125,8 @@ func introducer(s string) (kind byte, n int) {
 	return 0, 0
 }
 
-// csi is the length of parameters, intermediates and the final byte.
-func csi(s string) int {
+// skipCSI is the length of parameters, intermediates and the final byte.
+func skipCSI(s string) int {
 	for i := range len(s) {
 		if s[i] >= 0x40 && s[i] <= 0x7e {
 			return i + 1
@@ -156,21 +156,21 @@ func untilTerminator(s string) int {
 // Message cleans every string of m in place, nested ones included.
 func Message(m proto.Message) {
 	if m != nil {
-		message(m.ProtoReflect())
+		cleanMessage(m.ProtoReflect())
 	}
 }
 
-func message(m protoreflect.Message) {
+func cleanMessage(m protoreflect.Message) {
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
 		case f.IsMap():
-			cleanMap(f, v.Map())
+			cleanMapField(f, v.Map())
 		case f.IsList():
 			cleanList(f, v.List())
 		case f.Kind() == protoreflect.StringKind:
-			set(v.String(), func(s protoreflect.Value) { m.Set(f, s) })
+			setField(v.String(), func(s protoreflect.Value) { m.Set(f, s) })
 		case f.Message() != nil:
-			message(v.Message())
+			cleanMessage(v.Message())
 		}
 		return true
 	})
@@ -180,26 +180,26 @@ func cleanList(f protoreflect.FieldDescriptor, l protoreflect.List) {
 	for i := range l.Len() {
 		switch {
 		case f.Kind() == protoreflect.StringKind:
-			set(l.Get(i).String(), func(s protoreflect.Value) { l.Set(i, s) })
+			setField(l.Get(i).String(), func(s protoreflect.Value) { l.Set(i, s) })
 		case f.Message() != nil:
-			message(l.Get(i).Message())
+			cleanMessage(l.Get(i).Message())
 		default:
 			return
 		}
 	}
 }
 
-func cleanMap(f protoreflect.FieldDescriptor, m protoreflect.Map) {
+func cleanMapField(f protoreflect.FieldDescriptor, m protoreflect.Map) {
 	var keys []protoreflect.MapKey // unclean ones
 	m.Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
 		switch {
 		case f.MapValue().Kind() == protoreflect.StringKind:
-			set(v.String(), func(s protoreflect.Value) { m.Set(k, s) })
+			setField(v.String(), func(s protoreflect.Value) { m.Set(k, s) })
 		case f.MapValue().Message() != nil:
-			message(v.Message())
+			cleanMessage(v.Message())
 		}
 		if f.MapKey().Kind() == protoreflect.StringKind {
-			set(k.String(), func(protoreflect.Value) { keys = append(keys, k) })
+			setField(k.String(), func(protoreflect.Value) { keys = append(keys, k) })
 		}
 		return true
 	})
@@ -210,7 +210,7 @@ func cleanMap(f protoreflect.FieldDescriptor, m protoreflect.Map) {
 	}
 }
 
-func set(old string, put func(protoreflect.Value)) {
+func setField(old string, put func(protoreflect.Value)) {
 	if s := String(old); s != old {
 		put(protoreflect.ValueOfString(s))
 	}

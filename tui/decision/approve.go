@@ -57,21 +57,21 @@ func restartEntry(word string) Entry {
 	return Entry{Word: word, What: "the job's name and its number of ranks: " + word, Reason: MustReason}
 }
 
-func (p *Proposal) request(approve bool, reason string) Request {
+func (p *Proposal) decideRequest(approve bool, reason string) Request {
 	return Request{Decide: &falconv1.DecideRequest{
 		Incident: p.Action.Incident, Action: p.Action.Id, PlanHash: p.Action.PlanHash,
-		Approve: approve, JobEpoch: p.Epoch, Reason: bounded(reason),
+		Approve: approve, JobEpoch: p.Epoch, Reason: boundedReason(reason),
 	}}
 }
 
-// stale compares the proposal with what its incident has at hand now.
-func (p *Proposal) stale(live *page.State, now *falconv1.Action) string {
+// staleAgainst compares the proposal with what its incident has at hand now.
+func (p *Proposal) staleAgainst(live *page.State, now *falconv1.Action) string {
 	if why := otherEpoch(live, p.Epoch); why != "" {
 		return why
 	}
 	switch {
 	case now.GetId() != p.Action.Id:
-		return fate(live, p.Action)
+		return fateOfProposal(live, p.Action)
 	case now.PlanHash != p.Action.PlanHash:
 		return planChanged
 	}
@@ -97,14 +97,14 @@ func (q *Approve) Stale(live *page.State) string {
 			return why
 		}
 	}
-	return q.stale(live, q.Now(live))
+	return q.staleAgainst(live, q.Now(live))
 }
 
 // Entry implements Question.
 func (q *Approve) Entry() Entry { return restartEntry(q.Word) }
 
 // Request implements Question.
-func (q *Approve) Request(t Typed) Request { return q.request(true, t.Reason) }
+func (q *Approve) Request(t Typed) Request { return q.decideRequest(true, t.Reason) }
 
 // Veto asks whether to veto a proposal, or to withdraw what is approved and not
 // ordered.
@@ -124,13 +124,13 @@ func (q *Veto) Now(live *page.State) *falconv1.Action { return live.AwaitedOf(q.
 func (q *Veto) Withdraws() bool { return q.Action.GetState() == string(falcon.ActionApproved) }
 
 // Stale implements Question.
-func (q *Veto) Stale(live *page.State) string { return q.stale(live, q.Now(live)) }
+func (q *Veto) Stale(live *page.State) string { return q.staleAgainst(live, q.Now(live)) }
 
 // Entry implements Question.
 func (*Veto) Entry() Entry { return Entry{Reason: MayReason} }
 
 // Request implements Question.
-func (q *Veto) Request(t Typed) Request { return q.request(false, t.Reason) }
+func (q *Veto) Request(t Typed) Request { return q.decideRequest(false, t.Reason) }
 
 // approvedMyself returns why who is at this console can't approve: they are the
 // first of two approvers; else "".
@@ -156,8 +156,8 @@ func Undo(live *page.State, rung string) time.Duration {
 	return time.Duration(live.Snap().GetPolicy().GetRungs()[rung].GetUndoS() * float64(time.Second))
 }
 
-// fate is what has become of a proposal, and by whom.
-func fate(live *page.State, asked *falconv1.Action) string {
+// fateOfProposal is what has become of a proposal, and by whom.
+func fateOfProposal(live *page.State, asked *falconv1.Action) string {
 	for _, a := range live.LadderOf(asked.Incident).GetActions() {
 		if a.Id == asked.Id && a.State != string(falcon.ActionProposed) {
 			return decidedText(a)
@@ -171,9 +171,9 @@ func decidedText(a *falconv1.Action) string {
 	verb, after := "approved", "; it is "+a.State+" now"
 	switch {
 	case a.State == string(falcon.ActionExpired):
-		return a.Rung + " expired" + because(a.Reason) + "; close and look again"
+		return a.Rung + " expired" + withReason(a.Reason) + "; close and look again"
 	case vetoed:
-		verb, after = "vetoed", because(a.Reason)
+		verb, after = "vetoed", withReason(a.Reason)
 	}
 	at := ""
 	if a.DecidedUnixNs > 0 {
@@ -192,12 +192,12 @@ func decidedText(a *falconv1.Action) string {
 // FirstReason is ": REASON" where the first who approved gave one.
 func FirstReason(a *falconv1.Action) string {
 	if list := a.GetApprovals(); len(list) > 0 {
-		return because(list[0].GetReason())
+		return withReason(list[0].GetReason())
 	}
 	return ""
 }
 
-func because(reason string) string {
+func withReason(reason string) string {
 	if reason == "" {
 		return ""
 	}

@@ -95,8 +95,8 @@ func Blocked(q Question, live *page.State, t Typed) string {
 	return q.Entry().Missing(t)
 }
 
-// bounded is a reason as it is submitted.
-func bounded(reason string) string {
+// boundedReason is a reason as it is submitted.
+func boundedReason(reason string) string {
 	r := []rune(strings.TrimSpace(reason))
 	return string(r[:min(len(r), ReasonMax)])
 }

@@ -39,11 +39,11 @@ type Refusal struct {
 	Mild bool // nothing is wrong, there is just nothing to decide
 }
 
-func refuse(text string) (Question, Refusal) { return nil, Refusal{Text: text} }
+func refuseWith(text string) (Question, Refusal) { return nil, Refusal{Text: text} }
 
-func nothing(text string) (Question, Refusal) { return nil, Refusal{Text: text, Mild: true} }
+func nothingToDecide(text string) (Question, Refusal) { return nil, Refusal{Text: text, Mild: true} }
 
-func ask(q Question) (Question, Refusal) { return q, Refusal{} }
+func askQuestion(q Question) (Question, Refusal) { return q, Refusal{} }
 
 // May reports whether the operator's role covers another; the engine checks
 // again, this only spares a refusal.
@@ -116,55 +116,55 @@ func (o Operator) Decide(approve bool) (Question, Refusal) {
 // Approve asks about the proposal at hand.
 func (o Operator) Approve() (Question, Refusal) {
 	if why := o.LacksApprover("approving"); why != "" {
-		return refuse(why)
+		return refuseWith(why)
 	}
 	if o.Unseen != "" {
-		return refuse(o.Unseen)
+		return refuseWith(o.Unseen)
 	}
 	if why := o.CantApprove(); why != "" {
-		return nothing(why)
+		return nothingToDecide(why)
 	}
-	return ask(&Approve{proposalOf(o.At, o.At.Proposal())})
+	return askQuestion(&Approve{proposalOf(o.At, o.At.Proposal())})
 }
 
 // Veto asks about what is proposed, or approved and not ordered. Vetoing is
 // safe: it is offered for what is not on screen too.
 func (o Operator) Veto() (Question, Refusal) {
 	if why := o.LacksApprover("a veto"); why != "" {
-		return refuse(why)
+		return refuseWith(why)
 	}
 	p := o.At.Awaited()
 	if p == nil {
-		return nothing(o.CantApprove())
+		return nothingToDecide(o.CantApprove())
 	}
-	return ask(&Veto{proposalOf(o.At, p)})
+	return askQuestion(&Veto{proposalOf(o.At, p)})
 }
 
 // Take asks about a rung of the subject's ladder; one that is proposed is
 // approved.
 func (o Operator) Take(g *falconv1.RungView, now time.Time) (Question, Refusal) {
 	if why := o.LacksApprover("taking a rung"); why != "" {
-		return refuse(why)
+		return refuseWith(why)
 	}
 	if o.ReadOnly != "" {
-		return refuse(o.ReadOnly)
+		return refuseWith(o.ReadOnly)
 	}
 	switch prop := o.Subject.Proposal(); {
 	case g == nil:
-		return nothing("there is no incident to take a rung for")
+		return nothingToDecide("there is no incident to take a rung for")
 	case prop == nil && o.At.Pending() != nil:
-		return refuse(o.CantApprove())
+		return refuseWith(o.CantApprove())
 	case g.Rung == string(falcon.RungS1):
-		return nothing("S1 is what happens when nothing is taken")
+		return nothingToDecide("S1 is what happens when nothing is taken")
 	case prop != nil && prop.Rung == g.Rung && prop.Variant == g.Variant:
 		return o.Approve()
 	case !g.Applicable:
-		return refuse(phrase.RungName(g) + " can't be taken: " + g.Reason)
+		return refuseWith(phrase.RungName(g) + " can't be taken: " + g.Reason)
 	case g.Current:
-		return nothing(phrase.RungName(g) + " is in force")
+		return nothingToDecide(phrase.RungName(g) + " is in force")
 	}
 	job := o.Live.Snap().GetJob()
-	return ask(&Take{
+	return askQuestion(&Take{
 		Rung: g, Verdict: o.Subject.Incident().GetVerdict(), Opened: now,
 		about: o.Subject.Snap().GetLadder().GetIncident(), epoch: job.GetEpoch(), word: restartWord(job, g.Rung),
 	})
@@ -173,13 +173,13 @@ func (o Operator) Take(g *falconv1.RungView, now time.Time) (Question, Refusal) 
 // SetMode asks who may act.
 func (o Operator) SetMode() (Question, Refusal) {
 	if why := o.LacksApprover("changing the mode"); why != "" {
-		return refuse(why)
+		return refuseWith(why)
 	}
 	p := o.Live.Snap().GetPolicy()
 	if p == nil {
-		return refuse("the engine has sent no policy yet")
+		return refuseWith("the engine has sent no policy yet")
 	}
-	return ask(newSetMode(p))
+	return askQuestion(newSetMode(p))
 }
 
 // Freeze acts at once, without a question, where both results are empty; the
@@ -190,26 +190,26 @@ func (o Operator) Freeze() (Question, Refusal) {
 		if o.May(roleOperator) {
 			return nil, Refusal{}
 		}
-		return refuse(o.Lacks(roleOperator, "freezing"))
+		return refuseWith(o.Lacks(roleOperator, "freezing"))
 	}
 	if why := o.LacksApprover("unfreezing"); why != "" {
-		return refuse(why)
+		return refuseWith(why)
 	}
-	return ask(&Unfreeze{p})
+	return askQuestion(&Unfreeze{p})
 }
 
 // Recover asks about the recovery in progress.
 func (o Operator) Recover(verb Verb) (Question, Refusal) {
 	if why := o.LacksApprover("a decision on a recovery"); why != "" {
-		return refuse(why)
+		return refuseWith(why)
 	}
 	switch r := o.Live.Recovering(); {
 	case r == nil:
-		return nothing("no recovery is in progress")
+		return nothingToDecide("no recovery is in progress")
 	case verb == VerbAbort && r.NoReturn:
-		return refuse(r.Id + " can't be aborted: the ranks were told to rejoin")
+		return refuseWith(r.Id + " can't be aborted: the ranks were told to rejoin")
 	default:
-		return ask(&Recovery{verb, r})
+		return askQuestion(&Recovery{verb, r})
 	}
 }
 
@@ -232,12 +232,12 @@ func (o Operator) Demand(verb Verb, words []string) (q Question, reason string, 
 // Test asks before the job is held for a test.
 func (o Operator) Test(r *falconv1.ValidateRequest) (Question, Refusal) {
 	if why := o.LacksApprover("a test"); why != "" {
-		return refuse(why)
+		return refuseWith(why)
 	}
 	if r.LinkTest && len(r.Ranks) == 1 && len(r.Links) == 0 {
-		return refuse("a link has two ends: pick another rank, a group with d or s, or GPUs only with t")
+		return refuseWith("a link has two ends: pick another rank, a group with d or s, or GPUs only with t")
 	}
-	return ask(&Test{r})
+	return askQuestion(&Test{r})
 }
 
 // StopTest returns why a test can't be ended, or "". It is the safe direction

@@ -62,9 +62,9 @@ func (p *Pending) PlanHash() string {
 	return p.Action.PlanHash
 }
 
-// stage tells apart what is asked about one action: by its state and by how
+// decisionStage tells apart what is asked about one action: by its state and by how
 // many have approved it.
-func (p *Pending) stage() string {
+func (p *Pending) decisionStage() string {
 	if p.Recovery != nil {
 		return ""
 	}
@@ -72,7 +72,7 @@ func (p *Pending) stage() string {
 }
 
 // Key tells apart everything that is asked about once.
-func (p *Pending) Key() string { return p.Name() + " " + p.PlanHash() + " " + p.stage() }
+func (p *Pending) Key() string { return p.Name() + " " + p.PlanHash() + " " + p.decisionStage() }
 
 // Withdraws reports whether the action is approved: there is nothing left to
 // approve, and a refusal takes the approval back.
@@ -91,11 +91,11 @@ func (p *Pending) Changed(live *page.State) string {
 	if r := proposedRecovery(live.Snap()); p.Recovery == nil && r != nil {
 		return "recovery " + r.Id + " comes first"
 	}
-	now := p.now(live)
+	now := p.asWaitingNow(live)
 	switch {
 	case now == nil:
 		return p.Name() + " no longer waits for a decision"
-	case now.stage() != p.stage():
+	case now.decisionStage() != p.decisionStage():
 		return p.Name() + " is " + page.Standing(live, now.Action)
 	case now.PlanHash() != p.PlanHash():
 		return "the plan of " + p.Name() + " has changed"
@@ -105,7 +105,7 @@ func (p *Pending) Changed(live *page.State) string {
 	return ""
 }
 
-func (p *Pending) now(live *page.State) *Pending {
+func (p *Pending) asWaitingNow(live *page.State) *Pending {
 	for _, x := range Waiting(live) {
 		if x.Name() == p.Name() {
 			return x

@@ -16,7 +16,7 @@ type SetMode struct {
 }
 
 func newSetMode(p *falconv1.Policy) *SetMode {
-	q := &SetMode{Policy: p, Options: modes(p)}
+	q := &SetMode{Policy: p, Options: modeOptions(p)}
 	for i := range q.Options {
 		if q.InForce(i) {
 			q.Chosen = i
@@ -25,9 +25,9 @@ func newSetMode(p *falconv1.Policy) *SetMode {
 	return q
 }
 
-// modes are the policies to choose from; all else of the policy stays. S4 acts
+// modeOptions are the policies to choose from; all else of the policy stays. S4 acts
 // by itself only where the policy file says so and names an owner.
-func modes(p *falconv1.Policy) []*falconv1.Policy {
+func modeOptions(p *falconv1.Policy) []*falconv1.Policy {
 	with := func(mode falcon.Mode, top string) *falconv1.Policy {
 		q := proto.CloneOf(p)
 		q.Mode, q.Cap = string(mode), top

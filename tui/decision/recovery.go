@@ -63,7 +63,7 @@ func (q *Recovery) Entry() Entry {
 // Request implements Question.
 func (q *Recovery) Request(t Typed) Request {
 	return Request{Recover: &falconv1.RecoverRequest{
-		Verb: string(q.Verb), Recovery: q.Recovery.Id, PlanHash: q.Recovery.PlanHash, Reason: bounded(t.Reason),
+		Verb: string(q.Verb), Recovery: q.Recovery.Id, PlanHash: q.Recovery.PlanHash, Reason: boundedReason(t.Reason),
 	}}
 }
 
@@ -84,7 +84,7 @@ func newDemand(live *page.State, verb Verb, name string) (*Demand, string) {
 		if err != nil || n < 0 || n >= live.Roster.World() {
 			return nil, fmt.Sprintf("renew takes a rank from 0 to %d and the reason", live.Roster.World()-1)
 		}
-		q.Ranks, q.Node = []int32{int32(n)}, nodeName(live.Roster.View(int32(n)))
+		q.Ranks, q.Node = []int32{int32(n)}, nodeOfRank(live.Roster.View(int32(n)))
 	case VerbFence:
 		q.Ranks = live.RanksOn(name)
 		if len(q.Ranks) == 0 {
@@ -95,7 +95,7 @@ func newDemand(live *page.State, verb Verb, name string) (*Demand, string) {
 	return q, ""
 }
 
-func nodeName(r *falconv1.RankView) string { return string(falcon.Device(r.GetDevice()).Node()) }
+func nodeOfRank(r *falconv1.RankView) string { return string(falcon.Device(r.GetDevice()).Node()) }
 
 // Subject implements Question.
 func (q *Demand) Subject() string { return string(q.Verb) + " " + q.Node }
@@ -109,7 +109,7 @@ func (q *Demand) Stale(live *page.State) string {
 		return ""
 	}
 	rank := q.Ranks[0]
-	if q.Verb == VerbRenew && (int(rank) >= live.Roster.World() || nodeName(live.Roster.View(rank)) != q.Node) ||
+	if q.Verb == VerbRenew && (int(rank) >= live.Roster.World() || nodeOfRank(live.Roster.View(rank)) != q.Node) ||
 		q.Verb == VerbFence && !slices.Equal(live.RanksOn(q.Node), q.Ranks) {
 		return "the ranks have changed places since this dialog opened; close and look again"
 	}
@@ -121,7 +121,7 @@ func (*Demand) Entry() Entry { return Entry{Reason: MustReason} }
 
 // Request implements Question.
 func (q *Demand) Request(t Typed) Request {
-	r := &falconv1.RecoverRequest{Verb: string(q.Verb), Reason: bounded(t.Reason)}
+	r := &falconv1.RecoverRequest{Verb: string(q.Verb), Reason: boundedReason(t.Reason)}
 	if q.Verb == VerbRenew {
 		r.Rank = q.Ranks[0]
 	} else {

@@ -47,7 +47,7 @@ func (q *Take) Stale(live *page.State) string {
 	case g == nil:
 		return "the rung is gone; close and look again"
 	case g.Current:
-		return q.takenBy(live) + "it is in force now"
+		return q.takenByOther(live) + "it is in force now"
 	case !g.Applicable:
 		return "it can't be taken any more: " + g.Reason
 	case g.PlanHash != q.Rung.PlanHash:
@@ -56,8 +56,8 @@ func (q *Take) Stale(live *page.State) string {
 	return ""
 }
 
-// takenBy names who took the rung since the question was asked.
-func (q *Take) takenBy(live *page.State) string {
+// takenByOther names who took the rung since the question was asked.
+func (q *Take) takenByOther(live *page.State) string {
 	for _, a := range live.LadderOf(q.about).GetActions() {
 		if a.Rung == q.Rung.Rung && a.Variant == q.Rung.Variant && a.DecidedUnixNs > q.Opened.UnixNano() {
 			return decidedText(a) + "; "
@@ -73,6 +73,6 @@ func (q *Take) Entry() Entry { return restartEntry(q.word) }
 func (q *Take) Request(t Typed) Request {
 	return Request{Decide: &falconv1.DecideRequest{
 		Incident: q.about, Rung: q.Rung.Rung, Variant: q.Rung.Variant, PlanHash: q.Rung.PlanHash,
-		Approve: true, JobEpoch: q.epoch, Reason: bounded(t.Reason),
+		Approve: true, JobEpoch: q.epoch, Reason: boundedReason(t.Reason),
 	}}
 }

@@ -66,11 +66,11 @@ func Parse(text string) (Filter, error) {
 	if len(text) > MaxText {
 		return Filter{}, fmt.Errorf("%w: it is longer than %d characters; shorten it", ErrFilter, MaxText)
 	}
-	p := parser{tokens: split(text)}
+	p := parser{tokens: splitTokens(text)}
 	if len(p.tokens) == 0 {
 		return Filter{}, nil
 	}
-	m, err := p.or()
+	m, err := p.parseOr()
 	if err == nil && len(p.tokens) > 0 {
 		err = errors.New("a \")\" closes nothing; remove it, or open one with \"(\" before it")
 	}
@@ -80,8 +80,8 @@ func Parse(text string) (Filter, error) {
 	return Filter{strings.TrimSpace(text), m.holds}, nil
 }
 
-// split cuts text into "(", ")", "|", "!" and terms.
-func split(text string) []string {
+// splitTokens cuts text into "(", ")", "|", "!" and terms.
+func splitTokens(text string) []string {
 	var out []string
 	for _, word := range strings.Fields(text) {
 		for word != "" {
@@ -118,33 +118,33 @@ const (
 
 type parser struct{ tokens []string }
 
-func (p *parser) next() string {
+func (p *parser) nextToken() string {
 	if len(p.tokens) == 0 {
 		return ""
 	}
 	return p.tokens[0]
 }
 
-func (p *parser) take() { p.tokens = p.tokens[1:] }
+func (p *parser) takeToken() { p.tokens = p.tokens[1:] }
 
-func (p *parser) or() (test, error) {
-	list, err := p.list(p.and, func() bool {
-		more := p.next() == "|"
+func (p *parser) parseOr() (test, error) {
+	list, err := p.parseList(p.parseAnd, func() bool {
+		more := p.nextToken() == "|"
 		if more {
-			p.take()
+			p.takeToken()
 		}
 		return more
 	})
-	return join(list, either), err
+	return joinTerms(list, eitherOf), err
 }
 
-func (p *parser) and() (test, error) {
-	list, err := p.list(p.unary, func() bool { return p.next() != "" && p.next() != "|" && p.next() != ")" })
-	return join(list, both), err
+func (p *parser) parseAnd() (test, error) {
+	list, err := p.parseList(p.parseUnary, func() bool { return p.nextToken() != "" && p.nextToken() != "|" && p.nextToken() != ")" })
+	return joinTerms(list, bothOf), err
 }
 
-// list reads one test, and others while there are more.
-func (p *parser) list(read func() (test, error), more func() bool) (list []test, err error) {
+// parseList reads one test, and others while there are more.
+func (p *parser) parseList(read func() (test, error), more func() bool) (list []test, err error) {
 	for {
 		t, err := read()
 		if err != nil {
@@ -156,9 +156,9 @@ func (p *parser) list(read func() (test, error), more func() bool) (list []test,
 	}
 }
 
-// join makes one test of several, the cheapest first; tests have no effects, so
+// joinTerms makes one test of several, the cheapest first; tests have no effects, so
 // that their order changes nothing else.
-func join(list []test, two func(a, b match) match) test {
+func joinTerms(list []test, two func(a, b match) match) test {
 	if len(list) == 0 {
 		return test{}
 	}
@@ -170,30 +170,30 @@ func join(list []test, two func(a, b match) match) test {
 	return out
 }
 
-func (p *parser) unary() (test, error) {
-	t := p.next()
+func (p *parser) parseUnary() (test, error) {
+	t := p.nextToken()
 	switch t {
 	case "", "|", ")":
 		return test{}, errors.New("a term is missing at the end or beside \"|\", \"!\" or \"(\"; write one there, as slow>10% or host:n2")
 	case "!":
-		p.take()
-		m, err := p.unary()
-		return test{not(m.holds), m.cost}, err
+		p.takeToken()
+		m, err := p.parseUnary()
+		return test{negated(m.holds), m.cost}, err
 	case "(":
-		p.take()
-		m, err := p.or()
-		if err == nil && p.next() != ")" {
+		p.takeToken()
+		m, err := p.parseOr()
+		if err == nil && p.nextToken() != ")" {
 			err = errors.New("a \"(\" is never closed; add \")\"")
 		}
 		if err == nil {
-			p.take()
+			p.takeToken()
 		}
 		return m, err
 	}
-	p.take()
-	return term(t)
+	p.takeToken()
+	return parseTerm(t)
 }
 
-func either(a, b match) match { return func(s *Subject) bool { return a(s) || b(s) } }
-func both(a, b match) match   { return func(s *Subject) bool { return a(s) && b(s) } }
-func not(a match) match       { return func(s *Subject) bool { return !a(s) } }
+func eitherOf(a, b match) match { return func(s *Subject) bool { return a(s) || b(s) } }
+func bothOf(a, b match) match   { return func(s *Subject) bool { return a(s) && b(s) } }
+func negated(a match) match       { return func(s *Subject) bool { return !a(s) } }

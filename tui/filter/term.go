@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// term reads field:value, a comparison, or a bare word.
-func term(t string) (test, error) {
+// parseTerm reads field:value, a comparison, or a bare word.
+func parseTerm(t string) (test, error) {
 	at := strings.IndexAny(t, ":<>=")
 	if at < 0 {
-		return test{word(t), byText}, nil
+		return test{stateWord(t), byText}, nil
 	}
 	name, rest := strings.ToLower(t[:at]), t[at:]
 	if n, ok := numbers[name]; ok {
@@ -20,12 +20,12 @@ func term(t string) (test, error) {
 		return test{m, byView}, err
 	}
 	if rest[0] != ':' && !(rest[0] == '=' && len(rest) > 1) {
-		return test{}, fmt.Errorf("%q can't be compared; the fields that can are %s", t[:at], names(numbers))
+		return test{}, fmt.Errorf("%q can't be compared; the fields that can are %s", t[:at], matchNames(numbers))
 	}
 	value := strings.ToLower(rest[1:])
 	make, ok := fields[name]
 	if !ok {
-		return test{}, fmt.Errorf("there is no field %q; there are %s, and to compare %s", t[:at], names(fields), names(numbers))
+		return test{}, fmt.Errorf("there is no field %q; there are %s, and to compare %s", t[:at], matchNames(fields), matchNames(numbers))
 	}
 	if value == "" {
 		return test{}, fmt.Errorf("%s: lacks its value; write it without a space, as %s", name, examples[name])
@@ -37,7 +37,7 @@ func term(t string) (test, error) {
 // costs are those of fields that need more than a rank's place.
 var costs = map[string]int{"host": byName, "device": byName}
 
-func names[V any](m map[string]V) string {
+func matchNames[V any](m map[string]V) string {
 	list := make([]string, 0, len(m))
 	for n := range m {
 		list = append(list, n)
@@ -47,35 +47,35 @@ func names[V any](m map[string]V) string {
 }
 
 var fields = map[string]func(name, value string) (match, error){
-	"stage":   ranges(func(s *Subject) int { return s.PP }),
-	"replica": ranges(func(s *Subject) int { return s.DP }),
-	"tp":      ranges(func(s *Subject) int { return s.TP }),
-	"rank":    ranges(func(s *Subject) int { return int(s.Rank) }),
+	"stage":   parseRanges(func(s *Subject) int { return s.PP }),
+	"replica": parseRanges(func(s *Subject) int { return s.DP }),
+	"tp":      parseRanges(func(s *Subject) int { return s.TP }),
+	"rank":    parseRanges(func(s *Subject) int { return int(s.Rank) }),
 	"host":    hostGlobs,
-	"device":  globs(device),
-	"state":   oneOf(states),
-	"is":      oneOf(traits),
+	"device":  parseGlobs(matchDevice),
+	"state":   hasOneOf(states),
+	"is":      hasOneOf(traits),
 }
 
 var examples = map[string]string{
 	"stage": "stage:3", "replica": "replica:0-7", "tp": "tp:0", "rank": "rank:100-199", "host": "host:n02*", "device": "device:n1.g0", "state": "state:slow", "is": "is:culprit",
 }
 
-// host is the node part of a device's name, as "n1" of "n1.g0".
-func host(d string) string {
+// matchHost is the node part of a device's name, as "n1" of "n1.g0".
+func matchHost(d string) string {
 	if i := strings.LastIndexByte(d, '.'); i >= 0 {
 		return d[:i]
 	}
 	return d
 }
 
-func device(s *Subject) string { return s.View.GetDevice() }
+func matchDevice(s *Subject) string { return s.View.GetDevice() }
 
 // span is a range of numbers, both ends included.
 type span struct{ from, to int }
 
-// ranges reads "3", "0-7" and lists of them with commas.
-func ranges(of func(*Subject) int) func(name, value string) (match, error) {
+// parseRanges reads "3", "0-7" and lists of them with commas.
+func parseRanges(of func(*Subject) int) func(name, value string) (match, error) {
 	return func(name, value string) (match, error) {
 		var spans []span
 		for _, part := range strings.Split(value, ",") {
@@ -106,8 +106,8 @@ type lastNode struct {
 
 type patterns struct{ list []string }
 
-func (p *patterns) match(name string) bool {
-	return name != "" && slices.ContainsFunc(p.list, func(g string) bool { return glob(g, name) })
+func (p *patterns) matchAny(name string) bool {
+	return name != "" && slices.ContainsFunc(p.list, func(g string) bool { return matchGlob(g, name) })
 }
 
 // hostGlobs reads names of nodes as globs does, and matches once for ranks of a
@@ -115,25 +115,25 @@ func (p *patterns) match(name string) bool {
 func hostGlobs(_, value string) (match, error) {
 	p := &patterns{strings.Split(value, ",")}
 	return func(s *Subject) bool {
-		name := host(device(s))
+		name := matchHost(matchDevice(s))
 		if s.node.term != p || s.node.name != name {
-			s.node = lastNode{p, name, p.match(name)}
+			s.node = lastNode{p, name, p.matchAny(name)}
 		}
 		return s.node.found
 	}, nil
 }
 
-// globs reads names with * and ?, and lists of them with commas.
-func globs(of func(*Subject) string) func(name, value string) (match, error) {
+// parseGlobs reads names with * and ?, and lists of them with commas.
+func parseGlobs(of func(*Subject) string) func(name, value string) (match, error) {
 	return func(_, value string) (match, error) {
 		p := &patterns{strings.Split(value, ",")}
-		return func(s *Subject) bool { return p.match(of(s)) }, nil
+		return func(s *Subject) bool { return p.matchAny(of(s)) }, nil
 	}
 }
 
-// glob matches a lower-case pattern of *, ? and characters; letters of s match
+// matchGlob matches a lower-case pattern of *, ? and characters; letters of s match
 // in either case.
-func glob(pattern, s string) bool {
+func matchGlob(pattern, s string) bool {
 	i, star, mark := 0, -1, 0
 	for j := 0; j < len(s); {
 		switch {
@@ -142,7 +142,7 @@ func glob(pattern, s string) bool {
 				return true
 			}
 			i++
-		case i < len(pattern) && (pattern[i] == '?' || pattern[i] == lower(s[j])):
+		case i < len(pattern) && (pattern[i] == '?' || pattern[i] == lowerASCII(s[j])):
 			i++
 			j++
 		case star >= 0:
@@ -155,18 +155,18 @@ func glob(pattern, s string) bool {
 	return strings.Trim(pattern[i:], "*") == ""
 }
 
-func lower(b byte) byte {
+func lowerASCII(b byte) byte {
 	if b >= 'A' && b <= 'Z' {
 		return b + 'a' - 'A'
 	}
 	return b
 }
 
-// contains seeks a lower-case text in s, letters in either case.
-func contains(s, text string) bool {
+// containsFold seeks a lower-case text in s, letters in either case.
+func containsFold(s, text string) bool {
 	for i := 0; i+len(text) <= len(s); i++ {
 		j := 0
-		for j < len(text) && lower(s[i+j]) == text[j] {
+		for j < len(text) && lowerASCII(s[i+j]) == text[j] {
 			j++
 		}
 		if j == len(text) {
@@ -176,50 +176,50 @@ func contains(s, text string) bool {
 	return false
 }
 
-// word seeks a text in a rank's device, state and number.
-func word(t string) match {
+// stateWord seeks a text in a rank's device, state and number.
+func stateWord(t string) match {
 	text := strings.ToLower(t)
 	any, number := strings.Contains("rank", text), strings.Trim(text, "0123456789") == ""
 	return func(s *Subject) bool {
-		if any || strings.Contains(s.State, text) || contains(device(s), text) {
+		if any || strings.Contains(s.State, text) || containsFold(matchDevice(s), text) {
 			return true
 		}
 		if !number {
 			return false
 		}
 		var digits [12]byte
-		return contains(string(strconv.AppendInt(digits[:0], int64(s.Rank), 10)), text)
+		return containsFold(string(strconv.AppendInt(digits[:0], int64(s.Rank), 10)), text)
 	}
 }
 
-func is(state string) match { return func(s *Subject) bool { return s.State == state } }
+func hasState(state string) match { return func(s *Subject) bool { return s.State == state } }
 
 var states = map[string]match{
-	"ok": is("ok"), "slow": is("slow"), "culprit": is("culprit"), "stale": is("stale"), "lost": is("lost"), "fenced": is("fenced"), "unknown": is("unknown"), "finished": is("finished"),
+	"ok": hasState("ok"), "slow": hasState("slow"), "culprit": hasState("culprit"), "stale": hasState("stale"), "lost": hasState("lost"), "fenced": hasState("fenced"), "unknown": hasState("unknown"), "finished": hasState("finished"),
 }
 
 // traits are what a rank can be beyond its state.
 var traits = map[string]match{
-	"culprit": is("culprit"), "slow": is("slow"), "stale": is("stale"), "lost": is("lost"), "fenced": is("fenced"),
+	"culprit": hasState("culprit"), "slow": hasState("slow"), "stale": hasState("stale"), "lost": hasState("lost"), "fenced": hasState("fenced"),
 	"anomaly": func(s *Subject) bool { return s.State != "ok" && s.State != "finished" },
 	"suspect": func(s *Subject) bool { return s.State == "culprit" || s.State == "slow" },
 	"failing": func(s *Subject) bool { return s.View.GetFailing() },
 	"picked":  func(s *Subject) bool { return s.Picked },
 }
 
-// oneOf reads a word of a table, and lists of them with commas.
-func oneOf(table map[string]match) func(name, value string) (match, error) {
+// hasOneOf reads a word of a table, and lists of them with commas.
+func hasOneOf(table map[string]match) func(name, value string) (match, error) {
 	return func(name, value string) (match, error) {
 		var out match
 		for _, part := range strings.Split(value, ",") {
 			m, ok := table[part]
 			if !ok {
-				return nil, fmt.Errorf("%s: can't be %q; it is one of %s", name, part, names(table))
+				return nil, fmt.Errorf("%s: can't be %q; it is one of %s", name, part, matchNames(table))
 			}
 			if out == nil {
 				out = m
 			} else {
-				out = either(out, m)
+				out = eitherOf(out, m)
 			}
 		}
 		return out, nil

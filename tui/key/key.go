@@ -145,6 +145,6 @@ type Binding struct {
 	Footer   int    // rank in the footer, lower first; 0 = not shown there
 }
 
-func bind(s Scope, a Action, keys []string, show, word, sentence string, footer int) Binding {
+func newBinding(s Scope, a Action, keys []string, show, word, sentence string, footer int) Binding {
 	return Binding{bubbles.NewBinding(bubbles.WithKeys(keys...), bubbles.WithHelp(show, word)), s, a, sentence, footer}
 }

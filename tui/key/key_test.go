@@ -14,12 +14,12 @@ func (n name) String() string { return string(n) }
 // scopes, page and global together on a page. No key that decides may be one
 // that moves.
 func TestShippedTableIsSound(t *testing.T) {
-	if err := Default().check(); err != nil {
+	if err := Default().checkConflicts(); err != nil {
 		t.Error(err)
 	}
 	for _, b := range table {
 		for _, k := range b.Keys() {
-			if err := checkKey(k); err != nil {
+			if err := checkKeyName(k); err != nil {
 				t.Errorf("%s.%s: %v", b.Scope, b.Action, err)
 			}
 		}

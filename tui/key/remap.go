@@ -47,20 +47,20 @@ func (m *Map) Remap(changes map[string]map[string][]string) (*Map, error) {
 	out := &Map{slices.Clone(m.list)}
 	for _, scope := range slices.Sorted(maps.Keys(changes)) {
 		for _, action := range slices.Sorted(maps.Keys(changes[scope])) {
-			if err := out.rebind(Scope(scope), Action(action), changes[scope][action]); err != nil {
+			if err := out.rebindAction(Scope(scope), Action(action), changes[scope][action]); err != nil {
 				return nil, fmt.Errorf("%w: %s.%s: %w", ErrRemap, scope, action, err)
 			}
 		}
 	}
-	if err := out.check(); err != nil {
+	if err := out.checkConflicts(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRemap, err)
 	}
 	return out, nil
 }
 
-func (m *Map) rebind(s Scope, a Action, keys []string) error {
+func (m *Map) rebindAction(s Scope, a Action, keys []string) error {
 	if !slices.Contains(Scopes(), s) {
-		return fmt.Errorf("there is no scope %q; the scopes are %s", s, list(Scopes()))
+		return fmt.Errorf("there is no scope %q; the scopes are %s", s, listBindings(Scopes()))
 	}
 	i := slices.IndexFunc(m.list, func(b Binding) bool { return b.Scope == s && b.Action == a })
 	if i < 0 {
@@ -69,31 +69,31 @@ func (m *Map) rebind(s Scope, a Action, keys []string) error {
 	if s == Dialog && (a == Confirm || a == Cancel) {
 		return errors.New("a dialog's confirm and cancel stay as they are, so that a decision always reads alike; remove the line")
 	}
-	if len(keys) == 0 && required(s, a) {
+	if len(keys) == 0 && requiredActions(s, a) {
 		return errors.New("it needs a key, as there is no other way to do it; name one")
 	}
 	for _, k := range keys {
-		if err := checkKey(k); err != nil {
+		if err := checkKeyName(k); err != nil {
 			return err
 		}
 	}
 	b := m.list[i]
-	b.Binding = bubbles.NewBinding(bubbles.WithKeys(slices.Clone(keys)...), bubbles.WithHelp(shownAll(keys), b.Help().Desc))
+	b.Binding = bubbles.NewBinding(bubbles.WithKeys(slices.Clone(keys)...), bubbles.WithHelp(namesOfAll(keys), b.Help().Desc))
 	m.list[i] = b
 	return nil
 }
 
-// required actions can't go without a key: the ways out, and what a text entry
+// requiredActions actions can't go without a key: the ways out, and what a text entry
 // or a dialog can't be used without.
-func required(s Scope, a Action) bool {
+func requiredActions(s Scope, a Action) bool {
 	return slices.Contains(modal, s) && a != EraseWord && a != EraseAll || slices.Contains([]Action{Quit, ShowHelp, Command}, a)
 }
 
-// check says what is wrong with the table as a whole, or nil.
-func (m *Map) check() error {
+// checkConflicts says what is wrong with the table as a whole, or nil.
+func (m *Map) checkConflicts() error {
 	for _, b := range m.list {
 		for _, k := range b.Keys() {
-			if err := m.harmless(b, k); err != nil {
+			if err := m.checkHarmless(b, k); err != nil {
 				return err
 			}
 		}
@@ -121,9 +121,9 @@ func (m *Map) unambiguous(set []Scope) error {
 	return nil
 }
 
-// harmless says why a key must not do what a binding says, or nil.
-func (m *Map) harmless(b Binding, k string) error {
-	if (b.Scope == Dialog || b.Scope == Prompt) && types(k) {
+// checkHarmless says why a key must not do what a binding says, or nil.
+func (m *Map) checkHarmless(b Binding, k string) error {
+	if (b.Scope == Dialog || b.Scope == Prompt) && typesText(k) {
 		return fmt.Errorf("%s.%s can't be %q, which types a character there; use a key such as ctrl+n", b.Scope, b.Action, k)
 	}
 	if slices.Contains(modal, b.Scope) || !slices.Contains(grave, b.Action) {
@@ -140,10 +140,10 @@ func (m *Map) harmless(b Binding, k string) error {
 	return nil
 }
 
-// types says that a key enters a character where text is asked for.
-func types(k string) bool { return k == "space" || utf8.RuneCountInString(k) == 1 }
+// typesText says that a key enters a character where text is asked for.
+func typesText(k string) bool { return k == "space" || utf8.RuneCountInString(k) == 1 }
 
-func list[T ~string](names []T) string {
+func listBindings[T ~string](names []T) string {
 	var out []string
 	for _, n := range names {
 		out = append(out, string(n))
@@ -160,8 +160,8 @@ var named = []string{
 	"f1", "f2", "f3", "f4", "f5", "f6", "f7", "f8", "f9", "f10", "f11", "f12",
 }
 
-// checkKey says what is wrong with a key's name, or nil.
-func checkKey(k string) error {
+// checkKeyName says what is wrong with a key's name, or nil.
+func checkKeyName(k string) error {
 	rest := k
 	mods := 0
 	for _, m := range []string{"ctrl+", "alt+", "shift+"} { // the order in which the library writes them
@@ -201,8 +201,8 @@ func Shown(k string) string {
 	return k
 }
 
-// shownAll is what the help shows of several keys: the first two, which fit.
-func shownAll(keys []string) string {
+// namesOfAll is what the help shows of several keys: the first two, which fit.
+func namesOfAll(keys []string) string {
 	var out []string
 	for _, k := range keys[:min(2, len(keys))] {
 		out = append(out, Shown(k))

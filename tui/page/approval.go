@@ -41,7 +41,7 @@ func (s *State) Awaited() *falconv1.Action { return awaitedIn(s.Snap().GetLadder
 func (s *State) AwaitedOf(incident string) *falconv1.Action { return awaitedIn(s.LadderOf(incident)) }
 
 func awaitedIn(l *falconv1.Ladder) *falconv1.Action {
-	if p := waiting(l); p != nil {
+	if p := proposalOn(l); p != nil {
 		return p
 	}
 	return pendingIn(l)
@@ -50,14 +50,14 @@ func awaitedIn(l *falconv1.Ladder) *falconv1.Action {
 // GoesOut is how long it takes until an approved action is ordered; ok is false
 // where nothing counts down.
 func GoesOut(s *State, a *falconv1.Action) (left time.Duration, ok bool) {
-	if a.GetState() != string(falcon.ActionApproved) || a.GetDeadlineUnixNs() == 0 || held(s) != "" {
+	if a.GetState() != string(falcon.ActionApproved) || a.GetDeadlineUnixNs() == 0 || heldBecause(s) != "" {
 		return 0, false
 	}
 	return max(0, time.Unix(0, a.GetDeadlineUnixNs()).Sub(s.Now)), true
 }
 
-// held is what keeps an approved action from going out, or "".
-func held(s *State) string {
+// heldBecause is what keeps an approved action from going out, or "".
+func heldBecause(s *State) string {
 	switch p := s.Snap().GetPolicy(); {
 	case p.GetFrozen():
 		return "held while frozen"
@@ -76,8 +76,8 @@ func Standing(s *State, a *falconv1.Action) string {
 		return by + ", waits for a second approver"
 	case a.GetState() != string(falcon.ActionApproved):
 		return ""
-	case held(s) != "":
-		return by + ", " + held(s)
+	case heldBecause(s) != "":
+		return by + ", " + heldBecause(s)
 	}
 	if left, ok := GoesOut(s, a); ok {
 		return by + ", acts in " + phrase.Seconds(left)

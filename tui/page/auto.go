@@ -20,15 +20,15 @@ func Auto(s *State) string {
 	if p.Hours != "" {
 		text += " " + p.Hours + " UTC"
 	}
-	g := autoRung(s)
+	g := automaticRung(s)
 	if g == nil {
 		return text + ": nothing is due"
 	}
-	return text + ": " + autoNext(s, g) + autoRate(p, g)
+	return text + ": " + automaticNext(s, g) + automaticRate(p, g)
 }
 
-// autoRung is the rung that is proposed, else the one that comes next.
-func autoRung(s *State) *falconv1.RungView {
+// automaticRung is the rung that is proposed, else the one that comes next.
+func automaticRung(s *State) *falconv1.RungView {
 	prop := s.Proposal()
 	for _, g := range s.Snap().GetLadder().GetRungs() {
 		if prop == nil && g.Next || prop != nil && g.Rung == prop.Rung && g.Variant == prop.Variant {
@@ -38,7 +38,7 @@ func autoRung(s *State) *falconv1.RungView {
 	return nil
 }
 
-func autoNext(s *State, g *falconv1.RungView) string {
+func automaticNext(s *State, g *falconv1.RungView) string {
 	prop := s.Proposal()
 	switch left, ok := Countdown(s, prop); {
 	case ok:
@@ -51,7 +51,7 @@ func autoNext(s *State, g *falconv1.RungView) string {
 	return g.Rung + " is due"
 }
 
-func autoRate(p *falconv1.Policy, g *falconv1.RungView) string {
+func automaticRate(p *falconv1.Policy, g *falconv1.RungView) string {
 	switch most := p.GetRungs()[g.Rung].GetPerHour(); {
 	case most > 0:
 		return fmt.Sprintf("; %d of %d %s actions this hour", g.TakenHour, most, g.Rung)

@@ -9,7 +9,7 @@ import (
 // incident, proposal, validation or recovery is under way.
 func AllWell(f *feed.State) bool {
 	snap := f.Snap
-	if f.Conn != feed.Live || f.Slow || waiting(snap.GetLadder()) != nil {
+	if f.Conn != feed.Live || f.Slow || proposalOn(snap.GetLadder()) != nil {
 		return false
 	}
 	for _, i := range snap.GetIncidents() {
@@ -30,10 +30,10 @@ func SameButMeasurements(a, b *feed.State) bool {
 	return x.GetJob().GetState() == y.GetJob().GetState() && x.GetJob().GetAlarm() == y.GetJob().GetAlarm() &&
 		x.GetPolicy().GetVersion() == y.GetPolicy().GetVersion() && x.GetRole() == y.GetRole() &&
 		x.GetSeries().GetRank() == y.GetSeries().GetRank() && a.Recoveries == b.Recoveries &&
-		lastSeq(a) == lastSeq(b) && rosterOf(a).Count == rosterOf(b).Count
+		lastSequence(a) == lastSequence(b) && rosterOfState(a).Count == rosterOfState(b).Count
 }
 
-func lastSeq(f *feed.State) uint64 {
+func lastSequence(f *feed.State) uint64 {
 	if n := len(f.Events); n > 0 {
 		return f.Events[n-1].GetSeq()
 	}

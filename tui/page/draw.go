@@ -67,7 +67,7 @@ func (s *State) Legend() string {
 // Tally counts ranks by health, worst first: "1 culprit, 2 stale".
 func (s *State) Tally() string { return s.tally }
 
-func (s *State) count() string {
+func (s *State) countTally() string {
 	if text := TallyOf(s.Roster.Count); text != "" {
 		return text
 	}
@@ -96,7 +96,7 @@ func (s *State) Details(c *widget.Canvas, r widget.Rect, rank int32) {
 	glyph, word, role := s.Health(v)
 	row, rest := r.Rows(1)
 	p := c.Pen(row).Putf(themes.Title, "rank %d ", rank).Put(role, string(glyph)+" "+word)
-	p.Putf(themes.Text, "  %s  stage %d, replica %d, tp %d", device(v), pp, dp, tp)
+	p.Putf(themes.Text, "  %s  stage %d, replica %d, tp %d", deviceName(v), pp, dp, tp)
 	if s.following {
 		p.Put(themes.Dim, "  (following the worst)")
 	}
@@ -124,7 +124,7 @@ func (s *State) Details(c *widget.Canvas, r widget.Rect, rank int32) {
 	p.Putf(themes.Text, "P(change) %.2f", v.Probability)
 }
 
-func device(v *falconv1.RankView) string {
+func deviceName(v *falconv1.RankView) string {
 	if v.GetDevice() == "" {
 		return "no device known"
 	}

@@ -16,28 +16,28 @@ func (s *State) FilterRanks(text string) error {
 		return err
 	}
 	s.rankFilter = f
-	s.match()
+	s.refreshMatches()
 	return nil
 }
 
-// match seeks the chosen ranks anew.
-func (s *State) match() { s.matched = s.found(s.rankFilter) }
+// refreshMatches seeks the chosen ranks anew.
+func (s *State) refreshMatches() { s.matched = s.ranksMatching(s.rankFilter) }
 
-// found lists the ranks that a filter chooses; nobody may modify the list,
+// ranksMatching lists the ranks that a filter chooses; nobody may modify the list,
 // which all who show the snapshot share where picks do not matter.
-func (s *State) found(f filter.Filter) []int32 {
+func (s *State) ranksMatching(f filter.Filter) []int32 {
 	switch {
 	case f.Empty():
 		return nil
 	case f.ByPicks():
-		return s.byPicks(chosen(s.Roster, f, false), chosen(s.Roster, f, true))
+		return s.joinByPicks(matchesOf(s.Roster, f, false), matchesOf(s.Roster, f, true))
 	}
-	return chosen(s.Roster, f, false)
+	return matchesOf(s.Roster, f, false)
 }
 
-// byPicks joins what a filter would choose if no rank were picked, and if all
+// joinByPicks joins what a filter would choose if no rank were picked, and if all
 // were: a rank's own pick decides.
-func (s *State) byPicks(without, with []int32) []int32 {
+func (s *State) joinByPicks(without, with []int32) []int32 {
 	out := slices.DeleteFunc(slices.Clone(without), s.Picked)
 	for _, r := range with {
 		if s.Picked(r) {
@@ -54,40 +54,40 @@ const atOnce = 4096
 
 // Knows says that a filter costs little: what it chooses is known, or soon
 // found.
-func (s *State) Knows(f filter.Filter) bool { return knows(s.Roster, f) }
+func (s *State) Knows(f filter.Filter) bool { return isKnownFilter(s.Roster, f) }
 
-func knows(t *roster.Roster, f filter.Filter) bool {
-	return f.Empty() || t.World() <= atOnce || t.Remembers(soughtBy(f, false)) && (!f.ByPicks() || t.Remembers(soughtBy(f, true)))
+func isKnownFilter(t *roster.Roster, f filter.Filter) bool {
+	return f.Empty() || t.World() <= atOnce || t.Remembers(searchKey(f, false)) && (!f.ByPicks() || t.Remembers(searchKey(f, true)))
 }
 
-// seek finds all that found needs.
-func seek(t *roster.Roster, f filter.Filter) {
+// searchAll finds all that found needs.
+func searchAll(t *roster.Roster, f filter.Filter) {
 	if f.Empty() {
 		return
 	}
-	chosen(t, f, false)
+	matchesOf(t, f, false)
 	if f.ByPicks() {
-		chosen(t, f, true)
+		matchesOf(t, f, true)
 	}
 }
 
-// chosen is what a filter finds in a roster with no or with all ranks picked,
+// matchesOf is what a filter finds in a roster with no or with all ranks picked,
 // sought once.
-func chosen(t *roster.Roster, f filter.Filter, picked bool) []int32 {
-	return t.Remember(soughtBy(f, picked), func() []int32 { return find(t, f, picked) })
+func matchesOf(t *roster.Roster, f filter.Filter, picked bool) []int32 {
+	return t.Remember(searchKey(f, picked), func() []int32 { return searchRanks(t, f, picked) })
 }
 
-// soughtBy tells lists apart; no filter begins with a blank.
-func soughtBy(f filter.Filter, picked bool) string {
+// searchKey tells lists apart; no filter begins with a blank.
+func searchKey(f filter.Filter, picked bool) string {
 	if picked {
 		return " " + f.Text()
 	}
 	return f.Text()
 }
 
-// find goes through all ranks in the order of the layout, so that none has to
+// searchRanks goes through all ranks in the order of the layout, so that none has to
 // be divided into its coordinates.
-func find(t *roster.Roster, f filter.Filter, picked bool) []int32 {
+func searchRanks(t *roster.Roster, f filter.Filter, picked bool) []int32 {
 	var out []int32
 	sub := filter.Subject{Picked: picked}
 	for rank, v := range t.Views() {
@@ -112,7 +112,7 @@ func (s *State) CountRanks(f filter.Filter) int {
 	if f.Empty() {
 		return s.Roster.World()
 	}
-	return len(s.found(f))
+	return len(s.ranksMatching(f))
 }
 
 // Chooses is the filter of the ranks page, for Prepare.
@@ -140,5 +140,5 @@ func (s *State) StepShown(direction int) {
 		s.Step(direction)
 		return
 	}
-	s.stepIn(s.matched, direction)
+	s.stepThrough(s.matched, direction)
 }

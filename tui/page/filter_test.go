@@ -61,7 +61,7 @@ func TestFoundOnce(t *testing.T) {
 	}
 	fs := &feed.State{Snap: &falconv1.SnapshotReply{Ranks: []*falconv1.RankView{{Rank: 0}}}, Memo: &feed.Memo{}}
 	Prepare(fs, f)
-	list := rosterOf(fs).Remember("rank:0", func() []int32 { t.Error("sought again"); return nil })
+	list := rosterOfState(fs).Remember("rank:0", func() []int32 { t.Error("sought again"); return nil })
 	if len(list) != 1 {
 		t.Error(list)
 	}

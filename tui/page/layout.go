@@ -9,7 +9,7 @@ type Layout struct {
 	TP, DP, PP int            // each at least 1
 }
 
-func layoutOf(r *roster.Roster) Layout { return Layout{r, r.TP, r.DP, r.PP} }
+func layoutOfRoster(r *roster.Roster) Layout { return Layout{r, r.TP, r.DP, r.PP} }
 
 // Coord is a rank's replica, stage and tensor-parallel coordinate.
 func (l *Layout) Coord(rank int32) (tp, dp, pp int) { return l.roster.Coord(rank) }
@@ -21,17 +21,17 @@ func (l *Layout) At(tp, dp, pp int) int32 { return int32(tp + l.TP*(dp+l.DP*pp))
 // tensor-parallel coordinate in every replica.
 func (l *Layout) Replicas(rank int32) []int32 {
 	tp, _, pp := l.Coord(rank)
-	return l.existing(l.DP, func(i int) int32 { return l.At(tp, i, pp) })
+	return l.existingRanks(l.DP, func(i int) int32 { return l.At(tp, i, pp) })
 }
 
 // Pipeline are the ranks of a rank's pipeline, first stage first.
 func (l *Layout) Pipeline(rank int32) []int32 {
 	tp, dp, _ := l.Coord(rank)
-	return l.existing(l.PP, func(i int) int32 { return l.At(tp, dp, i) })
+	return l.existingRanks(l.PP, func(i int) int32 { return l.At(tp, dp, i) })
 }
 
-// existing are those of n ranks that exist: a layout from the wire may be wrong.
-func (l *Layout) existing(n int, at func(int) int32) []int32 {
+// existingRanks are those of n ranks that exist: a layout from the wire may be wrong.
+func (l *Layout) existingRanks(n int, at func(int) int32) []int32 {
 	var out []int32
 	for i := range min(n, l.roster.World()) {
 		if r := at(i); r >= 0 && int(r) < l.roster.World() {

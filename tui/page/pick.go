@@ -17,8 +17,8 @@ type Selection struct {
 	look  string
 }
 
-// resize forgets marks of ranks that do not exist.
-func (p *Selection) resize(world int) {
+// resizeTo forgets marks of ranks that do not exist.
+func (p *Selection) resizeTo(world int) {
 	p.world = world
 	maps.DeleteFunc(p.ranks, func(r int32, _ bool) bool { return int(r) >= world })
 }

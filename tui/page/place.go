@@ -47,10 +47,10 @@ func (s *State) LadderOf(incident string) *falconv1.Ladder {
 
 // ProposalOf is what waits for a decision on an incident, or nil.
 func (s *State) ProposalOf(incident string) *falconv1.Action {
-	return waiting(s.LadderOf(incident))
+	return proposalOn(s.LadderOf(incident))
 }
 
-func waiting(l *falconv1.Ladder) *falconv1.Action {
+func proposalOn(l *falconv1.Ladder) *falconv1.Action {
 	if p := l.GetProposal(); p.GetState() == string(falcon.ActionProposed) {
 		return p
 	}
@@ -62,7 +62,7 @@ func waiting(l *falconv1.Ladder) *falconv1.Action {
 func (s *State) Waiting() []string {
 	var out []string
 	for _, l := range append([]*falconv1.Ladder{s.Snap().GetLadder()}, s.Snap().GetOthers()...) {
-		if waiting(l) != nil {
+		if proposalOn(l) != nil {
 			out = append(out, l.GetIncident())
 		}
 	}
@@ -81,7 +81,7 @@ func (s *State) About(incident string) (about *State, ok bool) {
 	if at < 0 || l == nil || !Open(s.Snap().Incidents[at]) {
 		return nil, false
 	}
-	snap := shallow(s.Snap())
+	snap := shallowCopy(s.Snap())
 	snap.Incidents = slices.Concat(s.Snap().Incidents[at:at+1], s.Snap().Incidents[:at], s.Snap().Incidents[at+1:])
 	snap.Ladder, snap.Others = l, []*falconv1.Ladder{s.Snap().GetLadder()}
 	for _, o := range s.Snap().GetOthers() {
@@ -89,10 +89,10 @@ func (s *State) About(incident string) (about *State, ok bool) {
 			snap.Others = append(snap.Others, o)
 		}
 	}
-	return s.with(snap), true
+	return s.withSnapshot(snap), true
 }
 
-func (s *State) with(snap *falconv1.SnapshotReply) *State {
+func (s *State) withSnapshot(snap *falconv1.SnapshotReply) *State {
 	f := *s.Feed
 	f.Snap = snap
 	out := *s
@@ -104,21 +104,21 @@ func (s *State) with(snap *falconv1.SnapshotReply) *State {
 // drawn, not to be acted on. Nothing is proposed there, and nothing is open
 // that the reply doesn't hold. It shares everything else with s.
 func (s *State) Showing(r *falconv1.IncidentsReply) *State {
-	snap := shallow(s.Snap())
+	snap := shallowCopy(s.Snap())
 	snap.Incidents, snap.Ladder, snap.Others = r.GetIncidents(), nil, nil
 	if l := r.GetLadders(); len(l) > 0 && l[0] != nil {
-		snap.Ladder = shallow(l[0])
+		snap.Ladder = shallowCopy(l[0])
 		snap.Ladder.Proposal = nil
 	}
 	if v := r.GetValidations(); len(v) > 0 {
 		snap.Validation = v[0]
 	}
-	return s.with(snap)
+	return s.withSnapshot(snap)
 }
 
-// shallow copies a message's fields, not what they point at: a snapshot of
+// shallowCopy copies a message's fields, not what they point at: a snapshot of
 // 100,000 ranks is never copied as a whole.
-func shallow[M proto.Message](m M) M {
+func shallowCopy[M proto.Message](m M) M {
 	src := m.ProtoReflect()
 	dst := src.New()
 	src.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {

@@ -148,7 +148,7 @@ type pids struct {
 	kept  int // of these, those with the same process
 }
 
-func (p pids) after(r *falconv1.Recovery) pids {
+func (p pids) afterSnapshot(r *falconv1.Recovery) pids {
 	if r == nil || len(r.Ranks) == 0 {
 		if r.GetId() != p.id {
 			return pids{}

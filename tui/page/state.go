@@ -54,19 +54,19 @@ func (s *State) Key(p key.Scope, a key.Action) string { return s.Keys.Name(a, p,
 // derived once for all who show this snapshot; only a filter costs more.
 func (s *State) Update(f *feed.State) {
 	s.Feed = f
-	derived := rosterOf(f)
+	derived := rosterOfState(f)
 	if derived == s.Roster {
 		return
 	}
 	s.Roster = derived
-	s.Layout = layoutOf(derived)
-	s.resize(derived.World())
+	s.Layout = layoutOfRoster(derived)
+	s.resizeTo(derived.World())
 	if int(s.rank) >= s.Roster.World() {
 		s.rank = 0
 	}
-	s.pids = s.pids.after(f.Snap.GetRecovery())
-	s.tally = s.count()
-	s.match()
+	s.pids = s.pids.afterSnapshot(f.Snap.GetRecovery())
+	s.tally = s.countTally()
+	s.refreshMatches()
 }
 
 // Snap is the snapshot; never nil.
@@ -108,9 +108,9 @@ func (s *State) Wanted() int32 {
 }
 
 // Step selects the next (+1) or previous (-1) rank that is not healthy.
-func (s *State) Step(direction int) { s.stepIn(s.Anomalies(), direction) }
+func (s *State) Step(direction int) { s.stepThrough(s.Anomalies(), direction) }
 
-func (s *State) stepIn(list []int32, direction int) {
+func (s *State) stepThrough(list []int32, direction int) {
 	if len(list) == 0 {
 		return
 	}
@@ -151,7 +151,7 @@ func Open(i *falconv1.Incident) bool {
 // Proposal is the action on the present incident that waits for a decision, or
 // nil.
 func (s *State) Proposal() *falconv1.Action {
-	return waiting(s.Snap().GetLadder())
+	return proposalOn(s.Snap().GetLadder())
 }
 
 // Explained says that an open incident has named ranks.

@@ -10,17 +10,17 @@ import (
 // page has a filter or is about to. Whoever waits for the feed calls it, so that
 // the event loop finds the work done.
 func Prepare(f *feed.State, ranks ...filter.Filter) {
-	t := rosterOf(f)
+	t := rosterOfState(f)
 	for _, by := range ranks {
-		seek(t, by)
+		searchAll(t, by)
 	}
 }
 
 // Ready says that a filter of ranks costs little in a state of this snapshot.
-func Ready(f *feed.State, ranks filter.Filter) bool { return knows(rosterOf(f), ranks) }
+func Ready(f *feed.State, ranks filter.Filter) bool { return isKnownFilter(rosterOfState(f), ranks) }
 
-// rosterOf is made once for all consoles that share a snapshot.
-func rosterOf(f *feed.State) *roster.Roster {
+// rosterOfState is made once for all consoles that share a snapshot.
+func rosterOfState(f *feed.State) *roster.Roster {
 	made := f.Memo.Get(func() any { return roster.Make(f.Snap, f.Columns) })
 	if r, ok := made.(*roster.Roster); ok {
 		return r

@@ -51,13 +51,13 @@ func New(all []Entry) *List {
 func (l *List) Search(text string) {
 	l.cursor = 0
 	text = strings.ToLower(strings.TrimLeft(text, " "))
-	if c, ok := l.command(text); ok {
+	if c, ok := l.commandMatch(text); ok {
 		l.shown = []Match{{Entry: c}}
 		return
 	}
 	text = strings.TrimSpace(text)
 	if text == "" {
-		l.shown = plain(l.all)
+		l.shown = plainMatch(l.all)
 		return
 	}
 	first, begins, named, rest := []Match{}, []Match{}, []Match{}, []Match{}
@@ -71,9 +71,9 @@ func (l *List) Search(text string) {
 	for i, e := range l.all {
 		switch {
 		case text+" " == e.Fill: // a command's whole name
-			first = append(first, Match{e, upTo(len(text))})
+			first = append(first, Match{e, matchUpTo(len(text))})
 		case strings.HasPrefix(strings.ToLower(e.Name), text):
-			begins = append(begins, Match{e, upTo(len(text))})
+			begins = append(begins, Match{e, matchUpTo(len(text))})
 		case !found[i] && strings.Contains(strings.ToLower(e.Text), text):
 			rest = append(rest, Match{Entry: e})
 		}
@@ -81,9 +81,9 @@ func (l *List) Search(text string) {
 	l.shown = slices.Concat(first, begins, named, rest)
 }
 
-// command is the command that a text begins with, once there is a space after
+// commandMatch is the command that a text begins with, once there is a space after
 // its name.
-func (l *List) command(text string) (Entry, bool) {
+func (l *List) commandMatch(text string) (Entry, bool) {
 	for _, e := range l.all {
 		if e.Fill != "" && strings.HasPrefix(text, e.Fill) {
 			return e, true
@@ -98,7 +98,7 @@ type names []Entry
 func (n names) String(i int) string { return n[i].Name }
 func (n names) Len() int            { return len(n) }
 
-func plain(all []Entry) []Match {
+func plainMatch(all []Entry) []Match {
 	out := make([]Match, len(all))
 	for i, e := range all {
 		out[i].Entry = e
@@ -106,7 +106,7 @@ func plain(all []Entry) []Match {
 	return out
 }
 
-func upTo(n int) []int {
+func matchUpTo(n int) []int {
 	out := make([]int, n)
 	for i := range out {
 		out[i] = i

@@ -109,15 +109,15 @@ func CauseLetter(c string) rune {
 func Where(v *falconv1.Verdict) string {
 	parts := Few(v.GetDevices(), 3)
 	if l := Few(v.GetLinks(), 3); l != "" {
-		parts = join(parts, "link "+l, ", ")
+		parts = joinNonEmpty(parts, "link "+l, ", ")
 	}
 	if r := v.GetRanks(); len(r) > 0 {
-		parts = join(parts, "("+Ranks(r, 4)+")", " ")
+		parts = joinNonEmpty(parts, "("+Ranks(r, 4)+")", " ")
 	}
 	return parts
 }
 
-func join(a, b, sep string) string {
+func joinNonEmpty(a, b, sep string) string {
 	if a == "" {
 		return b
 	}
@@ -153,7 +153,7 @@ func Plan(previous, next []int32, w int) string {
 	if len(next) == 0 {
 		return ""
 	}
-	if s := vector(previous) + " → " + vector(next); len(s)-2 <= w && len(previous) == len(next) {
+	if s := joinCounts(previous) + " → " + joinCounts(next); len(s)-2 <= w && len(previous) == len(next) {
 		return s
 	}
 	if len(previous) != len(next) {
@@ -162,7 +162,7 @@ func Plan(previous, next []int32, w int) string {
 	most := 0
 	lo, hi := int32(math.MaxInt32), int32(0)
 	for i := range next {
-		if abs(next[i]-previous[i]) > abs(next[most]-previous[most]) {
+		if absolute(next[i]-previous[i]) > absolute(next[most]-previous[most]) {
 			most = i
 		}
 	}
@@ -173,13 +173,13 @@ func Plan(previous, next []int32, w int) string {
 	}
 	s := fmt.Sprintf("replica %d: %d → %d", most, previous[most], next[most])
 	if len(next) > 1 && len(s)+26 <= w {
-		s += fmt.Sprintf("; %d others: %s each", len(next)-1, between(lo, hi))
+		s += fmt.Sprintf("; %d others: %s each", len(next)-1, countRange(lo, hi))
 	}
 	return s
 }
 
-// between is a range of counts; "8 to 9" would read as a change from 8.
-func between(lo, hi int32) string {
+// countRange is a range of counts; "8 to 9" would read as a change from 8.
+func countRange(lo, hi int32) string {
 	switch hi - lo {
 	case 0:
 		return fmt.Sprint(lo)
@@ -189,9 +189,9 @@ func between(lo, hi int32) string {
 	return fmt.Sprintf("between %d and %d", lo, hi)
 }
 
-func abs(x int32) int32 { return max(x, -x) }
+func absolute(x int32) int32 { return max(x, -x) }
 
-func vector(m []int32) string {
+func joinCounts(m []int32) string {
 	var b []byte
 	for i, x := range m {
 		if i > 0 {

@@ -56,7 +56,7 @@ var takenSentences = map[stage]string{
 	keptUnmeasured: "In force since iteration {applied}{approved}, and kept",
 }
 
-func stageOf(a *falconv1.Action) stage {
+func actionStage(a *falconv1.Action) stage {
 	switch falcon.ActionState(a.GetState()) {
 	case falcon.ActionProposed:
 		if Waits(a) {
@@ -92,16 +92,16 @@ func stageOf(a *falconv1.Action) stage {
 }
 
 // Action is where an action stands, in one line.
-func Action(a *falconv1.Action) string { return fillAction(actionSentences[stageOf(a)].now, a) }
+func Action(a *falconv1.Action) string { return fillAction(actionSentences[actionStage(a)].now, a) }
 
 // ActionLogged is what has become of an action, for a stream.
 func ActionLogged(a *falconv1.Action) string {
-	return fillAction(actionSentences[stageOf(a)].logged, a)
+	return fillAction(actionSentences[actionStage(a)].logged, a)
 }
 
 // Taken is how a rung that has been taken stands.
 func Taken(a *falconv1.Action) string {
-	if text, ok := takenSentences[stageOf(a)]; ok {
+	if text, ok := takenSentences[actionStage(a)]; ok {
 		return fillAction(text, a)
 	}
 	return Action(a)
@@ -120,7 +120,7 @@ func fillAction(text string, a *falconv1.Action) string {
 	}
 	return strings.NewReplacer(
 		"{action}", a.Rung+" ("+Rung(a.Rung)+")", "{state}", a.State, "{who}", who, "{why}", Because(a),
-		"{by}", prefixed(" by ", a.DecidedBy), "{approved}", prefixed(", approved by ", who), "{plan}", plan,
+		"{by}", withPrefix(" by ", a.DecidedBy), "{approved}", withPrefix(", approved by ", who), "{plan}", plan,
 		"{predicted}", Predicted(a), "{measured}", Measured(a), "{deadline}", time.Unix(0, a.DeadlineUnixNs).UTC().Format("15:04:05Z"),
 		"{applied}", Iteration(a.AppliedIteration), "{reverted}", Iteration(a.RevertedIteration),
 	).Replace(text)
@@ -131,7 +131,7 @@ func Predicted(a *falconv1.Action) string {
 	return fmt.Sprintf("%s → %s (%s)", Ms(a.BeforeMs), Ms(a.PredictedMs), Change(a.BeforeMs, a.PredictedMs))
 }
 
-func prefixed(before, s string) string {
+func withPrefix(before, s string) string {
 	if s == "" {
 		return ""
 	}

@@ -54,8 +54,8 @@ func newTypeface(f *sfnt.Font) typeface {
 	return typeface{f, face}
 }
 
-// draw draws a character and says whether the font has it.
-func (f fonts) draw(img *image.RGBA, at image.Rectangle, r rune, c color.Color, bold bool) bool {
+// drawRune draws a character and says whether the font has it.
+func (f fonts) drawRune(img *image.RGBA, at image.Rectangle, r rune, c color.Color, bold bool) bool {
 	t := f.plain
 	if bold {
 		t = f.bold

@@ -52,13 +52,13 @@ func Draw(screen string, w, h int, o Options) (img *image.RGBA, missing []string
 		return nil, nil, err
 	}
 	if o.Background == nil {
-		o.Background = ground(t, w, h)
+		o.Background = backgroundOf(t, w, h)
 	}
 	p := newPainter(w, h, o)
 	for y := range h {
 		for x := range w {
 			if c := t.CellAt(x, y); c != nil {
-				p.cell(x, y, c)
+				p.drawCell(x, y, c)
 			}
 		}
 	}
@@ -66,13 +66,13 @@ func Draw(screen string, w, h int, o Options) (img *image.RGBA, missing []string
 	return p.img, slices.Compact(p.missing), nil
 }
 
-// ground is the background that most text stands on, for the margin to be part
+// backgroundOf is the background that most text stands on, for the margin to be part
 // of the screen; nil where none is set. Cells of maps are blanks or blocks.
-func ground(t *vt.Emulator, w, h int) color.Color {
+func backgroundOf(t *vt.Emulator, w, h int) color.Color {
 	count, best := map[color.RGBA]int{}, color.Color(nil)
 	for i, most := 0, 0; i < w*h; i++ {
 		if c := t.CellAt(i%w, i/w); c != nil && c.Style.Bg != nil && c.Content != " " && c.Content != "▀" {
-			bg := rgba(c.Style.Bg, color.RGBA{})
+			bg := colourOf(c.Style.Bg, color.RGBA{})
 			if count[bg]++; count[bg] > most {
 				most, best = count[bg], bg
 			}
@@ -85,14 +85,14 @@ func ground(t *vt.Emulator, w, h int) color.Color {
 // the shades of its letters' edges are near to each other.
 func Encode(out io.Writer, img *image.RGBA) error {
 	e := png.Encoder{CompressionLevel: png.BestCompression}
-	return e.Encode(out, paletted(img))
+	return e.Encode(out, palettedImage(img))
 }
 
-// paletted gives each pixel the nearest of the picture's commonest colours.
-func paletted(img *image.RGBA) *image.Paletted {
+// palettedImage gives each pixel the nearest of the picture's commonest colours.
+func palettedImage(img *image.RGBA) *image.Paletted {
 	const most = 256
 	count := map[color.RGBA]int{}
-	each(img, func(_, _ int, c color.RGBA) { count[c]++ })
+	eachPixel(img, func(_, _ int, c color.RGBA) { count[c]++ })
 	common := slices.SortedFunc(maps.Keys(count), func(a, b color.RGBA) int {
 		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a.R, b.R), cmp.Compare(a.G, b.G), cmp.Compare(a.B, b.B))
 	})
@@ -104,11 +104,11 @@ func paletted(img *image.RGBA) *image.Paletted {
 	for _, c := range common {
 		index[c] = uint8(out.Palette.Index(c))
 	}
-	each(img, func(x, y int, c color.RGBA) { out.SetColorIndex(x, y, index[c]) })
+	eachPixel(img, func(x, y int, c color.RGBA) { out.SetColorIndex(x, y, index[c]) })
 	return out
 }
 
-func each(img *image.RGBA, do func(x, y int, c color.RGBA)) {
+func eachPixel(img *image.RGBA, do func(x, y int, c color.RGBA)) {
 	for y := img.Rect.Min.Y; y < img.Rect.Max.Y; y++ {
 		for x := img.Rect.Min.X; x < img.Rect.Max.X; x++ {
 			do(x, y, img.RGBAAt(x, y))
@@ -124,67 +124,67 @@ type painter struct {
 }
 
 func newPainter(w, h int, o Options) *painter {
-	p := &painter{fg: rgba(o.Foreground, color.RGBA{0xcc, 0xcc, 0xcc, 0xff}), bg: rgba(o.Background, color.RGBA{A: 0xff}), fonts: loadFonts()}
+	p := &painter{fg: colourOf(o.Foreground, color.RGBA{0xcc, 0xcc, 0xcc, 0xff}), bg: colourOf(o.Background, color.RGBA{A: 0xff}), fonts: loadFonts()}
 	p.img = image.NewRGBA(image.Rect(0, 0, w*CellW+2*margin, h*CellH+2*margin))
-	fill(p.img, p.img.Bounds(), p.bg)
+	fillImage(p.img, p.img.Bounds(), p.bg)
 	return p
 }
 
-func rgba(c color.Color, none color.RGBA) color.RGBA {
+func colourOf(c color.Color, none color.RGBA) color.RGBA {
 	if c == nil {
 		return none
 	}
 	return color.RGBAModel.Convert(c).(color.RGBA)
 }
 
-func fill(img draw.Image, r image.Rectangle, c color.Color) {
+func fillImage(img draw.Image, r image.Rectangle, c color.Color) {
 	draw.Draw(img, r, image.NewUniform(c), image.Point{}, draw.Src)
 }
 
-// cell draws one cell; one of two columns covers the next.
-func (p *painter) cell(x, y int, c *uv.Cell) {
+// drawCell draws one cell; one of two columns covers the next.
+func (p *painter) drawCell(x, y int, c *uv.Cell) {
 	if c.Width == 0 {
 		return
 	}
-	fg, bg := rgba(c.Style.Fg, p.fg), rgba(c.Style.Bg, p.bg)
+	fg, bg := colourOf(c.Style.Fg, p.fg), colourOf(c.Style.Bg, p.bg)
 	if c.Style.Attrs&uv.AttrReverse != 0 {
 		fg, bg = bg, fg
 	}
 	if c.Style.Attrs&uv.AttrFaint != 0 {
-		fg = mix(fg, bg, 0x80)
+		fg = mixColours(fg, bg, 0x80)
 	}
 	at := image.Rect(x*CellW, y*CellH, (x+c.Width)*CellW, (y+1)*CellH).Add(image.Pt(margin, margin))
-	fill(p.img, at, bg)
-	p.glyph(at, c, fg, bg)
+	fillImage(p.img, at, bg)
+	p.drawGlyph(at, c, fg, bg)
 	if c.Style.Underline != uv.UnderlineNone {
-		fill(p.img, image.Rect(at.Min.X, at.Max.Y-3, at.Max.X, at.Max.Y-2), fg)
+		fillImage(p.img, image.Rect(at.Min.X, at.Max.Y-3, at.Max.X, at.Max.Y-2), fg)
 	}
 }
 
-func (p *painter) glyph(at image.Rectangle, c *uv.Cell, fg, bg color.RGBA) {
+func (p *painter) drawGlyph(at image.Rectangle, c *uv.Cell, fg, bg color.RGBA) {
 	text := strings.TrimSpace(c.Content)
 	if text == "" {
 		return
 	}
 	first := []rune(text)[0]
 	switch {
-	case p.shape(at, first, fg, bg):
-	case p.fonts.draw(p.img, at, first, fg, c.Style.Attrs&uv.AttrBold != 0):
+	case p.drawShape(at, first, fg, bg):
+	case p.fonts.drawRune(p.img, at, first, fg, c.Style.Attrs&uv.AttrBold != 0):
 	default:
 		p.missing = append(p.missing, string(first))
-		frame(p.img, at.Inset(2), fg)
+		drawFrame(p.img, at.Inset(2), fg)
 	}
 }
 
-// mix is a with share/255 of b.
-func mix(a, b color.RGBA, share uint32) color.RGBA {
+// mixColours is a with share/255 of b.
+func mixColours(a, b color.RGBA, share uint32) color.RGBA {
 	one := func(x, y uint8) uint8 { return uint8((uint32(x)*(255-share) + uint32(y)*share) / 255) }
 	return color.RGBA{one(a.R, b.R), one(a.G, b.G), one(a.B, b.B), 0xff}
 }
 
-func frame(img draw.Image, r image.Rectangle, c color.Color) {
-	fill(img, image.Rect(r.Min.X, r.Min.Y, r.Max.X, r.Min.Y+1), c)
-	fill(img, image.Rect(r.Min.X, r.Max.Y-1, r.Max.X, r.Max.Y), c)
-	fill(img, image.Rect(r.Min.X, r.Min.Y, r.Min.X+1, r.Max.Y), c)
-	fill(img, image.Rect(r.Max.X-1, r.Min.Y, r.Max.X, r.Max.Y), c)
+func drawFrame(img draw.Image, r image.Rectangle, c color.Color) {
+	fillImage(img, image.Rect(r.Min.X, r.Min.Y, r.Max.X, r.Min.Y+1), c)
+	fillImage(img, image.Rect(r.Min.X, r.Max.Y-1, r.Max.X, r.Max.Y), c)
+	fillImage(img, image.Rect(r.Min.X, r.Min.Y, r.Min.X+1, r.Max.Y), c)
+	fillImage(img, image.Rect(r.Max.X-1, r.Min.Y, r.Max.X, r.Max.Y), c)
 }

@@ -81,7 +81,7 @@ func TestEncodeKeepsFewColours(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	far := 0
-	each(img, func(x, y int, c color.RGBA) {
+	eachPixel(img, func(x, y int, c color.RGBA) {
 		r, g, bl, _ := got.At(x, y).RGBA()
 		d := func(a uint8, b uint32) int { return max(int(a)-int(b>>8), int(b>>8)-int(a)) }
 		far = max(far, d(c.R, r), d(c.G, g), d(c.B, bl))

@@ -8,48 +8,48 @@ import (
 	"golang.org/x/image/vector"
 )
 
-// shape draws a character that is geometry, and says whether it is.
-func (p *painter) shape(at image.Rectangle, r rune, fg, bg color.RGBA) bool {
+// drawShape draws a character that is geometry, and says whether it is.
+func (p *painter) drawShape(at image.Rectangle, r rune, fg, bg color.RGBA) bool {
 	switch {
 	case r >= 0x2580 && r <= 0x259f:
-		p.block(at, r, fg, bg)
+		p.drawBlock(at, r, fg, bg)
 	case r >= 0x2800 && r <= 0x28ff:
-		p.braille(at, r, fg)
-	case p.dashed(at, r, fg):
+		p.drawBraille(at, r, fg)
+	case p.drawDashed(at, r, fg):
 	case arms[r] != 0:
-		p.lines(at, arms[r], fg)
+		p.drawLines(at, arms[r], fg)
 	default:
-		return p.sign(at, r, fg)
+		return p.drawSign(at, r, fg)
 	}
 	return true
 }
 
-// eighth is n eighths of a length, rounded so that n and 8−n make it whole.
-func eighth(length, n int) int { return (length*n + 4) / 8 }
+// eighthBlock is n eighths of a length, rounded so that n and 8−n make it whole.
+func eighthBlock(length, n int) int { return (length*n + 4) / 8 }
 
-// block draws U+2580 to U+259F: halves, eighths, shades and quadrants.
-func (p *painter) block(at image.Rectangle, r rune, fg, bg color.RGBA) {
+// drawBlock draws U+2580 to U+259F: halves, eighths, shades and quadrants.
+func (p *painter) drawBlock(at image.Rectangle, r rune, fg, bg color.RGBA) {
 	w, h := at.Dx(), at.Dy()
 	switch n := int(r - 0x2580); {
 	case n == 0:
 		at.Max.Y = at.Min.Y + h/2
 	case n <= 8: // lower eighths
-		at.Min.Y = at.Max.Y - eighth(h, n)
+		at.Min.Y = at.Max.Y - eighthBlock(h, n)
 	case n <= 15: // left eighths, from seven down
-		at.Max.X = at.Min.X + eighth(w, 16-n)
+		at.Max.X = at.Min.X + eighthBlock(w, 16-n)
 	case n == 16:
 		at.Min.X += w / 2
 	case n <= 19: // shades
-		fg = mix(bg, fg, uint32(n-16)*64)
+		fg = mixColours(bg, fg, uint32(n-16)*64)
 	case n == 20:
-		at.Max.Y = at.Min.Y + eighth(h, 1)
+		at.Max.Y = at.Min.Y + eighthBlock(h, 1)
 	case n == 21:
-		at.Min.X = at.Max.X - eighth(w, 1)
+		at.Min.X = at.Max.X - eighthBlock(w, 1)
 	default:
 		p.quadrants(at, quadrants[n-22], fg)
 		return
 	}
-	fill(p.img, at, fg)
+	fillImage(p.img, at, fg)
 }
 
 // quadrants of U+2596 to U+259F: upper left 1, upper right 2, lower left 4,
@@ -65,7 +65,7 @@ func (p *painter) quadrants(at image.Rectangle, set int, fg color.RGBA) {
 		{mid, at.Max},
 	} {
 		if set&(1<<i) != 0 {
-			fill(p.img, q, fg)
+			fillImage(p.img, q, fg)
 		}
 	}
 }
@@ -73,12 +73,12 @@ func (p *painter) quadrants(at image.Rectangle, set int, fg color.RGBA) {
 // brailleDots are the places of the bits of U+2800 to U+28FF, column and row.
 var brailleDots = [8]image.Point{{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}, {1, 2}, {0, 3}, {1, 3}}
 
-func (p *painter) braille(at image.Rectangle, r rune, fg color.RGBA) {
+func (p *painter) drawBraille(at image.Rectangle, r rune, fg color.RGBA) {
 	w, h := at.Dx()/2, at.Dy()/4
 	for i, d := range brailleDots {
 		if (r-0x2800)&(1<<i) != 0 {
 			x, y := at.Min.X+d.X*w+w/2, at.Min.Y+d.Y*h+h/2
-			fill(p.img, image.Rect(x-1, y-1, x+1, y+1), fg)
+			fillImage(p.img, image.Rect(x-1, y-1, x+1, y+1), fg)
 		}
 	}
 }
@@ -100,7 +100,7 @@ var arms = map[rune]int{
 	'━': left | right | heavy, '┃': up | down | heavy, '┏': right | down | heavy, '┓': left | down | heavy, '┗': right | up | heavy, '┛': left | up | heavy,
 }
 
-func (p *painter) lines(at image.Rectangle, set int, fg color.RGBA) {
+func (p *painter) drawLines(at image.Rectangle, set int, fg color.RGBA) {
 	x, y := at.Min.X+at.Dx()/2, at.Min.Y+at.Dy()/2
 	thick := 1
 	if set&heavy != 0 {
@@ -113,13 +113,13 @@ func (p *painter) lines(at image.Rectangle, set int, fg color.RGBA) {
 		down:  image.Rect(x, y, x+thick, at.Max.Y),
 	} {
 		if set&arm != 0 {
-			fill(p.img, r, fg)
+			fillImage(p.img, r, fg)
 		}
 	}
 }
 
-// dashed draws dashed lines: so many dashes a cell.
-func (p *painter) dashed(at image.Rectangle, r rune, fg color.RGBA) bool {
+// drawDashed draws dashed lines: so many dashes a cell.
+func (p *painter) drawDashed(at image.Rectangle, r rune, fg color.RGBA) bool {
 	n, tall := 0, false
 	switch r {
 	case '╌':
@@ -141,10 +141,10 @@ func (p *painter) dashed(at image.Rectangle, r rune, fg color.RGBA) bool {
 	for i := range n {
 		if tall {
 			from := at.Min.Y + at.Dy()*i/n
-			fill(p.img, image.Rect(x, from, x+1, from+at.Dy()/n-1), fg)
+			fillImage(p.img, image.Rect(x, from, x+1, from+at.Dy()/n-1), fg)
 		} else {
 			from := at.Min.X + at.Dx()*i/n
-			fill(p.img, image.Rect(from, y, from+max(1, at.Dx()/n-1), y+1), fg)
+			fillImage(p.img, image.Rect(from, y, from+max(1, at.Dx()/n-1), y+1), fg)
 		}
 	}
 	return true
@@ -175,22 +175,22 @@ var signs = map[rune][][]point{
 // discs are their radius, and that of the hole in them.
 var discs = map[rune][2]float64{'●': {0.45, 0}, '○': {0.45, 0.33}, '◉': {0.45, 0.2}, '•': {0.25, 0}}
 
-func (p *painter) sign(at image.Rectangle, r rune, fg color.RGBA) bool {
+func (p *painter) drawSign(at image.Rectangle, r rune, fg color.RGBA) bool {
 	if d, ok := discs[r]; ok {
-		p.fill(at, fg, circle(d[0], false), circle(d[1], true))
+		p.fillRect(at, fg, fillCircle(d[0], false), fillCircle(d[1], true))
 		return true
 	}
 	shapes, ok := signs[r]
 	if ok {
 		for _, s := range shapes {
-			p.fill(at, fg, s)
+			p.fillRect(at, fg, s)
 		}
 	}
 	return ok
 }
 
-// circle is a polygon as round as a cell can show; a hole runs the other way.
-func circle(radius float64, hole bool) []point {
+// fillCircle is a polygon as round as a cell can show; a hole runs the other way.
+func fillCircle(radius float64, hole bool) []point {
 	const corners = 48
 	var out []point
 	for i := range corners {
@@ -203,8 +203,8 @@ func circle(radius float64, hole bool) []point {
 	return out
 }
 
-// fill draws polygons in the square in the cell's middle.
-func (p *painter) fill(at image.Rectangle, fg color.RGBA, shapes ...[]point) {
+// fillRect draws polygons in the square in the cell's middle.
+func (p *painter) fillRect(at image.Rectangle, fg color.RGBA, shapes ...[]point) {
 	side := float32(at.Dx())
 	top := float32(at.Dy()-at.Dx()) / 2
 	z := vector.NewRasterizer(at.Dx(), at.Dy())

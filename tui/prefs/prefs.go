@@ -111,7 +111,7 @@ func Parse(text []byte) (Prefs, error) {
 	var f file
 	md, err := toml.Decode(string(text), &f)
 	if err != nil {
-		return Prefs{}, oneLine(err)
+		return Prefs{}, singleLine(err)
 	}
 	unknown := slices.DeleteFunc(md.Undecoded(), func(k toml.Key) bool { return k[0] == "keys" }) // changes looks there
 	if len(unknown) > 0 {
@@ -121,13 +121,13 @@ func Parse(text []byte) (Prefs, error) {
 		return Prefs{}, errors.New("keys: write it as a table, [keys], with lines SCOPE.ACTION = [\"key\", …]")
 	}
 	p := Default()
-	take(&p.Theme, f.Theme)
-	take(&p.ASCII, f.ASCII)
-	take(&p.Mouse, f.Mouse)
-	take(&p.Bell, f.Bell)
-	take(&p.Notify, f.Notify)
-	take(&p.Hints, f.Hints)
-	want, err := changes(f.Keys)
+	takeOptions(&p.Theme, f.Theme)
+	takeOptions(&p.ASCII, f.ASCII)
+	takeOptions(&p.Mouse, f.Mouse)
+	takeOptions(&p.Bell, f.Bell)
+	takeOptions(&p.Notify, f.Notify)
+	takeOptions(&p.Hints, f.Hints)
+	want, err := keyChanges(f.Keys)
 	if err != nil {
 		return Prefs{}, err
 	}
@@ -137,8 +137,8 @@ func Parse(text []byte) (Prefs, error) {
 	return p, nil
 }
 
-// changes are the keys asked for, as scope → action → keys.
-func changes(tables map[string]any) (map[string]map[string][]string, error) {
+// keyChanges are the keys asked for, as scope → action → keys.
+func keyChanges(tables map[string]any) (map[string]map[string][]string, error) {
 	out := map[string]map[string][]string{}
 	for scope, v := range tables {
 		actions, ok := v.(map[string]any)
@@ -147,7 +147,7 @@ func changes(tables map[string]any) (map[string]map[string][]string, error) {
 		}
 		out[scope] = map[string][]string{}
 		for action, v := range actions {
-			keys, ok := texts(v)
+			keys, ok := textList(v)
 			if !ok {
 				return nil, fmt.Errorf("keys.%s.%s: write a list of keys, as in [\"f5\", \"ctrl+n\"]", scope, action)
 			}
@@ -157,7 +157,7 @@ func changes(tables map[string]any) (map[string]map[string][]string, error) {
 	return out, nil
 }
 
-func texts(v any) ([]string, bool) {
+func textList(v any) ([]string, bool) {
 	list, ok := v.([]any)
 	var out []string
 	for _, x := range list {
@@ -168,22 +168,22 @@ func texts(v any) ([]string, bool) {
 	return out, ok
 }
 
-func take[T any](to, from *T) {
+func takeOptions[T any](to, from *T) {
 	if from != nil {
 		*to = *from
 	}
 }
 
-// oneLine is a TOML error as one sentence with its line.
-func oneLine(err error) error {
+// singleLine is a TOML error as one sentence with its line.
+func singleLine(err error) error {
 	var at toml.ParseError
 	if errors.As(err, &at) && at.Message != "" {
-		return fmt.Errorf("line %d: %s; mend the line", at.Position.Line, clause(at.Message))
+		return fmt.Errorf("line %d: %s; mend the line", at.Position.Line, errorClause(at.Message))
 	}
-	return fmt.Errorf("%s; mend the value", clause(err.Error()))
+	return fmt.Errorf("%s; mend the value", errorClause(err.Error()))
 }
 
-func clause(s string) string {
+func errorClause(s string) string {
 	lines := slices.DeleteFunc(strings.Split(s, "\n"), func(l string) bool { return strings.TrimSpace(l) == "" })
 	if len(lines) == 0 {
 		return "not TOML"

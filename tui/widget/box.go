@@ -46,7 +46,7 @@ func Wrap(s string, w int) []string {
 			if line != "" {
 				lines, line = append(lines, line), ""
 			}
-			head := prefix(word, w)
+			head := longestPrefix(word, w)
 			lines, word = append(lines, head), word[len(head):]
 		}
 		switch {
@@ -65,8 +65,8 @@ func Wrap(s string, w int) []string {
 	return lines
 }
 
-// prefix is the longest head of s within w columns, at least one character.
-func prefix(s string, w int) string {
+// longestPrefix is the longest head of s within w columns, at least one character.
+func longestPrefix(s string, w int) string {
 	used := 0
 	for i, r := range s {
 		if used += runeWidth(r); used > w && i > 0 {

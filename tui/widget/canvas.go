@@ -89,12 +89,12 @@ func (c *Canvas) Set(x, y int, r rune, s themes.Style) {
 	if s.FG == 0 {
 		s.FG = at.S.FG
 	}
-	c.unpair(at, x, y)
+	c.clearWideRune(at, x, y)
 	at.R, at.S = r, s
 }
 
-// unpair blanks the other half of a wide character that is overdrawn.
-func (c *Canvas) unpair(at *Cell, x, y int) {
+// clearWideRune blanks the other half of a wide character that is overdrawn.
+func (c *Canvas) clearWideRune(at *Cell, x, y int) {
 	i := y*c.W + x
 	if at.R == 0 && x > 0 {
 		c.cells[i-1].R = ' '
@@ -129,7 +129,7 @@ func (c *Canvas) Text(x, y, w int, s string, st themes.Style) int {
 	if w <= 0 {
 		return 0
 	}
-	if ascii(s) && len(s) <= w {
+	if asciiRune(s) && len(s) <= w {
 		for i := range len(s) {
 			c.Set(x+i, y, rune(s[i]), st)
 		}
@@ -146,15 +146,15 @@ func (c *Canvas) Text(x, y, w int, s string, st themes.Style) int {
 			c.Set(x+used, y, '…', st)
 			return used + 1
 		}
-		c.put(x+used, y, r, n, st)
+		c.setCell(x+used, y, r, n, st)
 		used += n
 	}
 	return used
 }
 
-// put draws one character of n columns; a wide one that the canvas's edge
+// setCell draws one character of n columns; a wide one that the canvas's edge
 // would halve becomes a space.
-func (c *Canvas) put(x, y int, r rune, n int, st themes.Style) {
+func (c *Canvas) setCell(x, y int, r rune, n int, st themes.Style) {
 	if n == 1 || x < 0 || x+1 >= c.W {
 		if n == 2 {
 			c.Set(x+1, y, ' ', st)
@@ -177,7 +177,7 @@ func (c *Canvas) Right(x, y int, s string, st themes.Style) int {
 
 // Width is the number of columns that s takes.
 func Width(s string) int {
-	if ascii(s) {
+	if asciiRune(s) {
 		return len(s)
 	}
 	n := 0
@@ -187,7 +187,7 @@ func Width(s string) int {
 	return n
 }
 
-func ascii(s string) bool {
+func asciiRune(s string) bool {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
 			return false
@@ -216,12 +216,12 @@ func (c *Canvas) String() string {
 		if y > 0 {
 			b = append(b, '\n')
 		}
-		b = c.row(b, c.cells[y*c.W:(y+1)*c.W])
+		b = c.renderRow(b, c.cells[y*c.W:(y+1)*c.W])
 	}
 	return string(b)
 }
 
-func (c *Canvas) row(b []byte, cells []Cell) []byte {
+func (c *Canvas) renderRow(b []byte, cells []Cell) []byte {
 	var now themes.Style
 	styled := false
 	for i := range cells {
@@ -233,7 +233,7 @@ func (c *Canvas) row(b []byte, cells []Cell) []byte {
 			b = cell.S.AppendSGR(b)
 			now, styled = cell.S, cell.S != themes.Style{}
 		}
-		b = utf8.AppendRune(b, c.glyph(cell.R))
+		b = utf8.AppendRune(b, c.visibleGlyph(cell.R))
 	}
 	if styled {
 		b = append(b, "\x1b[m"...)
@@ -241,7 +241,7 @@ func (c *Canvas) row(b []byte, cells []Cell) []byte {
 	return b
 }
 
-func (c *Canvas) glyph(r rune) rune {
+func (c *Canvas) visibleGlyph(r rune) rune {
 	if c.ASCII {
 		return ASCII(r)
 	}

@@ -21,7 +21,7 @@ var eighths = [...]rune{' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '�
 
 // Bars draws the chart in rect, one column per value, from the left edge.
 func (c *Canvas) Bars(rect Rect, b Bars) {
-	top := b.top()
+	top := b.highestBar()
 	if rect.Empty() || top <= 0 {
 		return
 	}
@@ -30,11 +30,11 @@ func (c *Canvas) Bars(rect Rect, b Bars) {
 		lineRow = min(rect.H-1, int(b.Line/top*float64(rect.H)))
 	}
 	for x := range rect.W {
-		c.bar(rect, b, x, top, lineRow)
+		c.drawBar(rect, b, x, top, lineRow)
 	}
 }
 
-func (b Bars) top() float64 {
+func (b Bars) highestBar() float64 {
 	if b.Max > 0 {
 		return b.Max
 	}
@@ -47,13 +47,13 @@ func (b Bars) top() float64 {
 	return top
 }
 
-func (c *Canvas) bar(rect Rect, b Bars, x int, top float64, lineRow int) {
+func (c *Canvas) drawBar(rect Rect, b Bars, x int, top float64, lineRow int) {
 	units := -1
 	style := c.Pal.Style(themes.Text)
 	clipped := false
 	if x < len(b.Values) && !math.IsNaN(b.Values[x]) {
 		clipped = b.Values[x] > top
-		units = barUnits(b.Values[x], top, rect.H)
+		units = barHeightUnits(b.Values[x], top, rect.H)
 		if b.Style != nil {
 			style = b.Style(x)
 		}
@@ -63,10 +63,10 @@ func (c *Canvas) bar(rect Rect, b Bars, x int, top float64, lineRow int) {
 		fill := max(0, min(8, units-8*row))
 		switch {
 		case clipped && row == rect.H-1:
-			c.Set(rect.X+x, y, '↑', c.inverse(style))
+			c.Set(rect.X+x, y, '↑', c.inverseBar(style))
 			continue // under the hairline too
 		case fill == 8 && row == lineRow:
-			c.Set(rect.X+x, y, '┄', c.inverse(style))
+			c.Set(rect.X+x, y, '┄', c.inverseBar(style))
 		case fill > 0:
 			c.Set(rect.X+x, y, eighths[fill], style)
 		case x == b.Cursor:
@@ -80,18 +80,18 @@ func (c *Canvas) bar(rect Rect, b Bars, x int, top float64, lineRow int) {
 	}
 }
 
-// inverse draws on a full cell of a style's colour, so that a line stays
+// inverseBar draws on a full cell of a style's colour, so that a line stays
 // visible across a bar.
-func (c *Canvas) inverse(s themes.Style) themes.Style {
+func (c *Canvas) inverseBar(s themes.Style) themes.Style {
 	if s.FG == 0 || c.Pal.Background == 0 {
 		return s.With(themes.Reverse)
 	}
 	return themes.Style{FG: c.Pal.Background, BG: s.FG}
 }
 
-// barUnits is the bar's height in eighths of a row. A value above zero shows
+// barHeightUnits is the bar's height in eighths of a row. A value above zero shows
 // at least one eighth: small is not nothing.
-func barUnits(v, top float64, rows int) int {
+func barHeightUnits(v, top float64, rows int) int {
 	if v <= 0 || math.IsNaN(v) {
 		return 0
 	}

@@ -49,7 +49,7 @@ func (r *Raster) Put(x, y int, v uint8) {
 	}
 }
 
-func (r *Raster) at(x, y int) uint8 {
+func (r *Raster) pixelAt(x, y int) uint8 {
 	if y >= r.H {
 		return PixelNone
 	}
@@ -58,25 +58,25 @@ func (r *Raster) at(x, y int) uint8 {
 
 // PixelRows is how many raster rows fit in n text rows of the canvas.
 func (c *Canvas) PixelRows(n int) int {
-	if c.halves() {
+	if c.drawHalves() {
 		return 2 * n
 	}
 	return n
 }
 
-func (c *Canvas) halves() bool { return c.Pal.HalfBlocks() && !c.ASCII }
+func (c *Canvas) drawHalves() bool { return c.Pal.HalfBlocks() && !c.ASCII }
 
 // Raster draws pixels in the top left of rect with a ramp of the palette.
 func (c *Canvas) Raster(rect Rect, r *Raster, ramp *[themes.Levels]themes.Color) {
-	look := c.looks(ramp)
-	if !c.halves() {
-		c.singles(rect, r, &look)
+	look := c.pixelStyle(ramp)
+	if !c.drawHalves() {
+		c.drawSingles(rect, r, &look)
 		return
 	}
 	for row := 0; row < rect.H && 2*row < r.H; row++ {
 		for x := 0; x < rect.W && x < r.W; x++ {
-			top, bottom := r.at(x, 2*row), r.at(x, 2*row+1)
-			c.pair(rect.X+x, rect.Y+row, top, bottom, &look)
+			top, bottom := r.pixelAt(x, 2*row), r.pixelAt(x, 2*row+1)
+			c.halfBlocks(rect.X+x, rect.Y+row, top, bottom, &look)
 		}
 	}
 }
@@ -97,7 +97,7 @@ var LevelGlyphs = [themes.Levels]rune{'·', '▁', '▂', '▃', '▅', '▆', '
 // asciiLevels do the same in ASCII.
 var asciiLevels = [themes.Levels]rune{'.', ':', '-', '=', '+', '*', '#'}
 
-func (c *Canvas) looks(ramp *[themes.Levels]themes.Color) look {
+func (c *Canvas) pixelStyle(ramp *[themes.Levels]themes.Color) look {
 	var l look
 	for i := range themes.Levels {
 		l.color[i] = ramp[i]
@@ -127,14 +127,14 @@ func (c *Canvas) LevelGlyph(level int) rune {
 	return LevelGlyphs[level]
 }
 
-// pair draws two pixels in one cell. A state keeps its glyph: it covers the
+// halfBlocks draws two pixels in one cell. A state keeps its glyph: it covers the
 // whole cell, so that it can't vanish in a scale.
-func (c *Canvas) pair(x, y int, top, bottom uint8, l *look) {
+func (c *Canvas) halfBlocks(x, y int, top, bottom uint8, l *look) {
 	worst := top
 	if Worse(bottom, top) {
 		worst = bottom
 	}
-	if isState(worst) {
+	if isStatePixel(worst) {
 		s := l.style[worst]
 		if s.BG == 0 {
 			s.BG = c.Pal.Background
@@ -149,12 +149,12 @@ func (c *Canvas) pair(x, y int, top, bottom uint8, l *look) {
 	c.Set(x, y, '▀', themes.Style{FG: l.color[top], BG: l.color[bottom]})
 }
 
-func isState(v uint8) bool { return v >= PixelStale && v < PixelMark }
+func isStatePixel(v uint8) bool { return v >= PixelStale && v < PixelMark }
 
-func (c *Canvas) singles(rect Rect, r *Raster, l *look) {
+func (c *Canvas) drawSingles(rect Rect, r *Raster, l *look) {
 	for y := 0; y < rect.H && y < r.H; y++ {
 		for x := 0; x < rect.W && x < r.W; x++ {
-			v := r.at(x, y)
+			v := r.pixelAt(x, y)
 			c.Set(rect.X+x, rect.Y+y, l.glyph[v], l.style[v])
 		}
 	}

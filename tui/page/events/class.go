@@ -27,7 +27,7 @@ var classes = [...]class{
 	{"cluster", []string{"agent", "rank", "policy", "alarm"}},
 }
 
-func (c class) holds(kind string) bool { return c.kinds == nil || slices.Contains(c.kinds, kind) }
+func (c class) includes(kind string) bool { return c.kinds == nil || slices.Contains(c.kinds, kind) }
 
 // severities in the order in which the key steps through them: the least that
 // is shown.
@@ -36,8 +36,8 @@ var severities = [...]struct {
 	name  string
 }{{0, ""}, {2, "warnings"}, {3, "serious"}}
 
-// filtered lists what kind, severity and text leave.
-func (p *Page) filtered(s *page.State) []*falconv1.EventLine {
+// filteredEvents lists what kind, severity and text leave.
+func (p *Page) filteredEvents(s *page.State) []*falconv1.EventLine {
 	want := strings.ToLower(s.Filter)
 	class, least := classes[p.class], severities[p.severity].least
 	if want == "" && class.kinds == nil && least == 0 {
@@ -45,15 +45,15 @@ func (p *Page) filtered(s *page.State) []*falconv1.EventLine {
 	}
 	var out []*falconv1.EventLine
 	for _, e := range s.Feed.Events {
-		if class.holds(e.Kind) && e.Severity >= least && strings.Contains(strings.ToLower(e.Kind+" "+e.Text), want) {
+		if class.includes(e.Kind) && e.Severity >= least && strings.Contains(strings.ToLower(e.Kind+" "+e.Text), want) {
 			out = append(out, e)
 		}
 	}
 	return out
 }
 
-// narrowed says in words what is left out, "" = nothing.
-func (p *Page) narrowed(s *page.State) string {
+// isNarrowed says in words what is left out, "" = nothing.
+func (p *Page) isNarrowed(s *page.State) string {
 	var parts []string
 	if p.class != 0 {
 		parts = append(parts, classes[p.class].name)
@@ -67,8 +67,8 @@ func (p *Page) narrowed(s *page.State) string {
 	return strings.Join(parts, ", ")
 }
 
-// why says why no event is shown and what to do.
-func (p *Page) why(s *page.State) string {
+// emptyReason says why no event is shown and what to do.
+func (p *Page) emptyReason(s *page.State) string {
 	kind, severity := s.Key(key.Events, key.Kind), s.Key(key.Events, key.Severity)
 	switch {
 	case len(s.Feed.Events) == 0:

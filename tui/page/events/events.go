@@ -34,8 +34,8 @@ func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
 
 // Under is the event under the cursor, or nil where none is shown.
 func (p *Page) Under(s *page.State) *falconv1.EventLine {
-	list := p.filtered(s)
-	if at := find(list, p.cursor); at >= 0 {
+	list := p.filteredEvents(s)
+	if at := indexOfEvent(list, p.cursor); at >= 0 {
 		return list[at]
 	}
 	return nil
@@ -54,8 +54,8 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 		p.anchor, p.cursor = 0, 0
 		return ""
 	}
-	list := p.filtered(s)
-	at := find(list, p.cursor)
+	list := p.filteredEvents(s)
+	at := indexOfEvent(list, p.cursor)
 	if a == key.Open {
 		if at >= 0 {
 			if t, ok := s.TargetOf(list[at]); ok {
@@ -64,26 +64,26 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 		}
 		return ""
 	}
-	p.move(a, list, at, p.bodyOf(r))
+	p.moveCursor(a, list, at, p.bodyRect(r))
 	return ""
 }
 
-// move sets cursor and bottom line.
-func (p *Page) move(a key.Action, list []*falconv1.EventLine, at int, body widget.Rect) {
+// moveCursor sets cursor and bottom line.
+func (p *Page) moveCursor(a key.Action, list []*falconv1.EventLine, at int, body widget.Rect) {
 	if len(list) == 0 {
 		return
 	}
-	rows, bottom := max(1, body.H), find(list, p.anchor)
+	rows, bottom := max(1, body.H), indexOfEvent(list, p.anchor)
 	switch a {
 	case key.Up:
 		at--
 	case key.Down:
 		at++
 	case key.PageUp:
-		at = reach(list, bottom, -1, body.W, rows) - 1
+		at = lastReachable(list, bottom, -1, body.W, rows) - 1
 		bottom = at
 	case key.PageDown:
-		bottom = reach(list, bottom+1, +1, body.W, rows)
+		bottom = lastReachable(list, bottom+1, +1, body.W, rows)
 		at = bottom
 	case key.First:
 		at = 0
@@ -93,25 +93,25 @@ func (p *Page) move(a key.Action, list []*falconv1.EventLine, at int, body widge
 		return
 	}
 	at = max(0, min(at, len(list)-1))
-	bottom = max(bottom, at, reach(list, 0, +1, body.W, rows))
-	if at < reach(list, bottom, -1, body.W, rows) {
-		bottom = reach(list, at, +1, body.W, rows)
+	bottom = max(bottom, at, lastReachable(list, 0, +1, body.W, rows))
+	if at < lastReachable(list, bottom, -1, body.W, rows) {
+		bottom = lastReachable(list, at, +1, body.W, rows)
 	}
-	p.cursor, p.anchor = held(list, at), held(list, bottom)
+	p.cursor, p.anchor = isHeld(list, at), isHeld(list, bottom)
 }
 
-// held is what to hold on to at a place of the list: nothing at its end, where
+// isHeld is what to hold on to at a place of the list: nothing at its end, where
 // the newest is followed.
-func held(list []*falconv1.EventLine, i int) uint64 {
+func isHeld(list []*falconv1.EventLine, i int) uint64 {
 	if i >= len(list)-1 {
 		return 0
 	}
 	return list[i].Seq
 }
 
-// find is the place of a sequence number, or of the first after it; 0 = the
+// indexOfEvent is the place of a sequence number, or of the first after it; 0 = the
 // newest.
-func find(list []*falconv1.EventLine, seq uint64) int {
+func indexOfEvent(list []*falconv1.EventLine, seq uint64) int {
 	if seq != 0 {
 		for i, e := range list {
 			if e.Seq >= seq {
@@ -122,12 +122,12 @@ func find(list []*falconv1.EventLine, seq uint64) int {
 	return len(list) - 1
 }
 
-// reach is the last event that is seen from one on, in a direction, where
+// lastReachable is the last event that is seen from one on, in a direction, where
 // wrapped events of width w fill rows; at least that one.
-func reach(list []*falconv1.EventLine, from, step, w, rows int) int {
+func lastReachable(list []*falconv1.EventLine, from, step, w, rows int) int {
 	at := max(0, min(from, len(list)-1))
 	for next := at; next >= 0 && next < len(list); next += step {
-		rows -= len(wrap(list[next], w))
+		rows -= len(wrapEvent(list[next], w))
 		if rows < 0 {
 			break
 		}
@@ -136,9 +136,9 @@ func reach(list []*falconv1.EventLine, from, step, w, rows int) int {
 	return at
 }
 
-// wrap is an event's text in the lines that it takes at width w.
-func wrap(e *falconv1.EventLine, w int) []string {
-	if lines := widget.Wrap(e.Text, max(1, w-textAt(w))); len(lines) > 0 {
+// wrapEvent is an event's text in the lines that it takes at width w.
+func wrapEvent(e *falconv1.EventLine, w int) []string {
+	if lines := widget.Wrap(e.Text, max(1, w-textFrom(w))); len(lines) > 0 {
 		return lines
 	}
 	return []string{""}
@@ -147,8 +147,8 @@ func wrap(e *falconv1.EventLine, w int) []string {
 // detailRows are those about the line under the cursor.
 const detailRows = 4
 
-// bodyOf is where the lines are.
-func (p *Page) bodyOf(r widget.Rect) widget.Rect {
+// bodyRect is where the lines are.
+func (p *Page) bodyRect(r widget.Rect) widget.Rect {
 	_, body := r.Rows(1)
 	if r.H >= 3*detailRows && !p.alone {
 		body, _ = body.Rows(body.H - detailRows)
@@ -159,69 +159,69 @@ func (p *Page) bodyOf(r widget.Rect) widget.Rect {
 // Draw draws the lines above the anchor, and the one under the cursor in full.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	p.alone = false
-	p.draw(c, r, s)
+	p.drawList(c, r, s)
 }
 
 // Panes are the parts that can fill the page alone.
 func (p *Page) Panes(s *page.State) []page.Pane {
-	list := p.filtered(s)
+	list := p.filteredEvents(s)
 	if len(list) == 0 {
 		return nil
 	}
 	return []page.Pane{
 		{Name: "events", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
 			p.alone = true
-			p.draw(c, r, s)
+			p.drawList(c, r, s)
 		}},
 		{Name: "one event", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
-			drawDetail(c, r, s, list[find(list, p.cursor)])
+			drawDetail(c, r, s, list[indexOfEvent(list, p.cursor)])
 		}},
 	}
 }
 
-func (p *Page) draw(c *widget.Canvas, r widget.Rect, s *page.State) {
-	list := p.filtered(s)
-	bottom := find(list, p.anchor)
+func (p *Page) drawList(c *widget.Canvas, r widget.Rect, s *page.State) {
+	list := p.filteredEvents(s)
+	bottom := indexOfEvent(list, p.anchor)
 	right := fmt.Sprintf("%d held, newest last", len(s.Feed.Events))
-	if text := p.narrowed(s); text != "" {
+	if text := p.isNarrowed(s); text != "" {
 		right = fmt.Sprintf("%s: %d of %d", text, len(list), len(s.Feed.Events))
 	}
 	if below := len(list) - 1 - bottom; below > 0 {
 		right = fmt.Sprintf("%d newer below, G follows", below)
 	}
 	c.Rule(r, "EVENTS", right)
-	body := p.bodyOf(r)
+	body := p.bodyRect(r)
 	if len(list) == 0 {
-		page.Empty(c, body, p.why(s))
+		page.Empty(c, body, p.emptyReason(s))
 		return
 	}
-	cursor := find(list, p.cursor)
+	cursor := indexOfEvent(list, p.cursor)
 	detail := widget.Rect{X: r.X, Y: body.Y + body.H, W: r.W, H: r.Y + r.H - body.Y - body.H}
-	for i := reach(list, bottom, -1, body.W, body.H); i <= bottom; i++ {
-		body = p.line(c, body, list[i], i == cursor)
+	for i := lastReachable(list, bottom, -1, body.W, body.H); i <= bottom; i++ {
+		body = p.drawLine(c, body, list[i], i == cursor)
 	}
 	if !detail.Empty() {
 		drawDetail(c, detail, s, list[cursor])
 	}
 }
 
-// line draws one event and returns the room below it.
-func (p *Page) line(c *widget.Canvas, body widget.Rect, e *falconv1.EventLine, cursor bool) widget.Rect {
-	for n, l := range wrap(e, body.W) {
+// drawLine draws one event and returns the room below it.
+func (p *Page) drawLine(c *widget.Canvas, body widget.Rect, e *falconv1.EventLine, cursor bool) widget.Rect {
+	for n, l := range wrapEvent(e, body.W) {
 		row, rest := body.Rows(1)
 		body = rest
 		if row.Empty() {
 			return body
 		}
-		text := role(e)
+		text := severityRole(e)
 		if cursor {
 			c.Fill(row, ' ', c.Pal.Style(themes.Selected))
 			text = themes.Selected
 		}
 		if n == 0 {
-			head(c, row, e, cursor).Put(text, l)
+			lineHead(c, row, e, cursor).Put(text, l)
 		} else {
-			c.Pen(row).Space(textAt(row.W)).Put(text, l)
+			c.Pen(row).Space(textFrom(row.W)).Put(text, l)
 		}
 	}
 	return body
@@ -238,7 +238,7 @@ func drawDetail(c *widget.Canvas, r widget.Rect, s *page.State, e *falconv1.Even
 	row, body := body.Rows(1)
 	at := time.Unix(0, e.AtUnixNs).UTC()
 	c.Pen(row).Put(themes.Text, at.Format("2006-01-02 15:04:05.000Z")).
-		Putf(themes.Text, "  iteration %s", phrase.Iteration(e.Iteration)).Put(themes.Dim, "  ").Put(role(e), severityWord(e.Severity))
+		Putf(themes.Text, "  iteration %s", phrase.Iteration(e.Iteration)).Put(themes.Dim, "  ").Put(severityRole(e), severityWord(e.Severity))
 	if a := e.Audit; a != nil {
 		row, body = body.Rows(1)
 		pen := c.Pen(row).Put(themes.Title, a.Actor).Putf(themes.Text, " (%s) from %s: ", a.Role, a.From).Put(themes.Accent, a.Verb+" "+a.About)
@@ -252,7 +252,7 @@ func drawDetail(c *widget.Canvas, r widget.Rect, s *page.State, e *falconv1.Even
 		c.Paragraph(body, "because: "+a.Reason, c.Pal.Style(themes.Text))
 		return
 	}
-	c.Paragraph(body, e.Text, c.Pal.Style(role(e)))
+	c.Paragraph(body, e.Text, c.Pal.Style(severityRole(e)))
 }
 
 func severityWord(n int32) string {
@@ -268,7 +268,7 @@ func severityWord(n int32) string {
 }
 
 // Tail draws title and newest lines for other pages, one row each.
-func Tail(c *widget.Canvas, r widget.Rect, s *page.State) { tail(c, r, s.Feed.Events, "EVENTS") }
+func Tail(c *widget.Canvas, r widget.Rect, s *page.State) { drawTail(c, r, s.Feed.Events, "EVENTS") }
 
 // AuditTail draws the newest audit lines for other pages.
 func AuditTail(c *widget.Canvas, r widget.Rect, s *page.State) {
@@ -278,10 +278,10 @@ func AuditTail(c *widget.Canvas, r widget.Rect, s *page.State) {
 			list = append(list, e)
 		}
 	}
-	tail(c, r, list, "AUDIT")
+	drawTail(c, r, list, "AUDIT")
 }
 
-func tail(c *widget.Canvas, r widget.Rect, list []*falconv1.EventLine, title string) {
+func drawTail(c *widget.Canvas, r widget.Rect, list []*falconv1.EventLine, title string) {
 	body := c.Rule(r, title, "")
 	if len(list) == 0 {
 		page.Empty(c, body, "nothing so far")
@@ -289,39 +289,39 @@ func tail(c *widget.Canvas, r widget.Rect, list []*falconv1.EventLine, title str
 	for _, e := range list[max(0, len(list)-max(0, body.H)):] {
 		var row widget.Rect
 		row, body = body.Rows(1)
-		head(c, row, e, false).Put(role(e), e.Text)
+		lineHead(c, row, e, false).Put(severityRole(e), e.Text)
 	}
 }
 
 // wide is the width from which on the kind of an event has a column.
 const wide = 100
 
-// textAt is the column of the text.
-func textAt(w int) int {
+// textFrom is the column of the text.
+func textFrom(w int) int {
 	if w >= wide {
 		return 30
 	}
 	return 19
 }
 
-// head writes what stands before an event's text: time, iteration, a shape for
+// lineHead writes what stands before an event's text: time, iteration, a shape for
 // its severity, and its kind where there is room.
-func head(c *widget.Canvas, r widget.Rect, e *falconv1.EventLine, cursor bool) *widget.Pen {
-	dim, accent, mark := themes.Dim, themes.Accent, role(e)
+func lineHead(c *widget.Canvas, r widget.Rect, e *falconv1.EventLine, cursor bool) *widget.Pen {
+	dim, accent, mark := themes.Dim, themes.Accent, severityRole(e)
 	pen := c.Pen(r)
 	if cursor {
 		pen.Over(c.Pal.Style(themes.Selected))
 		dim, accent, mark = themes.Selected, themes.Selected, themes.Selected
 	}
 	pen.Put(dim, time.Unix(0, e.AtUnixNs).UTC().Format("15:04:05"))
-	pen.Putf(dim, " %7s ", phrase.Iteration(e.Iteration)).Put(mark, sign(e.Severity)+" ")
+	pen.Putf(dim, " %7s ", phrase.Iteration(e.Iteration)).Put(mark, severitySign(e.Severity)+" ")
 	if r.W >= wide {
 		pen.Putf(accent, "%-11s", widget.Cut(e.Kind, 10))
 	}
 	return pen
 }
 
-func sign(severity int32) string {
+func severitySign(severity int32) string {
 	switch {
 	case severity >= 3:
 		return "✖"
@@ -331,7 +331,7 @@ func sign(severity int32) string {
 	return " "
 }
 
-func role(e *falconv1.EventLine) themes.Role {
+func severityRole(e *falconv1.EventLine) themes.Role {
 	switch {
 	case e.Severity >= 3:
 		return themes.Bad

@@ -57,16 +57,16 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 		s.Select(s.Rank())
 		return key.Posterior
 	case key.Left, key.Right, key.Up, key.Down:
-		if known(s) {
+		if knownNodes(s) {
 			_, body := p.tableRect(r).Rows(1)
-			move(a, s, newTable(s, body))
+			moveCursor(a, s, newNodeTable(s, body))
 		}
 	}
 	return ""
 }
 
-// move lands on the worst rank of the next cell.
-func move(a key.Action, s *page.State, t *table) {
+// moveCursor lands on the worst rank of the next cell.
+func moveCursor(a key.Action, s *page.State, t *table) {
 	_, dp, pp := s.Coord(s.Rank())
 	col := dp / t.per
 	switch a {
@@ -80,26 +80,26 @@ func move(a key.Action, s *page.State, t *table) {
 		pp++
 	}
 	if col >= 0 && col < t.cols && pp >= 0 && pp < s.PP {
-		s.Select(t.worst(col, pp))
+		s.Select(t.worstNode(col, pp))
 	}
 }
 
 // Hit is the rank that is drawn at a cell of the page, the worst of several.
 func (p *Page) Hit(s *page.State, r widget.Rect, x, y int) (rank int32, ok bool) {
-	if !known(s) {
+	if !knownNodes(s) {
 		return 0, false
 	}
 	_, body := p.tableRect(r).Rows(1)
-	t := newTable(s, body)
+	t := newNodeTable(s, body)
 	x, y = x-body.X-labelW, y-body.Y-1
 	if x < 0 || y < 0 || x/t.cellW >= t.cols || y >= t.rows {
 		return 0, false
 	}
-	return t.worst(x/t.cellW, t.first+y), true
+	return t.worstNode(x/t.cellW, t.first+y), true
 }
 
-// known says that every place of the layout has a rank.
-func known(s *page.State) bool {
+// knownNodes says that every place of the layout has a rank.
+func knownNodes(s *page.State) bool {
 	n := s.Roster.World()
 	return s.TP <= n && s.DP <= n/s.TP && s.PP <= n/(s.TP*s.DP) // without overflow
 }
@@ -115,7 +115,7 @@ func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 
 // Panes are the parts that can fill the page alone.
 func (p *Page) Panes(s *page.State) []page.Pane {
-	if !known(s) {
+	if !knownNodes(s) {
 		return nil
 	}
 	return []page.Pane{{Name: "grid", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
@@ -134,21 +134,21 @@ const (
 // Table draws title and grid in r.
 func Table(c *widget.Canvas, r widget.Rect, s *page.State) {
 	_, body := r.Rows(1)
-	if !known(s) || body.H < 3 {
+	if !knownNodes(s) || body.H < 3 {
 		c.Rule(r, "GRID", "stages × replicas")
 		if body.H > 0 {
 			page.Empty(c, body, "no layout known yet")
 		}
 		return
 	}
-	t := newTable(s, body)
-	c.Rule(r, "GRID", t.title())
-	t.header(c, body)
+	t := newNodeTable(s, body)
+	c.Rule(r, "GRID", t.drawTitle())
+	t.drawHeader(c, body)
 	for row := range t.rows {
-		t.row(c, body, row)
+		t.drawRow(c, body, row)
 	}
-	t.foot(c, body)
-	t.links(c, body)
+	t.drawFoot(c, body)
+	t.linkNames(c, body)
 }
 
 // table is the geometry of one drawing, and what its cells show.
@@ -168,7 +168,7 @@ type table struct {
 	compared [2]falconv1.RankView // used again: a cell is the gravest of many ranks
 }
 
-func newTable(s *page.State, r widget.Rect) *table {
+func newNodeTable(s *page.State, r widget.Rect) *table {
 	room := max(minCellW, r.W-labelW-marginW)
 	t := &table{s: s, per: 1, cellW: min(maxCellW, room/s.DP), rows: max(0, min(s.PP, r.H-2))}
 	if t.cellW < minCellW {
@@ -180,7 +180,7 @@ func newTable(s *page.State, r widget.Rect) *table {
 	_, _, pp := s.Coord(s.Rank())
 	t.first = max(0, min(pp-t.rows/2, s.PP-t.rows))
 	t.aggregate()
-	t.mark()
+	t.markOf()
 	return t
 }
 
@@ -198,7 +198,7 @@ func (t *table) aggregate() {
 		for dp := range s.DP {
 			at := &t.worsts[pp*t.cols+dp/t.per]
 			for range s.TP {
-				if *at < 0 || t.heavier(rank, *at) {
+				if *at < 0 || t.heavierThan(rank, *at) {
 					*at = rank
 				}
 				rank++
@@ -207,7 +207,7 @@ func (t *table) aggregate() {
 	}
 }
 
-func (t *table) heavier(a, b int32) bool {
+func (t *table) heavierThan(a, b int32) bool {
 	if t.codes[a] != t.codes[b] {
 		return t.codes[a] > t.codes[b]
 	}
@@ -221,10 +221,10 @@ func (t *table) heavier(a, b int32) bool {
 	return x > y
 }
 
-// worst is the rank that a cell shows.
-func (t *table) worst(col, stage int) int32 { return t.worsts[stage*t.cols+col] }
+// worstNode is the rank that a cell shows.
+func (t *table) worstNode(col, stage int) int32 { return t.worsts[stage*t.cols+col] }
 
-func (t *table) title() string {
+func (t *table) drawTitle() string {
 	text := "stages × replicas"
 	if t.rows < t.s.PP {
 		text = fmt.Sprintf("stages %d to %d of %d × replicas", t.first, t.first+t.rows-1, t.s.PP)
@@ -232,9 +232,9 @@ func (t *table) title() string {
 	return fmt.Sprintf("%s  ·  worst of %d  ·  %s", text, t.s.TP*t.per, t.s.MetricName())
 }
 
-// mark notes where suspicious links end: those that open incidents name, and
+// markOf notes where suspicious links end: those that open incidents name, and
 // those that the newest validation found slow.
-func (t *table) mark() {
+func (t *table) markOf() {
 	for _, i := range t.s.Snap().Incidents {
 		if page.Open(i) {
 			t.named = append(t.named, i.GetVerdict().GetLinks()...)
@@ -258,8 +258,8 @@ func (t *table) mark() {
 	}
 }
 
-// links names the suspicious links below the table.
-func (t *table) links(c *widget.Canvas, r widget.Rect) {
+// linkNames names the suspicious links below the table.
+func (t *table) linkNames(c *widget.Canvas, r widget.Rect) {
 	y := t.rows + 2
 	if len(t.named) == 0 || y >= r.H {
 		return
@@ -268,7 +268,7 @@ func (t *table) links(c *widget.Canvas, r widget.Rect) {
 	p.Put(themes.Text, strings.Join(t.named, ", "))
 }
 
-func (t *table) header(c *widget.Canvas, r widget.Rect) {
+func (t *table) drawHeader(c *widget.Canvas, r widget.Rect) {
 	dim := c.Pal.Style(themes.Dim)
 	c.Text(r.X, r.Y, labelW, "", dim)
 	end := r.X + labelW + t.cols*t.cellW // where the margin begins
@@ -282,44 +282,44 @@ func (t *table) header(c *widget.Canvas, r widget.Rect) {
 	c.Text(end+1, r.Y, marginW, "max", dim)
 }
 
-func (t *table) row(c *widget.Canvas, r widget.Rect, row int) {
+func (t *table) drawRow(c *widget.Canvas, r widget.Rect, row int) {
 	stage := t.first + row
 	y := r.Y + 1 + row
 	c.Text(r.X, y, labelW, "s"+strconv.Itoa(stage), c.Pal.Style(themes.Dim))
 	worst := int32(-1)
 	for col := range t.cols {
-		rank := t.worst(col, stage)
-		if worst < 0 || t.heavier(rank, worst) {
+		rank := t.worstNode(col, stage)
+		if worst < 0 || t.heavierThan(rank, worst) {
 			worst = rank
 		}
 		at := widget.Rect{X: r.X + labelW + col*t.cellW, Y: y, W: t.cellW - 1, H: 1}
-		t.cell(c, at, rank, t.holds(col, stage))
-		if t.ends[stage*t.cols+col] && !t.holds(col, stage) {
+		t.drawCell(c, at, rank, t.holdsRank(col, stage))
+		if t.ends[stage*t.cols+col] && !t.holdsRank(col, stage) {
 			c.Set(at.X+at.W, y, '≈', c.Pal.Style(themes.Warn).With(themes.Bold))
 		}
 	}
-	t.cell(c, widget.Rect{X: r.X + labelW + t.cols*t.cellW + 1, Y: y, W: marginW - 2, H: 1}, worst, false)
+	t.drawCell(c, widget.Rect{X: r.X + labelW + t.cols*t.cellW + 1, Y: y, W: marginW - 2, H: 1}, worst, false)
 }
 
-// foot draws the worst of every column; stages out of view count too.
-func (t *table) foot(c *widget.Canvas, r widget.Rect) {
+// drawFoot draws the worst of every column; stages out of view count too.
+func (t *table) drawFoot(c *widget.Canvas, r widget.Rect) {
 	y := r.Y + 1 + t.rows
 	if y >= r.Y+r.H {
 		return
 	}
 	c.Text(r.X, y, labelW, "max", c.Pal.Style(themes.Dim))
 	for col := range t.cols {
-		worst := t.worst(col, 0)
+		worst := t.worstNode(col, 0)
 		for stage := 1; stage < t.s.PP; stage++ {
-			if rank := t.worst(col, stage); t.heavier(rank, worst) {
+			if rank := t.worstNode(col, stage); t.heavierThan(rank, worst) {
 				worst = rank
 			}
 		}
-		t.cell(c, widget.Rect{X: r.X + labelW + col*t.cellW, Y: y, W: t.cellW - 1, H: 1}, worst, false)
+		t.drawCell(c, widget.Rect{X: r.X + labelW + col*t.cellW, Y: y, W: t.cellW - 1, H: 1}, worst, false)
 	}
 }
 
-func (t *table) holds(col, stage int) bool {
+func (t *table) holdsRank(col, stage int) bool {
 	_, dp, pp := t.s.Coord(t.s.Rank())
 	return dp/t.per == col && pp == stage
 }
@@ -328,10 +328,10 @@ func (t *table) holds(col, stage int) bool {
 // because it waits for others: the pipeline's bubble, not its own work.
 const waitsFrom = 30
 
-// letter is the cause that an open incident names. A slow rank that none names
+// causeLetter is the cause that an open incident names. A slow rank that none names
 // carries B where waiting fills its time; else a question mark, unless the
 // incident's culprits stand elsewhere and explain it.
-func (t *table) letter(rank int32, v *falconv1.RankView) rune {
+func (t *table) causeLetter(rank int32, v *falconv1.RankView) rune {
 	cause := t.s.Blamed(rank)
 	slow := v.GetHealth() == falconv1.RankHealth_RANK_HEALTH_SLOW
 	share, measured := t.s.Roster.Value(roster.Wait, v)
@@ -346,9 +346,9 @@ func (t *table) letter(rank int32, v *falconv1.RankView) rune {
 	return phrase.CauseLetter(cause)
 }
 
-// cell shows the state's glyph, the excess where it fits, and the letter of
+// drawCell shows the state's glyph, the excess where it fits, and the letter of
 // the cause.
-func (t *table) cell(c *widget.Canvas, r widget.Rect, rank int32, cursor bool) {
+func (t *table) drawCell(c *widget.Canvas, r widget.Rect, rank int32, cursor bool) {
 	v := t.s.Roster.View(rank)
 	glyph, _, role := t.s.Health(v)
 	st := c.Pal.Style(role)
@@ -360,7 +360,7 @@ func (t *table) cell(c *widget.Canvas, r widget.Rect, rank int32, cursor bool) {
 	}
 	c.Fill(r, ' ', st)
 	c.Hit(r, widget.Target{Kind: widget.TargetRank, N: int64(rank)})
-	letter := t.letter(rank, v)
+	letter := t.causeLetter(rank, v)
 	mark := st
 	if s := c.Pal.Style(role); s.BG != 0 {
 		mark = s

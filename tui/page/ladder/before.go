@@ -16,22 +16,22 @@ import (
 // Before and after: what the chosen rung would change in the job, as a table of
 // replicas (S2) or as two grids of nodes (S3).
 
-// before draws it and returns the room that is left.
-func before(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungView) widget.Rect {
+// drawBefore draws it and returns the room that is left.
+func drawBefore(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungView) widget.Rect {
 	if !g.Applicable || r.H < 3 {
 		return r
 	}
 	switch now := s.Snap().GetJob().GetMicroBatches(); {
 	case g.Preview != nil && len(g.Preview.Swaps) > 0:
-		return gridPair(c, titled(c, r, "BEFORE AND AFTER  * changes place  ! slow device"), s, g)
+		return drawGridPair(c, titledSides(c, r, "BEFORE AND AFTER  * changes place  ! slow device"), s, g)
 	case len(g.MicroBatches) > 0 && !g.Current && len(now) == len(g.MicroBatches):
-		return splitTable(c, titled(c, r, "MICRO-BATCHES A REPLICA"), now, g.MicroBatches)
+		return splitTable(c, titledSides(c, r, "MICRO-BATCHES A REPLICA"), now, g.MicroBatches)
 	}
 	return r
 }
 
-// titled spends a row on a title where there is room.
-func titled(c *widget.Canvas, r widget.Rect, title string) widget.Rect {
+// titledSides spends a row on a title where there is room.
+func titledSides(c *widget.Canvas, r widget.Rect, title string) widget.Rect {
 	if r.H < titledH {
 		return r
 	}
@@ -57,7 +57,7 @@ func splitTable(c *widget.Canvas, r widget.Rect, now, then []int32) widget.Rect 
 		{"replica", func(i int) string { return fmt.Sprint(i) }},
 		{"before", func(i int) string { return fmt.Sprint(now[i]) }},
 		{"after", func(i int) string { return fmt.Sprint(then[i]) }},
-		{"change", func(i int) string { return signed(then[i] - now[i]) }},
+		{"change", func(i int) string { return signedChange(then[i] - now[i]) }},
 	}
 	if r.H < titledH-1 {
 		rows = rows[:3]
@@ -85,7 +85,7 @@ func splitTable(c *widget.Canvas, r widget.Rect, now, then []int32) widget.Rect 
 // splitMoreW is the room for the number of replicas that are not shown.
 const splitMoreW = 12
 
-func signed(n int32) string {
+func signedChange(n int32) string {
 	if n == 0 {
 		return "="
 	}
@@ -114,8 +114,8 @@ type site struct {
 	moved, slow bool
 }
 
-// text marks the place without colour too.
-func (x site) text() string {
+// placeText marks the place without colour too.
+func (x site) placeText() string {
 	t := x.node
 	if x.moved {
 		t += "*"
@@ -126,7 +126,7 @@ func (x site) text() string {
 	return t
 }
 
-func (x site) role() themes.Role {
+func (x site) placeRole() themes.Role {
 	switch {
 	case x.slow:
 		return themes.Bad
@@ -148,20 +148,20 @@ func placement(s *page.State, g *falconv1.RungView) []string {
 	return nil
 }
 
-// places lays the nodes out as they are and as they would be: by the placement
+// placeNames lays the nodes out as they are and as they would be: by the placement
 // where it is known, else the nodes of each pair change places, in order. What
 // is slow goes with its node.
-func places(s *page.State, v *falconv1.Preview, to []string) (now, then sites) {
+func placeNames(s *page.State, v *falconv1.Preview, to []string) (now, then sites) {
 	slow := map[string]bool{}
 	for i, k := range s.Roster.Views() {
 		if k.GetHealth() == falconv1.RankHealth_RANK_HEALTH_CULPRIT || s.Blamed(i) != "" {
-			slow[node(k)] = true
+			slow[nodeName(k)] = true
 		}
 	}
 	now, then = make(sites, s.PP), make(sites, s.PP)
 	for pp := range s.PP {
 		for dp := range s.DP {
-			a, b := place(s, v, to, dp, pp)
+			a, b := placesOfNode(s, v, to, dp, pp)
 			now[pp] = append(now[pp], site{a, a != b, slow[a]})
 			then[pp] = append(then[pp], site{b, a != b, slow[b]})
 		}
@@ -169,16 +169,16 @@ func places(s *page.State, v *falconv1.Preview, to []string) (now, then sites) {
 	return now, then
 }
 
-// place is the node of a stage's replica before and after; of several, as where
+// placesOfNode is the node of a stage's replica before and after; of several, as where
 // tensor parallelism spans nodes, the first that changes.
-func place(s *page.State, v *falconv1.Preview, to []string, dp, pp int) (now, then string) {
+func placesOfNode(s *page.State, v *falconv1.Preview, to []string, dp, pp int) (now, then string) {
 	for tp := range s.TP {
 		i := int(s.At(tp, dp, pp))
 		if i >= s.Roster.World() {
 			break
 		}
-		a := node(s.Roster.View(int32(i)))
-		b := swapped(a, v.GetSwaps())
+		a := nodeName(s.Roster.View(int32(i)))
+		b := swappedNodes(a, v.GetSwaps())
 		if i < len(to) {
 			b = string(falcon.Device(to[i]).Node())
 		}
@@ -192,10 +192,10 @@ func place(s *page.State, v *falconv1.Preview, to []string, dp, pp int) (now, th
 	return now, then
 }
 
-func node(k *falconv1.RankView) string { return string(falcon.Device(k.GetDevice()).Node()) }
+func nodeName(k *falconv1.RankView) string { return string(falcon.Device(k.GetDevice()).Node()) }
 
-// swapped is the node that stands in a node's place after the swaps.
-func swapped(n string, swaps []*falconv1.NodeSwap) string {
+// swappedNodes is the node that stands in a node's place after the swaps.
+func swappedNodes(n string, swaps []*falconv1.NodeSwap) string {
 	for _, w := range swaps {
 		switch n {
 		case w.GetA():
@@ -207,9 +207,9 @@ func swapped(n string, swaps []*falconv1.NodeSwap) string {
 	return n
 }
 
-// worth picks at most n of the lines of a grid: those that hold what moves or is
+// isWorthDrawing picks at most n of the lines of a grid: those that hold what moves or is
 // slow before others, in their order.
-func worth(count, n int, of func(i int) []site) []int {
+func isWorthDrawing(count, n int, of func(i int) []site) []int {
 	at := make([]int, count)
 	for i := range at {
 		at[i] = i
@@ -232,29 +232,29 @@ func worth(count, n int, of func(i int) []site) []int {
 // stageW is the room for a stage's name in a grid.
 const stageW = 6
 
-// gridPair draws the grid before and, where there is room beside it, after; else
+// drawGridPair draws the grid before and, where there is room beside it, after; else
 // only after. The links that are left and joined stand below.
-func gridPair(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungView) widget.Rect {
+func drawGridPair(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungView) widget.Rect {
 	v := g.Preview
-	now, then := places(s, v, placement(s, g))
-	cell := cellW(now)
+	now, then := placeNames(s, v, placement(s, g))
+	cell := cellWidth(now)
 	links := linkLines(v, r.W)
 	rows := max(1, r.H-2-min(len(links), max(1, r.H/4)))
-	stages := worth(s.PP, rows, func(pp int) []site { return now[pp] })
+	stages := isWorthDrawing(s.PP, rows, func(pp int) []site { return now[pp] })
 	half := (r.W - 3) / 2
 	fit := (half - stageW) / cell
 	two := fit >= min(s.DP, 2)
 	if !two {
 		fit = (r.W - stageW) / cell
 	}
-	replicas := worth(s.DP, max(1, fit), func(dp int) []site { return column(now, dp) })
+	replicas := isWorthDrawing(s.DP, max(1, fit), func(dp int) []site { return gridColumn(now, dp) })
 	top, rest := r.Rows(min(r.H, len(stages)+1))
 	if two {
 		left, right := top.Columns(half + 3)
-		oneGrid(c, left, "before", now, stages, replicas, cell)
-		oneGrid(c, right, "after", then, stages, replicas, cell)
+		drawOneGrid(c, left, "before", now, stages, replicas, cell)
+		drawOneGrid(c, right, "after", then, stages, replicas, cell)
 	} else {
-		oneGrid(c, top, "after", then, stages, replicas, cell)
+		drawOneGrid(c, top, "after", then, stages, replicas, cell)
 	}
 	if hidden := s.DP*s.PP - len(stages)*len(replicas); hidden > 0 {
 		links = append(links, Line{fmt.Sprintf("  %d of %d places shown, first those that change", len(stages)*len(replicas), s.DP*s.PP), themes.Dim})
@@ -269,7 +269,7 @@ func gridPair(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungVi
 	return rest
 }
 
-func column(g sites, dp int) []site {
+func gridColumn(g sites, dp int) []site {
 	var out []site
 	for _, row := range g {
 		out = append(out, row[dp])
@@ -277,8 +277,8 @@ func column(g sites, dp int) []site {
 	return out
 }
 
-// cellW is the width of a place: its name, both marks and a gap.
-func cellW(g sites) int {
+// cellWidth is the width of a place: its name, both marks and a gap.
+func cellWidth(g sites) int {
 	w := 2
 	for _, row := range g {
 		for _, x := range row {
@@ -288,7 +288,7 @@ func cellW(g sites) int {
 	return min(w, 12) + 3
 }
 
-func oneGrid(c *widget.Canvas, r widget.Rect, title string, g sites, stages, replicas []int, cell int) {
+func drawOneGrid(c *widget.Canvas, r widget.Rect, title string, g sites, stages, replicas []int, cell int) {
 	row, r := r.Rows(1)
 	pen := c.Pen(row).Putf(themes.Title, "%-*s", stageW, title)
 	for _, dp := range replicas {
@@ -301,7 +301,7 @@ func oneGrid(c *widget.Canvas, r widget.Rect, title string, g sites, stages, rep
 		pen := c.Pen(row).Putf(themes.Dim, "%-*s", stageW, fmt.Sprint("s", pp))
 		for _, dp := range replicas {
 			x := g[pp][dp]
-			pen.Putf(x.role(), " %-*s", cell-1, widget.Cut(x.text(), cell-1))
+			pen.Putf(x.placeRole(), " %-*s", cell-1, widget.Cut(x.placeText(), cell-1))
 		}
 	}
 }
@@ -320,9 +320,9 @@ func linkLines(v *falconv1.Preview, w int) []Line {
 			if len(l.GetLinks()) == 0 {
 				continue
 			}
-			text := fmt.Sprintf("  %s %s %s %s", side.sign, strings.ToUpper(l.Dimension), side.what, few(l.Links))
+			text := fmt.Sprintf("  %s %s %s %s", side.sign, strings.ToUpper(l.Dimension), side.what, fewNames(l.Links))
 			if mb := v.TrafficMb[l.Dimension]; mb > 0 && side.sign == "+" {
-				text += fmt.Sprintf("; it carries %s an iteration between nodes then", size(mb))
+				text += fmt.Sprintf("; it carries %s an iteration between nodes then", sizeText(mb))
 			}
 			out = append(out, Line{widget.Cut(text, w), side.role})
 		}

@@ -22,7 +22,7 @@ type Plan struct {
 // PlanOf is an action's plan.
 func PlanOf(a *falconv1.Action) Plan {
 	return Plan{
-		counts: a.GetMicroBatches(), swaps: pairs(a.GetPreview()), nodes: nodesOf(a.GetPlacement()),
+		counts: a.GetMicroBatches(), swaps: swapPairs(a.GetPreview()), nodes: nodesOfStage(a.GetPlacement()),
 		predictedMs: a.GetPredictedMs(), overheadMs: a.GetOverheadMs(),
 	}
 }
@@ -30,12 +30,12 @@ func PlanOf(a *falconv1.Action) Plan {
 // PlanOfRung is the plan that taking a rung now would carry out.
 func PlanOfRung(g *falconv1.RungView) Plan {
 	return Plan{
-		counts: g.GetMicroBatches(), swaps: pairs(g.GetPreview()),
+		counts: g.GetMicroBatches(), swaps: swapPairs(g.GetPreview()),
 		predictedMs: g.GetPredictedMs(), overheadMs: g.GetOverheadMs(),
 	}
 }
 
-func pairs(v *falconv1.Preview) []string {
+func swapPairs(v *falconv1.Preview) []string {
 	var out []string
 	for _, s := range v.GetSwaps() {
 		out = append(out, s.GetA()+" with "+s.GetB())
@@ -43,7 +43,7 @@ func pairs(v *falconv1.Preview) []string {
 	return out
 }
 
-func nodesOf(placement []string) []string {
+func nodesOfStage(placement []string) []string {
 	var out []string
 	for _, d := range placement {
 		out = append(out, string(falcon.Device(d).Node()))
@@ -61,8 +61,8 @@ func Changes(a, b Plan) []string {
 	out := countChanges(a.counts, b.counts)
 	out = append(out, setChanges("changes places: ", a.swaps, b.swaps)...)
 	out = append(out, setChanges("runs on ", a.nodes, b.nodes)...)
-	out = append(out, msChange("predicted iteration", a.predictedMs, b.predictedMs)...)
-	out = append(out, msChange("price of switching", a.overheadMs, b.overheadMs)...)
+	out = append(out, timeChange("predicted iteration", a.predictedMs, b.predictedMs)...)
+	out = append(out, timeChange("price of switching", a.overheadMs, b.overheadMs)...)
 	if len(out) == 0 {
 		return []string{"it does the same, and was made anew for the job as it is now"}
 	}
@@ -87,21 +87,21 @@ func countChanges(a, b []int32) []string {
 
 func setChanges(what string, a, b []string) []string {
 	var out []string
-	if gone := without(a, b); len(gone) > 0 {
-		out = append(out, "no longer "+what+few(gone))
+	if gone := withoutNames(a, b); len(gone) > 0 {
+		out = append(out, "no longer "+what+fewNames(gone))
 	}
-	if fresh := without(b, a); len(fresh) > 0 {
-		out = append(out, "now "+what+few(fresh))
+	if fresh := withoutNames(b, a); len(fresh) > 0 {
+		out = append(out, "now "+what+fewNames(fresh))
 	}
 	return out
 }
 
-func without(a, b []string) []string {
+func withoutNames(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
 }
 
-// msChange leaves out what rounds to the same.
-func msChange(what string, a, b float64) []string {
+// timeChange leaves out what rounds to the same.
+func timeChange(what string, a, b float64) []string {
 	if x, y := phrase.Ms(a), phrase.Ms(b); x != y {
 		return []string{strings.Join([]string{what, ": ", x, " → ", y}, "")}
 	}

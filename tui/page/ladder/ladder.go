@@ -37,9 +37,9 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	n := len(s.Snap().GetLadder().GetRungs())
 	switch a {
 	case key.Up:
-		p.step(s, -1, n)
+		p.stepCursor(s, -1, n)
 	case key.Down:
-		p.step(s, +1, n)
+		p.stepCursor(s, +1, n)
 	case key.PageUp:
 		p.scroll = max(0, p.scroll-max(1, r.H/4))
 	case key.PageDown:
@@ -48,24 +48,24 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	return ""
 }
 
-func (p *Page) step(s *page.State, by, n int) {
+func (p *Page) stepCursor(s *page.State, by, n int) {
 	if n == 0 {
 		return
 	}
-	p.rung = max(0, min(n-1, p.cursor(s)+by))
+	p.rung = max(0, min(n-1, p.cursorRung(s)+by))
 	p.moved = true
 }
 
 // Point puts the cursor on a rung.
 func (p *Page) Point(t widget.Target, s *page.State) {
 	if t.Kind == widget.TargetRow {
-		p.step(s, int(t.N)-p.cursor(s), len(s.Snap().GetLadder().GetRungs()))
+		p.stepCursor(s, int(t.N)-p.cursorRung(s), len(s.Snap().GetLadder().GetRungs()))
 	}
 }
 
-// cursor is the row that the operator chose, else the proposal's, else the
+// cursorRung is the row that the operator chose, else the proposal's, else the
 // rung in force.
-func (p *Page) cursor(s *page.State) int {
+func (p *Page) cursorRung(s *page.State) int {
 	if id := s.Snap().GetLadder().GetIncident(); id != p.of { // a choice among another's rungs says nothing
 		p.of, p.moved, p.scroll = id, false, 0
 	}
@@ -89,22 +89,22 @@ func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 		page.Empty(c, body, "no incident: nothing to mitigate")
 		return
 	}
-	rest := Rungs(c, r, s, p.cursor(s))
+	rest := Rungs(c, r, s, p.cursorRung(s))
 	rest = automatic(c, rest, s)
 	if rest.W >= sideW {
 		left, right := rest.Columns(rest.W * 11 / 20)
 		left.W -= 2
-		left = p.reason(c, left, s, l)
-		p.evidence(c, left, s)
-		right = before(c, right, s, l.Rungs[p.cursor(s)])
+		left = p.drawReason(c, left, s, l)
+		p.drawEvidence(c, left, s)
+		right = drawBefore(c, right, s, l.Rungs[p.cursorRung(s)])
 		drawActions(c, right, l)
 		return
 	}
-	rest = p.reason(c, rest, s, l)
-	rest = before(c, rest, s, l.Rungs[p.cursor(s)])
+	rest = p.drawReason(c, rest, s, l)
+	rest = drawBefore(c, rest, s, l.Rungs[p.cursorRung(s)])
 	n := actionRows(s, l, rest.H)
 	evidence, actions := rest.Rows(rest.H - n)
-	p.evidence(c, evidence, s)
+	p.drawEvidence(c, evidence, s)
 	drawActions(c, actions, l)
 }
 
@@ -116,10 +116,10 @@ func (p *Page) Panes(s *page.State) []page.Pane {
 	}
 	return []page.Pane{
 		{Name: "rungs", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
-			rest := automatic(c, Rungs(c, r, s, p.cursor(s)), s)
-			before(c, p.reason(c, rest, s, l), s, l.Rungs[p.cursor(s)])
+			rest := automatic(c, Rungs(c, r, s, p.cursorRung(s)), s)
+			drawBefore(c, p.drawReason(c, rest, s, l), s, l.Rungs[p.cursorRung(s)])
 		}},
-		{Name: "evidence", Draw: p.evidence},
+		{Name: "evidence", Draw: p.drawEvidence},
 		{Name: "actions", Draw: func(c *widget.Canvas, r widget.Rect, _ *page.State) { drawActions(c, r, l) }},
 	}
 }
@@ -167,8 +167,8 @@ func Rungs(c *widget.Canvas, r widget.Rect, s *page.State, cursor int) widget.Re
 	}
 	body := c.Rule(r, title, right)
 	row, body := body.Rows(1)
-	cols := columns(r.W)
-	c.Pen(row).Put(themes.Dim, heading(cols))
+	cols := rungColumns(r.W)
+	c.Pen(row).Put(themes.Dim, drawHeading(cols))
 	for i, g := range l.GetRungs() {
 		row, body = body.Rows(1)
 		if !row.Empty() {
@@ -176,7 +176,7 @@ func Rungs(c *widget.Canvas, r widget.Rect, s *page.State, cursor int) widget.Re
 			if i == cursor {
 				c.Focus(row.X, row.Y)
 			}
-			rung(c, row, s, g, cols, i == cursor)
+			drawRung(c, row, s, g, cols, i == cursor)
 		}
 	}
 	return body
@@ -185,19 +185,19 @@ func Rungs(c *widget.Canvas, r widget.Rect, s *page.State, cursor int) widget.Re
 // wideW is the width from which on the head line tells the present loss too.
 const wideW = 100
 
-// columns is the width of the rung's name; narrow screens drop the words.
-func columns(w int) int {
+// rungColumns is the width of the rung's name; narrow screens drop the words.
+func rungColumns(w int) int {
 	if w < 70 {
 		return 4
 	}
 	return 22
 }
 
-func heading(name int) string {
+func drawHeading(name int) string {
 	return fmt.Sprintf("  %-*s%10s%10s%12s%10s", name, "rung", "overhead", "gain/iter", "break-even", "predicted")
 }
 
-func rung(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungView, name int, cursor bool) {
+func drawRung(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungView, name int, cursor bool) {
 	pen := c.Pen(r)
 	role := themes.Text
 	if !g.Applicable {
@@ -213,7 +213,7 @@ func rung(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungView, 
 	if cursor {
 		mark = "▸ "
 	}
-	label := fmt.Sprintf("%-*s", name, widget.Cut(g.Rung+" "+doing(g), name))
+	label := fmt.Sprintf("%-*s", name, widget.Cut(g.Rung+" "+drawDoing(g), name))
 	if name < 10 {
 		label = fmt.Sprintf("%-*s", name, g.Rung)
 	}
@@ -223,33 +223,33 @@ func rung(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungView, 
 		if g.BreakEven >= 0 && g.OverheadMs > 0 {
 			even = phrase.Count(g.BreakEven) + " iter"
 		}
-		pen.Putf(role, "%10s%10s%12s%10s", cost(g.OverheadMs), phrase.Ms(g.GainMs), even, phrase.Ms(g.PredictedMs))
+		pen.Putf(role, "%10s%10s%12s%10s", costText(g.OverheadMs), phrase.Ms(g.GainMs), even, phrase.Ms(g.PredictedMs))
 	} else {
 		pen.Put(role, "  not applicable")
 	}
-	status(pen, s, g)
+	drawStatus(pen, s, g)
 }
 
-// doing is what a rung does: the variant's name says it best.
-func doing(g *falconv1.RungView) string {
+// drawDoing is what a rung does: the variant's name says it best.
+func drawDoing(g *falconv1.RungView) string {
 	if g.Variant != "" {
 		return g.Variant
 	}
 	return phrase.Rung(g.Rung)
 }
 
-// cost says "none" where a price of zero is meant, unlike Ms.
-func cost(ms float64) string {
+// costText says "none" where a price of zero is meant, unlike Ms.
+func costText(ms float64) string {
 	if ms == 0 {
 		return "none"
 	}
 	return phrase.Ms(ms)
 }
 
-func status(pen *widget.Pen, s *page.State, g *falconv1.RungView) {
+func drawStatus(pen *widget.Pen, s *page.State, g *falconv1.RungView) {
 	switch prop := s.Awaited(); {
 	case page.Standing(s, prop) != "" && prop.Rung == g.Rung && prop.Variant == g.Variant:
-		approved(pen, s, prop)
+		drawApproved(pen, s, prop)
 	case prop != nil && prop.Rung == g.Rung && prop.Variant == g.Variant:
 		pen.Space(2).Put(themes.Urgent, " PROPOSED ")
 		if left, ok := page.Countdown(s, prop); ok && pen.Left() > 8 {
@@ -264,12 +264,12 @@ func status(pen *widget.Pen, s *page.State, g *falconv1.RungView) {
 	case g.Applicable && g.Next:
 		pen.Space(2).Put(themes.Warn, "due")
 	default:
-		pen.Space(2).Put(themes.Dim, ended(s.Snap().GetLadder(), g))
+		pen.Space(2).Put(themes.Dim, endedState(s.Snap().GetLadder(), g))
 	}
 }
 
-// ended is how the last action by a rung came to nothing, or "".
-func ended(l *falconv1.Ladder, g *falconv1.RungView) string {
+// endedState is how the last action by a rung came to nothing, or "".
+func endedState(l *falconv1.Ladder, g *falconv1.RungView) string {
 	state := ""
 	for _, a := range l.GetActions() {
 		if a.Rung == g.Rung && a.Variant == g.Variant {
@@ -283,8 +283,8 @@ func ended(l *falconv1.Ladder, g *falconv1.RungView) string {
 	return ""
 }
 
-// approved marks the rung that somebody has approved and that has not gone out.
-func approved(pen *widget.Pen, s *page.State, a *falconv1.Action) {
+// drawApproved marks the rung that somebody has approved and that has not gone out.
+func drawApproved(pen *widget.Pen, s *page.State, a *falconv1.Action) {
 	if phrase.Waits(a) {
 		pen.Space(2).Put(themes.Urgent, " 1 OF 2 ")
 		return
@@ -298,11 +298,11 @@ func approved(pen *widget.Pen, s *page.State, a *falconv1.Action) {
 // reasonRows is the most that the chosen rung's explanation takes.
 const reasonRows = 7
 
-func (p *Page) reason(c *widget.Canvas, r widget.Rect, s *page.State, l *falconv1.Ladder) widget.Rect {
-	g := l.Rungs[p.cursor(s)]
-	text, taken := standing(l, g)
+func (p *Page) drawReason(c *widget.Canvas, r widget.Rect, s *page.State, l *falconv1.Ladder) widget.Rect {
+	g := l.Rungs[p.cursorRung(s)]
+	text, taken := takenText(l, g)
 	if !taken {
-		text = brief(g)
+		text = briefText(g)
 	}
 	if g.Reason == "" && !g.Applicable {
 		text = g.Rung + ": " + phrase.Rung(g.Rung)
@@ -312,7 +312,7 @@ func (p *Page) reason(c *widget.Canvas, r widget.Rect, s *page.State, l *falconv
 		if !taken && g.IfWrong != "" {
 			text += ". If wrong: " + g.IfWrong
 		}
-		text = sentence(phrase.RungName(g), page.Standing(s, a)) + withdrawal(a) + ". " + text
+		text = nameAndReason(phrase.RungName(g), page.Standing(s, a)) + withdrawal(a) + ". " + text
 	} else if prop := s.Proposal(); prop != nil && prop.Rung == g.Rung && prop.Variant == g.Variant {
 		text += ". When proposed: " + prop.Why
 		if left, ok := page.Countdown(s, prop); ok {
@@ -336,7 +336,7 @@ func withdrawal(a *falconv1.Action) string {
 	return ""
 }
 
-func (p *Page) evidence(c *widget.Canvas, r widget.Rect, s *page.State) {
+func (p *Page) drawEvidence(c *widget.Canvas, r widget.Rect, s *page.State) {
 	inc := s.Incident()
 	if inc == nil || r.Empty() {
 		return
@@ -430,7 +430,7 @@ func ActionLines(a *falconv1.Action, w int) []Line {
 	times := fmt.Sprintf("   %s, predicted %s", phrase.Ms(a.BeforeMs), phrase.Ms(a.PredictedMs))
 	if a.MeasuredMs > 0 {
 		times += fmt.Sprintf(", measured %s (%s; prediction off by %s)", phrase.Ms(a.MeasuredMs),
-			phrase.Change(a.BeforeMs, a.MeasuredMs), offBy(a.PredictedMs, a.MeasuredMs))
+			phrase.Change(a.BeforeMs, a.MeasuredMs), predictionError(a.PredictedMs, a.MeasuredMs))
 	}
 	if p := phrase.Plan(a.Previous, a.MicroBatches, max(20, w-len(times)-6)); p != "" {
 		times += " · " + p
@@ -445,7 +445,7 @@ func ActionLines(a *falconv1.Action, w int) []Line {
 	return out
 }
 
-func offBy(predicted, measured float64) string {
+func predictionError(predicted, measured float64) string {
 	if predicted <= 0 {
 		return "—"
 	}

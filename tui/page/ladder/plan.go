@@ -17,7 +17,7 @@ func (p *Page) Chosen(s *page.State) *falconv1.RungView {
 	if len(rungs) == 0 {
 		return nil
 	}
-	return rungs[p.cursor(s)]
+	return rungs[p.cursorRung(s)]
 }
 
 // Explain says of a rung what it would do, when it is due, who decides and
@@ -25,28 +25,28 @@ func (p *Page) Chosen(s *page.State) *falconv1.RungView {
 func Explain(g *falconv1.RungView, w int) string {
 	var what []string
 	if len(g.MicroBatches) > 0 {
-		what = append(what, "Micro-batches then "+split(g.MicroBatches, w))
+		what = append(what, "Micro-batches then "+splitText(g.MicroBatches, w))
 	}
-	return explain(g, append(what, Preview(g.Preview)...))
+	return explainRung(g, append(what, Preview(g.Preview)...))
 }
 
-// brief is Explain without what the page shows as a table or a grid.
-func brief(g *falconv1.RungView) string {
-	return explain(g, append(exchange(g.Preview), moves(g.Preview)...))
+// briefText is Explain without what the page shows as a table or a grid.
+func briefText(g *falconv1.RungView) string {
+	return explainRung(g, append(exchangeLines(g.Preview), moveLines(g.Preview)...))
 }
 
-func exchange(v *falconv1.Preview) []string {
-	if text := swaps(v); text != "" {
+func exchangeLines(v *falconv1.Preview) []string {
+	if text := swapNames(v); text != "" {
 		return []string{"Changes places: " + text}
 	}
 	return nil
 }
 
-func explain(g *falconv1.RungView, what []string) string {
-	parts := []string{sentence(phrase.RungName(g), g.Reason)}
+func explainRung(g *falconv1.RungView, what []string) string {
+	parts := []string{nameAndReason(phrase.RungName(g), g.Reason)}
 	if g.Applicable {
 		parts = append(parts, what...)
-		if c := clock(g); c != "" {
+		if c := clockText(g); c != "" {
 			parts = append(parts, c)
 		}
 		if who := approvals[g.Approval]; who != "" {
@@ -59,7 +59,7 @@ func explain(g *falconv1.RungView, what []string) string {
 	return strings.Join(parts, ". ")
 }
 
-func sentence(name, reason string) string {
+func nameAndReason(name, reason string) string {
 	if reason == "" {
 		return name
 	}
@@ -72,7 +72,7 @@ var approvals = map[string]string{
 	falcon.ApprovalNever:  "Policy forbids it",
 }
 
-func clock(g *falconv1.RungView) string {
+func clockText(g *falconv1.RungView) string {
 	switch {
 	case !g.Next:
 		return ""
@@ -87,34 +87,34 @@ func Preview(v *falconv1.Preview) []string {
 	if v == nil {
 		return nil
 	}
-	out := exchange(v)
+	out := exchangeLines(v)
 	for _, side := range []struct {
 		of   []*falconv1.LinksOf
 		what string
 	}{{v.Left, "leave"}, {v.Joined, "join"}} {
 		for _, l := range side.of {
 			if len(l.Links) > 0 {
-				out = append(out, fmt.Sprintf("%s %s %s", few(l.Links), side.what, strings.ToUpper(l.Dimension)))
+				out = append(out, fmt.Sprintf("%s %s %s", fewNames(l.Links), side.what, strings.ToUpper(l.Dimension)))
 			}
 		}
 	}
-	return append(out, moves(v)...)
+	return append(out, moveLines(v)...)
 }
 
-// moves tells what a placement costs, and where slow devices stand afterwards.
-func moves(v *falconv1.Preview) []string {
+// moveLines tells what a placement costs, and where slow devices stand afterwards.
+func moveLines(v *falconv1.Preview) []string {
 	if v == nil {
 		return nil
 	}
 	var out []string
 	if v.MovedMb > 0 || v.CopyMs > 0 {
-		out = append(out, fmt.Sprintf("Moves %s, about %s", size(v.MovedMb), phrase.Ms(v.CopyMs)))
+		out = append(out, fmt.Sprintf("Moves %s, about %s", sizeText(v.MovedMb), phrase.Ms(v.CopyMs)))
 	}
 	if len(v.Stages) > 0 {
-		out = append(out, fmt.Sprintf("Slow devices then in stages %s of replicas %s", numbers(v.Stages), numbers(v.Replicas)))
+		out = append(out, fmt.Sprintf("Slow devices then in stages %s of replicas %s", numberList(v.Stages), numberList(v.Replicas)))
 	}
 	if len(v.Splits) > 0 {
-		out = append(out, "Best split there: "+split(v.Splits, previewW))
+		out = append(out, "Best split there: "+splitText(v.Splits, previewW))
 	}
 	return out
 }
@@ -122,8 +122,8 @@ func moves(v *falconv1.Preview) []string {
 // previewW is the room for a split in a preview.
 const previewW = 50
 
-// split tells micro-batches by replica in about w columns, else their range.
-func split(m []int32, w int) string {
+// splitText tells micro-batches by replica in about w columns, else their range.
+func splitText(m []int32, w int) string {
 	names := make([]string, len(m))
 	for i, n := range m {
 		names[i] = fmt.Sprint(n)
@@ -134,30 +134,30 @@ func split(m []int32, w int) string {
 	return fmt.Sprintf("%d to %d in %d replicas", slices.Min(m), slices.Max(m), len(m))
 }
 
-func swaps(v *falconv1.Preview) string {
+func swapNames(v *falconv1.Preview) string {
 	var pairs []string
 	for _, s := range v.GetSwaps() {
 		pairs = append(pairs, s.A+" with "+s.B)
 	}
-	return few(pairs)
+	return fewNames(pairs)
 }
 
 // listMost is how many names of a list are told before it is cut short.
 const listMost = 4
 
-func few(names []string) string { return phrase.Few(names, listMost) }
+func fewNames(names []string) string { return phrase.Few(names, listMost) }
 
-func numbers(v []int32) string {
+func numberList(v []int32) string {
 	v = slices.Clone(v)
 	slices.Sort(v)
 	names := make([]string, len(v))
 	for i, n := range v {
 		names[i] = fmt.Sprint(n)
 	}
-	return few(names)
+	return fewNames(names)
 }
 
-func size(mb float64) string {
+func sizeText(mb float64) string {
 	if mb >= 1000 {
 		return fmt.Sprintf("%.1f GB", mb/1000)
 	}
@@ -173,7 +173,7 @@ func SwapSteps(a *falconv1.Action) string {
 	for i, name := range stepNames {
 		parts[i] = name + " " + phrase.Ms(a.StepMs[i])
 	}
-	return strings.Join(parts, ", ") + "; " + size(a.MovedMb) + " moved"
+	return strings.Join(parts, ", ") + "; " + sizeText(a.MovedMb) + " moved"
 }
 
 var stepNames = [...]string{"pause", "dump", "swap", "restore"}

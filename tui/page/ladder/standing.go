@@ -11,8 +11,8 @@ import (
 // A rung that has been taken waits for nobody: what is told of it is how it
 // stands, not what would be if it were taken.
 
-// inHand is the action by which a rung has been taken and not ended, or nil.
-func inHand(l *falconv1.Ladder, g *falconv1.RungView) *falconv1.Action {
+// actionInHand is the action by which a rung has been taken and not ended, or nil.
+func actionInHand(l *falconv1.Ladder, g *falconv1.RungView) *falconv1.Action {
 	for i := len(l.GetActions()) - 1; i >= 0; i-- {
 		a := l.Actions[i]
 		if a.Rung != g.Rung || a.Variant != g.Variant {
@@ -32,20 +32,20 @@ func inHand(l *falconv1.Ladder, g *falconv1.RungView) *falconv1.Action {
 	return nil
 }
 
-// standing says how a rung that has been taken stands; ok is false for one that
+// takenText says how a rung that has been taken stands; ok is false for one that
 // has not.
-func standing(l *falconv1.Ladder, g *falconv1.RungView) (text string, ok bool) {
+func takenText(l *falconv1.Ladder, g *falconv1.RungView) (text string, ok bool) {
 	if g.Rung == string(falcon.RungS1) {
 		if !g.Current {
-			return sentence(g.Rung, g.Reason), true
+			return nameAndReason(g.Rung, g.Reason), true
 		}
-		return sentence(g.Rung, g.Reason) + ". In force: nothing has been changed in the job", true
+		return nameAndReason(g.Rung, g.Reason) + ". In force: nothing has been changed in the job", true
 	}
-	a := inHand(l, g)
+	a := actionInHand(l, g)
 	if a == nil {
 		return "", false
 	}
-	parts := []string{sentence(phrase.RungName(g), strings.TrimSuffix(g.Reason, ": "+a.State)), phrase.Taken(a)}
+	parts := []string{nameAndReason(phrase.RungName(g), strings.TrimSuffix(g.Reason, ": "+a.State)), phrase.Taken(a)}
 	switch {
 	case a.State == string(falcon.ActionApplied) && g.IfWrong != "":
 		parts = append(parts, "If wrong: "+g.IfWrong)

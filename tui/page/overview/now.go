@@ -12,11 +12,11 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// now tells the incident, or that there is none.
-func now(c *widget.Canvas, r widget.Rect, s *page.State) {
+// drawNow tells the incident, or that there is none.
+func drawNow(c *widget.Canvas, r widget.Rect, s *page.State) {
 	inc := s.Incident()
 	if inc == nil {
-		calm(c, c.Rule(r, "NOW", ""), s)
+		drawCalm(c, c.Rule(r, "NOW", ""), s)
 		return
 	}
 	right := ""
@@ -31,10 +31,10 @@ func now(c *widget.Canvas, r widget.Rect, s *page.State) {
 	}
 	c.Pen(row).Put(role, inc.Id+" "+inc.State).Put(themes.Title, "  "+phrase.Verdict(inc.Verdict))
 	row, body = body.Rows(1)
-	c.Pen(row).Put(themes.Text, span(inc, r.W < twoColumns)).Put(themes.Dim, cost(s))
+	c.Pen(row).Put(themes.Text, spanText(inc, r.W < twoColumns)).Put(themes.Dim, costText(s))
 	doing, body := body.Rows(1)
 	c.Pen(doing).Put(themes.Accent, "→ ").Put(themes.Text, page.Doing(s))
-	if list := concerns(s); len(list) > 0 && !roomForWatch(r) {
+	if list := concernLines(s); len(list) > 0 && !roomForWatch(r) {
 		row, body = body.Rows(1)
 		text := list[0].text
 		if len(list) > 1 {
@@ -53,7 +53,7 @@ func now(c *widget.Canvas, r widget.Rect, s *page.State) {
 // roomForWatch says that concerns have a panel of their own beside NOW.
 func roomForWatch(r widget.Rect) bool { return r.W >= twoColumns }
 
-func span(inc *falconv1.Incident, short bool) string {
+func spanText(inc *falconv1.Incident, short bool) string {
 	words := "slow since iteration %s, seen at %s"
 	if short {
 		words = "slow since %s, seen %s"
@@ -68,16 +68,16 @@ func span(inc *falconv1.Incident, short bool) string {
 	return t + fmt.Sprintf("; %s → %s (%s)", phrase.Ms(inc.HealthyMs), phrase.Ms(inc.SlowMs), phrase.Change(inc.HealthyMs, inc.SlowMs))
 }
 
-func cost(s *page.State) string {
+func costText(s *page.State) string {
 	if l := s.Snap().GetLadder(); l != nil {
 		return fmt.Sprintf("; lost %s, %.4f GPU-h", phrase.Ms(l.ImpactMs), l.LostGpuHours)
 	}
 	return ""
 }
 
-// calm says that all is well, or what is being waited for, and what to watch
+// drawCalm says that all is well, or what is being waited for, and what to watch
 // nevertheless.
-func calm(c *widget.Canvas, r widget.Rect, s *page.State) {
+func drawCalm(c *widget.Canvas, r widget.Rect, s *page.State) {
 	job := s.Snap().GetJob()
 	row, rest := r.Rows(1)
 	switch falcon.JobState(job.GetState()) {
@@ -93,8 +93,8 @@ func calm(c *widget.Canvas, r widget.Rect, s *page.State) {
 	row, rest = rest.Rows(1)
 	c.Pen(row).Putf(themes.Text, "%d ranks: tp %d × dp %d × pp %d; %s", s.Roster.World(), s.TP, s.DP, s.PP, s.Tally())
 	row, rest = rest.Rows(1)
-	c.Pen(row).Put(themes.Text, agents(s))
-	for _, x := range concerns(s) {
+	c.Pen(row).Put(themes.Text, agentsText(s))
+	for _, x := range concernLines(s) {
 		row, rest = rest.Rows(1)
 		c.Pen(row).Put(x.role, "▲ "+x.text)
 	}

@@ -41,11 +41,11 @@ const (
 	heatMost  = 13
 )
 
-func wide(r widget.Rect) bool { return r.W >= threeColumns && r.H >= tall }
+func drawWide(r widget.Rect) bool { return r.W >= threeColumns && r.H >= tall }
 
 // Want asks for the chart's columns, and for the posterior where it is drawn.
 func (p *Page) Want(r widget.Rect) (columns, runLengths int) {
-	if wide(r) {
+	if drawWide(r) {
 		runLengths = posterior.RunLengths
 	}
 	return max(1, r.W-labels), runLengths
@@ -57,7 +57,7 @@ func (p *Page) Act(key.Action, *page.State, widget.Rect) key.Scope { return "" }
 // Panes are the parts that can fill the page alone.
 func (p *Page) Panes(*page.State) []page.Pane {
 	return []page.Pane{
-		{Name: "now", Draw: now},
+		{Name: "now", Draw: drawNow},
 		{Name: "iteration time", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
 			chart, strip := r.Rows(r.H - 5)
 			posterior.Chart(c, chart, s)
@@ -73,20 +73,20 @@ func (p *Page) Panes(*page.State) []page.Pane {
 // Draw chooses by size: one column, two, or three.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	switch {
-	case wide(r):
-		three(c, r, s)
+	case drawWide(r):
+		drawThreeColumns(c, r, s)
 	case r.W >= twoColumns && r.H >= twoRows:
-		two(c, r, s)
+		drawTwoColumns(c, r, s)
 	default:
-		one(c, r, s)
+		drawOneColumn(c, r, s)
 	}
 }
 
-// one is what matters now, the chart, the map, and the newest events.
-func one(c *widget.Canvas, r widget.Rect, s *page.State) {
+// drawOneColumn is what matters now, the chart, the map, and the newest events.
+func drawOneColumn(c *widget.Canvas, r widget.Rect, s *page.State) {
 	nowRows := min(7, r.H/2)
 	top, rest := r.Rows(nowRows)
-	now(c, top, s)
+	drawNow(c, top, s)
 	mapRows := max(3, min(rest.H/3, ranks.Rows(widget.Rect{W: r.W, H: rest.H / 3}, s)+1))
 	chart, rest := rest.Rows(max(4, rest.H-mapRows-3))
 	posterior.Chart(c, chart, s)
@@ -97,13 +97,13 @@ func one(c *widget.Canvas, r widget.Rect, s *page.State) {
 	}
 }
 
-// two has the map and the chart with its strip on the left; grid, suspects and
+// drawTwoColumns has the map and the chart with its strip on the left; grid, suspects and
 // what else to watch on the right; events below.
-func two(c *widget.Canvas, r widget.Rect, s *page.State) {
+func drawTwoColumns(c *widget.Canvas, r widget.Rect, s *page.State) {
 	top, rest := r.Rows(9)
-	now(c, top, s)
+	drawNow(c, top, s)
 	middle, tail := rest.Rows(rest.H - 5)
-	left, right := gap(middle, middle.W*56/100)
+	left, right := drawGap(middle, middle.W*56/100)
 	mapRows := max(4, min(left.H*2/5, ranks.Rows(widget.Rect{W: left.W, H: left.H * 2 / 5}, s)+1))
 	m, left := left.Rows(mapRows)
 	ranks.Map(c, m, s, autoZoom)
@@ -113,22 +113,22 @@ func two(c *widget.Canvas, r widget.Rect, s *page.State) {
 	g, right := right.Rows(min(right.H/2, s.PP+3))
 	grid.Table(c, g, s)
 	sus, right := right.Rows(max(4, right.H-watchRows(s, right.W)))
-	suspects(c, sus, s)
+	drawSuspects(c, sus, s)
 	drawWatch(c, right, s)
 	events.Tail(c, tail, s)
 }
 
-// three has everything: map and suspects; grid, chart and posterior; ladder,
+// drawThreeColumns has everything: map and suspects; grid, chart and posterior; ladder,
 // recovery, what else to watch, and who did what.
-func three(c *widget.Canvas, r widget.Rect, s *page.State) {
+func drawThreeColumns(c *widget.Canvas, r widget.Rect, s *page.State) {
 	top, rest := r.Rows(10)
-	now(c, top, s)
+	drawNow(c, top, s)
 	body, tail := rest.Rows(rest.H - 8)
-	left, body := gap(body, body.W*34/100)
-	middle, right := gap(body, body.W*53/100)
+	left, body := drawGap(body, body.W*34/100)
+	middle, right := drawGap(body, body.W*53/100)
 	m, sus := left.Rows(left.H - min(left.H/3, len(s.Anomalies())+3))
 	ranks.Map(c, m, s, autoZoom)
-	suspects(c, sus, s)
+	drawSuspects(c, sus, s)
 	g, middle := middle.Rows(min(middle.H/3, s.PP+4))
 	grid.Table(c, g, s)
 	chart, middle := middle.Rows(max((middle.H-stripRows)*2/5, middle.H-stripRows-heatMost))
@@ -141,13 +141,13 @@ func three(c *widget.Canvas, r widget.Rect, s *page.State) {
 	w, rec := right.Rows(min(right.H/2, watchRows(s, right.W)+1))
 	drawWatch(c, w, s)
 	recovered(c, rec, s)
-	events1, audit := gap(tail, tail.W*55/100)
+	events1, audit := drawGap(tail, tail.W*55/100)
 	events.Tail(c, events1, s)
 	events.AuditTail(c, audit, s)
 }
 
-// gap cuts n columns off the left and leaves one column between.
-func gap(r widget.Rect, n int) (left, right widget.Rect) {
+// drawGap cuts n columns off the left and leaves one column between.
+func drawGap(r widget.Rect, n int) (left, right widget.Rect) {
 	left, right = r.Columns(n)
 	_, right = right.Columns(1)
 	return left, right

@@ -16,8 +16,8 @@ var bySeverity = [...]falconv1.RankHealth{
 	falconv1.RankHealth_RANK_HEALTH_STALE, falconv1.RankHealth_RANK_HEALTH_UNSPECIFIED,
 }
 
-// worst lists up to n ranks that are not healthy, gravest first.
-func worst(s *page.State, n int) []int32 {
+// worstRanks lists up to n ranks that are not healthy, gravest first.
+func worstRanks(s *page.State, n int) []int32 {
 	var out []int32
 	for _, h := range bySeverity {
 		for _, r := range s.Anomalies() {
@@ -32,8 +32,8 @@ func worst(s *page.State, n int) []int32 {
 	return out
 }
 
-// suspects lists the ranks that are not healthy.
-func suspects(c *widget.Canvas, r widget.Rect, s *page.State) {
+// drawSuspects lists the ranks that are not healthy.
+func drawSuspects(c *widget.Canvas, r widget.Rect, s *page.State) {
 	body := c.Rule(r, "SUSPECTS", s.Tally())
 	if len(s.Anomalies()) == 0 {
 		page.Empty(c, body, "no rank is slow, stale or lost")
@@ -41,14 +41,14 @@ func suspects(c *widget.Canvas, r widget.Rect, s *page.State) {
 	}
 	head, body := body.Rows(1)
 	c.Pen(head).Putf(themes.Dim, "%5s %-9s %-9s %7s %5s %9s", "rank", "device", "state", "self", "P", "clock")
-	for _, rank := range worst(s, body.H) {
+	for _, rank := range worstRanks(s, body.H) {
 		row, rest := body.Rows(1)
 		body = rest
-		suspect(c, row, s, rank)
+		drawSuspect(c, row, s, rank)
 	}
 }
 
-func suspect(c *widget.Canvas, r widget.Rect, s *page.State, rank int32) {
+func drawSuspect(c *widget.Canvas, r widget.Rect, s *page.State, rank int32) {
 	v := s.Roster.View(rank)
 	glyph, word, role := s.Health(v)
 	pen := c.Pen(r).Putf(themes.Title, "%5d ", rank).Putf(themes.Text, "%-9s ", widget.Cut(v.GetDevice(), 9))

@@ -26,8 +26,8 @@ const (
 	namesMost = 3
 )
 
-// concerns lists what to watch beside the incident, worst first.
-func concerns(s *page.State) []concern {
+// concernLines lists what to watch beside the incident, worst first.
+func concernLines(s *page.State) []concern {
 	var out []concern
 	add := func(role themes.Role, text string) {
 		if text != "" {
@@ -49,15 +49,15 @@ func concerns(s *page.State) []concern {
 	}
 	add(themes.Warn, s.Snap().GetJob().GetAlarm())
 	add(themes.Bad, lostAgents(s))
-	add(themes.Warn, steals(s))
+	add(themes.Warn, stealText(s))
 	for _, x := range s.Snap().GetRecurring()[:min(namesMost, len(s.Snap().GetRecurring()))] {
 		add(themes.Warn, Recurs(x, s))
 	}
 	return out
 }
 
-// some joins the first names, and counts the rest.
-func some(names []string) string {
+// someNames joins the first names, and counts the rest.
+func someNames(names []string) string {
 	if n := len(names); n > namesMost {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:namesMost], ", "), n-namesMost)
 	}
@@ -74,10 +74,10 @@ func lostAgents(s *page.State) string {
 	if len(names) == 0 || s.Over() {
 		return ""
 	}
-	return "no agent on " + some(names)
+	return "no agent on " + someNames(names)
 }
 
-func steals(s *page.State) string {
+func stealText(s *page.State) string {
 	var names []string
 	for _, n := range s.Snap().GetNodes() {
 		if n.GetStealShare() >= stealMost {
@@ -87,7 +87,7 @@ func steals(s *page.State) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return "CPU taken away by the host: " + some(names)
+	return "CPU taken away by the host: " + someNames(names)
 }
 
 // Recurs tells a device or link that several incidents named.
@@ -101,13 +101,13 @@ func Recurs(x *falconv1.Recurrence, s *page.State) string {
 		text += fmt.Sprintf(" in %d jobs", x.GetJobs())
 	}
 	if ago := s.EngineNow().Sub(time.Unix(0, x.GetLastUnixNs())); x.GetLastUnixNs() > 0 && ago > time.Minute {
-		text += ", last " + long(ago) + " ago"
+		text += ", last " + longNames(ago) + " ago"
 	}
 	return text
 }
 
-// long is a time of minutes and more.
-func long(d time.Duration) string {
+// longNames is a time of minutes and more.
+func longNames(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
 		return fmt.Sprintf("%d days", int(d.Hours()/24))
@@ -117,8 +117,8 @@ func long(d time.Duration) string {
 	return fmt.Sprintf("%d min", int(d.Minutes()))
 }
 
-// agents counts who is there.
-func agents(s *page.State) string {
+// agentsText counts who is there.
+func agentsText(s *page.State) string {
 	connected := 0
 	for _, n := range s.Snap().GetNodes() {
 		if n.GetConnected() {
@@ -131,7 +131,7 @@ func agents(s *page.State) string {
 // watchLines are the concerns wrapped to a width.
 func watchLines(s *page.State, w int) []concern {
 	var out []concern
-	for _, x := range concerns(s) {
+	for _, x := range concernLines(s) {
 		for n, line := range widget.Wrap(x.text, max(1, w-2)) {
 			sign := "▲ "
 			if n > 0 {
@@ -148,7 +148,7 @@ func watchRows(s *page.State, w int) int { return 1 + max(1, len(watchLines(s, w
 
 // drawWatch draws the concerns, or that there are none.
 func drawWatch(c *widget.Canvas, r widget.Rect, s *page.State) {
-	body := c.Rule(r, "WATCH", agents(s))
+	body := c.Rule(r, "WATCH", agentsText(s))
 	list := watchLines(s, body.W)
 	if len(list) == 0 {
 		c.Pen(body).Put(themes.Good, "✓ ").Put(themes.Text, "nothing else: agents, hosts and data are well")

@@ -9,18 +9,18 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// bars draws the iteration time from zero, coloured by its excess over the
+// drawBars draws the iteration time from zero, coloured by its excess over the
 // baseline, with the baseline as a dashed line.
-func (v view) bars(c *widget.Canvas, r widget.Rect, hair int64) {
+func (v view) drawBars(c *widget.Canvas, r widget.Rect, hair int64) {
 	if r.Empty() {
 		return
 	}
 	_, plot := r.Columns(labelW)
-	values := v.values(v.s.Ms)
-	top, _ := v.scale()
+	values := v.columnValues(v.s.Ms)
+	top, _ := v.drawScale()
 	c.Bars(plot, widget.Bars{
-		Values: values, Max: top, Line: v.s.BaselineMs, Cursor: v.column(hair),
-		Style: func(i int) themes.Style { return v.msStyle(c, values[i]) },
+		Values: values, Max: top, Line: v.s.BaselineMs, Cursor: v.columnOf(hair),
+		Style: func(i int) themes.Style { return v.styleOfMs(c, values[i]) },
 	})
 	dim := c.Pal.Style(themes.Dim)
 	c.Right(r.X+labelW-1, r.Y, fmt.Sprintf("%.0f", top), dim)
@@ -39,11 +39,11 @@ const (
 	recent   = 5    // iterations whose median is the present level
 )
 
-// scale is the chart's top edge in ms, and the largest value on screen where
+// drawScale is the chart's top edge in ms, and the largest value on screen where
 // that lies above the edge, else 0. A few stray iterations don't set the
 // scale: it holds the usual ones, the baseline, and the present level even
 // when that has just risen.
-func (v view) scale() (top, beyond float64) {
+func (v view) drawScale() (top, beyond float64) {
 	var known []float64
 	for _, x := range v.s.Ms[v.hi-v.n : v.hi] {
 		if y := float64(x); !math.IsNaN(y) && !math.IsInf(y, 0) {
@@ -69,7 +69,7 @@ func (v view) scale() (top, beyond float64) {
 // from jitter through FALCON's 10 % up to twice the time.
 var slowSteps = [...]float64{0.05, 0.1, 0.25, 0.5, 0.75, 1}
 
-func (v view) msStyle(c *widget.Canvas, ms float64) themes.Style {
+func (v view) styleOfMs(c *widget.Canvas, ms float64) themes.Style {
 	if v.s.BaselineMs <= 0 || math.IsNaN(ms) {
 		return c.Pal.Style(themes.Text)
 	}
@@ -92,33 +92,33 @@ func markGlyph(kind string) rune {
 	return '╎'
 }
 
-// marks draws the marks row: the iterations at both ends, and each mark with
+// drawMarks draws the marks row: the iterations at both ends, and each mark with
 // its iteration where that has room.
-func (v view) marks(c *widget.Canvas, r widget.Rect) {
+func (v view) drawMarks(c *widget.Canvas, r widget.Rect) {
 	if r.Empty() {
 		return
 	}
 	dim := c.Pal.Style(themes.Dim)
 	c.Right(r.X+labelW-1, r.Y, "iter", dim)
-	left := fmt.Sprintf("%d", v.oldest())
+	left := fmt.Sprintf("%d", v.oldestIteration())
 	free := v.width - v.n // first column that nothing stands in
-	if !v.marked(v.oldest(), v.oldest()+int64(len(left))) {
+	if !v.markedColumns(v.oldestIteration(), v.oldestIteration()+int64(len(left))) {
 		free += c.Text(r.X+labelW+free, r.Y, v.n, left, dim)
 	}
 	end := v.width
-	if right := fmt.Sprintf("%d", v.newest()); v.n > len(left)+len(right)+2 {
+	if right := fmt.Sprintf("%d", v.newestIteration()); v.n > len(left)+len(right)+2 {
 		end -= len(right) + 1
 		c.Right(r.X+labelW+v.width, r.Y, right, dim)
 	}
 	for i, m := range v.s.Marks {
-		x := v.column(m.Iteration)
+		x := v.columnOf(m.Iteration)
 		if x < 0 {
 			continue
 		}
 		c.Set(r.X+labelW+x, r.Y, markGlyph(m.Kind), c.Pal.Style(themes.Accent).With(themes.Bold))
 		next := end
 		if i+1 < len(v.s.Marks) {
-			if y := v.column(v.s.Marks[i+1].Iteration); y >= 0 {
+			if y := v.columnOf(v.s.Marks[i+1].Iteration); y >= 0 {
 				next = min(next, y)
 			}
 		}
@@ -137,8 +137,8 @@ func (v view) marks(c *widget.Canvas, r widget.Rect) {
 	}
 }
 
-// marked says that a mark stands from one iteration up to before another.
-func (v view) marked(from, to int64) bool {
+// markedColumns says that a mark stands from one iteration up to before another.
+func (v view) markedColumns(from, to int64) bool {
 	for _, m := range v.s.Marks {
 		if m.Iteration >= from && m.Iteration < to {
 			return true
@@ -151,7 +151,7 @@ func (v view) marked(from, to int64) bool {
 func (v view) changeLines(c *widget.Canvas, plot widget.Rect) {
 	style := c.Pal.Style(themes.Accent)
 	for _, m := range v.s.Marks {
-		x := v.column(m.Iteration)
+		x := v.columnOf(m.Iteration)
 		if x < 0 || m.Kind != "onset" && m.Kind != "relief" {
 			continue
 		}
@@ -161,18 +161,18 @@ func (v view) changeLines(c *widget.Canvas, plot widget.Rect) {
 	}
 }
 
-// strip draws P(r ≤ w) with the alarm's threshold as a line.
-func (v view) strip(c *widget.Canvas, r widget.Rect, hair int64) {
+// drawStrip draws P(r ≤ w) with the alarm's threshold as a line.
+func (v view) drawStrip(c *widget.Canvas, r widget.Rect, hair int64) {
 	if r.Empty() {
 		return
 	}
 	_, plot := r.Columns(labelW)
-	values := v.values(v.s.Probability)
+	values := v.columnValues(v.s.Probability)
 	for i, p := range values {
 		values[i] = min(p, 1) // rounding must not look like a value off the scale
 	}
 	c.Bars(plot, widget.Bars{
-		Values: values, Max: 1, Line: v.threshold(), Cursor: v.column(hair),
+		Values: values, Max: 1, Line: v.threshold(), Cursor: v.columnOf(hair),
 		Style: func(i int) themes.Style {
 			if values[i] > v.threshold() {
 				return c.Pal.Style(themes.Bad)
@@ -193,9 +193,9 @@ type bin struct{ lo, hi int }
 // linearRuns are drawn one row each; above them rows grow by powers of 2^(1/2).
 const linearRuns = 16
 
-// bins cuts run lengths into at most rows rows, short runs at the bottom. The
+// runLengthBins cuts run lengths into at most rows rows, short runs at the bottom. The
 // last run length holds the tail of all longer ones and has a row of its own.
-func bins(rows, lengths int) []bin {
+func runLengthBins(rows, lengths int) []bin {
 	var out []bin
 	for r := 0; r < min(linearRuns, lengths) && len(out) < rows; r++ {
 		out = append(out, bin{r, r})
@@ -231,31 +231,31 @@ func Step(p float64) uint8 {
 	return uint8(math.Round((x - floor) / -floor * (themes.Levels - 1)))
 }
 
-// heat draws the posterior: one row a bin, the shortest runs at the bottom.
-func (v view) heat(c *widget.Canvas, r widget.Rect, hair int64) {
+// heatLevel draws the posterior: one row a bin, the shortest runs at the bottom.
+func (v view) heatLevel(c *widget.Canvas, r widget.Rect, hair int64) {
 	lengths := int(v.s.RunLengths)
 	if r.Empty() || lengths <= 0 {
 		return
 	}
-	rows := bins(c.PixelRows(r.H), lengths)
+	rows := runLengthBins(c.PixelRows(r.H), lengths)
 	pix := widget.NewRaster(v.width, c.PixelRows(r.H))
 	base := pix.H - 1
 	for col := range v.width {
-		i := v.index(col)
+		i := v.indexOf(col)
 		p := v.posterior(i)
 		if i < 0 || p == nil {
 			continue
 		}
-		v.fill(pix, col, base, rows, p)
+		v.fillHeat(pix, col, base, rows, p)
 		if i < len(v.s.MapRunLength) {
-			pix.Put(col, base-binOf(rows, int(v.s.MapRunLength[i])), widget.PixelMark)
+			pix.Put(col, base-runLengthBin(rows, int(v.s.MapRunLength[i])), widget.PixelMark)
 		}
 	}
 	_, plot := r.Columns(labelW)
 	c.Raster(plot, pix, &c.Pal.Posterior)
 	v.changeLines(c, plot)
 	v.runLabels(c, r, rows)
-	if x := v.column(hair); x >= 0 {
+	if x := v.columnOf(hair); x >= 0 {
 		for y := range plot.H {
 			c.Set(plot.X+x, plot.Y+y, '│', themes.Style{FG: c.Pal.Style(themes.Accent).FG, Attr: themes.Bold})
 		}
@@ -287,8 +287,8 @@ func heatLegend(c *widget.Canvas, r widget.Rect) {
 	c.Raster(widget.Rect{X: mark, Y: r.Y, W: 1, H: 1}, one, &c.Pal.Posterior)
 }
 
-// fill fills one column: each bin holds the sum of its run lengths.
-func (v view) fill(pix *widget.Raster, col, base int, rows []bin, p []float32) {
+// fillHeat fills one column: each bin holds the sum of its run lengths.
+func (v view) fillHeat(pix *widget.Raster, col, base int, rows []bin, p []float32) {
 	sums := make([]float64, len(rows))
 	top := 0.0
 	for i, b := range rows {
@@ -305,7 +305,7 @@ func (v view) fill(pix *widget.Raster, col, base int, rows []bin, p []float32) {
 	}
 }
 
-func binOf(rows []bin, run int) int {
+func runLengthBin(rows []bin, run int) int {
 	for i, b := range rows {
 		if run <= b.hi {
 			return i

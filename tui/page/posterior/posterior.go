@@ -68,32 +68,32 @@ func (p *Page) Want(r widget.Rect) (columns, runLengths int) {
 	return columns, runLengths
 }
 
-// view is what is on screen: a hairline that is about to leave it holds it.
-func (p *Page) view(r widget.Rect, s *page.State) view {
+// seriesView is what is on screen: a hairline that is about to leave it holds it.
+func (p *Page) seriesView(r widget.Rect, s *page.State) view {
 	end := p.end
-	v := newView(r, s.Snap().GetSeries(), end)
-	if end == following && p.hair >= 0 && v.n > 0 && p.hair < v.oldest() {
+	v := newSeriesView(r, s.Snap().GetSeries(), end)
+	if end == following && p.hair >= 0 && v.n > 0 && p.hair < v.oldestIteration() {
 		end = p.hair + int64(v.width) - 1
-		v = newView(r, s.Snap().GetSeries(), end)
+		v = newSeriesView(r, s.Snap().GetSeries(), end)
 	}
 	if p.past = 0; end != following {
-		p.past = int(min(pastMost, max(0, v.last()-end)))
+		p.past = int(min(pastMost, max(0, v.lastColumn()-end)))
 	}
 	return v
 }
 
 // Act moves the hairline, the time on screen and the rank.
 func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
-	v := p.view(r, s)
+	v := p.seriesView(r, s)
 	switch a {
 	case key.Left:
-		p.move(v, -1)
+		p.moveCursor(v, -1)
 	case key.Right:
-		p.move(v, +1)
+		p.moveCursor(v, +1)
 	case key.Older:
-		p.scrub(v, -1)
+		p.scrubTo(v, -1)
 	case key.Newer:
-		p.scrub(v, +1)
+		p.scrubTo(v, +1)
 	case key.First:
 		p.end, p.hair = v.s.FirstIteration+int64(v.width)-1, v.s.FirstIteration
 	case key.Last:
@@ -103,70 +103,70 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	case key.Down:
 		s.Select(s.Rank() + 1)
 	case key.Next:
-		p.mark(v, +1)
+		p.nextMark(v, +1)
 	case key.Prev:
-		p.mark(v, -1)
+		p.nextMark(v, -1)
 	}
 	return ""
 }
 
-// move moves the hairline, and with it the screen where it would leave it.
-func (p *Page) move(v view, by int64) {
+// moveCursor moves the hairline, and with it the screen where it would leave it.
+func (p *Page) moveCursor(v view, by int64) {
 	if v.n == 0 {
 		return
 	}
 	if p.hair < 0 {
-		p.hair = v.newest() + 1
+		p.hair = v.newestIteration() + 1
 	}
-	p.see(v, max(v.s.FirstIteration, min(v.last(), p.hair+by)))
+	p.scrollTo(v, max(v.s.FirstIteration, min(v.lastColumn(), p.hair+by)))
 }
 
-// see puts the hairline on an iteration and has that on screen.
-func (p *Page) see(v view, i int64) {
+// scrollTo puts the hairline on an iteration and has that on screen.
+func (p *Page) scrollTo(v view, i int64) {
 	p.hair = i
 	switch {
-	case i < v.oldest():
+	case i < v.oldestIteration():
 		p.end = i + int64(v.width) - 1
-	case i > v.newest():
+	case i > v.newestIteration():
 		p.end = i
 	}
-	if p.end >= v.last() {
+	if p.end >= v.lastColumn() {
 		p.end = following
 	}
 }
 
-// scrub moves the time on screen by half of what fits. Going back asks for more
+// scrubTo moves the time on screen by half of what fits. Going back asks for more
 // of the past; what the engine does not hold is not shown.
-func (p *Page) scrub(v view, direction int64) {
+func (p *Page) scrubTo(v view, direction int64) {
 	if v.n == 0 {
 		return
 	}
 	half := max(1, int64(v.width)/2)
-	p.end = v.newest() + direction*half
-	if p.end >= v.last() {
+	p.end = v.newestIteration() + direction*half
+	if p.end >= v.lastColumn() {
 		p.end = following
 	}
 	if p.past = 0; p.end != following {
-		p.past = int(min(pastMost, max(0, v.last()-p.end)))
+		p.past = int(min(pastMost, max(0, v.lastColumn()-p.end)))
 	}
 	if p.hair >= 0 && p.end != following {
 		p.hair = min(p.hair, p.end)
 	}
 }
 
-// mark jumps to the next or previous mark that is known, also off screen.
-func (p *Page) mark(v view, direction int64) {
+// nextMark jumps to the next or previous mark that is known, also off screen.
+func (p *Page) nextMark(v view, direction int64) {
 	from := p.hair
 	if from < 0 {
-		from = v.newest() + 1
+		from = v.newestIteration() + 1
 		if direction > 0 {
-			from = v.oldest() - 1
+			from = v.oldestIteration() - 1
 		}
 	}
 	best := int64(-1)
 	for _, m := range v.s.GetMarks() {
 		i := m.Iteration
-		if i < v.s.FirstIteration || i > v.last() || (i-from)*direction <= 0 {
+		if i < v.s.FirstIteration || i > v.lastColumn() || (i-from)*direction <= 0 {
 			continue
 		}
 		if best < 0 || (best-i)*direction > 0 {
@@ -174,7 +174,7 @@ func (p *Page) mark(v view, direction int64) {
 		}
 	}
 	if best >= 0 {
-		p.see(v, best)
+		p.scrollTo(v, best)
 	}
 }
 
@@ -188,7 +188,7 @@ const textRows = 5
 // only chart and strip fit.
 type parts struct{ chart, heat, strip, text widget.Rect }
 
-func split(r widget.Rect, lengths int) parts {
+func splitRows(r widget.Rect, lengths int) parts {
 	strip := 3
 	if r.H < 18 {
 		strip = 2
@@ -200,7 +200,7 @@ func split(r widget.Rect, lengths int) parts {
 	chart := r.H - (strip + 1) - text
 	heat := 0
 	if room := chart - 9; room > heatMin {
-		heat = min(chart*55/100, (len(bins(1<<10, lengths))+1)/2+1)
+		heat = min(chart*55/100, (len(runLengthBins(1<<10, lengths))+1)/2+1)
 		chart -= heat
 	}
 	var out parts
@@ -212,18 +212,18 @@ func split(r widget.Rect, lengths int) parts {
 
 // Draw draws chart, marks, posterior, strip and numbers from top to bottom.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
-	v := p.view(r, s)
-	c.HitEach(r, func(x, _ int) widget.Target { return v.target(x) })
-	at := split(r, int(v.s.RunLengths))
-	p.chart(c, at.chart, v, fmt.Sprintf("ITERATION TIME rank %d", v.s.GetRank()))
+	v := p.seriesView(r, s)
+	c.HitEach(r, func(x, _ int) widget.Target { return v.targetAt(x) })
+	at := splitRows(r, int(v.s.RunLengths))
+	p.drawChart(c, at.chart, v, fmt.Sprintf("ITERATION TIME rank %d", v.s.GetRank()))
 	if v.n == 0 {
 		return
 	}
 	if !at.heat.Empty() {
-		drawHeat(c, at.heat, v, p.hair)
+		drawHeatMap(c, at.heat, v, p.hair)
 	}
 	drawStrip(c, at.strip, v, p.hair)
-	p.text(c, at.text, v, s)
+	p.drawText(c, at.text, v, s)
 }
 
 // Panes are the parts that can fill the page alone, each with the hairline.
@@ -233,19 +233,19 @@ func (p *Page) Panes(s *page.State) []page.Pane {
 	}
 	fill := func(draw func(*widget.Canvas, widget.Rect, view)) func(*widget.Canvas, widget.Rect, *page.State) {
 		return func(c *widget.Canvas, r widget.Rect, s *page.State) {
-			v := p.view(r, s)
-			c.HitEach(r, func(x, _ int) widget.Target { return v.target(x) })
+			v := p.seriesView(r, s)
+			c.HitEach(r, func(x, _ int) widget.Target { return v.targetAt(x) })
 			draw(c, r, v)
 		}
 	}
 	panes := []page.Pane{
 		{Name: "iteration time", Draw: fill(func(c *widget.Canvas, r widget.Rect, v view) {
-			p.chart(c, r, v, fmt.Sprintf("ITERATION TIME rank %d", v.s.GetRank()))
+			p.drawChart(c, r, v, fmt.Sprintf("ITERATION TIME rank %d", v.s.GetRank()))
 		})},
 		{Name: "change", Draw: fill(func(c *widget.Canvas, r widget.Rect, v view) { drawStrip(c, r, v, p.hair) })},
 	}
 	if s.Snap().GetSeries().GetRunLengths() > 0 {
-		heat := fill(func(c *widget.Canvas, r widget.Rect, v view) { drawHeat(c, r, v, p.hair) })
+		heat := fill(func(c *widget.Canvas, r widget.Rect, v view) { drawHeatMap(c, r, v, p.hair) })
 		panes = append(panes, page.Pane{Name: "run lengths", Draw: heat})
 	}
 	return panes
@@ -253,18 +253,18 @@ func (p *Page) Panes(s *page.State) []page.Pane {
 
 // Chart draws the iteration time of the series for other pages.
 func Chart(c *widget.Canvas, r widget.Rect, s *page.State) {
-	v := newView(r, s.Snap().GetSeries(), following)
-	New().chart(c, r, v, fmt.Sprintf("ITERATION TIME rank %d", v.s.GetRank()))
+	v := newSeriesView(r, s.Snap().GetSeries(), following)
+	New().drawChart(c, r, v, fmt.Sprintf("ITERATION TIME rank %d", v.s.GetRank()))
 }
 
 // Heat draws the posterior of the series for other pages, where it was sent.
 func Heat(c *widget.Canvas, r widget.Rect, s *page.State) {
-	drawHeat(c, r, newView(r, s.Snap().GetSeries(), following), -1)
+	drawHeatMap(c, r, newSeriesView(r, s.Snap().GetSeries(), following), -1)
 }
 
 // Strip draws P(r ≤ w) for other pages.
 func Strip(c *widget.Canvas, r widget.Rect, s *page.State) {
-	drawStrip(c, r, newView(r, s.Snap().GetSeries(), following), -1)
+	drawStrip(c, r, newSeriesView(r, s.Snap().GetSeries(), following), -1)
 }
 
 // recentName is what the strip shows, in words that need no paper.
@@ -278,32 +278,32 @@ func recentName(s *falconv1.Series) string {
 func drawStrip(c *widget.Canvas, r widget.Rect, v view, hair int64) {
 	body := c.Rule(r, recentName(v.s), fmt.Sprintf("┄ alarm above %.2f", v.threshold()))
 	if v.n > 0 {
-		v.strip(c, body, hair)
+		v.drawStrip(c, body, hair)
 	}
 }
 
-func drawHeat(c *widget.Canvas, r widget.Rect, v view, hair int64) {
+func drawHeatMap(c *widget.Canvas, r widget.Rect, v view, hair int64) {
 	body := c.Rule(r, "RUN-LENGTH POSTERIOR", "")
 	if v.n == 0 || len(v.s.Posterior) == 0 {
 		page.Empty(c, body, "no posterior yet: it comes with the first iterations after this page is opened")
 		return
 	}
 	heatLegend(c, r)
-	v.heat(c, body, hair)
+	v.heatLevel(c, body, hair)
 }
 
 // whereWords says what part of time is on screen.
 func (p *Page) whereWords(v view) string {
-	if n := v.later(); n > 0 {
+	if n := v.laterColumns(); n > 0 {
 		return fmt.Sprintf("%s newer, G follows  ", phrase.Count(int64(n)))
 	}
 	return ""
 }
 
-func (p *Page) chart(c *widget.Canvas, r widget.Rect, v view, title string) {
+func (p *Page) drawChart(c *widget.Canvas, r widget.Rect, v view, title string) {
 	right := p.whereWords(v)
 	right += markWords(r.W - widget.Width(right))
-	if _, beyond := v.scale(); beyond > 0 {
+	if _, beyond := v.drawScale(); beyond > 0 {
 		right = "↑ up to " + phrase.Ms(beyond) + "  " + right
 	}
 	body := c.Rule(r, title, right)
@@ -312,8 +312,8 @@ func (p *Page) chart(c *widget.Canvas, r widget.Rect, v view, title string) {
 		return
 	}
 	body, marks := body.Rows(body.H - 1)
-	v.bars(c, body, p.hair)
-	v.marks(c, marks)
+	v.drawBars(c, body, p.hair)
+	v.drawMarks(c, marks)
 }
 
 func markWords(w int) string {
@@ -323,38 +323,38 @@ func markWords(w int) string {
 	return "▼ onset  A applied  R reverted  ✓ relief"
 }
 
-// text explains the column under the hairline, or the newest.
-func (p *Page) text(c *widget.Canvas, r widget.Rect, v view, s *page.State) {
-	at, what := v.newest(), "newest"
-	if v.later() > 0 {
+// drawText explains the column under the hairline, or the newest.
+func (p *Page) drawText(c *widget.Canvas, r widget.Rect, v view, s *page.State) {
+	at, what := v.newestIteration(), "newest"
+	if v.laterColumns() > 0 {
 		what = "newest shown"
 	}
-	if v.holds(p.hair) {
+	if v.holdsIteration(p.hair) {
 		at, what = p.hair, "hairline, G lets go"
 	}
-	i := v.at(at)
+	i := v.iterationAt(at)
 	ms := float64(v.s.Ms[i])
 	row, rest := r.Rows(1)
 	pen := c.Pen(row).Putf(themes.Title, "iteration %s", phrase.Count(at)).Putf(themes.Dim, " (%s)", what)
 	pen.Putf(themes.Text, "  %.1f ms  %s vs baseline %s", ms, phrase.Change(v.s.BaselineMs, ms), phrase.Ms(v.s.BaselineMs))
 	row, rest = rest.Rows(1)
-	v.belief(c, row, i, at)
+	v.beliefText(c, row, i, at)
 	if rest.H > 2 {
 		row, rest = rest.Rows(1)
-		v.runs(c, row, i)
+		v.runLengths(c, row, i)
 	}
 	s.Details(c, rest, v.s.GetRank())
 }
 
-// belief tells what the filter holds for the most probable.
-func (v view) belief(c *widget.Canvas, r widget.Rect, i int, at int64) {
+// beliefText tells what the filter holds for the most probable.
+func (v view) beliefText(c *widget.Canvas, r widget.Rect, i int, at int64) {
 	pen := c.Pen(r)
 	if i < len(v.s.Probability) {
 		role := themes.Text
 		if float64(v.s.Probability[i]) > v.threshold() {
 			role = themes.Bad
 		}
-		pen.Putf(role, "%s %s", recentName(v.s), prob(float64(v.s.Probability[i])))
+		pen.Putf(role, "%s %s", recentName(v.s), probability(float64(v.s.Probability[i])))
 		if role == themes.Bad {
 			pen.Put(role, " ALARM")
 		}
@@ -362,7 +362,7 @@ func (v view) belief(c *widget.Canvas, r widget.Rect, i int, at int64) {
 	}
 	if i < len(v.s.MapRunLength) {
 		pen.Putf(themes.Text, " MAP run %s", phrase.Count(int64(v.s.MapRunLength[i])))
-		if was, ok := v.was(i); ok {
+		if was, ok := v.wasBefore(i); ok {
 			pen.Putf(themes.Dim, " (was %s)", phrase.Count(int64(was)))
 		}
 	}
@@ -373,11 +373,11 @@ func (v view) belief(c *widget.Canvas, r widget.Rect, i int, at int64) {
 	}
 }
 
-// runs lists the most probable run lengths with their probabilities.
-func (v view) runs(c *widget.Canvas, r widget.Rect, i int) {
+// runLengths lists the most probable run lengths with their probabilities.
+func (v view) runLengths(c *widget.Canvas, r widget.Rect, i int) {
 	const most = 6
 	pen := c.Pen(r).Put(themes.Dim, "run lengths")
-	list := v.top(i, most)
+	list := v.highestValue(i, most)
 	if len(list) == 0 {
 		pen.Put(themes.Dim, " not sent yet")
 	}
@@ -386,14 +386,14 @@ func (v view) runs(c *widget.Canvas, r widget.Rect, i int) {
 		if x.length == int(v.s.RunLengths)-1 {
 			length += "+"
 		}
-		if text := fmt.Sprintf("  %s: %s", length, prob(x.p)); pen.Fits(text) {
+		if text := fmt.Sprintf("  %s: %s", length, probability(x.p)); pen.Fits(text) {
 			pen.Put(themes.Text, text)
 		}
 	}
 }
 
-// prob is a probability with as many digits as tell it from 0 and 1.
-func prob(p float64) string {
+// probability is a probability with as many digits as tell it from 0 and 1.
+func probability(p float64) string {
 	switch {
 	case p > 0 && p < 0.001:
 		return fmt.Sprintf("%.0e", p)

@@ -119,7 +119,7 @@ func TestChangesAreLinesThroughTheHeat(t *testing.T) {
 func TestBinsPartTheRunLengths(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lengths, rows := rapid.IntRange(1, 300).Draw(t, "lengths"), rapid.IntRange(1, 60).Draw(t, "rows")
-		list := bins(rows, lengths)
+		list := runLengthBins(rows, lengths)
 		next := 0
 		for _, b := range list {
 			if b.lo != next || b.hi < b.lo {

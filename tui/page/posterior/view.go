@@ -20,9 +20,9 @@ type view struct {
 	width int // columns
 }
 
-// newView shows the iterations up to end, or the newest; where that is further
+// newSeriesView shows the iterations up to end, or the newest; where that is further
 // back than the series goes, its oldest.
-func newView(r widget.Rect, s *falconv1.Series, end int64) view {
+func newSeriesView(r widget.Rect, s *falconv1.Series, end int64) view {
 	if s == nil {
 		s = &falconv1.Series{}
 	}
@@ -34,28 +34,28 @@ func newView(r widget.Rect, s *falconv1.Series, end int64) view {
 	return v
 }
 
-func (v view) newest() int64 { return v.s.FirstIteration + int64(v.hi) - 1 }
-func (v view) oldest() int64 { return v.newest() - int64(v.n) + 1 }
+func (v view) newestIteration() int64 { return v.s.FirstIteration + int64(v.hi) - 1 }
+func (v view) oldestIteration() int64 { return v.newestIteration() - int64(v.n) + 1 }
 
-// last is the newest iteration of all that is known.
-func (v view) last() int64 { return v.s.FirstIteration + int64(len(v.s.Ms)) - 1 }
+// lastColumn is the newest iteration of all that is known.
+func (v view) lastColumn() int64 { return v.s.FirstIteration + int64(len(v.s.Ms)) - 1 }
 
-// later is how many known iterations lie right of the screen.
-func (v view) later() int { return len(v.s.Ms) - v.hi }
+// laterColumns is how many known iterations lie right of the screen.
+func (v view) laterColumns() int { return len(v.s.Ms) - v.hi }
 
-// holds says whether an iteration is on screen.
-func (v view) holds(i int64) bool { return v.n > 0 && i >= v.oldest() && i <= v.newest() }
+// holdsIteration says whether an iteration is on screen.
+func (v view) holdsIteration(i int64) bool { return v.n > 0 && i >= v.oldestIteration() && i <= v.newestIteration() }
 
-// column is where an iteration is drawn, -1 if it isn't.
-func (v view) column(i int64) int {
-	if !v.holds(i) {
+// columnOf is where an iteration is drawn, -1 if it isn't.
+func (v view) columnOf(i int64) int {
+	if !v.holdsIteration(i) {
 		return -1
 	}
-	return v.width - 1 - int(v.newest()-i)
+	return v.width - 1 - int(v.newestIteration()-i)
 }
 
-// index is the place in the series of what a column shows, -1 for none.
-func (v view) index(col int) int {
+// indexOf is the place in the series of what a column shows, -1 for none.
+func (v view) indexOf(col int) int {
 	i := v.hi - (v.width - col)
 	if col < v.width-v.n || i < 0 {
 		return -1
@@ -63,8 +63,8 @@ func (v view) index(col int) int {
 	return i
 }
 
-// at is the place in the series of an iteration on screen.
-func (v view) at(i int64) int { return int(i - v.s.FirstIteration) }
+// iterationAt is the place in the series of an iteration on screen.
+func (v view) iterationAt(i int64) int { return int(i - v.s.FirstIteration) }
 
 func (v view) threshold() float64 {
 	if v.s.Threshold > 0 {
@@ -73,11 +73,11 @@ func (v view) threshold() float64 {
 	return 0.9
 }
 
-func (v view) values(from []float32) []float64 {
+func (v view) columnValues(from []float32) []float64 {
 	out := make([]float64, v.width)
 	for col := range out {
 		out[col] = math.NaN()
-		if i := v.index(col); i >= 0 && i < len(from) {
+		if i := v.indexOf(col); i >= 0 && i < len(from) {
 			out[col] = float64(from[i])
 		}
 	}
@@ -100,9 +100,9 @@ type run struct {
 	p      float64
 }
 
-// top lists the most probable run lengths after the i-th observation, most
+// highestValue lists the most probable run lengths after the i-th observation, most
 // probable first.
-func (v view) top(i, most int) []run {
+func (v view) highestValue(i, most int) []run {
 	var out []run
 	for r, p := range v.posterior(i) {
 		if p > 0 && !math.IsNaN(float64(p)) {
@@ -121,9 +121,9 @@ func (v view) top(i, most int) []run {
 	return out[:min(most, len(out))]
 }
 
-// was is the most probable run length before it last fell, up to the i-th
+// wasBefore is the most probable run length before it last fell, up to the i-th
 // observation: how long the regime before this one had lasted.
-func (v view) was(i int) (length int32, ok bool) {
+func (v view) wasBefore(i int) (length int32, ok bool) {
 	m := v.s.MapRunLength
 	for ; i > 0 && i < len(m); i-- {
 		if m[i] < m[i-1] {
@@ -140,9 +140,9 @@ func (p *Page) Point(t widget.Target, _ *page.State) {
 	}
 }
 
-// target is the iteration in a column of the page.
-func (v view) target(x int) widget.Target {
-	i := v.index(x - labelW)
+// targetAt is the iteration in a column of the page.
+func (v view) targetAt(x int) widget.Target {
+	i := v.indexOf(x - labelW)
 	if x < labelW || x >= labelW+v.width || i < 0 {
 		return widget.Target{}
 	}

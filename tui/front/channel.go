@@ -24,16 +24,16 @@ const (
 // known are the variables that say what a terminal shows; no other is taken.
 var known = map[string]bool{"COLORTERM": true, "NO_COLOR": true, "TERM_PROGRAM": true, "LANG": true, "LC_ALL": true, "LC_CTYPE": true, "TZ": true}
 
-// session serves one session channel. The library would agree to agent
+// handleSession serves one session channel. The library would agree to agent
 // forwarding and to any number of variables, and waits for ever for a command:
 // what is not needed is refused before it sees it.
-func (s *Server) session(srv *ssh.Server, conn *gossh.ServerConn, nc gossh.NewChannel, ctx ssh.Context) {
+func (s *Server) handleSession(srv *ssh.Server, conn *gossh.ServerConn, nc gossh.NewChannel, ctx ssh.Context) {
 	name := conn.Permissions.Extensions[extName]
-	if !s.seats.take(conn, name) {
+	if !s.seats.acquire(conn, name) {
 		_ = nc.Reject(gossh.ResourceShortage, "too many sessions; leave another one first")
 		return
 	}
-	defer s.seats.leave(conn, name)
+	defer s.seats.release(conn, name)
 	own, gone := context.WithCancel(ctx)
 	c := &channel{Context: ctx, own: own}
 	ssh.DefaultSessionHandler(srv, conn, guarded{nc, c}, c)
@@ -64,13 +64,13 @@ func (g guarded) Accept() (gossh.Channel, <-chan *gossh.Request, error) {
 		return nil, nil, err
 	}
 	out := make(chan *gossh.Request)
-	go g.sift(ch, in, out) // ends with the channel
+	go g.siftTyped(ch, in, out) // ends with the channel
 	return ch, out, nil
 }
 
-// sift refuses requests until the channel closes. What changes the window
+// siftTyped refuses requests until the channel closes. What changes the window
 // before there is a program would wait for one; it is dropped.
-func (g guarded) sift(ch gossh.Channel, in <-chan *gossh.Request, out chan<- *gossh.Request) {
+func (g guarded) siftTyped(ch gossh.Channel, in <-chan *gossh.Request, out chan<- *gossh.Request) {
 	defer close(out)
 	late := time.AfterFunc(startWait, func() { _ = ch.Close() })
 	defer late.Stop()
@@ -85,7 +85,7 @@ func (g guarded) sift(ch gossh.Channel, in <-chan *gossh.Request, out chan<- *go
 				g.session.running.Add(1)
 			}
 		case "pty-req":
-			ok = !started && termOf(r.Payload)
+			ok = !started && terminalOf(r.Payload)
 		case "env":
 			vars++
 			ok = vars <= envMax && len(r.Payload) <= envBytesMax && knownVariable(r.Payload)
@@ -103,8 +103,8 @@ func (g guarded) sift(ch gossh.Channel, in <-chan *gossh.Request, out chan<- *go
 	}
 }
 
-// termOf says that TERM is a plain name: it ends up in files' names.
-func termOf(payload []byte) bool {
+// terminalOf says that TERM is a plain name: it ends up in files' names.
+func terminalOf(payload []byte) bool {
 	var p struct {
 		Term string
 		Rest []byte `ssh:"rest"`

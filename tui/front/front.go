@@ -47,7 +47,7 @@ type Limits struct {
 	Recheck     time.Duration // between looks whether the key still holds, 15 s
 }
 
-func (l Limits) filled() Limits {
+func (l Limits) withDefaults() Limits {
 	def := Limits{32, 64, 60, 20 * time.Second, time.Hour, 30 * time.Second, 15 * time.Second}
 	for _, f := range []struct{ have, want *int }{{&l.Sessions, &def.Sessions}, {&l.Connections, &def.Connections}, {&l.PerMinute, &def.PerMinute}} {
 		if *f.have == 0 {
@@ -86,8 +86,8 @@ type Server struct {
 	limits   Limits
 	log      *slog.Logger
 	now      func() time.Time
-	door     *door
-	seats    *seats
+	door     *connectionLimiter
+	seats    *sessionLimiter
 	hub      *feed.Hub // what is the same for all is pulled once
 	own      Engine    // by which the hub looks
 	listener net.Listener
@@ -104,22 +104,22 @@ type Server struct {
 
 // Listen takes the address and starts serving.
 func Listen(cfg Config) (*Server, error) {
-	s := &Server{cfg: cfg, limits: cfg.Limits.filled(), log: cfg.Log, now: cfg.Now, served: make(chan struct{})}
+	s := &Server{cfg: cfg, limits: cfg.Limits.withDefaults(), log: cfg.Log, now: cfg.Now, served: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	if s.now == nil {
 		s.now = time.Now
 	}
-	key, err := hostKey(cfg.HostKey)
+	key, err := loadHostKey(cfg.HostKey)
 	if err != nil {
 		return nil, err
 	}
-	s.door, s.seats = newDoor(s.limits), newSeats(s.limits.Sessions)
-	if s.ssh, err = wish.NewServer(s.configure(key), wish.WithMiddleware(s.serve)); err != nil {
+	s.door, s.seats = newConnectionLimiter(s.limits), newSessionLimiter(s.limits.Sessions)
+	if s.ssh, err = wish.NewServer(s.configure(key), wish.WithMiddleware(s.serveOne)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrListen, err)
 	}
-	if err := s.listen(); err != nil {
+	if err := s.acceptLoop(); err != nil {
 		return nil, err
 	}
 	if s.own, err = cfg.Dial(Caller{Name: "ssh-front", Role: "viewer", From: "ssh front"}); err != nil {
@@ -134,7 +134,7 @@ func Listen(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-func (s *Server) listen() error {
+func (s *Server) acceptLoop() error {
 	l, err := net.Listen("tcp", s.cfg.Address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -152,11 +152,11 @@ func (s *Server) configure(key gossh.Signer) ssh.Option {
 		srv.AddHostKey(key)
 		srv.Version = "Falcon"
 		srv.HandshakeTimeout = s.limits.Handshake
-		srv.ChannelHandlers = map[string]ssh.ChannelHandler{"session": s.session}
+		srv.ChannelHandlers = map[string]ssh.ChannelHandler{"session": s.handleSession}
 		srv.RequestHandlers = map[string]ssh.RequestHandler{}
 		srv.SubsystemHandlers = map[string]ssh.SubsystemHandler{}
-		srv.ConnCallback = s.admit
-		srv.ServerConfigCallback = s.auth
+		srv.ConnCallback = s.admitConnection
+		srv.ServerConfigCallback = s.authenticate
 		srv.ConnectionFailedCallback = func(c net.Conn, err error) {
 			s.log.Info("ssh: not let in", "from", c.RemoteAddr().String(), "why", err.Error())
 		}
@@ -164,14 +164,14 @@ func (s *Server) configure(key gossh.Signer) ssh.Option {
 	}
 }
 
-// admit lets a connection in or turns it away, before any byte is read.
-func (s *Server) admit(_ ssh.Context, c net.Conn) net.Conn {
-	if why := s.door.enter(c.RemoteAddr()); why != "" {
+// admitConnection lets a connection in or turns it away, before any byte is read.
+func (s *Server) admitConnection(_ ssh.Context, c net.Conn) net.Conn {
+	if why := s.door.admit(c.RemoteAddr()); why != "" {
 		s.log.Info("ssh: turned away", "from", c.RemoteAddr().String(), "why", why)
 		return nil
 	}
 	boundUnacknowledged(c, s.limits.Stall)
-	return &counted{Conn: c, leave: s.door.leave}
+	return &counted{Conn: c, leave: s.door.release}
 }
 
 // Extensions of a connection's permissions. They belong to the key whose
@@ -183,7 +183,7 @@ const (
 	extKey  = "falcon-key"
 )
 
-func (s *Server) auth(ssh.Context) *gossh.ServerConfig {
+func (s *Server) authenticate(ssh.Context) *gossh.ServerConfig {
 	return &gossh.ServerConfig{
 		MaxAuthTries: maxTries,
 		PublicKeyCallback: func(c gossh.ConnMetadata, key gossh.PublicKey) (*gossh.Permissions, error) {
@@ -202,8 +202,8 @@ func (s *Server) auth(ssh.Context) *gossh.ServerConfig {
 // Address is where the front listens.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// begin counts a session in, unless the front is closing.
-func (s *Server) begin() bool {
+// beginSession counts a session in, unless the front is closing.
+func (s *Server) beginSession() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closing {

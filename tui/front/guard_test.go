@@ -235,7 +235,7 @@ func TestHandshakeHasADeadline(t *testing.T) {
 
 func TestHostKeyIsMadeOnceAndKeptPrivate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "key")
-	a, err := hostKey(path)
+	a, err := loadHostKey(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,20 +243,20 @@ func TestHostKeyIsMadeOnceAndKeptPrivate(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-	b, err := hostKey(path)
+	b, err := loadHostKey(path)
 	if err != nil || !bytes.Equal(a.PublicKey().Marshal(), b.PublicKey().Marshal()) {
 		t.Errorf("another key the second time: %v", err)
 	}
 	if err := os.Chmod(path, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := hostKey(path); !errors.Is(err, ErrHostKey) || !strings.Contains(err.Error(), "chmod 600") {
+	if _, err := loadHostKey(path); !errors.Is(err, ErrHostKey) || !strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("a key that others may read: %v", err)
 	}
 	if err := errors.Join(os.Chmod(path, 0o600), os.WriteFile(path, []byte("x"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := hostKey(path); !errors.Is(err, ErrHostKey) {
+	if _, err := loadHostKey(path); !errors.Is(err, ErrHostKey) {
 		t.Errorf("no key at all: %v", err)
 	}
 }
@@ -265,7 +265,7 @@ func TestPastesAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 3*pasteMax)
 	in := "a\x1b[A" + "\x1b[200~" + long + "\x1b[201~" + "b" + "\x1b[200~y\x1b[20z\x1b[201~c"
 	for name, from := range map[string]io.Reader{"whole": strings.NewReader(in), "bytewise": iotest.OneByteReader(strings.NewReader(in))} {
-		got, err := io.ReadAll(newInput(from, time.Now))
+		got, err := io.ReadAll(newSessionInput(from, time.Now))
 		want := "a\x1b[A" + "\x1b[200~" + long[:pasteMax] + "\x1b[201~" + "b" + "\x1b[200~y\x1b[20z\x1b[201~c"
 		if err != nil || string(got) != want {
 			t.Errorf("%s: %d bytes instead of %d, %v", name, len(got), len(want), err)
@@ -276,7 +276,7 @@ func TestPastesAreBounded(t *testing.T) {
 func TestCookedLines(t *testing.T) {
 	var echo bytes.Buffer
 	ended := 0
-	c := &cooked{from: iotest.HalfReader(strings.NewReader("ab\x7fc\r\x1b[A\x1bOP\x1b[1;5Cyé\x7fes\nno\x15ok\r\x03tail\r")), echo: &echo, ended: func() { ended++ }}
+	c := &lineEditor{from: iotest.HalfReader(strings.NewReader("ab\x7fc\r\x1b[A\x1bOP\x1b[1;5Cyé\x7fes\nno\x15ok\r\x03tail\r")), echo: &echo, ended: func() { ended++ }}
 	got, err := io.ReadAll(c)
 	if err != nil || string(got) != "ac\nyes\nok\n" || ended != 1 {
 		t.Errorf("%q, %v, ended %d", got, err, ended)
@@ -293,7 +293,7 @@ func FuzzAsk(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		a, err := parseAsk(s)
+		a, err := parseCommand(s)
 		switch {
 		case err != nil && !errors.Is(err, errAsk):
 			t.Fatalf("unmarked: %v", err)
@@ -312,7 +312,7 @@ func FuzzInput(f *testing.F) {
 		if len(text) > pasteMax {
 			return
 		}
-		got, err := io.ReadAll(newInput(iotest.OneByteReader(bytes.NewReader(text)), time.Now))
+		got, err := io.ReadAll(newSessionInput(iotest.OneByteReader(bytes.NewReader(text)), time.Now))
 		if err != nil || !bytes.Equal(got, text) {
 			t.Fatalf("%q became %q, %v", text, got, err)
 		}

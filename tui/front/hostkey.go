@@ -16,9 +16,9 @@ import (
 // ErrHostKey is wrapped by every error about the server's own key.
 var ErrHostKey = errors.New("front: host key")
 
-// hostKey reads the server's key, or makes one when there is none. Whoever
+// loadHostKey reads the server's key, or makes one when there is none. Whoever
 // reads it could stand in for the server, so that it must be the owner's alone.
-func hostKey(path string) (gossh.Signer, error) {
+func loadHostKey(path string) (gossh.Signer, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		b, err = makeHostKey(path)

@@ -39,14 +39,14 @@ type input struct {
 	matched int // bytes seen of the mark that is waited for
 }
 
-func newInput(from io.Reader, now func() time.Time) *input {
+func newSessionInput(from io.Reader, now func() time.Time) *input {
 	in := &input{from: from, now: now}
 	in.last.Store(now().UnixNano())
 	return in
 }
 
-// idle is how long nothing has come.
-func (in *input) idle() time.Duration {
+// idleFor is how long nothing has come.
+func (in *input) idleFor() time.Duration {
 	return in.now().Sub(time.Unix(0, in.last.Load()))
 }
 
@@ -56,9 +56,9 @@ func (in *input) Read(p []byte) (int, error) {
 		asked := in.now()
 		n, err := in.from.Read(p)
 		if n > 0 {
-			in.rest(n, in.now().Sub(asked))
+			in.restAfter(n, in.now().Sub(asked))
 			in.last.Store(in.now().UnixNano())
-			n = in.sift(p[:n])
+			n = in.siftTyped(p[:n])
 		}
 		if n > 0 || err != nil {
 			return n, err
@@ -66,9 +66,9 @@ func (in *input) Read(p []byte) (int, error) {
 	}
 }
 
-// rest lets the library finish with what it has gathered, where the client
+// restAfter lets the library finish with what it has gathered, where the client
 // does not.
-func (in *input) rest(n int, waited time.Duration) {
+func (in *input) restAfter(n int, waited time.Duration) {
 	if waited >= burstRest {
 		in.burst = 0
 	}
@@ -78,12 +78,12 @@ func (in *input) rest(n int, waited time.Duration) {
 	}
 }
 
-// sift moves what is kept to the front of p.
-func (in *input) sift(p []byte) int {
+// siftTyped moves what is kept to the front of p.
+func (in *input) siftTyped(p []byte) int {
 	kept := 0
 	for _, b := range p {
 		over := in.pasting && in.pasted >= pasteMax && in.matched == 0 && b != pasteEnd[0]
-		in.step(b)
+		in.stepState(b)
 		if over && in.matched == 0 {
 			continue
 		}
@@ -93,9 +93,9 @@ func (in *input) sift(p []byte) int {
 	return kept
 }
 
-// step follows the marks by one byte. Both begin with the escape that occurs
+// stepState follows the marks by one byte. Both begin with the escape that occurs
 // in them only once, so that a mismatch can begin a mark anew.
-func (in *input) step(b byte) {
+func (in *input) stepState(b byte) {
 	mark := pasteStart
 	if in.pasting {
 		mark = pasteEnd

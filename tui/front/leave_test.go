@@ -60,7 +60,7 @@ func TestAnEndlessSequenceIsNotGathered(t *testing.T) {
 		events := make(chan uv.Event)
 		go func() {
 			defer close(events)
-			_ = uv.NewTerminalReader(newInput(from, time.Now), "xterm").StreamEvents(context.Background(), events)
+			_ = uv.NewTerminalReader(newSessionInput(from, time.Now), "xterm").StreamEvents(context.Background(), events)
 		}()
 		largest := 0
 		for e := range events {

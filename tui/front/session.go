@@ -39,26 +39,26 @@ const (
 	exitUsage = 2
 )
 
-// one is a running session.
-type one struct {
+// openSession is a running session.
+type openSession struct {
 	srv   *Server
 	sess  ssh.Session
 	who   Caller
-	ask   ask
-	link  *way
+	ask   sessionCommand
+	link  *flowControl
 	input *input
 	pty   ssh.Pty
 	isPty bool
 	sizes <-chan tui.Size // nil without a terminal
 }
 
-// serve is the handler of sessions.
-func (s *Server) serve(ssh.Handler) ssh.Handler {
+// serveOne is the handler of sessions.
+func (s *Server) serveOne(ssh.Handler) ssh.Handler {
 	return func(sess ssh.Session) {
 		if c, ok := sess.Context().(*channel); ok {
 			defer c.running.Done()
 		}
-		if !s.begin() {
+		if !s.beginSession() {
 			return
 		}
 		defer s.running.Done()
@@ -68,74 +68,74 @@ func (s *Server) serve(ssh.Handler) ssh.Handler {
 				_ = sess.Exit(exitWork)
 			}
 		}()
-		s.run(sess)
+		s.runSession(sess)
 	}
 }
 
-func (s *Server) run(sess ssh.Session) {
+func (s *Server) runSession(sess ssh.Session) {
 	ext := sess.Permissions().Extensions
-	o := &one{srv: s, sess: sess, who: Caller{ext[extName], ext[extRole], ext[extFrom]}}
+	o := &openSession{srv: s, sess: sess, who: Caller{ext[extName], ext[extRole], ext[extFrom]}}
 	var windows <-chan ssh.Window
 	if o.pty, windows, o.isPty = sess.Pty(); o.isPty {
-		o.sizes = sizes(windows)
+		o.sizes = watchSizes(windows)
 	}
-	if !o.stillIn() { // the connection may be much older
-		o.leave(exitWork, errRevoked.Error())
+	if !o.stillAllowed() { // the connection may be much older
+		o.leaveNote(exitWork, errRevoked.Error())
 		return
 	}
 	var err error
-	if o.ask, err = parseAsk(sess.RawCommand()); err != nil {
-		o.leave(exitUsage, err.Error())
+	if o.ask, err = parseCommand(sess.RawCommand()); err != nil {
+		o.leaveNote(exitUsage, err.Error())
 		return
 	}
 	if o.ask.help {
 		_, _ = io.WriteString(sess, usage)
-		o.leave(exitDone, "")
+		o.leaveNote(exitDone, "")
 		return
 	}
 	engine, err := s.cfg.Dial(o.who)
 	if err != nil {
-		o.leave(exitWork, err.Error())
+		o.leaveNote(exitWork, err.Error())
 		return
 	}
 	defer engine.End()
 	log := s.log.With("name", o.who.Name, "role", o.who.Role, "from", o.who.From)
 	log.Info("ssh: session began", "command", sess.RawCommand(), "terminal", o.isPty)
 	start := s.now()
-	code, why := o.live(engine)
+	code, why := o.followLive(engine)
 	log.Info("ssh: session ended", "after", s.now().Sub(start).Round(time.Second).String(), "code", code, "why", why)
 }
 
-// live runs the session with what guards it, and says how it ended.
-func (o *one) live(engine Engine) (int, string) {
+// followLive runs the session with what guards it, and says how it ended.
+func (o *openSession) followLive(engine Engine) (int, string) {
 	ctx, end := context.WithCancelCause(o.sess.Context())
 	stop := context.AfterFunc(o.srv.ctx, func() { end(errStopping) })
 	defer stop()
-	o.link = newWay(o.sess, o.srv.limits.Stall, o.srv.now, func(err error) {
+	o.link = newFlowControl(o.sess, o.srv.limits.Stall, o.srv.now, func(err error) {
 		end(err)
 		if c, ok := o.sess.Context().Value(ssh.ContextKeyConn).(gossh.Conn); ok {
 			_ = c.Close()
 		}
 	})
-	o.input = newInput(o.sess, o.srv.now)
+	o.input = newSessionInput(o.sess, o.srv.now)
 	watching, unwatch := context.WithCancel(context.Background())
 	var guards, watch sync.WaitGroup
-	watch.Go(func() { o.link.watch(watching) })
-	guards.Go(func() { o.link.marks(ctx) })
-	guards.Go(func() { o.check(ctx, end) })
-	err := o.show(ctx, engine)
-	code, why := verdict(context.Cause(ctx), err)
+	watch.Go(func() { o.link.watchMarkers(watching) })
+	guards.Go(func() { o.link.markers(ctx) })
+	guards.Go(func() { o.checkAccess(ctx, end) })
+	err := o.showConsole(ctx, engine)
+	code, why := sessionVerdict(context.Cause(ctx), err)
 	end(nil)
-	o.leave(code, why)
+	o.leaveNote(code, why)
 	guards.Wait() // a mark under way ends with the channel, or is cut
 	unwatch()
 	watch.Wait()
 	return code, why
 }
 
-// verdict is how a session ended: by what ended it from outside, or by its own
+// sessionVerdict is how a session ended: by what ended it from outside, or by its own
 // error.
-func verdict(cause, err error) (int, string) {
+func sessionVerdict(cause, err error) (int, string) {
 	switch {
 	case cause != nil && !errors.Is(cause, context.Canceled):
 		return exitWork, cause.Error()
@@ -149,17 +149,17 @@ func verdict(cause, err error) (int, string) {
 	return exitDone, ""
 }
 
-// leave says why, if it has to be said, and ends the session.
-func (o *one) leave(code int, why string) {
+// leaveNote says why, if it has to be said, and ends the session.
+func (o *openSession) leaveNote(code int, why string) {
 	if why != "" {
 		_, _ = fmt.Fprintln(o.sess.Stderr(), "falcon: "+why)
 	}
 	_ = o.sess.Exit(code)
 }
 
-// check ends the session when nobody has pressed a key for long, or when the
+// checkAccess ends the session when nobody has pressed a key for long, or when the
 // key that began it no longer lets anybody in.
-func (o *one) check(ctx context.Context, end context.CancelCauseFunc) {
+func (o *openSession) checkAccess(ctx context.Context, end context.CancelCauseFunc) {
 	t := time.NewTicker(o.srv.limits.Recheck)
 	defer t.Stop()
 	for {
@@ -168,16 +168,16 @@ func (o *one) check(ctx context.Context, end context.CancelCauseFunc) {
 			return
 		case <-t.C:
 		}
-		if idle := o.srv.limits.Idle; o.isPty && idle > 0 && o.input.idle() >= idle {
+		if idle := o.srv.limits.Idle; o.isPty && idle > 0 && o.input.idleFor() >= idle {
 			end(errIdle)
 		}
-		if !o.stillIn() {
+		if !o.stillAllowed() {
 			end(errRevoked)
 		}
 	}
 }
 
-func (o *one) stillIn() bool {
+func (o *openSession) stillAllowed() bool {
 	raw, err := base64.StdEncoding.DecodeString(o.sess.Permissions().Extensions[extKey])
 	if err != nil {
 		return false
@@ -190,41 +190,41 @@ func (o *one) stillIn() bool {
 	return err == nil && who.Name == o.who.Name && who.Role == o.who.Role
 }
 
-// show is what the session is for.
-func (o *one) show(ctx context.Context, engine Engine) error {
+// showConsole is what the session is for.
+func (o *openSession) showConsole(ctx context.Context, engine Engine) error {
 	switch {
 	case o.ask.once:
 		return plain.Once(ctx, engine.Client, o.link, o.ask.json, o.ask.open)
 	case o.ask.plain || !o.isPty || o.pty.Term == "dumb" || o.pty.Term == "":
-		return o.lines(ctx, engine)
+		return o.showLines(ctx, engine)
 	}
-	return o.screen(ctx, engine)
+	return o.showScreen(ctx, engine)
 }
 
-// lines is the plain stream. On a terminal, which the client has made raw, the
+// showLines is the plain stream. On a terminal, which the client has made raw, the
 // echo is the server's; its end ends the session, as nothing else could.
-func (o *one) lines(ctx context.Context, engine Engine) error {
+func (o *openSession) showLines(ctx context.Context, engine Engine) error {
 	src := o.srv.hub.Session(engine.Client)
 	defer src.Close()
 	opts := plain.Options{In: o.input, Open: o.ask.open, Source: src}
 	if o.isPty {
 		ctx, leave := context.WithCancel(ctx)
 		defer leave()
-		opts.In = &cooked{from: o.input, echo: o.link, ended: leave}
+		opts.In = &lineEditor{from: o.input, echo: o.link, ended: leave}
 		return plain.Run(ctx, engine.Client, o.link, opts)
 	}
 	return plain.Run(ctx, engine.Client, o.link, opts)
 }
 
-func (o *one) screen(ctx context.Context, engine Engine) error {
+func (o *openSession) showScreen(ctx context.Context, engine Engine) error {
 	f := o.srv.hub.Session(engine.Client)
 	defer f.Close()
-	src := newPaced(f, o.link, o.srv.now)
+	src := newPacedReader(f, o.link, o.srv.now)
 	var pace sync.WaitGroup
 	paceCtx, stop := context.WithCancel(ctx)
 	defer pace.Wait()
 	defer stop()
-	pace.Go(func() { src.run(paceCtx) })
+	pace.Go(func() { src.runPump(paceCtx) })
 	opts := o.srv.cfg.Screen
 	opts.Lag, opts.Open = src.Lag, o.ask.open
 	if o.ask.theme != "" {
@@ -235,5 +235,5 @@ func (o *one) screen(ctx context.Context, engine Engine) error {
 		opts.Profile = p
 	}
 	env := append(slices.Clone(o.sess.Environ()), "TERM="+o.pty.Term)
-	return tui.Run(ctx, src, tui.Terminal{In: o.input, Out: o.link, Env: env, Remote: &tui.Remote{Size: bounded(o.pty.Window), Sizes: o.sizes}}, opts)
+	return tui.Run(ctx, src, tui.Terminal{In: o.input, Out: o.link, Env: env, Remote: &tui.Remote{Size: boundedSize(o.pty.Window), Sizes: o.sizes}}, opts)
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/failslow/falcon/tui"
 )
 
-// bounded is a window's size within what a screen is drawn for: a client may
+// boundedSize is a window's size within what a screen is drawn for: a client may
 // claim any.
-func bounded(w ssh.Window) tui.Size {
+func boundedSize(w ssh.Window) tui.Size {
 	return tui.Size{W: min(max(1, w.Width), columnsMax), H: min(max(1, w.Height), rowsMax)}
 }
 
-// sizes passes the newest size on. It reads until the channel closes, as the
+// watchSizes passes the newest size on. It reads until the channel closes, as the
 // library's request loop waits for a reader.
-func sizes(in <-chan ssh.Window) <-chan tui.Size {
+func watchSizes(in <-chan ssh.Window) <-chan tui.Size {
 	out := make(chan tui.Size, 1)
 	go func() {
 		for w := range in {
@@ -22,7 +22,7 @@ func sizes(in <-chan ssh.Window) <-chan tui.Size {
 			case <-out: // nobody took the older one
 			default:
 			}
-			out <- bounded(w)
+			out <- boundedSize(w)
 		}
 	}()
 	return out

@@ -67,7 +67,7 @@ var arrangements struct {
 // arrangementsMax bounds what is remembered; a console uses one or two.
 const arrangementsMax = 16
 
-func arrange(s *page.State, level Level, order Order, per, by int) *arrangement {
+func arrangeRanks(s *page.State, level Level, order Order, per, by int) *arrangement {
 	k := shape{level: level, order: order, per: per, by: by, n: s.Roster.World(), tp: s.TP, dp: s.DP, pp: s.PP}
 	if level <= Stage {
 		k.order = Topology
@@ -83,12 +83,12 @@ func arrange(s *page.State, level Level, order Order, per, by int) *arrangement 
 	if arrangements.of == nil || len(arrangements.of) >= arrangementsMax {
 		arrangements.of = map[shape]*arrangement{}
 	}
-	a := k.make()
+	a := k.makeRows()
 	arrangements.of[k] = a
 	return a
 }
 
-func (k shape) make() *arrangement {
+func (k shape) makeRows() *arrangement {
 	a := &arrangement{place: make([]int32, k.n)}
 	across := (k.dp + k.per - 1) / k.per
 	for r := range k.n {
@@ -107,15 +107,15 @@ func (k shape) make() *arrangement {
 		}
 	}
 	if k.level == Node && k.order != Host {
-		a.byFirst(len(k.hosts.Names))
+		a.rowByFirst(len(k.hosts.Names))
 	}
-	a.find()
-	a.line = k.line(across, len(a.first))
+	a.findRank()
+	a.line = k.lineOfRanks(across, len(a.first))
 	return a
 }
 
-// byFirst numbers items in the order in which ranks name them first.
-func (a *arrangement) byFirst(items int) {
+// rowByFirst numbers items in the order in which ranks name them first.
+func (a *arrangement) rowByFirst(items int) {
 	number, next := make([]int32, items), int32(0)
 	for r, i := range a.place {
 		if number[i] == 0 {
@@ -126,8 +126,8 @@ func (a *arrangement) byFirst(items int) {
 	}
 }
 
-// find notes each item's lowest rank.
-func (a *arrangement) find() {
+// findRank notes each item's lowest rank.
+func (a *arrangement) findRank() {
 	items := int32(0)
 	for _, i := range a.place {
 		items = max(items, i+1)
@@ -138,8 +138,8 @@ func (a *arrangement) find() {
 	}
 }
 
-// line is how many items a stage has, where that can be said.
-func (k shape) line(across, items int) int {
+// lineOfRanks is how many items a stage has, where that can be said.
+func (k shape) lineOfRanks(across, items int) int {
 	switch {
 	case k.level == Stage:
 		return across

@@ -13,11 +13,11 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// title says what is out of sight before all else.
-func (g geometry) title(s *page.State) string {
+// titleText says what is out of sight before all else.
+func (g geometry) titleText(s *page.State) string {
 	var parts []string
-	if seen, above, below := g.sight(s.Roster.Critical); above+below > 0 {
-		parts = append(parts, fmt.Sprintf("%d crit in view, %d outside%s", seen, above+below, arrows(above, below)))
+	if seen, above, below := g.inSight(s.Roster.Critical); above+below > 0 {
+		parts = append(parts, fmt.Sprintf("%d crit in view, %d outside%s", seen, above+below, scrollArrows(above, below)))
 	}
 	if g.filtered {
 		parts = append(parts, fmt.Sprintf("filter %q: %d of %d, %s shows all", s.RankFilter(), len(s.Matched()), s.Roster.World(), s.Key(key.Ranks, key.Back)))
@@ -26,13 +26,13 @@ func (g geometry) title(s *page.State) string {
 		parts = append(parts, fmt.Sprintf("%d picked", n))
 	}
 	parts = append(parts, s.Tally(), s.MetricName())
-	if most := g.most(s); most > 1 {
+	if most := g.mostItems(s); most > 1 {
 		parts = append(parts, fmt.Sprintf("worst of %d", most))
 	}
 	return strings.Join(parts, "  ·  ")
 }
 
-func arrows(above, below int) string {
+func scrollArrows(above, below int) string {
 	switch {
 	case below == 0:
 		return " ↑"
@@ -42,8 +42,8 @@ func arrows(above, below int) string {
 	return " ↑↓"
 }
 
-// most is how many ranks an item stands for at most.
-func (g geometry) most(s *page.State) int {
+// mostItems is how many ranks an item stands for at most.
+func (g geometry) mostItems(s *page.State) int {
 	switch g.level {
 	case Job:
 		return s.TP * g.per * s.PP
@@ -55,8 +55,8 @@ func (g geometry) most(s *page.State) int {
 	return 1
 }
 
-// heading is the map's own name with its level and order.
-func (g geometry) heading() string {
+// drawHeading is the map's own name with its level and order.
+func (g geometry) drawHeading() string {
 	t := "RANKS"
 	if g.level != Detail {
 		t += " " + levelNames[g.level]
@@ -76,19 +76,19 @@ func (g geometry) drawCells(c *widget.Canvas, r widget.Rect, s *page.State, mark
 		rank := g.first[i]
 		switch {
 		case g.level == Job:
-			g.replica(c, cell, s, i)
+			g.drawReplica(c, cell, s, i)
 		case g.filtered && !s.Shown(rank):
-			c.Text(cell.X, cell.Y, cell.W, fmt.Sprintf("·%*d", digits(s.Roster.World()), rank), c.Pal.Style(themes.Dim))
+			c.Text(cell.X, cell.Y, cell.W, fmt.Sprintf("·%*d", digitCount(s.Roster.World()), rank), c.Pal.Style(themes.Dim))
 		default:
-			g.cell(c, cell, s, rank, marked(rank))
+			g.drawCell(c, cell, s, rank, marked(rank))
 		}
 	}
 }
 
-// replica draws a replica's worst rank and how many of its ranks are not
+// drawReplica draws a replica's worst rank and how many of its ranks are not
 // healthy.
-func (g geometry) replica(c *widget.Canvas, r widget.Rect, s *page.State, item int) {
-	rank, n := g.worst(s, item), 0
+func (g geometry) drawReplica(c *widget.Canvas, r widget.Rect, s *page.State, item int) {
+	rank, n := g.worstItem(s, item), 0
 	for _, a := range s.Anomalies() {
 		if int(g.place[a]) == item {
 			n++
@@ -96,7 +96,7 @@ func (g geometry) replica(c *widget.Canvas, r widget.Rect, s *page.State, item i
 	}
 	glyph, _, role := s.Health(s.Roster.View(rank))
 	st := cellStyle(c, s, rank)
-	if item == g.item(s) {
+	if item == g.itemAt(s) {
 		st = st.With(themes.Bold | themes.Underline)
 		c.Set(r.X+r.W, r.Y, '←', c.Pal.Style(themes.Accent).With(themes.Bold))
 	}
@@ -113,7 +113,7 @@ func (g geometry) replica(c *widget.Canvas, r widget.Rect, s *page.State, item i
 	c.Right(r.X+r.W, r.Y, text, mark)
 }
 
-func (g geometry) cell(c *widget.Canvas, r widget.Rect, s *page.State, rank int32, marked bool) {
+func (g geometry) drawCell(c *widget.Canvas, r widget.Rect, s *page.State, rank int32, marked bool) {
 	v := s.Roster.View(rank)
 	glyph, _, role := s.Health(v)
 	st := cellStyle(c, s, rank)
@@ -126,7 +126,7 @@ func (g geometry) cell(c *widget.Canvas, r widget.Rect, s *page.State, rank int3
 		mark = s
 	}
 	c.Set(r.X, r.Y, glyph, mark)
-	c.Text(r.X+1, r.Y, r.W-1, fmt.Sprintf("%*d", digits(s.Roster.World()), rank), st)
+	c.Text(r.X+1, r.Y, r.W-1, fmt.Sprintf("%*d", digitCount(s.Roster.World()), rank), st)
 	end := r.X + r.W
 	if !c.Pal.HalfBlocks() || c.ASCII {
 		end--
@@ -166,18 +166,18 @@ func cellStyle(c *widget.Canvas, s *page.State, rank int32) themes.Style {
 func (g geometry) drawPixels(c *widget.Canvas, r widget.Rect, s *page.State, marked func(int32) bool) {
 	g.drawGutter(c, r, s)
 	_, body := r.Columns(g.gutter)
-	c.Raster(body, g.raster(s), &c.Pal.Heat)
+	c.Raster(body, g.drawRaster(s), &c.Pal.Heat)
 	for _, rank := range s.Picks() {
-		g.mark(c, r, rank)
+		g.cellMark(c, r, rank)
 	}
 	if marked != nil {
 		for i := g.top * g.columns; i < min(len(g.first), (g.top+g.rows)*g.columns); i++ {
 			if marked(g.first[i]) {
-				g.mark(c, r, g.first[i])
+				g.cellMark(c, r, g.first[i])
 			}
 		}
 	}
-	g.cursor(c, r, s)
+	g.drawCursor(c, r, s)
 }
 
 // drawGutter names the first item of every text row.
@@ -190,12 +190,12 @@ func (g geometry) drawGutter(c *widget.Canvas, r widget.Rect, s *page.State) {
 		if y*g.halves >= g.rows || item >= len(g.first) {
 			return
 		}
-		c.Text(r.X, r.Y+y, g.gutter-1, g.label(s, item), c.Pal.Style(themes.Dim))
+		c.Text(r.X, r.Y+y, g.gutter-1, g.cellLabel(s, item), c.Pal.Style(themes.Dim))
 	}
 }
 
-// label names an item in few characters.
-func (g geometry) label(s *page.State, item int) string {
+// cellLabel names an item in few characters.
+func (g geometry) cellLabel(s *page.State, item int) string {
 	rank := g.first[item]
 	_, dp, pp := s.Coord(rank)
 	switch g.level {
@@ -211,9 +211,9 @@ func (g geometry) label(s *page.State, item int) string {
 	return strconv.Itoa(int(rank))
 }
 
-// mark shows that a rank is picked; a state keeps its glyph.
-func (g geometry) mark(c *widget.Canvas, r widget.Rect, rank int32) {
-	x, y, ok := g.corner(r, rank)
+// cellMark shows that a rank is picked; a state keeps its glyph.
+func (g geometry) cellMark(c *widget.Canvas, r widget.Rect, rank int32) {
+	x, y, ok := g.drawCorner(r, rank)
 	if !ok {
 		return
 	}
@@ -224,9 +224,9 @@ func (g geometry) mark(c *widget.Canvas, r widget.Rect, rank int32) {
 	c.Set(x, y, cell.R, cell.S.With(themes.Underline|themes.Bold))
 }
 
-// cursor points at the cursor's pixel, or underlines it.
-func (g geometry) cursor(c *widget.Canvas, r widget.Rect, s *page.State) {
-	x, y, ok := g.corner(r, s.Rank())
+// drawCursor points at the cursor's pixel, or underlines it.
+func (g geometry) drawCursor(c *widget.Canvas, r widget.Rect, s *page.State) {
+	x, y, ok := g.drawCorner(r, s.Rank())
 	if !ok {
 		return
 	}
@@ -240,8 +240,8 @@ func (g geometry) cursor(c *widget.Canvas, r widget.Rect, s *page.State) {
 	c.Set(x, y, ch, cell.S)
 }
 
-// legend shows where the metric's levels begin.
-func legend(c *widget.Canvas, r widget.Rect, s *page.State) {
+// legendText shows where the metric's levels begin.
+func legendText(c *widget.Canvas, r widget.Rect, s *page.State) {
 	bounds, unit := s.Roster.Bounds(s.Metric)
 	p := c.Pen(r).Put(themes.Dim, s.MetricName()+"  ")
 	for i := range themes.Levels {

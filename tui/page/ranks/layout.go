@@ -34,79 +34,79 @@ const (
 	gutterFrom = 40  // columns below which no room is spent on a gutter
 )
 
-func (g geometry) cells() bool { return g.cellW > 1 }
+func (g geometry) cellCount() bool { return g.cellW > 1 }
 
-// layout fits the ranks of s into r; halves is 2 where one text row holds two
+// layoutMap fits the ranks of s into r; halves is 2 where one text row holds two
 // pixel rows.
-func layout(r widget.Rect, s *page.State, level Level, order Order, halves int) geometry {
+func layoutMap(r widget.Rect, s *page.State, level Level, order Order, halves int) geometry {
 	if level == auto {
-		level = closest(r, s, order, halves)
+		level = closestItem(r, s, order, halves)
 	}
 	g := geometry{level: level, order: order, per: 1, by: 1, cellW: 1, cellH: 1, halves: halves}
 	switch level {
 	case Detail:
-		g.arrangement = arrange(s, level, order, 1, 1)
+		g.arrangement = arrangeRanks(s, level, order, 1, 1)
 		g.sizeCells(r, s.Roster.World())
 	case Job:
-		g.sizeJob(r, s)
+		g.sizeForJob(r, s)
 	case Stage:
 		g.sizeStages(r, s)
 	default:
-		g.arrangement = arrange(s, level, order, 1, 1)
+		g.arrangement = arrangeRanks(s, level, order, 1, 1)
 		g.sizePixels(r, s.Roster.World())
 	}
 	g.total = (len(g.first) + g.columns - 1) / g.columns
 	if s.Roster.World() > 0 {
-		g.scroll(int(g.place[s.Rank()]) / g.columns)
+		g.scrollTo(int(g.place[s.Rank()]) / g.columns)
 	}
 	return g
 }
 
 func (g *geometry) sizeCells(r widget.Rect, n int) {
-	g.cellW = max(smallCellW+digits(n)-3, smallCellW-1)
-	if cols := columns(max(1, r.W/bigCellW), n, g.line); (n+cols-1)/cols*bigCellH <= r.H {
+	g.cellW = max(smallCellW+digitCount(n)-3, smallCellW-1)
+	if cols := columnCount(max(1, r.W/bigCellW), n, g.line); (n+cols-1)/cols*bigCellH <= r.H {
 		g.cellW, g.cellH = bigCellW, bigCellH
 	}
-	g.columns = columns(max(1, r.W/g.cellW), n, g.line)
+	g.columns = columnCount(max(1, r.W/g.cellW), n, g.line)
 	g.rows = max(1, r.H/g.cellH)
 }
 
 // jobCellW is the room of one replica in words: "r781 ✖12 ".
 const jobCellW = 10
 
-// sizeJob gives each replica a cell with words if all fit, else a pixel, else
+// sizeForJob gives each replica a cell with words if all fit, else a pixel, else
 // several replicas one.
-func (g *geometry) sizeJob(r widget.Rect, s *page.State) {
+func (g *geometry) sizeForJob(r widget.Rect, s *page.State) {
 	if fit := max(1, r.W/jobCellW); (s.DP+fit-1)/fit <= r.H {
 		g.cellW, g.columns, g.rows = jobCellW, fit, max(1, r.H)
-		g.arrangement = arrange(s, Job, Topology, 1, 1)
+		g.arrangement = arrangeRanks(s, Job, Topology, 1, 1)
 		return
 	}
-	g.room(r, 10*s.DP)
+	g.roomFor(r, 10*s.DP)
 	fit := max(1, (r.W-g.gutter)*g.rows)
 	g.per = (s.DP + fit - 1) / fit
-	g.arrangement = arrange(s, Job, Topology, g.per, 1)
+	g.arrangement = arrangeRanks(s, Job, Topology, g.per, 1)
 	g.columns = max(1, min(r.W-g.gutter, len(g.first)))
 }
 
 // sizeStages gives each stage a row and each replica a column, or several.
 func (g *geometry) sizeStages(r widget.Rect, s *page.State) {
-	g.room(r, 10*s.PP)
+	g.roomFor(r, 10*s.PP)
 	w := max(1, r.W-g.gutter)
 	g.per, g.by = (s.DP+w-1)/w, (s.PP+g.rows-1)/g.rows
-	g.arrangement = arrange(s, Stage, Topology, g.per, g.by)
+	g.arrangement = arrangeRanks(s, Stage, Topology, g.per, g.by)
 	g.columns = max(1, g.line)
 }
 
 func (g *geometry) sizePixels(r widget.Rect, n int) {
-	g.room(r, n)
+	g.roomFor(r, n)
 	g.columns = pixelColumns(max(1, r.W-g.gutter), len(g.first), g.line, g.rows)
 }
 
-// room spends columns on the gutter, which names numbers below n.
-func (g *geometry) room(r widget.Rect, n int) {
+// roomFor spends columns on the gutter, which names numbers below n.
+func (g *geometry) roomFor(r widget.Rect, n int) {
 	if r.W >= gutterFrom {
-		g.gutter = digits(n) + 1
+		g.gutter = digitCount(n) + 1
 		if g.level == Node {
 			g.gutter = max(g.gutter, 7)
 		}
@@ -114,11 +114,11 @@ func (g *geometry) room(r widget.Rect, n int) {
 	g.rows = max(1, r.H*g.halves)
 }
 
-func digits(n int) int { return len(strconv.Itoa(max(1, n-1))) }
+func digitCount(n int) int { return len(strconv.Itoa(max(1, n-1))) }
 
-// columns is how many items a row holds: a stage if one fits, else as many as
+// columnCount is how many items a row holds: a stage if one fits, else as many as
 // fit.
-func columns(fit, items, line int) int {
+func columnCount(fit, items, line int) int {
 	if line > 1 && line <= fit && line < items {
 		return line
 	}
@@ -128,33 +128,33 @@ func columns(fit, items, line int) int {
 // pixelColumns is how many pixels a row holds: one stage where all stages then
 // fit below each other, else as many whole stages as fit side by side.
 func pixelColumns(fit, items, line, rows int) int {
-	one := columns(fit, items, line)
+	one := columnCount(fit, items, line)
 	if one != line || (items+one-1)/one <= rows {
 		return one
 	}
 	return fit / line * line
 }
 
-// scroll keeps the cursor's row in view; with half blocks a text row stays
+// scrollTo keeps the cursor's row in view; with half blocks a text row stays
 // whole.
-func (g *geometry) scroll(row int) {
+func (g *geometry) scrollTo(row int) {
 	if g.total <= g.rows {
 		return
 	}
 	g.top = max(0, min(row-g.rows/2, g.total-g.rows))
-	if !g.cells() {
+	if !g.cellCount() {
 		g.top -= g.top % g.halves
 	}
 }
 
-// closest is the nearest level at which everything fits; by stages everything
+// closestItem is the nearest level at which everything fits; by stages everything
 // does.
-func closest(r widget.Rect, s *page.State, order Order, halves int) Level {
+func closestItem(r widget.Rect, s *page.State, order Order, halves int) Level {
 	for l := Detail; l > Stage; l-- {
 		if l == Detail && s.Roster.World() > detailMost {
 			continue
 		}
-		if g := layout(r, s, l, order, halves); g.total <= g.rows {
+		if g := layoutMap(r, s, l, order, halves); g.total <= g.rows {
 			return l
 		}
 	}
@@ -163,15 +163,15 @@ func closest(r widget.Rect, s *page.State, order Order, halves int) Level {
 
 // Rows is how many text rows the map takes of a rectangle at its own zoom.
 func Rows(r widget.Rect, s *page.State) int {
-	g := layout(r, s, auto, Topology, 1)
+	g := layoutMap(r, s, auto, Topology, 1)
 	return min(r.H, g.total*g.cellH)
 }
 
-// item is where the cursor is.
-func (g geometry) item(s *page.State) int { return int(g.place[s.Rank()]) }
+// itemAt is where the cursor is.
+func (g geometry) itemAt(s *page.State) int { return int(g.place[s.Rank()]) }
 
-// worst is the rank of an item that most needs a look: what the item shows.
-func (g geometry) worst(s *page.State, item int) int32 {
+// worstItem is the rank of an item that most needs a look: what the item shows.
+func (g geometry) worstItem(s *page.State, item int) int32 {
 	best, codes := g.first[item], s.Roster.Codes(s.Metric)
 	if g.level >= Rank {
 		return best
@@ -184,8 +184,8 @@ func (g geometry) worst(s *page.State, item int) int32 {
 	return best
 }
 
-// within lists the ranks of the items from a to b, ascending.
-func (g geometry) within(a, b int) []int32 {
+// ranksWithin lists the ranks of the items from a to b, ascending.
+func (g geometry) ranksWithin(a, b int) []int32 {
 	var out []int32
 	for r, i := range g.place {
 		if int(i) >= a && int(i) <= b {
@@ -195,8 +195,8 @@ func (g geometry) within(a, b int) []int32 {
 	return out
 }
 
-// sight counts those of some ranks that are in view, above and below.
-func (g geometry) sight(ranks []int32) (seen, above, below int) {
+// inSight counts those of some ranks that are in view, above and below.
+func (g geometry) inSight(ranks []int32) (seen, above, below int) {
 	for _, r := range ranks {
 		switch row := int(g.place[r]) / g.columns; {
 		case row < g.top:
@@ -210,14 +210,14 @@ func (g geometry) sight(ranks []int32) (seen, above, below int) {
 	return seen, above, below
 }
 
-// hit lists the items drawn at a cell of r: two where a cell holds two pixels.
-func (g geometry) hit(r widget.Rect, x, y int) []int {
+// itemHit lists the items drawn at a cell of r: two where a cell holds two pixels.
+func (g geometry) itemHit(r widget.Rect, x, y int) []int {
 	x, y = x-r.X-g.gutter, y-r.Y
 	if x < 0 || y < 0 || y >= r.H || x/g.cellW >= g.columns {
 		return nil
 	}
 	row, rows := y/g.cellH, 1
-	if !g.cells() {
+	if !g.cellCount() {
 		row, rows = y*g.halves, g.halves
 	}
 	var out []int
@@ -229,35 +229,35 @@ func (g geometry) hit(r widget.Rect, x, y int) []int {
 	return out
 }
 
-// worstAt is the rank that stands at a cell of r, the worst of several; there
+// worstRankAt is the rank that stands at a cell of r, the worst of several; there
 // is none once the job has other ranks than were laid out.
-func (g geometry) worstAt(s *page.State, r widget.Rect, x, y int) (rank int32, ok bool) {
+func (g geometry) worstRankAt(s *page.State, r widget.Rect, x, y int) (rank int32, ok bool) {
 	codes := s.Roster.Codes(s.Metric)
 	if len(codes) != len(g.place) {
 		return 0, false
 	}
-	for _, item := range g.hit(r, x, y) {
-		if worst := g.worst(s, item); !ok || codes[worst] > codes[rank] {
+	for _, item := range g.itemHit(r, x, y) {
+		if worst := g.worstItem(s, item); !ok || codes[worst] > codes[rank] {
 			rank, ok = worst, true
 		}
 	}
 	return rank, ok
 }
 
-// corner is where a rank's item begins in r; ok is false out of view.
-func (g geometry) corner(r widget.Rect, rank int32) (x, y int, ok bool) {
+// drawCorner is where a rank's item begins in r; ok is false out of view.
+func (g geometry) drawCorner(r widget.Rect, rank int32) (x, y int, ok bool) {
 	item := int(g.place[rank])
 	row := item/g.columns - g.top
 	x = g.gutter + item%g.columns*g.cellW
 	y = row * g.cellH
-	if !g.cells() {
+	if !g.cellCount() {
 		y = row / g.halves
 	}
 	return r.X + x, r.Y + y, row >= 0 && row < g.rows && x < r.W && y < r.H
 }
 
-// raster is the visible part as pixels: the worst of each item.
-func (g geometry) raster(s *page.State) *widget.Raster {
+// drawRaster is the visible part as pixels: the worst of each item.
+func (g geometry) drawRaster(s *page.State) *widget.Raster {
 	pix := widget.NewRaster(g.columns, min(g.rows, g.total-g.top))
 	for i := range pix.Pix {
 		pix.Pix[i] = uint8(roster.None)

@@ -44,17 +44,17 @@ const (
 // Want says that no series is needed.
 func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
 
-// mapRect is where the map is drawn, below its title.
-func mapRect(r widget.Rect) widget.Rect {
+// mapRectOf is where the map is drawn, below its title.
+func mapRectOf(r widget.Rect) widget.Rect {
 	_, body := r.Rows(1)
 	body, _ = body.Rows(body.H - detailRows - 1 - legendRows)
 	return body
 }
 
-// mapRect is where this page has drawn its map.
-func (p *Page) mapRect(r widget.Rect) widget.Rect {
+// drawnMapRect is where this page has drawn its map.
+func (p *Page) drawnMapRect(r widget.Rect) widget.Rect {
 	if !p.alone {
-		return mapRect(r)
+		return mapRectOf(r)
 	}
 	_, body := r.Rows(1)
 	body, _ = body.Rows(body.H - legendRows)
@@ -66,7 +66,7 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	if s.Roster.World() == 0 {
 		return ""
 	}
-	g := layout(p.mapRect(r), s, p.level, p.order, p.halves)
+	g := layoutMap(p.drawnMapRect(r), s, p.level, p.order, p.halves)
 	switch a {
 	case key.Next:
 		s.StepShown(+1)
@@ -81,17 +81,17 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	case key.Order:
 		p.order = (p.order + 1) % orders
 	case key.Open:
-		return p.open(s, g)
+		return p.openRank(s, g)
 	default:
-		p.move(a, s, g)
-		p.pick(a, s, g)
+		p.moveCursor(a, s, g)
+		p.pickUnderCursor(a, s, g)
 	}
 	return ""
 }
 
-// open looks nearer: from a mark of several ranks at those, from a rank at its
+// openRank looks nearer: from a mark of several ranks at those, from a rank at its
 // posterior.
-func (p *Page) open(s *page.State, g geometry) key.Scope {
+func (p *Page) openRank(s *page.State, g geometry) key.Scope {
 	s.Select(s.Rank())
 	if g.level >= Rank {
 		return key.Posterior
@@ -100,8 +100,8 @@ func (p *Page) open(s *page.State, g geometry) key.Scope {
 	return ""
 }
 
-func (p *Page) move(a key.Action, s *page.State, g geometry) {
-	at, last := g.item(s), len(g.first)-1
+func (p *Page) moveCursor(a key.Action, s *page.State, g geometry) {
+	at, last := g.itemAt(s), len(g.first)-1
 	to := at
 	switch a {
 	case key.Left:
@@ -124,24 +124,24 @@ func (p *Page) move(a key.Action, s *page.State, g geometry) {
 		return
 	}
 	if to >= 0 && to <= last && (to != at || a == key.First || a == key.Last) {
-		s.Select(g.worst(s, to))
+		s.Select(g.worstItem(s, to))
 	}
 }
 
-// pick changes what is picked; the cursor then stays where it is, even if
+// pickUnderCursor changes what is picked; the cursor then stays where it is, even if
 // another rank gets worse.
-func (p *Page) pick(a key.Action, s *page.State, g geometry) {
-	at, item := s.Rank(), g.item(s)
+func (p *Page) pickUnderCursor(a key.Action, s *page.State, g geometry) {
+	at, item := s.Rank(), g.itemAt(s)
 	switch a {
 	case key.Pick:
-		s.PickAll(g.within(item, item))
+		s.PickAll(g.ranksWithin(item, item))
 	case key.PickRange:
 		if p.anchor < 0 {
 			p.anchor = at
 			break
 		}
 		from := int(g.place[min(p.anchor, int32(len(g.place))-1)])
-		for _, r := range g.within(min(from, item), max(from, item)) {
+		for _, r := range g.ranksWithin(min(from, item), max(from, item)) {
 			if !s.Picked(r) {
 				s.Pick(r)
 			}
@@ -167,26 +167,26 @@ func (p *Page) Hit(s *page.State, r widget.Rect, x, y int) (rank int32, ok bool)
 	if s.Roster.World() == 0 {
 		return 0, false
 	}
-	body := p.mapRect(r)
-	return layout(body, s, p.level, p.order, p.halves).worstAt(s, body, x, y)
+	body := p.drawnMapRect(r)
+	return layoutMap(body, s, p.level, p.order, p.halves).worstRankAt(s, body, x, y)
 }
 
 // Draw draws the map, the metric's legend, and below them the cursor's rank.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	p.alone = false
 	top, rest := r.Rows(r.H - detailRows - 1)
-	g := p.drawMap(c, r, top, s)
+	g := p.drawRankMap(c, r, top, s)
 	s.Details(c, c.Rule(rest, p.cursorTitle(s, g), s.Legend()), s.Rank())
 }
 
-// drawMap draws the map and its legend in a part of the page.
-func (p *Page) drawMap(c *widget.Canvas, r, part widget.Rect, s *page.State) geometry {
+// drawRankMap draws the map and its legend in a part of the page.
+func (p *Page) drawRankMap(c *widget.Canvas, r, part widget.Rect, s *page.State) geometry {
 	p.halves = c.PixelRows(1)
-	g := layout(p.mapRect(r), s, p.level, p.order, p.halves)
+	g := layoutMap(p.drawnMapRect(r), s, p.level, p.order, p.halves)
 	g.filtered = s.RankFilter() != ""
 	top, row := part.Rows(part.H - legendRows)
-	p.draw(c, top, s, g)
-	legend(c, row, s)
+	p.drawWith(c, top, s, g)
+	legendText(c, row, s)
 	return g
 }
 
@@ -197,23 +197,23 @@ func (p *Page) Panes(s *page.State) []page.Pane {
 	}
 	return []page.Pane{{Name: "map", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
 		p.alone = true
-		p.drawMap(c, r, r, s)
+		p.drawRankMap(c, r, r, s)
 	}}}
 }
 
-func (p *Page) draw(c *widget.Canvas, r widget.Rect, s *page.State, g geometry) {
-	right := g.title(s)
+func (p *Page) drawWith(c *widget.Canvas, r widget.Rect, s *page.State, g geometry) {
+	right := g.titleText(s)
 	marked := s.Picked
 	if p.anchor >= 0 && s.Roster.World() > 0 {
 		right = fmt.Sprintf("range from rank %d: %s picks it, %s drops it  ·  ", p.anchor, s.Key(key.Ranks, key.PickRange), s.Key(key.Ranks, key.Unpick)) + right
-		from, to := int(g.place[min(p.anchor, int32(len(g.place))-1)]), g.item(s)
+		from, to := int(g.place[min(p.anchor, int32(len(g.place))-1)]), g.itemAt(s)
 		marked = func(r int32) bool {
 			i := int(g.place[r])
 			return s.Picked(r) || i >= min(from, to) && i <= max(from, to)
 		}
 	}
-	body := c.Rule(r, g.heading(), right)
-	show(c, body, s, g, marked)
+	body := c.Rule(r, g.drawHeading(), right)
+	showRank(c, body, s, g, marked)
 }
 
 // cursorTitle tells what the cursor's mark stands for.
@@ -221,7 +221,7 @@ func (p *Page) cursorTitle(s *page.State, g geometry) string {
 	if g.level >= Rank || s.Roster.World() == 0 {
 		return "CURSOR"
 	}
-	item := g.item(s)
+	item := g.itemAt(s)
 	var count [roster.Standings]int
 	n := 0
 	for r, i := range g.place {
@@ -237,23 +237,23 @@ func (p *Page) cursorTitle(s *page.State, g geometry) string {
 	return text
 }
 
-func show(c *widget.Canvas, body widget.Rect, s *page.State, g geometry, marked func(int32) bool) {
+func showRank(c *widget.Canvas, body widget.Rect, s *page.State, g geometry, marked func(int32) bool) {
 	switch {
 	case s.Roster.World() == 0:
 		page.Empty(c, body, "no ranks known yet")
 		return
-	case g.cells():
+	case g.cellCount():
 		g.drawCells(c, body, s, marked)
 	default:
 		g.drawPixels(c, body, s, marked)
 	}
 	c.HitEach(body, func(x, y int) widget.Target {
-		if rank, ok := g.worstAt(s, body, body.X+x, body.Y+y); ok {
+		if rank, ok := g.worstRankAt(s, body, body.X+x, body.Y+y); ok {
 			return widget.Target{Kind: widget.TargetRank, N: int64(rank)}
 		}
 		return widget.Target{}
 	})
-	if x, y, ok := g.corner(body, s.Rank()); ok {
+	if x, y, ok := g.drawCorner(body, s.Rank()); ok {
 		c.Focus(x, y)
 	}
 }
@@ -262,8 +262,8 @@ func show(c *widget.Canvas, body widget.Rect, s *page.State, g geometry, marked 
 // returns the room that the map took.
 func Map(c *widget.Canvas, r widget.Rect, s *page.State, _ int) widget.Rect {
 	_, body := r.Rows(1)
-	g := layout(body, s, auto, Topology, c.PixelRows(1))
-	c.Rule(r, strings.TrimSpace(g.heading()), g.title(s))
-	show(c, body, s, g, s.Picked)
+	g := layoutMap(body, s, auto, Topology, c.PixelRows(1))
+	c.Rule(r, strings.TrimSpace(g.drawHeading()), g.titleText(s))
+	showRank(c, body, s, g, s.Picked)
 	return body
 }

@@ -154,8 +154,8 @@ func TestPixelsShowTheWorst(t *testing.T) {
 		}
 		s := state(snap)
 		r := widget.Rect{W: rapid.IntRange(1, 120).Draw(t, "w"), H: rapid.IntRange(1, 40).Draw(t, "h")}
-		g := layout(r, s, Level(rapid.IntRange(-1, int(Rank)).Draw(t, "level")), Order(rapid.IntRange(0, int(orders)-1).Draw(t, "order")), 2)
-		pix := g.raster(s)
+		g := layoutMap(r, s, Level(rapid.IntRange(-1, int(Rank)).Draw(t, "level")), Order(rapid.IntRange(0, int(orders)-1).Draw(t, "order")), 2)
+		pix := g.drawRaster(s)
 		want := map[int]roster.Code{}
 		for rank, v := range s.Roster.Views() {
 			item := int(g.place[rank])
@@ -166,7 +166,7 @@ func TestPixelsShowTheWorst(t *testing.T) {
 				t.Fatalf("item %d shows %d, its worst rank is %d", g.top*g.columns+i, got, w)
 			}
 		}
-		seen, above, below := g.sight(s.Roster.Critical)
+		seen, above, below := g.inSight(s.Roster.Critical)
 		if seen+above+below != len(s.Roster.Critical) {
 			t.Fatalf("%d + %d + %d of %d critical ranks", seen, above, below, len(s.Roster.Critical))
 		}
@@ -181,7 +181,7 @@ func TestPlacesNeverMove(t *testing.T) {
 				r := widget.Rect{W: 100, H: 30}
 				calm, wild := state(job(j.tp, j.dp, j.pp)), state(trouble(job(j.tp, j.dp, j.pp)))
 				wild.Select(calm.Rank())
-				a, b := layout(r, calm, level, order, 2), layout(r, wild, level, order, 2)
+				a, b := layoutMap(r, calm, level, order, 2), layoutMap(r, wild, level, order, 2)
 				if a.columns != b.columns || a.top != b.top || a.arrangement != b.arrangement {
 					t.Errorf("%s level %d order %d: the map moved", j.name, level, order)
 				}
@@ -197,11 +197,11 @@ func TestOrders(t *testing.T) {
 	}
 	s := state(snap)
 	for order, want := range map[Order]string{Topology: "[0 1 2 3 4 5 6 7]", Host: "[6 7 4 5 2 3 0 1]", Number: "[0 1 2 3 4 5 6 7]"} {
-		if got := fmt.Sprint(arrange(s, Rank, order, 1, 1).first); got != want {
+		if got := fmt.Sprint(arrangeRanks(s, Rank, order, 1, 1).first); got != want {
 			t.Errorf("ranks %s: %s, want %s", orderNames[order], got, want)
 		}
 	}
-	if got := fmt.Sprint(arrange(s, Node, Topology, 1, 1).first, arrange(s, Node, Host, 1, 1).first); got != "[0 2 4 6] [6 4 2 0]" {
+	if got := fmt.Sprint(arrangeRanks(s, Node, Topology, 1, 1).first, arrangeRanks(s, Node, Host, 1, 1).first); got != "[0 2 4 6] [6 4 2 0]" {
 		t.Errorf("nodes begin with ranks %s", got)
 	}
 }
@@ -280,11 +280,11 @@ func TestHitFindsTheCursor(t *testing.T) {
 			p := New()
 			p.level = level
 			drawn(t, p, s, r.W, r.H)
-			body := mapRect(r)
-			g := layout(body, s, level, Topology, 2)
-			row, col := g.item(s)/g.columns-g.top, g.item(s)%g.columns
+			body := mapRectOf(r)
+			g := layoutMap(body, s, level, Topology, 2)
+			row, col := g.itemAt(s)/g.columns-g.top, g.itemAt(s)%g.columns
 			x, y := body.X+g.gutter+col*g.cellW, body.Y+row*g.cellH
-			if !g.cells() {
+			if !g.cellCount() {
 				y = body.Y + row/2
 			}
 			if rank, ok := p.Hit(s, r, x, y); !ok || rank != s.Rank() {
@@ -347,7 +347,7 @@ func BenchmarkAggregate100k(b *testing.B) {
 	b.ReportAllocs()
 	for _, level := range []Level{Stage, Node, Rank} {
 		b.Run(levelNames[level], func(b *testing.B) {
-			g := layout(r, s, level, Topology, 2)
+			g := layoutMap(r, s, level, Topology, 2)
 			out := make([]uint8, g.columns*min(g.rows, g.total))
 			for b.Loop() {
 				clear(out)
@@ -360,10 +360,10 @@ func BenchmarkAggregate100k(b *testing.B) {
 // The same with the codes that consoles share.
 func BenchmarkAggregate100kShared(b *testing.B) {
 	s := state(trouble(job(8, 1250, 10)))
-	g := layout(widget.Rect{W: 200, H: 50}, s, Node, Topology, 2)
+	g := layoutMap(widget.Rect{W: 200, H: 50}, s, Node, Topology, 2)
 	b.ReportAllocs()
 	for b.Loop() {
-		g.raster(s)
+		g.drawRaster(s)
 	}
 }
 

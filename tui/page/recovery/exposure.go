@@ -16,26 +16,26 @@ import (
 // first.
 func (p *Page) exposures(c *widget.Canvas, r widget.Rect, s *page.State) {
 	list := s.Feed.Recoveries.GetExposures()
-	body := c.Rule(r, "IF IT FAILED NOW", who(s.Snap().GetPolicy()))
+	body := c.Rule(r, "IF IT FAILED NOW", rankAndPlace(s.Snap().GetPolicy()))
 	if len(list) == 0 {
-		page.Empty(c, body, noMap(s))
+		page.Empty(c, body, drawNoMap(s))
 		return
 	}
 	p.row = max(0, min(p.row, len(list)-1))
 	detail := min(4, body.H/3)
 	table, foot := body.Rows(body.H - detail)
 	head, table := table.Rows(1)
-	c.Pen(head).Putf(dim, "  %-*s%-*s%s", domainW, "lost", costW(r.W), "cost", "spare")
+	c.Pen(head).Putf(dim, "  %-*s%-*s%s", domainW, "lost", costWidth(r.W), "cost", "spare")
 	from := max(0, min(p.row-table.H/2, len(list)-table.H))
 	for i := from; i < len(list) && i-from < table.H; i++ {
 		row := widget.Rect{X: table.X, Y: table.Y + i - from, W: table.W, H: 1}
-		exposure(c, row, s, list[i], i == p.row)
+		drawExposure(c, row, s, list[i], i == p.row)
 	}
 	c.Paragraph(foot, Explain(s, list[p.row]), c.Pal.Style(themes.Text))
 }
 
-// who decides on recoveries, in the head line.
-func who(p *falconv1.Policy) string {
+// rankAndPlace decides on recoveries, in the head line.
+func rankAndPlace(p *falconv1.Policy) string {
 	switch r := p.GetRecovery(); {
 	case p == nil:
 		return ""
@@ -51,7 +51,7 @@ func who(p *falconv1.Policy) string {
 	return "recovered without a person"
 }
 
-func noMap(s *page.State) string {
+func drawNoMap(s *page.State) string {
 	f := s.Feed
 	switch {
 	case f.RecoveriesErr != "":
@@ -69,9 +69,9 @@ const (
 	spareW  = 8
 )
 
-func costW(w int) int { return max(20, w-2-domainW-spareW) }
+func costWidth(w int) int { return max(20, w-2-domainW-spareW) }
 
-func exposure(c *widget.Canvas, r widget.Rect, s *page.State, x *falconv1.Exposure, cursor bool) {
+func drawExposure(c *widget.Canvas, r widget.Rect, s *page.State, x *falconv1.Exposure, cursor bool) {
 	pen, mark := c.Pen(r), "  "
 	role := themes.Text
 	if len(x.GetRanks()) > 0 {
@@ -87,33 +87,33 @@ func exposure(c *widget.Canvas, r widget.Rect, s *page.State, x *falconv1.Exposu
 		pen.Over(sel)
 		role, spareRole, mark = themes.Selected, themes.Selected, "▸ "
 	}
-	w := costW(r.W)
+	w := costWidth(r.W)
 	if len(x.GetRanks()) > 0 && !cursor {
 		mark = "▲ "
 	}
-	pen.Put(role, mark+pad(x.GetDomain(), domainW)).Put(role, pad(cost(s, x), w)).Put(spareRole, spare)
+	pen.Put(role, mark+padRight(x.GetDomain(), domainW)).Put(role, padRight(costText(s, x), w)).Put(spareRole, spare)
 }
 
-// pad cuts or fills to w columns, the last of them blank.
-func pad(text string, w int) string {
+// padRight cuts or fills to w columns, the last of them blank.
+func padRight(text string, w int) string {
 	text = widget.Cut(text, w-1)
 	return text + strings.Repeat(" ", max(0, w-widget.Width(text)))
 }
 
-// cost is what a loss takes from the job, short.
-func cost(s *page.State, x *falconv1.Exposure) string {
+// costText is what a loss takes from the job, short.
+func costText(s *page.State, x *falconv1.Exposure) string {
 	n := len(x.GetRanks())
 	if n == 0 {
 		return "at most one step: replicas hold all of it"
 	}
-	what := fmt.Sprintf("%s of %d without replica: ", plural(n, "rank"), s.Roster.World())
+	what := fmt.Sprintf("%s of %d without replica: ", pluralOf(n, "rank"), s.Roster.World())
 	if x.GetCheckpointIteration() < 0 {
 		return what + "no checkpoint known"
 	}
-	return what + "back " + plural(int(max(0, s.Snap().GetJob().GetIteration()-x.CheckpointIteration)), "iteration")
+	return what + "back " + pluralOf(int(max(0, s.Snap().GetJob().GetIteration()-x.CheckpointIteration)), "iteration")
 }
 
-func plural(n int, what string) string {
+func pluralOf(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
@@ -133,7 +133,7 @@ func Explain(s *page.State, x *falconv1.Exposure) string {
 		if x.GetWhy() != "" {
 			parts[0] += ": " + x.Why
 		}
-		parts = append(parts, fallback(s, x))
+		parts = append(parts, fallbackText(s, x))
 	}
 	if !x.GetSpare() {
 		parts = append(parts, "No spare is there for each of its nodes: the recovery would wait for one, or go on with fewer replicas where policy allows")
@@ -141,12 +141,12 @@ func Explain(s *page.State, x *falconv1.Exposure) string {
 	return strings.Join(parts, ". ") + "."
 }
 
-func fallback(s *page.State, x *falconv1.Exposure) string {
+func fallbackText(s *page.State, x *falconv1.Exposure) string {
 	if x.GetCheckpointIteration() < 0 {
 		return "No checkpoint is known: the job would begin anew"
 	}
 	lost := max(0, s.Snap().GetJob().GetIteration()-x.CheckpointIteration)
-	return fmt.Sprintf("All ranks would go back to the checkpoint of iteration %s, %s", phrase.Iteration(x.CheckpointIteration), plural(int(lost), "iteration"))
+	return fmt.Sprintf("All ranks would go back to the checkpoint of iteration %s, %s", phrase.Iteration(x.CheckpointIteration), pluralOf(int(lost), "iteration"))
 }
 
 // fewMost is how many names of a list are told.

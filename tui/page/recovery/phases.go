@@ -28,9 +28,9 @@ var in = map[falcon.RecoveryState][]string{
 	falcon.RecoveryRejoin: {falcon.PhaseGroups, falcon.PhaseRestore, falcon.PhaseResume},
 }
 
-// first is the row of the phase that a recovery is in, and how many there are
+// firstNames is the row of the phase that a recovery is in, and how many there are
 // from there; none when it is over.
-func first(v *falconv1.Recovery) (row, n int) {
+func firstNames(v *falconv1.Recovery) (row, n int) {
 	now := in[falcon.RecoveryState(v.GetState())]
 	for i, name := range phases {
 		if len(now) > 0 && name == now[0] {
@@ -44,7 +44,7 @@ func first(v *falconv1.Recovery) (row, n int) {
 func drawPhases(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
 	head, body := r.Rows(1)
 	c.Pen(head).Putf(dim, "  %-10s%10s%12s", "phase", "predicted", "actual")
-	now, n := first(v)
+	now, n := firstNames(v)
 	rows := max(0, body.H-1)
 	from := 0
 	if rows < len(phases) {
@@ -59,9 +59,9 @@ func drawPhases(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Reco
 		}
 		row, rest := body.Rows(1)
 		body = rest
-		phase(c, row, s, v, phases[i], i >= now && i < now+n, i == now)
+		drawPhase(c, row, s, v, phases[i], i >= now && i < now+n, i == now)
 	}
-	total(c, body, s, v)
+	drawTotal(c, body, s, v)
 }
 
 // noReturn is the first phase that can't be taken back: the ranks have been
@@ -80,7 +80,7 @@ func drawNoReturn(c *widget.Canvas, r widget.Rect, v *falconv1.Recovery) {
 	c.Pen(r).Put(role, "  "+text)
 }
 
-func phase(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery, name string, present, clock bool) {
+func drawPhase(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery, name string, present, clock bool) {
 	pen, role, mark := c.Pen(r), themes.Text, "  "
 	actual, known := v.GetPhasesMs()[name]
 	switch {
@@ -92,10 +92,10 @@ func phase(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery,
 	case !known:
 		role = dim
 	}
-	text := span(actual)
+	text := spanText(actual)
 	switch {
 	case clock:
-		text = span(actual+s.Running(v)) + "…"
+		text = spanText(actual+s.Running(v)) + "…"
 	case !known && name == falcon.PhaseFence:
 		text = "in suspend"
 	case !known:
@@ -110,21 +110,21 @@ func phase(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery,
 
 func predicted(v *falconv1.Recovery, name string) string {
 	if ms, ok := v.GetPredictedMs()[name]; ok {
-		return span(ms)
+		return spanText(ms)
 	}
 	return "—"
 }
 
-// span tells a phase that took no time as such, unlike Ms.
-func span(ms float64) string {
+// spanText tells a phase that took no time as such, unlike Ms.
+func spanText(ms float64) string {
 	if ms >= 0 && ms < 0.05 {
 		return "0 ms"
 	}
 	return phrase.Ms(ms)
 }
 
-// total adds up; where the recovery is not over the time runs.
-func total(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
+// drawTotal adds up; where the recovery is not over the time runs.
+func drawTotal(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
 	sum := 0.0
 	for _, name := range phases {
 		sum += v.GetPredictedMs()[name]

@@ -34,8 +34,8 @@ var stages = [...]stage{
 // unknown is what nobody has told of.
 var unknown = stage{"unknown", '?', themes.Stale}
 
-// far is how far a rank is, 0 = least.
-func far(x *falconv1.RankRecovery) int {
+// stageIndex is how far a rank is, 0 = least.
+func stageIndex(x *falconv1.RankRecovery) int {
 	for i, s := range stages {
 		if s.name == x.GetStage() {
 			return i
@@ -44,7 +44,7 @@ func far(x *falconv1.RankRecovery) int {
 	return -1
 }
 
-func at(i int) stage {
+func stageAt(i int) stage {
 	if i < 0 || i >= len(stages) {
 		return unknown
 	}
@@ -55,32 +55,32 @@ func at(i int) stage {
 func Tally(v *falconv1.Recovery) string {
 	count := map[int]int{}
 	for _, x := range v.GetRanks() {
-		count[far(x)]++
+		count[stageIndex(x)]++
 	}
 	var parts []string
 	for i := -1; i < len(stages); i++ {
 		if n := count[i]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%c %d %s", at(i).glyph, n, at(i).name))
+			parts = append(parts, fmt.Sprintf("%c %d %s", stageAt(i).glyph, n, stageAt(i).name))
 		}
 	}
 	return strings.Join(parts, "  ")
 }
 
-// cursor is the chosen rank; while the worst is followed, the first of those
+// cursorOf is the chosen rank; while the worst is followed, the first of those
 // that are least far.
-func cursor(s *page.State, v *falconv1.Recovery) int32 {
+func cursorOf(s *page.State, v *falconv1.Recovery) int32 {
 	if !s.Following() || len(v.GetRanks()) == 0 {
 		return s.Rank()
 	}
-	return behind(v)[0]
+	return furthestBehind(v)[0]
 }
 
-// behind lists the ranks that are least far, as the recovery lists them.
-func behind(v *falconv1.Recovery) []int32 {
+// furthestBehind lists the ranks that are least far, as the recovery lists them.
+func furthestBehind(v *falconv1.Recovery) []int32 {
 	least := len(stages)
 	var out []int32
 	for _, x := range v.GetRanks() {
-		switch f := far(x); {
+		switch f := stageIndex(x); {
 		case f < least:
 			least, out = f, append(out[:0], x.GetRank())
 		case f == least:
@@ -102,9 +102,9 @@ type grid struct {
 	cols  int
 }
 
-// gridRect is where the ranks lie below their title; the last row is the
+// gridRectOf is where the ranks lie below their title; the last row is the
 // cursor's.
-func gridRect(r widget.Rect) widget.Rect {
+func gridRectOf(r widget.Rect) widget.Rect {
 	_, body := r.Rows(1)
 	if body.H > 1 {
 		body.H--
@@ -112,14 +112,14 @@ func gridRect(r widget.Rect) widget.Rect {
 	return body
 }
 
-func newGrid(s *page.State, v *falconv1.Recovery, r widget.Rect) grid {
+func newRankGrid(s *page.State, v *falconv1.Recovery, r widget.Rect) grid {
 	n, digits := len(v.GetRanks()), len(strconv.Itoa(max(1, len(v.GetRanks())-1)))
 	g := grid{s: s, v: v, r: r, words: true, cellW: digits + 22}
-	if g.fits(n) {
+	if g.fitsNames(n) {
 		return g
 	}
 	g.words, g.cellW = false, digits+3
-	if g.fits(n) {
+	if g.fitsNames(n) {
 		return g
 	}
 	g.cellW = 1
@@ -135,14 +135,14 @@ func newGrid(s *page.State, v *falconv1.Recovery, r widget.Rect) grid {
 	}
 }
 
-// fits sets the columns and says whether n cells have room.
-func (g *grid) fits(n int) bool {
+// fitsNames sets the columns and says whether n cells have room.
+func (g *grid) fitsNames(n int) bool {
 	g.cols = max(1, g.r.W/g.cellW)
 	return (n+g.cols-1)/g.cols <= g.r.H
 }
 
-func (g grid) move(a key.Action) {
-	rank := cursor(g.s, g.v)
+func (g grid) moveCursor(a key.Action) {
+	rank := cursorOf(g.s, g.v)
 	step := int32(max(1, g.per))
 	switch a {
 	case key.Left:
@@ -154,15 +154,15 @@ func (g grid) move(a key.Action) {
 	case key.Down:
 		rank += step * int32(g.cols)
 	case key.Next, key.Prev:
-		rank = nextOf(behind(g.v), rank, a == key.Next)
+		rank = nextInStage(furthestBehind(g.v), rank, a == key.Next)
 	default:
 		return
 	}
 	g.s.Select(rank)
 }
 
-// nextOf is the rank of a list after or before another, around its ends.
-func nextOf(list []int32, rank int32, up bool) int32 {
+// nextInStage is the rank of a list after or before another, around its ends.
+func nextInStage(list []int32, rank int32, up bool) int32 {
 	if len(list) == 0 {
 		return rank
 	}
@@ -181,9 +181,9 @@ func nextOf(list []int32, rank int32, up bool) int32 {
 	return best
 }
 
-// ranks draws where every process stands, and the cursor's in words.
-func ranks(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
-	g := newGrid(s, v, gridRect(r))
+// drawRanks draws where every process stands, and the cursor's in words.
+func drawRanks(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
+	g := newRankGrid(s, v, gridRectOf(r))
 	title := "RANKS"
 	if g.per > 1 {
 		title += fmt.Sprintf(", least far of %d a mark", g.per)
@@ -194,23 +194,23 @@ func ranks(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery)
 		return
 	}
 	if g.per > 0 {
-		g.marks(c)
+		g.drawMarks(c)
 	} else {
-		g.cells(c)
+		g.drawCells(c)
 	}
 	if body.H > 1 {
-		g.detail(c, widget.Rect{X: r.X, Y: r.Y + r.H - 1, W: r.W, H: 1})
+		g.drawDetail(c, widget.Rect{X: r.X, Y: r.Y + r.H - 1, W: r.W, H: 1})
 	}
 }
 
-func (g grid) cells(c *widget.Canvas) {
-	mine := cursor(g.s, g.v)
+func (g grid) drawCells(c *widget.Canvas) {
+	mine := cursorOf(g.s, g.v)
 	for i, x := range g.v.Ranks {
 		cell := widget.Rect{X: g.r.X + i%g.cols*g.cellW, Y: g.r.Y + i/g.cols, W: g.cellW - 1, H: 1}
 		if i/g.cols >= g.r.H {
 			return
 		}
-		pen, look := c.Pen(cell), at(far(x))
+		pen, look := c.Pen(cell), stageAt(stageIndex(x))
 		st := c.Pal.Style(look.role)
 		if x.GetRank() == mine {
 			st = st.With(themes.Bold | themes.Underline)
@@ -223,8 +223,8 @@ func (g grid) cells(c *widget.Canvas) {
 	}
 }
 
-func (g grid) marks(c *widget.Canvas) {
-	mine := cursor(g.s, g.v)
+func (g grid) drawMarks(c *widget.Canvas) {
+	mine := cursorOf(g.s, g.v)
 	for from := 0; from < len(g.v.Ranks); from += g.per {
 		i := from / g.per
 		if i/g.cols >= g.r.H {
@@ -232,31 +232,31 @@ func (g grid) marks(c *widget.Canvas) {
 		}
 		least, here := len(stages), false
 		for _, x := range g.v.Ranks[from:min(len(g.v.Ranks), from+g.per)] {
-			least, here = min(least, far(x)), here || x.GetRank() == mine
+			least, here = min(least, stageIndex(x)), here || x.GetRank() == mine
 		}
-		st := c.Pal.Style(at(least).role)
+		st := c.Pal.Style(stageAt(least).role)
 		if here {
 			st = st.With(themes.Bold | themes.Reverse)
 		}
-		c.Set(g.r.X+i%g.cols, g.r.Y+i/g.cols, at(least).glyph, st)
+		c.Set(g.r.X+i%g.cols, g.r.Y+i/g.cols, stageAt(least).glyph, st)
 	}
 }
 
-// detail tells the cursor's rank in words.
-func (g grid) detail(c *widget.Canvas, r widget.Rect) {
-	rank := cursor(g.s, g.v)
+// drawDetail tells the cursor's rank in words.
+func (g grid) drawDetail(c *widget.Canvas, r widget.Rect) {
+	rank := cursorOf(g.s, g.v)
 	for _, x := range g.v.Ranks {
 		if x.GetRank() == rank {
-			look := at(far(x))
+			look := stageAt(stageIndex(x))
 			_, dp, pp := g.s.Coord(rank)
 			c.Pen(r).Putf(themes.Title, "rank %d ", rank).Put(look.role, fmt.Sprintf("%c %s", look.glyph, look.name)).
-				Put(themes.Text, "  "+place(x)).Putf(dim, "  stage %d, replica %d", pp, dp)
+				Put(themes.Text, "  "+placeOfRank(x)).Putf(dim, "  stage %d, replica %d", pp, dp)
 			return
 		}
 	}
 }
 
-func place(x *falconv1.RankRecovery) string {
+func placeOfRank(x *falconv1.RankRecovery) string {
 	text := x.GetDevice()
 	if x.GetPid() > 0 {
 		text += fmt.Sprintf("  process %d", x.Pid)

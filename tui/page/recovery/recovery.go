@@ -48,18 +48,18 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	case key.Newer:
 		p.back = max(0, p.back-1)
 	default:
-		p.move(a, s, r)
+		p.moveCursor(a, s, r)
 	}
 	return ""
 }
 
-func (p *Page) move(a key.Action, s *page.State, r widget.Rect) {
-	if v := p.shown(s); feed.Recovering(v) {
-		_, rest := split(r, s, v)
+func (p *Page) moveCursor(a key.Action, s *page.State, r widget.Rect) {
+	if v := p.shownRecovery(s); feed.Recovering(v) {
+		_, rest := splitPage(r, s, v)
 		if p.alone {
 			rest = r
 		}
-		newGrid(s, v, gridRect(rest)).move(a)
+		newRankGrid(s, v, gridRectOf(rest)).moveCursor(a)
 		return
 	}
 	switch a {
@@ -72,13 +72,13 @@ func (p *Page) move(a key.Action, s *page.State, r widget.Rect) {
 }
 
 // Chosen is the id of the recovery on the page, or "".
-func (p *Page) Chosen(s *page.State) string { return p.shown(s).GetId() }
+func (p *Page) Chosen(s *page.State) string { return p.shownRecovery(s).GetId() }
 
 // Choose shows a recovery as soon as it is known.
 func (p *Page) Choose(id string) { p.wanted = id }
 
-// shown is the recovery on the page, or nil.
-func (p *Page) shown(s *page.State) *falconv1.Recovery {
+// shownRecovery is the recovery on the page, or nil.
+func (p *Page) shownRecovery(s *page.State) *falconv1.Recovery {
 	list := s.RecoveryList()
 	if len(list) == 0 {
 		return nil
@@ -93,8 +93,8 @@ func (p *Page) shown(s *page.State) *falconv1.Recovery {
 // Node is the node under the cursor, or "": a failure domain of several nodes
 // is none.
 func (p *Page) Node(s *page.State) string {
-	if v := p.shown(s); feed.Recovering(v) {
-		return nodeOf(s, p.Rank(s))
+	if v := p.shownRecovery(s); feed.Recovering(v) {
+		return nodeOfRank(s, p.Rank(s))
 	}
 	if list := s.Feed.Recoveries.GetExposures(); p.row < len(list) && len(list[p.row].GetNodes()) == 1 {
 		return list[p.row].Nodes[0]
@@ -102,8 +102,8 @@ func (p *Page) Node(s *page.State) string {
 	return ""
 }
 
-// nodeOf is where a rank runs, or "".
-func nodeOf(s *page.State, rank int32) string {
+// nodeOfRank is where a rank runs, or "".
+func nodeOfRank(s *page.State, rank int32) string {
 	if rank < 0 || int(rank) >= s.Roster.World() {
 		return ""
 	}
@@ -112,8 +112,8 @@ func nodeOf(s *page.State, rank int32) string {
 
 // Rank is the rank under the cursor.
 func (p *Page) Rank(s *page.State) int32 {
-	if v := p.shown(s); feed.Recovering(v) {
-		return cursor(s, v)
+	if v := p.shownRecovery(s); feed.Recovering(v) {
+		return cursorOf(s, v)
 	}
 	return s.Rank()
 }
@@ -121,9 +121,9 @@ func (p *Page) Rank(s *page.State) int32 {
 // restRows is what ranks or map keep of a small screen.
 const restRows = 6
 
-// split parts the room between the recovery and ranks or map: the phases have
+// splitPage parts the room between the recovery and ranks or map: the phases have
 // room first, on a large screen the story too, up to three fifths.
-func split(r widget.Rect, s *page.State, v *falconv1.Recovery) (top, rest widget.Rect) {
+func splitPage(r widget.Rect, s *page.State, v *falconv1.Recovery) (top, rest widget.Rect) {
 	rows := min(2+len(phases)+2, max(4, r.H-restRows))
 	if most := r.H * 3 / 5; rows < most {
 		rows = max(rows, min(most, 1+len(Story(s, v, r.W-phasesW-1))))
@@ -134,15 +134,15 @@ func split(r widget.Rect, s *page.State, v *falconv1.Recovery) (top, rest widget
 // Draw draws the recovery chosen, and below it ranks or map.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	p.alone = false
-	v := p.shown(s)
+	v := p.shownRecovery(s)
 	if v == nil {
 		p.exposures(c, r, s)
 		return
 	}
-	top, rest := split(r, s, v)
-	p.recovery(c, top, s, v)
+	top, rest := splitPage(r, s, v)
+	p.chosenRecovery(c, top, s, v)
 	if feed.Recovering(v) {
-		ranks(c, rest, s, v)
+		drawRanks(c, rest, s, v)
 	} else {
 		p.exposures(c, rest, s)
 	}
@@ -151,7 +151,7 @@ func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 // Panes are the parts that can fill the page alone; without a recovery the map
 // of what could be lost is all there is.
 func (p *Page) Panes(s *page.State) []page.Pane {
-	v := p.shown(s)
+	v := p.shownRecovery(s)
 	if v == nil {
 		return nil
 	}
@@ -159,19 +159,19 @@ func (p *Page) Panes(s *page.State) []page.Pane {
 	if feed.Recovering(v) {
 		below = page.Pane{Name: "ranks", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
 			p.alone = true
-			ranks(c, r, s, v)
+			drawRanks(c, r, s, v)
 		}}
 	}
 	return []page.Pane{{Name: "recovery", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
 		p.alone = false
-		p.recovery(c, r, s, v)
+		p.chosenRecovery(c, r, s, v)
 	}}, below}
 }
 
 // phasesW is the room for the table of phases.
 const phasesW = 36
 
-func (p *Page) recovery(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
+func (p *Page) chosenRecovery(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
 	if v.Id != p.of {
 		p.of, p.scroll = v.Id, 0
 	}
@@ -179,14 +179,14 @@ func (p *Page) recovery(c *widget.Canvas, r widget.Rect, s *page.State, v *falco
 	if p.back > 0 {
 		title += fmt.Sprintf(" (%d before the newest)", p.back)
 	}
-	body := c.Rule(r, title, headline(s, v))
+	body := c.Rule(r, title, headlineText(s, v))
 	left, right := body.Columns(phasesW)
 	drawPhases(c, left, s, v)
-	p.story(c, widget.Rect{X: right.X + 1, Y: right.Y, W: right.W - 1, H: right.H}, s, v)
+	p.drawStory(c, widget.Rect{X: right.X + 1, Y: right.Y, W: right.W - 1, H: right.H}, s, v)
 }
 
-// headline tells the deadline last: where that is cut, the story has it.
-func headline(s *page.State, v *falconv1.Recovery) string {
+// headlineText tells the deadline last: where that is cut, the story has it.
+func headlineText(s *page.State, v *falconv1.Recovery) string {
 	text := "not begun"
 	if v.Attempts > 0 {
 		text = fmt.Sprintf("generation %d, attempt %d", v.Generation, v.Attempts)
@@ -200,7 +200,7 @@ func headline(s *page.State, v *falconv1.Recovery) string {
 	return text
 }
 
-func (p *Page) story(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
+func (p *Page) drawStory(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
 	lines := Story(s, v, r.W)
 	p.scroll = max(0, min(p.scroll, len(lines)-r.H))
 	for i, l := range lines[p.scroll:] {

@@ -27,8 +27,8 @@ type teller struct {
 	out []Line
 }
 
-// say wraps text; what goes on in further rows is indented.
-func (t *teller) say(role themes.Role, format string, a ...any) {
+// sayLine wraps text; what goes on in further rows is indented.
+func (t *teller) sayLine(role themes.Role, format string, a ...any) {
 	for i, l := range widget.Wrap(fmt.Sprintf(format, a...), max(10, t.w-2)) {
 		if i > 0 {
 			l = "  " + l
@@ -40,18 +40,18 @@ func (t *teller) say(role themes.Role, format string, a ...any) {
 // Story tells faults, decision, replacements and shards in rows of w columns.
 func Story(s *page.State, v *falconv1.Recovery, w int) []Line {
 	t := &teller{w: w}
-	t.state(s, v)
+	t.sayState(s, v)
 	for _, f := range v.GetFaults() {
-		t.fault(f)
+		t.sayFault(f)
 	}
-	t.places(s, v)
-	t.resume(v)
-	t.shards(v)
+	t.sayPlaces(s, v)
+	t.sayResume(v)
+	t.sayShards(v)
 	return t.out
 }
 
-// state tells why it waits or failed, and who decided.
-func (t *teller) state(s *page.State, v *falconv1.Recovery) {
+// sayState tells why it waits or failed, and who decided.
+func (t *teller) sayState(s *page.State, v *falconv1.Recovery) {
 	role := themes.Accent
 	switch falcon.RecoveryState(v.GetState()) {
 	case falcon.RecoveryResumed:
@@ -61,60 +61,60 @@ func (t *teller) state(s *page.State, v *falconv1.Recovery) {
 	case falcon.RecoveryProposed:
 		role = themes.Warn
 	}
-	t.say(role, "%s", phrase.Capital(s.Story(v)))
+	t.sayLine(role, "%s", phrase.Capital(s.Story(v)))
 	if v.GetReason() != "" && v.GetResumeIteration() < 0 && !strings.Contains(s.Story(v), v.Reason) {
-		t.say(themes.Warn, "Because %s", v.Reason)
+		t.sayLine(themes.Warn, "Because %s", v.Reason)
 	}
 	if v.GetDecidedBy() != "" {
 		text := "Decided by " + v.DecidedBy
 		if feed.Recovering(v) && v.GetNoReturn() {
 			text += "; the ranks were told to rejoin, it can't be aborted"
 		}
-		t.say(dim, "%s", text)
+		t.sayLine(dim, "%s", text)
 	}
 }
 
-func (t *teller) fault(f *falconv1.Fault) {
+func (t *teller) sayFault(f *falconv1.Fault) {
 	text := "Fault: " + phrase.Fault(f)
 	if known := float64(f.GetDetectedUnixNs()-f.GetFirstUnixNs()) / 1e6; known > 0 && f.GetFirstUnixNs() > 0 {
 		text += ", certain " + phrase.Ms(known) + " after its first sign"
 	}
-	t.say(themes.Title, "%s", text)
+	t.sayLine(themes.Title, "%s", text)
 	for _, e := range f.GetEvidence() {
-		t.say(themes.Text, "+ %s", e)
+		t.sayLine(themes.Text, "+ %s", e)
 	}
 }
 
-// places tells who is replaced where, who stays and who is refused.
-func (t *teller) places(s *page.State, v *falconv1.Recovery) {
-	t.whole(v)
+// sayPlaces tells who is replaced where, who stays and who is refused.
+func (t *teller) sayPlaces(s *page.State, v *falconv1.Recovery) {
+	t.sayWhole(v)
 	if len(v.GetReplaced()) > 0 {
-		t.say(themes.Text, "Made anew: %s", strings.Join(anew(v), ", "))
+		t.sayLine(themes.Text, "Made anew: %s", strings.Join(replacedRanks(v), ", "))
 	}
 	if n := len(v.GetSurvivors()); n > 0 {
 		text := fmt.Sprintf("Survivors: %s", phrase.Count(int64(n)))
 		if kept, of, ok := s.KeptPids(v); ok {
 			text += fmt.Sprintf("; %d of %d seen have kept their process", kept, of)
 		}
-		t.say(themes.Text, "%s", text)
+		t.sayLine(themes.Text, "%s", text)
 	}
 	if len(v.GetFenced()) > 0 {
-		t.say(themes.Text, "Fenced: %s", strings.Join(v.Fenced, ", "))
+		t.sayLine(themes.Text, "Fenced: %s", strings.Join(v.Fenced, ", "))
 	}
 }
 
-// whole tells of a restart that keeps no process, and of replicas that are given up.
-func (t *teller) whole(v *falconv1.Recovery) {
+// sayWhole tells of a restart that keeps no process, and of replicas that are given up.
+func (t *teller) sayWhole(v *falconv1.Recovery) {
 	if v.GetWhole() {
-		t.say(themes.Warn, "Whole restart: no process is kept, all are started anew")
+		t.sayLine(themes.Warn, "Whole restart: no process is kept, all are started anew")
 	}
 	if x := v.GetShrink(); x != nil {
-		t.say(themes.Warn, "Fewer replicas: %d of %d stay and share the whole batch", len(x.GetKept()), x.GetOf())
+		t.sayLine(themes.Warn, "Fewer replicas: %d of %d stay and share the whole batch", len(x.GetKept()), x.GetOf())
 	}
 }
 
-// anew lists the ranks made anew with their devices.
-func anew(v *falconv1.Recovery) []string {
+// replacedRanks lists the ranks made anew with their devices.
+func replacedRanks(v *falconv1.Recovery) []string {
 	var out []string
 	for _, r := range slices.Sorted(maps.Keys(v.Replaced)) {
 		out = append(out, fmt.Sprintf("rank %d on %s", r, v.Replaced[r]))
@@ -122,8 +122,8 @@ func anew(v *falconv1.Recovery) []string {
 	return out
 }
 
-// resume tells where training goes on, and why there.
-func (t *teller) resume(v *falconv1.Recovery) {
+// sayResume tells where training goes on, and why there.
+func (t *teller) sayResume(v *falconv1.Recovery) {
 	why := ""
 	if v.GetReason() != "" && (v.GetState() == string(falcon.RecoveryRejoin) || v.GetState() == string(falcon.RecoveryResumed)) {
 		why = ": " + v.Reason
@@ -131,22 +131,22 @@ func (t *teller) resume(v *falconv1.Recovery) {
 	before := phrase.Iteration(v.GetBeforeIteration())
 	switch at := phrase.Iteration(v.GetResumeIteration()); {
 	case v.GetCheckpoint() && v.ResumeIteration >= 0:
-		t.say(themes.Warn, "All ranks go back to the checkpoint of iteration %s; %s was the newest begun%s", at, before, why)
+		t.sayLine(themes.Warn, "All ranks go back to the checkpoint of iteration %s; %s was the newest begun%s", at, before, why)
 	case v.GetCheckpoint():
-		t.say(themes.Warn, "All ranks go back to a checkpoint")
+		t.sayLine(themes.Warn, "All ranks go back to a checkpoint")
 	case v.GetResumeIteration() >= 0:
-		t.say(themes.Text, "Goes on at iteration %s; %s was the newest begun%s", at, before, why)
+		t.sayLine(themes.Text, "Goes on at iteration %s; %s was the newest begun%s", at, before, why)
 	case feed.Recovering(v):
-		t.say(dim, "The iteration to go on at is chosen once all have told what they hold; %s was the newest begun", before)
+		t.sayLine(dim, "The iteration to go on at is chosen once all have told what they hold; %s was the newest begun", before)
 	}
 }
 
-// shards lists every move, those of one reason together.
-func (t *teller) shards(v *falconv1.Recovery) {
+// sayShards lists every move, those of one reason together.
+func (t *teller) sayShards(v *falconv1.Recovery) {
 	if len(v.GetMoves()) == 0 {
 		return
 	}
-	t.say(themes.Title, "Shards, source → destination: %d", len(v.Moves))
+	t.sayLine(themes.Title, "Shards, source → destination: %d", len(v.Moves))
 	var order []string
 	of := map[string][]string{}
 	for _, m := range v.Moves {
@@ -164,6 +164,6 @@ func (t *teller) shards(v *falconv1.Recovery) {
 		if why != "" {
 			text += ": " + why
 		}
-		t.say(themes.Text, "%s", text)
+		t.sayLine(themes.Text, "%s", text)
 	}
 }

@@ -42,7 +42,7 @@ func (p *Page) candidates(s *page.State) (out []candidate, more string) {
 			add(l, "named by "+i.GetId())
 		}
 	}
-	for _, v := range p.list(s) {
+	for _, v := range p.validations(s) {
 		for _, l := range v.GetLinks() {
 			if l.GetSlow() {
 				add(l.GetLink(), fmt.Sprintf("%.2f× in %s", l.GetRatio(), v.GetId()))
@@ -52,7 +52,7 @@ func (p *Page) candidates(s *page.State) (out []candidate, more string) {
 	for _, x := range s.Snap().GetRecurring() {
 		add(x.GetLink(), fmt.Sprintf("named by %d incidents", x.GetTimes()))
 	}
-	nodes := nodesOf(s)
+	nodes := nodesOfLink(s)
 	if len(nodes) > nodesMost {
 		return out, fmt.Sprintf("pick ranks first (L): these are more than %d nodes, too many pairs to list", nodesMost)
 	}
@@ -64,9 +64,9 @@ func (p *Page) candidates(s *page.State) (out []candidate, more string) {
 	return out, ""
 }
 
-// nodesOf are the nodes of the picked ranks, or of all, in their order of
+// nodesOfLink are the nodes of the picked ranks, or of all, in their order of
 // ranks; one more than nodesMost at most.
-func nodesOf(s *page.State) []falcon.Node {
+func nodesOfLink(s *page.State) []falcon.Node {
 	picks := s.Picks()
 	seen := map[falcon.Node]bool{}
 	var out []falcon.Node
@@ -94,7 +94,7 @@ func (p *Page) Links() []string {
 	return slices.Sorted(maps.Keys(p.picked))
 }
 
-func (p *Page) pickLink(s *page.State) {
+func (p *Page) pickLinkAt(s *page.State) {
 	list, _ := p.candidates(s)
 	if p.row < 0 || p.row >= len(list) {
 		return
@@ -107,14 +107,14 @@ func (p *Page) pickLink(s *page.State) {
 	}
 }
 
-// links draws the picker.
-func (p *Page) links(c *widget.Canvas, r widget.Rect, s *page.State) {
+// drawLinks draws the picker.
+func (p *Page) drawLinks(c *widget.Canvas, r widget.Rect, s *page.State) {
 	list, more := p.candidates(s)
 	what := "none picked: all picked ranks are tested"
 	if len(p.picked) > 0 {
 		what = fmt.Sprintf("%d of %d picked", len(p.picked), len(list))
 	}
-	body := c.Rule(r, "TEST LINKS", what+"  ·  "+p.linkKind())
+	body := c.Rule(r, "TEST LINKS", what+"  ·  "+p.linkKindText())
 	if more != "" {
 		var foot widget.Rect
 		body, foot = body.Rows(body.H - 1)
@@ -125,20 +125,20 @@ func (p *Page) links(c *widget.Canvas, r widget.Rect, s *page.State) {
 		return
 	}
 	p.row = max(0, min(p.row, len(list)-1))
-	from := firstRow(p.row, body.H, len(list))
+	from := firstShownRow(p.row, body.H, len(list))
 	for i := from; i < len(list) && i-from < body.H; i++ {
-		p.linkRow(c, widget.Rect{X: body.X, Y: body.Y + i - from, W: body.W, H: 1}, list[i], i == p.row)
+		p.drawLinkRow(c, widget.Rect{X: body.X, Y: body.Y + i - from, W: body.W, H: 1}, list[i], i == p.row)
 	}
 }
 
-func (p *Page) linkKind() string {
+func (p *Page) linkKindText() string {
 	if gpus, _ := p.kind.Covers(); gpus {
 		return "links, and GPUs at their ends"
 	}
 	return "links only"
 }
 
-func (p *Page) linkRow(c *widget.Canvas, r widget.Rect, x candidate, cursor bool) {
+func (p *Page) drawLinkRow(c *widget.Canvas, r widget.Rect, x candidate, cursor bool) {
 	pen, text, warn := c.Pen(r), themes.Text, themes.Warn
 	if cursor {
 		sel := c.Pal.Style(themes.Selected)
@@ -156,9 +156,9 @@ func (p *Page) linkRow(c *widget.Canvas, r widget.Rect, x candidate, cursor bool
 	}
 }
 
-// list is the newest validation as the snapshot has it, then older ones as they
+// validations is the newest validation as the snapshot has it, then older ones as they
 // were last asked for.
-func (p *Page) list(s *page.State) []*falconv1.Validation {
+func (p *Page) validations(s *page.State) []*falconv1.Validation {
 	newest := s.Snap().GetValidation()
 	if newest.GetId() == "" {
 		return s.Feed.Validations

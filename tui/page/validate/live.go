@@ -15,21 +15,21 @@ import (
 // liveRows are those of a validation in progress.
 const liveRows = 3
 
-// live draws what a validation in progress is at: the pass, how long the job is
+// drawLive draws what a validation in progress is at: the pass, how long the job is
 // held of how long it may be, and who is tested now.
-func live(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Validation) {
+func drawLive(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Validation) {
 	row, rest := r.Rows(1)
-	pen := c.Pen(row).Put(themes.Accent, "▸ ").Put(themes.Title, step(v))
+	pen := c.Pen(row).Put(themes.Accent, "▸ ").Put(themes.Title, stepText(v))
 	if text := Held(s, v); text != "" {
 		pen.Put(themes.Warn, "  ·  "+text)
 	}
 	row, rest = rest.Rows(1)
-	progress(c, row, v)
-	c.Text(rest.X, rest.Y, rest.W, who(s, v), c.Pal.Style(themes.Text))
+	progressText(c, row, v)
+	c.Text(rest.X, rest.Y, rest.W, testedNow(s, v), c.Pal.Style(themes.Text))
 }
 
-// step is what a validation is at, in words.
-func step(v *falconv1.Validation) string {
+// stepText is what a validation is at, in words.
+func stepText(v *falconv1.Validation) string {
 	n := v.GetNow()
 	switch n.GetStep() {
 	case "gemm":
@@ -60,8 +60,8 @@ func Held(s *page.State, v *falconv1.Validation) string {
 	return t
 }
 
-// progress is a bar over the passes.
-func progress(c *widget.Canvas, r widget.Rect, v *falconv1.Validation) {
+// progressText is a bar over the passes.
+func progressText(c *widget.Canvas, r widget.Rect, v *falconv1.Validation) {
 	if v.GetPasses() <= 0 {
 		return
 	}
@@ -70,14 +70,14 @@ func progress(c *widget.Canvas, r widget.Rect, v *falconv1.Validation) {
 		Putf(themes.Text, " %d of %d passes done", v.GetPassesDone(), v.GetPasses())
 }
 
-// who is tested now, or awaited.
-func who(s *page.State, v *falconv1.Validation) string {
+// testedNow is tested now, or awaited.
+func testedNow(s *page.State, v *falconv1.Validation) string {
 	n := v.GetNow()
 	switch {
 	case len(n.GetPairs()) > 0:
 		var pairs []string
 		for _, p := range n.Pairs {
-			pairs = append(pairs, device(s, p.GetA())+"↔"+device(s, p.GetB()))
+			pairs = append(pairs, deviceOfRank(s, p.GetA())+"↔"+deviceOfRank(s, p.GetB()))
 		}
 		return fmt.Sprintf("%d pairs talk now: %s", len(pairs), strings.Join(pairs, "  "))
 	case len(n.GetRanks()) > 0:
@@ -86,7 +86,7 @@ func who(s *page.State, v *falconv1.Validation) string {
 	return ""
 }
 
-func device(s *page.State, rank int32) string {
+func deviceOfRank(s *page.State, rank int32) string {
 	if rank >= 0 && int(rank) < s.Roster.World() && s.Roster.View(rank).GetDevice() != "" {
 		return s.Roster.View(rank).Device
 	}

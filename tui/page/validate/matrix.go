@@ -35,7 +35,7 @@ func newMatrix(v *falconv1.Validation, byRank bool) matrix {
 	}
 	var list []end
 	note := func(device string, rank int32) {
-		if name := endName(device, rank, byRank); ends[name] == 0 {
+		if name := nameOfEnd(device, rank, byRank); ends[name] == 0 {
 			ends[name] = 1
 			list = append(list, end{name, rank})
 		}
@@ -50,7 +50,7 @@ func newMatrix(v *falconv1.Validation, byRank bool) matrix {
 		m.names = append(m.names, e.name)
 	}
 	for _, l := range v.GetLinks() {
-		at := [2]int{ends[endName(l.GetFromDevice(), l.GetFrom(), byRank)], ends[endName(l.GetToDevice(), l.GetTo(), byRank)]}
+		at := [2]int{ends[nameOfEnd(l.GetFromDevice(), l.GetFrom(), byRank)], ends[nameOfEnd(l.GetToDevice(), l.GetTo(), byRank)]}
 		m.cells[at] = append(m.cells[at], l)
 	}
 	for _, list := range m.cells {
@@ -62,11 +62,11 @@ func newMatrix(v *falconv1.Validation, byRank bool) matrix {
 // worseFirst puts slow ones and errors before the rest, then by ratio and time.
 func worseFirst(a, b *falconv1.LinkResult) int {
 	return cmp.Or(
-		-cmp.Compare(gravity(a), gravity(b)), -cmp.Compare(a.GetRatio(), b.GetRatio()), -cmp.Compare(a.GetMs(), b.GetMs()),
+		-cmp.Compare(gravityOf(a), gravityOf(b)), -cmp.Compare(a.GetRatio(), b.GetRatio()), -cmp.Compare(a.GetMs(), b.GetMs()),
 	)
 }
 
-func gravity(l *falconv1.LinkResult) int {
+func gravityOf(l *falconv1.LinkResult) int {
 	switch {
 	case l.GetSlow():
 		return 2
@@ -76,15 +76,15 @@ func gravity(l *falconv1.LinkResult) int {
 	return 0
 }
 
-func endName(device string, rank int32, byRank bool) string {
+func nameOfEnd(device string, rank int32, byRank bool) string {
 	if byRank {
 		return fmt.Sprintf("r%d", rank)
 	}
 	return string(falcon.Device(device).Node())
 }
 
-// nodes counts the nodes of a validation's links.
-func nodes(v *falconv1.Validation) int { return len(newMatrix(v, false).names) }
+// nodesOfResults counts the nodes of a validation's links.
+func nodesOfResults(v *falconv1.Validation) int { return len(newMatrix(v, false).names) }
 
 const (
 	nameW = 9 // of a row's name
@@ -99,8 +99,8 @@ func (m matrix) cellWidth(w int) int {
 	return 1
 }
 
-// move moves the cursor within the matrix.
-func (m matrix) move(at [2]int, a key.Action) [2]int {
+// moveCursor moves the cursor within the matrix.
+func (m matrix) moveCursor(at [2]int, a key.Action) [2]int {
 	switch a {
 	case key.Up:
 		at[0]--
@@ -111,18 +111,18 @@ func (m matrix) move(at [2]int, a key.Action) [2]int {
 	case key.Right:
 		at[1]++
 	}
-	return m.within(at)
+	return m.isWithin(at)
 }
 
-func (m matrix) within(at [2]int) [2]int {
+func (m matrix) isWithin(at [2]int) [2]int {
 	for i := range at {
 		at[i] = max(0, min(at[i], len(m.names)-1))
 	}
 	return at
 }
 
-// next is the next cell with a slow result, in reading order, around the end.
-func (m matrix) next(at [2]int, direction int) [2]int {
+// nextSlow is the next cell with a slow result, in reading order, around the end.
+func (m matrix) nextSlow(at [2]int, direction int) [2]int {
 	n := len(m.names)
 	for i := 1; i <= n*n; i++ {
 		at := ((at[0]*n+at[1]+direction*i)%(n*n) + n*n) % (n * n)
@@ -133,8 +133,8 @@ func (m matrix) next(at [2]int, direction int) [2]int {
 	return at
 }
 
-// worst is the cell to look at first.
-func (m matrix) worst() [2]int {
+// worstResult is the cell to look at first.
+func (m matrix) worstResult() [2]int {
 	best, found := [2]int{}, (*falconv1.LinkResult)(nil)
 	for i := range m.names {
 		for j := range m.names {
@@ -146,13 +146,13 @@ func (m matrix) worst() [2]int {
 	return best
 }
 
-// draw draws the part around the cursor, and the cursor's cell in words.
-func (m matrix) draw(c *widget.Canvas, r widget.Rect, at [2]int, focus bool) {
+// drawGrid draws the part around the cursor, and the cursor's cell in words.
+func (m matrix) drawGrid(c *widget.Canvas, r widget.Rect, at [2]int, focus bool) {
 	if len(m.names) == 0 {
 		page.Empty(c, r, "no link was tested in this validation; t chooses what the next one tests")
 		return
 	}
-	at = m.within(at)
+	at = m.isWithin(at)
 	body, foot := r, widget.Rect{}
 	if r.H > 4 {
 		body, foot = r.Rows(r.H - 2)
@@ -162,8 +162,8 @@ func (m matrix) draw(c *widget.Canvas, r widget.Rect, at [2]int, focus bool) {
 	}
 	w := m.cellWidth(body.W)
 	rows, cols := max(1, body.H-1), max(1, (body.W-nameW)/w)
-	top, left := firstRow(at[0], rows, len(m.names)), firstRow(at[1], cols, len(m.names))
-	m.head(c, body, left, cols, w, at[1])
+	top, left := firstShownRow(at[0], rows, len(m.names)), firstShownRow(at[1], cols, len(m.names))
+	m.drawHead(c, body, left, cols, w, at[1])
 	for i := top; i < len(m.names) && i-top < rows; i++ {
 		y := body.Y + 1 + i - top
 		role := themes.Dim
@@ -172,14 +172,14 @@ func (m matrix) draw(c *widget.Canvas, r widget.Rect, at [2]int, focus bool) {
 		}
 		c.Text(body.X, y, nameW-1, m.names[i], c.Pal.Style(role))
 		for j := left; j < len(m.names) && j-left < cols; j++ {
-			m.cell(c, widget.Rect{X: body.X + nameW + (j-left)*w, Y: y, W: w, H: 1}, [2]int{i, j}, focus && at == [2]int{i, j})
+			m.drawCell(c, widget.Rect{X: body.X + nameW + (j-left)*w, Y: y, W: w, H: 1}, [2]int{i, j}, focus && at == [2]int{i, j})
 		}
 	}
-	m.tell(c, foot, at)
+	m.drawDetail(c, foot, at)
 }
 
-// head names the columns, or where they are marks, the cursor's only.
-func (m matrix) head(c *widget.Canvas, r widget.Rect, left, cols, w, cursor int) {
+// drawHead names the columns, or where they are marks, the cursor's only.
+func (m matrix) drawHead(c *widget.Canvas, r widget.Rect, left, cols, w, cursor int) {
 	c.Text(r.X, r.Y, nameW-1, "from\\to", c.Pal.Style(themes.Dim))
 	for j := left; j < len(m.names) && j-left < cols; j++ {
 		role := themes.Dim
@@ -209,16 +209,16 @@ func ratioLevel(x float64) int {
 	return level
 }
 
-func (m matrix) cell(c *widget.Canvas, r widget.Rect, at [2]int, cursor bool) {
-	text, style := m.face(c, at, r.W)
+func (m matrix) drawCell(c *widget.Canvas, r widget.Rect, at [2]int, cursor bool) {
+	text, style := m.cellFace(c, at, r.W)
 	if cursor {
 		style = c.Pal.Style(themes.Selected)
 	}
 	c.Text(r.X, r.Y, r.W, text, style)
 }
 
-// face is a cell's text and style: the worst of its directions.
-func (m matrix) face(c *widget.Canvas, at [2]int, w int) (string, themes.Style) {
+// cellFace is a cell's text and style: the worst of its directions.
+func (m matrix) cellFace(c *widget.Canvas, at [2]int, w int) (string, themes.Style) {
 	list := m.cells[at]
 	fit := func(s string) string { return fmt.Sprintf("%*s", w-min(1, w-1), s) }
 	switch {
@@ -247,19 +247,19 @@ func (m matrix) face(c *widget.Canvas, at [2]int, w int) (string, themes.Style) 
 	return fit(fmt.Sprintf("%s%.2f", mark, list[0].GetRatio())), c.Pal.Style(role)
 }
 
-// tell says the cursor's cell in numbers, and the way back.
-func (m matrix) tell(c *widget.Canvas, r widget.Rect, at [2]int) {
+// drawDetail says the cursor's cell in numbers, and the way back.
+func (m matrix) drawDetail(c *widget.Canvas, r widget.Rect, at [2]int) {
 	if r.Empty() {
 		return
 	}
 	row, rest := r.Rows(1)
-	m.way(c, row, at)
+	m.wayText(c, row, at)
 	if at[0] != at[1] {
-		m.way(c, rest, [2]int{at[1], at[0]})
+		m.wayText(c, rest, [2]int{at[1], at[0]})
 	}
 }
 
-func (m matrix) way(c *widget.Canvas, r widget.Rect, at [2]int) {
+func (m matrix) wayText(c *widget.Canvas, r widget.Rect, at [2]int) {
 	pen := c.Pen(r).Putf(themes.Title, "%s → %s ", m.names[at[0]], m.names[at[1]])
 	list := m.cells[at]
 	if len(list) == 0 {
@@ -276,7 +276,7 @@ func (m matrix) way(c *widget.Canvas, r widget.Rect, at [2]int) {
 	if l.GetRatio() > 0 {
 		pen.Putf(role, ", %.2f× of %s%s", l.GetRatio(), phrase.Ms(l.GetBaseMs()), basisWords(l.GetBasis()))
 	}
-	pen.Put(role, slowWord(l.GetSlow()))
+	pen.Put(role, slowVerdict(l.GetSlow()))
 	if len(list) > 1 {
 		pen.Putf(themes.Dim, "  worst of %d: %s → %s", len(list), l.GetFromDevice(), l.GetToDevice())
 	}

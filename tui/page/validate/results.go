@@ -25,21 +25,21 @@ func resultLines(c *widget.Canvas, v *falconv1.Validation, w int) []line {
 		top = max(top, g.Ms, 1.1*Limit*g.MedianMs)
 	}
 	if len(gemm) > 0 {
-		out = append(out, func(r widget.Rect) { gemmHead(c, r, gemm[0]) })
+		out = append(out, func(r widget.Rect) { gemmHeading(c, r, gemm[0]) })
 	}
 	for _, g := range gemm {
-		out = append(out, func(r widget.Rect) { drawGEMM(c, r, g, top) })
+		out = append(out, func(r widget.Rect) { drawGEMMResult(c, r, g, top) })
 	}
 	links := slices.Clone(v.Links)
 	slices.SortStableFunc(links, func(a, b *falconv1.LinkResult) int { return cmp.Compare(b.Ratio, a.Ratio) })
 	for _, l := range links {
-		out = append(out, func(r widget.Rect) { drawLink(c, r, l, w) })
+		out = append(out, func(r widget.Rect) { drawLinkResult(c, r, l, w) })
 	}
 	return out
 }
 
-// gemmHead says what the bars are measured against.
-func gemmHead(c *widget.Canvas, r widget.Rect, g *falconv1.GemmResult) {
+// gemmHeading says what the bars are measured against.
+func gemmHeading(c *widget.Canvas, r widget.Rect, g *falconv1.GemmResult) {
 	pen := c.Pen(r).Put(themes.Dim, "GEMM")
 	if g.MedianMs > 0 {
 		pen.Putf(themes.Dim, " median %s  ╎ %.1f × the median: slow beyond", phrase.Ms(g.MedianMs), Limit)
@@ -49,7 +49,7 @@ func gemmHead(c *widget.Canvas, r widget.Rect, g *falconv1.GemmResult) {
 // gemmW is the room of a result's name, and of its numbers.
 const gemmW, gemmNumW = 21, 24
 
-func drawGEMM(c *widget.Canvas, r widget.Rect, g *falconv1.GemmResult, top float64) {
+func drawGEMMResult(c *widget.Canvas, r widget.Rect, g *falconv1.GemmResult, top float64) {
 	pen := c.Pen(r).Putf(themes.Text, "%-10s rank %-5d", widget.Cut(g.Device, 10), g.Rank)
 	if g.Err != "" {
 		pen.Put(themes.Warn, g.Err)
@@ -61,7 +61,7 @@ func drawGEMM(c *widget.Canvas, r widget.Rect, g *falconv1.GemmResult, top float
 	bar := pen.X
 	pen.Put(role, Bar(g.Ms, top, room, c.ASCII))
 	if pen.Putf(role, "%9s", phrase.Ms(g.Ms)); g.Ratio > 0 {
-		pen.Putf(role, " %5.2f×%s", g.Ratio, slowWord(g.Slow))
+		pen.Putf(role, " %5.2f×%s", g.Ratio, slowVerdict(g.Slow))
 	}
 	if g.MedianMs > 0 && top > 0 && limit >= bar && limit < bar+room {
 		style := c.Pal.Style(themes.Accent)
@@ -72,7 +72,7 @@ func drawGEMM(c *widget.Canvas, r widget.Rect, g *falconv1.GemmResult, top float
 	}
 }
 
-func drawLink(c *widget.Canvas, r widget.Rect, l *falconv1.LinkResult, w int) {
+func drawLinkResult(c *widget.Canvas, r widget.Rect, l *falconv1.LinkResult, w int) {
 	pen := c.Pen(r).Put(themes.Text, fmt.Sprintf("%-20s ", widget.Cut(widget.Arrows(l.FromDevice+" → "+l.ToDevice, c.ASCII), 20)))
 	if w >= 70 {
 		pen.Putf(themes.Dim, "%-10s %-10s pass %-2d ", widget.Cut(l.Link, 10), l.Class, l.Pass+1)
@@ -88,7 +88,7 @@ func drawLink(c *widget.Canvas, r widget.Rect, l *falconv1.LinkResult, w int) {
 	} else {
 		pen.Put(themes.Dim, "  nothing to compare with")
 	}
-	pen.Put(role, slowWord(l.Slow))
+	pen.Put(role, slowVerdict(l.Slow))
 }
 
 func verdictRole(slow bool) themes.Role {
@@ -98,7 +98,7 @@ func verdictRole(slow bool) themes.Role {
 	return themes.Text
 }
 
-func slowWord(slow bool) string {
+func slowVerdict(slow bool) string {
 	if slow {
 		return " SLOW"
 	}

@@ -91,7 +91,7 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	case key.PageDown:
 		p.scroll += max(1, r.H/4)
 	case key.Older:
-		p.back = min(p.back+1, max(0, len(p.list(s))-1))
+		p.back = min(p.back+1, max(0, len(p.validations(s))-1))
 	case key.Newer:
 		p.back = max(0, p.back-1)
 	case key.Links:
@@ -99,36 +99,36 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	case key.Results:
 		p.toResults(s)
 	case key.Metric:
-		p.nextLook(s)
+		p.switchLook(s)
 	case key.Up, key.Down, key.Left, key.Right, key.Next, key.Prev:
-		p.move(a, s, r)
+		p.moveCursor(a, s, r)
 	default:
-		p.pick(a, s)
+		p.pickRanks(a, s)
 	}
 	return ""
 }
 
-// move moves the cursor of what the keys are with: matrix, links or ranks.
-func (p *Page) move(a key.Action, s *page.State, r widget.Rect) {
+// moveCursor moves the cursor of what the keys are with: matrix, links or ranks.
+func (p *Page) moveCursor(a key.Action, s *page.State, r widget.Rect) {
 	switch {
 	case p.focus:
-		m := newMatrix(p.shown(s), p.look == byRank)
+		m := newMatrix(p.shownValidation(s), p.look == byRank)
 		switch a {
 		case key.Next:
-			p.at = m.next(p.at, +1)
+			p.at = m.nextSlow(p.at, +1)
 		case key.Prev:
-			p.at = m.next(p.at, -1)
+			p.at = m.nextSlow(p.at, -1)
 		default:
-			p.at = m.move(p.at, a)
+			p.at = m.moveCursor(p.at, a)
 		}
 	case p.byLink:
-		p.moveLink(a, s)
+		p.moveLinkCursor(a, s)
 	default:
-		moveRank(a, s, r)
+		moveRankCursor(a, s, r)
 	}
 }
 
-func (p *Page) moveLink(a key.Action, s *page.State) {
+func (p *Page) moveLinkCursor(a key.Action, s *page.State) {
 	list, _ := p.candidates(s)
 	switch a {
 	case key.Up, key.Left, key.Prev:
@@ -139,8 +139,8 @@ func (p *Page) moveLink(a key.Action, s *page.State) {
 	p.row = max(0, min(p.row, len(list)-1))
 }
 
-func moveRank(a key.Action, s *page.State, r widget.Rect) {
-	across := int32(perRow(r.W))
+func moveRankCursor(a key.Action, s *page.State, r widget.Rect) {
+	across := int32(ranksPerRow(r.W))
 	switch a {
 	case key.Left:
 		s.Select(s.Rank() - 1)
@@ -159,36 +159,36 @@ func moveRank(a key.Action, s *page.State, r widget.Rect) {
 
 // toResults moves the keys to the matrix, on its worst cell, or back.
 func (p *Page) toResults(s *page.State) {
-	v := p.shown(s)
+	v := p.shownValidation(s)
 	if p.focus = !p.focus && len(v.GetLinks()) > 0; !p.focus {
 		return
 	}
 	if p.look == asList {
 		p.look, p.chosen = firstMatrix(v), true
 	}
-	p.of, p.at = v.GetId(), newMatrix(v, p.look == byRank).worst()
+	p.of, p.at = v.GetId(), newMatrix(v, p.look == byRank).worstResult()
 }
 
 // firstMatrix is by node, or within one node by rank.
 func firstMatrix(v *falconv1.Validation) look {
-	if nodes(v) > 1 {
+	if nodesOfResults(v) > 1 {
 		return byNode
 	}
 	return byRank
 }
 
-func (p *Page) nextLook(s *page.State) {
-	v := p.shown(s)
+func (p *Page) switchLook(s *page.State) {
+	v := p.shownValidation(s)
 	p.look, p.chosen = (p.look+1)%looks, true
 	if p.look == asList {
 		p.focus = false
 	}
-	p.of, p.at = v.GetId(), newMatrix(v, p.look == byRank).worst()
+	p.of, p.at = v.GetId(), newMatrix(v, p.look == byRank).worstResult()
 }
 
-// shown is the validation on the page; empty before the first.
-func (p *Page) shown(s *page.State) *falconv1.Validation {
-	list := p.list(s)
+// shownValidation is the validation on the page; empty before the first.
+func (p *Page) shownValidation(s *page.State) *falconv1.Validation {
+	list := p.validations(s)
 	if len(list) == 0 {
 		return &falconv1.Validation{}
 	}
@@ -196,24 +196,24 @@ func (p *Page) shown(s *page.State) *falconv1.Validation {
 	return list[p.back]
 }
 
-// lookFor goes to the validation that another page wants shown.
-func (p *Page) lookFor(s *page.State) {
+// lookThatFits goes to the validation that another page wants shown.
+func (p *Page) lookThatFits(s *page.State) {
 	id, ok := s.Looked("VAL-")
-	for i, v := range p.list(s) {
+	for i, v := range p.validations(s) {
 		if ok && v.GetId() == id {
 			p.back = i
 		}
 	}
 }
 
-// pick changes what is picked; the cursor then stays where it is, even if
+// pickRanks changes what is picked; the cursor then stays where it is, even if
 // another rank gets worse.
-func (p *Page) pick(a key.Action, s *page.State) {
+func (p *Page) pickRanks(a key.Action, s *page.State) {
 	at := s.Rank()
 	switch a {
 	case key.Pick:
 		if p.byLink {
-			p.pickLink(s)
+			p.pickLinkAt(s)
 			return
 		}
 		s.Pick(at)
@@ -239,38 +239,38 @@ func (p *Page) pick(a key.Action, s *page.State) {
 // cellW is the room of one rank among those to pick from.
 const cellW = 16
 
-func perRow(w int) int { return max(1, w/cellW) }
+func ranksPerRow(w int) int { return max(1, w/cellW) }
 
 // Draw draws what to pick from above, a validation below.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
-	p.lookFor(s)
-	rows := (s.Roster.World() + perRow(r.W) - 1) / perRow(r.W)
+	p.lookThatFits(s)
+	rows := (s.Roster.World() + ranksPerRow(r.W) - 1) / ranksPerRow(r.W)
 	if p.byLink {
 		list, _ := p.candidates(s)
 		rows = len(list)
 	}
 	top, rest := r.Rows(min(2+max(1, rows), max(4, r.H/3)))
 	if p.byLink {
-		p.links(c, top, s)
+		p.drawLinks(c, top, s)
 	} else {
-		p.ranks(c, top, s)
+		p.drawRanks(c, top, s)
 	}
 	p.validation(c, rest, s)
 }
 
 // Panes are the parts that can fill the page alone.
 func (p *Page) Panes(*page.State) []page.Pane {
-	what := page.Pane{Name: "ranks", Draw: p.ranks}
+	what := page.Pane{Name: "ranks", Draw: p.drawRanks}
 	if p.byLink {
-		what = page.Pane{Name: "links", Draw: p.links}
+		what = page.Pane{Name: "links", Draw: p.drawLinks}
 	}
 	return []page.Pane{what, {Name: "results", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
-		p.lookFor(s)
+		p.lookThatFits(s)
 		p.validation(c, r, s)
 	}}}
 }
 
-func (p *Page) ranks(c *widget.Canvas, r widget.Rect, s *page.State) {
+func (p *Page) drawRanks(c *widget.Canvas, r widget.Rect, s *page.State) {
 	picked := "none picked: all are tested"
 	if n := len(s.Picks()); n > 0 {
 		picked = fmt.Sprintf("%d of %d picked", n, s.Roster.World())
@@ -281,23 +281,23 @@ func (p *Page) ranks(c *widget.Canvas, r widget.Rect, s *page.State) {
 		return
 	}
 	body, foot := body.Rows(body.H - 1)
-	across := perRow(body.W)
-	first := firstRow(int(s.Rank())/across, body.H, (s.Roster.World()+across-1)/across) * across
+	across := ranksPerRow(body.W)
+	first := firstShownRow(int(s.Rank())/across, body.H, (s.Roster.World()+across-1)/across) * across
 	for i := range body.H * across {
 		if rank := first + i; rank < s.Roster.World() {
-			cell(c, widget.Rect{X: body.X + i%across*cellW, Y: body.Y + i/across, W: cellW - 1, H: 1}, s, int32(rank))
+			drawRankCell(c, widget.Rect{X: body.X + i%across*cellW, Y: body.Y + i/across, W: cellW - 1, H: 1}, s, int32(rank))
 		}
 	}
 	tp, dp, pp := s.Coord(s.Rank())
 	c.Pen(foot).Putf(themes.Dim, "rank %d: stage %d, replica %d, tp %d", s.Rank(), pp, dp, tp)
 }
 
-// firstRow is the first row shown of n where h fit and row at must be seen.
-func firstRow(at, h, n int) int {
+// firstShownRow is the first row shown of n where h fit and row at must be seen.
+func firstShownRow(at, h, n int) int {
 	return max(0, min(at-h/2, n-h))
 }
 
-func cell(c *widget.Canvas, r widget.Rect, s *page.State, rank int32) {
+func drawRankCell(c *widget.Canvas, r widget.Rect, s *page.State, rank int32) {
 	pen, role := c.Pen(r), themes.Text
 	c.Hit(r, widget.Target{Kind: widget.TargetRank, N: int64(rank)})
 	if rank == s.Rank() {
@@ -320,7 +320,7 @@ func cell(c *widget.Canvas, r widget.Rect, s *page.State, rank int32) {
 
 // validation draws the one chosen.
 func (p *Page) validation(c *widget.Canvas, r widget.Rect, s *page.State) {
-	v := p.shown(s)
+	v := p.shownValidation(s)
 	if v.GetId() == "" {
 		page.Empty(c, c.Rule(r, "RESULTS", ""), "nothing has been tested yet; x holds the job for a moment and tests what is picked")
 		return
@@ -335,7 +335,7 @@ func (p *Page) validation(c *widget.Canvas, r widget.Rect, s *page.State) {
 		}
 	}
 	title := v.Id + " " + v.State
-	if n := len(p.list(s)); n > 1 {
+	if n := len(p.validations(s)); n > 1 {
 		title += fmt.Sprintf("  %d of %d", n-p.back, n)
 	}
 	body := c.Rule(r, title, Summary(v))
@@ -346,31 +346,31 @@ func (p *Page) validation(c *widget.Canvas, r widget.Rect, s *page.State) {
 	if page.Underway(v) && body.H > liveRows {
 		var now widget.Rect
 		now, body = body.Rows(liveRows)
-		live(c, now, s, v)
+		drawLive(c, now, s, v)
 	}
-	p.results(c, body, v)
+	p.drawResults(c, body, v)
 }
 
 // wideResults is the width from which list and matrix stand side by side.
 const wideResults = 110
 
-func (p *Page) results(c *widget.Canvas, r widget.Rect, v *falconv1.Validation) {
+func (p *Page) drawResults(c *widget.Canvas, r widget.Rect, v *falconv1.Validation) {
 	byRank := p.look == byRank || p.look == asList && firstMatrix(v) == byRank
 	switch {
 	case r.W >= wideResults && len(v.Links) > 0:
 		left, right := r.Columns(r.W * 45 / 100)
 		p.resultList(c, left, v)
 		_, right = right.Columns(2)
-		p.matrix(c, right, v, byRank)
+		p.drawMatrix(c, right, v, byRank)
 	case p.look == asList:
 		p.resultList(c, r, v)
 	default:
-		p.matrix(c, r, v, byRank)
+		p.drawMatrix(c, r, v, byRank)
 	}
 }
 
-func (p *Page) matrix(c *widget.Canvas, r widget.Rect, v *falconv1.Validation, byRank bool) {
-	newMatrix(v, byRank).draw(c, r, p.at, p.focus)
+func (p *Page) drawMatrix(c *widget.Canvas, r widget.Rect, v *falconv1.Validation, byRank bool) {
+	newMatrix(v, byRank).drawGrid(c, r, p.at, p.focus)
 }
 
 func (p *Page) resultList(c *widget.Canvas, r widget.Rect, v *falconv1.Validation) {

@@ -8,10 +8,10 @@ import (
 // cookedMax bounds one line that is being typed.
 const cookedMax = 1 << 10
 
-// cooked turns what a raw terminal sends into lines, as the operator's own
+// lineEditor turns what a raw terminal sends into lines, as the operator's own
 // terminal would do without an SSH terminal: it echoes, and knows backspace,
 // ctrl-U, and ctrl-C or ctrl-D to end. Escape sequences are dropped.
-type cooked struct {
+type lineEditor struct {
 	from io.Reader
 	echo io.Writer
 	line []byte // being typed
@@ -23,7 +23,7 @@ type cooked struct {
 }
 
 // Read gives whole lines.
-func (c *cooked) Read(p []byte) (int, error) {
+func (c *lineEditor) Read(p []byte) (int, error) {
 	var buf [256]byte
 	for len(c.have) == 0 {
 		if c.end {
@@ -31,7 +31,7 @@ func (c *cooked) Read(p []byte) (int, error) {
 		}
 		n, err := c.from.Read(buf[:])
 		for _, b := range buf[:n] {
-			c.key(b)
+			c.handleKey(b)
 		}
 		if err != nil && len(c.have) == 0 {
 			return 0, err
@@ -42,34 +42,34 @@ func (c *cooked) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (c *cooked) key(b byte) {
+func (c *lineEditor) handleKey(b byte) {
 	switch {
 	case c.end:
 	case c.esc > 0:
-		c.escape(b)
+		c.skipEscape(b)
 	case b == 0x1b:
 		c.esc = 1
 	case b == '\r' || b == '\n':
 		c.have = append(append(c.have, c.line...), '\n')
 		c.line = c.line[:0]
-		c.say("\n")
+		c.writeEcho("\n")
 	case b == 0x7f || b == 0x08:
-		c.erase()
+		c.eraseLast()
 	case b == 0x15: // ctrl-U
 		for len(c.line) > 0 {
-			c.erase()
+			c.eraseLast()
 		}
 	case b == 0x03, b == 0x04 && len(c.line) == 0:
 		c.end = true
 		c.ended()
 	case b >= ' ' && len(c.line) < cookedMax:
 		c.line = append(c.line, b)
-		c.say(string([]byte{b}))
+		c.writeEcho(string([]byte{b}))
 	}
 }
 
-// escape passes a sequence over: ESC, and with a bracket all until its letter.
-func (c *cooked) escape(b byte) {
+// skipEscape passes a sequence over: ESC, and with a bracket all until its letter.
+func (c *lineEditor) skipEscape(b byte) {
 	switch {
 	case c.esc == 1 && (b == '[' || b == 'O'):
 		c.esc = 2
@@ -79,14 +79,14 @@ func (c *cooked) escape(b byte) {
 	}
 }
 
-// erase takes the last character back, whatever its bytes.
-func (c *cooked) erase() {
+// eraseLast takes the last character back, whatever its bytes.
+func (c *lineEditor) eraseLast() {
 	if len(c.line) == 0 {
 		return
 	}
 	_, size := utf8.DecodeLastRune(c.line)
 	c.line = c.line[:len(c.line)-size]
-	c.say("\b \b")
+	c.writeEcho("\b \b")
 }
 
-func (c *cooked) say(s string) { _, _ = io.WriteString(c.echo, s) } // a dead link shows in the stream
+func (c *lineEditor) writeEcho(s string) { _, _ = io.WriteString(c.echo, s) } // a dead link shows in the stream

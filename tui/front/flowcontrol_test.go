@@ -50,13 +50,13 @@ func (h *held) SendRequest(string, bool, []byte) (bool, error) {
 }
 
 // holding runs a link on h inside a bubble of fake time.
-func holding(t *testing.T, h *held, stall time.Duration, body func(*way, func() error)) {
+func holding(t *testing.T, h *held, stall time.Duration, body func(*flowControl, func() error)) {
 	synctest.Test(t, func(t *testing.T) {
 		h.cut = make(chan struct{})
 		var mu sync.Mutex
 		var why error
 		var once sync.Once
-		l := newWay(h, stall, time.Now, func(err error) {
+		l := newFlowControl(h, stall, time.Now, func(err error) {
 			once.Do(func() { close(h.cut) })
 			mu.Lock()
 			defer mu.Unlock()
@@ -64,8 +64,8 @@ func holding(t *testing.T, h *held, stall time.Duration, body func(*way, func() 
 		})
 		ctx, cancel := context.WithCancel(context.Background())
 		var wg sync.WaitGroup
-		wg.Go(func() { l.marks(ctx) })
-		wg.Go(func() { l.watch(ctx) })
+		wg.Go(func() { l.markers(ctx) })
+		wg.Go(func() { l.watchMarkers(ctx) })
 		body(l, func() error {
 			synctest.Wait()
 			mu.Lock()
@@ -79,7 +79,7 @@ func holding(t *testing.T, h *held, stall time.Duration, body func(*way, func() 
 }
 
 func TestAClientThatAnswersNothingIsCut(t *testing.T) {
-	holding(t, &held{delay: -1}, 30*time.Second, func(l *way, cut func() error) {
+	holding(t, &held{delay: -1}, 30*time.Second, func(l *flowControl, cut func() error) {
 		_, _ = l.Write([]byte("x"))
 		time.Sleep(29 * time.Second)
 		if err := cut(); err != nil {
@@ -93,7 +93,7 @@ func TestAClientThatAnswersNothingIsCut(t *testing.T) {
 }
 
 func TestAWriteThatBlocksIsCut(t *testing.T) {
-	holding(t, &held{blocked: true}, 30*time.Second, func(l *way, cut func() error) {
+	holding(t, &held{blocked: true}, 30*time.Second, func(l *flowControl, cut func() error) {
 		start := time.Now()
 		if _, err := l.Write([]byte("x")); err == nil {
 			t.Error("the write succeeded")
@@ -107,7 +107,7 @@ func TestAWriteThatBlocksIsCut(t *testing.T) {
 // Also a client to which nothing is written is looked after.
 func TestASilentLinkIsLookedAfter(t *testing.T) {
 	h := &held{delay: 0}
-	holding(t, h, 30*time.Second, func(_ *way, cut func() error) {
+	holding(t, h, 30*time.Second, func(_ *flowControl, cut func() error) {
 		time.Sleep(10 * time.Minute)
 		if err := cut(); err != nil {
 			t.Errorf("an idle client was cut: %v", err)
@@ -123,7 +123,7 @@ func TestASilentLinkIsLookedAfter(t *testing.T) {
 }
 
 func TestASlowClientIsNotCut(t *testing.T) {
-	holding(t, &held{delay: 20 * time.Second}, 30*time.Second, func(l *way, cut func() error) {
+	holding(t, &held{delay: 20 * time.Second}, 30*time.Second, func(l *flowControl, cut func() error) {
 		for range 20 {
 			_, _ = l.Write([]byte("x"))
 			time.Sleep(7 * time.Second)
@@ -155,12 +155,12 @@ func (f *fakeSource) change() {
 // as long as it was busy; changes that came meanwhile make one picture.
 func TestPicturesWaitForTheLink(t *testing.T) {
 	h := &held{delay: 100 * time.Millisecond}
-	holding(t, h, 30*time.Second, func(l *way, _ func() error) {
+	holding(t, h, 30*time.Second, func(l *flowControl, _ func() error) {
 		src := &fakeSource{changes: make(chan struct{}, 1), done: make(chan struct{})}
-		p := newPaced(src, l, time.Now)
+		p := newPacedReader(src, l, time.Now)
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan struct{})
-		go func() { p.run(ctx); close(ended) }()
+		go func() { p.runPump(ctx); close(ended) }()
 		_, _ = l.Write([]byte("key")) // the way there and back is learned: 100 ms
 		time.Sleep(time.Second)
 		h.mu.Lock()
@@ -172,7 +172,7 @@ func TestPicturesWaitForTheLink(t *testing.T) {
 			src.change()
 			time.Sleep(50 * time.Millisecond)
 		}
-		if l.inFlight() == 0 {
+		if l.bytesInFlight() == 0 {
 			t.Error("the picture has arrived already")
 		}
 		select {
@@ -188,8 +188,8 @@ func TestPicturesWaitForTheLink(t *testing.T) {
 		if took := time.Since(start); took != 2100*time.Millisecond {
 			t.Errorf("drawn after %s", took)
 		}
-		if l.inFlight() != 0 || p.Lag() != 0 {
-			t.Errorf("%d bytes under way, lag %s", l.inFlight(), p.Lag())
+		if l.bytesInFlight() != 0 || p.Lag() != 0 {
+			t.Errorf("%d bytes under way, lag %s", l.bytesInFlight(), p.Lag())
 		}
 		cancel()
 		<-ended
@@ -197,7 +197,7 @@ func TestPicturesWaitForTheLink(t *testing.T) {
 }
 
 func TestDoorForgetsNobodyTooEarly(t *testing.T) {
-	d := newDoor(Limits{PerMinute: 2}.filled())
+	d := newConnectionLimiter(Limits{PerMinute: 2}.withDefaults())
 	for _, x := range []struct {
 		from desk
 		in   bool
@@ -210,7 +210,7 @@ func TestDoorForgetsNobodyTooEarly(t *testing.T) {
 		{"2001:db8::2", true},
 		{"2001:db8::3", false}, // one customer's network
 	} {
-		if why := d.enter(x.from); (why == "") != x.in {
+		if why := d.admit(x.from); (why == "") != x.in {
 			t.Errorf("%s: %q", x.from, why)
 		}
 	}

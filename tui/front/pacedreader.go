@@ -14,27 +14,27 @@ const (
 	lagSaid = time.Second     // a lag below this is no news
 )
 
-// paced is a source whose changes wait for the link: a picture is drawn only
+// pacedReader is a source whose changes wait for the link: a picture is drawn only
 // when the one before has arrived, and the link then rests for as long as it
 // was busy, so that a key finds it free. States that came meanwhile are passed
 // over; the newest is drawn.
-type paced struct {
+type pacedReader struct {
 	tui.Source
-	link    *way
+	link    *flowControl
 	now     func() time.Time
 	changed chan struct{}
 	held    atomic.Int64 // unix ns since when a change waits, 0 = none does
 }
 
-func newPaced(src tui.Source, l *way, now func() time.Time) *paced {
-	return &paced{Source: src, link: l, now: now, changed: make(chan struct{}, 1)}
+func newPacedReader(src tui.Source, l *flowControl, now func() time.Time) *pacedReader {
+	return &pacedReader{Source: src, link: l, now: now, changed: make(chan struct{}, 1)}
 }
 
 // Changed is signalled when there is something new and the link is free.
-func (p *paced) Changed() <-chan struct{} { return p.changed }
+func (p *pacedReader) Changed() <-chan struct{} { return p.changed }
 
 // Lag is how far behind the link keeps the picture; 0 where it does not.
-func (p *paced) Lag() time.Duration {
+func (p *pacedReader) Lag() time.Duration {
 	since := p.held.Load()
 	if since == 0 {
 		return 0
@@ -45,8 +45,8 @@ func (p *paced) Lag() time.Duration {
 	return 0
 }
 
-// run passes changes on until ctx or the source ends.
-func (p *paced) run(ctx context.Context) {
+// runPump passes changes on until ctx or the source ends.
+func (p *pacedReader) runPump(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -56,7 +56,7 @@ func (p *paced) run(ctx context.Context) {
 		case <-p.Source.Changed():
 		}
 		p.held.Store(p.now().UnixNano())
-		pause(ctx, min(restMax, p.link.settle(ctx)))
+		pauseFor(ctx, min(restMax, p.link.settleMarker(ctx)))
 		p.held.Store(0)
 		select {
 		case p.changed <- struct{}{}:
@@ -65,7 +65,7 @@ func (p *paced) run(ctx context.Context) {
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) {
+func pauseFor(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return
 	}

@@ -26,17 +26,17 @@ const usage = `Falcon's console over SSH.
 Options: --theme NAME, --ascii, --color truecolor|256|16|none
 `
 
-// ask is what a session was started for.
-type ask struct {
+// sessionCommand is what a session was started for.
+type sessionCommand struct {
 	plain, once, json, ascii, help bool
 	theme, color                   string
 	open                           *link.Target // nil = nothing in particular
 }
 
-// parseAsk reads the command that came with a session; "" asks for the screen.
+// parseCommand reads the command that came with a session; "" asks for the screen.
 // It is data, never given to a shell.
-func parseAsk(command string) (ask, error) {
-	var a ask
+func parseCommand(command string) (sessionCommand, error) {
+	var a sessionCommand
 	f := pflag.NewFlagSet("falcon", pflag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	f.Usage = func() {}
@@ -64,10 +64,10 @@ func parseAsk(command string) (ask, error) {
 		}
 		a.open = &to
 	}
-	return a, a.check()
+	return a, a.validate()
 }
 
-func (a ask) check() error {
+func (a sessionCommand) validate() error {
 	switch {
 	case a.json && !a.once:
 		return fmt.Errorf("%w: --json goes with --once", errAsk)

@@ -16,22 +16,22 @@ import (
 // were quiet longest are forgotten.
 const addressesMax = 4096
 
-// door lets connections in: so many at once, and so many a minute from one
+// connectionLimiter lets connections in: so many at once, and so many a minute from one
 // address.
-type door struct {
+type connectionLimiter struct {
 	limits Limits
 	mu     sync.Mutex
 	open   int
 	seen   *lru.Cache[netip.Prefix, *rate.Limiter]
 }
 
-func newDoor(l Limits) *door {
+func newConnectionLimiter(l Limits) *connectionLimiter {
 	seen, _ := lru.New[netip.Prefix, *rate.Limiter](addressesMax) // fails for no size below 1
-	return &door{limits: l, seen: seen}
+	return &connectionLimiter{limits: l, seen: seen}
 }
 
-// enter says why a connection is turned away, or "".
-func (d *door) enter(a net.Addr) string {
+// admit says why a connection is turned away, or "".
+func (d *connectionLimiter) admit(a net.Addr) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	key := netaddr.Network(a)
@@ -50,7 +50,7 @@ func (d *door) enter(a net.Addr) string {
 	return ""
 }
 
-func (d *door) leave() {
+func (d *connectionLimiter) release() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.open--
@@ -68,9 +68,9 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// seats bounds sessions: in all, of one connection and of one person, so that
+// sessionLimiter bounds sessions: in all, of one connection and of one person, so that
 // nobody shuts the others out.
-type seats struct {
+type sessionLimiter struct {
 	mu    sync.Mutex
 	most  int
 	taken int
@@ -86,11 +86,11 @@ const perConnection = 4
 // many, a quarter.
 const perPersonLeast = 8
 
-func newSeats(most int) *seats {
-	return &seats{most: most, by: map[gossh.Conn]int{}, of: map[string]int{}}
+func newSessionLimiter(most int) *sessionLimiter {
+	return &sessionLimiter{most: most, by: map[gossh.Conn]int{}, of: map[string]int{}}
 }
 
-func (s *seats) take(c gossh.Conn, name string) bool {
+func (s *sessionLimiter) acquire(c gossh.Conn, name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.taken >= s.most || s.by[c] >= perConnection || s.of[name] >= max(perPersonLeast, s.most/4) {
@@ -102,7 +102,7 @@ func (s *seats) take(c gossh.Conn, name string) bool {
 	return true
 }
 
-func (s *seats) leave(c gossh.Conn, name string) {
+func (s *sessionLimiter) release(c gossh.Conn, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.taken--

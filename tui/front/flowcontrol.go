@@ -22,11 +22,11 @@ type wire interface {
 	SendRequest(name string, wantReply bool, payload []byte) (bool, error)
 }
 
-// way is the link to one client. It knows what the client has received: after
+// flowControl is the link to one client. It knows what the client has received: after
 // a write it sends a mark, and the answer says that all before has arrived,
 // whatever buffers lie between. It cuts the connection when a write or a mark
 // has been stuck for too long.
-type way struct {
+type flowControl struct {
 	to    wire
 	cut   func(error) // closes the connection; may be called more than once
 	stall time.Duration
@@ -43,13 +43,13 @@ type way struct {
 	kick    chan struct{} // capacity 1: something was written
 }
 
-func newWay(to wire, stall time.Duration, now func() time.Time, cut func(error)) *way {
-	return &way{to: to, cut: cut, stall: stall, now: now, change: make(chan struct{}), kick: make(chan struct{}, 1)}
+func newFlowControl(to wire, stall time.Duration, now func() time.Time, cut func(error)) *flowControl {
+	return &flowControl{to: to, cut: cut, stall: stall, now: now, change: make(chan struct{}), kick: make(chan struct{}, 1)}
 }
 
 // Write blocks as long as the client's window is closed; the session's own
 // program waits then, and nobody else.
-func (l *way) Write(p []byte) (int, error) {
+func (l *flowControl) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	l.writing = l.now()
 	l.mu.Unlock()
@@ -68,9 +68,9 @@ func (l *way) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// marks asks after what was written until ctx ends; also when nothing was, so
+// markers asks after what was written until ctx ends; also when nothing was, so
 // that a client that has gone away is noticed. It must run for the link's life.
-func (l *way) marks(ctx context.Context) {
+func (l *flowControl) markers(ctx context.Context) {
 	alive := time.NewTicker(l.stall / 2)
 	defer alive.Stop()
 	for {
@@ -80,14 +80,14 @@ func (l *way) marks(ctx context.Context) {
 		case <-l.kick:
 		case <-alive.C:
 		}
-		if !l.mark() {
+		if !l.sendMarker() {
 			return
 		}
 	}
 }
 
-// mark sends one mark and waits for its answer; false once the link is down.
-func (l *way) mark() bool {
+// sendMarker sends one mark and waits for its answer; false once the link is down.
+func (l *flowControl) sendMarker() bool {
 	l.mu.Lock()
 	upTo, start := l.written, l.now()
 	l.marked = start
@@ -109,8 +109,8 @@ func (l *way) mark() bool {
 	return true
 }
 
-// watch cuts the link when it is stuck, until ctx ends.
-func (l *way) watch(ctx context.Context) {
+// watchMarkers cuts the link when it is stuck, until ctx ends.
+func (l *flowControl) watchMarkers(ctx context.Context) {
 	t := time.NewTicker(max(time.Millisecond, l.stall/8))
 	defer t.Stop()
 	for {
@@ -118,7 +118,7 @@ func (l *way) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			if l.stuck() >= l.stall {
+			if l.isStuck() >= l.stall {
 				l.cut(errStuck)
 				return
 			}
@@ -126,8 +126,8 @@ func (l *way) watch(ctx context.Context) {
 	}
 }
 
-// stuck is how long a write or a mark has been under way.
-func (l *way) stuck() time.Duration {
+// isStuck is how long a write or a mark has been under way.
+func (l *flowControl) isStuck() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now, long := l.now(), time.Duration(0)
@@ -139,17 +139,17 @@ func (l *way) stuck() time.Duration {
 	return long
 }
 
-// inFlight is how many bytes are not known to have arrived.
-func (l *way) inFlight() uint64 {
+// bytesInFlight is how many bytes are not known to have arrived.
+func (l *flowControl) bytesInFlight() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.written - l.arrived
 }
 
-// settle waits until all that was written has arrived, and says for how long
+// settleMarker waits until all that was written has arrived, and says for how long
 // the link was busy carrying it: what the last mark took beyond the way there
 // and back.
-func (l *way) settle(ctx context.Context) time.Duration {
+func (l *flowControl) settleMarker(ctx context.Context) time.Duration {
 	for {
 		l.mu.Lock()
 		clear, busy, change := l.written == l.arrived && l.writing.IsZero(), l.sent-l.best, l.change

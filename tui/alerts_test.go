@@ -31,22 +31,22 @@ func TestNewIncidentRingsAndNotifiesTheAbsent(t *testing.T) {
 	if got := raw(meet(m, tea.EnvMsg{"TERM=xterm-256color"})); got != alert.Probe {
 		t.Errorf("the probe: %q", got)
 	}
-	if raw(m.alert()) != "" {
+	if raw(m.alertIfDue()) != "" {
 		t.Error("a healthy job rings")
 	}
 	m.Update(uv.UnknownOscEvent("\x1b]99;i=falcon-probe:p=?;o=unfocused\x1b\\"))
 	m.Update(tea.BlurMsg{})
-	m.update(stateAt(t, enginetest.Options{}, enginetest.Located, 0, wide))
-	got := raw(m.alert())
+	m.updateState(stateAt(t, enginetest.Options{}, enginetest.Located, 0, wide))
+	got := raw(m.alertIfDue())
 	if !strings.HasPrefix(got, "\a\x1b]99;") || !strings.Contains(got, "INC-0001") {
 		t.Errorf("a new incident: %q", got)
 	}
 	clk.pass(5 * time.Second)
-	if raw(m.alert()) != "" {
+	if raw(m.alertIfDue()) != "" {
 		t.Error("told twice")
 	}
-	if m.banner().title() != "! INC-0001 · falcon · demo" && !strings.HasPrefix(m.banner().title(), "! INC-0001") {
-		t.Errorf("title %q", m.banner().title())
+	if m.newBanner().windowTitle() != "! INC-0001 · falcon · demo" && !strings.HasPrefix(m.newBanner().windowTitle(), "! INC-0001") {
+		t.Errorf("title %q", m.newBanner().windowTitle())
 	}
 }
 
@@ -56,11 +56,11 @@ func TestMutedConsoleIsSilent(t *testing.T) {
 	if raw(meet(m, tea.EnvMsg{"TERM=xterm-kitty"})) != "" {
 		t.Error("asks for what isn't wanted")
 	}
-	m.alert()
+	m.alertIfDue()
 	send(m, "B")
 	m.Update(tea.BlurMsg{})
-	m.update(stateAt(t, enginetest.Options{}, enginetest.Located, 0, wide))
-	if got := raw(m.alert()); got != "" {
+	m.updateState(stateAt(t, enginetest.Options{}, enginetest.Located, 0, wide))
+	if got := raw(m.alertIfDue()); got != "" {
 		t.Errorf("%q", got)
 	}
 }

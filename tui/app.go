@@ -125,15 +125,15 @@ func New(src Source, opts Options) (*Model, error) {
 	m.skin = &skin{m.themes.theme.Palette(profile), opts.ASCII}
 	m.notes = &notes{now: m.now}
 	m.work = newWorkspace(src, m.keys, m.now, m.notes, opts.Open)
-	m.decisions = decisions{src: src, keys: m.keys, now: m.now, notes: m.notes, redraw: redraw}
+	m.decisions = decisions{src: src, keys: m.keys, now: m.now, notes: m.notes, redraw: redrawAfter}
 	return m, nil
 }
 
 // redrawMargin is how long after the guard a dialog is drawn again.
 const redrawMargin = 10 * time.Millisecond
 
-// redraw asks for a new picture after d, when a dialog's buttons come alive.
-func redraw(d time.Duration) tea.Cmd {
+// redrawAfter asks for a new picture after d, when a dialog's buttons come alive.
+func redrawAfter(d time.Duration) tea.Cmd {
 	return tea.Tick(d, func(time.Time) tea.Msg { return armedMsg{} })
 }
 
@@ -146,7 +146,7 @@ type (
 
 // Init starts waiting for the feed and for the clock.
 func (m *Model) Init() tea.Cmd {
-	cmds := []tea.Cmd{m.wait(), tick()}
+	cmds := []tea.Cmd{m.waitForState(), nextTick()}
 	if m.opts.Theme == "" {
 		cmds = append(cmds, tea.RequestBackgroundColor)
 	}
@@ -156,14 +156,14 @@ func (m *Model) Init() tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// wait blocks in a command of this program, never in the event loop.
-func (m *Model) wait() tea.Cmd {
+// waitForState blocks in a command of this program, never in the event loop.
+func (m *Model) waitForState() tea.Cmd {
 	src, search := m.src, &m.work.search
 	return func() tea.Msg {
 		select {
 		case <-src.Changed():
 			s := src.Latest()
-			search.prepare(s) // here, so that the event loop finds it done
+			search.prepareState(s) // here, so that the event loop finds it done
 			return updateMsg{s}
 		case <-src.Done():
 			return closedMsg{}
@@ -171,62 +171,62 @@ func (m *Model) wait() tea.Cmd {
 	}
 }
 
-func tick() tea.Cmd {
+func nextTick() tea.Cmd {
 	return tea.Tick(tickPeriod, func(time.Time) tea.Msg { return tickMsg{} })
 }
 
 // Update handles one message; it does no I/O.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	m.screen.keepPage = false
-	cmd := m.handle(msg)
-	if search := m.work.search.start(m.work.state.Feed, m.work.live.Chooses()); search != nil {
+	cmd := m.handleMessage(msg)
+	if search := m.work.search.startNext(m.work.state.Feed, m.work.live.Chooses()); search != nil {
 		cmd = tea.Batch(cmd, search)
 	}
 	return m, cmd
 }
 
-// handle takes a message: of the feed and the clock, of who sits at the
+// handleMessage takes a message: of the feed and the clock, of who sits at the
 // terminal, or an answer to what was asked for in a command.
-func (m *Model) handle(msg tea.Msg) tea.Cmd {
+func (m *Model) handleMessage(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case updateMsg:
 		if cmd := prepareAgain(msg.state, m.work.live.Chooses()); cmd != nil {
 			return cmd
 		}
-		m.update(msg.state)
+		m.updateState(msg.state)
 		m.hearRecorder()
-		return tea.Batch(m.wait(), m.work.arrive(), m.alert())
+		return tea.Batch(m.waitForState(), m.work.openPending(), m.alertIfDue())
 	case tickMsg:
-		m.screen.keepPage = m.restful()
+		m.screen.keepPage = m.mayKeepPage()
 		m.screen.dirty = true
-		return tea.Batch(tick(), m.work.fetchAgain(), m.alert(), m.themes.watch())
+		return tea.Batch(nextTick(), m.work.fetchAgain(), m.alertIfDue(), m.themes.watchFile())
 	case tea.KeyPressMsg:
-		m.touch()
-		cmd := tea.Batch(m.hint.see(), m.key(msg))
-		m.ask() // others see what is being decided on
+		m.noteActivity()
+		cmd := tea.Batch(m.hint.markSeen(), m.handleKey(msg))
+		m.askForData() // others see what is being decided on
 		return cmd
 	case tea.MouseMsg:
-		cmd := m.mouse(msg)
-		m.ask()
+		cmd := m.handleMouse(msg)
+		m.askForData()
 		return cmd
 	case pointedMsg:
-		m.pointed()
+		m.handlePointed()
 	case tea.PasteMsg:
-		m.touch()
-		m.paste(msg)
+		m.noteActivity()
+		m.pasteText(msg)
 	case tea.WindowSizeMsg:
-		m.resize(msg.Width, msg.Height)
+		m.resizeTo(msg.Width, msg.Height)
 	default:
-		if cmd, ok := m.terminal(msg); ok {
+		if cmd, ok := m.handleTerminal(msg); ok {
 			return cmd
 		}
-		return m.answer(msg)
+		return m.handleAnswer(msg)
 	}
 	return nil
 }
 
-// terminal takes what the terminal says of itself.
-func (m *Model) terminal(msg tea.Msg) (cmd tea.Cmd, ok bool) {
+// handleTerminal takes what the terminal says of itself.
+func (m *Model) handleTerminal(msg tea.Msg) (cmd tea.Cmd, ok bool) {
 	switch msg := msg.(type) {
 	case tea.EnvMsg:
 		if probe := m.alerts.Meet(msg.Getenv); probe != "" {
@@ -252,8 +252,8 @@ func (m *Model) terminal(msg tea.Msg) (cmd tea.Cmd, ok bool) {
 	return cmd, true
 }
 
-// answer takes what a command has brought.
-func (m *Model) answer(msg tea.Msg) tea.Cmd {
+// handleAnswer takes what a command has brought.
+func (m *Model) handleAnswer(msg tea.Msg) tea.Cmd {
 	var (
 		role themes.Role
 		text string
@@ -261,75 +261,75 @@ func (m *Model) answer(msg tea.Msg) tea.Cmd {
 	)
 	switch msg := msg.(type) {
 	case themeMsg:
-		role, text = m.themes.take(msg)
+		role, text = m.themes.takeTheme(msg)
 		m.skin.pal = m.themes.theme.Palette(m.skin.pal.Profile)
 		m.screen.dirty = m.screen.dirty || text != ""
 	case exportedMsg:
-		role, text, cmd = m.exporter.exported(msg)
+		role, text, cmd = m.exporter.exportedNote(msg)
 	case savedMsg:
-		role, text = msg.text()
+		role, text = msg.noteText()
 	case incidentMsg:
-		role, text = themes.Warn, m.work.fetched(msg)
+		role, text = themes.Warn, m.work.takeFetched(msg)
 		m.screen.dirty = true
 	case searchedMsg:
-		m.work.searched()
+		m.work.applySearched()
 		m.previewFilter()
 		m.screen.dirty = true
 	case armedMsg:
 		m.screen.dirty = true
 	case answerMsg:
-		m.decisions.answered(msg)
+		m.decisions.takeAnswer(msg)
 		m.screen.dirty = true
 	}
 	if text != "" {
-		m.notes.say(role, text)
+		m.notes.showNote(role, text)
 		m.screen.dirty = true
 	}
 	return cmd
 }
 
-// update takes a new state over. Header, bar and dialogs always show it; the
+// updateState takes a new state over. Header, bar and dialogs always show it; the
 // pages only while the display runs.
-func (m *Model) update(s *feed.State) {
-	if !m.calm(s) { // else the next tick draws it
+func (m *Model) updateState(s *feed.State) {
+	if !m.mayWaitForTick(s) { // else the next tick draws it
 		m.screen.dirty = true
 	}
 	m.work.live.Update(s)
-	m.ask()
+	m.askForData()
 }
 
-// alert makes itself heard where that is due.
-func (m *Model) alert() tea.Cmd {
+// alertIfDue makes itself heard where that is due.
+func (m *Model) alertIfDue() tea.Cmd {
 	if text := m.alerts.Step(m.now(), m.work.live.Feed); text != "" {
 		return tea.Raw(text)
 	}
 	return nil
 }
 
-// ask has the feed fetch what the present page needs.
-func (m *Model) ask() {
+// askForData has the feed fetch what the present page needs.
+func (m *Model) askForData() {
 	if m.w > 0 {
-		m.src.Ask(m.work.want(m.decisions.dialog.subject()))
+		m.src.Ask(m.work.wantedData(m.decisions.dialog.subjectName()))
 	}
 }
 
-func (m *Model) resize(w, h int) {
+func (m *Model) resizeTo(w, h int) {
 	m.w, m.h = w, h
 	m.work.body = widget.Rect{X: 0, Y: headerRows, W: w, H: max(0, h-headerRows-barRows-footerRows)}
-	m.touch()
-	m.ask()
+	m.noteActivity()
+	m.askForData()
 }
 
 // View returns the composed screen; bubbletea asks after every message.
 func (m *Model) View() tea.View {
 	if m.screen.dirty && m.w > 0 && m.h > 0 {
-		m.screen.show(m.compose())
+		m.screen.takePicture(m.composeScreen())
 	}
 	v := tea.NewView(m.screen.cached)
 	v.AltScreen = true
 	v.ReportFocus = true
 	v.Cursor = m.screen.cursor
-	v.WindowTitle = m.banner().title()
+	v.WindowTitle = m.newBanner().windowTitle()
 	if m.pointer.on {
 		v.MouseMode = tea.MouseModeCellMotion
 	}

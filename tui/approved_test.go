@@ -29,7 +29,7 @@ func approvedBy(t *testing.T, o enginetest.Options, by string) (*enginetest.Engi
 func TestWithdrawingAnApproval(t *testing.T) {
 	e, src, clk, m := approvedBy(t, enginetest.Options{Undo: 10}, "li")
 	for _, p := range key.Pages {
-		m.work.show(p)
+		m.work.showPage(p)
 		if s := text(m); !containsAll(s, "S3 approved by li, acts in 8 s, v withdraws it") {
 			t.Errorf("page %s:\n%s", p, s)
 		}

@@ -29,8 +29,8 @@ type banner struct {
 	w     int
 }
 
-func (m *Model) banner() banner {
-	return banner{m.skin, m.operator(), &m.opts, m.clock(), m.w}
+func (m *Model) newBanner() banner {
+	return banner{m.skin, m.whoDecides(), &m.opts, m.shownTime(), m.w}
 }
 
 // nameW is the width from which on the header has room for whole words.
@@ -42,7 +42,7 @@ const staleAfter = 5 * time.Second
 // companyW is the most of a name that the header shows.
 const companyW = 12
 
-func (b banner) title() string {
+func (b banner) windowTitle() string {
 	t := "falcon"
 	if name := b.Live.Snap().GetJob().GetName(); name != "" {
 		t += " · " + name
@@ -55,12 +55,12 @@ func (b banner) title() string {
 	return t
 }
 
-// header draws the two lines that never change their meaning.
-func (b banner) header() string {
+// drawHeader draws the two lines that never change their meaning.
+func (b banner) drawHeader() string {
 	base := b.pal.Style(themes.Header)
 	bold := base.With(themes.Bold).Lipgloss()
 	job := b.Live.Snap().GetJob()
-	left := " " + bold.Render(orText(job.GetName(), noJob))
+	left := " " + bold.Render(textOrElse(job.GetName(), noJob))
 	if job.GetEmulated() {
 		left += " (emulated)"
 	}
@@ -71,9 +71,9 @@ func (b banner) header() string {
 		if lipgloss.Width(left+change+against)+lipgloss.Width(right) >= b.w {
 			against = "" // a figure is worth more than the word
 		}
-		left += b.put(slowRole(job.GetSlowdown()), change+against)
+		left += b.styled(slowdownRole(job.GetSlowdown()), change+against)
 	}
-	return row(base, b.w, left, right, 1) + "\n" + b.headerSecond()
+	return layoutRow(base, b.w, left, right, 1) + "\n" + b.headerSecond()
 }
 
 // headerRight is connection, data age and mode.
@@ -86,7 +86,7 @@ func (b banner) headerRight() string {
 		mode = b.pal.Style(themes.Auto)
 	}
 	text, role := b.connection()
-	return b.recordingMark() + b.put(role, text) + " " + mode.Lipgloss().Render(" "+phrase.Mode(b.Live.Snap().GetPolicy())+" ")
+	return b.recordingMark() + b.styled(role, text) + " " + mode.Lipgloss().Render(" "+phrase.Mode(b.Live.Snap().GetPolicy())+" ")
 }
 
 func (b banner) connection() (string, themes.Role) {
@@ -131,9 +131,9 @@ func (b banner) headerSecond() string {
 		right = b.replayHead()
 	}
 	if snap.Actor != "" && b.w >= nameW {
-		right = fmt.Sprintf("%s (%s)%s  %s", snap.Actor, orText(snap.Role, "none"), b.company(), right)
+		right = fmt.Sprintf("%s (%s)%s  %s", snap.Actor, textOrElse(snap.Role, "none"), b.otherOperators(), right)
 	} else if snap.Actor != "" {
-		right = widget.Cut(snap.Actor, 12) + b.company() + "  " + right
+		right = widget.Cut(snap.Actor, 12) + b.otherOperators() + "  " + right
 	}
 	left := " "
 	inc := b.Subject.Incident()
@@ -143,23 +143,23 @@ func (b banner) headerSecond() string {
 	case inc == nil:
 		left += "no incident  " + snap.GetJob().GetState()
 	case page.Open(inc):
-		left += b.put(themes.Bad, inc.Id) + b.others() + fmt.Sprintf(" %s since %s  %s", inc.State, phrase.Iteration(inc.OnsetIteration), phrase.Verdict(inc.Verdict))
+		left += b.styled(themes.Bad, inc.Id) + b.othersOpen() + fmt.Sprintf(" %s since %s  %s", inc.State, phrase.Iteration(inc.OnsetIteration), phrase.Verdict(inc.Verdict))
 	default:
-		left += b.put(themes.Good, inc.Id) + " " + inc.State + "  " + phrase.Verdict(inc.Verdict)
+		left += b.styled(themes.Good, inc.Id) + " " + inc.State + "  " + phrase.Verdict(inc.Verdict)
 	}
-	return row(b.pal.Style(themes.Header), b.w, left, right, 1)
+	return layoutRow(b.pal.Style(themes.Header), b.w, left, right, 1)
 }
 
-// others counts the open incidents beside the one that is named.
-func (b banner) others() string {
+// othersOpen counts the open incidents beside the one that is named.
+func (b banner) othersOpen() string {
 	if n := b.Live.OpenIncidents() - 1; n > 0 {
-		return b.put(themes.Bad, fmt.Sprintf(" +%d open", n))
+		return b.styled(themes.Bad, fmt.Sprintf(" +%d open", n))
 	}
 	return ""
 }
 
-// company is whose other screen is open, or how many are, for the header.
-func (b banner) company() string {
+// otherOperators is whose other screen is open, or how many are, for the header.
+func (b banner) otherOperators() string {
 	switch others := b.Live.Feed.Others(); len(others) {
 	case 0:
 		return ""
@@ -180,7 +180,7 @@ func (b banner) recoveryHead() string {
 	if r == nil {
 		return ""
 	}
-	text := b.put(themes.Bad, r.Id) + " " + r.State
+	text := b.styled(themes.Bad, r.Id) + " " + r.State
 	if r.Attempts > 0 {
 		text += fmt.Sprintf(", generation %d", r.Generation)
 	}
@@ -205,7 +205,7 @@ func (b banner) replayHead() string {
 	}
 	lost := ""
 	if s.Dropped > 0 {
-		lost = b.put(themes.Urgent, " "+strconv.FormatUint(s.Dropped, 10)+" pictures missing before this ") + " "
+		lost = b.styled(themes.Urgent, " "+strconv.FormatUint(s.Dropped, 10)+" pictures missing before this ") + " "
 	}
 	base := b.pal.Style(themes.Header).With(themes.Bold | themes.Reverse)
 	return lost + base.Lipgloss().Render(head)
@@ -218,21 +218,21 @@ func (b banner) recordingMark() string {
 	case b.opts.Recorder == nil:
 		return ""
 	case b.opts.Recorder.Stopped() != "":
-		return b.put(themes.Warn, "recording stopped") + "  "
+		return b.styled(themes.Warn, "recording stopped") + "  "
 	}
 	word := " recording"
 	if b.w < nameW {
 		word = " rec"
 	}
 	if b.ascii {
-		return b.put(themes.Header, "*"+word) + "  "
+		return b.styled(themes.Header, "*"+word) + "  "
 	}
-	return b.put(themes.Bad, "●") + b.put(themes.Header, word) + "  "
+	return b.styled(themes.Bad, "●") + b.styled(themes.Header, word) + "  "
 }
 
-// bar draws what waits for a decision, else what is being done. It speaks of one
+// drawBar draws what waits for a decision, else what is being done. It speaks of one
 // incident and says which; its keys act on that one and no other.
-func (b banner) bar() string {
+func (b banner) drawBar() string {
 	if bar, ok := b.recoveryBar(); ok {
 		return bar
 	}
@@ -242,27 +242,27 @@ func (b banner) bar() string {
 		return b.approvedBar(s, standing)
 	}
 	if prop == nil {
-		return row(b.blank(), b.w, b.quietBar(s), b.elsewhere(), 2)
+		return layoutRow(b.blankStyle(), b.w, b.drawQuietBar(s), b.elsewhere(), 2)
 	}
 	keys := b.decisionKeys() + " "
-	text := b.proposed(s, prop, b.w-lipgloss.Width(keys)-2)
+	text := b.proposalText(s, prop, b.w-lipgloss.Width(keys)-2)
 	room := b.w - lipgloss.Width(text+keys) - 2
 	if plan := "  " + phrase.Plan(prop.Previous, prop.MicroBatches, room-2); lipgloss.Width(plan) <= room {
 		text += plan
 	}
-	return row(b.pal.Style(themes.Urgent), b.w, widget.Arrows(text, b.ascii), keys, 2)
+	return layoutRow(b.pal.Style(themes.Urgent), b.w, widget.Arrows(text, b.ascii), keys, 2)
 }
 
 // recoveryBar draws the recovery that waits or runs, or the job that one has
 // left standing; ok is false where there is none.
 func (b banner) recoveryBar() (string, bool) {
-	more := b.does(key.ShowRecovery) + " "
+	more := b.keyAndAction(key.ShowRecovery) + " "
 	if r := b.Live.Asked(); r != nil {
 		text := fmt.Sprintf(" RECOVERY PROPOSED  %s: %s", r.Id, phrase.Faults(r.Faults))
 		if d := b.Live.Deadline(r); d != "" {
 			text += "  " + d
 		}
-		keys := b.does(key.Approve) + "  " + b.Live.Key(key.Global, key.Veto) + " deny  " + more
+		keys := b.keyAndAction(key.Approve) + "  " + b.Live.Key(key.Global, key.Veto) + " deny  " + more
 		if why := b.LacksApprover("it"); why == decision.NotInReplay {
 			keys = "recorded: no decision here  " + more
 		} else if why != "" {
@@ -271,15 +271,15 @@ func (b banner) recoveryBar() (string, bool) {
 				keys = "engine unreachable "
 			}
 		}
-		return row(b.pal.Style(themes.Urgent), b.w, text, keys, 2), true
+		return layoutRow(b.pal.Style(themes.Urgent), b.w, text, keys, 2), true
 	}
 	if r := b.Live.Recovering(); r != nil {
-		left := " " + b.put(themes.Warn, r.Id+" ") + b.put(themes.Text, b.Live.Story(r))
-		return row(b.blank(), b.w, left, b.put(themes.Dim, more), 2), true
+		left := " " + b.styled(themes.Warn, r.Id+" ") + b.styled(themes.Text, b.Live.Story(r))
+		return layoutRow(b.blankStyle(), b.w, left, b.styled(themes.Dim, more), 2), true
 	}
 	if r := b.Live.Stands(); r != nil {
-		left := " " + b.put(themes.Bad, r.Id+" "+b.Live.Story(r))
-		return row(b.blank(), b.w, left, b.put(themes.Dim, more), 2), true
+		left := " " + b.styled(themes.Bad, r.Id+" "+b.Live.Story(r))
+		return layoutRow(b.blankStyle(), b.w, left, b.styled(themes.Dim, more), 2), true
 	}
 	return "", false
 }
@@ -291,24 +291,24 @@ func (b banner) approvedBar(s *page.State, standing string) string {
 	if b.Live.OpenIncidents() > 1 {
 		text = " " + a.Incident + text
 	}
-	keys := b.does(key.Why)
+	keys := b.keyAndAction(key.Why)
 	switch {
 	case b.Replay || b.Live.Feed.Conn != feed.Live || !b.MayDecide():
 		keys = b.decisionKeys()
 	case !phrase.Waits(a):
 		text += ", " + b.Live.Key(key.Global, key.Veto) + " withdraws it"
 	case decision.HasApproved(b.Live, a):
-		keys = b.does(key.Veto) + "  " + keys
+		keys = b.keyAndAction(key.Veto) + "  " + keys
 	default:
 		keys = b.decisionKeys()
 	}
-	return row(b.pal.Style(themes.Urgent), b.w, text, keys+" ", 2)
+	return layoutRow(b.pal.Style(themes.Urgent), b.w, text, keys+" ", 2)
 }
 
-// proposed tells a proposal in w columns: of what it would say, the times go
+// proposalText tells a proposal in w columns: of what it would say, the times go
 // first where room is short, never the incident, the countdown, or that others
 // wait.
-func (b banner) proposed(s *page.State, prop *falconv1.Action, w int) string {
+func (b banner) proposalText(s *page.State, prop *falconv1.Action, w int) string {
 	change := phrase.Change(prop.BeforeMs, prop.PredictedMs)
 	rest := ""
 	if left, ok := page.Countdown(s, prop); ok {
@@ -338,34 +338,34 @@ func (b banner) decisionKeys() string {
 		return "recorded: no decision here  i why"
 	}
 	if !b.MayDecide() {
-		return "needs role approver  " + b.does(key.Why)
+		return "needs role approver  " + b.keyAndAction(key.Why)
 	}
 	if b.Live.Feed.Conn != feed.Live {
 		return "engine unreachable"
 	}
-	return b.does(key.Approve) + "  " + b.does(key.Veto) + "  " + b.does(key.Why)
+	return b.keyAndAction(key.Approve) + "  " + b.keyAndAction(key.Veto) + "  " + b.keyAndAction(key.Why)
 }
 
-func (b banner) quietBar(s *page.State) string {
+func (b banner) drawQuietBar(s *page.State) string {
 	left := " "
 	inc := s.Incident()
 	switch {
 	case b.Live.Snap().GetPolicy().GetFrozen():
-		left += b.put(themes.Lost, " FROZEN ") + b.put(themes.Text, " nothing new is dispatched; "+b.Live.Key(key.Global, key.Freeze)+" unfreezes. ")
+		left += b.styled(themes.Lost, " FROZEN ") + b.styled(themes.Text, " nothing new is dispatched; "+b.Live.Key(key.Global, key.Freeze)+" unfreezes. ")
 	case b.Live.Feed.Conn == feed.Lost:
-		left += b.put(themes.Warn, "the last picture is shown: "+b.Live.Feed.Err+"  ")
+		left += b.styled(themes.Warn, "the last picture is shown: "+b.Live.Feed.Err+"  ")
 	}
 	if auto := page.Auto(s); auto != "" && (inc == nil || !page.Open(inc)) {
-		left += b.put(themes.Auto, " "+auto+" ") + " "
+		left += b.styled(themes.Auto, " "+auto+" ") + " "
 	}
 	if inc == nil {
-		return left + b.put(themes.Good, "● ") + b.put(themes.Text, orText(b.Live.Snap().GetJob().GetState(), noSnapshot))
+		return left + b.styled(themes.Good, "● ") + b.styled(themes.Text, textOrElse(b.Live.Snap().GetJob().GetState(), noSnapshot))
 	}
 	role := themes.Accent
 	if page.Open(inc) {
 		role = themes.Warn
 	}
-	return left + b.put(role, inc.Id+" ") + b.put(themes.Text, page.Doing(s))
+	return left + b.styled(role, inc.Id+" ") + b.styled(themes.Text, page.Doing(s))
 }
 
 // elsewhere names another incident that waits for a decision where the bar's own
@@ -375,11 +375,11 @@ func (b banner) elsewhere() string {
 	if len(list) == 0 {
 		return ""
 	}
-	return b.put(themes.Urgent, " "+list[0]+" waits for a decision: "+b.does(key.Why)+" ")
+	return b.styled(themes.Urgent, " "+list[0]+" waits for a decision: "+b.keyAndAction(key.Why)+" ")
 }
 
-// does names a key with its word, as the footer would.
-func (b banner) does(a key.Action) string {
+// keyAndAction names a key with its word, as the footer would.
+func (b banner) keyAndAction(a key.Action) string {
 	k := b.Live.Keys.ForAction(key.Global, a)
 	if len(k.Keys()) == 0 {
 		return k.Help().Desc + " by " + b.Live.Key(key.Global, key.Command)
@@ -387,7 +387,7 @@ func (b banner) does(a key.Action) string {
 	return k.Help().Key + " " + k.Help().Desc
 }
 
-func slowRole(x float64) themes.Role {
+func slowdownRole(x float64) themes.Role {
 	switch {
 	case x >= 0.5:
 		return themes.Bad
@@ -397,8 +397,8 @@ func slowRole(x float64) themes.Role {
 	return themes.Good
 }
 
-// orText is s, or what stands for an empty one.
-func orText(s, empty string) string {
+// textOrElse is s, or what stands for an empty one.
+func textOrElse(s, empty string) string {
 	if s == "" {
 		return empty
 	}

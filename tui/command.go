@@ -37,13 +37,13 @@ var commands = []palette.Entry{
 // steps are of little use from a list, and stand last.
 var steps = []key.Action{key.Up, key.Down, key.Left, key.Right, key.PageUp, key.PageDown, key.NextPage, key.PrevPage, key.Back}
 
-// entries are all that can be done where keys of these scopes work: what
+// paletteEntries are all that can be done where keys of these scopes work: what
 // belongs to the page first, then what works everywhere, then commands, then
 // single steps.
-func entries(keys *key.Map, scopes []key.Scope) []palette.Entry {
+func paletteEntries(keys *key.Map, scopes []key.Scope) []palette.Entry {
 	var out, last []palette.Entry
 	for _, s := range scopes {
-		for _, b := range inOrder(keys.In(s)) {
+		for _, b := range footerKeysFirst(keys.In(s)) {
 			e := palette.Entry{Name: actionName(b.Action), Key: b.Help().Key, Text: b.Sentence, Action: b.Action}
 			switch {
 			case b.Action == key.Command:
@@ -57,9 +57,9 @@ func entries(keys *key.Map, scopes []key.Scope) []palette.Entry {
 	return slices.Concat(out, commands, last)
 }
 
-// inOrder puts a page's keys that the footer shows before its others; what
+// footerKeysFirst puts a page's keys that the footer shows before its others; what
 // works everywhere keeps the table's order, pages and decisions first.
-func inOrder(list []key.Binding) []key.Binding {
+func footerKeysFirst(list []key.Binding) []key.Binding {
 	rank := func(b key.Binding) int {
 		if b.Footer == 0 {
 			return math.MaxInt
@@ -96,19 +96,19 @@ type commandLine struct {
 // newCommandLine takes as much text as its row of w columns shows, so that it
 // never scrolls.
 func newCommandLine(keys *key.Map, sign, text string, w int) *commandLine {
-	return &commandLine{sign: sign, keys: keys, input: newInput(keys, key.Prompt, text, max(1, w-promptKeysW-len(sign)-3))}
+	return &commandLine{sign: sign, keys: keys, input: newTextEntry(keys, key.Prompt, text, max(1, w-promptKeysW-len(sign)-3))}
 }
 
 // newPalette is the line for commands.
 func newPalette(keys *key.Map, scopes []key.Scope, text string, w int) *commandLine {
 	c := newCommandLine(keys, ":", text, w)
-	c.list = palette.New(entries(keys, scopes))
+	c.list = palette.New(paletteEntries(keys, scopes))
 	c.list.Search(text)
 	return c
 }
 
-// filters reports whether a filter is typed.
-func (c *commandLine) filters() bool { return c.sign == "/" }
+// typesFilter reports whether a filter is typed.
+func (c *commandLine) typesFilter() bool { return c.sign == "/" }
 
 // entered is what a line was closed with.
 type entered struct {
@@ -119,14 +119,14 @@ type entered struct {
 	text   string     // of a filter
 }
 
-// key handles a key.
-func (c *commandLine) key(k tea.KeyPressMsg) entered {
+// handleKey handles a key.
+func (c *commandLine) handleKey(k tea.KeyPressMsg) entered {
 	a := c.keys.Lookup(k, key.Prompt)
 	switch {
 	case a == key.Cancel:
 		return entered{closed: true}
 	case a == key.Confirm && c.list != nil:
-		return c.choose()
+		return c.chooseEntry()
 	case a == key.Confirm && c.mistake:
 		return entered{warn: c.note} // to mend it
 	case a == key.Confirm:
@@ -136,49 +136,49 @@ func (c *commandLine) key(k tea.KeyPressMsg) entered {
 	case a == key.Down && c.list != nil:
 		c.list.Move(+1)
 	case a == key.Complete && c.list != nil:
-		c.complete()
+		c.completeEntry()
 	default:
-		c.write(k)
+		c.writeText(k)
 	}
 	return entered{}
 }
 
-// write gives the line a key or pasted text.
-func (c *commandLine) write(msg tea.Msg) {
+// writeText gives the line a key or pasted text.
+func (c *commandLine) writeText(msg tea.Msg) {
 	before := c.input.Value()
-	c.input = enter(c.input, msg)
+	c.input = enterText(c.input, msg)
 	if c.list != nil && c.input.Value() != before {
 		c.list.Search(c.input.Value())
 	}
 }
 
-// complete writes the chosen entry into the line.
-func (c *commandLine) complete() {
+// completeEntry writes the chosen entry into the line.
+func (c *commandLine) completeEntry() {
 	e, ok := c.list.Chosen()
 	switch {
 	case !ok:
 	case e.Fill == "":
-		c.fill(e.Name)
+		c.fillText(e.Name)
 	case !strings.HasPrefix(c.input.Value(), e.Fill): // else its words would go
-		c.fill(e.Fill)
+		c.fillText(e.Fill)
 	}
 }
 
-func (c *commandLine) fill(text string) {
+func (c *commandLine) fillText(text string) {
 	c.input.SetValue(text)
 	c.input.CursorEnd()
 	c.list.Search(text)
 }
 
-// choose runs the chosen entry as its key would: what opens a dialog opens it
+// chooseEntry runs the chosen entry as its key would: what opens a dialog opens it
 // here too. What acts at once must be named in full: enter on a part of its
 // name only completes it.
-func (c *commandLine) choose() entered {
+func (c *commandLine) chooseEntry() entered {
 	text := strings.TrimSpace(c.input.Value())
 	e, ok := c.list.Chosen()
-	if ok && e.Fill != "" && !typedFor(e, c.input.Value()) ||
+	if ok && e.Fill != "" && !isTypedFor(e, c.input.Value()) ||
 		ok && key.AtOnce(e.Action) && !strings.EqualFold(text, e.Name) && text != "q" {
-		c.complete()
+		c.completeEntry()
 		return entered{}
 	}
 	if ok && e.Fill == "" {
@@ -187,29 +187,29 @@ func (c *commandLine) choose() entered {
 	return entered{closed: true, words: strings.Fields(text)}
 }
 
-// click chooses a line of the list; a click on the chosen one is enter.
-func (c *commandLine) click(x, y int) (e entered, hit bool) {
+// clickEntry chooses a line of the list; a click on the chosen one is enter.
+func (c *commandLine) clickEntry(x, y int) (e entered, hit bool) {
 	if c.list == nil || !c.lines.Holds(x, y) {
 		return entered{}, false
 	}
 	line := c.first + y - c.lines.Y
 	if line == c.list.Cursor() {
-		return c.choose(), true
+		return c.chooseEntry(), true
 	}
 	c.list.Choose(line)
 	return entered{}, true
 }
 
-// roll turns the wheel over the list.
-func (c *commandLine) roll(notches int) {
+// rollWheel turns the wheel over the list.
+func (c *commandLine) rollWheel(notches int) {
 	if c.list != nil {
 		c.list.Move(notches)
 	}
 }
 
-// typedFor reports whether a command's words have been begun, or its name
+// isTypedFor reports whether a command's words have been begun, or its name
 // stands alone where that means something.
-func typedFor(e palette.Entry, text string) bool {
+func isTypedFor(e palette.Entry, text string) bool {
 	if name := strings.TrimSpace(e.Fill); name == commandTest && strings.TrimSpace(text) == name {
 		return true
 	}
@@ -225,8 +225,8 @@ const (
 	paletteKeyW  = 10
 )
 
-// drawList draws the list above the line, at the foot of the page.
-func (c *commandLine) drawList(s *skin, over widget.Rect) *lipgloss.Layer {
+// drawEntries draws the list above the line, at the foot of the page.
+func (c *commandLine) drawEntries(s *skin, over widget.Rect) *lipgloss.Layer {
 	h := max(1, min(paletteRows, over.H*3/5-2, c.list.Len()))
 	w := min(dialogW+20, over.W)
 	box := widget.Rect{X: over.X, Y: over.Y + over.H - h - 2, W: w, H: h + 2}
@@ -237,13 +237,13 @@ func (c *commandLine) drawList(s *skin, over widget.Rect) *lipgloss.Layer {
 		rows = append(rows, paletteRow(s, e, first+i == c.list.Cursor(), w-4))
 	}
 	if len(rows) == 0 {
-		rows = append(rows, lipgloss.PlaceHorizontal(w-4, lipgloss.Left, s.put(themes.Dim, widget.Cut("nothing here is called so", w-4))))
+		rows = append(rows, lipgloss.PlaceHorizontal(w-4, lipgloss.Left, s.styled(themes.Dim, widget.Cut("nothing here is called so", w-4))))
 	}
-	return s.frame(box, "COMMANDS", countOf(c.list.Len(), c.list.Cursor()), themes.Accent, rows)
+	return s.framedLayer(box, "COMMANDS", countText(c.list.Len(), c.list.Cursor()), themes.Accent, rows)
 }
 
-// countOf says how many there are and which is chosen.
-func countOf(n, cursor int) string {
+// countText says how many there are and which is chosen.
+func countText(n, cursor int) string {
 	if n == 0 {
 		return ""
 	}
@@ -255,60 +255,60 @@ func paletteRow(s *skin, e palette.Match, chosen bool, w int) string {
 	if chosen {
 		mark, role, keys = "▸ ", themes.Selected, themes.Selected
 	}
-	name := s.put(role, mark) + matchedName(s, e, role)
-	name += s.put(role, spaces(paletteNameW-widget.Width(e.Name)))
-	row := name + s.put(keys, e.Key) + s.put(role, spaces(paletteKeyW-widget.Width(e.Key)))
-	text := s.put(role, widget.Cut(e.Text, max(0, w-lipgloss.Width(row))))
+	name := s.styled(role, mark) + matchedName(s, e, role)
+	name += s.styled(role, blankText(paletteNameW-widget.Width(e.Name)))
+	row := name + s.styled(keys, e.Key) + s.styled(role, blankText(paletteKeyW-widget.Width(e.Key)))
+	text := s.styled(role, widget.Cut(e.Text, max(0, w-lipgloss.Width(row))))
 	rest := w - lipgloss.Width(row+text)
 	if rest < 1 {
 		return row + text
 	}
-	return row + text + s.put(role, spaces(rest))
+	return row + text + s.styled(role, blankText(rest))
 }
 
 // matchedName is an entry's name with the letters that were typed.
 func matchedName(s *skin, e palette.Match, role themes.Role) string {
 	if role == themes.Selected {
-		return s.put(role, e.Name)
+		return s.styled(role, e.Name)
 	}
 	out, from := "", 0
 	for _, at := range e.At {
 		if at < from || at >= len(e.Name) {
 			continue
 		}
-		out += s.put(role, e.Name[from:at]) + s.put(themes.Key, e.Name[at:at+1])
+		out += s.styled(role, e.Name[from:at]) + s.styled(themes.Key, e.Name[at:at+1])
 		from = at + 1
 	}
-	return out + s.put(role, e.Name[from:])
+	return out + s.styled(role, e.Name[from:])
 }
 
 // promptKeysW is the room that a text entry leaves for its keys.
 const promptKeysW = 24
 
-// inputRow is a text entry behind its sign in a row of w columns, with a note or
+// drawInputRow is a text entry behind its sign in a row of w columns, with a note or
 // else its keys.
-func inputRow(s *skin, keys *key.Map, sign string, in *textinput.Model, w, y int, note func(room int) string) (string, *tea.Cursor) {
-	left := " " + s.put(themes.Key, sign)
+func drawInputRow(s *skin, keys *key.Map, sign string, in *textinput.Model, w, y int, note func(room int) string) (string, *tea.Cursor) {
+	left := " " + s.styled(themes.Key, sign)
 	text, cursor := showInput(in, w-promptKeysW-lipgloss.Width(left), lipgloss.Width(left), y)
 	right := note(max(promptKeysW-1, w-cursor.X-3))
 	if right == "" {
 		right = s.shortHelp(promptKeysW-1, promptKeys(keys, sign))
 	}
-	return row(s.blank(), w, left+text, right+" ", 1), cursor
+	return layoutRow(s.blankStyle(), w, left+text, right+" ", 1), cursor
 }
 
-func noNote(int) string { return "" }
+func withoutNote(int) string { return "" }
 
-// drawRow draws the line in the screen's last row.
-func (c *commandLine) drawRow(s *skin, w, y int) (string, *tea.Cursor) {
-	return inputRow(s, c.keys, c.sign, &c.input, w, y, func(room int) string {
+// drawInput draws the line in the screen's last row.
+func (c *commandLine) drawInput(s *skin, w, y int) (string, *tea.Cursor) {
+	return drawInputRow(s, c.keys, c.sign, &c.input, w, y, func(room int) string {
 		switch {
 		case c.note == "":
 			return ""
 		case c.mistake:
-			return s.put(themes.Warn, widget.Cut(c.note, room))
+			return s.styled(themes.Warn, widget.Cut(c.note, room))
 		}
-		return s.put(themes.Accent, c.note)
+		return s.styled(themes.Accent, c.note)
 	})
 }
 

@@ -27,106 +27,106 @@ const (
 	minHeight = 16
 )
 
-func (m *Model) small() bool { return m.w < minWidth || m.h < minHeight }
+func (m *Model) isTooSmall() bool { return m.w < minWidth || m.h < minHeight }
 
-// compose draws the whole screen: the page on a canvas of cells, all around
+// composeScreen draws the whole screen: the page on a canvas of cells, all around
 // and over it with lipgloss.
-func (m *Model) compose() (string, *tea.Cursor) {
-	if m.small() {
-		s := summary{banner: m.banner(), dialog: m.decisions.dialog, h: m.h}
-		return m.skin.plain(s.draw()), nil
+func (m *Model) composeScreen() (string, *tea.Cursor) {
+	if m.isTooSmall() {
+		s := summary{banner: m.newBanner(), dialog: m.decisions.dialog, h: m.h}
+		return m.skin.onlyASCII(s.drawText()), nil
 	}
-	m.work.setNow(m.clock())
+	m.work.setDrawTime(m.shownTime())
 	if !m.screen.keepPage {
 		c := widget.NewCanvas(m.work.body.W, m.work.body.H, m.skin.pal, m.opts.ASCII)
-		m.work.draw(c)
+		m.work.drawPage(c)
 		m.screen.page, m.screen.paged, m.pointer.targets = c.String(), m.now(), c.Targets()
 	}
-	frame := m.banner()
-	bar := frame.bar()
-	tabs, zones := m.tabs()
-	last, taps, cursor := m.lastRow(m.h - 1)
-	m.pointer.zones = slices.Concat(barZones(m.keys, bar, m.h-footerRows-barRows), zones, taps)
+	frame := m.newBanner()
+	bar := frame.drawBar()
+	tabs, zones := m.drawTabs()
+	last, taps, cursor := m.drawLastRow(m.h - 1)
+	m.pointer.zones = slices.Concat(proposalZones(m.keys, bar, m.h-footerRows-barRows), zones, taps)
 	if x, y, ok := m.pointer.targets.Focused(); ok && cursor == nil {
 		cursor = underlineCursor(x, y+headerRows)
 	}
-	screen := strings.Join([]string{frame.header(), m.screen.page, bar, tabs, last}, "\n")
-	if m.modal() {
+	screen := strings.Join([]string{frame.drawHeader(), m.screen.page, bar, tabs, last}, "\n")
+	if m.hasOverlay() {
 		m.pointer.zones = nil
-		screen, cursor = m.over(screen, m.work.body, cursor)
+		screen, cursor = m.drawOverlay(screen, m.work.body, cursor)
 	}
-	return m.skin.plain(screen), cursor
+	return m.skin.onlyASCII(screen), cursor
 }
 
-// over draws what lies over the page.
-func (m *Model) over(screen string, body widget.Rect, cursor *tea.Cursor) (string, *tea.Cursor) {
+// drawOverlay draws what lies over the page.
+func (m *Model) drawOverlay(screen string, body widget.Rect, cursor *tea.Cursor) (string, *tea.Cursor) {
 	switch {
 	case m.help != nil:
 		if m.help.search == nil {
 			cursor = nil
 		}
-		return overlay(screen, m.help.draw(m.skin, body)), cursor
+		return overlayLayer(screen, m.help.drawOver(m.skin, body)), cursor
 	case m.decisions.dialog != nil:
-		box, at, zones := m.decisions.dialog.draw(m.skin, m.work.live, m.now(), body)
+		box, at, zones := m.decisions.dialog.drawOver(m.skin, m.work.live, m.now(), body)
 		m.pointer.zones = zones
-		return overlay(screen, box), at
+		return overlayLayer(screen, box), at
 	case m.work.marks.asks != "":
-		return overlay(screen, m.work.marks.draw(m.skin, body)), nil
+		return overlayLayer(screen, m.work.marks.drawList(m.skin, body)), nil
 	case m.prompt.list != nil:
-		return overlay(screen, m.prompt.drawList(m.skin, body)), cursor
+		return overlayLayer(screen, m.prompt.drawEntries(m.skin, body)), cursor
 	}
 	return screen, cursor
 }
 
-// tabs draws the pages, and what is special about the one on screen.
-func (m *Model) tabs() (string, []zone) {
+// drawTabs draws the pages, and what is special about the one on screen.
+func (m *Model) drawTabs() (string, []zone) {
 	right := ""
-	if role, text := m.work.note(m.work.current); text != "" {
-		right = m.skin.put(role, text)
+	if role, text := m.work.browsingNote(m.work.current); text != "" {
+		right = m.skin.styled(role, text)
 	}
-	if !m.work.running() {
-		right += m.skin.put(themes.Urgent, fmt.Sprintf(" PAUSED, live is %ds ahead ", int(m.now().Sub(m.work.pausedAt).Seconds()))) + " "
+	if !m.work.isRunning() {
+		right += m.skin.styled(themes.Urgent, fmt.Sprintf(" PAUSED, live is %ds ahead ", int(m.now().Sub(m.work.pausedAt).Seconds()))) + " "
 	}
-	if note := m.work.zoomNote(); note != "" {
-		right = m.skin.put(themes.Accent, note) + right
+	if note := m.work.zoomedPaneNote(); note != "" {
+		right = m.skin.styled(themes.Accent, note) + right
 	}
 	room := m.w - lipgloss.Width(right)
 	y := m.h - footerRows
-	left, zones := tabsWith(m.skin, m.keys, m.work.current, "  ", true, y)
+	left, zones := drawTabsWith(m.skin, m.keys, m.work.current, "  ", true, y)
 	if lipgloss.Width(left) > room+len("  ") { // what follows the last may be cut
-		left, zones = tabsWith(m.skin, m.keys, m.work.current, " ", true, y)
+		left, zones = drawTabsWith(m.skin, m.keys, m.work.current, " ", true, y)
 	}
 	if lipgloss.Width(left) > room+len(" ") {
-		left, zones = tabsWith(m.skin, m.keys, m.work.current, " ", false, y)
+		left, zones = drawTabsWith(m.skin, m.keys, m.work.current, " ", false, y)
 	}
-	return row(m.skin.blank(), m.w, ansi.Truncate(left, room, ""), right, 0), zones
+	return layoutRow(m.skin.blankStyle(), m.w, ansi.Truncate(left, room, ""), right, 0), zones
 }
 
-// tabsWith draws the pages a gap apart, all with their words or the present one
+// drawTabsWith draws the pages a gap apart, all with their words or the present one
 // only, and where each can be clicked in row y.
-func tabsWith(skin *skin, keys *key.Map, current key.Scope, gap string, words bool, y int) (left string, zones []zone) {
+func drawTabsWith(skin *skin, keys *key.Map, current key.Scope, gap string, words bool, y int) (left string, zones []zone) {
 	left = " "
 	for _, s := range key.Pages {
 		at := lipgloss.Width(left)
-		b := pageKey(keys, s).Help()
+		b := pageBinding(keys, s).Help()
 		switch {
 		case s == current:
-			left += skin.put(themes.Selected, " "+b.Key+" "+b.Desc+" ") + " "
+			left += skin.styled(themes.Selected, " "+b.Key+" "+b.Desc+" ") + " "
 		case words:
-			left += skin.put(themes.Key, b.Key) + skin.put(themes.Dim, " "+b.Desc) + gap
+			left += skin.styled(themes.Key, b.Key) + skin.styled(themes.Dim, " "+b.Desc) + gap
 		default:
-			left += skin.put(themes.Key, b.Key) + gap
+			left += skin.styled(themes.Key, b.Key) + gap
 		}
 		zones = append(zones, zone{widget.Rect{X: at, Y: y, W: lipgloss.Width(left) - at, H: 1}, func(m *Model) tea.Cmd {
-			m.work.show(s)
+			m.work.showPage(s)
 			return nil
 		}})
 	}
 	return left, zones
 }
 
-// pageKey is the binding that shows a page.
-func pageKey(keys *key.Map, s key.Scope) key.Binding {
+// pageBinding is the binding that shows a page.
+func pageBinding(keys *key.Map, s key.Scope) key.Binding {
 	for _, b := range keys.In(key.Global) {
 		if shows[b.Action] == s && b.Action != key.Why {
 			return b
@@ -135,40 +135,40 @@ func pageKey(keys *key.Map, s key.Scope) key.Binding {
 	return key.Binding{}
 }
 
-// lastRow draws the keys that work here; a prompt or a message takes their
+// drawLastRow draws the keys that work here; a prompt or a message takes their
 // place.
-func (m *Model) lastRow(y int) (string, []zone, *tea.Cursor) {
+func (m *Model) drawLastRow(y int) (string, []zone, *tea.Cursor) {
 	if m.prompt != nil {
-		text, cursor := m.prompt.drawRow(m.skin, m.w, y)
+		text, cursor := m.prompt.drawInput(m.skin, m.w, y)
 		return text, nil, cursor
 	}
 	if m.help != nil && m.help.search != nil {
-		text, cursor := inputRow(m.skin, m.keys, "/", m.help.search, m.w, y, noNote)
+		text, cursor := drawInputRow(m.skin, m.keys, "/", m.help.search, m.w, y, withoutNote)
 		return text, nil, cursor
 	}
 	left, zones := " ", []zone(nil)
-	role, note, ok := m.notes.present()
+	role, note, ok := m.notes.presentNote()
 	switch {
-	case m.hint.on && !m.modal():
-		left += m.skin.put(themes.Accent, m.hint.text(m.keys, m.pointer.on))
+	case m.hint.on && !m.hasOverlay():
+		left += m.skin.styled(themes.Accent, m.hint.hintText(m.keys, m.pointer.on))
 	case ok:
-		left += m.skin.put(role, note)
+		left += m.skin.styled(role, note)
 	case m.help != nil:
 		left += m.skin.shortHelp(m.w-1, m.keys.Footer(key.Help))
 	case m.decisions.dialog != nil:
 		left += m.skin.shortHelp(m.w-1, m.keys.Footer(key.Dialog))
 	case m.work.marks.asks != "":
-		left += m.skin.put(themes.Key, "a-z") + m.skin.put(themes.Dim, " mark  ") + m.skin.put(themes.Key, m.keys.Name(key.Cancel, key.Prompt)) + m.skin.put(themes.Dim, " cancel")
+		left += m.skin.styled(themes.Key, "a-z") + m.skin.styled(themes.Dim, " mark  ") + m.skin.styled(themes.Key, m.keys.Name(key.Cancel, key.Prompt)) + m.skin.styled(themes.Dim, " cancel")
 	default:
-		list := m.offered(m.keys.Footer(m.scopes(true)...))
+		list := m.offeredKeys(m.keys.Footer(m.keyScopes(true)...))
 		left += m.skin.shortHelp(m.w-1, list)
-		zones = tapZones(list, 1, y, m.w-2)
+		zones = footerZones(list, 1, y, m.w-2)
 	}
-	return row(m.skin.blank(), m.w, left, "", 0), zones, nil
+	return layoutRow(m.skin.blankStyle(), m.w, left, "", 0), zones, nil
 }
 
-// offered leaves out what can't be done in a recording: nothing is decided there.
-func (m *Model) offered(list []key.Binding) []key.Binding {
+// offeredKeys leaves out what can't be done in a recording: nothing is decided there.
+func (m *Model) offeredKeys(list []key.Binding) []key.Binding {
 	if m.opts.Replay == nil {
 		return list
 	}

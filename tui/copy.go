@@ -33,8 +33,8 @@ type savedMsg struct {
 	err  error
 }
 
-// text says where a file is, or why there is none.
-func (msg savedMsg) text() (themes.Role, string) {
+// noteText says where a file is, or why there is none.
+func (msg savedMsg) noteText() (themes.Role, string) {
 	if msg.err != nil {
 		return themes.Warn, msg.what + "; no file: " + clean.String(msg.err.Error())
 	}
@@ -50,8 +50,8 @@ type exporter struct {
 	recording string // file that this session is recorded in
 }
 
-// copy sends a text to the clipboard and to a file; note is what to say.
-func (x exporter) copy(what, name, text string) (note string, cmd tea.Cmd) {
+// copyText sends a text to the clipboard and to a file; note is what to say.
+func (x exporter) copyText(what, name, text string) (note string, cmd tea.Cmd) {
 	clip, whole := fitClipboard(strings.TrimSuffix(text, "\n"))
 	note = what + " sent to clipboard (terminal may ignore it)"
 	if !whole {
@@ -75,9 +75,9 @@ type exportedMsg struct {
 	err  error
 }
 
-// report makes the report of an incident, as falcon incident export does, and
+// makeReport makes the report of an incident, as falcon incident export does, and
 // writes it as Markdown and JSON.
-func (x exporter) report(src Source, id string) tea.Cmd {
+func (x exporter) makeReport(src Source, id string) tea.Cmd {
 	return func() tea.Msg {
 		r, err := src.Incidents(context.Background(), id)
 		if err != nil || len(r.GetIncidents()) == 0 {
@@ -85,11 +85,11 @@ func (x exporter) report(src Source, id string) tea.Cmd {
 		}
 		s := report.Of(r)[0]
 		s.Recording = x.recording
-		return x.write(s)
+		return x.writeReport(s)
 	}
 }
 
-func (x exporter) write(s report.Incident) exportedMsg {
+func (x exporter) writeReport(s report.Incident) exportedMsg {
 	out := exportedMsg{id: s.ID, text: s.Markdown()}
 	if x.save == nil {
 		return out
@@ -105,9 +105,9 @@ func (x exporter) write(s report.Incident) exportedMsg {
 	return out
 }
 
-// exported says where the report is; where no file may be written, as much of
+// exportedNote says where the report is; where no file may be written, as much of
 // it as fits goes to the clipboard.
-func (x exporter) exported(msg exportedMsg) (themes.Role, string, tea.Cmd) {
+func (x exporter) exportedNote(msg exportedMsg) (themes.Role, string, tea.Cmd) {
 	switch {
 	case msg.err != nil:
 		return themes.Bad, "no report of " + msg.id + ": " + clean.String(msg.err.Error()), nil
@@ -117,7 +117,7 @@ func (x exporter) exported(msg exportedMsg) (themes.Role, string, tea.Cmd) {
 		return themes.Good, "the report is in " + msg.path + ", and beside it as JSON", nil
 	}
 	clip, _ := fitClipboard(msg.text)
-	note := orText(x.why, "this session writes no files") + ": the report's beginning was sent to clipboard (terminal may ignore it)"
+	note := textOrElse(x.why, "this session writes no files") + ": the report's beginning was sent to clipboard (terminal may ignore it)"
 	return themes.Good, note, tea.SetClipboard(clip)
 }
 
@@ -138,7 +138,7 @@ func (v *workspace) underCursor() (what, text string) {
 	switch v.current {
 	case key.Ranks, key.Grid, key.Posterior, key.Validate:
 		if n := v.state.Rank(); int(n) < v.state.Roster.World() {
-			return fmt.Sprintf("rank %d", n), rankLine(v.state, n)
+			return fmt.Sprintf("rank %d", n), rankSummary(v.state, n)
 		}
 	case key.Recovery:
 		if p, ok := v.pages[key.Recovery].(page.Chooser); ok {
@@ -155,14 +155,14 @@ func (v *workspace) underCursor() (what, text string) {
 			}
 		}
 	default:
-		if s := v.drawn(v.current); s.Incident() != nil {
+		if s := v.drawnState(v.current); s.Incident() != nil {
 			return s.Incident().Id, incidentText(s)
 		}
 	}
 	return "", ""
 }
 
-func rankLine(s *page.State, n int32) string {
+func rankSummary(s *page.State, n int32) string {
 	r := s.Roster.View(n)
 	_, health, _ := s.Health(r)
 	tp, dp, pp := s.Coord(n)

@@ -43,29 +43,29 @@ func newDialog(id int, q decision.Question, keys *key.Map, now time.Time) *dialo
 	case *decision.Veto, *decision.Unfreeze, *decision.Leave: // none of them changes the job
 		d.focus = buttonDo
 	}
-	d.word, d.reason = newInput(keys, key.Dialog, "", decision.ReasonMax), newInput(keys, key.Dialog, "", decision.ReasonMax)
+	d.word, d.reason = newTextEntry(keys, key.Dialog, "", decision.ReasonMax), newTextEntry(keys, key.Dialog, "", decision.ReasonMax)
 	return d
 }
 
-// subject names what is decided on, for other operators to see; "" where
+// subjectName names what is decided on, for other operators to see; "" where
 // nothing is.
-func (d *dialog) subject() string {
+func (d *dialog) subjectName() string {
 	if d == nil {
 		return ""
 	}
 	return d.question.Subject()
 }
 
-// incident is the one that the dialog is about; "" where it is about none.
-func (d *dialog) incident() string {
+// incidentID is the one that the dialog is about; "" where it is about none.
+func (d *dialog) incidentID() string {
 	if d == nil {
 		return ""
 	}
 	return d.question.Incident()
 }
 
-// leaves reports whether the dialog asks about ending the console.
-func (d *dialog) leaves() bool {
+// asksToLeave reports whether the dialog asks about ending the console.
+func (d *dialog) asksToLeave() bool {
 	if d == nil {
 		return false
 	}
@@ -73,8 +73,8 @@ func (d *dialog) leaves() bool {
 	return is
 }
 
-// typed is what has been typed so far.
-func (d *dialog) typed() decision.Typed {
+// typedSoFar is what has been typed so far.
+func (d *dialog) typedSoFar() decision.Typed {
 	t := decision.Typed{Reason: d.reason.Value()}
 	if d.entry.Word != "" {
 		t.Word = d.word.Value()
@@ -82,19 +82,19 @@ func (d *dialog) typed() decision.Typed {
 	return t
 }
 
-// blocked returns why the button can't be pressed now, or "".
-func (d *dialog) blocked(live *page.State) string {
-	return decision.Blocked(d.question, live, d.typed())
+// blockedBy returns why the button can't be pressed now, or "".
+func (d *dialog) blockedBy(live *page.State) string {
+	return decision.Blocked(d.question, live, d.typedSoFar())
 }
 
-// guarded reports whether the dialog is too young to take an answer.
-func (d *dialog) guarded(now time.Time) bool { return now.Sub(d.opened) < decision.Guard }
+// isGuarded reports whether the dialog is too young to take an answer.
+func (d *dialog) isGuarded(now time.Time) bool { return now.Sub(d.opened) < decision.Guard }
 
 // twoFields reports whether the dialog asks for a word and a reason.
 func (d *dialog) twoFields() bool { return d.entry.Word != "" && d.entry.Reason != decision.NoReason }
 
-// fields is how many text entries the dialog has.
-func (d *dialog) fields() int {
+// fieldCount is how many text entries the dialog has.
+func (d *dialog) fieldCount() int {
 	switch {
 	case d.twoFields():
 		return 2
@@ -104,8 +104,8 @@ func (d *dialog) fields() int {
 	return 0
 }
 
-// stops are where tab takes the focus, in turn.
-func (d *dialog) stops() []int {
+// focusStops are where tab takes the focus, in turn.
+func (d *dialog) focusStops() []int {
 	if d.twoFields() {
 		return []int{buttonCancel, fieldWord, fieldReason, buttonDo}
 	}
@@ -113,7 +113,7 @@ func (d *dialog) stops() []int {
 }
 
 func (d *dialog) moveFocus(by int) {
-	list := d.stops()
+	list := d.focusStops()
 	d.focus = list[(slices.Index(list, d.focus)+by+len(list))%len(list)]
 }
 
@@ -126,13 +126,13 @@ const (
 	pressed // the button; all is typed and nothing stands against it
 )
 
-// key handles a key. Cancelling always works; everything else waits for the
+// handleKey handles a key. Cancelling always works; everything else waits for the
 // guard and for a call under way.
-func (d *dialog) key(k tea.KeyPressMsg, a key.Action, live *page.State, now time.Time) outcome {
+func (d *dialog) handleKey(k tea.KeyPressMsg, a key.Action, live *page.State, now time.Time) outcome {
 	if a == key.Cancel {
 		return cancelled
 	}
-	if d.sending || d.guarded(now) {
+	if d.sending || d.isGuarded(now) {
 		return keepOpen
 	}
 	switch a {
@@ -141,19 +141,19 @@ func (d *dialog) key(k tea.KeyPressMsg, a key.Action, live *page.State, now time
 	case key.Right:
 		d.moveFocus(+1)
 	case key.Up:
-		d.move(-1)
+		d.moveChoice(-1)
 	case key.Down:
-		d.move(+1)
+		d.moveChoice(+1)
 	case key.Confirm:
-		return d.press(live)
+		return d.pressFocused(live)
 	default:
-		d.write(k)
+		d.writeText(k)
 	}
 	return keepOpen
 }
 
-// press presses what has the focus.
-func (d *dialog) press(live *page.State) outcome {
+// pressFocused presses what has the focus.
+func (d *dialog) pressFocused(live *page.State) outcome {
 	switch d.focus {
 	case buttonCancel:
 		return cancelled
@@ -161,23 +161,23 @@ func (d *dialog) press(live *page.State) outcome {
 		d.moveFocus(+1) // enter ends a field; only the button acts
 		return keepOpen
 	}
-	if d.blocked(live) != "" {
+	if d.blockedBy(live) != "" {
 		return keepOpen
 	}
 	return pressed
 }
 
-// submit marks the question as sent and returns what to send.
-func (d *dialog) submit() decision.Request {
+// takeRequest marks the question as sent and returns what to send.
+func (d *dialog) takeRequest() decision.Request {
 	d.sending, d.err = true, ""
-	return d.question.Request(d.typed())
+	return d.question.Request(d.typedSoFar())
 }
 
-// refused shows why what was sent was not done.
-func (d *dialog) refused(text string) { d.sending, d.err = false, text }
+// showRefusal shows why what was sent was not done.
+func (d *dialog) showRefusal(text string) { d.sending, d.err = false, text }
 
-// move scrolls what is asked, or moves the choice of a mode.
-func (d *dialog) move(by int) {
+// moveChoice scrolls what is asked, or moves the choice of a mode.
+func (d *dialog) moveChoice(by int) {
 	q, choice := d.question.(*decision.SetMode)
 	switch {
 	case choice:
@@ -189,39 +189,39 @@ func (d *dialog) move(by int) {
 	}
 }
 
-// roll turns the wheel: it scrolls what is asked and never changes a choice.
-func (d *dialog) roll(notches int) {
+// rollWheel turns the wheel: it scrolls what is asked and never changes a choice.
+func (d *dialog) rollWheel(notches int) {
 	if _, choice := d.question.(*decision.SetMode); choice {
 		return
 	}
 	for range max(notches, -notches) {
-		d.move(notches)
+		d.moveChoice(notches)
 	}
 }
 
-// write gives a key to the text entry; of two, to the one in focus. What is
+// writeText gives a key to the text entry; of two, to the one in focus. What is
 // typed on a button of a dialog with two begins the word.
-func (d *dialog) write(k tea.KeyPressMsg) {
+func (d *dialog) writeText(k tea.KeyPressMsg) {
 	switch {
-	case d.fields() == 0:
+	case d.fieldCount() == 0:
 	case !d.twoFields() && d.entry.Word != "":
-		d.word = enter(d.word, k)
+		d.word = enterText(d.word, k)
 	case !d.twoFields() || d.focus == fieldReason:
-		d.reason = enter(d.reason, k)
+		d.reason = enterText(d.reason, k)
 	default:
 		if k.Text != "" {
 			d.focus = fieldWord
 		}
 		if d.focus == fieldWord {
-			d.word = enter(d.word, k)
+			d.word = enterText(d.word, k)
 		}
 	}
 }
 
-// paste is taken as a reason, never as a confirmation.
-func (d *dialog) paste(msg tea.PasteMsg) {
+// pasteText is taken as a reason, never as a confirmation.
+func (d *dialog) pasteText(msg tea.PasteMsg) {
 	if d.sending || d.entry.Reason == decision.NoReason || d.twoFields() && d.focus != fieldReason {
 		return
 	}
-	d.reason = enter(d.reason, msg)
+	d.reason = enterText(d.reason, msg)
 }

@@ -18,23 +18,23 @@ import (
 // dialogW is a dialog's width where the screen has it.
 const dialogW = 76
 
-// draw draws the dialog over the page; clicks on zones focus its buttons.
-func (d *dialog) draw(s *skin, live *page.State, now time.Time, over widget.Rect) (*lipgloss.Layer, *tea.Cursor, []zone) {
-	title, do := titlesOf(d.question)
+// drawOver draws the dialog over the page; clicks on zones focus its buttons.
+func (d *dialog) drawOver(s *skin, live *page.State, now time.Time, over widget.Rect) (*lipgloss.Layer, *tea.Cursor, []zone) {
+	title, do := dialogTitles(d.question)
 	w := min(dialogW, over.W-2)
-	lines := linesOf(d.question, live, w-4)
-	fixed := 5 + d.fields() // frame, message, gap, buttons
-	others := reviewing(d.subject(), live, now)
+	lines := dialogLines(d.question, live, w-4)
+	fixed := 5 + d.fieldCount() // frame, message, gap, buttons
+	others := reviewing(d.subjectName(), live, now)
 	if others != "" {
 		fixed++
 	}
 	box := widget.Centre(over, w, len(lines)+fixed)
-	rows := s.scrolled(&d.pane, lines, w-4, box.H-fixed)
+	rows := s.scrolledRows(&d.pane, lines, w-4, box.H-fixed)
 	rows, cursor := d.drawFields(s, rows, box, w-4)
 	if others != "" {
-		rows = append(rows, s.put(themes.Warn, others))
+		rows = append(rows, s.styled(themes.Warn, others))
 	}
-	rows = append(rows, d.message(s, live), "", d.buttons(s, live, now, do))
+	rows = append(rows, d.messageText(s, live), "", d.drawButtons(s, live, now, do))
 	for i, r := range rows {
 		rows[i] = lipgloss.PlaceHorizontal(w-4, lipgloss.Left, ansi.Truncate(r, w-4, "…"))
 	}
@@ -42,7 +42,7 @@ func (d *dialog) draw(s *skin, live *page.State, now time.Time, over widget.Rect
 	if cursor == nil {
 		cursor = button
 	}
-	return s.frame(box, title, moreBelow(&d.pane, "↓"), themes.Urgent, rows), cursor, zones
+	return s.framedLayer(box, title, moreBelow(&d.pane, "↓"), themes.Urgent, rows), cursor, zones
 }
 
 // drawFields appends the text entries to the rows.
@@ -50,7 +50,7 @@ func (d *dialog) drawFields(s *skin, rows []string, box widget.Rect, w int) ([]s
 	var cursor *tea.Cursor
 	if d.entry.Word != "" {
 		var text string
-		text, cursor = s.field("type "+d.entry.Word+": ", &d.word, w, box.X+2, box.Y+1+len(rows))
+		text, cursor = s.drawField("type "+d.entry.Word+": ", &d.word, w, box.X+2, box.Y+1+len(rows))
 		rows = append(rows, text)
 	}
 	if d.entry.Reason == decision.NoReason {
@@ -60,49 +60,49 @@ func (d *dialog) drawFields(s *skin, rows []string, box widget.Rect, w int) ([]s
 	if d.entry.Reason == decision.MayReason {
 		question = "reason (optional): "
 	}
-	text, at := s.field(question, &d.reason, w, box.X+2, box.Y+1+len(rows))
+	text, at := s.drawField(question, &d.reason, w, box.X+2, box.Y+1+len(rows))
 	if cursor == nil || d.focus == fieldReason {
 		cursor = at
 	}
 	return append(rows, text), cursor
 }
 
-func (d *dialog) message(s *skin, live *page.State) string {
-	switch why := d.blocked(live); {
+func (d *dialog) messageText(s *skin, live *page.State) string {
+	switch why := d.blockedBy(live); {
 	case d.sending:
-		return s.put(themes.Accent, "sending …")
+		return s.styled(themes.Accent, "sending …")
 	case d.err != "":
-		return s.put(themes.Bad, d.err)
+		return s.styled(themes.Bad, d.err)
 	case why != "":
-		return s.put(themes.Warn, why)
+		return s.styled(themes.Warn, why)
 	}
 	return ""
 }
 
-// buttons draws Cancel and the action; they look pressable once the guard is
+// drawButtons draws Cancel and the action; they look pressable once the guard is
 // over and nothing stands against it.
-func (d *dialog) buttons(s *skin, live *page.State, now time.Time, do string) string {
+func (d *dialog) drawButtons(s *skin, live *page.State, now time.Time, do string) string {
 	out := ""
 	for i, label := range []string{"Cancel", do} {
 		role := themes.Button
 		if i == d.focus {
 			role = themes.Focus
 		}
-		if d.guarded(now) || d.sending || i == buttonDo && d.blocked(live) != "" {
+		if d.isGuarded(now) || d.sending || i == buttonDo && d.blockedBy(live) != "" {
 			role = themes.Dim
 		}
-		out += s.put(role, focusMark(i == d.focus, label)) + "  "
+		out += s.styled(role, focusMark(i == d.focus, label)) + "  "
 	}
 	if d.twoFields() {
-		return out + s.put(themes.Dim, "tab goes on; only enter on the button acts")
+		return out + s.styled(themes.Dim, "tab goes on; only enter on the button acts")
 	}
 	switch d.question.(type) {
 	case *decision.Take:
-		out += s.put(themes.Dim, "tab, then enter, takes it; esc cancels")
+		out += s.styled(themes.Dim, "tab, then enter, takes it; esc cancels")
 	case *decision.Approve:
-		out += s.put(themes.Dim, "tab, then enter, approves; esc cancels")
+		out += s.styled(themes.Dim, "tab, then enter, approves; esc cancels")
 	case *decision.Recovery, *decision.Demand:
-		out += s.put(themes.Dim, "tab, then enter, does it; esc cancels")
+		out += s.styled(themes.Dim, "tab, then enter, does it; esc cancels")
 	}
 	return out
 }
@@ -121,7 +121,7 @@ func (d *dialog) buttonZones(do string, x, y int) (zones []zone, cursor *tea.Cur
 	for i, label := range []string{"Cancel", do} {
 		w := widget.Width(focusMark(true, label))
 		zones = append(zones, zone{widget.Rect{X: x, Y: y, W: w, H: 1}, func(m *Model) tea.Cmd {
-			if m.decisions.dialog == d && !d.sending && !d.guarded(m.now()) {
+			if m.decisions.dialog == d && !d.sending && !d.isGuarded(m.now()) {
 				d.focus = i
 			}
 			return nil
@@ -154,8 +154,8 @@ func reviewing(subject string, live *page.State, now time.Time) string {
 	return phrase.Few(names, most) + " are reviewing this too"
 }
 
-// titlesOf are a question's title and what its button says.
-func titlesOf(q decision.Question) (title, do string) {
+// dialogTitles are a question's title and what its button says.
+func dialogTitles(q decision.Question) (title, do string) {
 	switch q := q.(type) {
 	case *decision.Approve:
 		return q.Incident() + ": APPROVE " + q.Action.Rung + "?", "Approve"

@@ -16,9 +16,9 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// linesOf are what a dialog says, in w columns: what has changed since it
+// dialogLines are what a dialog says, in w columns: what has changed since it
 // opened and what happens without an answer, then what it asks.
-func linesOf(q decision.Question, live *page.State, w int) []ladder.Line {
+func dialogLines(q decision.Question, live *page.State, w int) []ladder.Line {
 	return slices.Concat(changedLines(q, live, w), countdownLines(q, live, w), approvalLines(q, live, w), askedLines(q, live, w))
 }
 
@@ -28,13 +28,13 @@ func askedLines(q decision.Question, live *page.State, w int) []ladder.Line {
 	case *decision.Approve:
 		return approveLines(q, w)
 	case *decision.Veto:
-		return append(planLines(&q.Proposal, w), wrapped(themes.Text, "Nothing is changed in the job. The plan is not proposed again for this incident unless it changes.", w)...)
+		return append(planLines(&q.Proposal, w), wrapLines(themes.Text, "Nothing is changed in the job. The plan is not proposed again for this incident unless it changes.", w)...)
 	case *decision.Take:
 		return takeLines(q, w)
 	case *decision.SetMode:
 		return modeLines(q, w)
 	case *decision.Unfreeze:
-		return wrapped(themes.Text, "The engine may propose and dispatch actions again, in mode "+phrase.Mode(unfrozen(q.Policy))+".", w)
+		return wrapLines(themes.Text, "The engine may propose and dispatch actions again, in mode "+phrase.Mode(unfrozenPolicy(q.Policy))+".", w)
 	case *decision.Recovery:
 		return recoveryLines(q, live, w)
 	case *decision.Demand:
@@ -42,12 +42,12 @@ func askedLines(q decision.Question, live *page.State, w int) []ladder.Line {
 	case *decision.Test:
 		return testLines(q.Test, live.Roster.World(), w)
 	case *decision.Leave:
-		return wrapped(themes.Text, q.Note, w)
+		return wrapLines(themes.Text, q.Note, w)
 	}
 	return nil
 }
 
-func wrapped(role themes.Role, text string, w int) []ladder.Line {
+func wrapLines(role themes.Role, text string, w int) []ladder.Line {
 	var out []ladder.Line
 	for _, l := range widget.Wrap(text, w) {
 		out = append(out, ladder.Line{Text: l, Role: role})
@@ -71,9 +71,9 @@ func changedLines(q decision.Question, live *page.State, w int) []ladder.Line {
 	var out []ladder.Line
 	for i, text := range list {
 		if i == 0 {
-			out = wrapped(themes.Urgent, " CHANGED since this dialog opened ", w)
+			out = wrapLines(themes.Urgent, " CHANGED since this dialog opened ", w)
 		}
-		out = append(out, wrapped(themes.Warn, "  "+text, w)...)
+		out = append(out, wrapLines(themes.Warn, "  "+text, w)...)
 	}
 	return out
 }
@@ -87,7 +87,7 @@ func planChanges(asked, now *falconv1.Action) []string {
 
 // countdownLines say when policy approves what the dialog is about by itself.
 func countdownLines(q decision.Question, live *page.State, w int) []ladder.Line {
-	asked := actionOf(q)
+	asked := questionAction(q)
 	now := live.ProposalOf(q.Incident())
 	if asked == nil || now.GetId() != asked.Id {
 		return nil
@@ -96,11 +96,11 @@ func countdownLines(q decision.Question, live *page.State, w int) []ladder.Line 
 	if !ok {
 		return nil
 	}
-	return wrapped(themes.Auto, " AUTOMATIC: policy approves this in "+phrase.Seconds(left)+"; a veto or "+live.Key(key.Global, key.Freeze)+" stops it ", w)
+	return wrapLines(themes.Auto, " AUTOMATIC: policy approves this in "+phrase.Seconds(left)+"; a veto or "+live.Key(key.Global, key.Freeze)+" stops it ", w)
 }
 
-// actionOf is the action that a question is about, or nil.
-func actionOf(q decision.Question) *falconv1.Action {
+// questionAction is the action that a question is about, or nil.
+func questionAction(q decision.Question) *falconv1.Action {
 	switch q := q.(type) {
 	case *decision.Approve:
 		return q.Action
@@ -116,7 +116,7 @@ func approvalLines(q decision.Question, live *page.State, w int) []ladder.Line {
 	case *decision.Veto:
 		now := q.Now(live)
 		if text := page.Standing(live, now); text != "" && now.GetId() == q.Action.Id {
-			return wrapped(themes.Auto, " "+now.Rung+" is "+text+decision.FirstReason(now)+" ", w)
+			return wrapLines(themes.Auto, " "+now.Rung+" is "+text+decision.FirstReason(now)+" ", w)
 		}
 	case *decision.Approve:
 		now := q.Now(live)
@@ -125,7 +125,7 @@ func approvalLines(q decision.Question, live *page.State, w int) []ladder.Line {
 		}
 		if phrase.Waits(now) {
 			text := " " + phrase.Approvers(now) + " has approved this" + decision.FirstReason(now) + "; your approval is the second "
-			return append(wrapped(themes.Auto, text, w), undoLines(live, now.Rung, w)...)
+			return append(wrapLines(themes.Auto, text, w), undoLines(live, now.Rung, w)...)
 		}
 		return append(secondLines(live, now.Rung, w), undoLines(live, now.Rung, w)...)
 	case *decision.Take:
@@ -138,7 +138,7 @@ func secondLines(live *page.State, rung string, w int) []ladder.Line {
 	if !decision.WantsTwo(live, rung) {
 		return nil
 	}
-	return wrapped(themes.Warn, "Two people have to approve "+rung+": nothing happens until somebody else has approved it, too.", w)
+	return wrapLines(themes.Warn, "Two people have to approve "+rung+": nothing happens until somebody else has approved it, too.", w)
 }
 
 func undoLines(live *page.State, rung string, w int) []ladder.Line {
@@ -146,25 +146,25 @@ func undoLines(live *page.State, rung string, w int) []ladder.Line {
 	if undo <= 0 {
 		return nil
 	}
-	return wrapped(themes.Text, fmt.Sprintf("It goes out %s after the approval; until then %s withdraws it.", phrase.Seconds(undo), live.Key(key.Global, key.Veto)), w)
+	return wrapLines(themes.Text, fmt.Sprintf("It goes out %s after the approval; until then %s withdraws it.", phrase.Seconds(undo), live.Key(key.Global, key.Veto)), w)
 }
 
 // planLines tell what would be done to the job, and what it is predicted to
 // bring.
 func planLines(p *decision.Proposal, w int) []ladder.Line {
 	a := p.Action
-	out := wrapped(themes.Title, fmt.Sprintf("%s for %s, plan %s: %s", a.Rung, a.Incident, a.PlanHash, phrase.Rung(a.Rung)), w)
+	out := wrapLines(themes.Title, fmt.Sprintf("%s for %s, plan %s: %s", a.Rung, a.Incident, a.PlanHash, phrase.Rung(a.Rung)), w)
 	if plan := phrase.Plan(a.Previous, a.MicroBatches, w-34); plan != "" {
-		out = append(out, wrapped(themes.Text, "Plan: micro-batches a replica "+plan, w)...)
+		out = append(out, wrapLines(themes.Text, "Plan: micro-batches a replica "+plan, w)...)
 	}
 	for _, l := range ladder.Preview(a.Preview) {
-		out = append(out, wrapped(themes.Text, l, w)...)
+		out = append(out, wrapLines(themes.Text, l, w)...)
 	}
 	gain := fmt.Sprintf("Predicted: %s → %s an iteration (%s)", phrase.Ms(a.BeforeMs), phrase.Ms(a.PredictedMs), phrase.Change(a.BeforeMs, a.PredictedMs))
 	if a.OverheadMs > 0 { // else the reason below says what is known of it
 		gain += ", switch costs " + phrase.Ms(a.OverheadMs)
 	}
-	return append(out, wrapped(themes.Text, gain, w)...)
+	return append(out, wrapLines(themes.Text, gain, w)...)
 }
 
 // impacts are what carrying a rung out does to the job meanwhile.
@@ -176,35 +176,35 @@ var impacts = map[falcon.Rung]string{
 func approveLines(q *decision.Approve, w int) []ladder.Line {
 	out := planLines(&q.Proposal, w)
 	if text := impacts[falcon.Rung(q.Action.Rung)]; text != "" {
-		out = append(out, wrapped(themes.Warn, text, w)...)
+		out = append(out, wrapLines(themes.Warn, text, w)...)
 	}
 	if q.Action.Why != "" {
-		out = append(out, wrapped(themes.Text, "When proposed: "+q.Action.Why, w)...)
+		out = append(out, wrapLines(themes.Text, "When proposed: "+q.Action.Why, w)...)
 	}
 	conf := ""
 	if q.Verdict != nil {
 		conf = fmt.Sprintf(", confidence %.0f%%", 100*q.Verdict.Confidence)
 	}
-	out = append(out, wrapped(themes.Title, "Evidence: "+phrase.Verdict(q.Verdict)+conf, w)...)
+	out = append(out, wrapLines(themes.Title, "Evidence: "+phrase.Verdict(q.Verdict)+conf, w)...)
 	out = append(out, ladder.EvidenceLines(q.Verdict, w)...)
 	wrong := q.IfWrong // as the engine says it
 	if wrong == "" {
 		wrong = "the gain is measured; without one the plan is reverted by itself, and when the fault clears, too"
 	}
-	return append(out, wrapped(themes.Text, "If wrong: "+wrong, w)...)
+	return append(out, wrapLines(themes.Text, "If wrong: "+wrong, w)...)
 }
 
 func takeLines(q *decision.Take, w int) []ladder.Line {
 	g := q.Rung
-	out := wrapped(themes.Title, phrase.RungName(g)+" for "+q.Incident()+", plan "+g.PlanHash+": "+phrase.Rung(g.Rung), w)
-	out = append(out, wrapped(themes.Text, ladder.Explain(g, w), w)...)
+	out := wrapLines(themes.Title, phrase.RungName(g)+" for "+q.Incident()+", plan "+g.PlanHash+": "+phrase.Rung(g.Rung), w)
+	out = append(out, wrapLines(themes.Text, ladder.Explain(g, w), w)...)
 	if g.PredictedMs > 0 {
-		out = append(out, wrapped(themes.Text, "Predicted: "+phrase.Ms(g.PredictedMs)+" an iteration, "+phrase.Ms(g.GainMs)+" less than now; it costs "+phrase.Ms(g.OverheadMs), w)...)
+		out = append(out, wrapLines(themes.Text, "Predicted: "+phrase.Ms(g.PredictedMs)+" an iteration, "+phrase.Ms(g.GainMs)+" less than now; it costs "+phrase.Ms(g.OverheadMs), w)...)
 	}
 	if decision.Restarts(g.Rung) {
-		out = append(out, wrapped(themes.Warn, "All processes of the job end after a checkpoint and are started again.", w)...)
+		out = append(out, wrapLines(themes.Warn, "All processes of the job end after a checkpoint and are started again.", w)...)
 	}
-	return append(out, wrapped(themes.Title, "Evidence: "+phrase.Verdict(q.Verdict), w)...)
+	return append(out, wrapLines(themes.Title, "Evidence: "+phrase.Verdict(q.Verdict), w)...)
 }
 
 // modeTexts explain the options of the mode, in their order.
@@ -223,7 +223,7 @@ func modeLines(q *decision.SetMode, w int) []ladder.Line {
 		if i == q.Chosen {
 			sign, role = "▸ ● ", themes.Selected
 		}
-		text := fmt.Sprintf("%s%-10s %s", sign, phrase.Mode(unfrozen(o)), modeTexts[i])
+		text := fmt.Sprintf("%s%-10s %s", sign, phrase.Mode(unfrozenPolicy(o)), modeTexts[i])
 		if q.InForce(i) {
 			text += " (now)"
 		}
@@ -232,8 +232,8 @@ func modeLines(q *decision.SetMode, w int) []ladder.Line {
 	return out
 }
 
-// unfrozen is the policy that would hold without the freeze.
-func unfrozen(p *falconv1.Policy) *falconv1.Policy {
+// unfrozenPolicy is the policy that would hold without the freeze.
+func unfrozenPolicy(p *falconv1.Policy) *falconv1.Policy {
 	return &falconv1.Policy{Mode: p.Mode, Cap: p.Cap}
 }
 
@@ -249,22 +249,22 @@ func recoveryLines(q *decision.Recovery, live *page.State, w int) []ladder.Line 
 	if now.GetId() != q.Recovery.Id {
 		now = q.Recovery
 	}
-	out := wrapped(themes.Title, q.Recovery.Id+": "+phrase.Faults(q.Recovery.Faults), w)
+	out := wrapLines(themes.Title, q.Recovery.Id+": "+phrase.Faults(q.Recovery.Faults), w)
 	if q.Recovery.Reason != "" {
-		out = append(out, wrapped(themes.Warn, "It waits because "+q.Recovery.Reason, w)...)
+		out = append(out, wrapLines(themes.Warn, "It waits because "+q.Recovery.Reason, w)...)
 	}
 	for _, f := range q.Recovery.Faults {
 		for _, e := range f.Evidence {
-			out = append(out, wrapped(themes.Text, "+ "+e, w)...)
+			out = append(out, wrapLines(themes.Text, "+ "+e, w)...)
 		}
 	}
-	out = append(out, wrapped(themes.Text, consequences[q.Verb], w)...)
+	out = append(out, wrapLines(themes.Text, consequences[q.Verb], w)...)
 	sum := 0.0
 	for _, ms := range now.GetPredictedMs() {
 		sum += ms
 	}
 	if q.Verb == decision.VerbApprove && sum > 0 {
-		out = append(out, wrapped(themes.Text, "Predicted: "+phrase.Ms(sum)+" until the job trains again.", w)...)
+		out = append(out, wrapLines(themes.Text, "Predicted: "+phrase.Ms(sum)+" until the job trains again.", w)...)
 	}
 	return out
 }
@@ -272,17 +272,17 @@ func recoveryLines(q *decision.Recovery, live *page.State, w int) []ladder.Line 
 func demandLines(q *decision.Demand, live *page.State, w int) []ladder.Line {
 	switch q.Verb {
 	case decision.VerbLift:
-		return wrapped(themes.Text, "What "+q.Node+" sends is taken again, and it may be used as a spare. Lift a fence only once the node is sound.", w)
+		return wrapLines(themes.Text, "What "+q.Node+" sends is taken again, and it may be used as a spare. Lift a fence only once the node is sound.", w)
 	case decision.VerbRenew:
 		device := live.Roster.View(q.Ranks[0]).GetDevice()
-		return append(wrapped(themes.Title, "The process of "+phrase.Ranks(q.Ranks, 1)+" on "+device+" ends and is made anew", w),
-			wrapped(themes.Text, "All other ranks park meanwhile; its state comes from a replica. No further approval is asked for.", w)...)
+		return append(wrapLines(themes.Title, "The process of "+phrase.Ranks(q.Ranks, 1)+" on "+device+" ends and is made anew", w),
+			wrapLines(themes.Text, "All other ranks park meanwhile; its state comes from a replica. No further approval is asked for.", w)...)
 	}
-	out := wrapped(themes.Title, q.Node+" holds "+phrase.Ranks(q.Ranks, 6), w)
-	out = append(out, wrapped(themes.Text, "Everything from the node is refused from now on; its processes end, and its ranks are made anew on a spare. All other ranks park meanwhile. No further approval is asked for.", w)...)
+	out := wrapLines(themes.Title, q.Node+" holds "+phrase.Ranks(q.Ranks, 6), w)
+	out = append(out, wrapLines(themes.Text, "Everything from the node is refused from now on; its processes end, and its ranks are made anew on a spare. All other ranks park meanwhile. No further approval is asked for.", w)...)
 	for _, x := range live.Feed.Recoveries.GetExposures() {
 		if x.GetDomain() == q.Node {
-			out = append(out, wrapped(themes.Warn, recovery.Explain(live, x), w)...)
+			out = append(out, wrapLines(themes.Warn, recovery.Explain(live, x), w)...)
 		}
 	}
 	return out
@@ -297,9 +297,9 @@ func testLines(r *falconv1.ValidateRequest, world, w int) []ladder.Line {
 	if len(r.Links) == 0 {
 		what = testedText(r) + " of " + testedRanks(r.Ranks, world)
 	}
-	out := wrapped(themes.Title, "Test "+what, w)
-	out = append(out, wrapped(themes.Text, "The job runs on to an iteration boundary two or more iterations ahead and is held there while the tests run, usually well under a second; nothing trains meanwhile. Paused time is not counted as slow.", w)...)
-	return append(out, wrapped(themes.Text, "If wrong: where no consistent boundary exists nothing is held and the reason is shown. X lets go at once; the ranks let go by themselves at their deadline, even without console and agents.", w)...)
+	out := wrapLines(themes.Title, "Test "+what, w)
+	out = append(out, wrapLines(themes.Text, "The job runs on to an iteration boundary two or more iterations ahead and is held there while the tests run, usually well under a second; nothing trains meanwhile. Paused time is not counted as slow.", w)...)
+	return append(out, wrapLines(themes.Text, "If wrong: where no consistent boundary exists nothing is held and the reason is shown. X lets go at once; the ranks let go by themselves at their deadline, even without console and agents.", w)...)
 }
 
 // namesMost is how many names a dialog lists before it only counts.

@@ -38,7 +38,7 @@ func proposed(t *testing.T, opts Options) (*Model, *still, *clock) {
 func TestPaletteFindsEveryAction(t *testing.T) {
 	m, _, _ := proposed(t, Options{})
 	for _, p := range key.Pages {
-		m.work.show(p)
+		m.work.showPage(p)
 		for _, s := range []key.Scope{p, key.Global} {
 			for _, b := range m.keys.In(s) {
 				if b.Action == key.Command {
@@ -348,7 +348,7 @@ func TestClicksChooseWhatIsDrawn(t *testing.T) {
 		{key.Validate, "n3.g0", 6, key.Validate},
 	} {
 		m, _, _ := proposed(t, Options{})
-		m.work.show(c.page)
+		m.work.showPage(c.page)
 		on(t, m, c.what)
 		if m.work.state.Rank() != c.rank || m.work.current != c.page {
 			t.Errorf("%s: a click on %q chose rank %d on %s", c.page, c.what, m.work.state.Rank(), m.work.current)
@@ -362,7 +362,7 @@ func TestClicksChooseWhatIsDrawn(t *testing.T) {
 
 func TestDragMovesTheHairline(t *testing.T) {
 	m, _, _ := proposed(t, Options{})
-	m.work.show(key.Posterior)
+	m.work.showPage(key.Posterior)
 	m.screen.dirty = true
 	mouseAt(m, 60, 8)
 	before := text(m)
@@ -377,9 +377,9 @@ func TestEveryPaneOfEveryPageFillsIt(t *testing.T) {
 	m, _, _ := proposed(t, Options{})
 	paned := 0
 	for _, p := range key.Pages {
-		m.work.show(p)
+		m.work.showPage(p)
 		m.screen.dirty = true
-		n := len(m.work.panes())
+		n := len(m.work.panesOfPage())
 		for i := range n {
 			send(m, "z")
 			if s := text(m); !strings.Contains(s, fmt.Sprintf("pane %d of %d", i+1, n)) {
@@ -399,7 +399,7 @@ func TestEveryPaneOfEveryPageFillsIt(t *testing.T) {
 func TestPaneFillsThePage(t *testing.T) {
 	m, _, _ := proposed(t, Options{})
 	whole := text(m)
-	n := len(m.work.panes())
+	n := len(m.work.panesOfPage())
 	for i := range n {
 		send(m, "z")
 		if s := text(m); !strings.Contains(s, fmt.Sprintf("pane %d of %d", i+1, n)) || s == whole {
@@ -424,7 +424,7 @@ func TestEveryPageOfPanesZooms(t *testing.T) {
 	for page, want := range map[key.Scope]string{
 		key.Ranks: "map: pane 1 of 1", key.Grid: "grid: pane 1 of 1", key.Events: "events: pane 1 of 2", key.Overview: "pane 1 of", key.Ladder: "pane 1 of",
 	} {
-		m.work.show(page)
+		m.work.showPage(page)
 		whole := text(m)
 		send(m, "z")
 		if s := text(m); !containsAll(s, want) {
@@ -437,7 +437,7 @@ func TestEveryPageOfPanesZooms(t *testing.T) {
 			t.Errorf("%s does not come back", page)
 		}
 	}
-	m.work.show(key.Recovery)
+	m.work.showPage(key.Recovery)
 	send(m, "z")
 	if s := text(m); !containsAll(s, "nothing to zoom") {
 		t.Errorf("one pane:\n%s", s)

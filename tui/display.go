@@ -48,26 +48,26 @@ func newDisplay(f *feed.State, keys *key.Map) display {
 	return display{live: s, state: s}
 }
 
-// running reports whether pages show the newest state.
-func (d *display) running() bool { return d.pausedAt.IsZero() }
+// isRunning reports whether pages show the newest state.
+func (d *display) isRunning() bool { return d.pausedAt.IsZero() }
 
-// setNow is the moment at which the next picture is drawn.
-func (d *display) setNow(now time.Time) {
+// setDrawTime is the moment at which the next picture is drawn.
+func (d *display) setDrawTime(now time.Time) {
 	d.live.Now = now
-	if d.running() {
+	if d.isRunning() {
 		d.state.Now = now
 	}
 }
 
-// hold keeps the pages on a copy of the present state.
-func (d *display) hold(now time.Time) {
+// holdPages keeps the pages on a copy of the present state.
+func (d *display) holdPages(now time.Time) {
 	held := *d.live
 	d.state, d.pausedAt = &held, now
 }
 
-// resume lets the pages follow again; what filtered the held ranks is returned,
+// resumePages lets the pages follow again; what filtered the held ranks is returned,
 // to be applied to the newest.
-func (d *display) resume() (rankFilter string) {
+func (d *display) resumePages() (rankFilter string) {
 	d.live.Filter, d.live.Metric = d.state.Filter, d.state.Metric
 	rankFilter = d.state.RankFilter()
 	d.state, d.pausedAt = d.live, time.Time{}
@@ -85,28 +85,28 @@ func (d *display) shareChoice() {
 	}
 }
 
-// browse looks at an incident; the present one, or "", ends browsing. It
+// browseTo looks at an incident; the present one, or "", ends browsing. It
 // reports whether the incident has to be fetched.
-func (d *display) browse(id string, now time.Time) bool {
+func (d *display) browseTo(id string, now time.Time) bool {
 	if present := d.live.Incident(); id == "" || present != nil && present.Id == id {
 		d.look = nil
 		return false
 	}
 	reply := &falconv1.IncidentsReply{}
-	if i := d.listed(id); i >= 0 { // what is known until the answer comes
+	if i := d.listedIndex(id); i >= 0 { // what is known until the answer comes
 		reply.Incidents = d.live.Snap().Incidents[i : i+1]
 	}
 	d.look = &browsing{id: id, reply: reply, asked: now}
 	return true
 }
 
-func (d *display) listed(id string) int {
+func (d *display) listedIndex(id string) int {
 	return slices.IndexFunc(d.live.Snap().Incidents, func(i *falconv1.Incident) bool { return i.GetId() == id })
 }
 
-// fetched takes an answer over, if it is still what is looked at, and returns
+// takeFetched takes an answer over, if it is still what is looked at, and returns
 // why there is none, or "".
-func (d *display) fetched(msg incidentMsg) string {
+func (d *display) takeFetched(msg incidentMsg) string {
 	switch {
 	case d.look == nil || d.look.id != msg.id:
 	case msg.err != nil:
@@ -123,9 +123,9 @@ func (d *display) fetched(msg incidentMsg) string {
 	return ""
 }
 
-// renew ends browsing when the incident has become the present one. It reports
+// renewLooked ends browsing when the incident has become the present one. It reports
 // whether to fetch it again: its fault lasts and no snapshot holds it.
-func (d *display) renew(now time.Time) bool {
+func (d *display) renewLooked(now time.Time) bool {
 	if d.look == nil {
 		return false
 	}
@@ -136,7 +136,7 @@ func (d *display) renew(now time.Time) bool {
 	if _, live := d.live.About(d.look.id); live {
 		return false
 	}
-	i := d.listed(d.look.id)
+	i := d.listedIndex(d.look.id)
 	if i < 0 || !page.Open(d.live.Snap().Incidents[i]) && !page.Open(d.look.reply.GetIncidents()[0]) || now.Sub(d.look.asked) < renewPeriod {
 		return false
 	}
@@ -144,16 +144,16 @@ func (d *display) renew(now time.Time) bool {
 	return true
 }
 
-// step is the incident that is older (+1) or newer (-1), the first being the
+// stepFrom is the incident that is older (+1) or newer (-1), the first being the
 // present one; or why there is none.
-func (d *display) step(by int) (id, why string) {
+func (d *display) stepFrom(by int) (id, why string) {
 	list := d.live.Snap().Incidents
 	if len(list) == 0 {
 		return "", "there has been no incident"
 	}
 	at := 0
 	if d.look != nil {
-		at = max(0, d.listed(d.look.id))
+		at = max(0, d.listedIndex(d.look.id))
 	}
 	switch to := at + by; {
 	case to < 0:
@@ -165,10 +165,10 @@ func (d *display) step(by int) (id, why string) {
 	}
 }
 
-// subject is the live state about the one incident that header, bar and keys
+// subjectState is the live state about the one incident that header, bar and keys
 // are about: the one asked about in a dialog, else the open one that is looked
 // at, else the present one.
-func (d *display) subject(asked string) *page.State {
+func (d *display) subjectState(asked string) *page.State {
 	if asked == "" && d.look != nil {
 		asked = d.look.id
 	}
@@ -181,10 +181,10 @@ func (d *display) subject(asked string) *page.State {
 	return d.live
 }
 
-// awaited is the incident that approving and vetoing act on: the subject, else
+// awaitedState is the incident that approving and vetoing act on: the subject, else
 // the one whose action is approved and has not gone out.
-func (d *display) awaited(asked string) *page.State {
-	s := d.subject(asked)
+func (d *display) awaitedState(asked string) *page.State {
+	s := d.subjectState(asked)
 	if s.Awaited() != nil || asked != "" {
 		return s
 	}
@@ -197,16 +197,16 @@ func (d *display) awaited(asked string) *page.State {
 // waitingElse lists the incidents that wait for a decision beside the subject,
 // the next one first.
 func (d *display) waitingElse(asked string) []string {
-	list, own := d.live.Waiting(), d.subject(asked).Incident().GetId()
+	list, own := d.live.Waiting(), d.subjectState(asked).Incident().GetId()
 	if i := slices.Index(list, own); i >= 0 {
 		list = slices.Concat(list[i+1:], list[:i])
 	}
 	return list
 }
 
-// drawn is the state that a page draws: the one that shows the incident looked
+// drawnState is the state that a page draws: the one that shows the incident looked
 // at where there is one.
-func (d *display) drawn(on key.Scope) *page.State {
+func (d *display) drawnState(on key.Scope) *page.State {
 	if d.look == nil || !showsIncident(on) {
 		return d.state
 	}
@@ -218,9 +218,9 @@ func (d *display) drawn(on key.Scope) *page.State {
 
 func showsIncident(on key.Scope) bool { return on == key.Ladder || on == key.Overview }
 
-// readOnly returns why nothing can be decided on the incident that is looked
+// readOnlyReason returns why nothing can be decided on the incident that is looked
 // at, or "".
-func (d *display) readOnly() string {
+func (d *display) readOnlyReason() string {
 	if d.look == nil {
 		return ""
 	}
@@ -230,34 +230,34 @@ func (d *display) readOnly() string {
 	return d.look.id + " is shown to read; " + d.live.Key(key.Global, key.Why) + " goes back to the present incident"
 }
 
-// looking is the incident looked at in the present one's place, or "".
-func (d *display) looking() string {
+// lookedID is the incident looked at in the present one's place, or "".
+func (d *display) lookedID() string {
 	if d.look != nil {
 		return d.look.id
 	}
 	return ""
 }
 
-// lookedAt is the incident on screen, or "".
-func (d *display) lookedAt() string {
+// shownIncident is the incident on screen, or "".
+func (d *display) shownIncident() string {
 	if d.look != nil {
 		return d.look.id
 	}
 	return d.live.Incident().GetId()
 }
 
-// note says which incident is on a page, and that a past one is only to be
+// browsingNote says which incident is on a page, and that a past one is only to be
 // read; "" where it is the present one.
-func (d *display) note(on key.Scope) (themes.Role, string) {
+func (d *display) browsingNote(on key.Scope) (themes.Role, string) {
 	if d.look == nil || !showsIncident(on) {
 		return "", ""
 	}
 	place := ""
-	if i := d.listed(d.look.id); i >= 0 {
+	if i := d.listedIndex(d.look.id); i >= 0 {
 		place = fmt.Sprintf(" (%d of %d)", i+1, len(d.live.Snap().Incidents))
 	}
 	newer := "; " + d.live.Keys.Name(key.NewerIncident, key.Overview) + " newer "
-	if d.readOnly() == "" {
+	if d.readOnlyReason() == "" {
 		return themes.Accent, " " + d.look.id + place + newer
 	}
 	return themes.Urgent, " " + d.look.id + place + ", to read only" + newer

@@ -26,8 +26,8 @@ func TestExportWritesTheReport(t *testing.T) {
 	}
 	opts.Save, opts.SaveNote = nil, "over SSH no file is written here"
 	m = quiet(t, src, opts, 120, 40)
-	answer(m, m.work.open("INC-0007"))
-	_, cmd := m.Update(m.export()())
+	answer(m, m.work.openIncident("INC-0007"))
+	_, cmd := m.Update(m.exportReport()())
 	if cmd == nil || !containsAll(m.notes.text, "over SSH no file is written here", "terminal may ignore it") {
 		t.Errorf("toast %q", m.notes.text)
 	}
@@ -41,7 +41,7 @@ func TestExportWritesTheReport(t *testing.T) {
 // On the events page y takes the line under the cursor.
 func TestTheEventUnderTheCursorIsCopied(t *testing.T) {
 	m, _, _ := proposed(t, Options{})
-	m.work.show(key.Events)
+	m.work.showPage(key.Events)
 	_, newest := m.work.underCursor()
 	send(m, "k")
 	_, older := m.work.underCursor()

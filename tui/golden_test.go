@@ -69,7 +69,7 @@ func screen(t testing.TB, mo moment, p key.Scope, w, h int, theme string, profil
 		t.Fatal(err)
 	}
 	m.Update(tea.WindowSizeMsg{Width: w, Height: h})
-	m.work.show(p)
+	m.work.showPage(p)
 	m.screen.dirty = true
 	return m
 }

@@ -25,13 +25,13 @@ type helpBox struct {
 	search *textinput.Model // while it is being typed, else nil
 }
 
-func newHelp(table *key.Map, s ...key.Scope) *helpBox {
+func newHelpBox(table *key.Map, s ...key.Scope) *helpBox {
 	return &helpBox{table: table, scopes: s, pane: viewport.New()}
 }
 
-// key handles a key on a screen of w columns; it reports whether the help is to
+// handleKey handles a key on a screen of w columns; it reports whether the help is to
 // be closed.
-func (h *helpBox) key(k tea.KeyPressMsg, w int) (closed bool) {
+func (h *helpBox) handleKey(k tea.KeyPressMsg, w int) (closed bool) {
 	if h.search != nil {
 		h.searchKey(k)
 		return false
@@ -46,13 +46,13 @@ func (h *helpBox) key(k tea.KeyPressMsg, w int) (closed bool) {
 	case key.PageDown:
 		h.pane.PageDown()
 	case key.Filter:
-		in := newInput(h.table, key.Prompt, h.wanted, max(1, w-promptKeysW-4))
+		in := newTextEntry(h.table, key.Prompt, h.wanted, max(1, w-promptKeysW-4))
 		h.search = &in
 	case key.Cancel:
 		if h.wanted == "" {
 			return true
 		}
-		h.want("")
+		h.searchFor("")
 	}
 	return false
 }
@@ -64,30 +64,30 @@ func (h *helpBox) searchKey(k tea.KeyPressMsg) {
 		h.search = nil
 	case key.Cancel:
 		h.search = nil
-		h.want("")
+		h.searchFor("")
 	case key.Up:
 		h.pane.ScrollUp(1)
 	case key.Down:
 		h.pane.ScrollDown(1)
 	default:
-		h.take(k)
+		h.takeText(k)
 	}
 }
 
-// take gives the search a key or pasted text.
-func (h *helpBox) take(msg tea.Msg) {
-	in := enter(*h.search, msg)
+// takeText gives the search a key or pasted text.
+func (h *helpBox) takeText(msg tea.Msg) {
+	in := enterText(*h.search, msg)
 	h.search = &in
-	h.want(in.Value())
+	h.searchFor(in.Value())
 }
 
-func (h *helpBox) want(text string) {
+func (h *helpBox) searchFor(text string) {
 	h.wanted = text
 	h.pane.GotoTop()
 }
 
-// roll turns the wheel.
-func (h *helpBox) roll(notches int) {
+// rollWheel turns the wheel.
+func (h *helpBox) rollWheel(notches int) {
 	if notches < 0 {
 		h.pane.ScrollUp(-notches)
 		return
@@ -98,10 +98,10 @@ func (h *helpBox) roll(notches int) {
 // helpKeyW is the room for a key's name.
 const helpKeyW = 11
 
-func (h *helpBox) lines(w int) []ladder.Line {
+func (h *helpBox) helpLines(w int) []ladder.Line {
 	var out []ladder.Line
 	for _, s := range slices.Concat(h.scopes, []key.Scope{key.Global, key.Dialog, key.Prompt, key.Help}) {
-		list := h.found(s)
+		list := h.foundBindings(s)
 		if len(list) == 0 {
 			continue
 		}
@@ -112,18 +112,18 @@ func (h *helpBox) lines(w int) []ladder.Line {
 				if i == 0 {
 					name = b.Help().Key
 				}
-				out = append(out, ladder.Line{Text: "  " + name + spaces(helpKeyW-widget.Width(name)-1) + l, Role: themes.Text})
+				out = append(out, ladder.Line{Text: "  " + name + blankText(helpKeyW-widget.Width(name)-1) + l, Role: themes.Text})
 			}
 		}
 	}
 	if len(out) == 0 {
-		out = wrapped(themes.Dim, "No key here has "+fmt.Sprintf("%q", h.wanted)+" in its name or sentence.", w)
+		out = wrapLines(themes.Dim, "No key here has "+fmt.Sprintf("%q", h.wanted)+" in its name or sentence.", w)
 	}
 	return out
 }
 
-// found are the bindings of a scope that have a key and hold what is wanted.
-func (h *helpBox) found(s key.Scope) []key.Binding {
+// foundBindings are the bindings of a scope that have a key and hold what is wanted.
+func (h *helpBox) foundBindings(s key.Scope) []key.Binding {
 	var out []key.Binding
 	want := strings.ToLower(strings.TrimSpace(h.wanted))
 	for _, b := range h.table.In(s) {
@@ -135,16 +135,16 @@ func (h *helpBox) found(s key.Scope) []key.Binding {
 	return out
 }
 
-func spaces(n int) string { return fmt.Sprintf("%*s", max(1, n), "") }
+func blankText(n int) string { return fmt.Sprintf("%*s", max(1, n), "") }
 
-// draw draws the help over the page; its bottom edge says how much more there
+// drawOver draws the help over the page; its bottom edge says how much more there
 // is.
-func (h *helpBox) draw(s *skin, over widget.Rect) *lipgloss.Layer {
+func (h *helpBox) drawOver(s *skin, over widget.Rect) *lipgloss.Layer {
 	box := widget.Centre(over, min(dialogW, over.W-2), over.H)
-	rows := s.scrolled(&h.pane, h.lines(box.W-4), box.W-4, box.H-2)
+	rows := s.scrolledRows(&h.pane, h.helpLines(box.W-4), box.W-4, box.H-2)
 	title := "KEYS"
 	if h.wanted != "" {
 		title = widget.Cut("KEYS with "+h.wanted, box.W-8)
 	}
-	return s.frame(box, title, moreBelow(&h.pane, h.table.Name(key.Down, key.Help)+" ↓"), themes.Accent, rows)
+	return s.framedLayer(box, title, moreBelow(&h.pane, h.table.Name(key.Down, key.Help)+" ↓"), themes.Accent, rows)
 }

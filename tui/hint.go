@@ -14,8 +14,8 @@ type hint struct {
 	seen func() // called once, in a command, when it has been seen; may be nil
 }
 
-// text is the hint in the words of the key table.
-func (h *hint) text(keys *key.Map, mouse bool) string {
+// hintText is the hint in the words of the key table.
+func (h *hint) hintText(keys *key.Map, mouse bool) string {
 	name := func(a key.Action) string { return keys.Name(a, key.Global) }
 	text := fmt.Sprintf("New here? %s shows the keys, %s finds anything, %s-%s pages", name(key.ShowHelp), name(key.Command), name(key.ShowOverview), name(key.ShowEvents))
 	if mouse {
@@ -24,9 +24,9 @@ func (h *hint) text(keys *key.Map, mouse bool) string {
 	return text + "."
 }
 
-// see takes the hint away for good; the caller remembers it, outside the event
+// markSeen takes the hint away for good; the caller remembers it, outside the event
 // loop.
-func (h *hint) see() tea.Cmd {
+func (h *hint) markSeen() tea.Cmd {
 	if !h.on {
 		return nil
 	}

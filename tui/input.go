@@ -12,10 +12,10 @@ import (
 // maxInput bounds a reason, in characters; a prompt is bounded by its row.
 const maxInput = 120
 
-// newInput is a text entry with the keys that a table gives a scope and no
+// newTextEntry is a text entry with the keys that a table gives a scope and no
 // others. Above all it has no key to paste the clipboard: what is pasted comes
 // through Model.paste, where the safety rules are.
-func newInput(table *key.Map, s key.Scope, text string, most int) textinput.Model {
+func newTextEntry(table *key.Map, s key.Scope, text string, most int) textinput.Model {
 	in := textinput.New()
 	in.Prompt, in.CharLimit = "", most
 	in.SetVirtualCursor(false)
@@ -34,9 +34,9 @@ func newInput(table *key.Map, s key.Scope, text string, most int) textinput.Mode
 	return in
 }
 
-// enter gives a text entry a key or pasted text, without what could steer a
+// enterText gives a text entry a key or pasted text, without what could steer a
 // terminal.
-func enter(in textinput.Model, msg tea.Msg) textinput.Model {
+func enterText(in textinput.Model, msg tea.Msg) textinput.Model {
 	switch x := msg.(type) {
 	case tea.KeyPressMsg:
 		x.Text = clean.String(x.Text)

@@ -15,13 +15,13 @@ import (
 	"github.com/failslow/falcon/tui/record"
 )
 
-// key gives a key to whoever owns the keyboard: help, dialog, prompt, page.
-func (m *Model) key(k tea.KeyPressMsg) tea.Cmd {
+// handleKey gives a key to whoever owns the keyboard: help, dialog, prompt, page.
+func (m *Model) handleKey(k tea.KeyPressMsg) tea.Cmd {
 	switch {
-	case m.small():
-		return m.smallKey(k)
+	case m.isTooSmall():
+		return m.handleSmallKey(k)
 	case m.help != nil:
-		if m.help.key(k, m.w) {
+		if m.help.handleKey(k, m.w) {
 			m.help = nil
 		}
 		return nil
@@ -30,13 +30,13 @@ func (m *Model) key(k tea.KeyPressMsg) tea.Cmd {
 	case m.prompt != nil:
 		return m.promptKey(k)
 	case m.work.marks.asks != "":
-		return m.work.markKey(k)
+		return m.work.handleMarkKey(k)
 	}
-	return m.act(m.keys.Lookup(k, m.scopes(true)...))
+	return m.perform(m.keys.Lookup(k, m.keyScopes(true)...))
 }
 
 func (m *Model) dialogKey(k tea.KeyPressMsg) tea.Cmd {
-	cmd, leave := m.decisions.key(k, m.work.live)
+	cmd, leave := m.decisions.handleKey(k, m.work.live)
 	if leave {
 		m.leaving = true
 		return tea.Quit
@@ -44,23 +44,23 @@ func (m *Model) dialogKey(k tea.KeyPressMsg) tea.Cmd {
 	return cmd
 }
 
-// smallKey cancels and leaves, and nothing else: where a dialog can't be seen,
+// handleSmallKey cancels and leaves, and nothing else: where a dialog can't be seen,
 // nothing can be decided.
-func (m *Model) smallKey(k tea.KeyPressMsg) tea.Cmd {
+func (m *Model) handleSmallKey(k tea.KeyPressMsg) tea.Cmd {
 	switch cancel := m.keys.Lookup(k, key.Dialog) == key.Cancel; {
-	case m.decisions.dialog != nil && (cancel || m.decisions.dialog.leaves()):
+	case m.decisions.dialog != nil && (cancel || m.decisions.dialog.asksToLeave()):
 		return m.dialogKey(k)
 	case m.decisions.dialog != nil:
-	case cancel && m.modal():
+	case cancel && m.hasOverlay():
 		m.help, m.prompt, m.work.marks.asks = nil, nil, ""
 	case m.keys.Lookup(k, key.Global) == key.Quit:
-		return m.quit()
+		return m.askToQuit()
 	}
 	return nil
 }
 
-// modal reports whether something lies over the page and owns keys and mouse.
-func (m *Model) modal() bool {
+// hasOverlay reports whether something lies over the page and owns keys and mouse.
+func (m *Model) hasOverlay() bool {
 	return m.help != nil || m.decisions.dialog != nil || m.prompt != nil || m.work.marks.asks != ""
 }
 
@@ -69,9 +69,9 @@ var shows = map[key.Action]key.Scope{
 	key.ShowPosterior: key.Posterior, key.ShowLadder: key.Ladder, key.ShowValidate: key.Validate, key.ShowRecovery: key.Recovery, key.ShowEvents: key.Events,
 }
 
-func (m *Model) act(a key.Action) tea.Cmd {
+func (m *Model) perform(a key.Action) tea.Cmd {
 	if to, ok := shows[a]; ok && a != key.Why {
-		m.work.show(to)
+		m.work.showPage(to)
 		return nil
 	}
 	if c, ok := replayCommands[a]; ok {
@@ -79,96 +79,96 @@ func (m *Model) act(a key.Action) tea.Cmd {
 		return nil
 	}
 	if key.Decides(a) {
-		return m.decideBy(a)
+		return m.openDecision(a)
 	}
 	switch a {
 	case key.None:
 	case key.Export:
-		return m.export()
+		return m.exportReport()
 	case key.Copy:
-		return m.copyHere()
+		return m.copyUnderCursor()
 	case key.CopyLink:
-		return m.copy("link "+m.work.here().String(), "link.txt", m.work.here().String()+"\n")
+		return m.copyText("link "+m.work.linkToHere().String(), "link.txt", m.work.linkToHere().String()+"\n")
 	case key.Mute:
-		m.mute()
+		m.toggleMute()
 	case key.Command:
 		m.openPalette("")
 	case key.Filter:
-		m.prompt = newCommandLine(m.keys, "/", m.work.filter(), m.w)
+		m.prompt = newCommandLine(m.keys, "/", m.work.filterText(), m.w)
 	case key.ShowHelp:
-		m.notes.clear() // its row shows how to leave
-		m.help = newHelp(m.keys, m.scopes(false)...)
+		m.notes.clearNote() // its row shows how to leave
+		m.help = newHelpBox(m.keys, m.keyScopes(false)...)
 	case key.Pause:
-		m.pause()
+		m.togglePause()
 	case key.Theme:
-		return m.themes.next()
+		return m.themes.nextTheme()
 	case key.Mouse:
 		m.toggleMouse()
 	case key.Quit:
-		return m.quit()
+		return m.askToQuit()
 	default:
-		return m.work.move(a)
+		return m.work.performMove(a)
 	}
 	return nil
 }
 
-// move is what an action does to what the operator looks at.
-func (v *workspace) move(a key.Action) tea.Cmd {
+// performMove is what an action does to what the operator looks at.
+func (v *workspace) performMove(a key.Action) tea.Cmd {
 	switch a {
 	case key.Why:
-		return v.why()
+		return v.showLadder()
 	case key.NextPage:
-		v.turn(+1)
+		v.turnPage(+1)
 	case key.PrevPage:
-		v.turn(-1)
+		v.turnPage(-1)
 	case key.Back:
-		v.back()
+		v.goBack()
 	case key.OlderIncident:
 		return v.stepIncident(+1)
 	case key.NewerIncident:
 		return v.stepIncident(-1)
 	case key.Follow:
-		v.follow()
+		v.followWorst()
 	case key.PreviousView:
-		v.show(v.previous)
+		v.showPage(v.previous)
 	case key.ZoomPane:
-		v.zoomPane()
+		v.zoomNextPane()
 	case key.SetMark, key.GoMark:
-		v.askMark(a)
+		v.askForMark(a)
 	default:
-		return v.act(a)
+		return v.performOnPage(a)
 	}
 	return nil
 }
 
-// operator is who decides at this console, and what they see.
-func (m *Model) operator() decision.Operator {
-	return m.work.operator(m.decisions.dialog.incident(), m.opts.Replay != nil)
+// whoDecides is who decides at this console, and what they see.
+func (m *Model) whoDecides() decision.Operator {
+	return m.work.operatorFor(m.decisions.dialog.incidentID(), m.opts.Replay != nil)
 }
 
-// decideBy leads to what decides something; all but freezing and letting a job
+// openDecision leads to what decides something; all but freezing and letting a job
 // go ask first.
-func (m *Model) decideBy(a key.Action) tea.Cmd {
-	by := m.operator()
+func (m *Model) openDecision(a key.Action) tea.Cmd {
+	by := m.whoDecides()
 	switch a {
 	case key.Approve:
-		return m.decisions.pose(by.Decide(true))
+		return m.decisions.askQuestion(by.Decide(true))
 	case key.Veto:
-		return m.decisions.pose(by.Decide(false))
+		return m.decisions.askQuestion(by.Decide(false))
 	case key.TakeRung:
 		if at, ok := m.work.pages[key.Ladder].(*ladder.Page); ok {
-			return m.decisions.pose(by.Take(at.Chosen(by.Subject), m.now()))
+			return m.decisions.askQuestion(by.Take(at.Chosen(by.Subject), m.now()))
 		}
 	case key.Mode:
-		return m.decisions.pose(by.SetMode())
+		return m.decisions.askQuestion(by.SetMode())
 	case key.Freeze:
-		return m.decisions.freeze(by)
+		return m.decisions.freezeOrAsk(by)
 	case key.RunTest:
-		return m.openTest(nil)
+		return m.openTestDialog(nil)
 	case key.StopTest:
-		return m.decisions.stopTest(by)
+		return m.decisions.stopRunningTest(by)
 	case key.AbortRecovery:
-		return m.decisions.pose(by.Recover(decision.VerbAbort))
+		return m.decisions.askQuestion(by.Recover(decision.VerbAbort))
 	case key.FenceNode:
 		m.promptFor(decision.VerbFence)
 	case key.RenewRank:
@@ -177,18 +177,18 @@ func (m *Model) decideBy(a key.Action) tea.Cmd {
 	return nil
 }
 
-// openTest asks before the job is held: for the links named, else for what is
+// openTestDialog asks before the job is held: for the links named, else for what is
 // picked.
-func (m *Model) openTest(links []string) tea.Cmd {
-	if why := m.operator().LacksApprover("a test"); why != "" {
-		return m.decisions.pose(nil, decision.Refusal{Text: why})
+func (m *Model) openTestDialog(links []string) tea.Cmd {
+	if why := m.whoDecides().LacksApprover("a test"); why != "" {
+		return m.decisions.askQuestion(nil, decision.Refusal{Text: why})
 	}
-	m.work.show(key.Validate)
+	m.work.showPage(key.Validate)
 	at, ok := m.work.pages[key.Validate].(*validate.Page)
 	if !ok {
 		return nil
 	}
-	return m.decisions.pose(m.operator().Test(at.Request(links, m.work.state)))
+	return m.decisions.askQuestion(m.whoDecides().Test(at.Request(links, m.work.state)))
 }
 
 // promptFor fills a command in, for the reason to be typed behind.
@@ -210,92 +210,92 @@ func (m *Model) promptFor(verb decision.Verb) {
 
 // openPalette opens the line for commands with its list.
 func (m *Model) openPalette(text string) {
-	m.prompt = newPalette(m.keys, m.scopes(true), text, m.w)
+	m.prompt = newPalette(m.keys, m.keyScopes(true), text, m.w)
 }
 
-// pause holds the pages still, or the recording.
-func (m *Model) pause() {
+// togglePause holds the pages still, or the recording.
+func (m *Model) togglePause() {
 	if m.opts.Replay != nil { // what is shown never runs ahead
 		m.opts.Replay.Do(record.Toggle())
 		return
 	}
-	m.work.pause()
+	m.work.togglePause()
 }
 
-func (m *Model) quit() tea.Cmd {
+func (m *Model) askToQuit() tea.Cmd {
 	if m.opts.QuitNote == "" || m.work.live.Over() {
 		m.leaving = true
 		return tea.Quit
 	}
-	return m.decisions.pose(&decision.Leave{Note: m.opts.QuitNote}, decision.Refusal{})
+	return m.decisions.askQuestion(&decision.Leave{Note: m.opts.QuitNote}, decision.Refusal{})
 }
 
 // promptKey handles a key while a command or filter is typed.
 func (m *Model) promptKey(k tea.KeyPressMsg) tea.Cmd {
 	p := m.prompt
-	e := p.key(k)
+	e := p.handleKey(k)
 	m.previewFilter()
-	return m.entered(p, e)
+	return m.runEntered(p, e)
 }
 
-// entered runs what the command line was closed with.
-func (m *Model) entered(p *commandLine, e entered) tea.Cmd {
+// runEntered runs what the command line was closed with.
+func (m *Model) runEntered(p *commandLine, e entered) tea.Cmd {
 	switch {
 	case e.warn != "":
-		m.notes.say(themes.Warn, e.warn)
+		m.notes.showNote(themes.Warn, e.warn)
 	case !e.closed:
 	case p.list == nil:
 		m.prompt = nil
 		m.work.setFilter(e.text)
 	case e.action != key.None:
 		m.prompt = nil
-		return m.act(e.action)
+		return m.perform(e.action)
 	default:
 		m.prompt = nil
-		return m.command(e.words)
+		return m.runCommand(e.words)
 	}
 	return nil
 }
 
 // previewFilter says beside a filter what it would leave.
 func (m *Model) previewFilter() {
-	if m.prompt != nil && m.prompt.filters() {
-		m.prompt.note, m.prompt.mistake = m.work.preview(m.prompt.input.Value())
+	if m.prompt != nil && m.prompt.typesFilter() {
+		m.prompt.note, m.prompt.mistake = m.work.previewFilter(m.prompt.input.Value())
 	}
 }
 
-// paste reaches a prompt or a reason, never a confirmation.
-func (m *Model) paste(msg tea.PasteMsg) {
+// pasteText reaches a prompt or a reason, never a confirmation.
+func (m *Model) pasteText(msg tea.PasteMsg) {
 	switch {
 	case m.help != nil && m.help.search != nil:
-		m.help.take(msg)
+		m.help.takeText(msg)
 	case m.decisions.dialog != nil:
-		m.decisions.dialog.paste(msg)
+		m.decisions.dialog.pasteText(msg)
 	case m.prompt != nil:
-		m.prompt.write(msg)
+		m.prompt.writeText(msg)
 		m.previewFilter()
 	}
 }
 
-// command runs what was typed after ":".
-func (m *Model) command(words []string) tea.Cmd {
+// runCommand runs what was typed after ":".
+func (m *Model) runCommand(words []string) tea.Cmd {
 	if len(words) == 0 {
 		return nil
 	}
 	for _, p := range key.Pages {
 		if len(words) == 1 && strings.HasPrefix(string(p), words[0]) {
-			m.work.show(p)
+			m.work.showPage(p)
 			return nil
 		}
 	}
 	arg := strings.Join(words[1:], " ")
 	switch words[0] {
 	case commandTest:
-		return m.openTest(words[1:])
+		return m.openTestDialog(words[1:])
 	case string(decision.VerbFence), string(decision.VerbRenew), string(decision.VerbLift):
-		return m.decisions.demand(m.operator(), decision.Verb(words[0]), words[1:])
+		return m.decisions.askDemand(m.whoDecides(), decision.Verb(words[0]), words[1:])
 	case "mute":
-		m.mute()
+		m.toggleMute()
 	case "open":
 		return m.work.openTyped(arg)
 	case "rank":
@@ -303,51 +303,51 @@ func (m *Model) command(words []string) tea.Cmd {
 	case "filter":
 		m.work.commandFilter(arg)
 	case "theme":
-		return m.themes.choose(arg)
+		return m.themes.chooseTheme(arg)
 	case "help":
-		m.help = newHelp(m.keys, m.scopes(false)...)
+		m.help = newHelpBox(m.keys, m.keyScopes(false)...)
 	case "at":
-		m.seek(arg)
+		m.seekInReplay(arg)
 	case "q", "quit":
-		return m.quit()
+		return m.askToQuit()
 	default:
-		m.notes.say(themes.Warn, "no command "+strconv.Quote(words[0])+"; "+m.keys.Name(key.Command, key.Global)+" lists them all")
+		m.notes.showNote(themes.Warn, "no command "+strconv.Quote(words[0])+"; "+m.keys.Name(key.Command, key.Global)+" lists them all")
 	}
 	return nil
 }
 
-// mute switches the bell off, or on again.
-func (m *Model) mute() {
+// toggleMute switches the bell off, or on again.
+func (m *Model) toggleMute() {
 	if m.alerts.Mute() {
-		m.notes.say(themes.Accent, "the bell is off in this console; B or :mute brings it back")
+		m.notes.showNote(themes.Accent, "the bell is off in this console; B or :mute brings it back")
 		return
 	}
-	m.notes.say(themes.Accent, "the bell is on")
+	m.notes.showNote(themes.Accent, "the bell is on")
 }
 
-// copyHere copies what is under the cursor.
-func (m *Model) copyHere() tea.Cmd {
+// copyUnderCursor copies what is under the cursor.
+func (m *Model) copyUnderCursor() tea.Cmd {
 	what, text := m.work.underCursor()
 	if text == "" {
-		m.notes.say(themes.Dim, "there is nothing under the cursor to copy")
+		m.notes.showNote(themes.Dim, "there is nothing under the cursor to copy")
 		return nil
 	}
-	return m.copy(what, "copied.txt", text)
+	return m.copyText(what, "copied.txt", text)
 }
 
-func (m *Model) copy(what, name, text string) tea.Cmd {
-	note, cmd := m.exporter.copy(what, name, text)
-	m.notes.say(themes.Good, note)
+func (m *Model) copyText(what, name, text string) tea.Cmd {
+	note, cmd := m.exporter.copyText(what, name, text)
+	m.notes.showNote(themes.Good, note)
 	return cmd
 }
 
-// export makes the report of the incident on screen.
-func (m *Model) export() tea.Cmd {
-	id := m.work.lookedAt()
+// exportReport makes the report of the incident on screen.
+func (m *Model) exportReport() tea.Cmd {
+	id := m.work.shownIncident()
 	if id == "" {
-		m.notes.say(themes.Dim, "there is no incident to report")
+		m.notes.showNote(themes.Dim, "there is no incident to report")
 		return nil
 	}
-	m.notes.say(themes.Accent, "making the report of "+id+" …")
-	return m.exporter.report(m.src, id)
+	m.notes.showNote(themes.Accent, "making the report of "+id+" …")
+	return m.exporter.makeReport(m.src, id)
 }

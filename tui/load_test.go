@@ -40,7 +40,7 @@ func loaded(t testing.TB, src Source) *Model {
 	}
 	m.Update(tea.WindowSizeMsg{Width: 120, Height: 40})
 	for _, p := range key.Pages {
-		m.work.show(p)
+		m.work.showPage(p)
 		m.screen.dirty = true
 		m.View()
 	}
@@ -186,7 +186,7 @@ func BenchmarkCompose100k(b *testing.B) {
 				src.latest.Store(states[0])
 				m := loaded(b, src)
 				m.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
-				m.work.show(p)
+				m.work.showPage(p)
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
 					m.Update(updateMsg{states[i%2]})

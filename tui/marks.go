@@ -29,18 +29,18 @@ type place struct {
 	following bool   // the worst rank, whichever it is
 }
 
-// askMark waits for the letter; with no marks there is nowhere to go.
-func (v *workspace) askMark(a key.Action) {
+// askForMark waits for the letter; with no marks there is nowhere to go.
+func (v *workspace) askForMark(a key.Action) {
 	if a == key.GoMark && len(v.marks.at) == 0 {
-		v.say(themes.Dim, "there are no marks yet; "+v.keys.Name(key.SetMark, key.Global)+" and a letter marks a place")
+		v.showNote(themes.Dim, "there are no marks yet; "+v.keys.Name(key.SetMark, key.Global)+" and a letter marks a place")
 		return
 	}
 	v.marks.asks = a
-	v.notes.clear() // its row shows what to press
+	v.notes.clearNote() // its row shows what to press
 }
 
-// markKey takes the letter; any other key cancels.
-func (v *workspace) markKey(k tea.KeyPressMsg) tea.Cmd {
+// handleMarkKey takes the letter; any other key cancels.
+func (v *workspace) handleMarkKey(k tea.KeyPressMsg) tea.Cmd {
 	a := v.marks.asks
 	v.marks.asks = ""
 	letter := []rune(k.Text)
@@ -49,51 +49,51 @@ func (v *workspace) markKey(k tea.KeyPressMsg) tea.Cmd {
 	case v.keys.Lookup(k, key.Prompt) == key.Cancel:
 		return nil
 	default:
-		v.say(themes.Dim, "a mark is a letter from a to z")
+		v.showNote(themes.Dim, "a mark is a letter from a to z")
 		return nil
 	}
 	if a == key.SetMark {
-		v.setMark(letter[0])
+		v.setMarkAt(letter[0])
 		return nil
 	}
-	return v.goMark(letter[0])
+	return v.goToMark(letter[0])
 }
 
-func (v *workspace) setMark(letter rune) {
+func (v *workspace) setMarkAt(letter rune) {
 	if v.marks.at == nil {
 		v.marks.at = map[rune]place{}
 	}
-	x := place{where: v.here(), pane: v.zoomed[v.current], following: v.state.Following(), incident: v.looking()}
+	x := place{where: v.linkToHere(), pane: v.zoomed[v.current], following: v.state.Following(), incident: v.lookedID()}
 	v.marks.at[letter] = x
-	v.say(themes.Good, "marked as "+string(letter)+": "+x.where.String()+"; "+v.keys.Name(key.GoMark, key.Global)+" "+string(letter)+" comes back")
+	v.showNote(themes.Good, "marked as "+string(letter)+": "+x.where.String()+"; "+v.keys.Name(key.GoMark, key.Global)+" "+string(letter)+" comes back")
 }
 
-// goMark shows a marked place as it was left.
-func (v *workspace) goMark(letter rune) tea.Cmd {
+// goToMark shows a marked place as it was left.
+func (v *workspace) goToMark(letter rune) tea.Cmd {
 	x, ok := v.marks.at[letter]
 	if !ok {
-		v.say(themes.Warn, "there is no mark "+string(letter))
+		v.showNote(themes.Warn, "there is no mark "+string(letter))
 		return nil
 	}
 	if len(x.where.Sel) == 0 {
 		v.state.Unpick()
 	}
-	cmd := v.goTo(x.where)
-	if x.where.Filter == "" && v.filter() != "" {
+	cmd := v.goToTarget(x.where)
+	if x.where.Filter == "" && v.filterText() != "" {
 		v.setFilter("")
 	}
 	if x.where.Kind != link.Incident || x.incident == "" {
-		cmd = v.open(x.incident)
+		cmd = v.openIncident(x.incident)
 	}
 	v.zoomed[v.current] = x.pane
 	if x.following {
-		v.follow()
+		v.followWorst()
 	}
 	return cmd
 }
 
-// draw lists the marks over the page.
-func (k *marks) draw(s *skin, over widget.Rect) *lipgloss.Layer {
+// drawList lists the marks over the page.
+func (k *marks) drawList(s *skin, over widget.Rect) *lipgloss.Layer {
 	title := "GO TO WHICH MARK?"
 	if k.asks == key.SetMark {
 		title = "MARK THIS PLACE AS?"
@@ -102,19 +102,19 @@ func (k *marks) draw(s *skin, over widget.Rect) *lipgloss.Layer {
 	rows := []string{}
 	for _, letter := range slices.Sorted(maps.Keys(k.at)) {
 		x := k.at[letter]
-		text := s.put(themes.Key, string(letter)) + s.put(themes.Text, "  "+x.where.String())
+		text := s.styled(themes.Key, string(letter)) + s.styled(themes.Text, "  "+x.where.String())
 		if x.incident != "" && x.where.Kind != link.Incident {
-			text += s.put(themes.Dim, "  "+x.incident)
+			text += s.styled(themes.Dim, "  "+x.incident)
 		}
 		rows = append(rows, text)
 	}
 	if len(rows) == 0 {
-		rows = append(rows, s.put(themes.Dim, "a letter from a to z; no mark is set yet"))
+		rows = append(rows, s.styled(themes.Dim, "a letter from a to z; no mark is set yet"))
 	}
 	box := widget.Centre(over, w, len(rows)+2)
 	rows = rows[:min(len(rows), box.H-2)]
 	for i, r := range rows {
 		rows[i] = lipgloss.PlaceHorizontal(w-4, lipgloss.Left, ansi.Truncate(r, w-4, "…"))
 	}
-	return s.frame(box, title, "", themes.Accent, rows)
+	return s.framedLayer(box, title, "", themes.Accent, rows)
 }

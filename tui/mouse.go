@@ -44,25 +44,25 @@ type pointer struct {
 // pointedMsg ends a pause.
 type pointedMsg struct{}
 
-// wheel notes a turn of the wheel.
-func (p *pointer) wheel(button tea.MouseButton) tea.Cmd {
+// turnWheel notes a turn of the wheel.
+func (p *pointer) turnWheel(button tea.MouseButton) tea.Cmd {
 	switch button {
 	case tea.MouseWheelUp:
 		p.notches--
 	case tea.MouseWheelDown:
 		p.notches++
 	}
-	return p.gather()
+	return p.gatherMore()
 }
 
-// drag notes where the mouse was dragged to.
-func (p *pointer) drag(x, y int) tea.Cmd {
+// dragTo notes where the mouse was dragged to.
+func (p *pointer) dragTo(x, y int) tea.Cmd {
 	p.x, p.y, p.dragged = x, y, true
-	return p.gather()
+	return p.gatherMore()
 }
 
-// gather waits for more of the same, once.
-func (p *pointer) gather() tea.Cmd {
+// gatherMore waits for more of the same, once.
+func (p *pointer) gatherMore() tea.Cmd {
 	if p.waiting {
 		return nil
 	}
@@ -70,22 +70,22 @@ func (p *pointer) gather() tea.Cmd {
 	return tea.Tick(wheelPause, func(time.Time) tea.Msg { return pointedMsg{} })
 }
 
-// gathered is what was done since the last pause: the notches, and what the
+// takeGathered is what was done since the last pause: the notches, and what the
 // mouse was dragged to.
-func (p *pointer) gathered() (notches int, to widget.Target) {
+func (p *pointer) takeGathered() (notches int, to widget.Target) {
 	if p.dragged {
-		to = p.at(p.x, p.y)
+		to = p.targetAt(p.x, p.y)
 	}
 	notches = max(-maxNotches, min(maxNotches, p.notches))
 	p.notches, p.dragged, p.waiting = 0, false, false
 	return notches, to
 }
 
-// at is what of the page is at a place of the screen.
-func (p *pointer) at(x, y int) widget.Target { return p.targets.At(x, y-headerRows) }
+// targetAt is what of the page is at a place of the screen.
+func (p *pointer) targetAt(x, y int) widget.Target { return p.targets.At(x, y-headerRows) }
 
-// zone is what around the page is at a place of the screen.
-func (p *pointer) zone(x, y int) (zone, bool) {
+// zoneAt is what around the page is at a place of the screen.
+func (p *pointer) zoneAt(x, y int) (zone, bool) {
 	for _, z := range p.zones {
 		if z.r.Holds(x, y) {
 			return z, true
@@ -101,58 +101,58 @@ var wheels = map[key.Scope][2]key.Action{
 	key.Recovery: {key.PageUp, key.PageDown}, key.Events: {key.Up, key.Down},
 }
 
-// mouse handles the mouse's messages.
-func (m *Model) mouse(msg tea.MouseMsg) tea.Cmd {
-	if !m.pointer.on || m.small() {
+// handleMouse handles the mouse's messages.
+func (m *Model) handleMouse(msg tea.MouseMsg) tea.Cmd {
+	if !m.pointer.on || m.isTooSmall() {
 		return nil
 	}
 	at := msg.Mouse()
 	switch msg.(type) {
 	case tea.MouseClickMsg:
 		if at.Button == tea.MouseLeft {
-			m.touch()
-			return tea.Batch(m.hint.see(), m.click(at.X, at.Y))
+			m.noteActivity()
+			return tea.Batch(m.hint.markSeen(), m.clickAt(at.X, at.Y))
 		}
 	case tea.MouseWheelMsg:
-		return m.pointer.wheel(at.Button)
+		return m.pointer.turnWheel(at.Button)
 	case tea.MouseMotionMsg:
 		if at.Button == tea.MouseLeft {
-			return m.pointer.drag(at.X, at.Y)
+			return m.pointer.dragTo(at.X, at.Y)
 		}
 	}
 	return nil
 }
 
-// pointed does what was gathered.
-func (m *Model) pointed() {
-	notches, to := m.pointer.gathered()
+// handlePointed does what was gathered.
+func (m *Model) handlePointed() {
+	notches, to := m.pointer.takeGathered()
 	if notches != 0 {
-		m.touch()
-		m.roll(notches)
+		m.noteActivity()
+		m.rollWheel(notches)
 	}
-	if to.Kind == widget.TargetIteration && !m.modal() {
-		m.touch()
-		m.work.point(to)
+	if to.Kind == widget.TargetIteration && !m.hasOverlay() {
+		m.noteActivity()
+		m.work.pointAt(to)
 	}
 }
 
-// roll turns the wheel over whatever is on top.
-func (m *Model) roll(notches int) {
+// rollWheel turns the wheel over whatever is on top.
+func (m *Model) rollWheel(notches int) {
 	switch {
 	case m.help != nil:
-		m.help.roll(notches)
+		m.help.rollWheel(notches)
 	case m.decisions.dialog != nil:
-		m.decisions.dialog.roll(notches)
+		m.decisions.dialog.rollWheel(notches)
 	case m.work.marks.asks != "":
 	case m.prompt != nil:
-		m.prompt.roll(notches)
+		m.prompt.rollWheel(notches)
 	default:
-		m.work.roll(notches)
+		m.work.rollWheel(notches)
 	}
 }
 
-// roll turns the wheel over the page.
-func (v *workspace) roll(notches int) {
+// rollWheel turns the wheel over the page.
+func (v *workspace) rollWheel(notches int) {
 	w, ok := wheels[v.current]
 	if !ok {
 		return
@@ -162,38 +162,38 @@ func (v *workspace) roll(notches int) {
 		a = w[0]
 	}
 	for range max(notches, -notches) {
-		v.act(a)
+		v.performOnPage(a)
 	}
 }
 
-// click does what is at a place of the screen.
-func (m *Model) click(x, y int) tea.Cmd {
-	if z, ok := m.pointer.zone(x, y); ok {
+// clickAt does what is at a place of the screen.
+func (m *Model) clickAt(x, y int) tea.Cmd {
+	if z, ok := m.pointer.zoneAt(x, y); ok {
 		return z.click(m)
 	}
 	if p := m.prompt; p != nil {
-		if e, hit := p.click(x, y); hit {
-			return m.entered(p, e)
+		if e, hit := p.clickEntry(x, y); hit {
+			return m.runEntered(p, e)
 		}
 	}
-	if !m.modal() {
-		m.work.point(m.pointer.at(x, y))
+	if !m.hasOverlay() {
+		m.work.pointAt(m.pointer.targetAt(x, y))
 	}
 	return nil
 }
 
-// tap is a click on a key that the screen shows: it does what the key does,
+// tapBinding is a click on a key that the screen shows: it does what the key does,
 // unless that acts at once.
-func (m *Model) tap(b key.Binding) tea.Cmd {
+func (m *Model) tapBinding(b key.Binding) tea.Cmd {
 	if key.AtOnce(b.Action) {
-		m.notes.say(themes.Warn, b.Help().Key+" acts at once: press the key")
+		m.notes.showNote(themes.Warn, b.Help().Key+" acts at once: press the key")
 		return nil
 	}
-	return m.act(b.Action)
+	return m.perform(b.Action)
 }
 
-// tapZones are the bindings as the footer shows them in w columns from x on.
-func tapZones(list []key.Binding, x, y, w int) []zone {
+// footerZones are the bindings as the footer shows them in w columns from x on.
+func footerZones(list []key.Binding, x, y, w int) []zone {
 	var out []zone
 	end := x + w
 	for _, b := range list {
@@ -201,21 +201,21 @@ func tapZones(list []key.Binding, x, y, w int) []zone {
 		if x+width > end {
 			break
 		}
-		out = append(out, zone{widget.Rect{X: x, Y: y, W: width, H: 1}, func(m *Model) tea.Cmd { return m.tap(b) }})
+		out = append(out, zone{widget.Rect{X: x, Y: y, W: width, H: 1}, func(m *Model) tea.Cmd { return m.tapBinding(b) }})
 		x += width + len("  ")
 	}
 	return out
 }
 
-// barZones are the decisions that the proposal bar shows.
-func barZones(keys *key.Map, bar string, y int) []zone {
+// proposalZones are the decisions that the proposal bar shows.
+func proposalZones(keys *key.Map, bar string, y int) []zone {
 	var out []zone
 	text := ansi.Strip(bar)
 	for _, a := range []key.Action{key.Approve, key.Veto, key.Why} {
 		b := keys.ForAction(key.Global, a)
 		label := b.Help().Key + " " + b.Help().Desc
 		if i := strings.LastIndex(text, label); i >= 0 {
-			out = append(out, zone{widget.Rect{X: widget.Width(text[:i]), Y: y, W: widget.Width(label), H: 1}, func(m *Model) tea.Cmd { return m.tap(b) }})
+			out = append(out, zone{widget.Rect{X: widget.Width(text[:i]), Y: y, W: widget.Width(label), H: 1}, func(m *Model) tea.Cmd { return m.tapBinding(b) }})
 		}
 	}
 	return out
@@ -226,8 +226,8 @@ func (m *Model) toggleMouse() {
 	m.pointer.on = !m.pointer.on
 	k := m.keys.Name(key.Mouse, key.Global)
 	if m.pointer.on {
-		m.notes.say(themes.Accent, "mouse on: hold Shift to select text, "+k+" turns it off")
+		m.notes.showNote(themes.Accent, "mouse on: hold Shift to select text, "+k+" turns it off")
 		return
 	}
-	m.notes.say(themes.Accent, "mouse off: the terminal selects text, "+k+" turns it on")
+	m.notes.showNote(themes.Accent, "mouse off: the terminal selects text, "+k+" turns it on")
 }

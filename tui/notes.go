@@ -17,15 +17,15 @@ type notes struct {
 	till time.Time
 }
 
-// say shows a passing message.
-func (n *notes) say(role themes.Role, text string) {
+// showNote shows a passing message.
+func (n *notes) showNote(role themes.Role, text string) {
 	n.role, n.text, n.till = role, text, n.now().Add(noteLife)
 }
 
-// clear takes the message away.
-func (n *notes) clear() { n.text = "" }
+// clearNote takes the message away.
+func (n *notes) clearNote() { n.text = "" }
 
-// present is the message, while it lasts.
-func (n *notes) present() (role themes.Role, text string, ok bool) {
+// presentNote is the message, while it lasts.
+func (n *notes) presentNote() (role themes.Role, text string, ok bool) {
 	return n.role, n.text, n.text != "" && n.now().Before(n.till)
 }

@@ -70,7 +70,7 @@ func TestReasonIsEditedAndTheCursorFollows(t *testing.T) {
 // Only typing unfreezes: neither a paste by the terminal nor the text entry's
 // own clipboard key may reach the confirmation.
 func TestNoPasteIntoTheConfirmation(t *testing.T) {
-	in := newInput(key.Default(), key.Dialog, "", maxInput)
+	in := newTextEntry(key.Default(), key.Dialog, "", maxInput)
 	if _, cmd := in.Update(keyMsg("ctrl+v")); cmd != nil {
 		if msg := cmd(); msg != nil {
 			t.Errorf("ctrl+v reads the clipboard: %T", msg)

@@ -13,14 +13,14 @@ import (
 	"github.com/failslow/falcon/tui/page"
 )
 
-// arrive goes where Options.Open points as soon as there is something to see.
-func (v *workspace) arrive() tea.Cmd {
+// openPending goes where Options.Open points as soon as there is something to see.
+func (v *workspace) openPending() tea.Cmd {
 	if v.pending == nil || v.live.Feed.Conn != feed.Live || v.live.Roster.World() == 0 {
 		return nil
 	}
 	to := *v.pending
 	v.pending = nil
-	return v.goTo(to)
+	return v.goToTarget(to)
 }
 
 // openTyped is the command "open".
@@ -30,46 +30,46 @@ func (v *workspace) openTyped(text string) tea.Cmd {
 	}
 	to, err := link.Parse(text)
 	if err != nil {
-		v.say(themes.Warn, err.Error())
+		v.showNote(themes.Warn, err.Error())
 		return nil
 	}
-	return v.goTo(to)
+	return v.goToTarget(to)
 }
 
-// goTo shows a place. It moves what the operator looks at and nothing else.
-func (v *workspace) goTo(to link.Target) tea.Cmd {
+// goToTarget shows a place. It moves what the operator looks at and nothing else.
+func (v *workspace) goToTarget(to link.Target) tea.Cmd {
 	view, cmd := to.View, tea.Cmd(nil)
 	switch to.Kind {
 	case link.Page:
 	case link.Incident:
-		view, cmd = or(view, key.Ladder), v.open(to.ID)
+		view, cmd = scopeOrElse(view, key.Ladder), v.openIncident(to.ID)
 	case link.Recovery:
-		view = or(view, key.Recovery)
+		view = scopeOrElse(view, key.Recovery)
 		v.chooseRecovery(to.ID)
 	case link.Rank:
-		view = or(view, key.Ranks)
+		view = scopeOrElse(view, key.Ranks)
 		if !v.state.Select(to.Rank) {
-			v.say(themes.Warn, fmt.Sprintf("there is no rank %d; they go from 0 to %d", to.Rank, v.state.Roster.World()-1))
+			v.showNote(themes.Warn, fmt.Sprintf("there is no rank %d; they go from 0 to %d", to.Rank, v.state.Roster.World()-1))
 		}
 	case link.Link:
-		view = or(view, key.Validate)
-		v.pickLink(to.ID)
+		view = scopeOrElse(view, key.Validate)
+		v.pickLinkEnds(to.ID)
 	}
-	v.place(view, to)
-	v.show(view)
+	v.placeOnPage(view, to)
+	v.showPage(view)
 	v.shareChoice()
 	return cmd
 }
 
-func or(a, b key.Scope) key.Scope {
+func scopeOrElse(a, b key.Scope) key.Scope {
 	if a != "" {
 		return a
 	}
 	return b
 }
 
-// place sets what a link says about the page itself.
-func (v *workspace) place(view key.Scope, to link.Target) {
+// placeOnPage sets what a link says about the page itself.
+func (v *workspace) placeOnPage(view key.Scope, to link.Target) {
 	if len(to.Sel) > 0 {
 		v.state.Unpick()
 		v.state.PickAll(to.Sel)
@@ -89,26 +89,26 @@ func (v *workspace) place(view key.Scope, to link.Target) {
 	}
 }
 
-// pickLink marks the ranks at both ends of a link.
-func (v *workspace) pickLink(id string) {
+// pickLinkEnds marks the ranks at both ends of a link.
+func (v *workspace) pickLinkEnds(id string) {
 	a, b, _ := strings.Cut(id, "-")
 	ranks := v.state.RanksOn(a, b)
 	if len(ranks) == 0 {
-		v.say(themes.Warn, "no rank runs on "+a+" or "+b)
+		v.showNote(themes.Warn, "no rank runs on "+a+" or "+b)
 		return
 	}
 	v.state.Unpick()
 	v.state.PickAll(ranks)
 	v.state.Select(ranks[0])
-	v.say(themes.Accent, "the ranks at both ends of "+id+" are picked; :test "+id+" tests the link")
+	v.showNote(themes.Accent, "the ranks at both ends of "+id+" are picked; :test "+id+" tests the link")
 }
 
-// here is the link to what is on screen.
-func (v *workspace) here() link.Target {
+// linkToHere is the link to what is on screen.
+func (v *workspace) linkToHere() link.Target {
 	t := link.ToPage(v.current)
 	switch v.current {
 	case key.Overview, key.Ladder:
-		if id := v.lookedAt(); id != "" {
+		if id := v.shownIncident(); id != "" {
 			t.Kind, t.ID = link.Incident, id
 		}
 	case key.Recovery:
@@ -122,12 +122,12 @@ func (v *workspace) here() link.Target {
 		t.Sel = v.state.Picks()
 		t.Sel = t.Sel[:min(len(t.Sel), link.MaxSel)]
 	}
-	v.where(&t)
+	v.addPagePlace(&t)
 	return t
 }
 
-// where adds what the page itself says of the place.
-func (v *workspace) where(t *link.Target) {
+// addPagePlace adds what the page itself says of the place.
+func (v *workspace) addPagePlace(t *link.Target) {
 	if z, ok := v.pages[v.current].(page.Zoomer); ok {
 		if level, chosen := z.Zoom(); chosen {
 			t.Zoom = level
@@ -138,5 +138,5 @@ func (v *workspace) where(t *link.Target) {
 			t.At = at
 		}
 	}
-	t.Filter = v.filter()
+	t.Filter = v.filterText()
 }

@@ -71,7 +71,7 @@ func TestOlderIncidentIsShownToRead(t *testing.T) {
 		t.Errorf("what is not on screen can be approved: %v", m.decisions.dialog)
 	}
 	drive(m, "v") // the safe direction stays at hand
-	if m.decisions.dialog == nil || m.decisions.dialog.incident() != "INC-0001" || !containsAll(text(m), "INC-0001: VETO S2?") {
+	if m.decisions.dialog == nil || m.decisions.dialog.incidentID() != "INC-0001" || !containsAll(text(m), "INC-0001: VETO S2?") {
 		t.Errorf("v decides on %v", m.decisions.dialog)
 	}
 	drive(m, "esc")
@@ -127,7 +127,7 @@ func TestOpenGoesThereOnceThereIsData(t *testing.T) {
 		"link/n1-n3":       func(m *Model) bool { return m.work.current == key.Validate && len(m.work.state.Picks()) == 4 },
 		"rank/99999":       func(m *Model) bool { return containsAll(m.notes.text, "there is no rank 99999") },
 		"rank/2?view=posterior&at=41": func(m *Model) bool {
-			return m.work.current == key.Posterior && strings.Contains(m.work.here().String(), "at=41")
+			return m.work.current == key.Posterior && strings.Contains(m.work.linkToHere().String(), "at=41")
 		},
 	} {
 		to, err := link.Parse(text)
@@ -156,10 +156,10 @@ func TestHereLeadsBack(t *testing.T) {
 		for _, k := range keys {
 			send(a, k)
 		}
-		to := a.work.here()
+		to := a.work.linkToHere()
 		b := quiet(t, &still{state: full}, Options{Theme: "dark", Now: newClock().now, Open: &to}, 120, 40)
 		b.Update(updateMsg{full})
-		if got := b.work.here(); got.String() != to.String() {
+		if got := b.work.linkToHere(); got.String() != to.String() {
 			t.Errorf("%v: %s leads to %s", keys, to, got)
 		}
 	}
@@ -167,11 +167,11 @@ func TestHereLeadsBack(t *testing.T) {
 
 func TestOpenCommand(t *testing.T) {
 	m, _ := proposedWithPast(t)
-	answer(m, m.command([]string{"open", "INC-0007"}))
+	answer(m, m.runCommand([]string{"open", "INC-0007"}))
 	if m.work.current != key.Ladder || !containsAll(text(m), "LADDER INC-0007") {
 		t.Errorf("open INC-0007:\n%s", text(m))
 	}
-	answer(m, m.command([]string{"open", "foo/bar"}))
+	answer(m, m.runCommand([]string{"open", "foo/bar"}))
 	if !containsAll(m.notes.text, "not a link") {
 		t.Errorf("toast %q", m.notes.text)
 	}
@@ -183,7 +183,7 @@ func TestOpenIncidentIsRenewed(t *testing.T) {
 	clk := newClock()
 	m.now, m.work.now = clk.now, clk.now
 	src.state.Snap.Incidents[1].State = "located"
-	answer(m, m.work.open("INC-0007"))
+	answer(m, m.work.openIncident("INC-0007"))
 	if m.work.fetchAgain() != nil {
 		t.Error("asked again at once")
 	}

@@ -407,7 +407,7 @@ func TestEngineLossIsSaidWithoutBlocking(t *testing.T) {
 	if !strings.Contains(s, "engine unreachable since") || !strings.Contains(s, "INC-0001") {
 		t.Errorf("a lost engine must be said over the last picture:\n%s", s)
 	}
-	m.key(tea.KeyPressMsg{Code: 'a', Text: "a"})
+	m.handleKey(tea.KeyPressMsg{Code: 'a', Text: "a"})
 	if m.decisions.dialog != nil {
 		t.Error("an approval was offered without an engine")
 	}

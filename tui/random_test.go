@@ -233,9 +233,9 @@ func TestKeyNamesAreTheLibrarys(t *testing.T) {
 
 func TestEveryKeyIsInHelp(t *testing.T) {
 	for _, p := range key.Pages {
-		h := newHelp(key.Default(), p)
+		h := newHelpBox(key.Default(), p)
 		text := ""
-		for _, l := range h.lines(72) {
+		for _, l := range h.helpLines(72) {
 			text += l.Text + "\n"
 		}
 		for _, s := range []key.Scope{p, key.Global, key.Dialog, key.Prompt, key.Help} {

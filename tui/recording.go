@@ -14,6 +14,6 @@ func (m *Model) hearRecorder() {
 	}
 	if why := m.opts.Recorder.Stopped(); why != "" {
 		m.recorderOver = true
-		m.notes.say(themes.Warn, "the recording has stopped: "+why)
+		m.notes.showNote(themes.Warn, "the recording has stopped: "+why)
 	}
 }

@@ -46,7 +46,7 @@ func lossScreen(t testing.TB, o enginetest.Options, state falcon.RecoveryState, 
 		t.Fatal(err)
 	}
 	m.Update(tea.WindowSizeMsg{Width: w, Height: h})
-	m.work.show(p)
+	m.work.showPage(p)
 	m.screen.dirty = true
 	return m
 }

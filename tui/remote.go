@@ -35,10 +35,10 @@ func runRemote(ctx context.Context, m *Model, t Terminal) error {
 		tea.WithWindowSize(t.Remote.Size.W, t.Remote.Size.H),
 		tea.WithColorProfile(colorprofile.Env(t.Env)), // until it answers what it can show
 		tea.WithoutSignals(), tea.WithoutSignalHandler())
-	stop := follow(p, t.Remote.Sizes)
+	stop := followSizes(p, t.Remote.Sizes)
 	defer stop()
 	defer close(quiet)
-	pump(ctx, p, typed, termOf(t.Env), end)
+	pumpInput(ctx, p, typed, terminalName(t.Env), end)
 	_, err := p.Run()
 	if cause := context.Cause(ctx); errors.Is(cause, errTyped) {
 		return cause
@@ -57,10 +57,10 @@ func (s silence) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// pump reads what is typed until in ends, and hands it to the program as long
+// pumpInput reads what is typed until in ends, and hands it to the program as long
 // as there is one. The library's decoder panics on some sequences: whoever
 // sends them ends this console, and not the engine's process with it.
-func pump(ctx context.Context, p *tea.Program, in io.Reader, term string, end context.CancelCauseFunc) {
+func pumpInput(ctx context.Context, p *tea.Program, in io.Reader, term string, end context.CancelCauseFunc) {
 	events := make(chan uv.Event)
 	go func() {
 		defer close(events)
@@ -78,9 +78,9 @@ func pump(ctx context.Context, p *tea.Program, in io.Reader, term string, end co
 	}()
 }
 
-// follow tells the program of its terminal's sizes until stop, which waits. It
+// followSizes tells the program of its terminal's sizes until stop, which waits. It
 // blocks while the terminal is stalled, and holds up nobody but itself.
-func follow(p *tea.Program, sizes <-chan Size) (stop func()) {
+func followSizes(p *tea.Program, sizes <-chan Size) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -96,7 +96,7 @@ func follow(p *tea.Program, sizes <-chan Size) (stop func()) {
 	return func() { close(done); <-ended }
 }
 
-func termOf(env []string) string {
+func terminalName(env []string) string {
 	term := ""
 	for _, e := range env {
 		if v, ok := strings.CutPrefix(e, "TERM="); ok {
@@ -115,6 +115,6 @@ func mayAnswer(env []string) bool {
 			return false
 		}
 	}
-	term := termOf(env)
+	term := terminalName(env)
 	return term != "linux" && !strings.HasPrefix(term, "vt")
 }

@@ -20,9 +20,9 @@ type Replay interface {
 	Find(place string) (record.Place, error)
 }
 
-// clock is the present that pages, header and data age mean. The operator's
+// shownTime is the present that pages, header and data age mean. The operator's
 // own time, such as a dialog's guard, is now.
-func (m *Model) clock() time.Time {
+func (m *Model) shownTime() time.Time {
 	if m.opts.Replay != nil {
 		return m.opts.Replay.Now()
 	}
@@ -38,9 +38,9 @@ var replayCommands = map[key.Action]record.Command{
 	key.ToEnd: record.End(+1), key.ToStart: record.End(-1),
 }
 
-// scopes are where keys are looked up while nothing lies over the page: what
+// keyScopes are where keys are looked up while nothing lies over the page: what
 // belongs to the page, and, where global, what works everywhere.
-func (m *Model) scopes(global bool) []key.Scope {
+func (m *Model) keyScopes(global bool) []key.Scope {
 	var out []key.Scope
 	if m.opts.Replay != nil {
 		out = append(out, key.Replay)
@@ -52,15 +52,15 @@ func (m *Model) scopes(global bool) []key.Scope {
 	return out
 }
 
-// seek goes to a place of the recording.
-func (m *Model) seek(place string) {
+// seekInReplay goes to a place of the recording.
+func (m *Model) seekInReplay(place string) {
 	if m.opts.Replay == nil {
-		m.notes.say(themes.Warn, "at works in a recording; see falcon replay --help")
+		m.notes.showNote(themes.Warn, "at works in a recording; see falcon replay --help")
 		return
 	}
 	to, err := m.opts.Replay.Find(place)
 	if err != nil {
-		m.notes.say(themes.Warn, strings.TrimPrefix(err.Error(), "record: "))
+		m.notes.showNote(themes.Warn, strings.TrimPrefix(err.Error(), "record: "))
 		return
 	}
 	m.opts.Replay.Do(record.Seek(to))
@@ -75,8 +75,8 @@ func Still(src Source, opts Options, w, h int, p key.Scope, keys ...tea.KeyPress
 		return "", err
 	}
 	m.Update(tea.WindowSizeMsg{Width: w, Height: h})
-	m.work.show(p)
-	m.ask()
+	m.work.showPage(p)
+	m.askForData()
 	m.Update(updateMsg{src.Latest()}) // what the page wants of the source is known by now
 	for _, k := range keys {
 		m.Update(k)

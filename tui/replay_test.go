@@ -45,7 +45,7 @@ func draw(t *testing.T, s *feed.State, at time.Time, p key.Scope, w, h int) stri
 		t.Fatal(err)
 	}
 	m.Update(tea.WindowSizeMsg{Width: w, Height: h})
-	m.work.show(p)
+	m.work.showPage(p)
 	m.screen.dirty = true
 	return m.View().Content
 }
@@ -113,10 +113,10 @@ func TestARecordingOffersNoDecision(t *testing.T) {
 	for _, p := range key.Pages {
 		src := &still{state: stateAt(t, enginetest.Options{}, enginetest.Proposed+4, 0, wide)}
 		live := quiet(t, src, Options{Theme: "dark", Now: newClock().now}, 200, 60)
-		live.work.show(p)
-		all := live.keys.Footer(live.scopes(true)...)
+		live.work.showPage(p)
+		all := live.keys.Footer(live.keyScopes(true)...)
 		live.opts.Replay = idleReplay{}
-		left := live.offered(slices.Clone(all))
+		left := live.offeredKeys(slices.Clone(all))
 		for _, b := range left {
 			if key.Decides(b.Action) {
 				t.Errorf("%s: %s is offered", p, b.Action)

@@ -94,7 +94,7 @@ func (x pageScene) screen(t *testing.T, w, h int, profile colorprofile.Profile, 
 		t.Fatal(err)
 	}
 	m.Update(tea.WindowSizeMsg{Width: w, Height: h})
-	m.work.show(x.page)
+	m.work.showPage(x.page)
 	for _, k := range x.keys {
 		m.Update(keyMsg(k))
 	}

@@ -21,8 +21,8 @@ type frameCache struct {
 	drawn    int // pictures composed, for tests and benchmarks
 }
 
-// show takes a picture over.
-func (s *frameCache) show(picture string, cursor *tea.Cursor) {
+// takePicture takes a picture over.
+func (s *frameCache) takePicture(picture string, cursor *tea.Cursor) {
 	s.cached, s.cursor, s.dirty = picture, cursor, false
 	s.drawn++
 }
@@ -34,33 +34,33 @@ const calmAfter = 3 * time.Second
 // the header's numbers go on every second.
 const calmPeriod = 2 * time.Second
 
-// restful reports whether the clock's tick finds nothing new worth drawing the
+// mayKeepPage reports whether the clock's tick finds nothing new worth drawing the
 // page for.
-func (m *Model) restful() bool {
-	return !m.screen.dirty && m.screen.page != "" && !m.busy() && page.AllWell(m.work.live.Feed) && m.now().Sub(m.screen.paged) < calmPeriod
+func (m *Model) mayKeepPage() bool {
+	return !m.screen.dirty && m.screen.page != "" && !m.isInUse() && page.AllWell(m.work.live.Feed) && m.now().Sub(m.screen.paged) < calmPeriod
 }
 
-// busy reports whether the operator has just acted, or is about to.
-func (m *Model) busy() bool {
-	return m.now().Sub(m.touched) < calmAfter || m.prompt != nil || m.decisions.dialog != nil || m.help != nil || !m.work.running()
+// isInUse reports whether the operator has just acted, or is about to.
+func (m *Model) isInUse() bool {
+	return m.now().Sub(m.touched) < calmAfter || m.prompt != nil || m.decisions.dialog != nil || m.help != nil || !m.work.isRunning()
 }
 
-// touch notes that the operator acts.
-func (m *Model) touch() { m.touched, m.screen.dirty = m.now(), true }
+// noteActivity notes that the operator acts.
+func (m *Model) noteActivity() { m.touched, m.screen.dirty = m.now(), true }
 
-// calm reports whether a new state may wait for a tick of the clock: the
+// mayWaitForTick reports whether a new state may wait for a tick of the clock: the
 // operator has not just acted, nothing is wrong, and nothing but measurements
 // has moved. Over a slow line that is a tenth of the bytes, and at night a
 // screen that holds still until it matters.
-func (m *Model) calm(s *feed.State) bool {
-	if m.busy() {
+func (m *Model) mayWaitForTick(s *feed.State) bool {
+	if m.isInUse() {
 		return false
 	}
 	old := m.work.live.Feed
 	return page.AllWell(s) && page.AllWell(old) && page.SameButMeasurements(old, s) && feed.SameOperators(old, s)
 }
 
-// overlay lays a layer over the screen.
-func overlay(screen string, over *lipgloss.Layer) string {
+// overlayLayer lays a layer over the screen.
+func overlayLayer(screen string, over *lipgloss.Layer) string {
 	return lipgloss.NewCompositor(lipgloss.NewLayer(screen), over).Render()
 }

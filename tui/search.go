@@ -30,9 +30,9 @@ type filters [2]filter.Filter
 
 type searchedMsg struct{}
 
-// prepare makes a new state ready for the filters as they are by now. It runs
+// prepareState makes a new state ready for the filters as they are by now. It runs
 // in a command.
-func (r *rankSearch) prepare(s *feed.State) {
+func (r *rankSearch) prepareState(s *feed.State) {
 	if by := r.next.Load(); by != nil {
 		page.Prepare(s, by[:]...)
 		return
@@ -52,9 +52,9 @@ func prepareAgain(s *feed.State, by filter.Filter) tea.Cmd {
 	}
 }
 
-// start begins to search what is wanted in a state, after any message; inForce
+// startNext begins to search what is wanted in a state, after any message; inForce
 // is the page's filter.
-func (r *rankSearch) start(s *feed.State, inForce filter.Filter) tea.Cmd {
+func (r *rankSearch) startNext(s *feed.State, inForce filter.Filter) tea.Cmd {
 	by := filters{inForce, r.filter}
 	if old := r.next.Load(); old == nil || old[0].Text() != by[0].Text() || old[1].Text() != by[1].Text() {
 		r.next.Store(&by)
@@ -70,26 +70,26 @@ func (r *rankSearch) start(s *feed.State, inForce filter.Filter) tea.Cmd {
 	}
 }
 
-// done ends a search; filter is what the page is to be filtered by, where keep.
-func (r *rankSearch) done() (text string, keep bool) {
+// finishSearch ends a search; filter is what the page is to be filtered by, where keep.
+func (r *rankSearch) finishSearch() (text string, keep bool) {
 	text, keep = r.filter.Text(), r.keep
 	r.busy, r.filter, r.keep = false, filter.Filter{}, false
 	return text, keep
 }
 
-// wantFor has a filter searched; keep = to filter the page by it.
-func (r *rankSearch) wantFor(f filter.Filter, keep bool) { r.filter, r.keep = f, keep }
+// searchFor has a filter searched; keep = to filter the page by it.
+func (r *rankSearch) searchFor(f filter.Filter, keep bool) { r.filter, r.keep = f, keep }
 
-// searched goes on with what has been found; it is searched again where a newer
+// applySearched goes on with what has been found; it is searched again where a newer
 // state is shown by now.
-func (v *workspace) searched() {
-	if text, keep := v.search.done(); keep {
+func (v *workspace) applySearched() {
+	if text, keep := v.search.finishSearch(); keep {
 		v.filterRanks(text)
 	}
 }
 
-// filter is the text that filters the present page, or "".
-func (v *workspace) filter() string {
+// filterText is the text that filters the present page, or "".
+func (v *workspace) filterText() string {
 	switch v.current {
 	case key.Events:
 		return v.state.Filter
@@ -102,7 +102,7 @@ func (v *workspace) filter() string {
 // commandFilter filters the page, where it has a filter.
 func (v *workspace) commandFilter(text string) {
 	if v.keys.ForAction(v.current, key.Filter).Action == key.None {
-		v.say(themes.Warn, "this page has no filter; ranks and events have one")
+		v.showNote(themes.Warn, "this page has no filter; ranks and events have one")
 		return
 	}
 	v.setFilter(text)
@@ -122,12 +122,12 @@ func (v *workspace) setFilter(text string) {
 func (v *workspace) filterRanks(text string) {
 	f, err := filter.Parse(text)
 	if err != nil {
-		v.say(themes.Warn, err.Error())
+		v.showNote(themes.Warn, err.Error())
 		return
 	}
 	v.search.keep = !v.state.Knows(f)
 	if v.search.keep {
-		v.search.wantFor(f, true)
+		v.search.searchFor(f, true)
 		return
 	}
 	_ = v.state.FilterRanks(text) // it has been parsed
@@ -137,9 +137,9 @@ func (v *workspace) filterRanks(text string) {
 	}
 }
 
-// preview says while a filter of ranks is typed how many it leaves, or what is
+// previewFilter says while a filter of ranks is typed how many it leaves, or what is
 // wrong with it.
-func (v *workspace) preview(text string) (note string, mistake bool) {
+func (v *workspace) previewFilter(text string) (note string, mistake bool) {
 	if v.current != key.Ranks {
 		return "", false
 	}
@@ -151,7 +151,7 @@ func (v *workspace) preview(text string) (note string, mistake bool) {
 	if v.state.Knows(f) {
 		n = strconv.Itoa(v.state.CountRanks(f))
 	} else if !v.search.keep {
-		v.search.wantFor(f, false)
+		v.search.searchFor(f, false)
 	}
 	return n + " of " + strconv.Itoa(v.state.Roster.World()), false
 }

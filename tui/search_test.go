@@ -27,7 +27,7 @@ func newSeeker(t testing.TB, o enginetest.Options) *seeker {
 	src := newScript()
 	src.latest.Store(s.picture())
 	s.Model = quiet(t, src, Options{Theme: "dark", Now: newClock().now}, 120, 40)
-	s.work.show(key.Ranks)
+	s.work.showPage(key.Ranks)
 	return s
 }
 
@@ -142,7 +142,7 @@ func TestAPictureIsPreparedForThePresentFilter(t *testing.T) {
 		t.Error("the picture does not come")
 	}
 	prepared := s.picture()
-	s.work.search.prepare(prepared) // as whoever waits for the feed does
+	s.work.search.prepareState(prepared) // as whoever waits for the feed does
 	if s.Update(updateMsg{prepared}); s.work.state.Feed != prepared {
 		t.Error("a picture that is ready waits")
 	}

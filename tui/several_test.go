@@ -106,7 +106,7 @@ func TestTheBarNamesAnIncidentThatWaitsElsewhere(t *testing.T) {
 	}
 	send(m, "i")
 	send(m, "v")
-	if m.decisions.dialog == nil || m.decisions.dialog.incident() != "INC-0001" {
+	if m.decisions.dialog == nil || m.decisions.dialog.incidentID() != "INC-0001" {
 		t.Errorf("i, v: %v", m.decisions.dialog)
 	}
 }
@@ -133,7 +133,7 @@ func TestTheLaddersCursorIsOfOneIncident(t *testing.T) {
 	for _, k := range []string{"5", "j", "j", "[", "x"} {
 		send(m, k)
 	}
-	if kindOf(m.decisions.dialog) != kindApprove || m.decisions.dialog.subject() != "INC-0001/S2/1" {
+	if kindOf(m.decisions.dialog) != kindApprove || m.decisions.dialog.subjectName() != "INC-0001/S2/1" {
 		t.Errorf("x took %+v", m.decisions.dialog)
 	}
 }

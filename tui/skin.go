@@ -24,36 +24,36 @@ type skin struct {
 	ascii bool // ASCII only
 }
 
-// put is text in a role. It takes the background of what ground lays it on,
+// styled is text in a role. It takes the background of what ground lays it on,
 // unless the role has one of its own.
-func (s *skin) put(r themes.Role, text string) string {
+func (s *skin) styled(r themes.Role, text string) string {
 	return s.pal.Style(r).Lipgloss().Render(widget.Arrows(text, s.ascii))
 }
 
-// blank is the style of the screen where nothing is drawn.
-func (s *skin) blank() themes.Style {
+// blankStyle is the style of the screen where nothing is drawn.
+func (s *skin) blankStyle() themes.Style {
 	return themes.Style{FG: s.pal.Style(themes.Text).FG, BG: s.pal.Background}
 }
 
-// ground lays styled text on a base: where the text returns to the terminal's
+// onBackground lays styled text on a base: where the text returns to the terminal's
 // own colours, as the libraries do between their parts, it returns to base.
-func ground(base themes.Style, s string) string {
+func onBackground(base themes.Style, s string) string {
 	open := base.SGR()
 	return open + strings.ReplaceAll(s, ansi.ResetStyle, ansi.ResetStyle+open) + ansi.ResetStyle
 }
 
-// row is one line of w columns on a base. The left part is cut where the right
+// layoutRow is one line of w columns on a base. The left part is cut where the right
 // one leaves no room, gap columns before it.
-func row(base themes.Style, w int, left, right string, gap int) string {
+func layoutRow(base themes.Style, w int, left, right string, gap int) string {
 	right = ansi.Truncate(right, w, "")
 	room := w - lipgloss.Width(right)
 	left = ansi.Truncate(left, room-gap, "…")
-	return ground(base, lipgloss.PlaceHorizontal(room, lipgloss.Left, left)+right)
+	return onBackground(base, lipgloss.PlaceHorizontal(room, lipgloss.Left, left)+right)
 }
 
-// frame makes a layer of rows, each already w-4 columns wide, in a border with
+// framedLayer makes a layer of rows, each already w-4 columns wide, in a border with
 // a title in its top edge and, where there is one, a hint in its bottom edge.
-func (s *skin) frame(at widget.Rect, title, hint string, role themes.Role, rows []string) *lipgloss.Layer {
+func (s *skin) framedLayer(at widget.Rect, title, hint string, role themes.Role, rows []string) *lipgloss.Layer {
 	surface, edge := s.pal.Style(themes.Dialog), s.pal.Style(role)
 	if edge.BG != 0 {
 		edge.FG = edge.BG
@@ -66,35 +66,35 @@ func (s *skin) frame(at widget.Rect, title, hint string, role themes.Role, rows 
 		BorderForeground(edge.FG.Terminal()).BorderBackground(surface.BG.Terminal()).
 		Background(surface.BG.Terminal())
 	for i, r := range rows {
-		rows[i] = ground(surface, r)
+		rows[i] = onBackground(surface, r)
 	}
 	layer := lipgloss.NewLayer(box.Render(strings.Join(rows, "\n"))).X(at.X).Y(at.Y).Z(1).AddLayers(
-		lipgloss.NewLayer(ground(surface, s.put(themes.Title, " "+title+" "))).X(2).Z(2))
+		lipgloss.NewLayer(onBackground(surface, s.styled(themes.Title, " "+title+" "))).X(2).Z(2))
 	if hint != "" {
-		hint = ground(surface, s.put(themes.Key, " "+hint+" "))
+		hint = onBackground(surface, s.styled(themes.Key, " "+hint+" "))
 		layer.AddLayers(lipgloss.NewLayer(hint).X(at.W - 2 - lipgloss.Width(hint)).Y(at.H - 1).Z(3))
 	}
 	return layer
 }
 
-// plain leaves only ASCII in a screen, where that is all that can be shown.
-func (s *skin) plain(screen string) string {
+// onlyASCII leaves only ASCII in a screen, where that is all that can be shown.
+func (s *skin) onlyASCII(screen string) string {
 	if !s.ascii {
 		return screen
 	}
 	return strings.Map(widget.ASCII, screen)
 }
 
-// field draws a question and its text entry at x, y in w columns.
-func (s *skin) field(question string, in *textinput.Model, w, x, y int) (string, *tea.Cursor) {
-	ask := s.put(themes.Key, question)
+// drawField draws a question and its text entry at x, y in w columns.
+func (s *skin) drawField(question string, in *textinput.Model, w, x, y int) (string, *tea.Cursor) {
+	ask := s.styled(themes.Key, question)
 	n := lipgloss.Width(ask)
 	text, cursor := showInput(in, w-n, x+n, y)
 	return ask + text, cursor
 }
 
-// scrolled is what a pane of w × h shows of the lines.
-func (s *skin) scrolled(pane *viewport.Model, lines []ladder.Line, w, h int) []string {
+// scrolledRows is what a pane of w × h shows of the lines.
+func (s *skin) scrolledRows(pane *viewport.Model, lines []ladder.Line, w, h int) []string {
 	text := make([]string, len(lines))
 	for i, l := range lines {
 		text[i] = widget.Cut(widget.Arrows(l.Text, s.ascii), w)

@@ -178,7 +178,7 @@ func TestLostConnectionNeverApproves(t *testing.T) {
 	if len(src.decides) != 1 || !containsAll(text(m), "not approved") {
 		t.Errorf("an unanswered decision is not said to be one: %v\n%s", src.decides, text(m))
 	}
-	if slices.Contains(m.decisions.dialog.stops(), fieldWord) {
+	if slices.Contains(m.decisions.dialog.focusStops(), fieldWord) {
 		t.Error("an S2 dialog asks for a word")
 	}
 }

@@ -23,8 +23,8 @@ type answerMsg struct {
 	begun  *falconv1.Validation // a test's answer; a snapshot may come after it
 }
 
-// submit sends a request in a command.
-func submit(src Source, dialog int, r decision.Request) tea.Cmd {
+// submitRequest sends a request in a command.
+func submitRequest(src Source, dialog int, r decision.Request) tea.Cmd {
 	return func() tea.Msg {
 		msg := sendRequest(src, r)
 		msg.dialog = dialog
@@ -41,10 +41,10 @@ func sendRequest(src Source, r decision.Request) answerMsg {
 		if r.Decide.Approve {
 			failed = "not approved"
 		}
-		return answerOf(err, failed, func() string { return phrase.Action(a) })
+		return answerMessage(err, failed, func() string { return phrase.Action(a) })
 	case r.Recover != nil:
 		got, err := src.Recover(ctx, r.Recover)
-		return answerOf(err, "not done ("+r.Recover.Verb+")", func() string {
+		return answerMessage(err, "not done ("+r.Recover.Verb+")", func() string {
 			if got.GetId() == "" {
 				return r.Recover.Verb + " taken"
 			}
@@ -52,7 +52,7 @@ func sendRequest(src Source, r decision.Request) answerMsg {
 		})
 	case r.Validate != nil:
 		v, err := src.Validate(ctx, r.Validate)
-		msg := answerOf(err, "no test", func() string { return v.GetId() + " " + v.GetState() })
+		msg := answerMessage(err, "no test", func() string { return v.GetId() + " " + v.GetState() })
 		msg.begun = v
 		return msg
 	}
@@ -60,7 +60,7 @@ func sendRequest(src Source, r decision.Request) answerMsg {
 	return policyAnswer(p, err)
 }
 
-func answerOf(err error, failed string, done func() string) answerMsg {
+func answerMessage(err error, failed string, done func() string) answerMsg {
 	if err != nil {
 		return answerMsg{failed: failed, err: err}
 	}
@@ -68,7 +68,7 @@ func answerOf(err error, failed string, done func() string) answerMsg {
 }
 
 func policyAnswer(p *falconv1.Policy, err error) answerMsg {
-	return answerOf(err, "mode not changed", func() string { return "mode is now " + phrase.Mode(p) })
+	return answerMessage(err, "mode not changed", func() string { return "mode is now " + phrase.Mode(p) })
 }
 
 // decisions owns the open dialog and what came of the questions before it.
@@ -84,14 +84,14 @@ type decisions struct {
 	begun  *falconv1.Validation // the engine's newest answer to a test; a snapshot may come after it
 }
 
-// pose opens a question's dialog, or says why it is not asked.
-func (d *decisions) pose(q decision.Question, why decision.Refusal) tea.Cmd {
+// askQuestion opens a question's dialog, or says why it is not asked.
+func (d *decisions) askQuestion(q decision.Question, why decision.Refusal) tea.Cmd {
 	if q == nil {
 		role := themes.Warn
 		if why.Mild {
 			role = themes.Dim
 		}
-		d.notes.say(role, why.Text)
+		d.notes.showNote(role, why.Text)
 		return nil
 	}
 	d.opened++
@@ -102,32 +102,32 @@ func (d *decisions) pose(q decision.Question, why decision.Refusal) tea.Cmd {
 // interrupt leaves when it is pressed twice.
 const interrupt = "ctrl+c"
 
-// key handles a key while a dialog is open; leave is that the console ends.
-func (d *decisions) key(k tea.KeyPressMsg, live *page.State) (cmd tea.Cmd, leave bool) {
+// handleKey handles a key while a dialog is open; leave is that the console ends.
+func (d *decisions) handleKey(k tea.KeyPressMsg, live *page.State) (cmd tea.Cmd, leave bool) {
 	open := d.dialog
-	if open.leaves() && k.String() == interrupt {
+	if open.asksToLeave() && k.String() == interrupt {
 		return nil, true // asked for twice
 	}
-	switch open.key(k, d.keys.Lookup(k, key.Dialog), live, d.now()) {
+	switch open.handleKey(k, d.keys.Lookup(k, key.Dialog), live, d.now()) {
 	case cancelled:
 		d.dialog = nil
 	case pressed:
-		r := open.submit()
-		return submit(d.src, open.id, r), r.Leave
+		r := open.takeRequest()
+		return submitRequest(d.src, open.id, r), r.Leave
 	case keepOpen:
 	}
 	return nil, false
 }
 
-// answered shows the engine's answer: a refusal in the dialog, or in the
+// takeAnswer shows the engine's answer: a refusal in the dialog, or in the
 // footer when the dialog has been closed since.
-func (d *decisions) answered(msg answerMsg) {
+func (d *decisions) takeAnswer(msg answerMsg) {
 	own := d.dialog != nil && d.dialog.id == msg.dialog
 	switch {
 	case msg.err != nil && own:
-		d.dialog.refused(msg.failed + ": " + msg.err.Error())
+		d.dialog.showRefusal(msg.failed + ": " + msg.err.Error())
 	case msg.err != nil:
-		d.notes.say(themes.Bad, msg.failed+": "+msg.err.Error())
+		d.notes.showNote(themes.Bad, msg.failed+": "+msg.err.Error())
 	default:
 		if own {
 			d.dialog = nil
@@ -135,34 +135,34 @@ func (d *decisions) answered(msg answerMsg) {
 		if msg.begun != nil {
 			d.begun = msg.begun
 		}
-		d.notes.say(themes.Good, msg.done)
+		d.notes.showNote(themes.Good, msg.done)
 	}
 }
 
-// freeze acts at once; the way back asks.
-func (d *decisions) freeze(by decision.Operator) tea.Cmd {
+// freezeOrAsk acts at once; the way back asks.
+func (d *decisions) freezeOrAsk(by decision.Operator) tea.Cmd {
 	if q, why := by.Freeze(); q != nil || why.Text != "" {
-		return d.pose(q, why)
+		return d.askQuestion(q, why)
 	}
-	d.notes.say(themes.Accent, "freezing …")
+	d.notes.showNote(themes.Accent, "freezing …")
 	src := d.src
 	return func() tea.Msg { return policyAnswer(src.Freeze(context.Background())) }
 }
 
-// demand asks about fencing a node, replacing a rank or lifting a fence; the
+// askDemand asks about fencing a node, replacing a rank or lifting a fence; the
 // reason may have been typed already.
-func (d *decisions) demand(by decision.Operator, verb decision.Verb, words []string) tea.Cmd {
+func (d *decisions) askDemand(by decision.Operator, verb decision.Verb, words []string) tea.Cmd {
 	q, reason, why := by.Demand(verb, words)
-	cmd := d.pose(q, why)
+	cmd := d.askQuestion(q, why)
 	if q != nil {
 		d.dialog.reason.SetValue(reason)
 	}
 	return cmd
 }
 
-// running is the newest validation that this console knows of: the engine may
+// runningTest is the newest validation that this console knows of: the engine may
 // have answered with one that is in no snapshot yet.
-func (d *decisions) running(live *page.State) *falconv1.Validation {
+func (d *decisions) runningTest(live *page.State) *falconv1.Validation {
 	v := live.Snap().GetValidation()
 	if b := d.begun.GetId(); b > v.GetId() && len(b) >= len(v.GetId()) {
 		return d.begun
@@ -170,12 +170,12 @@ func (d *decisions) running(live *page.State) *falconv1.Validation {
 	return v
 }
 
-// stopTest lets the job go at once: the safe direction needs no dialog.
-func (d *decisions) stopTest(by decision.Operator) tea.Cmd {
-	v := d.running(by.Live)
+// stopRunningTest lets the job go at once: the safe direction needs no dialog.
+func (d *decisions) stopRunningTest(by decision.Operator) tea.Cmd {
+	v := d.runningTest(by.Live)
 	if why := by.StopTest(v); why.Text != "" {
-		return d.pose(nil, why)
+		return d.askQuestion(nil, why)
 	}
-	d.notes.say(themes.Accent, "letting the job go …")
-	return submit(d.src, 0, decision.Request{Validate: &falconv1.ValidateRequest{Cancel: v.Id}})
+	d.notes.showNote(themes.Accent, "letting the job go …")
+	return submitRequest(d.src, 0, decision.Request{Validate: &falconv1.ValidateRequest{Cancel: v.Id}})
 }

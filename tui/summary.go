@@ -25,15 +25,15 @@ type summary struct {
 	h      int
 }
 
-// draw says the essentials where the screen is too small to draw: in the
+// drawText says the essentials where the screen is too small to draw: in the
 // order of a sentence, and where that is too much, what matters most.
-func (m summary) draw() string {
-	points := m.points()
+func (m summary) drawText() string {
+	points := m.essentials()
 	var rows []string
 	for len(points) > 0 {
-		rows = laid(points, m.w, true)
+		rows = layoutPoints(points, m.w, true)
 		if len(rows) > m.h {
-			rows = laid(points, m.w, false)
+			rows = layoutPoints(points, m.w, false)
 		}
 		if len(rows) <= m.h {
 			break
@@ -41,11 +41,11 @@ func (m summary) draw() string {
 		least := slices.MaxFunc(points, func(a, b point) int { return cmp.Compare(a.weight, b.weight) })
 		points = slices.DeleteFunc(points, func(p point) bool { return p == least })
 	}
-	return m.blank().Lipgloss().Width(m.w).MaxWidth(m.w).Height(m.h).MaxHeight(m.h).Render(strings.Join(rows, "\n"))
+	return m.blankStyle().Lipgloss().Width(m.w).MaxWidth(m.w).Height(m.h).MaxHeight(m.h).Render(strings.Join(rows, "\n"))
 }
 
-// laid lays points out in w columns, wrapped or one row each.
-func laid(points []point, w int, wrap bool) []string {
+// layoutPoints lays points out in w columns, wrapped or one row each.
+func layoutPoints(points []point, w int, wrap bool) []string {
 	var rows []string
 	for _, p := range points {
 		if wrap {
@@ -57,18 +57,18 @@ func laid(points []point, w int, wrap bool) []string {
 	return rows
 }
 
-func (m summary) points() []point {
+func (m summary) essentials() []point {
 	job := m.Live.Snap().GetJob()
 	conn, _ := m.connection()
 	list := []point{
-		{4, fmt.Sprintf("%s iter %s", orText(job.GetName(), noJob), phrase.Iteration(job.GetIteration()))},
+		{4, fmt.Sprintf("%s iter %s", textOrElse(job.GetName(), noJob), phrase.Iteration(job.GetIteration()))},
 		{5, fmt.Sprintf("%s %s vs base", phrase.Ms(job.GetIterationMs()), phrase.Percent(job.GetSlowdown()))},
 		{7, strings.TrimSpace(conn) + " " + phrase.Mode(m.Live.Snap().GetPolicy())},
 	}
 	if inc := m.Live.Incident(); inc != nil {
 		list = append(list, point{2, inc.Id + " " + inc.State + ": " + phrase.Verdict(inc.Verdict)})
 	} else {
-		list = append(list, point{2, orText(job.GetState(), noSnapshot)})
+		list = append(list, point{2, textOrElse(job.GetState(), noSnapshot)})
 	}
 	if r := m.Live.Recovering(); r != nil {
 		list = append(list, point{1, r.Id + " " + m.Live.Story(r)})
@@ -78,16 +78,16 @@ func (m summary) points() []point {
 	} else if p := m.Live.Proposal(); p != nil {
 		list = append(list, point{1, p.Rung + " PROPOSED " + phrase.Change(p.BeforeMs, p.PredictedMs)})
 	}
-	list = append(list, m.worst()...)
-	list = append(list, m.remedy())
+	list = append(list, m.worstRank()...)
+	list = append(list, m.remedyPoint())
 	for i := range list {
 		list[i].text = widget.Arrows(list[i].text, m.ascii)
 	}
 	return list
 }
 
-// worst is the rank that most needs a look, if one does.
-func (m summary) worst() []point {
+// worstRank is the rank that most needs a look, if one does.
+func (m summary) worstRank() []point {
 	list := m.Live.Anomalies()
 	if len(list) == 0 || int(m.Live.Rank()) >= m.Live.Roster.World() {
 		return nil
@@ -96,15 +96,15 @@ func (m summary) worst() []point {
 	return []point{{6, fmt.Sprintf("rank %d %s; %s", m.Live.Rank(), word, m.Live.Tally())}}
 }
 
-// remedy says what to do about the small screen.
-func (m summary) remedy() point {
+// remedyPoint says what to do about the small screen.
+func (m summary) remedyPoint() point {
 	size := fmt.Sprintf("%d×%d", minWidth, minHeight)
 	switch {
-	case m.dialog.leaves():
-		title, _ := titlesOf(m.dialog.question)
+	case m.dialog.asksToLeave():
+		title, _ := dialogTitles(m.dialog.question)
 		return point{0, title + " enter leaves, esc stays"}
 	case m.dialog != nil:
-		title, _ := titlesOf(m.dialog.question)
+		title, _ := dialogTitles(m.dialog.question)
 		return point{0, title + " enlarge to " + size + " to decide; esc cancels"}
 	case m.Live.Awaited() != nil || page.Open(m.Live.Incident()):
 		return point{3, "enlarge to " + size + " to decide; q quits"}

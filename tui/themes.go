@@ -37,8 +37,8 @@ func newThemePicker(lib themes.Library, name string) (themePicker, error) {
 	return p, err
 }
 
-// choose reads a theme in a command, as it may be a file, for it to be shown.
-func (p *themePicker) choose(name string) tea.Cmd {
+// chooseTheme reads a theme in a command, as it may be a file, for it to be shown.
+func (p *themePicker) chooseTheme(name string) tea.Cmd {
 	lib := p.lib
 	return func() tea.Msg {
 		t, stamp, err := lib.Load(name)
@@ -46,8 +46,8 @@ func (p *themePicker) choose(name string) tea.Cmd {
 	}
 }
 
-// next chooses the theme after the one on screen.
-func (p *themePicker) next() tea.Cmd {
+// nextTheme chooses the theme after the one on screen.
+func (p *themePicker) nextTheme() tea.Cmd {
 	lib, now := p.lib, p.theme.Name
 	return func() tea.Msg {
 		names := lib.Names()
@@ -62,12 +62,12 @@ func (p *themePicker) background(dark bool) tea.Cmd {
 	if p.fixed || dark || p.theme.Name != themes.Default {
 		return nil
 	}
-	return p.choose("light")
+	return p.chooseTheme("light")
 }
 
-// watch looks whether the file of the theme on screen has changed: one stat a
+// watchFile looks whether the file of the theme on screen has changed: one stat a
 // tick, and nothing where the theme ships.
-func (p *themePicker) watch() tea.Cmd {
+func (p *themePicker) watchFile() tea.Cmd {
 	if p.watching || p.lib.Dir == "" {
 		return nil
 	}
@@ -82,9 +82,9 @@ func (p *themePicker) watch() tea.Cmd {
 	}
 }
 
-// take takes a theme that was read over, and returns what to say. A broken file
+// takeTheme takes a theme that was read over, and returns what to say. A broken file
 // keeps the old theme, and is reported once a change.
-func (p *themePicker) take(msg themeMsg) (role themes.Role, text string) {
+func (p *themePicker) takeTheme(msg themeMsg) (role themes.Role, text string) {
 	if msg.again {
 		p.watching = false
 		if msg.name != p.theme.Name {

@@ -24,7 +24,7 @@ func TestThemeIsReadAgainWhenItsFileChanges(t *testing.T) {
 	src := &still{state: stateAt(t, enginetest.Options{}, 30, 0, wide)}
 	m := quiet(t, src, Options{Theme: "mine", Now: newClock().now, Themes: themes.Library{Dir: dir}}, 80, 24)
 	first := m.skin.pal.Style(themes.Text)
-	look := func() { answer(m, m.themes.watch()) }
+	look := func() { answer(m, m.themes.watchFile()) }
 	look()
 	if m.skin.pal.Style(themes.Text) != first || m.notes.text != "" {
 		t.Error("an unchanged file was shown anew")
@@ -51,13 +51,13 @@ func TestThemesAreStepped(t *testing.T) {
 	m := quiet(t, &still{state: stateAt(t, enginetest.Options{}, 30, 0, wide)}, Options{Theme: "dark", Now: newClock().now}, 80, 24)
 	seen := map[string]bool{}
 	for range themes.Names() {
-		answer(m, m.themes.next())
+		answer(m, m.themes.nextTheme())
 		seen[m.themes.theme.Name] = true
 	}
 	if len(seen) != len(themes.Names()) {
 		t.Errorf("T shows %v", seen)
 	}
-	answer(m, m.themes.choose("nope"))
+	answer(m, m.themes.chooseTheme("nope"))
 	if !containsAll(m.notes.text, `no theme "nope"`) {
 		t.Errorf("toast %q", m.notes.text)
 	}

@@ -102,7 +102,7 @@ func TestNoTestWithoutTheFullPath(t *testing.T) {
 		src := &still{state: state}
 		clk := newClock()
 		m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
-		m.work.show(key.Validate)
+		m.work.showPage(key.Validate)
 		for range rapid.IntRange(1, 60).Draw(t, "n") {
 			k := rapid.SampledFrom(keys).Draw(t, "key")
 			clk.pass(time.Duration(rapid.SampledFrom([]int{0, 50, 390, 410, 1000}).Draw(t, "ms")) * time.Millisecond)
@@ -130,12 +130,12 @@ func TestNoTestWithoutTheFullPath(t *testing.T) {
 func TestATestCanBeEndedBeforeASnapshotHasIt(t *testing.T) {
 	m, src, _ := proposed(t, Options{})
 	m.Update(answerMsg{begun: &falconv1.Validation{Id: "VAL-0007", State: "testing"}})
-	run(m, m.decisions.stopTest(m.operator()))
+	run(m, m.decisions.stopRunningTest(m.whoDecides()))
 	if len(src.tests) != 1 || src.tests[0].Cancel != "VAL-0007" {
 		t.Errorf("asked for %v, says %q", src.tests, m.notes.text)
 	}
 	m.Update(answerMsg{begun: &falconv1.Validation{Id: "VAL-0007", State: "failed"}})
-	run(m, m.decisions.stopTest(m.operator()))
+	run(m, m.decisions.stopRunningTest(m.whoDecides()))
 	if len(src.tests) != 1 {
 		t.Errorf("asked for %v after it had ended", src.tests)
 	}

@@ -62,10 +62,10 @@ func newWorkspace(src Source, keys *key.Map, now func() time.Time, say *notes, o
 	}
 }
 
-func (v *workspace) say(role themes.Role, text string) { v.notes.say(role, text) }
+func (v *workspace) showNote(role themes.Role, text string) { v.notes.showNote(role, text) }
 
-// want is what the present page needs of the feed.
-func (v *workspace) want(attending string) feed.Want {
+// wantedData is what the present page needs of the feed.
+func (v *workspace) wantedData(attending string) feed.Want {
 	columns, lengths := v.pages[v.current].Want(v.body)
 	return feed.Want{
 		Rank: v.live.Wanted(), Columns: int32(columns), RunLengths: int32(lengths),
@@ -73,21 +73,21 @@ func (v *workspace) want(attending string) feed.Want {
 	}
 }
 
-// operator is who decides at this console, and what they see; asked is the
+// operatorFor is who decides at this console, and what they see; asked is the
 // incident of the open dialog.
-func (v *workspace) operator(asked string, replay bool) decision.Operator {
+func (v *workspace) operatorFor(asked string, replay bool) decision.Operator {
 	unseen := ""
 	if showsIncident(v.current) {
-		unseen = v.readOnly()
+		unseen = v.readOnlyReason()
 	}
 	return decision.Operator{
-		Live: v.live, Subject: v.subject(asked), At: v.awaited(asked), Replay: replay,
-		Unseen: unseen, ReadOnly: v.readOnly(), Others: v.waitingElse(asked),
+		Live: v.live, Subject: v.subjectState(asked), At: v.awaitedState(asked), Replay: replay,
+		Unseen: unseen, ReadOnly: v.readOnlyReason(), Others: v.waitingElse(asked),
 	}
 }
 
-// show opens a page, and remembers the way back.
-func (v *workspace) show(to key.Scope) {
+// showPage opens a page, and remembers the way back.
+func (v *workspace) showPage(to key.Scope) {
 	if to != v.current {
 		v.trail = append(v.trail, v.current)
 		v.trail = v.trail[max(0, len(v.trail)-maxTrail):]
@@ -95,61 +95,61 @@ func (v *workspace) show(to key.Scope) {
 	}
 }
 
-// turn opens the next (+1) or previous (-1) page.
-func (v *workspace) turn(by int) {
+// turnPage opens the next (+1) or previous (-1) page.
+func (v *workspace) turnPage(by int) {
 	n := len(key.Pages)
-	v.show(key.Pages[(slices.Index(key.Pages, v.current)+by+n)%n])
+	v.showPage(key.Pages[(slices.Index(key.Pages, v.current)+by+n)%n])
 }
 
-// back undoes the last of: a pane that fills the page, a filter, a page opened.
-func (v *workspace) back() {
+// goBack undoes the last of: a pane that fills the page, a filter, a page opened.
+func (v *workspace) goBack() {
 	switch n := len(v.trail); {
 	case v.zoomed[v.current] > 0:
 		delete(v.zoomed, v.current)
-	case v.filter() != "":
+	case v.filterText() != "":
 		v.setFilter("")
 	case n > 0:
 		v.previous, v.current, v.trail = v.current, v.trail[n-1], v.trail[:n-1]
 	}
 }
 
-// panes are the parts of the present page that can fill it, or nil.
-func (v *workspace) panes() []page.Pane {
+// panesOfPage are the parts of the present page that can fill it, or nil.
+func (v *workspace) panesOfPage() []page.Pane {
 	if p, ok := v.pages[v.current].(page.Paned); ok {
 		return p.Panes(v.state)
 	}
 	return nil
 }
 
-// zoomPane lets the next pane fill the page; after the last the whole page is
+// zoomNextPane lets the next pane fill the page; after the last the whole page is
 // back. Each page remembers its own.
-func (v *workspace) zoomPane() {
-	n := len(v.panes())
+func (v *workspace) zoomNextPane() {
+	n := len(v.panesOfPage())
 	if n == 0 {
-		v.say(themes.Dim, "nothing to zoom: the page is one pane")
+		v.showNote(themes.Dim, "nothing to zoom: the page is one pane")
 		return
 	}
 	v.zoomed[v.current] = (v.zoomed[v.current] + 1) % (n + 1)
 }
 
-// draw draws the present page, or the one pane that fills it.
-func (v *workspace) draw(c *widget.Canvas) {
+// drawPage draws the present page, or the one pane that fills it.
+func (v *workspace) drawPage(c *widget.Canvas) {
 	if at := v.zoomed[v.current]; at > 0 {
-		if panes := v.panes(); at <= len(panes) {
-			panes[at-1].Draw(c, c.Whole(), v.drawn(v.current))
+		if panes := v.panesOfPage(); at <= len(panes) {
+			panes[at-1].Draw(c, c.Whole(), v.drawnState(v.current))
 			return
 		}
 	}
-	v.pages[v.current].Draw(c, c.Whole(), v.drawn(v.current))
+	v.pages[v.current].Draw(c, c.Whole(), v.drawnState(v.current))
 }
 
-// zoomNote says which pane fills the page, or "".
-func (v *workspace) zoomNote() string {
+// zoomedPaneNote says which pane fills the page, or "".
+func (v *workspace) zoomedPaneNote() string {
 	at := v.zoomed[v.current]
 	if at == 0 {
 		return ""
 	}
-	panes := v.panes()
+	panes := v.panesOfPage()
 	back := v.keys.Name(key.Back, key.Global)
 	switch n := len(panes); {
 	case at > n:
@@ -161,15 +161,15 @@ func (v *workspace) zoomNote() string {
 	}
 }
 
-// act gives an action to the page; what the page wants shown is shown on the
+// performOnPage gives an action to the page; what the page wants shown is shown on the
 // page that it belongs to.
-func (v *workspace) act(a key.Action) tea.Cmd {
-	if to := v.pages[v.current].Act(a, v.pointed(), v.body); to != "" {
-		v.show(to)
+func (v *workspace) performOnPage(a key.Action) tea.Cmd {
+	if to := v.pages[v.current].Act(a, v.pointedState(), v.body); to != "" {
+		v.showPage(to)
 	}
 	v.shareChoice()
 	if id, ok := v.state.Looked("INC-"); ok {
-		return v.open(id)
+		return v.openIncident(id)
 	}
 	if id, ok := v.state.Looked("REC-"); ok {
 		v.chooseRecovery(id)
@@ -183,11 +183,11 @@ func (v *workspace) chooseRecovery(id string) {
 	}
 }
 
-// pointed is what a page takes keys and the pointer by: the ladder's cursor is
+// pointedState is what a page takes keys and the pointer by: the ladder's cursor is
 // among the rungs that it has drawn.
-func (v *workspace) pointed() *page.State {
+func (v *workspace) pointedState() *page.State {
 	if v.current == key.Ladder {
-		return v.drawn(v.current)
+		return v.drawnState(v.current)
 	}
 	return v.state
 }
@@ -198,8 +198,8 @@ type Pointed interface {
 	Point(t widget.Target, s *page.State)
 }
 
-// point chooses what was pointed at; a rank that is chosen already is opened.
-func (v *workspace) point(t widget.Target) {
+// pointAt chooses what was pointed at; a rank that is chosen already is opened.
+func (v *workspace) pointAt(t widget.Target) {
 	switch t.Kind {
 	case widget.NoTarget:
 		return
@@ -209,7 +209,7 @@ func (v *workspace) point(t widget.Target) {
 	case widget.TargetRow, widget.TargetIteration:
 	}
 	if p, ok := v.pages[v.current].(Pointed); ok {
-		p.Point(t, v.pointed())
+		p.Point(t, v.pointedState())
 	}
 }
 
@@ -220,11 +220,11 @@ func (v *workspace) pointRank(rank int32) {
 	switch {
 	case !again:
 	case v.current == key.Overview:
-		v.show(key.Ranks)
+		v.showPage(key.Ranks)
 	case v.current == key.Validate:
-		v.act(key.Pick)
+		v.performOnPage(key.Pick)
 	default:
-		v.act(key.Open)
+		v.performOnPage(key.Open)
 	}
 }
 
@@ -232,40 +232,40 @@ func (v *workspace) pointRank(rank int32) {
 func (v *workspace) chooseRank(arg string) {
 	n, err := strconv.Atoi(arg)
 	if err != nil || !v.state.Select(int32(min(n, 1<<30))) {
-		v.say(themes.Warn, "rank takes a number from 0 to "+strconv.Itoa(v.state.Roster.World()-1))
+		v.showNote(themes.Warn, "rank takes a number from 0 to "+strconv.Itoa(v.state.Roster.World()-1))
 		return
 	}
 	v.shareChoice()
 	if v.current == key.Overview || v.current == key.Ladder || v.current == key.Events {
-		v.show(key.Ranks)
+		v.showPage(key.Ranks)
 	}
 }
 
-// follow goes back to the worst rank.
-func (v *workspace) follow() {
+// followWorst goes back to the worst rank.
+func (v *workspace) followWorst() {
 	v.state.Follow()
 	v.shareChoice()
 }
 
-// pause holds the pages still, or lets them run again.
-func (v *workspace) pause() {
-	if v.running() {
-		v.hold(v.now())
+// togglePause holds the pages still, or lets them run again.
+func (v *workspace) togglePause() {
+	if v.isRunning() {
+		v.holdPages(v.now())
 		return
 	}
-	v.filterRanks(v.resume())
+	v.filterRanks(v.resumePages())
 }
 
-// open looks at an incident; the present one, or "", ends browsing.
-func (v *workspace) open(id string) tea.Cmd {
-	if !v.browse(id, v.now()) {
+// openIncident looks at an incident; the present one, or "", ends browsing.
+func (v *workspace) openIncident(id string) tea.Cmd {
+	if !v.browseTo(id, v.now()) {
 		return nil
 	}
-	return v.fetch()
+	return v.fetchIncident()
 }
 
-// fetch asks for the incident that is looked at.
-func (v *workspace) fetch() tea.Cmd {
+// fetchIncident asks for the incident that is looked at.
+func (v *workspace) fetchIncident() tea.Cmd {
 	id, src := v.look.id, v.src
 	return func() tea.Msg {
 		r, err := src.Incidents(context.Background(), id)
@@ -276,33 +276,33 @@ func (v *workspace) fetch() tea.Cmd {
 // fetchAgain asks again for an incident that no snapshot holds, where that is
 // due.
 func (v *workspace) fetchAgain() tea.Cmd {
-	if !v.renew(v.now()) {
+	if !v.renewLooked(v.now()) {
 		return nil
 	}
-	return v.fetch()
+	return v.fetchIncident()
 }
 
 // stepIncident goes to an older (+1) or newer (-1) incident.
 func (v *workspace) stepIncident(by int) tea.Cmd {
-	id, why := v.step(by)
+	id, why := v.stepFrom(by)
 	if why != "" {
-		v.say(themes.Dim, why)
+		v.showNote(themes.Dim, why)
 		return nil
 	}
-	return v.open(id)
+	return v.openIncident(id)
 }
 
-// why shows the ladder of what the bar is about; pressed again, or where only
+// showLadder shows the ladder of what the bar is about; pressed again, or where only
 // another incident waits, that of the next one that waits.
-func (v *workspace) why() tea.Cmd {
+func (v *workspace) showLadder() tea.Cmd {
 	there := v.current == key.Ladder
-	v.show(key.Ladder)
+	v.showPage(key.Ladder)
 	others := v.waitingElse("")
 	switch {
-	case v.readOnly() != "":
+	case v.readOnlyReason() != "":
 		v.look = nil
-	case len(others) > 0 && (there || v.subject("").Proposal() == nil):
-		return v.open(others[0])
+	case len(others) > 0 && (there || v.subjectState("").Proposal() == nil):
+		return v.openIncident(others[0])
 	case there:
 		v.look = nil
 	}

@@ -196,4 +196,4 @@ func (p *parser) parseUnary() (test, error) {
 
 func eitherOf(a, b match) match { return func(s *Subject) bool { return a(s) || b(s) } }
 func bothOf(a, b match) match   { return func(s *Subject) bool { return a(s) && b(s) } }
-func negated(a match) match       { return func(s *Subject) bool { return !a(s) } }
+func negated(a match) match     { return func(s *Subject) bool { return !a(s) } }

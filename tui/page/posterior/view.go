@@ -44,7 +44,9 @@ func (v view) lastColumn() int64 { return v.s.FirstIteration + int64(len(v.s.Ms)
 func (v view) laterColumns() int { return len(v.s.Ms) - v.hi }
 
 // holdsIteration says whether an iteration is on screen.
-func (v view) holdsIteration(i int64) bool { return v.n > 0 && i >= v.oldestIteration() && i <= v.newestIteration() }
+func (v view) holdsIteration(i int64) bool {
+	return v.n > 0 && i >= v.oldestIteration() && i <= v.newestIteration()
+}
 
 // columnOf is where an iteration is drawn, -1 if it isn't.
 func (v view) columnOf(i int64) int {

@@ -142,11 +142,7 @@ func prepared(b *testing.B) (*enginetest.Engine, [2]*feed.State) {
 	for i := range states {
 		e.Advance(1)
 		states[i] = pictureOf(b, e, feed.Want{Rank: -1, Columns: 120, RunLengths: 64})
-		var ok bool
-		if states[i].Columns, ok = columns.From(uint64(i+1), states[i].Snap.Ranks, states[0].Columns); !ok {
-			b.Fatal("no columns")
-		}
-		states[i].Snap.Ranks = states[i].Columns.Views()
+		states[i].Columns, states[i].Snap.Ranks = columns.Of(len(states[i].Snap.Ranks), states[i].Snap.Ranks), nil
 		states[i].Memo = &feed.Memo{}
 		page.Prepare(states[i], filter.Filter{})
 	}

@@ -49,7 +49,7 @@ func TestRanksShowTheirPortsRate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, r := range s.Reply.Ranks {
+			for _, r := range s.Ranks.Views() {
 				switch r.CnpPerS {
 				case 250:
 					some++

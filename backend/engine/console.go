@@ -300,7 +300,7 @@ func (s *State) For(who Actor, series *falconv1.Series) *falconv1.SnapshotReply 
 	r := s.Reply
 	return &falconv1.SnapshotReply{
 		Version: r.Version, Job: r.Job, Policy: r.Policy, Role: who.Role, Actor: who.Name,
-		Ranks: r.Ranks, Series: series, Incidents: r.Incidents, Ladder: r.Ladder, Others: r.Others, Events: r.Events,
+		Series: series, Incidents: r.Incidents, Ladder: r.Ladder, Others: r.Others, Events: r.Events,
 		Nodes: r.Nodes, EngineId: r.EngineId, AtUnixNs: r.AtUnixNs, Validation: r.Validation, Nics: r.Nics,
 		Recurring: r.Recurring, Recovery: r.Recovery,
 	}
@@ -316,8 +316,8 @@ func (s *State) Own(who Actor, series *falconv1.Series) *falconv1.SnapshotReply 
 }
 
 // Columns is the picture's ranks as columns: changes since the version that a
-// console holds, or whole; nil where there are none. It may be called from any
-// goroutine, encodes each version and base once, and its message is shared.
+// console holds, or whole. It may be called from any goroutine, encodes each
+// version and base once, and its message is shared.
 func (e *Engine) Columns(s *State, known uint64) *falconv1.RankColumns {
-	return e.views.columns.Since(known, s.Reply.GetVersion(), s.Reply.GetRanks())
+	return e.views.columns.Since(known, s.Ranks)
 }

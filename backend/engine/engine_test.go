@@ -325,11 +325,11 @@ func TestSnapshotShowsTheJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		j := s.Reply.GetJob()
-		if j.GetState() != "slow" || j.GetDp() != 4 || j.GetWorld() != 4 || !j.GetExact() || len(s.Reply.GetRanks()) != 4 || len(s.Reply.GetNodes()) != 2 {
+		if j.GetState() != "slow" || j.GetDp() != 4 || j.GetWorld() != 4 || !j.GetExact() || len(s.Ranks.Views()) != 4 || len(s.Reply.GetNodes()) != 2 {
 			t.Errorf("snapshot %v", s.Reply)
 		}
-		if s.Worst != slowRank || s.Reply.GetRanks()[slowRank].GetHealth() != falconv1.RankHealth_RANK_HEALTH_CULPRIT {
-			t.Errorf("worst rank %d, views %v", s.Worst, s.Reply.GetRanks())
+		if s.Worst != slowRank || s.Ranks.Views()[slowRank].GetHealth() != falconv1.RankHealth_RANK_HEALTH_CULPRIT {
+			t.Errorf("worst rank %d, views %v", s.Worst, s.Ranks.Views())
 		}
 		c, err := b.engine.Series(ctx, slowRank, 8, 5)
 		if err != nil || len(c.GetMs()) != 8 || len(c.GetPosterior()) != 40 || c.GetFirstIteration() != 17 {
@@ -345,8 +345,8 @@ func TestSnapshotShowsTheJob(t *testing.T) {
 		}
 		b.job.agents[0].send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{Rank: 1, Pid: b.job.pid + 1, Exit: "signal: killed"}}})
 		b.turn()
-		if s, err = b.engine.Latest(ctx); err != nil || s.Reply.GetJob().GetState() != "lost" || s.Reply.GetRanks()[1].GetHealth() != falconv1.RankHealth_RANK_HEALTH_LOST {
-			t.Errorf("after a death: %v %v, %v", s.Reply.GetJob(), s.Reply.GetRanks()[1], err)
+		if s, err = b.engine.Latest(ctx); err != nil || s.Reply.GetJob().GetState() != "lost" || s.Ranks.Views()[1].GetHealth() != falconv1.RankHealth_RANK_HEALTH_LOST {
+			t.Errorf("after a death: %v %v, %v", s.Reply.GetJob(), s.Ranks.Views()[1], err)
 		}
 		if err := b.halt(); err != nil {
 			t.Fatal(err)
@@ -400,28 +400,28 @@ func TestAwayAgentLostNodeAndStolenRank(t *testing.T) {
 		b.turn()
 		b.job.agents[1].send(b.job.rankState("n1", 0))
 		b.turn()
-		view := func() *falconv1.SnapshotReply {
+		view := func() *State {
 			s, err := b.engine.Latest(context.Background())
 			if err != nil {
 				t.Fatal(err)
 			}
-			return s.Reply
+			return s
 		}
-		if v := view(); v.GetRanks()[0].GetDevice() != "n0.g0" || v.GetJob().GetEpoch() != 1 {
-			t.Errorf("a stolen rank: %v", v.GetRanks()[0])
+		if v := view(); v.Ranks.Devices()[0] != "n0.g0" || v.Reply.GetJob().GetEpoch() != 1 {
+			t.Errorf("a stolen rank: %v", v.Ranks.Views()[0])
 		}
 		b.job.agents[1].stream.cancel()
 		b.job.agents[1].stream = nil
 		for range 70 {
 			b.turn()
 		}
-		if j := view().GetJob(); !strings.Contains(j.GetAlarm(), "node n1 is gone") || j.GetState() == "lost" {
+		if j := view().Reply.GetJob(); !strings.Contains(j.GetAlarm(), "node n1 is gone") || j.GetState() == "lost" {
 			t.Errorf("with one agent away: %v", j)
 		}
 		b.job.agents[0].stream.cancel()
 		b.job.agents[0].stream = nil
 		time.Sleep(10 * time.Second)
-		if j := view().GetJob(); j.GetState() != "lost" {
+		if j := view().Reply.GetJob(); j.GetState() != "lost" {
 			t.Errorf("with all still: %v", j)
 		}
 	})

@@ -101,10 +101,10 @@ func TestPaceAgainstSorting(t *testing.T) {
 // What a rank shows by each measurement rises at once and holds through what the
 // measurement varies by; what is not measured shows no level, and forgets it.
 func TestStepsHoldByEachMeasurement(t *testing.T) {
-	e := &stateViews{levels: make([]shown, 3)}
+	var was shown
 	look := func(temperature, clock uint32, wait, cnp float64) *falconv1.RankView {
 		v := &falconv1.RankView{TemperatureC: temperature, SmClockMhz: clock, Ms: 100, WaitMs: wait, SelfRatio: 1, CnpPerS: cnp}
-		e.rankSteps([]*falconv1.RankView{v, {SmClockMhz: 2000, CnpPerS: -1}, {SmClockMhz: 2000, CnpPerS: -1}})
+		was.enterSteps(v, 2000)
 		return v
 	}
 	for i, c := range []struct {
@@ -279,7 +279,7 @@ func BenchmarkSnapshot(b *testing.B) {
 			for b.Loop() {
 				e.views.build(t0)
 			}
-			if got := len(e.views.snapshot.Load().Reply.GetRanks()); got != n {
+			if got := len(e.views.snapshot.Load().Ranks.Views()); got != n {
 				b.Fatalf("%d ranks in the picture", got)
 			}
 		})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/columns"
 	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/detect"
@@ -31,8 +32,9 @@ const (
 // State is one published picture of the engine. It is immutable: consoles
 // share it, and must not change the message.
 type State struct {
-	Reply *falconv1.SnapshotReply // without role, actor and series
-	Worst falcon.Rank             // the rank to look at, -1 without ranks
+	Reply *falconv1.SnapshotReply // without role, actor, series and ranks
+	Ranks *columns.Table
+	Worst falcon.Rank // the rank to look at, -1 without ranks
 }
 
 // refresh publishes a new picture when something has changed, somebody looks,
@@ -51,17 +53,17 @@ func (sv *stateViews) build(now time.Time) {
 	defer func() { sv.buildCost = max(0, min(sv.cfg.Now().Sub(now), buildCostMax)) }()
 	sv.version++
 	sv.built, sv.dirty = now, false
-	ranks, worst := sv.rankViews(now)
+	ranks, worst := sv.rankTable(now)
 	reply := &falconv1.SnapshotReply{
 		Version: sv.version, EngineId: sv.id, AtUnixNs: now.UnixNano(),
 		Job: sv.jobView(now), Policy: convert.PolicyToProto(sv.plan.Policy(), sv.state.policy.Version),
-		Ranks: ranks, Nodes: sv.nodeViews(now),
+		Nodes:     sv.nodeViews(now),
 		Incidents: sv.incidentViews(), Ladder: sv.frontLadder(), Others: sv.otherLadders(),
 		Validation: sv.validations.newestView(), Nics: sv.readings.nicViews(), Recurring: sv.recurrenceViews(),
 		Recovery: sv.newestRecovery(),
 		Events:   slices.Clone(sv.state.events[max(0, len(sv.state.events)-snapshotEvents):]),
 	}
-	sv.snapshot.Store(&State{Reply: reply, Worst: worst})
+	sv.snapshot.Store(&State{Reply: reply, Ranks: ranks, Worst: worst})
 }
 
 func (sv *stateViews) jobView(now time.Time) *falconv1.Job {
@@ -106,22 +108,22 @@ func (sv *stateViews) jobAlarm(now time.Time) string {
 	return sv.describer.alarm
 }
 
-// rankViews lists all ranks in order, and names the one to look at: a culprit,
-// else the highest level, else rank 0.
-func (sv *stateViews) rankViews(now time.Time) ([]*falconv1.RankView, falcon.Rank) {
+// rankTable is what is known of all ranks, and the one to look at: a culprit,
+// else the highest level, else rank 0; -1 without ranks.
+func (sv *stateViews) rankTable(now time.Time) (*columns.Table, falcon.Rank) {
 	l := sv.state.job.Layout
 	world := l.World()
+	table := columns.NewTable(sv.version, world)
 	if world == 0 {
-		return nil, -1
+		return table, -1
 	}
 	culprits := sv.cluster.culprits()
 	status, ms := sv.statuses(world)
-	stages := stageMedians(l, ms)
-	views, block := make([]*falconv1.RankView, world), make([]falconv1.RankView, world)
+	stages, fast := stageMedians(l, ms), sv.fastClock()
 	if short := world - len(sv.levels); short > 0 {
 		sv.levels = append(sv.levels, make([]shown, short)...)
 	}
-	best, bestScore := falcon.Rank(0), int32(-1)
+	best, bestScore, v := falcon.Rank(0), int32(-1), &falconv1.RankView{}
 	for i := range world {
 		r, s := falcon.Rank(i), status[i]
 		past := s.Slowdown
@@ -131,8 +133,7 @@ func (sv *stateViews) rankViews(now time.Time) ([]*falconv1.RankView, falcon.Ran
 		was := &sv.levels[r].slowdown
 		*was = falcon.SlowdownRamp.After(*was, worst(past, s.Ms, stages[l.Coord(r).PP], s.SelfRatio))
 		lv := int32(*was)
-		v := &block[i]
-		views[i] = v
+		v.Reset()
 		v.Rank, v.Level, v.Device = int32(i), lv, string(sv.state.job.Placement[i])
 		v.Ms, v.Slowdown, v.SelfMs, v.WaitMs = s.Ms, s.Slowdown, s.SelfMs, s.WaitMs
 		v.Probability, v.Iteration, v.SelfRatio = s.Probability, s.Iteration, s.SelfRatio
@@ -142,12 +143,22 @@ func (sv *stateViews) rankViews(now time.Time) ([]*falconv1.RankView, falcon.Ran
 		}
 		v.CnpPerS = sv.readings.cnpRate(r, now)
 		v.Health = sv.health(r, s.Suspect, lv, culprits[r], now)
+		sv.levels[r].enterSteps(v, fast)
+		table.Put(v)
 		if score := score(v); score > bestScore {
 			best, bestScore = r, score
 		}
 	}
-	sv.rankSteps(views)
-	return views, best
+	return table, best
+}
+
+// fastClock is what clocks of the job's GPUs are compared with.
+func (sv *stateViews) fastClock() float64 {
+	clocks := make([]uint32, 0, len(sv.state.job.Placement))
+	for _, d := range sv.state.job.Placement {
+		clocks = append(clocks, sv.readings.gpus[d].SMClockMHz)
+	}
+	return falcon.FastClock(clocks)
 }
 
 func (sv *stateViews) statuses(world int) ([]detect.RankStatus, []float64) {

@@ -35,7 +35,7 @@ func TestSnapshotShowsTheWatch(t *testing.T) {
 		}
 		r := s.For(tester, nil)
 		for rank, want := range []int32{0, 3, 12, 0} {
-			if v := r.GetRanks()[rank]; v.GetSlowSteps() != want || v.GetFailing() != (want > 10) {
+			if v := s.Ranks.Views()[rank]; v.GetSlowSteps() != want || v.GetFailing() != (want > 10) {
 				t.Errorf("rank %d: %d slow steps, failing %v", rank, v.GetSlowSteps(), v.GetFailing())
 			}
 		}

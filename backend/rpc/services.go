@@ -117,13 +117,13 @@ func (c *consoleService) Snapshot(ctx context.Context, q *falconv1.SnapshotReque
 		}
 	}
 	out := s.For(actor(ctx), series)
-	if q.GetOwn() {
+	switch {
+	case q.GetOwn():
 		out = s.Own(actor(ctx), series)
-	}
-	if q.GetPacked() && !q.GetOwn() {
-		if columns := c.engine.Columns(s, q.GetColumnsVersion()); columns != nil {
-			out.Ranks, out.Columns = nil, columns
-		}
+	case q.GetPacked():
+		out.Columns = c.engine.Columns(s, q.GetColumnsVersion())
+	default:
+		out.Ranks = s.Ranks.Views()
 	}
 	out.Operators = c.presence.operators()
 	return out, nil

@@ -20,24 +20,21 @@ type Log struct {
 	encoded map[uint64]*falconv1.RankColumns // by base
 }
 
-// Since is the ranks of a snapshot as changes since the one that the reader
-// holds, or whole where that is not known any more. It is nil where the ranks
-// don't fit columns. The message is shared; nobody may change it.
-func (l *Log) Since(known, version uint64, ranks []*falconv1.RankView) *falconv1.RankColumns {
+// Since is a table as changes since the one that the reader holds, or whole where
+// that is not known any more. The message is shared; nobody may change it.
+func (l *Log) Since(known uint64, now *Table) *falconv1.RankColumns {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t := l.table(version)
+	t := l.table(now.Version)
 	if t == nil {
-		if t = l.add(version, ranks); t == nil {
-			return nil
-		}
+		t = l.add(now)
 	}
 	base := l.table(known)
 	if base == nil {
 		known = 0
 	}
-	if l.version != version {
-		l.version, l.encoded = version, map[uint64]*falconv1.RankColumns{}
+	if l.version != now.Version {
+		l.version, l.encoded = now.Version, map[uint64]*falconv1.RankColumns{}
 	}
 	if l.encoded[known] == nil {
 		l.encoded[known] = Encode(base, t)
@@ -54,18 +51,14 @@ func (l *Log) table(version uint64) *Table {
 	return nil
 }
 
-func (l *Log) add(version uint64, ranks []*falconv1.RankView) *Table {
+func (l *Log) add(now *Table) *Table {
 	var prev *Table
 	if n := len(l.tables); n > 0 {
 		prev = l.tables[n-1]
 	}
-	t, ok := From(version, ranks, prev)
-	if !ok {
-		return nil
-	}
 	if len(l.tables) == held {
 		l.tables = append(l.tables[:0:0], l.tables[1:]...)
 	}
-	l.tables = append(l.tables, t)
-	return t
+	l.tables = append(l.tables, now.After(prev))
+	return l.tables[len(l.tables)-1]
 }

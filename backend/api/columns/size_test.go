@@ -69,11 +69,12 @@ func TestBytesOfAPull(t *testing.T) {
 		ranks := job(rng, n, 1000)
 		messages := proto.Size(&falconv1.SnapshotReply{Ranks: ranks})
 		var log Log
-		whole := proto.Size(log.Since(0, 1, ranks))
+		whole := proto.Size(log.Since(0, tableOfVersion(1, ranks)))
 		all := next(rng, ranks, 1)
-		every := proto.Size(log.Since(1, 2, all))
-		few := proto.Size(log.Since(2, 3, next(rng, all, 25)))
-		none := proto.Size(log.Since(3, 3, nil))
+		every := proto.Size(log.Since(1, tableOfVersion(2, all)))
+		third := tableOfVersion(3, next(rng, all, 25))
+		few := proto.Size(log.Since(2, third))
+		none := proto.Size(log.Since(3, third))
 		t.Logf("%7d ranks: messages %9d B, columns %8d B whole, %7d B a new iteration of all, %6d B of one node in 25, %d B unchanged",
 			n, messages, whole, every, few, none)
 		if whole > messages/4 || every > messages/15 || few > messages/150 || none > 32 {
@@ -85,11 +86,11 @@ func TestBytesOfAPull(t *testing.T) {
 func benchmarkEncode(b *testing.B, every int) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	a := job(rng, 100_000, 1000)
-	base, _ := From(1, a, nil)
+	base := tableOf(1, a, nil)
 	c := next(rng, a, every)
 	b.ReportAllocs()
 	for b.Loop() {
-		t, _ := From(2, c, base)
+		t := tableOf(2, c, base)
 		Encode(base, t)
 	}
 }
@@ -100,8 +101,8 @@ func BenchmarkEncode100kFew(b *testing.B) { benchmarkEncode(b, 25) }
 func benchmarkDecode(b *testing.B, every int) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	ranks := job(rng, 100_000, 1000)
-	base, _ := From(1, ranks, nil)
-	t, _ := From(2, next(rng, ranks, every), base)
+	base := tableOf(1, ranks, nil)
+	t := tableOf(2, next(rng, ranks, every), base)
 	wire, err := proto.Marshal(Encode(base, t))
 	if err != nil {
 		b.Fatal(err)

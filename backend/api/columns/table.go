@@ -58,43 +58,33 @@ type Table struct {
 // World is the number of ranks.
 func (t *Table) World() int { return t.world }
 
-// From makes a table of ranks; ok is false where they are not all there in
-// order, and then they don't fit columns. Columns that are as in prev, which
-// may be nil, are shared with it.
-func From(version uint64, ranks []*falconv1.RankView, prev *Table) (t *Table, ok bool) {
-	if len(ranks) > MaxWorld {
-		return nil, false
-	}
-	for i, r := range ranks {
-		if r == nil || int(r.Rank) != i {
-			return nil, false
-		}
-	}
-	t = Of(len(ranks), ranks)
-	t.Version = version
-	t.share(prev)
-	return t, true
-}
-
-// Of is a table of at most MaxWorld ranks. Of those that are not listed nothing
-// is known: all their values are 0.
-func Of(world int, ranks []*falconv1.RankView) *Table {
-	t := &Table{world: world, devices: make([]string, world)}
+// NewTable is a table of which nothing is known yet: all values are 0.
+func NewTable(version uint64, world int) *Table {
+	t := &Table{Version: version, world: world, devices: make([]string, world)}
 	block := make([]int32, places*world)
 	for p := range places {
 		t.values[p] = block[p*world : (p+1)*world : (p+1)*world]
 	}
+	return t
+}
+
+// Of is a table of at most MaxWorld ranks that came as messages. Of those that
+// are not among them nothing is known.
+func Of(world int, ranks []*falconv1.RankView) *Table {
+	t := NewTable(0, world)
 	for _, r := range ranks {
 		if r != nil && r.Rank >= 0 && int(r.Rank) < world {
-			t.devices[r.Rank] = r.Device
-			t.put(int(r.Rank), r)
+			t.Put(r)
 		}
 	}
 	return t
 }
 
-func (t *Table) put(i int, r *falconv1.RankView) {
-	v := &t.values
+// Put enters a rank, which the table must have. It is for whoever makes the
+// table: nobody changes one that others have.
+func (t *Table) Put(r *falconv1.RankView) {
+	v, i := &t.values, r.Rank
+	t.devices[i] = r.Device
 	v[health][i], v[level][i], v[slowSteps][i] = int32(r.Health), r.Level, r.SlowSteps
 	v[ms][i], v[slowdown][i] = units(ms, r.Ms), units(slowdown, r.Slowdown)
 	v[selfMs][i], v[selfRatio][i] = units(selfMs, r.SelfMs), units(selfRatio, r.SelfRatio)
@@ -106,6 +96,13 @@ func (t *Table) put(i int, r *falconv1.RankView) {
 	if r.Failing {
 		v[failing][i] = 1
 	}
+}
+
+// After is t with the columns of prev, which may be nil, in place of equal ones.
+func (t *Table) After(prev *Table) *Table {
+	out := *t
+	out.share(prev)
+	return &out
 }
 
 // slack keeps what is a whole number of units from being rounded down by the
@@ -127,7 +124,7 @@ func units(place int, x float64) int32 {
 
 // share takes columns of prev in place of equal ones, so that tables that
 // follow each other take little room and compare at once. Columns without any
-// value are dropped, and what remains of the block that From made is copied
+// value are dropped, and what remains of the block that NewTable made is copied
 // out of it when it is the smaller part.
 func (t *Table) share(prev *Table) {
 	kept := 0

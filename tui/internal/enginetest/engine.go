@@ -271,9 +271,11 @@ func (e *Engine) Snapshot(_ context.Context, r *falconv1.SnapshotRequest) (*falc
 	}
 	s := e.snapshot(version, r)
 	if r.Packed {
-		if c := e.columns.Since(r.ColumnsVersion, version, s.Ranks); c != nil {
-			s.Ranks, s.Columns = nil, c
+		if e.drawn.table == nil || e.drawn.table.Version != version {
+			e.drawn.table = columns.Of(len(s.Ranks), s.Ranks)
+			e.drawn.table.Version = version
 		}
+		s.Ranks, s.Columns = nil, e.columns.Since(r.ColumnsVersion, e.drawn.table)
 	}
 	return s, nil
 }

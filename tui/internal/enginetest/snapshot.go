@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/columns"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -118,6 +119,7 @@ type drawn struct {
 	version uint64
 	ranks   []*falconv1.RankView
 	devices []string
+	table   *columns.Table
 }
 
 func (e *Engine) ranks(version uint64) []*falconv1.RankView {

@@ -328,11 +328,7 @@ func packed(b *testing.B) (snaps [2]*falconv1.SnapshotReply, tables [2]*packing.
 				v.Health, v.Level = falconv1.RankHealth_RANK_HEALTH_SLOW, 3
 			}
 		}
-		var ok bool
-		if tables[i], ok = packing.From(uint64(i+1), s.Ranks, tables[0]); !ok {
-			b.Fatal("no columns")
-		}
-		s.Ranks = tables[i].Views()
+		tables[i], s.Ranks = packing.Of(len(s.Ranks), s.Ranks), nil
 		snaps[i] = s
 	}
 	return snaps, tables

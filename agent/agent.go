@@ -148,7 +148,7 @@ func (a *Agent) Welcome(w *falconv1.Welcome) {
 // Run follows the node's processes until ctx ends.
 func (a *Agent) Run(ctx context.Context) error {
 	var probing sync.WaitGroup
-	probing.Go(func() { a.hardware.run(ctx, a.ship.Send) })
+	probing.Go(func() { a.hardware.probeLoop(ctx, a.ship.Send) })
 	defer probing.Wait()
 	defer func() { a.closeProcesses(a.now()) }()
 	defer a.working.Wait()
@@ -298,7 +298,7 @@ func (a *Agent) pollProcesses(now time.Time) {
 		a.last.scanned = now
 		a.scanDirectory()
 	}
-	for _, p := range a.processes.all() {
+	for _, p := range a.processes.allProcesses() {
 		a.pollProcess(p, now)
 	}
 	a.stepOrders(now)
@@ -317,7 +317,7 @@ func (a *Agent) pollProcess(p *process, now time.Time) {
 		a.reapProcess(p, now)
 		return
 	}
-	gone := a.gone(p)
+	gone := a.hasExited(p)
 	a.samples = p.drainRings(a.buf, a.samples)
 	p.seg.Beat()
 	p.iterations.publishPeriod(p.seg)
@@ -347,7 +347,7 @@ func (a *Agent) announceChanges(p *process) {
 	a.updatePids()
 }
 
-func (a *Agent) gone(p *process) bool {
+func (a *Agent) hasExited(p *process) bool {
 	select {
 	case <-p.exit.Gone():
 		return true
@@ -410,19 +410,19 @@ func (a *Agent) reapProcess(p *process, now time.Time) {
 	a.dropProcess(p)
 }
 
-func (a *Agent) updatePids() { a.hardware.setPids(a.processes.pids()) }
+func (a *Agent) updatePids() { a.hardware.setPids(a.processes.pidsByRank()) }
 
 func (a *Agent) closeProcesses(now time.Time) {
 	if a.held != nil {
 		a.held.releaseOnce(now) // no agent will be here to do it
 	}
-	for _, p := range a.processes.all() {
+	for _, p := range a.processes.allProcesses() {
 		a.samples = p.drainRings(a.buf, a.samples)
 	}
 	a.flushSamples(now)
 	a.exportWork(now)
 	a.notes.saveFollowed(a)
-	for _, p := range a.processes.all() {
+	for _, p := range a.processes.allProcesses() {
 		p.exit.Close()
 		if err := p.seg.Close(); err != nil {
 			a.log.Warn("closing shared memory", slog.Any("err", err))

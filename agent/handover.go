@@ -243,7 +243,7 @@ func (a *Agent) replayRefusal(c *falconv1.Command) string {
 // up by then are not answered: the engine sends them again.
 func (a *Agent) exportWork(now time.Time) {
 	a.next.left = a.executor.Export(now)
-	for _, p := range a.processes.all() {
+	for _, p := range a.processes.allProcesses() {
 		if p.iterations.nextMark > 0 && !p.dead {
 			a.next.readings = append(a.next.readings, reading{Path: p.path, MadeNs: p.header.StartMonoNs, Next: p.iterations.nextMark})
 		}

@@ -34,8 +34,8 @@ func (h *hardwareProbe) currentPids() map[falcon.Rank]int {
 	return maps.Clone(h.pids)
 }
 
-// run sends a reading every so often until ctx ends.
-func (h *hardwareProbe) run(ctx context.Context, send func(*falconv1.AgentFrame)) {
+// probeLoop sends a reading every so often until ctx ends.
+func (h *hardwareProbe) probeLoop(ctx context.Context, send func(*falconv1.AgentFrame)) {
 	if h.read == nil {
 		return
 	}

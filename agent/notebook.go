@@ -161,7 +161,7 @@ func (n *notebook) resumeFollowed(a *Agent) {
 // that: it is said once.
 func (n *notebook) saveFollowed(a *Agent) {
 	var procs []followed
-	for _, p := range a.processes.all() {
+	for _, p := range a.processes.allProcesses() {
 		if !p.dead {
 			procs = append(procs, p.followedRecord())
 		}
@@ -221,7 +221,7 @@ func (n *notebook) takeEndRecord(a *Agent, w ring.Ended) {
 		}
 	}
 	base := w.Path[:len(w.Path)-len(filepath.Ext(w.Path))]
-	if _, runs := a.dir.Born(w.Header.PID); runs || a.processes.at(base) != nil || elsewhere(a.node, w.Header.Device) || a.ignored[w.Path] {
+	if _, runs := a.dir.Born(w.Header.PID); runs || a.processes.processAt(base) != nil || elsewhere(a.node, w.Header.Device) || a.ignored[w.Path] {
 		return
 	}
 	if st := strayState(w); w.UID == n.uid && w.Rank >= 0 { // of others anybody could claim anything

@@ -14,14 +14,14 @@ type processSet struct{ byPath map[string]*process }
 
 func newProcessSet() processSet { return processSet{byPath: map[string]*process{}} }
 
-// at is the process whose memory has this path, nil for none.
-func (s processSet) at(path string) *process { return s.byPath[path] }
+// processAt is the process whose memory has this path, nil for none.
+func (s processSet) processAt(path string) *process { return s.byPath[path] }
 
-func (s processSet) add(p *process)    { s.byPath[p.path] = p }
-func (s processSet) remove(p *process) { delete(s.byPath, p.path) }
+func (s processSet) addProcess(p *process) { s.byPath[p.path] = p }
+func (s processSet) remove(p *process)     { delete(s.byPath, p.path) }
 
-// all is every process, in order of rank.
-func (s processSet) all() []*process {
+// allProcesses is every process, in order of rank.
+func (s processSet) allProcesses() []*process {
 	all := make([]*process, 0, len(s.byPath))
 	for _, p := range s.byPath {
 		all = append(all, p)
@@ -34,7 +34,7 @@ func (s processSet) all() []*process {
 
 // living is every process that has not ended, whether or not its rank is known.
 func (s processSet) living() []*process {
-	return slices.DeleteFunc(s.all(), func(p *process) bool { return p.dead })
+	return slices.DeleteFunc(s.allProcesses(), func(p *process) bool { return p.dead })
 }
 
 // withRanks is the living processes that hold one of these ranks; none named means any.
@@ -60,9 +60,9 @@ func (s processSet) startedAs() []launch.Running {
 	return out
 }
 
-// pids is the process of each rank. While ranks move two may claim one: the newer
+// pidsByRank is the process of each rank. While ranks move two may claim one: the newer
 // placement holds it.
-func (s processSet) pids() map[falcon.Rank]int {
+func (s processSet) pidsByRank() map[falcon.Rank]int {
 	pids, order := map[falcon.Rank]int{}, map[falcon.Rank]uint64{}
 	for _, p := range s.living() {
 		placed := p.ranks.newest.Order

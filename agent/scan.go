@@ -28,10 +28,10 @@ func (a *Agent) scanDirectory() {
 	}
 	for _, e := range live {
 		here[e.Path] = true
-		if p := a.processes.at(e.Path); p != nil && !p.dead && e.StartMonoNs != p.header.StartMonoNs {
+		if p := a.processes.processAt(e.Path); p != nil && !p.dead && e.StartMonoNs != p.header.StartMonoNs {
 			a.supersede(p)
 		}
-		if a.processes.at(e.Path) == nil && !a.ignored[e.Path] {
+		if a.processes.processAt(e.Path) == nil && !a.ignored[e.Path] {
 			a.adoptProcess(e)
 		}
 	}
@@ -86,7 +86,7 @@ func (a *Agent) adoptProcess(e ring.Entry) {
 	a.next.resumeMarks(p)
 	p.releaseLeftoverPause(a.log)
 	a.suspendLateJoiner(p)
-	a.processes.add(p)
+	a.processes.addProcess(p)
 	a.log.Info("following a training process", slog.String("process", p.String()), slog.String("job", e.Job))
 }
 
@@ -94,7 +94,7 @@ func (a *Agent) adoptProcess(e ring.Entry) {
 // its hook still beats: then the process lives where this agent can't see it,
 // as in another PID namespace.
 func (a *Agent) removeStale(e ring.Entry) {
-	if a.processes.at(e.Path) != nil || a.ignored[e.Path] {
+	if a.processes.processAt(e.Path) != nil || a.ignored[e.Path] {
 		return
 	}
 	if seg, err := a.dir.Open(e.Path); err == nil {
@@ -139,7 +139,7 @@ func (a *Agent) supersede(p *process) {
 
 // sendChangedStates sends the state of every rank that changed.
 func (a *Agent) sendChangedStates() {
-	for _, p := range a.processes.all() {
+	for _, p := range a.processes.allProcesses() {
 		if p.dead {
 			continue
 		}

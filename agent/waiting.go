@@ -15,7 +15,7 @@ type callCount struct {
 	past  uint64               // calls of those that have lost their slots
 }
 
-func (c *callCount) update(seg Segment) uint64 {
+func (c *callCount) updateCalls(seg Segment) uint64 {
 	if c.slots == nil {
 		c.slots = map[uint32]ring.Comm{}
 	}
@@ -38,7 +38,7 @@ func (c *callCount) update(seg Segment) uint64 {
 
 // addProgress adds how far the process's calls have come, and whether it waits.
 func (p *process) addProgress(b *falconv1.RankBeat, st ring.Control, monoNs int64) {
-	b.Calls = p.calls.update(p.seg)
+	b.Calls = p.calls.updateCalls(p.seg)
 	b.WaitingKnown = st.Coverage&ring.CoverWaiting != 0
 	if since := st.WaitingSinceNs; b.WaitingKnown && since > 0 {
 		b.WaitingMs = float64(max(monoNs-since, 0)) / float64(time.Millisecond)

@@ -127,7 +127,7 @@ func (e Event) checkPoint() error {
 func (e Event) inRecovery() bool { return slices.Index(Points, e.Point) >= recoveryPoints }
 
 // faultArgs are the trainer's, for deaths at a point. A rank of a node that dies
-// as a whole stops there, so that nobody hears of its end before the node's.
+// as a whole stops there, so that its end is not known before the node's.
 func (s Scenario) faultArgs() []string {
 	var out []string
 	for _, e := range s.Events {
@@ -150,7 +150,7 @@ func (s Scenario) faultArgs() []string {
 
 // deathsBefore are the kills and freezes due before iteration next, or when rank r of
 // a placement has begun a step; each is handed out once. Those at a point come
-// when the rank says that it is there: struck.
+// when the rank logs that it is there: reachedPoint.
 func (f *faults) deathsBefore(next int64, step string, r falcon.Rank) []Event {
 	var out []Event
 	for _, o := range f.events {

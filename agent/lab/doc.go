@@ -7,8 +7,8 @@
 // follow the state of the node's links.
 //
 // It guarantees: real processes, real shared memory, real agents and real
-// gRPC; only the pace of GPUs and links and what their counters say is
-// emulated, and the report says so. Faults are applied between iterations.
+// gRPC; only the pace of GPUs and links and the values of their counters are
+// emulated, and the report lists that. Faults are applied between iterations.
 // Close ends every process that the lab started and waits for its own
 // goroutines; leftovers of a lab that was killed are cleaned up by the next
 // one. It must not hold engine state: incidents, actions and validations are

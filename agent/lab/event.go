@@ -10,7 +10,7 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// everyLink stands for all links between nodes.
+// everyLink means all links between nodes.
 const everyLink = "all"
 
 // Event is one fault, or one death. at_iteration is the first affected
@@ -37,7 +37,7 @@ type Event struct {
 	// Kill ends "console", "agent NODE", "rank RANK" or "node NODE", without a
 	// word and once: at AtIteration, or when a placement reaches OnStep. Freeze
 	// stops a rank or a node instead (SIGSTOP; nothing is reset), until
-	// UntilIteration. "5" and "n2" say rank 5 and node n2.
+	// UntilIteration. "5" and "n2" mean rank 5 and node n2.
 	Kill   string `yaml:"kill"`
 	Freeze string `yaml:"freeze"`
 	OnStep string `yaml:"on_step"`

@@ -81,7 +81,7 @@ func (f *faults) applyBefore(next int64) {
 	}
 }
 
-// onActionApplied tells of an order of this kind that holds from iteration from on: it
+// onActionApplied notes an order of this kind that holds from iteration from on: it
 // begins what waits for such an action, and ends what held with the one before.
 func (f *faults) onActionApplied(kind string, from int64) {
 	for _, o := range f.events {
@@ -97,7 +97,7 @@ func (f *faults) onActionApplied(kind string, from int64) {
 	}
 }
 
-// setPlacement tells where the ranks are: the work of a stage goes with its ranks.
+// setPlacement notes where the ranks are: the work of a stage goes with its ranks.
 func (f *faults) setPlacement(p falcon.Placement) {
 	if slices.Equal(p, f.place) {
 		return

@@ -86,7 +86,7 @@ func (e Event) killSignal() unix.Signal {
 	return unix.SIGKILL
 }
 
-// reachedPoint takes a rank's word that it has come to the point where it stops, or,
+// reachedPoint takes a rank's line that it has come to the point where it stops, or,
 // with point "", that it has ended without one: the rest of its node goes with
 // it. unixNs is when.
 func (l *Lab) reachedPoint(r falcon.Rank, point string, unixNs int64) {

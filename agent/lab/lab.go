@@ -131,7 +131,7 @@ type agentNode struct {
 }
 
 // New claims a place, makes the silicon and the nodes' folders. The engine is
-// started by the caller before Start; Dir says where its files go.
+// started by the caller before Start; its files go to Dir.
 func New(sc Scenario, opt Options) (*Lab, error) {
 	if err := sc.Validate(); err != nil {
 		return nil, err
@@ -233,7 +233,7 @@ func (l *Lab) peakFlops() (float64, error) {
 // their lines to the lab's socket.
 func (l *Lab) nodeLaunch(n NodeSetup) NodeLaunch {
 	if !l.opt.Hook {
-		return NodeLaunch{} // nobody would see them come
+		return NodeLaunch{} // without the hook they would not be seen to come
 	}
 	env := map[string]string{}
 	for _, v := range l.nodeEnvironment(n) {

@@ -9,7 +9,7 @@ import (
 // ordersMost bounds what is kept of the orders of one run.
 const ordersMost = 1024
 
-// orderLine is what a rank says of an order that the ranks agreed on.
+// orderLine is what a rank logs of an order that the ranks agreed on.
 type orderLine struct {
 	Order  uint64 `json:"order"`
 	Kind   string `json:"kind"`
@@ -17,7 +17,7 @@ type orderLine struct {
 	Status int32  `json:"status"` // 0 = applied
 }
 
-// swapLine is what a rank says of a placement: the beginning and the end of
+// swapLine is what a rank logs of a placement: the beginning and the end of
 // each step, and how it was over.
 type swapLine struct {
 	Swap       uint64             `json:"swap"` // order
@@ -35,10 +35,10 @@ const (
 	swapOver   = "over"
 )
 
-// beginsStep is the step that the line says has begun.
+// beginsStep is the step that begins by this line.
 func (l line) beginsStep() (string, bool) { return l.Step, l.Swap != 0 && l.State == stepBegins }
 
-// SwapStory is one placement order as the ranks tell it, for the report.
+// SwapStory is one placement order as the ranks log it, for the report.
 type SwapStory struct {
 	Order      uint64             `json:"order"`
 	Iteration  int64              `json:"iteration"`   // first that it holds for, or that the ranks went on with
@@ -53,7 +53,7 @@ type SwapStory struct {
 	Reason     string             `json:"reason,omitempty"`
 }
 
-// orders gathers what ranks say of placements. Owned by the lab's loop.
+// orders gathers what ranks log of placements. Owned by the lab's loop.
 type orders struct{ swaps []*SwapStory }
 
 func (o *orders) addOrder(l line) {
@@ -130,7 +130,7 @@ type Restart struct {
 	DownMs         float64 `json:"down_ms"`         // from the end of the last iteration before to the start of the first after
 }
 
-// storageLine is what a rank says of a checkpoint that it wrote or read.
+// storageLine is what a rank logs of a checkpoint that it wrote or read.
 type storageLine struct {
 	Checkpoint *int64  `json:"checkpoint"` // the iteration that it was written behind
 	Resume     *int64  `json:"resume"`     // the first iteration to run after one was read

@@ -66,7 +66,7 @@ func (s *rankLogs) serveRanks() {
 	}
 }
 
-// followRank hands on what one rank says until it ends.
+// followRank hands on the lines of one rank until it ends.
 func (s *rankLogs) followRank(conn net.Conn) {
 	defer s.wait.Done()
 	defer conn.Close()

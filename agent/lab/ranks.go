@@ -25,8 +25,8 @@ type rankProcess struct {
 	joining    bool   // started as a replacement, and not yet part of the job
 	pid        int
 	cmd        *exec.Cmd // nil when an agent started it
-	log        string    // file with its last words
-	end        string    // how it says that it ended: endDone, …
+	log        string    // file with its last lines
+	end        string    // how it ended by its log: endDone, …
 	exited     bool
 	err        error
 }
@@ -43,7 +43,7 @@ func (p *rankProcess) endedWell() bool {
 	switch p.end {
 	case endDone, endStopped, endCheckpointed:
 		return p.err == nil
-	case "": // a log without a last word: the exit status must do
+	case "": // a log without an end line: the exit status must do
 		return p.err == nil && p.cmd != nil
 	}
 	return false
@@ -119,7 +119,7 @@ func (l *Lab) trainerArgs() []string {
 }
 
 // rejoinsExpected reports whether ranks leave training for a recovery, which takes the hook
-// and the adapter's step marks: without tags nobody knows what a rank holds.
+// and the adapter's step marks: without tags it is not known what a rank holds.
 func (l *Lab) rejoinsExpected() bool { return l.opt.Hook && l.opt.Marks && l.sc.rejoinsExpected() }
 
 // stateArgs are about what swaps move and checkpoints write.
@@ -157,7 +157,7 @@ func (l *Lab) followRank(p *rankProcess, out io.Reader) {
 	l.postEvent(event{proc: p, exited: true, err: err, unixNs: time.Now().UnixNano()})
 }
 
-// handleLine takes a line of a process: which rank it holds now, and what it says.
+// handleLine takes a line of a process: the rank that it holds now, and its event.
 func (l *Lab) handleLine(p *rankProcess, ln line) {
 	if ln.End != "" {
 		p.end = ln.End
@@ -209,7 +209,7 @@ func (l *Lab) applyDueFaults() {
 	l.dealDeaths("", falcon.Rank(-1))
 }
 
-// placement is the device of each rank in a generation, as its processes say.
+// placement is the device of each rank in a generation, as its processes log it.
 func (l *Lab) placement(generation uint64) falcon.Placement {
 	out := l.sc.Placement()
 	for _, p := range l.ranks {
@@ -231,7 +231,7 @@ func (l *Lab) liveProcesses() []*rankProcess {
 	return out
 }
 
-// workingProcesses are those whose rank nobody has taken over: a frozen process lives on
+// workingProcesses are those whose rank no other has taken over: a frozen process lives on
 // when the job goes on without it.
 func (l *Lab) workingProcesses() []*rankProcess {
 	var out []*rankProcess
@@ -279,7 +279,7 @@ func (p *rankProcess) signalProcess(sig unix.Signal) {
 	_ = unix.Kill(p.pid, sig)
 }
 
-// describeOutcome says in one sentence which ranks ended badly and why.
+// describeOutcome is, in one sentence, which ranks ended badly and why.
 func (l *Lab) describeOutcome() error {
 	var bad []string
 	_, members := l.newestGeneration()

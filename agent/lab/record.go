@@ -42,7 +42,7 @@ func (l line) isRelevant() bool {
 }
 
 // readLines hands every JSON line of r to f until r ends. Other lines are
-// dropped: they are for people, and stand in the log file.
+// dropped: they are for people, and are in the log file.
 func readLines(r io.Reader, f func(line)) {
 	sc := bufio.NewScanner(r)
 	sc.Buffer(make([]byte, 0, 4096), maxLine)
@@ -64,7 +64,7 @@ type Iteration struct {
 	OrderMs    float64 `json:"order_ms,omitempty"`   // of ms, what a placement or a checkpoint that was ordered took
 	Generation uint64  `json:"generation,omitempty"` // of the launch or the rejoin that ran it
 	Sample     int64   `json:"first_sample"`         // that rank 0's replica was trained on, of the job's life
-	Untold     bool    `json:"untold,omitempty"`     // a recovery came between its update and its ranks' word on it
+	Untold     bool    `json:"untold,omitempty"`     // a recovery came between its update and its ranks' lines about it
 }
 
 // records gathers the trainers' own clocks, the truth that Falcon is scored

@@ -11,8 +11,8 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// RecoveryStory is one recovery: Falcon's word beside what the lab did and what
-// the ranks' own logs say.
+// RecoveryStory is one recovery: Falcon's account beside what the lab did and the
+// ranks' own logs.
 type RecoveryStory struct {
 	ID         string             `json:"id"`
 	State      string             `json:"state"`
@@ -50,7 +50,7 @@ type FaultStory struct {
 }
 
 // recoveries asks the engine for its recoveries, oldest first, and lays the
-// lab's truth beside them. It also tells the deaths which of them saw them.
+// lab's truth beside them. It also notes at each death which recovery saw it.
 func (l *Lab) recoveries(ctx context.Context, client falconv1.ConsoleClient) ([]RecoveryStory, error) {
 	reply, err := client.Recoveries(ctx, &falconv1.RecoveriesRequest{})
 	if err != nil {
@@ -101,7 +101,7 @@ func noneIfNil(m map[string]float64) map[string]float64 {
 	return m
 }
 
-// fillRecovery adds what the ranks' logs say of the recovery: of its generations, which
+// fillRecovery adds what the ranks logged of the recovery: of its generations, which
 // lie behind since.
 func (r *records) fillRecovery(s *RecoveryStory, since uint64) {
 	var first, last *rejoin

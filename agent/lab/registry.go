@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// envDir marks every process of a lab, so that leftovers can be told from
+// envDir marks every process of a lab, so that leftovers can be distinguished from
 // other processes without trusting process ids.
 const envDir = "FALCON_LAB_DIR"
 
 // envNode is the node that a process of the lab lives on, by its index.
 const envNode = "FALCON_LAB_NODE"
 
-// place is where one lab keeps its files; the lock says that it lives.
+// place is where one lab keeps its files; the lock is held while it lives.
 type place struct {
 	dir  string // state, logs, certificates, sockets
 	shm  string // one folder per node for the rings
@@ -81,7 +81,7 @@ func shmFolder(dir string) string {
 var errLocked = errors.New("lab: locked by a living lab")
 
 // lockNew locks a place that is being made. The lock gets its name once it is
-// held: one that others see and nobody holds is a dead lab's.
+// held: one that others see and no process holds is a dead lab's.
 func lockNew(dir string) (*os.File, error) {
 	f, err := lockExisting(filepath.Join(dir, "new"))
 	if err != nil {

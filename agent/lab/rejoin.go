@@ -9,21 +9,21 @@ import (
 // rejoinsMost bounds what is kept of the recoveries of one run.
 const rejoinsMost = 1024
 
-// faultLine is what a rank says when it has come to the point where it is to die
+// faultLine is what a rank logs when it has come to the point where it is to die
 // or to freeze.
 type faultLine struct {
 	Fault  string `json:"fault"` // one of Points
 	UnixNs int64  `json:"unix_ns"`
 }
 
-// rejoinLine is what a rank says of an order to rejoin, besides its status.
+// rejoinLine is what a rank logs of an order to rejoin, besides its status.
 type rejoinLine struct {
 	Rejoin uint64 `json:"rejoin"` // generation
 	Again  int64  `json:"resume_iteration"`
 	Source int32  `json:"from"` // whose shard it got: its own, or -2 = storage
 }
 
-// rejoin is one recovery as its ranks tell it. pids are of the processes that
+// rejoin is one recovery as its ranks log it. pids are of the processes that
 // held the ranks before and after it.
 type rejoin struct {
 	generation    uint64
@@ -34,7 +34,7 @@ type rejoin struct {
 	downMs        float64
 }
 
-// takeRejoin takes a process's word that it trains again: it is a member of the
+// takeRejoin takes a process's line that it trains again: it is a member of the
 // generation, and what an earlier one ran from there on is run again. Where the
 // status is bad, it waits for another recovery.
 func (l *Lab) takeRejoin(p *rankProcess, ln line) {
@@ -64,7 +64,7 @@ func (l *Lab) rankOwners() map[falcon.Rank]int {
 	return out
 }
 
-// noteRejoin notes the recovery that a line tells of; nil when it is an old one,
+// noteRejoin notes the recovery that a line is about; nil when it is an old one,
 // or one too many.
 func (r *records) noteRejoin(l line, before map[falcon.Rank]int) *rejoin {
 	if j := r.rejoinOfGeneration(l.Rejoin); j != nil {
@@ -83,7 +83,7 @@ func (r *records) noteRejoin(l line, before map[falcon.Rank]int) *rejoin {
 }
 
 // resumeFrom goes on with iteration from in a new generation: those before it are
-// done, told by all ranks or not.
+// done, logged by all ranks or not.
 func (r *records) resumeFrom(generation uint64, from int64) {
 	r.growRows(from)
 	r.beginGeneration(generation, from)

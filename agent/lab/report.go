@@ -19,7 +19,7 @@ import (
 
 // Report is what a run showed: the injected truth, the trainers' own clocks
 // and Falcon's account of it, side by side. Its fields are a promise to users;
-// in JSON those of its parts stand between the others.
+// in JSON those of its parts are inlined.
 type Report struct {
 	Setup
 	Injected   []Injected  `json:"injected"`
@@ -212,7 +212,7 @@ const SamplesEqual = "every iteration has the reference's samples and its loss t
 // batch.
 const SamplesShared = "every iteration has the reference's samples, over fewer replicas, and its loss to 1e-4"
 
-// summarise fills the medians that INTERFACES promises; null where a window
+// summarise fills the medians; null where a window
 // holds no iteration.
 func (r *Report) summarise(sc Scenario) {
 	r.Phases = r.cutPhases()

@@ -41,7 +41,7 @@ func (l *Lab) Run(ctx context.Context) error {
 	}
 }
 
-// jobEnded reports whether the job has ended for good: nobody works, and it was neither
+// jobEnded reports whether the job has ended for good: no rank works, and it was neither
 // left for a restart nor did a launch fail before its first iteration, nor can
 // what died be recovered.
 func (l *Lab) jobEnded() bool { return len(l.workingProcesses()) == 0 && !l.mayReturn() }
@@ -100,7 +100,7 @@ func (l *Lab) handleEvent(e event) bool {
 	case e.exited:
 		e.proc.exited, e.proc.err = true, e.err
 		if !e.proc.endedWell() {
-			l.reachedPoint(e.proc.rank, "", e.unixNs) // if its log did not say so first
+			l.reachedPoint(e.proc.rank, "", e.unixNs) // if its log did not show it first
 		}
 		if e.proc.neverBegan() { // the others would wait for it
 			l.killRanks()

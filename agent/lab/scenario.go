@@ -145,7 +145,7 @@ func joinLines(err error) string {
 	return strings.Join(strings.Fields(strings.ReplaceAll(s, "\n", "; ")), " ")
 }
 
-// Validate says in one sentence what is wrong with the scenario.
+// Validate returns, in one sentence, what is wrong with the scenario.
 func (s Scenario) Validate() error {
 	l := s.Layout.Layout()
 	if err := l.Validate(); err != nil {

@@ -29,7 +29,7 @@ type CutMode string
 // Modes of a cut.
 const (
 	CutReset CutMode = "reset" // connections end at once, and none can be made
-	CutDrop  CutMode = "drop"  // nothing comes through, and nothing says so
+	CutDrop  CutMode = "drop"  // nothing comes through, without an error
 )
 
 var errAway = errors.New("lab: give a time from 0 to 1h")
@@ -71,7 +71,7 @@ func (t Trouble) stopAgent(node string, away time.Duration, sig unix.Signal) err
 }
 
 // FreezeAgent stops a node's agent (SIGSTOP) and lets it go on after so long, 0
-// for ThawAgent's word.
+// for ThawAgent.
 func (t Trouble) FreezeAgent(node string, d time.Duration) error {
 	a, err := t.agentOfNode(node)
 	if err = errors.Join(err, checkDuration(d)); err != nil {

@@ -30,7 +30,7 @@ type Config struct {
 	LogDir    string            `yaml:"log_dir"`    // for what the processes print; empty = nowhere
 }
 
-// resumeWord stands for "--resume", or for no argument at all.
+// resumeWord is replaced by "--resume", or by no argument at all.
 const resumeWord = "{resume}"
 
 // ownVariables are set by a launch; the configuration may not set them.
@@ -158,7 +158,7 @@ func (p Plan) validate(c Config, node falcon.Node) error {
 	return nil
 }
 
-// placeholders replaces what stands for a rank in arguments and variables.
+// placeholders replaces the placeholders of a rank in arguments and variables.
 func (p Plan) placeholders(r Rank) *strings.Replacer {
 	resume := ""
 	if p.Resume {

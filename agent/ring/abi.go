@@ -3,7 +3,7 @@ package ring
 import "time"
 
 // Sizes and offsets of native/include/falcon_shm.h. abi_test.go compares each
-// of them with what the C compiler says.
+// of them with what the C compiler computes.
 const (
 	shmMagic    = 0x3130004e434c4146
 	shmVersion  = 5

@@ -6,7 +6,7 @@ import (
 	falcon "github.com/failslow/falcon"
 )
 
-// Control is what the hook says of its process. Times are CLOCK_MONOTONIC ns.
+// Control is what the hook reports of its process. Times are CLOCK_MONOTONIC ns.
 type Control struct {
 	HeartbeatNs        int64 // the side thread's last beat; every 100 ms
 	Iteration          int64 // begun last, -1 before the first
@@ -16,7 +16,7 @@ type Control struct {
 	CommittedOrder     uint64
 	CommittedIteration int64 // first one that the order holds for
 	CommittedStatus    int32 // 0 = applied
-	MicroBatches       int   // per iteration on this rank, 0 when the job does not say
+	MicroBatches       int   // per iteration on this rank, 0 when the job does not declare it
 	TP, DP, PP         int   // as declared by the adapter, 0 = unknown
 	Described          uint32
 	TimingsWritten     uint64
@@ -33,7 +33,7 @@ type Control struct {
 	Suspended          uint64 // newest suspension obeyed: all older communicators are aborted
 	SuspendedNs        int64  // CLOCK_MONOTONIC when that was done
 	RejoinOrdered      uint64 // newest rejoin in the mailbox, 0 = none
-	WaitingSinceNs     int64  // CLOCK_MONOTONIC; 0 = does not wait, which says nothing without CoverWaiting
+	WaitingSinceNs     int64  // CLOCK_MONOTONIC; 0 = does not wait, or unknown without CoverWaiting
 	Ended              End    // as the process said before it went; the zero value while it has not
 }
 
@@ -126,7 +126,7 @@ func (p *Process) markAt(k uint64) (m Mark, ok bool) {
 	return m, w.readUint64(markSeq) == k+1
 }
 
-// Beat tells the hook that the agent is there.
+// Beat shows the hook that the agent runs.
 func (p *Process) Beat() { p.write64(ctlAgentAlive, uint64(MonoNs())) }
 
 // SetPeriod notes the inferred calls per iteration and the class of the anchor
@@ -148,7 +148,7 @@ func (m *CommMask) Add(slot uint32) {
 
 // StartProfile asks for a profile window with this id (never 0, never the last
 // one) until untilNs (CLOCK_MONOTONIC), when the hook ends it by itself.
-// Control().ProfileDone == window says that its timings are complete.
+// Its timings are complete once Control().ProfileDone == window.
 func (p *Process) StartProfile(window uint32, untilNs int64, comms CommMask) {
 	p.write64(ctlProfileUntil, uint64(untilNs))
 	for i, m := range comms {

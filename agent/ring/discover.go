@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultDir is where the hook puts its files unless $FALCON_SHM_DIR says otherwise.
+// DefaultDir is where the hook puts its files unless $FALCON_SHM_DIR is set.
 const DefaultDir = "/dev/shm"
 
 const (

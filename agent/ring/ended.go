@@ -16,11 +16,11 @@ import (
 // EndedSuffix is what the name of an end record has behind that of the file.
 const EndedSuffix = ".ended"
 
-// End is a process's own word that it ended in order. The zero value is none:
-// it lives, was killed, or has a hook that does not say.
+// End is a process's own mark that it ended in order. The zero value is none:
+// it lives, was killed, or has a hook that does not mark it.
 type End struct {
 	AtNs   int64 // CLOCK_MONOTONIC
-	Status int   // exit status, -1 where the word was given before it was known
+	Status int   // exit status, -1 where the mark was made before it was known
 }
 
 // InOrder reports whether there is a mark.

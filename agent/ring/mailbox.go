@@ -28,7 +28,7 @@ const (
 	TestLink TestKind = 3 // exchange messages with one peer
 )
 
-// TestStatus is how a test stands; the values are those of enum
+// TestStatus is the state of a test; the values are those of enum
 // falcon_test_status.
 type TestStatus uint32
 
@@ -54,7 +54,7 @@ type Test struct {
 	IDs     [2][]byte
 }
 
-// TestResult is what the hook says of its newest test.
+// TestResult is what the hook reports of its newest test.
 type TestResult struct {
 	ID                        uint64
 	Kind                      TestKind

@@ -23,7 +23,7 @@ var (
 	ErrForeign = errors.New("ring: shared-memory file of another user")
 )
 
-// Header says who a process is. Values are those it started with.
+// Header identifies a process. Values are those it started with.
 type Header struct {
 	PID                    int
 	Rank, World, LocalRank int // of the torchrun variables; -1 when unset

@@ -13,8 +13,8 @@ var orderCodes = map[string]uint32{
 }
 
 // checkOrder makes the mailbox's code and values of an order, or returns what does
-// not fit. A field of another kind is refused: an order that says two things is
-// carried out as one of them, and nobody knows which was meant.
+// not fit. A field of another kind is refused: an order that means two things would
+// be carried out as one of them, and not always the one that was meant.
 func (p *Process) checkOrder(o falcon.Order) (code uint32, values []int32, err error) {
 	bad := func(format string, args ...any) (uint32, []int32, error) {
 		return 0, nil, fmt.Errorf("%w: "+format, append([]any{ErrOrder}, args...)...)

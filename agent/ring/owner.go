@@ -13,9 +13,9 @@ import (
 	"syscall"
 )
 
-// checkOwner compares who made a file with whose process its name says: any
+// checkOwner compares who made a file with whose process its name gives: any
 // local user may write into the folder. A process that has gone, or that this
-// agent may not look at, can't be compared; Discover leaves out the first.
+// agent may not read, can't be compared; Discover leaves out the first.
 func checkOwner(path string, info fs.FileInfo) error {
 	e, ok := parseName(filepath.Split(path))
 	owner, known := info.Sys().(*syscall.Stat_t)

@@ -23,7 +23,7 @@ const PauseMax = pauseMaxMs * time.Millisecond
 
 const gateTries = 1 << 12 // a training thread changes a gate once a call: this is many calls
 
-// PauseState is where a process stands with its newest pause order.
+// PauseState is the state of a process's newest pause order.
 type PauseState uint32
 
 // States of a pause, in the order in which they can come.
@@ -68,10 +68,10 @@ func (r PauseReason) String() string {
 	return "the hook gives a reason that this agent does not know: update it"
 }
 
-// Pause is what the hook says of its newest pause order. Times are
+// Pause is what the hook reports of its newest pause order. Times are
 // CLOCK_MONOTONIC ns, 0 where it has not come so far.
 type Pause struct {
-	Wanted                         uint64 // order in force by the agent's word, 0 = none
+	Wanted                         uint64 // order in force, as the agent wrote it, 0 = none
 	UntilNs                        int64  // its deadline
 	Seen                           uint64 // order that the rest is about
 	State                          PauseState
@@ -92,7 +92,7 @@ func (s Pause) HeldNs(nowNs int64) int64 {
 	return min(end-s.TrappedNs, int64(PauseMax))
 }
 
-// Pause reads where the process stands. A state beyond the known ones reads as
+// Pause reads the state of the newest pause order. A state beyond the known ones reads as
 // refused: nothing may rely on it.
 func (p *Process) Pause() (s Pause) {
 	if p.err != nil {

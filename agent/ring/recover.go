@@ -11,7 +11,7 @@ import (
 )
 
 // ErrRecover is wrapped when a suspension or a rejoin can't be ordered; the
-// process is told nothing then.
+// process gets no order then.
 var ErrRecover = errors.New("ring: no recovery")
 
 // SuspendMax is how long a rank in its optimizer can be left alone.
@@ -25,8 +25,8 @@ const (
 
 // Suspend has the process abort its communicators of all generations before
 // this one and park; while it is in its optimizer it is left alone until untilNs
-// (CLOCK_MONOTONIC; a time that is over waits for nobody). Control().Suspended
-// says that it was done, Park that the job has left training. The same
+// (CLOCK_MONOTONIC; a time that is over: no wait). Control().Suspended
+// shows that it was done, Park that the job has left training. The same
 // generation again is no new suspension. It can't be taken back: a rejoin ends it.
 func (p *Process) Suspend(generation uint64, untilNs int64) (err error) {
 	if p.err != nil {
@@ -64,8 +64,8 @@ type Rejoin struct {
 	Moves        []falcon.ShardMove // who gets its state from whom; who is not named keeps its own
 }
 
-// PutRejoin tells the process to go on. It is taken by a parked process only,
-// once, and only when no newer suspension has come; the agent looks at Park
+// PutRejoin orders the process to go on. It is taken by a parked process only,
+// once, and only when no newer suspension has come; the agent reads Park
 // before. The error wraps ErrRecover.
 func (p *Process) PutRejoin(r Rejoin) (err error) {
 	if p.err != nil {
@@ -94,7 +94,7 @@ func (p *Process) PutRejoin(r Rejoin) (err error) {
 	return nil
 }
 
-// encodeOrder lays the order out as falcon_job.h says.
+// encodeOrder lays the order out as falcon_job.h defines.
 func (r Rejoin) encodeOrder() ([]int32, error) {
 	bad := func(format string, args ...any) ([]int32, error) {
 		return nil, fmt.Errorf("%w: "+format, append([]any{ErrRecover}, args...)...)
@@ -123,7 +123,7 @@ func (r Rejoin) encodeOrder() ([]int32, error) {
 	return values, nil
 }
 
-// Park is where a process stands that has left training.
+// Park is the state of a process that has left training.
 type Park struct {
 	On         bool
 	Generation uint64 // newest suspension it obeyed; of a replacement that has obeyed none: the launch's
@@ -194,7 +194,7 @@ func (p *Process) Rejoined() (out Rejoined, ok bool) {
 	return out, true
 }
 
-// JobState is what the adapter says of the job's state; 0 = unknown.
+// JobState is what the adapter declares of the job's state; 0 = unknown.
 type JobState struct {
 	ZeRO                              falcon.ZeRO
 	Bytes, CopyBytesS                 uint64

@@ -23,7 +23,7 @@ type Comm struct {
 	Armed      bool   // the gate holds what comes behind the cut
 	Generation uint32 // of the slot: another generation is another communicator
 	State      CommState
-	Size, Rank int // -1 until NCCL says
+	Size, Rank int // -1 until NCCL reports it
 	Device     int // CUDA device, -1 until known
 	Name       string
 }

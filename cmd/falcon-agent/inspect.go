@@ -11,8 +11,8 @@ import (
 	"github.com/failslow/falcon/agent/ring"
 )
 
-// inspectProcess prints what the hook of one training process says: the first thing
-// to look at when a rank does not show in the console. It only reads.
+// inspectProcess prints what the hook of one training process reports: the first thing
+// to read when a rank is missing in the console. It only reads.
 func inspectProcess(args []string, out io.Writer) error {
 	flags := newFlagSet("falcon-agent inspect")
 	if help, err := parseFlags(flags, args, out); help || err != nil {
@@ -92,7 +92,7 @@ func describePlacement(place func() (ring.Place, bool), c ring.Control) string {
 	return strings.Join(parts, "; ")
 }
 
-// describeRecovery is where the process stands in a recovery: what it was told, whether
+// describeRecovery is the process's state in a recovery: what it was ordered, whether
 // it has left training, and which steps of its shard it holds.
 func describeRecovery(park func() (ring.Park, bool), rejoined func() (ring.Rejoined, bool), c ring.Control) string {
 	parts := []string{fmt.Sprintf("communicators of generation %d", c.GenerationNow)}
@@ -116,7 +116,7 @@ func describeRecovery(park func() (ring.Park, bool), rejoined func() (ring.Rejoi
 	return strings.Join(parts, "; ")
 }
 
-// describePause is where the process stands with its newest pause, and what it has
+// describePause is the state of the process's newest pause, and what it has
 // for active tests.
 func describePause(s ring.Pause, c ring.Control, now int64) string {
 	var parts []string

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// cutEvery is between two looks at whether the lab has cut the connection.
+// cutEvery is between two checks whether the lab has cut the connection.
 const cutEvery = 20 * time.Millisecond
 
-// labNet is the network of an emulated node: while a file says so, the lab has
+// labNet is the network of an emulated node: while a file asks for it, the lab has
 // cut it off from the engine. The file holds "reset" or "drop", and until when.
 type labNet struct{ file string }
 
@@ -76,7 +76,7 @@ type labConn struct {
 	watching sync.WaitGroup
 }
 
-// watchReset resets the connection when the lab says so.
+// watchReset resets the connection when the lab asks for it.
 func (c *labConn) watchReset() {
 	tick := time.NewTicker(cutEvery)
 	defer tick.Stop()

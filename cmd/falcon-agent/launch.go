@@ -55,7 +55,7 @@ func checkJobName(job string) error {
 	return nil
 }
 
-// hookLibrary looks where --hook says, else in lib/ beside this binary.
+// hookLibrary is the one that --hook names, else that in lib/ beside this binary.
 func hookLibrary(given string) (string, error) {
 	if given == "" {
 		self, err := os.Executable()

@@ -133,7 +133,7 @@ func openNICProbe(cfg agent.Config, to *mailbox) *nic.Prober {
 	})
 }
 
-// hardwareFrame joins the looks at GPUs, ports and host in one frame.
+// hardwareFrame joins the readings of GPUs, ports and host in one frame.
 func hardwareFrame(cfg agent.Config, gpus *nvml.Prober, ports *nic.Prober) func(time.Time, map[falcon.Rank]int) *falconv1.AgentFrame {
 	cpu := host.New(host.Config{
 		Node: falcon.Node(cfg.Node), Proc: cfg.Host.Proc, Cgroup: cfg.Host.Cgroup,
@@ -173,7 +173,7 @@ func newBootID() string {
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
-		return "devel" // without Go's brackets: it stands in brackets itself
+		return "devel" // without Go's brackets: it is printed in brackets itself
 	}
 	return info.Main.Version
 }

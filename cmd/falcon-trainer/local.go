@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// rankMark stands for the rank in --log.
+// rankMark is replaced by the rank in --log.
 const rankMark = "{rank}"
 
 // Bounds of a local run's end.
@@ -140,7 +140,7 @@ func (f *fleet) signalAll(s syscall.Signal) {
 }
 
 // waitForAll returns the first failure, after all ranks have ended: by themselves,
-// or told to when one failed or ctx ended.
+// or by a signal when one failed or ctx ended.
 func (f *fleet) waitForAll(ctx context.Context) error {
 	var first error
 	var overdue <-chan time.Time

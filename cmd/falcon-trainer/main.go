@@ -2,11 +2,11 @@
 // pipeline parallelism through the NCCL, CUDA and cuBLAS interfaces: the job
 // that the lab and the tests watch.
 //
-// As `falcon-trainer` it is one rank, told which by RANK, WORLD_SIZE and
+// As `falcon-trainer` it is one rank, given by RANK, WORLD_SIZE and
 // LOCAL_RANK; as `falcon-trainer local` it starts all ranks of a job on this
 // machine. It exits 0 when the job is done, 1 on a failure of the work, 2 on
 // wrong use, 3 when a peer died, 143 on SIGTERM. With --park, under the hook, a
-// peer's death ends nobody else: the others park until they are told to rejoin,
+// peer's death ends no other rank: the others park until they are ordered to rejoin,
 // and FALCON_JOIN=1 with the new FALCON_GENERATION makes a process that takes the
 // dead one's place.
 package main
@@ -114,7 +114,7 @@ type emulatedRates struct {
 	stateMB, copyGBs, diskMBs, checkpointMs float64
 }
 
-// rejectArgs makes a stray word wrong use.
+// rejectArgs makes an argument wrong use.
 func rejectArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%w: unexpected argument %q; see --help", errUsage, args[0])

@@ -1,5 +1,5 @@
-// Package adapter is the trainer's side of falcon_job.h: it tells a preloaded
-// hook where the job stands and asks it for orders.
+// Package adapter is the trainer's side of falcon_job.h: it reports the job's progress to
+// a preloaded hook and asks it for orders.
 //
 // The functions are looked up at run time, so that the trainer also runs
 // without the hook; each call is then empty and Poll answers 0. Nothing here

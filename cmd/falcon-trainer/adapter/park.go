@@ -32,7 +32,7 @@ const (
 	FailedOrder   int32 = -4 // the order can't be followed
 )
 
-// State tells how the optimizer is spread, what a rank's state takes to move,
+// State declares how the optimizer is spread, what a rank's state takes to move,
 // and the counts of micro-batches that a replica may be given: at least, at
 // most (0 = no limit), and a multiple of. Bytes, and bytes per second.
 func (h Hook) State(zero falcon.ZeRO, bytes, copyRate float64, least, most, multiple int) {
@@ -40,7 +40,7 @@ func (h Hook) State(zero falcon.ZeRO, bytes, copyRate float64, least, most, mult
 		C.int(least), C.int(most), C.int(multiple))
 }
 
-// Checkpoint tells that storage holds a checkpoint from which a restart would
+// Checkpoint declares that storage holds a checkpoint from which a restart would
 // begin with iteration i.
 func (h Hook) Checkpoint(i int64) { C.trainer_job_checkpoint(C.int64_t(i)) }
 
@@ -53,7 +53,7 @@ func (h Hook) Parks() bool { return C.trainer_job_parks() != 0 }
 func (h Hook) Suspended() uint64 { return uint64(C.trainer_job_suspended()) }
 
 // Park blocks, with all queues drained and all communicators given up, until
-// the agent's word; hold is what this rank has. ErrStopped and ErrNobody are
+// the agent's order; hold is what this rank has. ErrStopped and ErrNobody are
 // the other ends.
 func (h Hook) Park(status int32, hold falcon.RankHold) (Rejoin, error) {
 	var raw C.falcon_job_order
@@ -69,8 +69,8 @@ func (h Hook) Park(status int32, hold falcon.RankHold) (Rejoin, error) {
 	return Rejoin{}, ErrNobody
 }
 
-// Rejoined tells what became of rejoin id: this rank trains again from
-// iteration i, or status says why not. bytes is the state that it received.
+// Rejoined declares the outcome of rejoin id: this rank trains again from
+// iteration i, or status is the reason why not. bytes is the state that it received.
 func (h Hook) Rejoined(id uint64, i int64, status int32, groups, restore time.Duration, bytes int64) {
 	ns := [2]C.uint64_t{C.uint64_t(groups.Nanoseconds()), C.uint64_t(restore.Nanoseconds())}
 	C.trainer_job_rejoined(C.uint64_t(id), C.int64_t(i), C.int32_t(status), &ns[0], C.uint64_t(bytes))

@@ -30,7 +30,7 @@ func UniqueID() ([]byte, error) {
 	return C.GoBytes(unsafe.Pointer(&id), UniqueIDBytes), err
 }
 
-// Comm is an NCCL communicator. A nil Comm stands for a group of one, where
+// Comm is an NCCL communicator. A nil Comm is a group of one, where
 // collectives change nothing.
 type Comm struct {
 	c    C.ncclComm_t
@@ -46,7 +46,7 @@ func Connect(name string, id []byte, size, rank int) (*Comm, error) {
 }
 
 // Begin is Connect without waiting: the communicator may be used once Ready
-// says so, and aborted at any time.
+// reports it, and aborted at any time.
 func Begin(name string, id []byte, size, rank int) (*Comm, error) {
 	c, code := initComm(name, id, size, rank, 0)
 	if code == C.ncclInProgress {

@@ -100,7 +100,7 @@ func (q *Queue) Mark() {
 	}
 }
 
-// Done says, without waiting, whether the work before Mark is done; the error
+// Done reports, without waiting, whether the work before Mark is done; the error
 // is the first of the queue's life.
 func (q *Queue) Done() (bool, error) {
 	if q.err != nil {
@@ -156,7 +156,7 @@ const drainTries = 64
 // Recover waits until nothing runs on the queue any more and forgets what
 // failed on it: the communicators of what was enqueued must have been aborted.
 // What the device's memory holds then is up to the caller to know. The error
-// says that the stream itself does not go on.
+// shows that the stream itself does not go on.
 func (q *Queue) Recover() error {
 	q.err = nil
 	for range drainTries {

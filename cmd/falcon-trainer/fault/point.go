@@ -26,7 +26,7 @@ const (
 	Update   = "mid-update"     // half of the rank's part of the weights is updated
 	Updated  = "after-update"   // all of it, and the hook knows
 	Gather   = "gather"         // the return of the other slices is enqueued
-	Park     = "park"           // on the way to the agent's word; the iteration is the one that was left
+	Park     = "park"           // before it waits for the agent's order; the iteration is the one that was left
 	Groups   = "groups"         // of a rejoin: the first new communicator is begun; here and below, the one resumed at
 	Restore  = "restore"        // of a rejoin: the exchange of shards is enqueued
 )

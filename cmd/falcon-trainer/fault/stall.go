@@ -12,7 +12,7 @@ import (
 // that holds, so that all ranks stop before the same one.
 const stallFile = "stall"
 
-// stallMost bounds a stall, whatever the file says.
+// stallMost bounds a stall, whatever the file asks for.
 const stallMost = 10 * time.Minute
 
 // Stalled is how long the samples of an iteration take to come. Outside of a lab

@@ -80,7 +80,7 @@ func NewShard(s Shape, l falcon.Layout, r falcon.Rank) Shard {
 // PerChunk is the number of layers in each run.
 func (s Shard) PerChunk() int { return s.Count / s.VirtualStages() }
 
-// Global is where the shard's layer i, counted from 0 within the shard, stands
+// Global is where the shard's layer i, counted from 0 within the shard, is
 // in the whole model.
 func (s Shard) Global(i int) int {
 	run := s.PerChunk()

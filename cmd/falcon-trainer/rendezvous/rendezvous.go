@@ -23,7 +23,7 @@ var (
 	ErrCorrupt = errors.New("trainer: bad rendezvous entry")
 )
 
-// PollEvery is how often a waiting rank looks again.
+// PollEvery is how often a waiting rank polls.
 const PollEvery = 5 * time.Millisecond
 
 // Folder is the meeting place of one run.
@@ -52,8 +52,8 @@ func (f Folder) Publish(name string, data []byte) error {
 	return err
 }
 
-// Decide makes word the decision called name, unless another one stands
-// already; either way it answers the one that stands, the same for all who
+// Decide makes word the decision called name, unless there is one already; either way
+// it returns the one that holds, the same for all who
 // ask. So ranks agree even if some of them die between a vote and its end.
 func (f Folder) Decide(name, word string) (string, error) {
 	err := f.Publish(name, []byte(word))

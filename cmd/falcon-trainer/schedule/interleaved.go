@@ -129,8 +129,8 @@ func (v *interleaver) backwardPart(k int) Part {
 }
 
 // leavingPart is what the k-th forward pass sends, arrives what the k-th needs.
-// Only the very first virtual stage has nobody before it, only the very last
-// nobody behind.
+// Only the very first virtual stage has none before it, only the very last none
+// behind.
 func (v *interleaver) leavingPart(k int) Part {
 	return v.noneUnless(v.stage == v.stages-1, v.chunks-1, k, v.forwardPart)
 }

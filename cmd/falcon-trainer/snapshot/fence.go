@@ -54,7 +54,7 @@ func Guarded(folder string, generation uint64, write func() error) error {
 	return write()
 }
 
-// Owner is the generation that the folder belongs to; 0 when nobody claimed it.
+// Owner is the generation that the folder belongs to; 0 when it is not claimed.
 func Owner(folder string) (uint64, error) {
 	b, err := os.ReadFile(filepath.Join(folder, generationFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -4,7 +4,7 @@
 // It guarantees that an image which opens is the one that was sealed, and that a
 // set is listed only when all its files were on disk before; a half-written one
 // never is. What it reads it takes for hostile. It starts no goroutines, knows
-// nothing of devices, and reads and writes no more than the files it is told.
+// nothing of devices, and reads and writes no more than the files it is given.
 package snapshot
 
 import (
@@ -90,7 +90,7 @@ func (h Head) Sum() uint64 {
 	return binary.BigEndian.Uint64(b)
 }
 
-// Expect opens an image that must be as want says, but for the checksum.
+// Expect opens an image whose head must be want, but for the checksum.
 func (im Image) Expect(want Head) error {
 	h, err := im.Open()
 	if err != nil {

@@ -65,7 +65,7 @@ func (w *worker) saveCheckpoint(i int64, order uint64) (why, err error) {
 	if w.rank == 0 {
 		why = w.comms.runUnlocked(func() error { return snapshot.Guarded(w.cfg.Checkpoint.Folder, w.generation, s.Complete) })
 	}
-	if order != 0 { // the others know of it before they say so
+	if order != 0 { // the others know of it before they acknowledge it
 		why, err = w.votes.barrier(why)
 	}
 	if err != nil || why != nil {
@@ -84,7 +84,7 @@ func (w *worker) saveCheckpoint(i int64, order uint64) (why, err error) {
 }
 
 // claimCheckpoints keeps processes of older generations, which may be alive somewhere, from
-// writing checkpoints. Storage that fails otherwise is told when one is due.
+// writing checkpoints. Storage that fails otherwise is reported when one is due.
 func (w *worker) claimCheckpoints() error {
 	if w.rank != 0 || w.cfg.Checkpoint.Folder == "" || w.generation == 0 {
 		return nil
@@ -96,7 +96,7 @@ func (w *worker) claimCheckpoints() error {
 	return nil
 }
 
-// reportSaved tells the hook of the newest checkpoint, once. All ranks may do so
+// reportSaved declares the newest checkpoint to the hook, once. All ranks may do so
 // behind the next meeting of the world: rank 0 came to it, so the set counts.
 func (w *worker) reportSaved() {
 	if w.saved > 0 {
@@ -185,7 +185,7 @@ func (w *worker) readImage(im snapshot.Image, s snapshot.Set, rank falcon.Rank) 
 }
 
 // agreeOnSet makes sure that no rank goes on from another iteration than the
-// others: the folder may look different from another node.
+// others: the folder may differ on another node.
 func (w *worker) agreeOnSet(s snapshot.Set) error {
 	for _, word := range []uint64{uint64(s.Iteration), ^uint64(s.Iteration)} { // the least, and the largest
 		least, err := w.votes.leastValue(word)

@@ -174,8 +174,8 @@ func (c *communicators) drainQueue() error {
 	return err
 }
 
-// finishWork lets the device finish. A peer's death is told from a failing device by
-// asking the communicators first.
+// finishWork lets the device finish. A peer's death is distinguished from a failing
+// device by asking the communicators first.
 func (c *communicators) finishWork() error {
 	err := c.drainQueue()
 	if broken := c.brokenReason(); broken != nil {

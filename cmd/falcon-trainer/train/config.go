@@ -10,7 +10,7 @@
 // same; a placement is carried out by all ranks or by none, whoever dies in it.
 //
 // With Park, a death ends no other rank: it leaves its iteration, parks with
-// the steps of its shard that it holds, and goes on when it is told with whom.
+// the steps of its shard that it holds, and goes on when it is ordered with whom.
 // What it holds is given up only once all ranks have, and have checked, what
 // they go on with; the weights come out as if nothing had happened.
 // Run owns its one goroutine, the training thread. Nothing here exits the process or reads the
@@ -56,7 +56,7 @@ type Config struct {
 	Park         bool          // where a peer dies, wait to rejoin instead of ending
 	Join         bool          // this process takes part in a job that others have begun: it parks first
 	Generation   uint64        // of the launch that started this process, 0 = by none
-	Marks        bool          // tell the hook where iterations begin and end
+	Marks        bool          // mark for the hook where iterations begin and end
 	Rank         falcon.Rank   // at the start
 	LocalRank    int           // GPU index on this node
 	Log          *Log

@@ -54,7 +54,7 @@ type Faults struct {
 // Moments of a placement at which only Die can strike.
 const (
 	momentVote   = "vote"   // at any time while the last vote is taken
-	momentCommit = "commit" // this rank knows that all hold their state, and has told nobody
+	momentCommit = "commit" // this rank knows that all hold their state, and has not published it
 )
 
 func (f Faults) validate() error {
@@ -68,7 +68,7 @@ func (f Faults) validate() error {
 	return nil
 }
 
-// strikeAt kills the process where Die says so, as a machine dies: without a word.
+// strikeAt kills the process where Die names the moment, as a machine dies: without a log line.
 func (f Faults) strikeAt(moment string) {
 	const spread = 400 * time.Microsecond // of a vote in an unpaced run
 	switch {

@@ -27,7 +27,7 @@ type seat struct {
 }
 
 // groupSeats lists the groups of more than one that rank belongs to, in the same
-// order for all ranks. tag tells communicators of one run apart.
+// order for all ranks. tag distinguishes communicators of one run.
 func (c Config) groupSeats(rank falcon.Rank, tag string) []seat {
 	var out []seat
 	for _, d := range []falcon.Dimension{falcon.DimWorld, falcon.DimTP, falcon.DimDP, falcon.DimPP, dimInstance} {

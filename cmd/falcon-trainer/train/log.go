@@ -40,7 +40,7 @@ type parkLine struct {
 }
 
 // rejoinLine is what became of an order to rejoin. Iterations are counted on
-// from the one resumed at: those from it on that stand above are void.
+// from the one resumed at: earlier lines of those from it on are void.
 type rejoinLine struct {
 	Rejoin    uint64      `json:"rejoin"` // generation
 	Rank      int         `json:"rank"`
@@ -56,7 +56,7 @@ type rejoinLine struct {
 	UnixNs    int64       `json:"unix_ns"`
 }
 
-// faultLine is what a rank says before it carries out an injected fault.
+// faultLine is what a rank logs before it carries out an injected fault.
 type faultLine struct {
 	Fault  string `json:"fault"` // the point
 	Rank   int    `json:"rank"`

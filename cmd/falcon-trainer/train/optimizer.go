@@ -21,7 +21,7 @@ type version struct {
 //
 // An update turns one version into the other and leaves the first as it was,
 // so that a rank holds two steps from the end of an update to the beginning of
-// the next one; or both are one memory, where nobody asks for the older step.
+// the next one; or both are one memory, where the older step is not needed.
 type optimizer struct {
 	q        *device.Queue
 	adam     model.Adam

@@ -81,7 +81,7 @@ func (w *worker) commitVote(ctx context.Context, i int64, vote uint64) error {
 
 // fetchOrder takes the voted order from the mailbox, and asks the world whether all
 // ranks could: a mailbox holds few orders, and one that a single rank has lost
-// must bind nobody. This second vote costs only when an order comes.
+// must bind no rank. This second vote costs only when an order comes.
 func (w *worker) fetchOrder(id uint64) (falcon.Order, bool, error) {
 	o, err := w.hook.Fetch(id)
 	mine := uint64(1)
@@ -92,7 +92,7 @@ func (w *worker) fetchOrder(id uint64) (falcon.Order, bool, error) {
 	return o, all == 1, err
 }
 
-// applyOrder carries out an order that was found good. why says that it failed on
+// applyOrder carries out an order that was found good. why is set where it failed on
 // some rank and changed nothing on any; err ends the run.
 func (w *worker) applyOrder(ctx context.Context, i int64, o falcon.Order) (status int32, why, err error) {
 	w.orders.epoch = o.Epoch

@@ -37,7 +37,7 @@ func (e lastError) Unwrap() error { return e.error }
 
 // runLives is the whole of the training thread: one life, or where the rank can
 // park, as many as it takes. opened is called when the ranks have met, or this
-// one waits for the agent's word.
+// one waits for the agent's order.
 func (w *worker) runLives(ctx context.Context, opened func()) error {
 	err := w.firstLife(ctx, opened)
 	for err != nil && ctx.Err() == nil && w.endsLifeOnly(err) && w.lives < livesMax {
@@ -66,7 +66,7 @@ func (w *worker) firstLife(ctx context.Context, opened func()) error {
 	return w.trainOneLife(ctx)
 }
 
-// nextLife leaves what failed behind, waits for the agent's word, and goes on.
+// nextLife gives up what failed, waits for the agent's order, and goes on.
 func (w *worker) nextLife(ctx context.Context, failed error) error {
 	w.parked.Store(true)
 	if err := w.dropCommunicators(); err != nil {
@@ -144,11 +144,11 @@ func (w *worker) endPlacement() error {
 		return s.logEnd(step, false, errElsewhere)
 	}
 	s.changeRank()
-	_ = s.side.Close() // a stream that can't be given back harms nobody
+	_ = s.side.Close() // a stream that can't be given back does no harm
 	return s.logEnd(step, true, nil)
 }
 
-// parkRank tells what this rank holds and blocks until the agent's word.
+// parkRank reports what this rank holds and blocks until the agent's order.
 func (w *worker) parkRank(failed error) (adapter.Rejoin, error) {
 	var status int32
 	var undone *rejoinError

@@ -293,7 +293,7 @@ func (r *rejoin) readCheckpoint() error {
 	})
 }
 
-// reportCheckpoint tells the hook of a replaced process what storage holds: that of
+// reportCheckpoint declares to the hook of a replacement process what storage holds: that of
 // the one before is gone.
 func (r *rejoin) reportCheckpoint() {
 	if r.holds || r.w.cfg.Checkpoint.Folder == "" {
@@ -335,11 +335,11 @@ func (r *rejoin) verify() error {
 	return r.w.votes.voteOn(err)
 }
 
-// proofBytes is what each rank says of its state: the parameters' checksum, 8
+// proofBytes is what each rank gives of its state: the parameters' checksum, 8
 // bytes, and the shard's.
 const proofBytes = 16
 
-// compareProofs looks for a rank that should have said what this one did.
+// compareProofs looks for a rank whose proof should equal this one's and does not.
 func (r *rejoin) compareProofs(list []byte) error {
 	at := func(rank falcon.Rank) []byte { return list[int(rank)*proofBytes:][:proofBytes] }
 	if r.w.comms.groups.world == nil {

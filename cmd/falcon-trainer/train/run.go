@@ -15,7 +15,7 @@ import (
 // Bounds of waiting.
 const (
 	meetWithin  = 60 * time.Second       // for all ranks to connect
-	watchEvery  = 100 * time.Millisecond // look at the communicators' health
+	watchEvery  = 100 * time.Millisecond // between checks of the communicators' health
 	abortWithin = 2 * time.Second        // for the training thread to let go
 )
 

@@ -19,11 +19,11 @@ type openSwap struct {
 	step atomic.Int32
 }
 
-// settleSwap decides on a placement, for all ranks: the first word stands. A vote
+// settleSwap decides on a placement, for all ranks: the first decision holds. A vote
 // alone would not do: a rank that dies in it may leave some who know its
-// result and some who never will. So a rank that knows says committed before it
-// changes anything, and one that ends without knowing says undone, and each
-// does what stands.
+// result and some who never will. So a rank that knows publishes committed before it
+// changes anything, and one that ends without knowing publishes undone, and each
+// follows the decision that was first.
 func (c Config) settleSwap(s *swap, committed bool) (bool, error) {
 	word := decisionUndone
 	if committed {

@@ -130,7 +130,7 @@ func (s *stage) forward(p schedule.Part) {
 
 // backward turns the gradient of the chunk's answer, in back, into that of its
 // input, in place, and adds the gradients of the weights. The first stage
-// computes that of its input too, though nobody wants it: so all stages take
+// computes that of its input too, though it is not used: so all stages take
 // the same time.
 func (s *stage) backward(p schedule.Part) {
 	sl, sh := s.slotOfPart(p), s.shard

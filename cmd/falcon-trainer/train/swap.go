@@ -17,7 +17,7 @@ import (
 const (
 	connectWithin  = 30 * time.Second // all new communicators, all ranks
 	exchangeWithin = 2 * time.Minute  // the states
-	glance         = time.Millisecond // between two looks at what is on its way, at first
+	glance         = time.Millisecond // between two polls of what is on its way, at first
 	glanceMax      = 5 * time.Millisecond
 )
 
@@ -54,11 +54,11 @@ type swap struct {
 	bytes       int64 // received
 }
 
-// carryOutPlacement carries a placement out behind iteration i: in the four steps of
-// FALCON §5.3, each ended by a vote of all ranks in the old communicators. The
+// carryOutPlacement carries a placement out behind iteration i: in four steps
+// (falcon.SwapSteps), each ended by a vote of all ranks in the old communicators. The
 // last vote, and the decision at the rendezvous that makes it known to all or
 // to none, is the commit. Before it every failure, on whatever rank, undoes all
-// on all ranks, and why says so; behind it nothing is left that could fail. err
+// on all ranks, and why is the reason; behind it nothing is left that could fail. err
 // ends the run.
 func (w *worker) carryOutPlacement(ctx context.Context, i int64, o falcon.Order) (status int32, why, err error) {
 	s := w.newPlacement(i, o)
@@ -125,7 +125,7 @@ func (s *swap) runStep(ctx context.Context, k int, carry func(context.Context) e
 	return why, s.w.cfg.Log.writeLine(line)
 }
 
-// pauseTraining is the barrier: the vote behind it is one, and training stands still
+// pauseTraining is the barrier: the vote behind it is one, and training rests
 // at the iteration boundary until the last vote.
 func (s *swap) pauseTraining(context.Context) error { return nil }
 
@@ -224,7 +224,7 @@ func (s *swap) commitRank() {
 	s.w.bindGroups(s.w.comms.adoptNext())
 	s.w.decided = s.name
 	s.w.hook.Describe(s.w.cfg.Layout, int(s.w.split[s.w.at.DP]))
-	_ = s.side.Close() // a stream that can't be given back harms nobody
+	_ = s.side.Close() // a stream that can't be given back does no harm
 }
 
 // changeRank is what changes with the rank.

@@ -58,7 +58,7 @@ func newWorker(c Config) *worker {
 }
 
 // openDevice takes the device, meets the peers and loads the first weights. Who joins
-// a job meets nobody yet, and holds nothing.
+// a job meets no peer yet, and holds nothing.
 func (w *worker) openDevice(ctx context.Context) (err error) {
 	w.hook = adapter.Find(w.cfg.Marks)
 	if w.q, err = device.Open(w.cfg.LocalRank); err != nil {
@@ -107,7 +107,7 @@ func (w *worker) buildModel(g groups) {
 	w.describeRank()
 }
 
-// describeRank tells the hook what this rank is.
+// describeRank declares to the hook what this rank is.
 func (w *worker) describeRank() {
 	w.hook.Describe(w.cfg.Layout, int(w.split[w.at.DP]))
 	var zero falcon.ZeRO
@@ -278,7 +278,7 @@ func (w *worker) copyWeights() ([]byte, error) {
 }
 
 // closeTogether closes the communicators once all ranks have stopped watching theirs,
-// so that nobody takes an early leaver for a dead one.
+// so that an early leaver is not taken for a dead one.
 func (w *worker) closeTogether() error {
 	w.comms.calls.Lock()
 	defer w.comms.calls.Unlock()

@@ -94,7 +94,7 @@ func (a *arbiter) present(now time.Time) jobUse {
 	u := jobUse{
 		jobEpoch: a.state.job.Epoch, frozen: a.state.policy.Policy.Frozen,
 		recovery: a.cluster.recovering() != nil, proposed: a.state.current() != nil, adopting: a.cluster.unadopted() != nil,
-		restart: a.state.restart.going(),
+		restart: a.state.restart.Active(),
 		holding: a.validations.machine.Active(), mayHold: a.validations.machine.MayHold(now), requested: a.validations.request != nil,
 		heavy: a.orders.heavy(), profiling: a.windows.inFlight(now, a.cluster.jobNodes),
 	}

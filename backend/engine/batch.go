@@ -13,6 +13,7 @@ import (
 type batch struct {
 	state       *journalState
 	records     []pendingRecord
+	sends       []func()      // once the records are durable
 	whenDurable []func(error) // nil error: durable; else the disk refused the batch
 
 	nextID   uint64 // of commands
@@ -46,10 +47,20 @@ func (b *batch) apply(r journal.Record) {
 	b.records = append(b.records, pendingRecord{Record: r, applied: err == nil})
 }
 
-func (b *batch) empty() bool { return len(b.records) == 0 }
+func (b *batch) empty() bool { return len(b.records) == 0 && len(b.sends) == 0 }
 
 // whenDurableDo runs f when the batch, and all that follows from it in this turn, is durable.
 func (b *batch) whenDurableDo(f func(error)) { b.whenDurable = append(b.whenDurable, f) }
+
+// sendDurable runs f once the batch is durable, however long the disk refuses it.
+func (b *batch) sendDurable(f func()) { b.sends = append(b.sends, f) }
+
+// takeSends empties the batch of what is to be sent.
+func (b *batch) takeSends() []func() {
+	out := b.sends
+	b.sends = nil
+	return out
+}
 
 // takeRecords empties the batch of its records.
 func (b *batch) takeRecords() []pendingRecord {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/recovery/restart"
 )
 
 const ranksPerNode = 8
@@ -146,7 +147,7 @@ func largeMemory(t testing.TB, nodes int) *journalState {
 		job.Generation = uint64(n + 2)
 		add(record(t0, kindJob, jobDelta(m.job, job)))
 	}
-	add(record(t0, kindRestart, restartRecord{Phase: phaseOver, Home: job.Placement, Launch: &falcon.Launch{Generation: 2, Placement: job.Placement}}))
+	add(record(t0, kindRestart, restart.State{Phase: restart.Over, Home: job.Placement, Launch: &falcon.Launch{Generation: 2, Placement: job.Placement}}))
 	for n := range incidentsKept {
 		id := fmt.Sprintf("INC-%04d", n+1)
 		add(record(t0, kindIncident, falcon.Incident{ID: id, State: falcon.IncidentClosed, Verdict: falcon.Verdict{Devices: []falcon.Device{"node-00001.g0"}}}))

@@ -155,7 +155,7 @@ func (c *clusterView) unadopted() *falcon.Recovery {
 // descriptionFrozen says that the job's description stands still: a recovery is at work,
 // and not by a whole restart.
 func (c *clusterView) descriptionFrozen() bool {
-	return c.recovering() != nil && !c.state.restart.going()
+	return c.recovering() != nil && !c.state.restart.Active()
 }
 
 // newestGeneration is the highest one ever used.
@@ -183,8 +183,8 @@ func (c *clusterView) finishedBefore() bool {
 // stillRunning finds a rank whose process is not known to have ended. One that
 // its agent does not tell of any more, although it is here and had the time,
 // has ended; one on a fenced node is not waited for.
-func (c *clusterView) stillRunning(now time.Time, r restartRecord) (falcon.Rank, bool) {
-	for i, device := range r.Home {
+func (c *clusterView) stillRunning(now time.Time, home falcon.Placement) (falcon.Rank, bool) {
+	for i, device := range home {
 		rank := falcon.Rank(i)
 		if device == "" || c.state.fences.nodeFenced(device.Node()) {
 			continue
@@ -205,7 +205,7 @@ func (c *clusterView) stillRunning(now time.Time, r restartRecord) (falcon.Rank,
 
 // allGone reports whether all processes of the job are known to have ended.
 func (c *clusterView) allGone(now time.Time) bool {
-	_, there := c.stillRunning(now, restartRecord{Home: c.state.job.Placement})
+	_, there := c.stillRunning(now, c.state.job.Placement)
 	return !there
 }
 

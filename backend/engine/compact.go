@@ -75,3 +75,10 @@ func (jw *journalWriter) compact(now time.Time, limit int64) {
 func (jw *journalWriter) atWork(now time.Time) bool {
 	return !jw.arbiter.present(now).nothingDone() || jw.held.round != nil || !jw.batch.empty()
 }
+
+func orElse(v, otherwise time.Duration) time.Duration {
+	if v > 0 {
+		return v
+	}
+	return otherwise
+}

@@ -303,3 +303,39 @@ func compactedStory(b *bench, point string, nth int) (struck bool) {
 	}
 	return struck
 }
+
+// What a launch has started is told to end also where the disk did not take the
+// launch's failure for some time.
+func TestStopsOutliveAFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := restartBench(t)
+		d := &flaky{point: PointBeforeWrite}
+		b.fault = d.fault
+		launchOn(b)
+		n0 := b.job.agents[0]
+		s := b.job.rankState("n0", 0)
+		s.GetRank().Alive, s.GetRank().Exit = false, "killed by signal 9 (SIGKILL)"
+		n0.send(s)
+		synctest.Wait() // the rank's end is durable; what follows from it is not
+		d.set(broken(syscall.ENOSPC))
+		b.turn()
+		if d.count() == 0 {
+			t.Fatal("the disk was not asked")
+		}
+		before := n0.stops()
+		d.set(nil)
+		time.Sleep(2 * time.Second)
+		for range 5 {
+			b.turn()
+		}
+		if n0.stops() == before {
+			t.Error("no node was ordered to end what the launch has started")
+		}
+		if err := b.halt(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// stops counts the orders to end processes that an agent got.
+func (a *fakeAgent) stops() int { return a.crew.stops }

@@ -61,9 +61,7 @@ func (e *Engine) describe(now time.Time) {
 		return // it has just changed; the next look tells
 	}
 	e.describer.commit(now, rec)
-	if e.restart.settle(now); fresh {
-		e.restart.overtaken(now)
-	}
+	e.restart.describe(now, fresh)
 	if fresh || !e.recoveries.tableSent {
 		e.recoveries.distributeTable()
 	}

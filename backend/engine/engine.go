@@ -16,6 +16,7 @@ import (
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery"
+	"github.com/failslow/falcon/recovery/restart"
 )
 
 // Errors of this package.
@@ -53,7 +54,7 @@ type Config struct {
 	Mitigate   mitigate.Config
 	Policy     falcon.Policy // when the journal holds none; no mode = observe
 	Validation Validation
-	Restart    Restart
+	Restart    restart.Config
 	Recovery   Recovery
 	Retention  Retention
 	Now        func() time.Time
@@ -215,7 +216,8 @@ func (e *Engine) assembleDrivers() {
 	e.demands = &recoveryDemands{shared: e.shared, status: e.status, describer: e.describer}
 	e.policies = &policyKeeper{shared: e.shared}
 	e.restart = &restartDriver{
-		shared: e.shared, describer: e.describer, views: e.views, beginEpoch: e.beginEpoch, answeredCommands: map[uint64]bool{},
+		shared: e.shared, describer: e.describer, views: e.views, beginEpoch: e.beginEpoch,
+		machine: restart.New(e.cfg.Restart, e.state.restart, func() uint64 { return e.batch.commandID(e.cfg.Now()) }),
 	}
 	e.delivery = &planDelivery{
 		shared: e.shared, arbiter: e.arbiter, describer: e.describer, validations: e.validations, views: e.views, left: e.restart.processesLeave,
@@ -359,7 +361,7 @@ func (e *Engine) onTick(now time.Time) {
 	e.validations.tryAsks(now)
 	e.delivery.judge(now)
 	e.delivery.sendWaiting(now)
-	e.restart.watch(now)
+	e.restart.tick(now)
 	e.describer.refreshMeans(now)
 	e.recoveries.logStoreNews()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery"
+	"github.com/failslow/falcon/recovery/restart"
 )
 
 // frame is what an agent sent.
@@ -100,10 +101,9 @@ func (e *Engine) resendOpen(n *fleet.Node, now time.Time) {
 		n.Session.Send(validationFrame(e.state.epoch, c, now))
 	}
 	if e.validations.machine.Active() {
-		return // what else is open is told once the job goes on
+		return // what else is open is sent once the job goes on
 	}
-	e.restart.sendStops(n.Name)
-	e.restart.sendLaunch(n.Name)
+	e.restart.resendTo(n.Name)
 	e.delivery.resendOrders(n, now)
 	for _, id := range e.windows.order {
 		w := e.windows.byCommand[id]
@@ -164,7 +164,7 @@ func (e *Engine) onSamples(n *fleet.Node, in *falconv1.Samples, now time.Time) {
 		v = e.cluster.unadopted()
 	}
 	switch r := e.state.restart; {
-	case r.Phase == phaseLaunching: // of the job epoch that is about to begin, but for the old one's last
+	case r.Phase == restart.Launching: // of the job epoch that is about to begin, but for the old one's last
 		e.intake.keepEarly(slices.DeleteFunc(out, func(s falcon.Sample) bool { return s.Iteration < r.Resume }))
 	case v != nil:
 		e.intake.takeLater(*v, out)

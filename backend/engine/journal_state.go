@@ -14,6 +14,7 @@ import (
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery"
+	"github.com/failslow/falcon/recovery/restart"
 )
 
 // Kinds of records. Bodies are JSON; fields are only ever added. A new kind, and
@@ -36,7 +37,7 @@ const (
 	kindSpeeds      journal.Kind = "speeds"       // speedsRecord
 	kindImpact      journal.Kind = "impact"       // mitigate.Impact
 	kindValidation  journal.Kind = "validation"   // validationRecord
-	kindRestart     journal.Kind = "restart"      // restartRecord
+	kindRestart     journal.Kind = "restart"      // restart.State
 	kindRecovery    journal.Kind = "recovery"     // falcon.Recovery, or a delta of one
 	kindFence       journal.Kind = "fence"        // fenceRecord
 	kindSent        journal.Kind = "sent"         // sentRecord, or a sentDelta
@@ -170,7 +171,7 @@ type journalState struct {
 	opened     map[string]opening         // by incident
 	tests      []validationRecord         // by first mention
 	nextTest   int                        // number of the next validation (VAL-0001 has 1)
-	restart    restartRecord
+	restart    restart.State
 
 	recoveries   []falcon.Recovery // by first mention
 	nextRecovery int               // number of the next one (REC-0001 has 1)
@@ -245,7 +246,7 @@ func (m *journalState) apply(r journal.Record) error {
 	case kindValidation:
 		err = decodeInto(r, m.setValidation)
 	case kindRestart:
-		err = decodeInto(r, m.setRestart)
+		err = decodeInto(r, func(v restart.State) { m.restart = v })
 	case kindRecovery:
 		err = m.foldRecovery(r)
 	case kindFence:
@@ -255,7 +256,7 @@ func (m *journalState) apply(r journal.Record) error {
 	case kindEnded:
 		err = decodeInto(r, m.ended.addRanks)
 	case kindLaunchEnded:
-		err = decodeInto(r, m.launchEnded)
+		err = decodeInto(r, func(v launchEndedRecord) { m.restart.NoteEnded(v.Generation, v.Rank) })
 	case kindDevice:
 		err = decodeInto(r, func(v deviceRecord) { m.setDevice(v, r.AtNs) })
 	case journal.KindSnapshot: // its parts follow

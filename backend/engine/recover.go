@@ -163,7 +163,7 @@ func sameRecoveryJob(a, b recovery.Job) bool {
 // leaving says that processes end on purpose: a restart is going on, or is being
 // agreed on by ranks of which some have left already.
 func (d *jobDescriber) leaving() bool {
-	if d.state.restart.going() {
+	if d.state.restart.Active() {
 		return true
 	}
 	return slices.ContainsFunc(d.orders.votable(), func(o *order) bool { return o.Order.Leave && o.Order.Epoch == d.state.job.Epoch && o.heardRanks() > 0 })

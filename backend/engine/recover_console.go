@@ -193,7 +193,7 @@ func (rd *recoveryDemands) demand(now time.Time, who Actor, q *falconv1.RecoverR
 		d.Rank = falcon.Rank(q.GetRank())
 		d.Node = rd.cluster.nodeOf(d.Rank)
 	case !slices.Contains(rd.cluster.jobNodes(), node):
-		return "", fmt.Errorf("%w: node %q holds no rank of the job; its nodes are %s", ErrNotFound, clean(string(node)), nodesText(rd.cluster.jobNodes()))
+		return "", fmt.Errorf("%w: node %q holds no rank of the job; its nodes are %s", ErrNotFound, clean(string(node)), falcon.NodesText(rd.cluster.jobNodes()))
 	}
 	if err := rd.rec.CheckDemand(d); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrRefused, err)

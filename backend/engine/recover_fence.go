@@ -90,7 +90,7 @@ func nodeOfProcess(name string) falcon.Node {
 // its rank belongs elsewhere, or its generation was given out to nobody.
 func (c *clusterView) misplaced(node falcon.Node, r falcon.Rank, s *falconv1.RankState) bool {
 	v := c.recovering()
-	if v == nil || c.state.restart.going() || r < 0 || int(r) >= len(v.Placement) || c.job.named[processName(node, s)] != nil {
+	if v == nil || c.state.restart.Active() || r < 0 || int(r) >= len(v.Placement) || c.job.named[processName(node, s)] != nil {
 		return false
 	}
 	return v.Placement[r].Node() != node || s.GetGeneration() > v.Generation

@@ -13,6 +13,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/recovery"
+	"github.com/failslow/falcon/recovery/restart"
 )
 
 // strange are words about ranks, processes and generations that there are not.
@@ -273,7 +274,7 @@ func TestRestartWhereSurvivorsCanNotBeKept(t *testing.T) {
 			t.Fatalf("recoveries %+v", list)
 		}
 		b.inLoop(func() {
-			if e := b.engine; e.state.job.Epoch != 2 || e.state.job.Generation != list[0].Generation || e.status.current(time.Now()) == "recovering" || e.state.restart.Phase != phaseOver {
+			if e := b.engine; e.state.job.Epoch != 2 || e.state.job.Generation != list[0].Generation || e.status.current(time.Now()) == "recovering" || e.state.restart.Phase != restart.Over {
 				t.Errorf("job epoch %d of launch %d, state %s, restart %s", e.state.job.Epoch, e.state.job.Generation, e.status.current(time.Now()), e.state.restart.Phase)
 			}
 		})

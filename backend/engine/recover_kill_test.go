@@ -13,6 +13,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/recovery"
+	"github.com/failslow/falcon/recovery/restart"
 )
 
 // killing has the engine die once, at the nth point of its kind from the fault
@@ -146,7 +147,7 @@ func TestKilledInAWholeRestart(t *testing.T) {
 			t.Fatalf("recoveries %+v", list)
 		}
 		b.inLoop(func() {
-			if e := b.engine; e.state.job.Epoch != 2 || e.state.job.Generation != list[0].Generation || e.state.restart.Phase != phaseOver {
+			if e := b.engine; e.state.job.Epoch != 2 || e.state.job.Generation != list[0].Generation || e.state.restart.Phase != restart.Over {
 				t.Errorf("job epoch %d of launch %d, restart %s", e.state.job.Epoch, e.state.job.Generation, e.state.restart.Phase)
 			}
 		})

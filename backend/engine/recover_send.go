@@ -136,7 +136,7 @@ func (dr *recoveryDriver) prepare(now time.Time, c recovery.Command, r *decidedR
 		dr.batch.addRecords(record(now, kindFence, v))
 		r.fences = append(r.fences, v)
 	case recovery.Restart:
-		dr.restart.begin(now, c)
+		dr.restart.demanded(now, c)
 	default:
 		if t := dr.compose(c); t != nil {
 			dr.promise(now, t, r)
@@ -358,7 +358,7 @@ func (dr *recoveryDriver) onAnswer(now time.Time, node falcon.Node, in *falconv1
 	case falconv1.CommandStatus_COMMAND_STATUS_DONE:
 	case falconv1.CommandStatus_COMMAND_STATUS_REFUSED, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED:
 		if failed = clean(in.GetDetail()); failed == "" {
-			failed = "no reason was given"
+			failed = noReason
 		}
 	default:
 		dr.rejoinedRanks(now, t, node, in)

@@ -10,6 +10,7 @@ import (
 	"github.com/failslow/falcon/backend/api/convert"
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/recovery"
+	"github.com/failslow/falcon/recovery/restart"
 )
 
 // dwindle begins a job without a spare that loses half of its replicas.
@@ -43,7 +44,7 @@ func checkFewer(b *bench) {
 		if rec.Epoch != 2 || rec.Layout != (falcon.Layout{TP: 1, DP: 2, PP: 1}) || !slices.Equal(rec.Placement, want) || !slices.Equal(rec.MicroBatches, []int32{16, 16}) {
 			b.t.Errorf("job %+v", rec)
 		}
-		if !slices.Equal(v.Placement, want) || e.state.restart.Phase != phaseOver || !e.state.fences.nodeFenced("n1") {
+		if !slices.Equal(v.Placement, want) || e.state.restart.Phase != restart.Over || !e.state.fences.nodeFenced("n1") {
 			b.t.Errorf("recovered on %v, restart %s, fences %v", v.Placement, e.state.restart.Phase, e.state.fences.nodes)
 		}
 		if in := e.cluster.recoveryJob(); in.Layout != rec.Layout || !slices.Equal(in.Splits, rec.MicroBatches) {

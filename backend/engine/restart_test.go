@@ -11,6 +11,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/mitigate"
+	"github.com/failslow/falcon/recovery/restart"
 )
 
 // restartBench is a job that leaves node n1 for the spare n2 from iteration 20 on.
@@ -35,7 +36,7 @@ func checkRestarted(b *bench) {
 		}
 	}
 	b.inLoop(func() {
-		if e := b.engine; e.state.job.Epoch != 2 || e.state.restart.Phase != phaseOver || e.status.current(time.Now()) == "restarting" {
+		if e := b.engine; e.state.job.Epoch != 2 || e.state.restart.Phase != restart.Over || e.status.current(time.Now()) == "restarting" {
 			b.t.Errorf("job epoch %d, phase %q, state %q", e.state.job.Epoch, e.state.restart.Phase, e.status.current(time.Now()))
 		}
 	})
@@ -123,6 +124,11 @@ func TestLaunchThatANodeRefuses(t *testing.T) {
 // launching is that job as its launch waits for the spare, which does not hear of it.
 func launching(t *testing.T) *bench {
 	b := restartBench(t)
+	launchOn(b)
+	return b
+}
+
+func launchOn(b *bench) {
 	b.start()
 	spare := b.job.agents[2]
 	for !b.job.waits {
@@ -134,7 +140,6 @@ func launching(t *testing.T) *bench {
 	for range 20 {
 		b.turn()
 	}
-	return b
 }
 
 // A rank that ends fails its launch at once, and what the others have started is
@@ -252,7 +257,7 @@ func ranToItsEnd(t *testing.T, b *bench, killed bool) {
 			t.Errorf("state %q, %q", v.GetState(), v.GetRestart())
 		}
 		b.inLoop(func() {
-			if e := b.engine; e.state.job.Epoch != 2 || e.state.restart.Phase != phaseOver || e.state.restart.Failed != "" {
+			if e := b.engine; e.state.job.Epoch != 2 || e.state.restart.Phase != restart.Over || e.state.restart.Failed != "" {
 				t.Errorf("job epoch %d, restart %+v", e.state.job.Epoch, e.state.restart)
 			}
 		})
@@ -285,7 +290,7 @@ func TestProcessThatStays(t *testing.T) {
 		if v := b.restartView(); !strings.Contains(v.GetRestart(), "waiting for rank 3 on n1 to end") {
 			t.Errorf("restart %q", v.GetRestart())
 		}
-		time.Sleep(LeaveWait)
+		time.Sleep(restart.LeaveWait)
 		b.turn()
 		if a := b.script.action; a.State != falcon.ActionFailed || !strings.Contains(a.Reason, "rank 3 on n1 has not ended 2m0s after the checkpoint") {
 			t.Errorf("action %+v", a)
@@ -344,7 +349,7 @@ func TestKilledInARestartByHand(t *testing.T) {
 			if len(m.actions) != 1 || m.actions[0].Rung != falcon.RungS4 || m.actions[0].State != falcon.ActionKept || m.actions[0].DecidedBy != "tester" {
 				b.t.Errorf("actions in the journal: %+v", m.actions)
 			}
-			if m.job.Epoch != 2 || m.restart.Phase != phaseOver {
+			if m.job.Epoch != 2 || m.restart.Phase != restart.Over {
 				b.t.Errorf("job epoch %d, phase %s", m.job.Epoch, m.restart.Phase)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery"
+	"github.com/failslow/falcon/recovery/restart"
 )
 
 // baselineStep is the relative change of the baseline that is worth a record.
@@ -22,7 +23,7 @@ type decidedRound struct {
 	orders  []orderRecord
 	windows []*window
 	tests   []validate.Command
-	launch  bool // the nodes are to start processes
+	sends   []func()
 	fences  []fenceRecord
 	told    []*nodeCommand
 	steps   []func() // inputs that one machine has for the other
@@ -125,17 +126,13 @@ func (e *Engine) collectRound(now time.Time, d detect.Ready, p mitigate.Ready, v
 		r.steps = append(r.steps, func() { e.describer.announceLateToDetector(now) })
 	}
 	if p.Launch != nil {
-		e.restart.planLaunch(now, p.Launch, &r)
+		e.restart.stepWith(now, restart.Planned{Launch: p.Launch})
 	}
 	for _, t := range e.recoveries.resend {
 		e.recoveries.promise(now, t, &r)
 		r.told = append(r.told, t)
 	}
 	e.recoveries.resend = nil
-	if l := e.restart.relaunch; l != nil {
-		e.restart.relaunch = nil
-		e.restart.planLaunch(now, l, &r)
-	}
 	for _, v := range p.Impacts {
 		e.batch.addRecords(record(now, kindImpact, v))
 	}
@@ -143,7 +140,7 @@ func (e *Engine) collectRound(now time.Time, d detect.Ready, p mitigate.Ready, v
 		e.oplog.logAt(n.Iteration, planKind(n.Kind), 0, "%s", n.Text)
 	}
 	e.measured.learned(now, len(p.Actions) > 0)
-	r.records = e.batch.takeRecords()
+	r.records, r.sends = e.batch.takeRecords(), e.batch.takeSends()
 	return r
 }
 
@@ -173,8 +170,8 @@ func (e *Engine) sendRound(r decidedRound) {
 	}
 	e.recoveries.sendCommands(r.told)
 	e.sendTests(r.tests)
-	if r.launch {
-		e.restart.sendLaunch("")
+	for _, send := range r.sends {
+		send()
 	}
 	for _, rec := range r.orders {
 		e.orders.addOrder(rec)

@@ -12,6 +12,7 @@ import (
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery"
+	"github.com/failslow/falcon/recovery/restart"
 )
 
 // A snapshot is memory as the records of one: parts of one section each, in the
@@ -91,7 +92,7 @@ var sections = []section{
 	{name: "job", out: func(m *journalState, put func(any)) { put(m.job) }, in: (*journalState).takeJob},
 	one("baseline", func(m *journalState) *baselineRecord { return &m.baseline }),
 	one("overheads", func(m *journalState) *map[falcon.Rung]float64 { return &m.overheads }),
-	one("restart", func(m *journalState) *restartRecord { return &m.restart }),
+	one("restart", func(m *journalState) *restart.State { return &m.restart }),
 	many("incidents", func(m *journalState) *[]falcon.Incident { return &m.incidents }),
 	table("opened", func(m *journalState) map[string]opening { return m.opened }),
 	many("actions", func(m *journalState) *[]falcon.Action { return &m.actions }),

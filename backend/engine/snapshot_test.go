@@ -22,6 +22,7 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/mitigate"
+	"github.com/failslow/falcon/recovery/restart"
 )
 
 // sameMemory compares every field of two memories, those that are added later
@@ -167,7 +168,7 @@ func (h *history) other() {
 		record(t0, kindOverhead, map[falcon.Rung]float64{falcon.RungS2: float64(n)}),
 		record(t0, kindEvent, eventRecord{Kind: kindAudit, Text: "INC-0001", Audit: &auditEntry{Actor: "maria", Verb: "approve"}}),
 		record(t0, kindValidation, validationRecord{Validation: falcon.Validation{ID: fmt.Sprintf("VAL-%04d", n)}, Pause: n, Nodes: []falcon.Node{"n1"}}),
-		record(t0, kindRestart, restartRecord{Phase: phaseLeaving, Home: h.placement("home"), Next: &falcon.Launch{Generation: n}, Launch: &falcon.Launch{Generation: n}}),
+		record(t0, kindRestart, restart.State{Phase: restart.Leaving, Home: h.placement("home"), Next: &falcon.Launch{Generation: n}, Launch: &falcon.Launch{Generation: n}}),
 		record(t0, kindLaunchEnded, launchEndedRecord{Generation: n, Rank: falcon.Rank(n % 4)}),
 		record(t0, kindFence, fenceRecord{Generation: n, Nodes: []falcon.Node{falcon.Node(fmt.Sprint("n", n%3))}, Processes: []string{fmt.Sprintf("n1/%d", n), "n2/7"}, Stop: n}),
 		record(t0, kindFence, fenceRecord{Lifted: "n1", By: "maria"}),

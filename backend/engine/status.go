@@ -3,6 +3,8 @@ package engine
 import (
 	"fmt"
 	"time"
+
+	"github.com/failslow/falcon/recovery/restart"
 )
 
 // jobStatus says in one term what the job does.
@@ -53,14 +55,14 @@ func (s *jobStatus) standstill() time.Duration {
 func (s *jobStatus) restarting(now time.Time) string {
 	r := s.state.restart
 	switch r.Phase {
-	case phaseLeaving:
-		rank, _ := s.cluster.stillRunning(now, r)
+	case restart.Leaving:
+		rank, _ := s.cluster.stillRunning(now, r.Home)
 		return fmt.Sprintf("restarting from iteration %d: waiting for %s to end", r.Resume, s.cluster.rankText(rank))
-	case phaseLeft:
+	case restart.Left:
 		return "restarting: all processes have ended, the launch is being planned"
-	case phaseLaunching:
-		return "restarting: " + s.cluster.launchText()
-	case phaseClearing:
+	case restart.Launching:
+		return "restarting: " + s.cluster.launchText(*r.Launch)
+	case restart.Clearing:
 		return fmt.Sprintf("restarting: launch %d has failed (%s), what it started is to end", r.Launch.Generation, r.Failed)
 	}
 	if o := s.orders.leaving(); o != nil && (o.heardRanks() > 0 || s.job.ended()) {

@@ -49,9 +49,5 @@ func (dr *recoveryDriver) endStray(now time.Time, node falcon.Node, rank falcon.
 		Epoch: dr.state.epoch, Id: dr.batch.commandID(now), DeadlineUnixNs: now.Add(commandLife).UnixNano(),
 		Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: in.GetGeneration() + 1, Ranks: []int32{int32(rank)}}},
 	}
-	dr.batch.whenDurableDo(func(err error) {
-		if err == nil { // its id is durable
-			dr.cluster.sendTo(node, command(c, now))
-		}
-	})
+	dr.batch.sendDurable(func() { dr.cluster.sendTo(node, command(c, dr.cfg.Now())) })
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/failslow/falcon/backend/rpc"
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
+	"github.com/failslow/falcon/recovery/restart"
 	"github.com/failslow/falcon/tui/front"
 )
 
@@ -44,7 +45,7 @@ type engineConfig struct {
 	Certs      auth.Files     `yaml:"certs"`     // default: ca and server in the state directory's certs
 	Policy     policyConfig   `yaml:"policy"`
 	PolicyFile string         `yaml:"policy_file"` // instead of policy: the same keys in a file of their own
-	Restart    engine.Restart `yaml:"restart"`
+	Restart    restart.Config `yaml:"restart"`
 	Detect     detect.Config  `yaml:"detect"`
 
 	Validation validationConfig `yaml:"validation"`

@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/backend/engine"
+	"github.com/failslow/falcon/recovery/restart"
 )
 
 // policyConfig is the policy of falcon.yaml, or of a file of its own. What an
@@ -120,7 +120,7 @@ func (p *policyConfig) decode(b []byte, path string) error {
 // restartMost bounds the phases of a restart (S4): a longer one is stuck.
 const restartMost = 24 * time.Hour
 
-func checkRestart(r engine.Restart) error {
+func checkRestart(r restart.Config) error {
 	for key, v := range map[string]time.Duration{"leave": r.LeaveWait, "launch": r.LaunchWait} {
 		if v < 0 || v > restartMost {
 			return fmt.Errorf("%w: restart.%s is %s; give a time up to %s, 0s = the default", errUsage, key, v, restartMost)

@@ -1,0 +1,383 @@
+package restart
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// Input is one of the types below.
+type Input interface{ input() }
+
+type (
+	// Checkpointed is the outcome of an order after which the processes leave.
+	Checkpointed struct {
+		Order  uint64
+		Resume int64 // first iteration after the checkpoint
+		Home   falcon.Placement
+	}
+	// Demanded is a recovery's order to restart the whole job. It stays without
+	// effect while a restart is in progress, and when it is given again.
+	Demanded struct {
+		Launch falcon.Launch
+		Resume int64
+		Home   falcon.Placement // "" = the rank has ended or is fenced
+		Reason string
+	}
+	// Planned is what the planner wants launched once all processes have left.
+	Planned struct{ Launch *falcon.Launch }
+	// Answered is a node's answer to a command.
+	Answered struct {
+		NodeCommand
+		Done    bool
+		Refused string // why
+	}
+	// Ended is a launched rank that has ended with success.
+	Ended struct {
+		Generation uint64
+		Rank       falcon.Rank
+	}
+	// Described is the job, described by all of its ranks.
+	Described struct {
+		Epoch      uint64
+		Generation uint64
+		Ranks      int
+	}
+	// Superseded is a job epoch that began by somebody else's hand.
+	Superseded struct{}
+)
+
+func (Checkpointed) input() {}
+func (Demanded) input()     {}
+func (Planned) input()      {}
+func (Answered) input()     {}
+func (Ended) input()        {}
+func (Described) input()    {}
+func (Superseded) input()   {}
+
+// World is what the machine asks of the cluster.
+type World interface {
+	Running(home falcon.Placement) string // a rank of home whose process is not known to have ended, "" = none
+	Lost(l falcon.Launch) string          // a rank of a launch that has ended badly, and how; "" = none
+	Missing(l falcon.Launch) string       // what a launch waits for
+	Alive() int                           // ranks whose processes run
+	Fenced(n falcon.Node) bool
+}
+
+// Effects are what an input leads to, in the order in which they are to be
+// carried out.
+type Effects struct {
+	Changed  bool   // State is new, and to be made durable
+	Ended    *Ended // to be made durable; State has it
+	Notes    []Note
+	RanToEnd bool      // the launch has run to its end before it was described as the job
+	Left     *NoLaunch // for the planner
+	Launched *Launched // for whoever planned the launch
+	Stops    bool      // stop commands go out once State is durable
+	Launches bool      // so do launch commands
+}
+
+// Note is a line for operators.
+type Note struct {
+	Kind     string
+	Severity int32
+	Text     string
+}
+
+// NoLaunch says that all processes have left, or why no launch follows.
+type NoLaunch struct {
+	Order  uint64
+	Reason string // "" = a launch can be planned
+}
+
+// Launched is how a launch has come out.
+type Launched struct {
+	Generation uint64
+	Failed     string
+	Recovery   bool             // a recovery has planned it, else the planner
+	Placement  falcon.Placement // of the recovery's launch
+}
+
+// Machine is one restart after the other.
+type Machine struct {
+	cfg      Config
+	state    State
+	answered map[uint64]bool // commands that were carried out
+	nextID   func() uint64
+	out      Effects
+}
+
+// New makes the machine go on from a state; nextID gives out command ids that
+// are durable with the state that holds them.
+func New(cfg Config, s State, nextID func() uint64) *Machine {
+	return &Machine{cfg: cfg, state: s, answered: map[uint64]bool{}, nextID: nextID}
+}
+
+// State is what is to be durable. It must not be changed.
+func (m *Machine) State() State { return m.state }
+
+// Restored is what others may not have heard before a restart of the engine.
+func (m *Machine) Restored(now time.Time, w World) Effects {
+	if m.state.Phase == Left {
+		m.allLeft(now)
+	}
+	return m.effects()
+}
+
+// Step takes one input.
+func (m *Machine) Step(now time.Time, w World, in Input) Effects {
+	switch in := in.(type) {
+	case Checkpointed:
+		m.turnTo(now, State{Order: in.Order, Resume: in.Resume, Home: in.Home}, Leaving)
+		m.note("action", 1, "checkpoint of order %d is written; a restart begins with iteration %d; the processes are leaving", in.Order, in.Resume)
+	case Demanded:
+		m.demand(now, w, in)
+	case Planned:
+		m.launch(now, in.Launch)
+	case Answered:
+		m.answer(now, w, in)
+	case Ended:
+		if m.state.Phase == Launching && m.state.NoteEnded(in.Generation, in.Rank) {
+			m.out.Ended = &in
+		}
+	case Described:
+		m.described(now, in)
+	case Superseded:
+		m.superseded(now)
+	}
+	return m.effects()
+}
+
+func (m *Machine) effects() Effects {
+	out := m.out
+	m.out = Effects{}
+	return out
+}
+
+func (m *Machine) turnTo(now time.Time, s State, phase string) {
+	s.Phase, s.SinceNs = phase, now.UnixNano()
+	m.state, m.out.Changed = s, true
+}
+
+func (m *Machine) note(kind string, severity int32, format string, args ...any) {
+	m.out.Notes = append(m.out.Notes, Note{kind, severity, fmt.Sprintf(format, args...)})
+}
+
+func (m *Machine) demand(now time.Time, w World, in Demanded) {
+	if m.state.Active() || m.state.Launch != nil && m.state.Launch.Generation >= in.Launch.Generation {
+		return // given again
+	}
+	next := in.Launch
+	s := State{Home: in.Home, Next: &next, Resume: in.Resume}
+	m.stopOlder(w, &s, next.Generation, nodesOf(in.Home))
+	m.turnTo(now, s, Leaving)
+	m.note("recovery", 2, "the whole job is restarted from its newest checkpoint: %s", in.Reason)
+}
+
+// stopOlder has nodes end what is left of earlier generations. A fenced node is
+// stopped by its fence.
+func (m *Machine) stopOlder(w World, s *State, generation uint64, nodes []falcon.Node) {
+	s.Stop = &Stop{Generation: generation}
+	for _, n := range nodes {
+		if !w.Fenced(n) {
+			s.Stop.Commands = append(s.Stop.Commands, NodeCommand{n, m.nextID()})
+		}
+	}
+	m.out.Stops = true
+}
+
+// Tick makes the moves that are due.
+func (m *Machine) Tick(now time.Time, w World) Effects {
+	waited := time.Duration(now.UnixNano() - m.state.SinceNs)
+	switch m.state.Phase {
+	case Leaving:
+		if who := w.Running(m.state.Home); who == "" {
+			m.turnTo(now, m.state, Left)
+			m.allLeft(now)
+		} else if waited > m.cfg.LeaveLimit() {
+			m.endWithout(now, fmt.Sprintf("%s has not ended %s after the checkpoint", who, m.cfg.LeaveLimit()))
+		}
+	case Left:
+		if waited > LeftWait {
+			m.endWithout(now, fmt.Sprintf("no launch was planned within %s of the processes' end: start the job by hand", LeftWait))
+		}
+	case Launching:
+		m.watchLaunch(now, w)
+	case Clearing:
+		if m.cleared(w) && w.Alive() == 0 || waited > m.cfg.LeaveLimit() {
+			m.turnTo(now, m.state, Over)
+			m.launchOver()
+		}
+	}
+	return m.effects()
+}
+
+// allLeft begins the launch that a recovery has planned, or asks for a plan.
+func (m *Machine) allLeft(now time.Time) {
+	if m.state.Next != nil {
+		m.launch(now, m.state.Next)
+		return
+	}
+	m.out.Left = &NoLaunch{Order: m.state.Order}
+}
+
+// launch gives every node of a launch a command.
+func (m *Machine) launch(now time.Time, l *falcon.Launch) {
+	s := m.state
+	s.Launch, s.Commands, s.Ended, s.Failed = l, nil, nil, ""
+	s.Deadline = now.Add(m.cfg.launchLimit()).UnixNano()
+	nodes := nodesOf(l.Placement)
+	for _, n := range nodes {
+		s.Commands = append(s.Commands, NodeCommand{n, m.nextID()})
+	}
+	m.turnTo(now, s, Launching)
+	m.note("action", 1, "launch %d: %d ranks on %s", l.Generation, len(l.Placement), falcon.NodesText(nodes))
+	m.out.Launches = true
+}
+
+// watchLaunch ends a launch that can't come up any more, or whose job has run to
+// its end before it was described.
+func (m *Machine) watchLaunch(now time.Time, w World) {
+	l := *m.state.Launch
+	lost := w.Lost(l)
+	switch {
+	case lost != "":
+		m.launchFails(now, w, lost)
+	case len(m.state.Ended) == len(l.Placement):
+		m.turnTo(now, m.state, Over)
+		m.note("action", 1, "launch %d has run to its end: all %d ranks ended normally", l.Generation, len(l.Placement))
+		m.out.RanToEnd = true
+		m.launchOver()
+	case now.UnixNano() > m.state.Deadline:
+		m.launchFails(now, w, w.Missing(l))
+	}
+}
+
+// launchFails has what the launch has started end, before another one can be
+// tried on the same nodes.
+func (m *Machine) launchFails(now time.Time, w World, why string) {
+	s := m.state
+	s.Failed = why
+	m.note("action", 3, "launch %d has failed: %s", s.Launch.Generation, why)
+	m.stopOlder(w, &s, s.Launch.Generation+1, nodesOf(s.Launch.Placement))
+	m.turnTo(now, s, Clearing)
+}
+
+// cleared reports whether every node says that nothing of before runs there.
+func (m *Machine) cleared(w World) bool {
+	return m.state.Stop == nil || !slices.ContainsFunc(m.state.Stop.Commands, func(c NodeCommand) bool {
+		return !m.answered[c.Command] && !w.Fenced(c.Node)
+	})
+}
+
+func (m *Machine) launchOver() {
+	s := m.state
+	out := &Launched{Failed: s.Failed, Recovery: s.Next != nil}
+	if out.Recovery {
+		out.Generation, out.Placement = s.Next.Generation, s.Next.Placement
+	} else {
+		out.Generation = s.Launch.Generation
+	}
+	m.out.Launched = out
+}
+
+// endWithout ends a restart that can't come to a launch.
+func (m *Machine) endWithout(now time.Time, why string) {
+	s := m.state
+	s.Failed = why
+	m.turnTo(now, s, Over)
+	m.note("action", 3, "the restart ends here: %s", why)
+	if s.Next != nil {
+		m.launchOver()
+		return
+	}
+	m.out.Left = &NoLaunch{Order: s.Order, Reason: why}
+}
+
+// Knows reports whether a command is of this restart.
+func (m *Machine) Knows(c NodeCommand) bool {
+	return m.isStop(c) || slices.Contains(m.state.Commands, c)
+}
+
+func (m *Machine) isStop(c NodeCommand) bool {
+	return m.state.Stop != nil && slices.Contains(m.state.Stop.Commands, c)
+}
+
+func (m *Machine) answer(now time.Time, w World, in Answered) {
+	switch {
+	case !m.Knows(in.NodeCommand):
+	case in.Done:
+		m.answered[in.Command] = true
+	case in.Refused == "":
+	case m.isStop(in.NodeCommand):
+		m.note("action", 2, "node %s has not ended what runs there of before: %s", in.Node, in.Refused)
+	case m.state.Phase == Launching && len(m.state.Ended) == 0: // else it came up: ranks have come to the job's end
+		m.launchFails(now, w, fmt.Sprintf("node %s: %s", in.Node, in.Refused))
+	}
+}
+
+// OpenStops are the stop commands of a node that are not carried out; node "" =
+// those of all.
+func (m *Machine) OpenStops(node falcon.Node) []NodeCommand {
+	if m.state.Stop == nil || !m.state.Active() {
+		return nil
+	}
+	return m.open(m.state.Stop.Commands, node)
+}
+
+// OpenLaunches are the launch commands that are not carried out, likewise.
+func (m *Machine) OpenLaunches(node falcon.Node) []NodeCommand {
+	if m.state.Phase != Launching {
+		return nil
+	}
+	return m.open(m.state.Commands, node)
+}
+
+func (m *Machine) open(list []NodeCommand, node falcon.Node) []NodeCommand {
+	var out []NodeCommand
+	for _, c := range list {
+		if (node == "" || c.Node == node) && !m.answered[c.Command] {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// described ends a restart once its launch is the job.
+func (m *Machine) described(now time.Time, in Described) {
+	s := m.state
+	if s.Phase != Launching || in.Generation != s.Launch.Generation {
+		return
+	}
+	m.turnTo(now, s, Over)
+	m.note("action", 1, "launch %d runs: %d ranks in job epoch %d", s.Launch.Generation, in.Ranks, in.Epoch)
+	m.launchOver()
+}
+
+// superseded ends a restart whose job runs again by somebody else's hand.
+func (m *Machine) superseded(now time.Time) {
+	s := m.state
+	if !s.Active() {
+		return
+	}
+	launched := s.Phase == Launching || s.Phase == Clearing
+	s.Failed = "somebody else started the job"
+	m.note("action", 2, "the restart ends here: %s", s.Failed)
+	m.turnTo(now, s, Over)
+	if launched {
+		m.launchOver()
+	}
+}
+
+func nodesOf(p falcon.Placement) []falcon.Node {
+	var out []falcon.Node
+	for _, d := range p {
+		if d != "" {
+			out = append(out, d.Node())
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -1,0 +1,174 @@
+package restart
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/failslow/falcon"
+)
+
+// Each testdata/*.txt is a story: inputs, and below each the effects. Run with
+// -rewrite to write the answers again, and read them.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			s := &script{t: t, now: time.Unix(1000, 0)}
+			s.boot(State{})
+			datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string { return s.do(d) })
+		})
+	}
+}
+
+// script is the owner of a machine, and the cluster that it asks about.
+type script struct {
+	t       *testing.T
+	m       *Machine
+	now     time.Time
+	next    uint64
+	journal []byte
+
+	running, lost string
+	alive         int
+	fenced        []falcon.Node
+}
+
+func (s *script) Running(falcon.Placement) string { return s.running }
+func (s *script) Lost(falcon.Launch) string       { return s.lost }
+func (s *script) Missing(l falcon.Launch) string {
+	return fmt.Sprintf("launch %d waits for rank 1 on n2", l.Generation)
+}
+func (s *script) Alive() int                { return s.alive }
+func (s *script) Fenced(n falcon.Node) bool { return slices.Contains(s.fenced, n) }
+
+func (s *script) boot(state State) {
+	s.m = New(Config{}, state, func() uint64 { s.next++; return s.next })
+}
+
+func (s *script) do(d *datadriven.TestData) string {
+	arg := func(key string) string {
+		var v string
+		if d.HasArg(key) {
+			d.ScanArgs(s.t, key, &v)
+		}
+		return v
+	}
+	number := func(key string) (n uint64) {
+		if d.HasArg(key) {
+			d.ScanArgs(s.t, key, &n)
+		}
+		return n
+	}
+	launch := func() *falcon.Launch {
+		return &falcon.Launch{Generation: number("generation"), Placement: placement(arg("on"))}
+	}
+	step := func(in Input) string { return s.text(s.m.Step(s.now, s, in)) }
+	switch d.Cmd {
+	case "checkpoint":
+		return step(Checkpointed{Order: number("order"), Resume: int64(number("resume")), Home: placement(arg("home"))})
+	case "demand":
+		return step(Demanded{Launch: *launch(), Home: placement(arg("home")), Reason: "both replicas are lost"})
+	case "plan":
+		return step(Planned{launch()})
+	case "answer":
+		c := NodeCommand{falcon.Node(arg("node")), number("command")}
+		return step(Answered{NodeCommand: c, Done: d.HasArg("done"), Refused: arg("refused")})
+	case "ended":
+		return step(Ended{Generation: number("generation"), Rank: falcon.Rank(number("rank"))})
+	case "described":
+		return step(Described{Epoch: 2, Generation: number("generation"), Ranks: 2})
+	case "superseded":
+		return step(Superseded{})
+	case "world":
+		s.running, s.lost, s.alive = strings.ReplaceAll(arg("running"), "_", " "), strings.ReplaceAll(arg("lost"), "_", " "), int(number("alive"))
+		s.fenced = nil
+		if n := arg("fenced"); n != "" {
+			s.fenced = []falcon.Node{falcon.Node(n)}
+		}
+		return ""
+	case "tick":
+		var after time.Duration
+		if text := arg("after"); text != "" {
+			var err error
+			if after, err = time.ParseDuration(text); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+		s.now = s.now.Add(after)
+		return s.text(s.m.Tick(s.now, s))
+	case "reboot": // the engine starts again on its journal
+		var state State
+		if err := json.Unmarshal(s.journal, &state); err != nil {
+			s.t.Fatal(err)
+		}
+		s.boot(state)
+		return s.text(s.m.Restored(s.now, s))
+	}
+	s.t.Fatalf("%s: no such command", d.Cmd)
+	return ""
+}
+
+func placement(text string) falcon.Placement {
+	var out falcon.Placement
+	for name := range strings.SplitSeq(text, ",") {
+		if name == "-" {
+			out = append(out, "")
+			continue
+		}
+		out = append(out, falcon.Device(name+".g0"))
+	}
+	return out
+}
+
+// text is what an input led to; what is to be durable goes to the journal.
+func (s *script) text(e Effects) string {
+	var b strings.Builder
+	if e.Changed || e.Ended != nil {
+		var err error
+		if s.journal, err = json.Marshal(s.m.State()); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	if e.Changed {
+		fmt.Fprintf(&b, "state %s\n", s.m.State().Phase)
+	}
+	if e.Ended != nil {
+		fmt.Fprintf(&b, "rank %d of launch %d ended well\n", e.Ended.Rank, e.Ended.Generation)
+	}
+	for _, n := range e.Notes {
+		fmt.Fprintf(&b, "%s/%d: %s\n", n.Kind, n.Severity, n.Text)
+	}
+	if e.RanToEnd {
+		b.WriteString("the job has run to its end\n")
+	}
+	if v := e.Left; v != nil {
+		if v.Reason != "" {
+			fmt.Fprintf(&b, "planner: nothing is launched after order %d: %s\n", v.Order, v.Reason)
+		} else {
+			fmt.Fprintf(&b, "planner: all have left after order %d\n", v.Order)
+		}
+	}
+	if v := e.Launched; v != nil {
+		fmt.Fprintf(&b, "launch %d over, of the recovery %t, failed %q\n", v.Generation, v.Recovery, v.Failed)
+	}
+	if e.Stops {
+		fmt.Fprintf(&b, "stop %v\n", s.m.OpenStops(""))
+	}
+	if e.Launches {
+		fmt.Fprintf(&b, "launch %v\n", s.m.OpenLaunches(""))
+	}
+	if b.Len() == 0 {
+		return "nothing\n"
+	}
+	return b.String()
+}

@@ -1,0 +1,20 @@
+package falcon
+
+import (
+	"fmt"
+	"strings"
+)
+
+// NodesText names nodes in a line for operators, the first eight of many.
+func NodesText(nodes []Node) string {
+	const most = 8
+	names := make([]string, 0, most)
+	for _, n := range nodes[:min(len(nodes), most)] {
+		names = append(names, string(n))
+	}
+	text := strings.Join(names, ", ")
+	if len(nodes) > most {
+		text += fmt.Sprintf(" and %d more", len(nodes)-most)
+	}
+	return text
+}

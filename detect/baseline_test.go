@@ -7,7 +7,7 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// An incident that ranks have told of keeps the baseline where noise hides the
+// An incident that ranks reported first keeps the baseline where noise hides the
 // change from the job's own series: else a slow level would pass for the
 // healthy one, and the incident for relieved. Without one the first level's
 // median is the baseline, as ever.

@@ -47,7 +47,7 @@ func TestShortBurstsAreNoIncident(t *testing.T) {
 	}
 }
 
-// One that lasts is told after eight iterations at the latest, with the
+// One that lasts is reported after eight iterations at the latest, with the
 // iteration at which it was verified, though no window can be had.
 func TestALastingSlowdownIsToldInTime(t *testing.T) {
 	for seed := range uint64(12) {

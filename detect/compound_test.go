@@ -40,7 +40,7 @@ func TestSecondFaultUnderAnAction(t *testing.T) {
 	}
 }
 
-// A slowdown that comes and goes while an action holds, with nobody to blame,
+// A slowdown that comes and goes while an action holds, with no rank to blame,
 // is no incident: the job is back where it was before anybody was named.
 func TestAPassingSlowdownUnderAnActionIsNotTold(t *testing.T) {
 	w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 3)
@@ -116,7 +116,7 @@ func TestReliefWithTwoReplicas(t *testing.T) {
 	}
 }
 
-// The engine may die at any iteration of a story: the same incident goes on,
+// The engine may die at any iteration of an incident: the same incident goes on,
 // no other is opened.
 func TestRestartAtAnyPoint(t *testing.T) {
 	for seed := range 25 {

@@ -79,7 +79,7 @@ func TestReplicasGetSlowOneAfterTheOther(t *testing.T) {
 			wantOpen(t, w, want...)
 		}
 		w.run(100)
-		wantOpen(t, w, want...) // all four alike: nobody is healthy for that
+		wantOpen(t, w, want...) // all four alike: none is healthy for that
 		delete(w.job.Clock, w.job.Placement[0])
 		w.run(80)
 		wantOpen(t, w, want[1:]...)
@@ -87,7 +87,7 @@ func TestReplicasGetSlowOneAfterTheOther(t *testing.T) {
 }
 
 // Work that grew for three of four replicas by about as much as for the fourth
-// accuses nobody.
+// accuses no rank.
 func TestACrowdIsNotWorkThatGrew(t *testing.T) {
 	for seed := range uint64(6) {
 		w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 8, 8, seed)

@@ -7,7 +7,7 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// Results that make no sense name nobody and break nothing.
+// Results that make no sense name no rank and break nothing.
 func TestNonsensicalValidations(t *testing.T) {
 	w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 8, 8, 5)
 	w.tests = "off"

@@ -135,8 +135,8 @@ func grid(seed uint64) *world {
 }
 
 // One, two and three slow links are all named, also where most stages have one;
-// with two of them consolidated into one stage's ring they are one story still,
-// and a further one elsewhere is told, also where then all rings are slow.
+// with two of them consolidated into one stage's ring they are still one incident,
+// and a further one elsewhere is reported, also where then all rings are slow.
 func TestSlowLinksOfSeveralStages(t *testing.T) {
 	for seed := range uint64(6) {
 		w := grid(seed)

@@ -85,7 +85,7 @@ func TestASlowGPUGoesOnUnderItsNewRank(t *testing.T) {
 
 // The word of a swap may come some iterations after it, before or after the
 // job's new description, while a window is on its way, and while a fault makes
-// the new placement slower: nobody is blamed for that but the culprit.
+// the new placement slower: only the culprit is blamed.
 func TestTheWordOfASwapComesLate(t *testing.T) {
 	for seed := range uint64(28) {
 		late, slower, first := int(seed)%7, seed%2 == 0, seed%3 == 0
@@ -179,7 +179,7 @@ func TestARestartGoesOnFromItsCheckpoint(t *testing.T) {
 	}
 }
 
-// An incident that names nobody ends with a restart that runs as fast as the job
+// An incident that names no rank ends with a restart that runs as fast as the job
 // did before it.
 func TestARestartEndsAnIncidentWithoutCulprit(t *testing.T) {
 	w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 8, 8, 3)

@@ -143,7 +143,7 @@ func checkPairs(t *testing.T, w *world, got falcon.JobProfile) {
 	}
 }
 
-// Links are told with the ratio of their newest test, healthy ones with 1, for
+// Links are listed with the ratio of their newest test, healthy ones with 1, for
 // half an hour; what an open incident names stays, what it is relieved of is 1.
 func TestProfileOfLinks(t *testing.T) {
 	w := rings(4)

@@ -13,8 +13,8 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// Each testdata/*.txt is a story: commands, and below each, after "----", what
-// the machine says. Run with -rewrite to write the answers anew, and read them.
+// Each testdata/*.txt is a script: commands, and below each, after "----", what
+// the machine says. Run with -rewrite to replace the answers, and read them.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -72,7 +72,7 @@ func (s *script) do(t *testing.T, f []string) string {
 		for _, x := range f[1:] {
 			s.w.job.Load = append(s.w.job.Load, ratio(t, x))
 		}
-	case "micro": // per replica, told by the job itself
+	case "micro": // per replica, as the job reports them
 		s.w.job.MicroBatches = numbers(t, f[1:])
 		s.w.describe()
 	case "every": // n factor times: a long iteration every n

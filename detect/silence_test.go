@@ -75,7 +75,7 @@ func TestSilentNodes(t *testing.T) {
 		t.Errorf("silent are %v", n)
 	}
 	say(silentFor, 1, 101)
-	m.Tick(start.Add(time.Hour)) // the job stands still: all of it is silent, and nobody more than others
+	m.Tick(start.Add(time.Hour)) // the job does not train: all of it is silent, no rank more than others
 	if n := m.samples.silentNodes(); len(n) != 0 {
 		t.Errorf("silent are %v", n)
 	}

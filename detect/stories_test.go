@@ -10,7 +10,7 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// shape is a job to tell stories about.
+// shape is the job of the tests.
 type shape struct {
 	layout falcon.Layout
 	nodes  int
@@ -28,7 +28,7 @@ var shapes = []shape{
 
 var stories = flag.Int("stories", 140, "random stories to tell")
 
-// A story has one fault, or none; the machine must name exactly it.
+// Each scenario has one fault, or none; the machine must name exactly it.
 func TestRandomStoriesNameExactlyTheFault(t *testing.T) {
 	n := *stories
 	if testing.Short() {
@@ -164,7 +164,7 @@ func rankOf(w *world, d falcon.Device) falcon.Rank {
 }
 
 // A ring that takes a little longer than ever is not what made the job slower
-// by half: where nothing explains a slowdown nobody is named for it.
+// by half: where nothing explains a slowdown no rank is named.
 func TestALinkMustExplainTheSlowdown(t *testing.T) {
 	for seed := range uint64(6) {
 		w := rings(seed)

@@ -11,7 +11,7 @@ import (
 )
 
 // A rank that computes slowly without slowing the iteration, as its replica
-// has less to do, is found by the watch and told with its GPU.
+// has less to do, is found by the watch and reported with its GPU.
 func TestWatchFindsAHiddenFailingRank(t *testing.T) {
 	w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 3)
 	w.job.MicroBatches = []int{9, 9, 5, 9}
@@ -97,7 +97,7 @@ func deaf() bocd.TrackerConfig {
 	return cfg
 }
 
-// Whom past incidents named is told on a new verdict and to consoles.
+// The culprits of past incidents are listed with a new verdict and in consoles.
 func TestRecurringCulprits(t *testing.T) {
 	w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 3)
 	w.step(Culprits{Past: []Named{

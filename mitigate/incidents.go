@@ -32,7 +32,7 @@ type actionRef struct {
 	index    int
 }
 
-func (h actionRef) actionAt() *falcon.Action { return &h.incident.actions[h.index] }
+func (h actionRef) action() *falcon.Action { return &h.incident.actions[h.index] }
 
 // incidentSet is the incidents known, oldest first.
 type incidentSet struct{ list []*incidentState }
@@ -182,7 +182,7 @@ func (n *incidentSet) actionsInForce() []actionRef {
 		}
 	}
 	slices.SortFunc(out, func(x, y actionRef) int {
-		a, b := x.actionAt(), y.actionAt()
+		a, b := x.action(), y.action()
 		return cmp.Or(cmp.Compare(b.AppliedIteration, a.AppliedIteration), cmp.Compare(b.OrderID, a.OrderID))
 	})
 	return out

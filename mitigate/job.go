@@ -83,8 +83,8 @@ func (p *Planner) newEpoch(was, now Job) {
 		p.overtaken(why, falcon.RungS3)
 	}
 	if restart == nil && samePlaces && slices.Equal(was.MicroBatches, now.MicroBatches) {
-		if held := p.incidents.actionsInForce(); len(held) > 0 && len(held[0].actionAt().Base) > 0 {
-			p.job.setBase(held[0].actionAt().Base)
+		if held := p.incidents.actionsInForce(); len(held) > 0 && len(held[0].action().Base) > 0 {
+			p.job.setBase(held[0].action().Base)
 		}
 		return
 	}
@@ -140,7 +140,7 @@ func (p *Planner) onRestored(in Restored) {
 		}
 	}
 	for _, h := range p.incidents.actionsInForce() {
-		if a := h.actionAt(); len(a.Base) > 0 || len(a.Previous) > 0 {
+		if a := h.action(); len(a.Base) > 0 || len(a.Previous) > 0 {
 			p.job.setBase(a.Base)
 			if len(a.Base) == 0 {
 				p.job.setBase(a.Previous)

@@ -13,7 +13,7 @@ import (
 	"github.com/failslow/falcon/mitigate/topology"
 )
 
-// grid is a simulated job that does what it is told: dp × 2 ranks, one a node,
+// grid is a simulated job that follows orders: dp × 2 ranks, one a node,
 // with slow GPUs; the truth of its iteration times is the calibrated model.
 type grid struct {
 	*rapid.T

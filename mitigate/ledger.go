@@ -145,7 +145,7 @@ func (l *costLedger) chargeOne(s *incidentState, it Iteration, lost float64) {
 	}
 	l.charged[it.Index][s] = lost
 	if s.cost.Counted-s.persisted.Counted >= keepEvery && s.cost.ImpactMs > s.persisted.ImpactMs*(1+keepStep) {
-		l.persist(s)
+		l.persistCost(s)
 	}
 }
 
@@ -161,8 +161,8 @@ func (l *costLedger) addLoss(s *incidentState, ms float64) {
 	s.cost.LostGPUMs = max(0, s.cost.LostGPUMs+ms*float64(l.job.desc.GPUs))
 }
 
-// persist hands the cost out to be persisted.
-func (l *costLedger) persist(s *incidentState) {
+// persistCost hands the cost out to be persisted.
+func (l *costLedger) persistCost(s *incidentState) {
 	if !s.charged || s.cost == s.persisted {
 		return
 	}
@@ -210,7 +210,7 @@ func (l *costLedger) resetClocks(r falcon.Rung) {
 	for _, o := range l.incidents.list {
 		if o.isLocated() && causeHelped(o, r) == nil {
 			o.cost.PaidMs[r.Level()] = o.cost.ImpactMs
-			l.persist(o)
+			l.persistCost(o)
 		}
 	}
 }

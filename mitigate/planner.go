@@ -167,7 +167,7 @@ func (p *Planner) onIncident(in falcon.Incident) {
 		p.ledger.openAccount(s)
 	}
 	if was.State != in.State {
-		p.ledger.persist(s)
+		p.ledger.persistCost(s)
 	}
 	if was.State != in.State || was.Verdict.Cause != in.Verdict.Cause ||
 		!slices.Equal(was.Verdict.Devices, in.Verdict.Devices) || !slices.Equal(was.Verdict.Links, in.Verdict.Links) {

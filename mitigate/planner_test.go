@@ -11,7 +11,7 @@ import (
 
 // TestScripts runs testdata/*.txt: each paragraph is commands, a line of four
 // dashes, and everything that the planner said to them. Run with -rewrite to
-// write what it says anew, and read it.
+// replace what it says, and read it.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {

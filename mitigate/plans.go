@@ -216,7 +216,7 @@ func (pm *planMaker) revertTarget(s *incidentState, a *falcon.Action) []int32 {
 		return a.Previous
 	}
 	for _, h := range pm.incidents.actionsInForce() {
-		o := h.actionAt()
+		o := h.action()
 		if h.incident == s || h.incident.isOver() || o.RevertReason != "" || len(o.MicroBatches) == 0 {
 			continue
 		}
@@ -239,12 +239,12 @@ func (pm *planMaker) revertTarget(s *incidentState, a *falcon.Action) []int32 {
 // other open faults are worse off at the old places. What they need instead is
 // for their own next plan.
 func (pm *planMaker) blockedBy(h actionRef) string {
-	s, a := h.incident, h.actionAt()
+	s, a := h.incident, h.action()
 	if a.Rung != falcon.RungS3 || !s.isOver() {
 		return ""
 	}
 	for _, o := range pm.incidents.actionsInForce() {
-		if b := o.actionAt(); b != a && b.Rung == falcon.RungS3 && b.AppliedIteration > a.AppliedIteration {
+		if b := o.action(); b != a && b.Rung == falcon.RungS3 && b.AppliedIteration > a.AppliedIteration {
 			return fmt.Sprintf("%s was built on it", b.ID)
 		}
 	}

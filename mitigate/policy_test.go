@@ -66,7 +66,7 @@ func TestValidatePolicySaysWhatIsWrong(t *testing.T) {
 
 func TestApprovalByModeCapAndOwner(t *testing.T) {
 	never := map[falcon.Rung]falcon.RungPolicy{falcon.RungS2: {Approval: falcon.ApprovalNever}, falcon.RungS3: {Approval: falcon.ApprovalAuto}}
-	two := map[falcon.Rung]falcon.RungPolicy{falcon.RungS2: {Second: true}} // also where nobody has validated it
+	two := map[falcon.Rung]falcon.RungPolicy{falcon.RungS2: {Second: true}} // also where it was not validated
 	for _, c := range []struct {
 		p    falcon.Policy
 		want [3]string // S2, S3, S4

@@ -307,7 +307,7 @@ func TestHugeBatchIsNotPriced(t *testing.T) {
 	}
 }
 
-// A burst that passed, or whose cause nobody knows, never leads to an action,
+// A burst that passed, or whose cause is unknown, never leads to an action,
 // whatever the policy, also not by hand.
 func TestUnknownCauseNeverActs(t *testing.T) {
 	r := newRig(Config{})

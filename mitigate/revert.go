@@ -18,7 +18,7 @@ func (e *executor) revertDue() {
 		return
 	}
 	for _, h := range e.incidents.actionsInForce() {
-		s, a := h.incident, h.actionAt()
+		s, a := h.incident, h.action()
 		if (a.State != falcon.ActionApplied && a.State != falcon.ActionKept) || (a.RevertReason == "" && !s.isOver()) {
 			continue
 		}
@@ -41,7 +41,7 @@ func (e *executor) revertDue() {
 }
 
 func (e *executor) revertAction(h actionRef) {
-	s, a := h.incident, h.actionAt()
+	s, a := h.incident, h.action()
 	if a.RevertReason == "" {
 		a.RevertReason = "the fault has cleared"
 	}

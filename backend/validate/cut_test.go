@@ -194,7 +194,7 @@ func (p program) survey(newest func(r int) int64, shift func(r int) int, exact b
 }
 
 // Whatever the job does in an iteration and however far its ranks have come:
-// all of them reach their cuts, and nobody waits for a call that is behind
+// all of them reach their cuts, and no rank waits for a call that is behind
 // another one's cut.
 func TestEveryRankReachesItsCut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -211,7 +211,7 @@ func TestEveryRankReachesItsCut(t *testing.T) {
 }
 
 // One rank that lies about where it is does not send the others to a boundary
-// that nobody comes to, and counts that no gate can tell are refused.
+// that no rank reaches, and counts that no gate can distinguish are refused.
 func TestRanksFarApart(t *testing.T) {
 	p := program{world: 4, comms: [][]int{{0, 1, 2, 3}}, calls: []call{{comm: 0, from: -1, to: -1}}}
 	for name, c := range map[string]struct {

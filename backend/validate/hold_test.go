@@ -8,8 +8,8 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// A node is lost while its ranks are held: nobody can say that they were let go
-// before the order's life ends, or the node confirms it.
+// A node is lost while its ranks are held: their release is unknown
+// until the order's life ends or the node confirms it.
 func TestRanksOfALostNodeMayBeHeld(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	held := func() *Machine {

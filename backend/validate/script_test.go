@@ -16,8 +16,8 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// Each testdata/*.txt is a story: commands, and below each, after "----", what
-// the machine says. Run with -rewrite to write the answers anew, and read them.
+// Each testdata/*.txt is a script: commands, and below each, after "----", what
+// the machine says. Run with -rewrite to replace the answers, and read them.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {

@@ -141,7 +141,7 @@ func TestASingleHostIsComparedWithItsPast(t *testing.T) {
 	}
 }
 
-// A clock that was low all along explains no onset and confirms nobody.
+// A clock that was low all along explains no onset and confirms no rank.
 func TestALowClockOfOldConfirmsNobody(t *testing.T) {
 	c := scene(t, func(j *jobtest.Job) { j.Clock["n1.g0"] = 0.85 })
 	c.Counters.GPUs["n1.g0"] = GPU{Known: true, Clock: 0.9, Before: 0.9}

@@ -29,7 +29,7 @@ func accusedOf(res Result) []string {
 }
 
 // Stages whose work differs by nature (embeddings, logits), with and without a
-// healthy profile, accuse nobody, however few replicas there are.
+// healthy profile, accuse no rank, however few replicas there are.
 func TestUnequalStagesAccuseNobody(t *testing.T) {
 	for _, l := range []falcon.Layout{
 		{TP: 1, DP: 4, PP: 4}, {TP: 1, DP: 2, PP: 4}, {TP: 1, DP: 1, PP: 4}, {TP: 2, DP: 2, PP: 2}, {TP: 4, DP: 1, PP: 2}, {TP: 8, DP: 1, PP: 1},

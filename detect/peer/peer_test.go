@@ -71,7 +71,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// A link fault shows in the group's transfer and in nobody's self time.
+// A link fault shows in the group's transfer and in no rank's self time.
 func TestSlowLinkAccusesNoRank(t *testing.T) {
 	j := jobtest.New(falcon.Layout{TP: 1, DP: 4, PP: 4}, 8, 8, 3)
 	h := &Healthy{}

@@ -15,7 +15,7 @@ func look(j *jobtest.Job, n int, h *Healthy) Result {
 	return Judge(Window{Layout: j.Layout, Placement: j.Placement, Comms: j.Comms, Profiles: profiles, Healthy: h})
 }
 
-// The iterations told apart add up to what the hook says of the whole window,
+// The distinguished iterations add up to what the hook reports for the whole window,
 // and waits to those of the whole.
 func TestStepsAddUp(t *testing.T) {
 	for seed := range uint64(10) {
@@ -40,7 +40,7 @@ func TestStepsAddUp(t *testing.T) {
 	}
 }
 
-// Calls that do not repeat are not told apart, whatever they hold.
+// Calls that do not repeat are not distinguished, whatever they hold.
 func TestStepsOfStrangeCalls(t *testing.T) {
 	call := func(op falcon.Op, start, ms float64) falcon.CallTiming {
 		return falcon.CallTiming{Op: op, StartMs: start, DurationMs: ms}
@@ -90,7 +90,7 @@ func TestUnevenWork(t *testing.T) {
 }
 
 // The watch against the rule written down plainly: a run of C ratios above the
-// threshold is told once, when it is reached, and once more when it ends.
+// threshold is reported once, when it is reached, and once more when it ends.
 func TestWatchAgainstThePlainRule(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {

@@ -15,14 +15,16 @@ import (
 	"github.com/failslow/falcon/cmd/falcon-trainer/snapshot"
 )
 
-// recoverJobs hold their shards in different ways: everybody all of a stage's
-// slice, or in two instances a half each.
-var recoverJobs = []struct {
+type recoverJob struct {
 	name   string
 	layout falcon.Layout
 	slices int
 	more   []string
-}{
+}
+
+// recoverJobs hold their shards in different ways: everybody all of a stage's
+// slice, or in two instances a half each.
+var recoverJobs = []recoverJob{
 	{"plain", falcon.Layout{TP: 2, DP: 2, PP: 2}, 1, nil},
 	{"zero", falcon.Layout{TP: 1, DP: 4, PP: 2}, 2, []string{"--zero=1", "--zero-instances=2"}},
 }
@@ -33,11 +35,19 @@ func recoverArgs(l falcon.Layout, more ...string) []string {
 	return job(l.TP, l.DP, l.PP, 4, recoverIterations, more...)
 }
 
+// layoutsToRecover are the jobs that recover: one of them in a short run.
+func layoutsToRecover() []recoverJob {
+	if testing.Short() {
+		return recoverJobs[:1]
+	}
+	return recoverJobs
+}
+
 // One rank dies at each point of an iteration: its process alone is made anew,
 // and the weights and samples are those of a run without a fault.
 func TestARankDiesAtEachPoint(t *testing.T) {
 	need(t)
-	for _, j := range recoverJobs {
+	for _, j := range layoutsToRecover() {
 		args := recoverArgs(j.layout, j.more...)
 		want := unharmed(t, j.layout, args)
 		for i, point := range []string{"forward", "backward", "before-barrier", "mid-update", "after-update", "gather"} {
@@ -65,7 +75,7 @@ func TestARankDiesAtEachPoint(t *testing.T) {
 // it; and as its only source, so that all must go back to storage.
 func TestASecondFaultDuringRecovery(t *testing.T) {
 	need(t)
-	for _, j := range recoverJobs {
+	for _, j := range layoutsToRecover() {
 		args := recoverArgs(j.layout, j.more...)
 		want := unharmed(t, j.layout, args)
 		for _, second := range []string{"park@4:2", "groups@4:2/1", "restore@4:1/1", "restore@4:0/1", "restore@4:3/1"} {
@@ -89,7 +99,7 @@ func TestASecondFaultDuringRecovery(t *testing.T) {
 // that were themselves restored.
 func TestANodeDiesAndThenAnother(t *testing.T) {
 	need(t)
-	for _, j := range recoverJobs {
+	for _, j := range layoutsToRecover() {
 		args := recoverArgs(j.layout, j.more...)
 		want := unharmed(t, j.layout, args)
 		t.Run(j.name, func(t *testing.T) {
@@ -133,7 +143,7 @@ func TestAFrozenRankIsReplaced(t *testing.T) {
 // a checkpoint, to the first weights.
 func TestBackToStorageInPlace(t *testing.T) {
 	need(t)
-	for _, j := range recoverJobs {
+	for _, j := range layoutsToRecover() {
 		args := recoverArgs(j.layout, j.more...)
 		want := unharmed(t, j.layout, args)
 		for _, every := range []int64{2, 0} {
@@ -243,7 +253,7 @@ func TestParkedProcessesEnd(t *testing.T) {
 func TestSuspendedForNothing(t *testing.T) {
 	need(t)
 	const times = 4
-	for _, j := range recoverJobs {
+	for _, j := range layoutsToRecover() {
 		args := job(j.layout.TP, j.layout.DP, j.layout.PP, 4, 300, j.more...)
 		want := unharmed(t, j.layout, args)
 		t.Run(j.name, func(t *testing.T) {

@@ -48,8 +48,8 @@ func TestAttackedEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := engineConfig{StateDir: dir, Listen: "127.0.0.1:0", MemoryLimit: victimMemoryLimit}
-	cfg.fill()
-	h, err := startEngine(context.Background(), cfg, logTo(os.Stderr))
+	cfg.fillDefaults()
+	h, err := startEngine(context.Background(), cfg, loggerTo(os.Stderr))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ func TestAdmissionIsChecked(t *testing.T) {
 		}
 	}
 	cfg := engineConfig{StateDir: shortDir(t), Listen: "127.0.0.1:0", Renew: true}
-	cfg.fill()
+	cfg.fillDefaults()
 	dir := filepath.Join(cfg.StateDir, certsName)
 	if err := certsInit(dir, nil, time.Now()); err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestAdmissionIsChecked(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, auth.CAKeyFile)); err != nil {
 		t.Fatal(err)
 	}
-	if h, err := startEngine(t.Context(), cfg, logTo(os.Stderr)); err == nil || !strings.Contains(err.Error(), "renew: false") {
+	if h, err := startEngine(t.Context(), cfg, loggerTo(os.Stderr)); err == nil || !strings.Contains(err.Error(), "renew: false") {
 		if h != nil {
 			_ = h.Close()
 		}
@@ -117,7 +117,7 @@ func TestCertificatesNearTheirEndsAreTold(t *testing.T) {
 	}
 	f := auth.FilesIn(dir, "ann")
 	target := &engineTarget{connect: h.Address, certs: f}
-	conn, err := target.dial()
+	conn, err := target.dialTarget()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func consoleCommand() *cobra.Command {
 				return err
 			}
 			if opts.Once && target.connect == "" && config == "" {
-				target.connect = target.address() // to look once starts no engine
+				target.connect = target.engineAddress() // to look once starts no engine
 			}
 			if target.connect != "" {
 				if config != "" {
@@ -90,7 +90,7 @@ func consoleCommand() *cobra.Command {
 			return consoleWithEngine(ctx, config, opts)
 		},
 	}
-	target.flags(c)
+	target.declareFlags(c)
 	c.PersistentFlags().Lookup("connect").Usage = "only the screen: the engine's socket, or HOST:PORT with the three certificate flags"
 	c.Flags().StringVar(&config, "config", "", "the engine's configuration file (YAML); default: everything in the state directory "+defaultStateDir())
 	consoleFlags(c, &opts)
@@ -103,7 +103,7 @@ func connectConsole(ctx context.Context, target *engineTarget, opts consoleOptio
 	if err := checkTheme(opts.Theme); err != nil {
 		return err
 	}
-	cc, err := target.dial()
+	cc, err := target.dialTarget()
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func consoleWithEngine(ctx context.Context, config string, opts consoleOptions) 
 		return err
 	}
 	defer log.Close()
-	h, err := startEngine(ctx, cfg, logTo(log))
+	h, err := startEngine(ctx, cfg, loggerTo(log))
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func showConsole(ctx context.Context, cc *grpc.ClientConn, opts consoleOptions) 
 	if out == nil {
 		out = os.Stdout
 	}
-	if in == nil && mayRead() {
+	if in == nil && stdinReadable() {
 		in = os.Stdin
 	}
 	to, err := openTarget(opts.Open)
@@ -217,7 +217,7 @@ func showConsole(ctx context.Context, cc *grpc.ClientConn, opts consoleOptions) 
 	}
 	f := feed.New(client, nil)
 	defer f.Close()
-	hint, seen := opts.hint()
+	hint, seen := opts.firstStartHint()
 	src, end, err := recorded(f, opts)
 	if err != nil {
 		return err
@@ -227,14 +227,14 @@ func showConsole(ctx context.Context, cc *grpc.ClientConn, opts consoleOptions) 
 	return tui.Run(ctx, src, tui.Terminal{In: os.Stdin, Out: os.Stdout}, tui.Options{
 		Recorder: recorder,
 		Theme:    opts.Theme, ASCII: opts.ASCII, QuitNote: opts.QuitNote, Keys: opts.Prefs.Keys, Open: to,
-		Mute: opts.Prefs.Keys != nil && !opts.Prefs.Bell, Silent: opts.Prefs.Keys != nil && !opts.Prefs.Notify, Save: saveIn(defaultStateDir()), Themes: ownThemes(), Recording: opts.Record,
+		Mute: opts.Prefs.Keys != nil && !opts.Prefs.Bell, Silent: opts.Prefs.Keys != nil && !opts.Prefs.Notify, Save: saverBelow(defaultStateDir()), Themes: ownThemes(), Recording: opts.Record,
 		NoMouse: opts.Prefs.Keys != nil && !opts.Prefs.Mouse, Hint: hint, HintSeen: seen,
 	})
 }
 
-// mayRead says whether standard input may be read: a terminal stops a process
+// stdinReadable reports whether standard input may be read: a terminal stops a process
 // that reads from it in the background.
-func mayRead() bool {
+func stdinReadable() bool {
 	fd := int(os.Stdin.Fd())
 	if !term.IsTerminal(fd) {
 		return true

@@ -81,9 +81,9 @@ func hintMark() string {
 	return filepath.Join(dir, "falcon", "console-hint-seen")
 }
 
-// hint says whether to show the hint of the first start, and how to remember
-// that it was seen. Where that fails the hint comes again, which harms nobody.
-func (o *consoleOptions) hint() (show bool, seen func()) {
+// firstStartHint reports whether to show the hint of the first start, and returns how
+// to remember that it was seen. If that fails, the hint is shown again next time.
+func (o *consoleOptions) firstStartHint() (show bool, seen func()) {
 	mark := hintMark()
 	if !o.Prefs.Hints || mark == "" {
 		return false, nil

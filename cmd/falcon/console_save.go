@@ -8,9 +8,9 @@ import (
 	"github.com/failslow/falcon/tui"
 )
 
-// saveIn writes what the console copies and exports below a state directory,
+// saverBelow writes what the console copies and exports below a state directory,
 // readable by the operator alone. A file of the same name is replaced whole.
-func saveIn(stateDir string) tui.Saver {
+func saverBelow(stateDir string) tui.Saver {
 	return func(name string, data []byte) (string, error) {
 		dir := filepath.Join(stateDir, "exports")
 		if name != filepath.Base(name) {

@@ -32,7 +32,7 @@ func TestConsoleWrongUse(t *testing.T) {
 		{[]string{"console", "keys", "extra"}, 2},
 		{[]string{"lab", "run", "--prefs", broken}, 2},
 	} {
-		if got := run(c.args); got != c.code {
+		if got := execute(c.args); got != c.code {
 			t.Errorf("falcon %s: exit code %d, want %d", strings.Join(c.args, " "), got, c.code)
 		}
 	}

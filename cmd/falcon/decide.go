@@ -23,7 +23,7 @@ func decideCommand() *cobra.Command {
   falcon decide INC-0001 --approve --rung S2
   falcon decide INC-0001 --approve --rung S4 --variant replace --reason "n1 is worn out"
   falcon decide REC-0001 --approve`,
-		Args: oneID("incident", "INC-0001"),
+		Args: exactlyOneID("incident", "INC-0001"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if approve == veto {
 				return fmt.Errorf("%w: give one of --approve and --veto", errUsage)
@@ -44,7 +44,7 @@ func decideCommand() *cobra.Command {
 			return decideOn(c, &target, q, asJSON)
 		},
 	}
-	target.flags(c)
+	target.declareFlags(c)
 	c.Flags().BoolVar(&approve, "approve", false, "let it happen")
 	c.Flags().BoolVar(&veto, "veto", false, "forbid it for this incident; an approval that has not gone out is withdrawn")
 	c.Flags().StringVar(&q.Reason, "reason", "", "why, for the record; S4 is not approved without one")
@@ -67,7 +67,7 @@ func decideOn(c *cobra.Command, t *engineTarget, q *falconv1.DecideRequest, asJS
 	if asJSON {
 		return writeJSON(c.OutOrStdout(), a)
 	}
-	if text := standing(a); text != "" {
+	if text := approvalWaitsFor(a); text != "" {
 		_, err = fmt.Fprintf(c.OutOrStdout(), "%s is %s; plan %s, %s\n", a.ID, text, a.PlanHash, a.Change())
 		return err
 	}
@@ -76,11 +76,11 @@ func decideOn(c *cobra.Command, t *engineTarget, q *falconv1.DecideRequest, asJS
 	return err
 }
 
-// standing says what an approval waits for, or "" where it waits for nothing.
-func standing(a report.Action) string {
+// approvalWaitsFor is what an approval waits for, or "".
+func approvalWaitsFor(a report.Action) string {
 	switch {
 	case a.Waits():
-		return fmt.Sprintf("approved by %s and waits for a second approver: somebody else has to run this, too", report.OrNobody(a.Approvals[0].By))
+		return fmt.Sprintf("approved by %s and waits for a second approver: a second person must run this command too", report.OrNobody(a.Approvals[0].By))
 	case a.State == falcon.ActionApproved && a.DeadlineUnixNs != 0:
 		at := time.Unix(0, a.DeadlineUnixNs).UTC().Format(time.TimeOnly)
 		return fmt.Sprintf("approved by %s and goes out at %s UTC; falcon decide %s --veto withdraws it until then", report.OrNobody(a.DecidedBy), at, a.Incident)

@@ -17,7 +17,7 @@ import (
 func engineWith(t *testing.T, a falcon.Action, rungs map[falcon.Rung]rungConfig) *engineHandle {
 	t.Helper()
 	cfg := engineConfig{StateDir: shortDir(t), Listen: "none", Policy: policyConfig{Rungs: rungs}}
-	cfg.fill()
+	cfg.fillDefaults()
 	j, err := journal.Open(filepath.Join(cfg.StateDir, journalName))
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestDecideTellsWhatAnApprovalWaitsFor(t *testing.T) {
 		ID: "INC-0001/S3/1", Incident: "INC-0001", Rung: falcon.RungS3, State: falcon.ActionProposed, Plan: falcon.Plan{PlanHash: "77e1b0c3"},
 	}, map[falcon.Rung]rungConfig{"S3": {RungPolicy: falcon.RungPolicy{Second: true}}})
 	args := []string{"decide", "INC-0001", "--action", "INC-0001/S3/1", "--plan", "77e1b0c3", "--connect", h.Socket}
-	if code, out, errs := command(t, append(args, "--approve")...); code != 0 || !strings.Contains(out, "and waits for a second approver: somebody else has to run this, too") {
+	if code, out, errs := command(t, append(args, "--approve")...); code != 0 || !strings.Contains(out, "and waits for a second approver: a second person must run this command too") {
 		t.Errorf("the first: exit %d %q %q", code, out, errs)
 	}
 	if code, _, errs := command(t, append(args, "--approve")...); code != 1 || !strings.Contains(errs, "S3 takes two people; somebody else has to approve it, too") {
@@ -78,10 +78,10 @@ func TestDecideTellsWhatAnApprovalWaitsFor(t *testing.T) {
 
 func TestStandingOfAnApproval(t *testing.T) {
 	a := report.Action{Action: falcon.Action{Incident: "INC-0001", State: falcon.ActionApproved, Decision: falcon.Decision{DecidedBy: "maria", DeadlineUnixNs: 10e9}}}
-	if got := standing(a); got != "approved by maria and goes out at 00:00:10 UTC; falcon decide INC-0001 --veto withdraws it until then" {
+	if got := approvalWaitsFor(a); got != "approved by maria and goes out at 00:00:10 UTC; falcon decide INC-0001 --veto withdraws it until then" {
 		t.Error(got)
 	}
-	if a.State = falcon.ActionDispatched; standing(a) != "" {
-		t.Error(standing(a))
+	if a.State = falcon.ActionDispatched; approvalWaitsFor(a) != "" {
+		t.Error(approvalWaitsFor(a))
 	}
 }

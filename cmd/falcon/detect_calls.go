@@ -44,7 +44,7 @@ func detectCallsCommand() *cobra.Command {
 			if asJSON {
 				return writeDocument(c.OutOrStdout(), report)
 			}
-			return report.print(c.OutOrStdout())
+			return report.printText(c.OutOrStdout())
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
@@ -81,11 +81,11 @@ func detectCalls(c *cobra.Command, path string) (callsReport, error) {
 	if err != nil {
 		return report, err
 	}
-	report.take(result, log)
+	report.addResult(result, log)
 	return report, nil
 }
 
-func (r *callsReport) take(result period.Result, log trace.CallLog) {
+func (r *callsReport) addResult(result period.Result, log trace.CallLog) {
 	r.Period, r.ACF = &result.Period, result.Agreement
 	r.IterationsMs = append(r.IterationsMs, result.IterationsMs(log.Calls)...)
 	r.By = "classes"
@@ -97,7 +97,7 @@ func (r *callsReport) take(result period.Result, log trace.CallLog) {
 	}
 }
 
-func (r callsReport) print(w io.Writer) error {
+func (r callsReport) printText(w io.Writer) error {
 	if r.Period == nil {
 		_, err := fmt.Fprintf(w, "%d calls, no period: %s\n", r.Calls, r.Reason)
 		return err

@@ -68,8 +68,8 @@ func detectIterationsCommand() *cobra.Command {
 	return c
 }
 
-// config checks the flags.
-func (f iterationsFlags) config(priorGiven bool) (bocd.TrackerConfig, error) {
+// trackerConfig checks the flags.
+func (f iterationsFlags) trackerConfig(priorGiven bool) (bocd.TrackerConfig, error) {
 	cfg := bocd.DefaultTrackerConfig()
 	cfg.Verify, cfg.Raw = f.verify, f.raw
 	cfg.Filter.RunLength, cfg.Filter.Threshold = f.hazard, f.threshold
@@ -112,7 +112,7 @@ func parsePrior(s string) (bocd.Prior, error) {
 }
 
 func detectIterations(c *cobra.Command, path string, f iterationsFlags) (err error) {
-	cfg, err := f.config(c.Flags().Changed("prior"))
+	cfg, err := f.trackerConfig(c.Flags().Changed("prior"))
 	if err != nil {
 		return err
 	}
@@ -125,13 +125,13 @@ func detectIterations(c *cobra.Command, path string, f iterationsFlags) (err err
 		return err
 	}
 	report, err := trackSeries(bocd.NewTracker(cfg), series, posterior)
-	if err = errors.Join(err, posterior.close()); err != nil {
+	if err = errors.Join(err, posterior.closeFile()); err != nil {
 		return err
 	}
 	if f.json {
 		return writeDocument(c.OutOrStdout(), report)
 	}
-	return report.print(c.OutOrStdout())
+	return report.printText(c.OutOrStdout())
 }
 
 func readSeries(c *cobra.Command, path, column string) (trace.Series, error) {
@@ -156,9 +156,9 @@ func trackSeries(tr *bocd.Tracker, series trace.Series, posterior *posteriorFile
 			return report, fmt.Errorf("iteration %d: %w", i, err)
 		}
 		for _, change := range changes {
-			report.add(change)
+			report.addChange(change)
 		}
-		if err := posterior.write(i, tr); err != nil {
+		if err := posterior.writeRow(i, tr); err != nil {
 			return report, err
 		}
 	}
@@ -188,7 +188,7 @@ func openPosterior(path string) (*posteriorFile, error) {
 	return p, err
 }
 
-func (p *posteriorFile) write(t int, tr *bocd.Tracker) error {
+func (p *posteriorFile) writeRow(t int, tr *bocd.Tracker) error {
 	if p == nil {
 		return nil
 	}
@@ -202,7 +202,7 @@ func (p *posteriorFile) write(t int, tr *bocd.Tracker) error {
 	return err
 }
 
-func (p *posteriorFile) close() error {
+func (p *posteriorFile) closeFile() error {
 	if p == nil {
 		return nil
 	}

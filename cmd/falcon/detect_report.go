@@ -34,7 +34,7 @@ type jitterReport struct {
 	DetectedAt  int     `json:"detected_at"`
 }
 
-func (r *iterationsReport) add(c bocd.Change) {
+func (r *iterationsReport) addChange(c bocd.Change) {
 	if c.Kind == bocd.KindJitter {
 		r.Jitters = append(r.Jitters, jitterReport{c.Index, c.Probability, c.Change, c.DetectedAt})
 		return
@@ -44,7 +44,7 @@ func (r *iterationsReport) add(c bocd.Change) {
 	})
 }
 
-func (r *iterationsReport) print(w io.Writer) error {
+func (r *iterationsReport) printText(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "%d iterations, baseline %.4g ms, now %.4g ms\n", r.Points, r.BaselineMs, r.LevelMs)
 	if err == nil && len(r.Changes) == 0 {
 		_, err = fmt.Fprintln(w, "no verified change")

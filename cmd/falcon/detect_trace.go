@@ -27,7 +27,7 @@ communication. Who is who is read from args (rank, dp_rank, stage), from
 distributedInfo, or from process and thread names ("DP rank 3", "PP rank 1"),
 else from the order of pids and tids, which lowers the confidence. Steps are
 args.step or ProfilerStep#N. Workers are compared with those of their stage in
-other replicas. Give --tp, --dp and --pp where ranks are all that is told.
+other replicas. Give --tp, --dp and --pp where the trace has ranks only.
 
   [{"ph":"X","name":"forward-compute","pid":0,"tid":1,"ts":10,"dur":2500,"args":{"step":7,"dp_rank":0,"stage":1}}]
 
@@ -71,9 +71,9 @@ func detectTraceCommand() *cobra.Command {
 		},
 	}
 	rulesFlags(c, &rules)
-	c.Flags().IntVar(&shape.TP, "tp", 0, "tensor-parallel size (default: as the trace tells)")
-	c.Flags().IntVar(&shape.DP, "dp", 0, "data-parallel size (default: as the trace tells)")
-	c.Flags().IntVar(&shape.PP, "pp", 0, "pipeline stages (default: as the trace tells)")
+	c.Flags().IntVar(&shape.TP, "tp", 0, "tensor-parallel size (default: from the trace)")
+	c.Flags().IntVar(&shape.DP, "dp", 0, "data-parallel size (default: from the trace)")
+	c.Flags().IntVar(&shape.PP, "pp", 0, "pipeline stages (default: from the trace)")
 	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
 	return c
 }
@@ -94,7 +94,7 @@ func detectTrace(c *cobra.Command, path string, shape trace.Shape, rules peer.Ru
 	case len(dumps) > 0:
 		return judge.Dumps(dumps, rules), nil
 	}
-	return judge.TraceReport{}, fmt.Errorf("%s: no event that tells of computing or communication; record the device, or spans named forward and backward", path)
+	return judge.TraceReport{}, fmt.Errorf("%s: no event of computing or communication; record the device, or spans named forward and backward", path)
 }
 
 // readRecords reads one file, or the files of a folder in the order of their

@@ -48,7 +48,7 @@ func detectWorkersCommand() *cobra.Command {
 			if asJSON {
 				return writeDocument(c.OutOrStdout(), report)
 			}
-			return report.print(c.OutOrStdout())
+			return report.printText(c.OutOrStdout())
 		},
 	}
 	c.Flags().StringVar(&workerColumn, "worker-column", "", "column that names the worker (default worker or rank, else the coordinates)")
@@ -92,7 +92,7 @@ func detectWorkers(c *cobra.Command, path, workerColumn, valueColumn string) (wo
 	return report, nil
 }
 
-func (r workersReport) print(w io.Writer) error {
+func (r workersReport) printText(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "%d workers, %d slow spells\n", r.Workers, len(r.Flagged))
 	for _, f := range r.Flagged {
 		if err != nil {

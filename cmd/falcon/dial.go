@@ -42,14 +42,14 @@ type engineTarget struct {
 	certs   auth.Files
 }
 
-func (t *engineTarget) flags(c *cobra.Command) {
+func (t *engineTarget) declareFlags(c *cobra.Command) {
 	c.PersistentFlags().StringVar(&t.connect, "connect", "", "engine's socket, or HOST:PORT with the three certificate flags (default $FALCON_SOCKET, then the state directory's socket)")
 	c.PersistentFlags().StringVar(&t.certs.CA, "ca", "", "authority's certificate, for HOST:PORT")
 	c.PersistentFlags().StringVar(&t.certs.Cert, "cert", "", "own certificate, for HOST:PORT")
 	c.PersistentFlags().StringVar(&t.certs.Key, "key", "", "own key, for HOST:PORT")
 }
 
-func (t *engineTarget) address() string {
+func (t *engineTarget) engineAddress() string {
 	if t.connect != "" {
 		return t.connect
 	}
@@ -59,9 +59,9 @@ func (t *engineTarget) address() string {
 	return filepath.Join(defaultStateDir(), socketName)
 }
 
-// dial makes a client; no call is made yet.
-func (t *engineTarget) dial() (*grpc.ClientConn, error) {
-	addr := t.address()
+// dialTarget makes a client; no call is made yet.
+func (t *engineTarget) dialTarget() (*grpc.ClientConn, error) {
+	addr := t.engineAddress()
 	limit := grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(snapshotBytesMax))
 	if isSocket(addr) {
 		path := strings.TrimPrefix(addr, "unix:")
@@ -84,7 +84,7 @@ func (t *engineTarget) dial() (*grpc.ClientConn, error) {
 	return grpc.NewClient(addr, grpc.WithTransportCredentials(credentials.NewTLS(conf)), limit)
 }
 
-// isSocket tells a path from HOST:PORT.
+// isSocket reports whether an address is a socket's path instead of HOST:PORT.
 func isSocket(addr string) bool {
 	return strings.HasPrefix(addr, "unix:") || strings.ContainsRune(addr, '/') || !strings.ContainsRune(addr, ':')
 }
@@ -92,7 +92,7 @@ func isSocket(addr string) bool {
 // ask makes one call to the engine.
 func ask[T any](c *cobra.Command, t *engineTarget, call func(context.Context, falconv1.ConsoleClient) (T, error)) (T, error) {
 	var none T
-	conn, err := t.dial()
+	conn, err := t.dialTarget()
 	if err != nil {
 		return none, err
 	}
@@ -101,7 +101,7 @@ func ask[T any](c *cobra.Command, t *engineTarget, call func(context.Context, fa
 	defer cancel()
 	out, err := call(ctx, falconv1.NewConsoleClient(conn))
 	if err != nil {
-		return none, refusal(err, t.address())
+		return none, refusal(err, t.engineAddress())
 	}
 	return out, nil
 }

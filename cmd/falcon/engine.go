@@ -96,9 +96,9 @@ func loadEngineConfig(path string) (engineConfig, error) {
 	if err := cfg.loadPolicy(filepath.Dir(path)); err != nil {
 		return cfg, err
 	}
-	cfg.fill()
+	cfg.fillDefaults()
 	cfg.Policy.fillUndo()
-	return cfg, cfg.check()
+	return cfg, cfg.validate()
 }
 
 // yamlSentence makes the decoder's list of errors one line without Go's types.
@@ -111,7 +111,7 @@ func yamlSentence(err error) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-func (c *engineConfig) fill() {
+func (c *engineConfig) fillDefaults() {
 	setDefault(&c.StateDir, defaultStateDir())
 	setDefault(&c.Job, "job")
 	setDefault(&c.Listen, defaultListen)
@@ -133,11 +133,11 @@ func setDefault[T ~string](s *T, value T) {
 	}
 }
 
-func (c *engineConfig) check() error {
+func (c *engineConfig) validate() error {
 	if err := engine.CheckPolicy(c.Policy.policy()); err != nil {
 		return fmt.Errorf("%w: policy: %w", errUsage, err)
 	}
-	if err := c.Validation.check(); err != nil {
+	if err := c.Validation.validate(); err != nil {
 		return err
 	}
 	if err := checkRestart(c.Restart); err != nil {
@@ -148,13 +148,13 @@ func (c *engineConfig) check() error {
 			return fmt.Errorf("%w: %w", errUsage, err)
 		}
 	}
-	if err := c.Store.check(); err != nil {
+	if err := c.Store.validate(); err != nil {
 		return err
 	}
-	if err := c.SSH.check(); err != nil {
+	if err := c.SSH.validate(); err != nil {
 		return err
 	}
-	if err := c.Journal.check(); err != nil {
+	if err := c.Journal.validate(); err != nil {
 		return err
 	}
 	if err := c.checkAdmission(); err != nil {
@@ -194,15 +194,15 @@ func startEngine(ctx context.Context, cfg engineConfig, log *slog.Logger) (*engi
 	if r := j.Report(); !r.Anchored && r.Head.Seq > 0 {
 		log.Warn("the journal had no head file beside it: that its end is whole was not checked; from now on it is", slog.Uint64("records", r.Head.Seq))
 	}
-	h, err := startOn(ctx, j, cfg, log)
+	h, err := startFromJournal(ctx, j, cfg, log)
 	if err != nil {
 		return nil, errors.Join(err, j.Close())
 	}
 	return h, nil
 }
 
-func startOn(ctx context.Context, j *journal.Journal, cfg engineConfig, log *slog.Logger) (*engineHandle, error) {
-	store, err := cfg.Store.open(log)
+func startFromJournal(ctx context.Context, j *journal.Journal, cfg engineConfig, log *slog.Logger) (*engineHandle, error) {
+	store, err := cfg.Store.openStore(log)
 	if err != nil {
 		return nil, err
 	}
@@ -230,10 +230,10 @@ func startWith(ctx context.Context, j *journal.Journal, store rendezvous, cfg en
 	if err != nil {
 		return nil, err
 	}
-	ssh, err := cfg.SSH.open(server, log)
+	ssh, err := cfg.SSH.startServer(server, log)
 	if err != nil {
 		server.Close()
-		care.close()
+		care.stopWatching()
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -244,20 +244,20 @@ func startWith(ctx context.Context, j *journal.Journal, store rendezvous, cfg en
 	if ssh != nil {
 		h.SSH = ssh.Address()
 	}
-	go h.run(ctx, e, server, ssh, store, j, func(ctx context.Context) error { return cfg.Journal.keepCopies(ctx, j, log) })
+	go h.runParts(ctx, e, server, ssh, store, j, func(ctx context.Context) error { return cfg.Journal.keepCopies(ctx, j, log) })
 	return h, nil
 }
 
-// run ends the parts in their order: the engine first, so that watchers and
-// agents are told; then the doors, those who look first; the journal last.
-func (h *engineHandle) run(ctx context.Context, e *engine.Engine, server *rpc.Server, ssh *front.Server, store rendezvous, j *journal.Journal, copies func(context.Context) error) {
+// runParts ends the parts in their order: the engine first, so that watchers and agents
+// are notified; then the servers, consoles' before agents'; the journal last.
+func (h *engineHandle) runParts(ctx context.Context, e *engine.Engine, server *rpc.Server, ssh *front.Server, store rendezvous, j *journal.Journal, copies func(context.Context) error) {
 	defer close(h.ended)
 	var g group.Group
 	engineCtx, cancel := context.WithCancel(ctx)
 	g.Add(func() error { return e.Run(engineCtx) }, func(error) { cancel() })
 	copyCtx, stopCopies := context.WithCancel(ctx)
 	g.Add(func() error { return copies(copyCtx) }, func(error) { stopCopies() })
-	g.Add(func() error { h.care.run(engineCtx); return nil }, func(error) { cancel() })
+	g.Add(func() error { h.care.watchLimits(engineCtx); return nil }, func(error) { cancel() })
 	g.Add(func() error { <-e.Done(); closeDoors(ssh, server); return nil }, func(error) {})
 	h.err = g.Run()
 	if store != nil {

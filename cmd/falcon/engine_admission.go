@@ -38,16 +38,16 @@ func openDoors(e *engine.Engine, cfg engineConfig, log *slog.Logger) (*rpc.Serve
 		return nil, nil, fmt.Errorf("%w: memory_limit: %w", errUsage, err)
 	}
 	k := &care{engine: e, log: log, limit: limit, alarmed: map[string]bool{}, levels: make(chan string, 16)}
-	rc := rpc.Config{Engine: e, Socket: cfg.Socket, Log: log, Load: k, Shed: k.shed, Budgets: fleet.Limits{Waiting: limit / 4, Log: log}}
+	rc := rpc.Config{Engine: e, Socket: cfg.Socket, Log: log, Load: k, Shed: k.framesToShed, Budgets: fleet.Limits{Waiting: limit / 4, Log: log}}
 	rc.Limits.StreamAge = cfg.StreamMost
 	if cfg.Listen != "none" {
 		if err := k.openCertificates(cfg, &rc); err != nil {
 			return nil, nil, err
 		}
 	}
-	k.gauge = pressure.Watch(limit, k.changed)
+	k.gauge = pressure.Watch(limit, k.levelChanged)
 	if k.server, err = rpc.Listen(rc); err != nil {
-		k.close()
+		k.stopWatching()
 		return nil, nil, err
 	}
 	return k.server, k, nil
@@ -60,16 +60,16 @@ func (k *care) openCertificates(cfg engineConfig, rc *rpc.Config) (err error) {
 	if k.certs, err = auth.OpenCertificates(cfg.Certs, cfg.Revoked, k.log); err != nil {
 		return err
 	}
-	rc.Address, rc.TLS, rc.Check = cfg.Listen, k.certs.ServerTLS(), k.holds
+	rc.Address, rc.TLS, rc.Check = cfg.Listen, k.certs.ServerTLS(), k.admitsGuest
 	if cfg.Renew {
-		rc.Renew, err = signer(cfg.Certs.CA)
+		rc.Renew, err = authoritySigner(cfg.Certs.CA)
 	}
 	return err
 }
 
-// signer signs agents' requests with the authority's key, which lies beside its
+// authoritySigner signs agents' requests with the authority's key, which lies beside its
 // certificate.
-func signer(caFile string) (rpc.Signer, error) {
+func authoritySigner(caFile string) (rpc.Signer, error) {
 	ca, err := auth.OpenCA(filepath.Dir(caFile))
 	if err != nil {
 		return nil, fmt.Errorf("renew: %w; without the authority's key on this machine set renew: false", err)
@@ -102,7 +102,7 @@ func (k *care) NoWatches() bool { return k.gauge.Level() >= pressure.NoWatches }
 // NoSnapshots is for viewers alone: who may act is heard longer.
 func (k *care) NoSnapshots() bool { return k.gauge.Level() >= pressure.NoViewers }
 
-func (k *care) shed() fleet.Shed {
+func (k *care) framesToShed() fleet.Shed {
 	switch l := k.gauge.Level(); {
 	case l >= pressure.NoSamples:
 		return fleet.ShedSamples
@@ -114,7 +114,7 @@ func (k *care) shed() fleet.Shed {
 	return fleet.ShedNothing
 }
 
-func (k *care) changed(was, now pressure.Level, used int64) {
+func (k *care) levelChanged(was, now pressure.Level, used int64) {
 	text := fmt.Sprintf("memory: %d of %d MiB are in use, and there is room again for %s", used>>20, k.limit>>20, was)
 	if now > was {
 		text = fmt.Sprintf("memory: %d of %d MiB are in use: left out from now on are %s; raise memory_limit or end what asks for much", used>>20, k.limit>>20, now)
@@ -126,7 +126,7 @@ func (k *care) changed(was, now pressure.Level, used int64) {
 	}
 }
 
-func (k *care) holds(g *door.Guest) error {
+func (k *care) admitsGuest(g *door.Guest) error {
 	if k.certs.Revoked(g.Identity, g.Leaf) {
 		return fmt.Errorf("%w: %s (serial %x)", door.ErrRevoked, g.Identity.Name, g.Leaf.SerialNumber)
 	}
@@ -136,29 +136,29 @@ func (k *care) holds(g *door.Guest) error {
 // careEvery is how often certificates are looked at.
 const careEvery = 15 * time.Second
 
-func (k *care) run(ctx context.Context) {
+func (k *care) watchLimits(ctx context.Context) {
 	tick := time.NewTicker(careEvery)
 	defer tick.Stop()
-	defer k.close()
+	defer k.stopWatching()
 	for {
 		k.lookAtCertificates(ctx, time.Now())
 		select {
 		case <-ctx.Done():
 			return
 		case text := <-k.levels:
-			k.alarm(ctx, text)
+			k.raiseAlarm(ctx, text)
 		case <-tick.C:
 		}
 	}
 }
 
-func (k *care) close() {
+func (k *care) stopWatching() {
 	if k.gauge != nil {
 		k.gauge.Close()
 	}
 }
 
-func (k *care) alarm(ctx context.Context, text string) {
+func (k *care) raiseAlarm(ctx context.Context, text string) {
 	if err := k.engine.Alarm(ctx, 2, text); err != nil && ctx.Err() == nil {
 		k.log.Error("an alarm could not be written", slog.String("alarm", text), slog.Any("err", err))
 	}
@@ -171,18 +171,18 @@ func (k *care) lookAtCertificates(ctx context.Context, now time.Time) {
 	}
 	k.certs.Refresh()
 	if err := k.certs.Err(); err != nil {
-		k.once(ctx, fmt.Sprintf("the certificate files can't be used, and what was read before stays in force: %v", err))
+		k.alarmOnce(ctx, fmt.Sprintf("the certificate files can't be used, and what was read before stays in force: %v", err))
 	}
 	if leaf := k.certs.Leaf(); auth.EndsSoon(leaf, now) {
-		k.once(ctx, fmt.Sprintf("the engine's own certificate ends at %s: put another in its place, it is read without a restart", endText(leaf)))
+		k.alarmOnce(ctx, fmt.Sprintf("the engine's own certificate ends at %s: put another in its place, it is read without a restart", certificateEndText(leaf)))
 	}
 	k.lookAtGuests(ctx, now)
 }
 
-func (k *care) once(ctx context.Context, text string) {
+func (k *care) alarmOnce(ctx context.Context, text string) {
 	if !k.alarmed[text] {
 		k.alarmed[text] = true
-		k.alarm(ctx, text)
+		k.raiseAlarm(ctx, text)
 	}
 }
 
@@ -204,7 +204,7 @@ func (k *care) lookAtGuests(ctx context.Context, now time.Time) {
 			continue
 		}
 		k.alarmed[key] = true
-		names = append(names, fmt.Sprintf("%s %s at %s", g.Identity.Role, g.Identity.Name, endText(g.Leaf)))
+		names = append(names, fmt.Sprintf("%s %s at %s", g.Identity.Role, g.Identity.Name, certificateEndText(g.Leaf)))
 	}
 	if len(names) == 0 {
 		return
@@ -214,9 +214,9 @@ func (k *care) lookAtGuests(ctx context.Context, now time.Time) {
 	if n := len(names) - namedMost; n > 0 {
 		names, more = names[:namedMost], fmt.Sprintf(", and %d more", n)
 	}
-	k.alarm(ctx, fmt.Sprintf("certificates end soon: %s%s; renew them", strings.Join(names, ", "), more))
+	k.raiseAlarm(ctx, fmt.Sprintf("certificates end soon: %s%s; renew them", strings.Join(names, ", "), more))
 }
 
-func endText(leaf *x509.Certificate) string {
+func certificateEndText(leaf *x509.Certificate) string {
 	return leaf.NotAfter.UTC().Format("2006-01-02 15:04 MST")
 }

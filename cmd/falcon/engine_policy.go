@@ -103,12 +103,12 @@ func (c *engineConfig) loadPolicy(dir string) error {
 	if len(b) > policyBytesMax {
 		return fmt.Errorf("%w: policy file %s is larger than %d bytes", errUsage, path, policyBytesMax)
 	}
-	return c.Policy.decode(b, path)
+	return c.Policy.decodeStrict(b, path)
 }
 
-// decode reads a policy strictly: an unknown key would be a rule that nobody
-// keeps.
-func (p *policyConfig) decode(b []byte, path string) error {
+// decodeStrict reads a policy and refuses unknown keys: such a rule would have no
+// effect.
+func (p *policyConfig) decodeStrict(b []byte, path string) error {
 	dec := yaml.NewDecoder(bytes.NewReader(b))
 	dec.KnownFields(true)
 	if err := dec.Decode(p); err != nil && !errors.Is(err, io.EOF) {

@@ -101,14 +101,14 @@ func FuzzPolicyFile(f *testing.F) {
 	f.Add([]byte("rungs: {S2: {countdown_s: .nan}}"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var c engineConfig
-		if err := c.Policy.decode(b, "p.yaml"); err != nil {
+		if err := c.Policy.decodeStrict(b, "p.yaml"); err != nil {
 			if !errors.Is(err, errUsage) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%q", err)
 			}
 			return
 		}
-		c.fill()
-		if err := c.check(); err != nil && !errors.Is(err, errUsage) {
+		c.fillDefaults()
+		if err := c.validate(); err != nil && !errors.Is(err, errUsage) {
 			t.Error(err)
 		}
 	})

@@ -27,12 +27,12 @@ type sshConfig struct {
 	Idle           *time.Duration `yaml:"idle"` // nil = the default; 0 = never
 }
 
-func (c *sshConfig) check() error {
+func (c *sshConfig) validate() error {
 	switch {
 	case c.Listen == "":
 		return nil
 	case c.AuthorizedKeys == "" && c.UserCA == "":
-		return fmt.Errorf("%w: ssh: nobody could come in: give authorized_keys, user_ca, or both", errUsage)
+		return fmt.Errorf("%w: ssh: no one could log in: give authorized_keys, user_ca, or both", errUsage)
 	case c.Sessions < 0 || c.Sessions > 1000:
 		return fmt.Errorf("%w: ssh: sessions is %d; give 1 to 1000", errUsage, c.Sessions)
 	case c.Idle != nil && *c.Idle < 0:
@@ -44,7 +44,7 @@ func (c *sshConfig) check() error {
 	return nil
 }
 
-func (c *sshConfig) limits() front.Limits {
+func (c *sshConfig) sessionLimits() front.Limits {
 	l := front.Limits{Sessions: c.Sessions}
 	if c.Idle != nil {
 		l.Idle = *c.Idle
@@ -55,9 +55,9 @@ func (c *sshConfig) limits() front.Limits {
 	return l
 }
 
-// open starts the SSH front, if there shall be one. Every session gets a
+// startServer starts the SSH server, if one is configured. Every session gets a
 // client of the engine that is bound to whom the key or certificate proves.
-func (c *sshConfig) open(server *rpc.Server, log *slog.Logger) (*front.Server, error) {
+func (c *sshConfig) startServer(server *rpc.Server, log *slog.Logger) (*front.Server, error) {
 	if c.Listen == "" {
 		return nil, nil
 	}
@@ -66,7 +66,7 @@ func (c *sshConfig) open(server *rpc.Server, log *slog.Logger) (*front.Server, e
 		return nil, fmt.Errorf("%w: ssh: %w", errUsage, err)
 	}
 	return front.Listen(front.Config{
-		Address: c.Listen, HostKey: c.HostKey, Limits: c.limits(), Log: log,
+		Address: c.Listen, HostKey: c.HostKey, Limits: c.sessionLimits(), Log: log,
 		Identify: func(key gossh.PublicKey, addr net.Addr) (front.Caller, error) {
 			id, err := book.Identify(key, addr)
 			return front.Caller{Name: id.Name, Role: string(id.Role), From: id.From}, err

@@ -44,8 +44,8 @@ func sshEngine(t *testing.T, keys, authority string) *engineHandle {
 	if err := errors.Join(os.WriteFile(cfg.SSH.AuthorizedKeys, []byte(keys), 0o600), os.WriteFile(cfg.SSH.UserCA, []byte(authority), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	cfg.fill()
-	if err := cfg.check(); err != nil {
+	cfg.fillDefaults()
+	if err := cfg.validate(); err != nil {
 		t.Fatal(err)
 	}
 	h, err := startEngine(context.Background(), cfg, slog.New(slog.DiscardHandler))
@@ -136,21 +136,21 @@ func TestRolesOverSSHAreTheEngines(t *testing.T) {
 
 func TestSSHConfigIsChecked(t *testing.T) {
 	for say, c := range map[string]sshConfig{
-		"nobody could come in":         {Listen: "127.0.0.1:2222"},
+		"no one could log in":          {Listen: "127.0.0.1:2222"},
 		"is not of the form HOST:PORT": {Listen: "2222", UserCA: "x"},
 		"sessions is -1":               {Listen: "127.0.0.1:2222", UserCA: "x", Sessions: -1},
 		"idle is negative":             {Listen: "127.0.0.1:2222", UserCA: "x", Idle: new(-time.Second)},
 	} {
-		if err := c.check(); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), say) {
+		if err := c.validate(); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), say) {
 			t.Errorf("got %v, want %q", err, say)
 		}
 	}
-	if err := (&sshConfig{}).check(); err != nil {
+	if err := (&sshConfig{}).validate(); err != nil {
 		t.Errorf("no front: %v", err)
 	}
 	cfg := engineConfig{StateDir: shortDir(t), Listen: "none"}
 	cfg.SSH = sshConfig{Listen: "127.0.0.1:0", AuthorizedKeys: filepath.Join(cfg.StateDir, "none")}
-	cfg.fill()
+	cfg.fillDefaults()
 	if _, err := startEngine(context.Background(), cfg, slog.New(slog.DiscardHandler)); !errors.Is(err, errUsage) {
 		t.Errorf("no file of keys: %v", err)
 	}

@@ -25,7 +25,7 @@ const (
 	storeBudgetMost  = 256 << 10
 )
 
-func (s storeConfig) check() error {
+func (s storeConfig) validate() error {
 	if s.BudgetMiB != 0 && (s.BudgetMiB < storeBudgetLeast || s.BudgetMiB > storeBudgetMost) {
 		return fmt.Errorf("%w: store.budget_mib is %d; give %d to %d, 0 = %d", errUsage, s.BudgetMiB, storeBudgetLeast, storeBudgetMost, tcpstore.DefaultBudget>>20)
 	}
@@ -39,19 +39,19 @@ type rendezvous interface {
 	Close() error
 }
 
-// open starts the store; nil where none is wanted.
-func (s storeConfig) open(log *slog.Logger) (rendezvous, error) {
+// openStore starts the store; nil where none is configured.
+func (s storeConfig) openStore(log *slog.Logger) (rendezvous, error) {
 	if s.Listen == "" {
 		return nil, nil
 	}
-	out, err := s.start(log)
+	out, err := s.startStore(log)
 	if err != nil {
 		return nil, fmt.Errorf("store.listen: %w", err)
 	}
 	return out, nil
 }
 
-func (s storeConfig) start(log *slog.Logger) (rendezvous, error) {
+func (s storeConfig) startStore(log *slog.Logger) (rendezvous, error) {
 	if s.inProcess {
 		return tcpstore.Listen(s.Listen, tcpstore.Options{Exposed: s.Exposed, Budget: s.BudgetMiB << 20, Log: log})
 	}

@@ -210,7 +210,7 @@ func TestEngineDoesNotFeelAnAttackOnItsStore(t *testing.T) {
 
 // Tests of other parts may have the store in their own process.
 func TestStoreInProcess(t *testing.T) {
-	s, err := storeConfig{Listen: "127.0.0.1:0", inProcess: true}.open(nil)
+	s, err := storeConfig{Listen: "127.0.0.1:0", inProcess: true}.openStore(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestStoreInProcess(t *testing.T) {
 
 func TestStoreBudgetIsJudged(t *testing.T) {
 	for mib, ok := range map[int64]bool{0: true, 16: true, 15: false, -1: false, 1 << 30: false} {
-		if err := (storeConfig{BudgetMiB: mib}).check(); (err == nil) != ok {
+		if err := (storeConfig{BudgetMiB: mib}).validate(); (err == nil) != ok {
 			t.Errorf("%d MiB: %v", mib, err)
 		}
 	}

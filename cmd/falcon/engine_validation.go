@@ -29,7 +29,7 @@ const (
 	repeatsMax  = 64
 )
 
-func (v validationConfig) check() error {
+func (v validationConfig) validate() error {
 	switch {
 	case v.Mode != validationAuto && v.Mode != validationManual:
 		return fmt.Errorf("%w: validation.mode is %q; set auto or manual", errUsage, v.Mode)

@@ -39,7 +39,7 @@ const (
 // settle is how long what the child left behind may still write.
 const settle = 50 * time.Millisecond
 
-// exitError ends the process with a code, and without another word.
+// exitError ends the process with a code and prints nothing.
 type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
@@ -53,7 +53,7 @@ type guardian struct {
 	ends  string // what else ended with it
 }
 
-// guarded runs this command anew below a guardian where it has a screen to
+// guarded runs this command again below a guardian where it has a screen to
 // draw on, and says whether it has. The error holds the child's exit code.
 func guarded(screen bool, name, ends string) (bool, error) {
 	if !screen || os.Getenv(guardEnv) != "" {
@@ -65,15 +65,15 @@ func guarded(screen bool, name, ends string) (bool, error) {
 		return false, nil // no terminal to guard
 	}
 	g.saved = saved
-	return true, g.run()
+	return true, g.superviseChild()
 }
 
-func (g *guardian) run() error {
+func (g *guardian) superviseChild() error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	// The child is told of the guardian's death by the kernel, which means the
+	// The kernel signals the guardian's death to the child, which means the
 	// thread that started it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -86,8 +86,8 @@ func (g *guardian) run() error {
 	g.child.Stdin, g.child.Stdout, g.child.Stderr = os.Stdin, os.Stdout, os.Stderr
 	g.child.Env = append(os.Environ(), fmt.Sprintf("%s=%d", guardEnv, os.Getpid()))
 	g.child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	g.write(pushTitle)
-	defer g.write(popTitle)
+	g.writeTerminal(pushTitle)
+	defer g.writeTerminal(popTitle)
 	if err := g.child.Start(); err != nil {
 		return err
 	}
@@ -96,67 +96,67 @@ func (g *guardian) run() error {
 	for {
 		select {
 		case err := <-ended:
-			return g.ended(err)
+			return g.childEnded(err)
 		case s := <-signals:
-			g.pass(s)
+			g.forwardSignal(s)
 		}
 	}
 }
 
-func (g *guardian) write(s string) { _, _ = os.Stdout.WriteString(s) }
+func (g *guardian) writeTerminal(s string) { _, _ = os.Stdout.WriteString(s) }
 
-// pass hands a signal on. The terminal sends its own to both; twice does no
-// harm.
-func (g *guardian) pass(s os.Signal) {
+// forwardSignal sends a signal to the child. The terminal sends its own to both; a
+// second one does no harm.
+func (g *guardian) forwardSignal(s os.Signal) {
 	switch s {
 	case syscall.SIGTSTP:
-		g.hold()
+		g.suspendWithChild()
 	case syscall.SIGCONT:
 	default:
 		_ = g.child.Process.Signal(s)
 	}
 }
 
-// hold stops the child and the guardian with the terminal as the shell had it,
-// and gives it back when the job goes on.
-func (g *guardian) hold() {
+// suspendWithChild stops the child and the guardian with the terminal as the shell had
+// it, and restores the child's modes when the job goes on.
+func (g *guardian) suspendWithChild() {
 	_ = g.child.Process.Signal(syscall.SIGSTOP)
-	// It may draw until it stands; its end is somebody else's to collect.
+	// It may draw until it is stopped; superviseChild collects its end.
 	_ = unix.Waitid(unix.P_PID, g.child.Process.Pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
 	drawn, err := unix.IoctlGetTermios(g.fd, unix.TCGETS)
-	g.restore()
+	g.restoreTerminal()
 	// To this thread, or it would run on for a moment; it returns when the shell
 	// says so.
 	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP)
 	if err == nil {
 		_ = unix.IoctlSetTermios(g.fd, unix.TCSETS, drawn)
 	}
-	g.write(enterScreen)
+	g.writeTerminal(enterScreen)
 	_ = g.child.Process.Signal(syscall.SIGCONT)
-	_ = g.child.Process.Signal(syscall.SIGWINCH) // it draws everything anew
+	_ = g.child.Process.Signal(syscall.SIGWINCH) // it draws everything again
 }
 
-func (g *guardian) restore() {
-	g.write(leaveScreen)
+func (g *guardian) restoreTerminal() {
+	g.writeTerminal(leaveScreen)
 	_ = unix.IoctlSetTermios(g.fd, unix.TCSETSF, g.saved) // what was typed for the console is dropped
 }
 
-// dirty says that the child left the terminal as it used it.
-func (g *guardian) dirty() bool {
+// terminalChanged reports whether the child left the terminal's modes changed.
+func (g *guardian) terminalChanged() bool {
 	now, err := unix.IoctlGetTermios(g.fd, unix.TCGETS)
 	return err == nil && (now.Lflag != g.saved.Lflag || now.Iflag != g.saved.Iflag || now.Oflag != g.saved.Oflag)
 }
 
-func (g *guardian) ended(err error) error {
+func (g *guardian) childEnded(err error) error {
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		return err
 	}
 	status, _ := g.child.ProcessState.Sys().(syscall.WaitStatus)
-	if status.Signaled() || g.dirty() {
+	if status.Signaled() || g.terminalChanged() {
 		time.Sleep(settle)
-		g.restore()
-		fmt.Fprintln(os.Stderr, g.obituary(status))
+		g.restoreTerminal()
+		fmt.Fprintln(os.Stderr, g.describeEnd(status))
 	}
 	switch {
 	case status.Signaled():
@@ -167,8 +167,8 @@ func (g *guardian) ended(err error) error {
 	return nil
 }
 
-// obituary is one line on how the child ended.
-func (g *guardian) obituary(s syscall.WaitStatus) string {
+// describeEnd is one line on how the child ended.
+func (g *guardian) describeEnd(s syscall.WaitStatus) string {
 	how := fmt.Sprintf("ended with exit code %d and left the terminal as it was", s.ExitStatus())
 	if s.Signaled() {
 		how = "was killed by " + strings.ToUpper(unix.SignalName(s.Signal()))
@@ -180,10 +180,10 @@ func (g *guardian) obituary(s syscall.WaitStatus) string {
 	return line
 }
 
-// farewell is one line of a child that outlived its guardian: the shell saw the
-// guardian go and may have written its prompt on the alternate screen, where it
-// is lost. While the guardian still stands, the shell's words are yet to come.
-func farewell() {
+// reportLostGuardian prints one line of a child that outlived its guardian: the shell
+// saw the guardian end and may have written its prompt on the alternate screen, where
+// it is lost. While the guardian is still there, the shell has not written yet.
+func reportLostGuardian() {
 	guardian, err := strconv.Atoi(os.Getenv(guardEnv))
 	if err != nil || guardian == os.Getppid() || !term.IsTerminal(int(os.Stderr.Fd())) {
 		return

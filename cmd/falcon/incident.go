@@ -22,7 +22,7 @@ func incidentCommand() *cobra.Command {
 		Short:   "List, show and export incidents",
 		Example: "  falcon incident show INC-0001",
 	}
-	target.flags(c)
+	target.declareFlags(c)
 	c.AddCommand(incidentListCommand(&target), incidentShowCommand(&target), incidentExportCommand(&target))
 	return c
 }
@@ -55,7 +55,7 @@ func incidentShowCommand(t *engineTarget) *cobra.Command {
 		Use:     "show ID",
 		Short:   "Show one incident with its evidence and ladder",
 		Example: "  falcon incident show INC-0001",
-		Args:    oneID("incident", "INC-0001"),
+		Args:    exactlyOneID("incident", "INC-0001"),
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := fetchStory(c, t, args[0])
 			if err != nil {
@@ -77,7 +77,7 @@ func incidentExportCommand(t *engineTarget) *cobra.Command {
 		Use:     "export ID",
 		Short:   "Write one incident as Markdown or JSON",
 		Example: "  falcon incident export INC-0001 --format md > INC-0001.md",
-		Args:    oneID("incident", "INC-0001"),
+		Args:    exactlyOneID("incident", "INC-0001"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if format != "md" && format != "json" {
 				return fmt.Errorf("%w: --format %q is neither md nor json", errUsage, format)
@@ -89,15 +89,15 @@ func incidentExportCommand(t *engineTarget) *cobra.Command {
 			if format == "json" {
 				return writeJSON(c.OutOrStdout(), s)
 			}
-			return writeTo(c.OutOrStdout(), s.Markdown())
+			return writeString(c.OutOrStdout(), s.Markdown())
 		},
 	}
 	c.Flags().StringVar(&format, "format", format, "md or json")
 	return c
 }
 
-// oneID takes one argument, the id of a thing such as the example.
-func oneID(thing, example string) cobra.PositionalArgs {
+// exactlyOneID takes one argument, the id of a thing such as the example.
+func exactlyOneID(thing, example string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != 1 {
 			return fmt.Errorf("%w: give one %s, such as %s (see %s --help)", errUsage, thing, example, c.CommandPath())
@@ -173,7 +173,7 @@ func writeText(w io.Writer, s report.Incident) error {
 	return err
 }
 
-func writeTo(w io.Writer, text string) error {
+func writeString(w io.Writer, text string) error {
 	_, err := io.WriteString(w, text)
 	return err
 }

@@ -122,7 +122,7 @@ func journalShowCommand() *cobra.Command {
 	return c
 }
 
-// sayAbsent tells of kinds that were asked for and of which no record is there:
+// sayAbsent names the requested kinds of which the journal has no record:
 // a mistyped one would else look as if nothing had happened.
 func sayAbsent(w io.Writer, kinds []string, found map[string]bool) {
 	for _, k := range kinds {

@@ -38,7 +38,7 @@ const (
 	backupSuffix     = ".db"
 )
 
-func (c journalConfig) check() error {
+func (c journalConfig) validate() error {
 	for _, v := range []struct {
 		key         string
 		value, most int

@@ -143,7 +143,7 @@ func TestRunningEngineKeepsCopies(t *testing.T) {
 		t.Error("a file of somebody else is gone")
 	}
 	c.BackupEvery = time.Millisecond
-	if err := c.check(); err == nil || !strings.Contains(err.Error(), "journal.backup_every") {
+	if err := c.validate(); err == nil || !strings.Contains(err.Error(), "journal.backup_every") {
 		t.Error(err)
 	}
 }

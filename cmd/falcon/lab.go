@@ -56,14 +56,14 @@ func labRunCommand() *cobra.Command {
 		Short:   "Play a scenario: a console on a terminal, a plain story without one",
 		Long:    "Play a scenario: a console on a terminal, a plain story without one.\nShipped scenarios: " + strings.Join(lab.Names(), ", ") + ".",
 		Example: "  falcon lab run --scenario gpu-throttle --headless --approve s2 --report r.json",
-		Args:    noArgs,
+		Args:    refuseArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
 			if done, err := guarded(hasScreen() && !o.headless, "lab", "its nodes and ranks ended with it"); done {
 				return err
 			}
-			return runLab(ctx, c, o)
+			return runScenario(ctx, c, o)
 		},
 	}
 	f := c.Flags()
@@ -90,8 +90,8 @@ func labRunCommand() *cobra.Command {
 	return c
 }
 
-// noArgs refuses stray words as wrong use.
-func noArgs(_ *cobra.Command, args []string) error {
+// refuseArguments refuses stray arguments as wrong use.
+func refuseArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%w: unexpected argument %q; see --help", errUsage, args[0])
 	}
@@ -137,8 +137,8 @@ func labInjectCommand() *cobra.Command {
 			func(target string, v float64) lab.Event { return lab.Event{Link: target, Bandwidth: v} }),
 		injectFault("cpu NODE", "Starve the ranks of a node of CPU", "share", "  falcon lab inject cpu n2 --share 0.1",
 			func(target string, v float64) lab.Event { return lab.Event{CPU: target, Share: v} }),
-		injectWork("stage STAGE", "Change the job's own work on one pipeline stage; no hardware is at fault", "  falcon lab inject stage 1 --load 2 --for 60s", oneArg),
-		injectWork("work", "Change the job's own work on all ranks; no hardware is at fault", "  falcon lab inject work --load 2", noArgs),
+		injectWork("stage STAGE", "Change the job's own work on one pipeline stage; no hardware is at fault", "  falcon lab inject stage 1 --load 2 --for 60s", exactlyOneArgument),
+		injectWork("work", "Change the job's own work on all ranks; no hardware is at fault", "  falcon lab inject work --load 2", refuseArguments),
 		injectSignal("kill RANK|NODE|console|agent NODE", "Kill a rank, a whole node, the engine or a node's agent", "kill"),
 		injectSignal("freeze RANK|NODE", "Stop a rank or a whole node without killing it", "freeze"),
 	)
@@ -149,16 +149,16 @@ func injectFault(use, short, flag, example string, event func(string, float64) l
 	var value float64
 	var when timing
 	c := &cobra.Command{
-		Use: use, Short: short, Example: example, Args: oneArg,
+		Use: use, Short: short, Example: example, Args: exactlyOneArgument,
 		RunE: func(c *cobra.Command, args []string) error {
 			if !(value > 0 && value < 1) {
 				return fmt.Errorf("%w: --%s is %v, it must lie between 0 and 1, such as 0.5", errUsage, flag, value)
 			}
-			return when.inject(c, event(args[0], value))
+			return when.injectEvent(c, event(args[0], value))
 		},
 	}
 	c.Flags().Float64Var(&value, flag, 0.5, "share of healthy, between 0 and 1")
-	when.declare(c)
+	when.declareFlags(c)
 	return c
 }
 
@@ -180,11 +180,11 @@ func injectWork(use, short, example string, args cobra.PositionalArgs) *cobra.Co
 				}
 				e = lab.Event{Stage: &stage, Load: load}
 			}
-			return when.inject(c, e)
+			return when.injectEvent(c, e)
 		},
 	}
 	c.Flags().Float64Var(&load, "load", 2, "times the usual work, 0.1 to 10")
-	when.declare(c)
+	when.declareFlags(c)
 	return c
 }
 
@@ -194,14 +194,14 @@ type timing struct {
 	onAction string
 }
 
-func (w *timing) declare(c *cobra.Command) {
+func (w *timing) declareFlags(c *cobra.Command) {
 	c.Flags().DurationVar(&w.span, "for", 0, "take it back after this long (0 = never)")
 	c.Flags().StringVar(&w.onAction, "on-action", "", "S2 or S3: only while the next action of this rung holds, as a mitigation that makes things worse")
 }
 
-func (w *timing) inject(c *cobra.Command, e lab.Event) error {
+func (w *timing) injectEvent(c *cobra.Command, e lab.Event) error {
 	e.OnAction = w.onAction
-	return askLab(c, lab.Request{Op: "inject", Event: &e, For: w.span})
+	return requestLab(c, lab.Request{Op: "inject", Event: &e, For: w.span})
 }
 
 func injectSignal(use, short, op string) *cobra.Command {
@@ -211,22 +211,22 @@ func injectSignal(use, short, op string) *cobra.Command {
 			if len(args) == 2 && args[0] == "agent" {
 				return nil
 			}
-			return oneArg(c, args)
+			return exactlyOneArgument(c, args)
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			return askLab(c, lab.Request{Op: op, Target: strings.Join(args, " ")})
+			return requestLab(c, lab.Request{Op: op, Target: strings.Join(args, " ")})
 		},
 	}
 }
 
-func oneArg(_ *cobra.Command, args []string) error {
+func exactlyOneArgument(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("%w: name exactly one target; see --help", errUsage)
 	}
 	return nil
 }
 
-func askLab(c *cobra.Command, req lab.Request) error {
+func requestLab(c *cobra.Command, req lab.Request) error {
 	reply, err := lab.Ask(req)
 	if err != nil {
 		return err
@@ -237,7 +237,7 @@ func askLab(c *cobra.Command, req lab.Request) error {
 
 func labStatusCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Show the running lab as JSON", Example: "  falcon lab status", Args: noArgs,
+		Use: "status", Short: "Show the running lab as JSON", Example: "  falcon lab status", Args: refuseArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			reply, err := lab.Ask(lab.Request{Op: "status"})
 			if err != nil {
@@ -252,7 +252,7 @@ func labStatusCommand() *cobra.Command {
 
 func labStopCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "stop", Short: "End the running lab", Example: "  falcon lab stop", Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return askLab(c, lab.Request{Op: "stop"}) },
+		Use: "stop", Short: "End the running lab", Example: "  falcon lab stop", Args: refuseArguments,
+		RunE: func(c *cobra.Command, _ []string) error { return requestLab(c, lab.Request{Op: "stop"}) },
 	}
 }

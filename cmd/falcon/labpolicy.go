@@ -26,7 +26,7 @@ func labPolicy(sc lab.Scenario, approve string, screen bool) (policyConfig, erro
 	if !ok {
 		return p, fmt.Errorf("%w: --approve is %q, it must be never, s2, s3 or all", errUsage, approve)
 	}
-	if byDefault { // nobody has said that a dead rank should wait for a person
+	if byDefault { // by default a lost rank does not wait for a person
 		p.Recovery = labRecovery
 	}
 	return p, nil
@@ -59,8 +59,8 @@ func scenarioPart(name string, said map[string]any, part any, c *engineConfig) e
 		return fmt.Errorf("%w: the scenario's %s: %s", errUsage, name, yamlSentence(err))
 	}
 	filled := *c
-	filled.fill()
-	if err := filled.check(); err != nil {
+	filled.fillDefaults()
+	if err := filled.validate(); err != nil {
 		return fmt.Errorf("the scenario's %w", err)
 	}
 	return nil

@@ -77,7 +77,7 @@ type labRun struct {
 	opt      lab.Options
 }
 
-func runLab(ctx context.Context, c *cobra.Command, o labOptions) error {
+func runScenario(ctx context.Context, c *cobra.Command, o labOptions) error {
 	r, err := newLabRun(c, o)
 	if err != nil {
 		return err
@@ -200,8 +200,8 @@ func (r *labRun) agentConfig(n lab.NodeSetup) (string, error) {
 	return file, writeYAML(file, cfg)
 }
 
-// client dials the engine's socket; it reconnects when the engine restarts.
-func (r *labRun) client() (falconv1.ConsoleClient, func(), error) {
+// dialEngine dials the engine's socket; it reconnects when the engine restarts.
+func (r *labRun) dialEngine() (falconv1.ConsoleClient, func(), error) {
 	conn, err := feed.Dial(r.socket)
 	if err != nil {
 		return nil, nil, err
@@ -289,12 +289,12 @@ func (r *labRun) headless(ctx context.Context) error {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = r.keepServing(engineCtx) // its log says why; without it nothing answers
+		_ = r.keepServing(engineCtx) // its log has the reason; without it nothing answers
 	}()
 	stopEngine := func() { cancel(); <-served }
 	defer stopEngine()
 
-	client, hangUp, err := r.client()
+	client, hangUp, err := r.dialEngine()
 	if err != nil {
 		return err
 	}
@@ -302,20 +302,20 @@ func (r *labRun) headless(ctx context.Context) error {
 	if err := awaitEngine(ctx, client); err != nil {
 		return r.withEngineLog(err)
 	}
-	return recording(client, consoleOptions{Record: r.o.record, From: r.recordedFrom()}, func() error { return r.story(ctx, client, stopEngine) })
+	return recording(client, consoleOptions{Record: r.o.record, From: r.recordedFrom()}, func() error { return r.playAsLines(ctx, client, stopEngine) })
 }
 
 // recordedFrom is what a recording says it shows.
 func (r *labRun) recordedFrom() string { return "falcon lab, scenario " + r.o.scenario }
 
-// story plays the scenario beside its plain stream.
-func (r *labRun) story(ctx context.Context, client falconv1.ConsoleClient, stopEngine func()) error {
+// playAsLines plays the scenario beside its plain stream.
+func (r *labRun) playAsLines(ctx context.Context, client falconv1.ConsoleClient, stopEngine func()) error {
 	streamCtx, stopStream := context.WithCancel(ctx)
 	streamed := make(chan error, 1)
 	go func() { streamed <- plain.Run(streamCtx, client, r.out, plain.Options{}) }()
-	err := r.play(ctx)
+	err := r.playScenario(ctx)
 	endStream(streamed, stopStream)
-	err = errors.Join(err, r.finish(ctx, client))
+	err = errors.Join(err, r.finishReport(ctx, client))
 	stopEngine()
 	return errors.Join(err, r.keepJournal())
 }
@@ -336,7 +336,7 @@ func (r *labRun) keepJournal() error {
 	return nil
 }
 
-// endStream gives the plain stream time to tell the end of the story.
+// endStream gives the plain stream time to print the last lines.
 func endStream(streamed <-chan error, stop context.CancelFunc) {
 	if !endsWithin(streamed, settleWait) {
 		stop()
@@ -345,8 +345,8 @@ func endStream(streamed <-chan error, stop context.CancelFunc) {
 	stop()
 }
 
-// play starts the cluster and runs it to its end, or until it is stopped.
-func (r *labRun) play(ctx context.Context) error {
+// playScenario starts the cluster and runs it to its end, or until it is stopped.
+func (r *labRun) playScenario(ctx context.Context) error {
 	if err := r.lab.Start(); err != nil {
 		return err
 	}
@@ -375,8 +375,8 @@ func (r *labRun) play(ctx context.Context) error {
 	return err
 }
 
-// finish writes the report, after the reference run that it is compared with.
-func (r *labRun) finish(ctx context.Context, client falconv1.ConsoleClient) error {
+// finishReport writes the report, after the reference run that it is compared with.
+func (r *labRun) finishReport(ctx context.Context, client falconv1.ConsoleClient) error {
 	if ctx.Err() != nil {
 		return nil
 	}

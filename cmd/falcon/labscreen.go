@@ -27,20 +27,20 @@ func (r *labRun) withConsole(ctx context.Context, stop context.CancelFunc) error
 		left <- r.keepConsole(ctx, func() { _ = term.Restore(int(os.Stdin.Fd()), saved) })
 		stop()
 	}()
-	client, hangUp, err := r.client()
+	client, hangUp, err := r.dialEngine()
 	if err != nil {
 		return err
 	}
 	defer hangUp()
 	err = awaitEngine(ctx, client)
 	if err == nil {
-		err = r.play(ctx)
+		err = r.playScenario(ctx)
 	}
 	if ctx.Err() != nil {
 		return <-left // the operator left: that is how a session ends
 	}
 	if err == nil && r.o.report != "" {
-		err = r.finish(ctx, client)
+		err = r.finishReport(ctx, client)
 	}
 	// The job has ended; the operator may look on until they leave.
 	return errors.Join(err, <-left)
@@ -61,7 +61,7 @@ func (r *labRun) keepConsole(ctx context.Context, restore func()) error {
 		r.lab.SetEngine(cmd.Process.Pid, r.socket)
 		err = waitOrStop(ctx, cmd)
 		restore()
-		if !killed(err) || ctx.Err() != nil {
+		if !killedBySignal(err) || ctx.Err() != nil {
 			return err
 		}
 		_, _ = os.Stdout.WriteString(leaveScreen + "\r\nconsole killed; the job goes on, starting the console again\r\n")
@@ -88,8 +88,8 @@ func waitOrStop(ctx context.Context, cmd *exec.Cmd) error {
 	return nil
 }
 
-// killed says that the process died of a signal instead of leaving.
-func killed(err error) bool {
+// killedBySignal reports whether a signal ended the process.
+func killedBySignal(err error) bool {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		return false

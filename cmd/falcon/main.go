@@ -18,13 +18,13 @@ import (
 // errUsage marks wrong use: exit code 2. Wrap it with what to do instead.
 var errUsage = errors.New("usage")
 
-func main() { os.Exit(run(os.Args[1:])) }
+func main() { os.Exit(execute(os.Args[1:])) }
 
-func run(args []string) int {
+func execute(args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
 	err := root.Execute()
-	farewell()
+	reportLostGuardian()
 	if err == nil {
 		return 0
 	}
@@ -74,7 +74,7 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// judgeGroups makes an unknown word behind a command group wrong use, where
+// judgeGroups makes an unknown argument of a command group wrong use, where
 // cobra would print its help and succeed.
 func judgeGroups(c *cobra.Command) {
 	for _, sub := range c.Commands() {

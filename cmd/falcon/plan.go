@@ -27,9 +27,9 @@ func planCommand() *cobra.Command {
 	return c
 }
 
-// planOn is a command that reads one JSON problem and writes one JSON plan. A
+// problemCommand is a command that reads one JSON problem and writes one JSON plan. A
 // problem that can't be one is wrong use; one that has no solution is not.
-func planOn(use, short, example string, solve func(io.Reader) (any, error)) *cobra.Command {
+func problemCommand(use, short, example string, solve func(io.Reader) (any, error)) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Example: example, Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -54,13 +54,13 @@ func planOn(use, short, example string, solve func(io.Reader) (any, error)) *cob
 }
 
 func planMicrobatchCommand() *cobra.Command {
-	return planOn("microbatch FILE", "Split a batch over replicas of different speed (S2); - reads standard input",
+	return problemCommand("microbatch FILE", "Split a batch over replicas of different speed (S2); - reads standard input",
 		`  echo '{"micro_batch_ms":[1,1,2,1],"total":32,"stages":1}' | falcon plan microbatch -
   {"micro_batches":[9,9,5,9],"iteration_ms":10,"even_iteration_ms":16,"optimal":true}`,
 		func(r io.Reader) (any, error) { return planMicrobatch(r) })
 }
 
-// microbatchProblem is the input; pointers tell what is missing.
+// microbatchProblem is the input; a nil pointer is a missing field.
 type microbatchProblem struct {
 	MicroBatchMs []float64 `json:"micro_batch_ms"`
 	Total        *int      `json:"total"`

@@ -11,7 +11,7 @@ import (
 )
 
 func planCheckpointCommand() *cobra.Command {
-	return planOn("checkpoint FILE", "How often should a job save, and what do its failures cost? - reads standard input",
+	return problemCommand("checkpoint FILE", "How often should a job save, and what do its failures cost? - reads standard input",
 		`  echo '{"period_s":2592000,"failures":30,"k0_s":20,"s0_s":600}' | falcon plan checkpoint -
 
 All in seconds, the interval too: F(t) = failures * (s0 + t/2) + period/t * k0.
@@ -21,7 +21,7 @@ from replicas replica_s0_s, replica_s1_s (redone training, default step_s) and
 checkpoint_share (of failures that leave a shard without a replica).`, planCheckpoint)
 }
 
-// checkpointProblem is the input; pointers tell what is missing.
+// checkpointProblem is the input; a nil pointer is a missing field.
 type checkpointProblem struct {
 	PeriodS  *float64 `json:"period_s"`
 	Failures *float64 `json:"failures"`
@@ -82,12 +82,12 @@ func planCheckpoint(r io.Reader) (any, error) {
 	if err := m.Check(); err != nil {
 		return nil, modelError(err)
 	}
-	if !sensible(in.StepS) {
+	if !validQuantity(in.StepS) {
 		return nil, errors.New("step_s must be a number that is not negative")
 	}
-	out := checkpointPlan{BestS: finite(toNano(m.BestS())), LeastS: toNano(m.LeastS()), Share: m.LeastS() / m.PeriodS, Curve: in.curve(m)}
+	out := checkpointPlan{BestS: finiteOrNil(roundToNano(m.BestS())), LeastS: roundToNano(m.LeastS()), Share: m.LeastS() / m.PeriodS, Curve: in.overheadCurve(m)}
 	if in.StepS > 0 {
-		out.BestSteps = finite(toNano(m.BestS() / in.StepS))
+		out.BestSteps = finiteOrNil(roundToNano(m.BestS() / in.StepS))
 	}
 	var err error
 	out.Replicas, err = in.replicas(m)
@@ -98,16 +98,16 @@ func modelError(err error) error {
 	return &inputError{text: strings.TrimPrefix(err.Error(), overhead.ErrModel.Error()+": "), cause: err}
 }
 
-// curve is F a decade to both sides of t*; where t* is none, up to the period.
-func (in *checkpointProblem) curve(m overhead.Model) []curvePoint {
+// overheadCurve is F a decade to both sides of t*; where t* is none, up to the period.
+func (in *checkpointProblem) overheadCurve(m overhead.Model) []curvePoint {
 	const points = 21
 	low, high := m.BestS()/10, m.BestS()*10
-	if finite(high) == nil || !(low > 0) {
+	if finiteOrNil(high) == nil || !(low > 0) {
 		low, high = m.PeriodS/1000, m.PeriodS
 	}
 	out := make([]curvePoint, 0, points)
 	for _, p := range m.Curve(low, high, points) {
-		out = append(out, curvePoint{toNano(p.IntervalS), toNano(p.TotalS()), toNano(p.RestartS), toNano(p.RedoneS), toNano(p.SavedS)})
+		out = append(out, curvePoint{roundToNano(p.IntervalS), roundToNano(p.TotalS()), roundToNano(p.RestartS), roundToNano(p.RedoneS), roundToNano(p.SavedS)})
 	}
 	return out
 }
@@ -130,5 +130,5 @@ func (in *checkpointProblem) replicas(m overhead.Model) (*replicasPlan, error) {
 	}
 	rest, lost := m.WithReplicas(r)
 	f := lost + rest.LeastS()
-	return &replicasPlan{BestS: finite(toNano(rest.BestS())), LeastS: toNano(f), Share: f / m.PeriodS, GainS: toNano(m.LeastS() - f)}, nil
+	return &replicasPlan{BestS: finiteOrNil(roundToNano(rest.BestS())), LeastS: roundToNano(f), Share: f / m.PeriodS, GainS: roundToNano(m.LeastS() - f)}, nil
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/failslow/falcon/tui/clean"
 )
 
-// problem is the job that the input describes.
-func (in *topologyProblem) problem() (topology.Problem, error) {
-	if err := in.shape(); err != nil {
+// solverProblem is the job that the input describes.
+func (in *topologyProblem) solverProblem() (topology.Problem, error) {
+	if err := in.checkShape(); err != nil {
 		return topology.Problem{}, err
 	}
-	place, err := in.placed()
+	place, err := in.placementOf()
 	if err != nil {
 		return topology.Problem{}, err
 	}
-	micro, err := in.micro()
+	micro, err := in.microBatchCounts()
 	if err != nil {
 		return topology.Problem{}, err
 	}
@@ -30,7 +30,7 @@ func (in *topologyProblem) problem() (topology.Problem, error) {
 		"inter_gbps": in.InterGbps, "intra_gbps": in.IntraGbps, "latency_ms": in.LatencyMs, "rest_ms": in.RestMs, "state_mb": in.StateMB,
 		"min_gain": in.MinGain, "model.dp_mb": in.Model.DPMB, "model.pp_mb": in.Model.PPMB, "model.tp_mb": in.Model.TPMB,
 	} {
-		if !sensible(v) {
+		if !validQuantity(v) {
 			return topology.Problem{}, fmt.Errorf("%s is %v; give a number that is not negative", name, v)
 		}
 	}
@@ -38,10 +38,10 @@ func (in *topologyProblem) problem() (topology.Problem, error) {
 	for range in.Layout.PP {
 		m.DPMB = append(m.DPMB, in.Model.DPMB)
 	}
-	if m.Links, err = in.links(); err != nil {
+	if m.Links, err = in.linkBandwidths(); err != nil {
 		return topology.Problem{}, err
 	}
-	if err = in.work(place, &m); err != nil {
+	if err = in.splitStageWork(place, &m); err != nil {
 		return topology.Problem{}, err
 	}
 	state := in.StateMB
@@ -56,9 +56,9 @@ func (in *topologyProblem) problem() (topology.Problem, error) {
 // most is the largest number that a time, a size or a bandwidth may be.
 const planNumberMost = 1e12
 
-func sensible(v float64) bool { return v >= 0 && v <= planNumberMost }
+func validQuantity(v float64) bool { return v >= 0 && v <= planNumberMost }
 
-func (in *topologyProblem) shape() error {
+func (in *topologyProblem) checkShape() error {
 	if in.Layout == nil {
 		return errors.New("layout is missing: give tp, dp and pp")
 	}
@@ -82,8 +82,8 @@ func (in *topologyProblem) shape() error {
 	return nil
 }
 
-// placed is the device of every rank, each on a node of the job.
-func (in *topologyProblem) placed() (falcon.Placement, error) {
+// placementOf is the device of every rank, each on a node of the job.
+func (in *topologyProblem) placementOf() (falcon.Placement, error) {
 	world := in.Layout.World()
 	if len(in.Placement) == 0 {
 		out := make(falcon.Placement, world)
@@ -111,8 +111,8 @@ func (in *topologyProblem) placed() (falcon.Placement, error) {
 	return in.Placement, nil
 }
 
-// micro is micro-batches by replica, from a number for each or a list.
-func (in *topologyProblem) micro() ([]int32, error) {
+// microBatchCounts is micro-batches by replica, from a number for each or a list.
+func (in *topologyProblem) microBatchCounts() ([]int32, error) {
 	var each int32
 	if json.Unmarshal(in.MicroBatches, &each) == nil && each > 0 {
 		return slices.Repeat([]int32{each}, in.Layout.DP), nil
@@ -124,18 +124,18 @@ func (in *topologyProblem) micro() ([]int32, error) {
 	return list, nil
 }
 
-// links are the bandwidths given: the fastest is what the others are compared
+// linkBandwidths are the bandwidths given: the fastest is what the others are compared
 // with.
-func (in *topologyProblem) links() (cost.Links, error) {
+func (in *topologyProblem) linkBandwidths() (cost.Links, error) {
 	const mbPerGbit = 125
 	out := cost.Links{LatencyMs: in.LatencyMs, IntraMBs: in.IntraGbps * mbPerGbit, Ratio: map[falcon.Link]float64{}}
 	best, links := in.InterGbps, map[falcon.Link]float64{}
 	for name, gbps := range in.Bandwidth {
-		l, err := in.link(name)
+		l, err := in.linkByName(name)
 		switch {
 		case err != nil:
 			return out, err
-		case !(gbps > 0) || !sensible(gbps):
+		case !(gbps > 0) || !validQuantity(gbps):
 			return out, fmt.Errorf("bandwidth_gbps of %s is %v; give a positive number", l, gbps)
 		}
 		links[l] = gbps
@@ -150,8 +150,8 @@ func (in *topologyProblem) links() (cost.Links, error) {
 	return out, nil
 }
 
-// link finds the two nodes of a name: a dash may be part of a node's own name.
-func (in *topologyProblem) link(name string) (falcon.Link, error) {
+// linkByName finds the two nodes of a name: a dash may be part of a node's own name.
+func (in *topologyProblem) linkByName(name string) (falcon.Link, error) {
 	for i, c := range name {
 		if a, b := falcon.Node(name[:i]), falcon.Node(name[min(i+1, len(name)):]); c == '-' && a != b && in.known[a] && in.known[b] {
 			return falcon.NewLink(a, b), nil
@@ -160,9 +160,9 @@ func (in *topologyProblem) link(name string) (falcon.Link, error) {
 	return falcon.Link{}, fmt.Errorf("bandwidth_gbps names %q, which is not two different nodes of the job joined by a dash", clean.String(name))
 }
 
-// work splits the devices' times into the stages' healthy work and what makes
+// splitStageWork splits the devices' times into the stages' healthy work and what makes
 // a device slow.
-func (in *topologyProblem) work(place falcon.Placement, m *cost.Model) error {
+func (in *topologyProblem) splitStageWork(place falcon.Placement, m *cost.Model) error {
 	if len(in.StageMs) != 0 && len(in.StageMs) != in.Layout.PP {
 		return fmt.Errorf("stage_ms has %d times for %d stages", len(in.StageMs), in.Layout.PP)
 	}
@@ -174,14 +174,14 @@ func (in *topologyProblem) work(place falcon.Placement, m *cost.Model) error {
 		switch {
 		case !known[falcon.Device(name)]:
 			return fmt.Errorf("self_ms names %q, which holds no rank", clean.String(name))
-		case !(ms > 0) || !sensible(ms):
+		case !(ms > 0) || !validQuantity(ms):
 			return fmt.Errorf("self_ms of %s is %v; give a positive time", clean.String(name), ms)
 		}
 	}
 	m.Slow = map[falcon.Device]float64{}
 	self := make([]float64, in.Layout.PP)
 	for s := range self {
-		ms, err := in.healthy(place, s)
+		ms, err := in.healthyStageTime(place, s)
 		if err != nil {
 			return err
 		}
@@ -197,11 +197,11 @@ func (in *topologyProblem) work(place falcon.Placement, m *cost.Model) error {
 	return nil
 }
 
-// healthy is a stage's own time: the lower quartile of its devices, so that
+// healthyStageTime is a stage's own time: the lower quartile of its devices, so that
 // up to three quarters of them may be slow.
-func (in *topologyProblem) healthy(place falcon.Placement, stage int) (float64, error) {
+func (in *topologyProblem) healthyStageTime(place falcon.Placement, stage int) (float64, error) {
 	if len(in.StageMs) > 0 {
-		if ms := in.StageMs[stage]; !(ms > 0) || !sensible(ms) {
+		if ms := in.StageMs[stage]; !(ms > 0) || !validQuantity(ms) {
 			return 0, fmt.Errorf("stage_ms[%d] is %v; give a positive time", stage, ms)
 		}
 		return in.StageMs[stage], nil

@@ -14,7 +14,7 @@ import (
 )
 
 func planLadderCommand() *cobra.Command {
-	return planOn("ladder FILE", "Which rung should be taken now, which when (ski rental)? - reads standard input",
+	return problemCommand("ladder FILE", "Which rung should be taken now, which when (ski rental)? - reads standard input",
 		`  echo '{"healthy_ms":200,"iterations":[400,400,400],"cause":"gpu_degradation","overheads_ms":{"S2":50,"S3":7000},"gains":{"S2":0.7}}' | falcon plan ladder -
 
 iterations are times from the onset on, in ms. gains are shares of the slowdown

@@ -15,7 +15,7 @@ import (
 
 func planRecoveryCommand() *cobra.Command {
 	asMap := false
-	c := planOn("recovery FILE", "From whom does each lost rank get its state? --map: what would be lost with every node and rack; - reads standard input",
+	c := problemCommand("recovery FILE", "From whom does each lost rank get its state? --map: what would be lost with every node and rack; - reads standard input",
 		`  falcon plan recovery job.json
   falcon plan recovery --map job.json
 
@@ -60,7 +60,7 @@ func planRecovery(r io.Reader, asMap bool) (any, error) {
 	if err := decodeOne(r, &in); err != nil {
 		return nil, err
 	}
-	q, err := in.query()
+	q, err := in.shardQuery()
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func planRecovery(r io.Reader, asMap bool) (any, error) {
 	if err != nil {
 		return nil, replicaError(err)
 	}
-	return in.plan(q, choice), nil
+	return in.planFrom(q, choice), nil
 }
 
 // replicaError is the package's sentence without its prefix.
@@ -82,7 +82,7 @@ func replicaError(err error) error {
 	return &inputError{text: strings.TrimPrefix(err.Error(), replica.ErrQuery.Error()+": "), cause: err}
 }
 
-func (in *recoveryProblem) plan(q replica.Query, c replica.Choice) recoveryPlan {
+func (in *recoveryProblem) planFrom(q replica.Query, c replica.Choice) recoveryPlan {
 	out := recoveryPlan{
 		From: "replicas", ResumeRule: resumeRule, Reason: c.Why, FailedRanks: listed(in.lost), Survivors: len(q.Holds),
 		Outvoted: listed(c.Outvoted), Shards: []shardRecovery{},
@@ -149,12 +149,12 @@ func (in *recoveryProblem) exposures(q replica.Query) (any, error) {
 		}
 	}
 	if in.Chance != nil {
-		out.Chance, err = in.Chance.view(q, in.switches)
+		out.Chance, err = in.Chance.chanceView(q, in.switches)
 	}
 	return out, err
 }
 
-func (c *chanceProblem) view(q replica.Query, more []replica.Domain) (*chanceView, error) {
+func (c *chanceProblem) chanceView(q replica.Query, more []replica.Domain) (*chanceView, error) {
 	trials, seed := 1_000_000, uint64(1)
 	if c.Trials != nil {
 		trials = *c.Trials

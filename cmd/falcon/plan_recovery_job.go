@@ -44,27 +44,27 @@ type chanceProblem struct {
 	Seed   *uint64 `json:"seed"`
 }
 
-// query is the job that the input describes, after its faults.
-func (in *recoveryProblem) query() (replica.Query, error) {
+// shardQuery is the job that the input describes, after its faults.
+func (in *recoveryProblem) shardQuery() (replica.Query, error) {
 	job := topologyProblem{Layout: in.Layout, Nodes: in.Nodes, GPUsPerNode: in.GPUsPerNode, Placement: in.Placement}
 	if in.GPUsPerNode == 0 && in.Layout != nil && len(in.Nodes) > 0 && in.Layout.Validate() == nil {
-		job.GPUsPerNode = max(1, (in.Layout.World()+len(in.Nodes)-1)/len(in.Nodes), in.widest())
+		job.GPUsPerNode = max(1, (in.Layout.World()+len(in.Nodes)-1)/len(in.Nodes), in.gpusPerNode())
 	}
-	if err := job.shape(); err != nil {
+	if err := job.checkShape(); err != nil {
 		return replica.Query{}, err
 	}
-	place, err := job.placed()
+	place, err := job.placementOf()
 	if err != nil {
 		return replica.Query{}, err
 	}
 	q := replica.Query{Layout: *in.Layout, ZeRO: in.ZeRO, Placement: place}
-	if q.Domains, err = in.racks(job.known); err != nil {
+	if q.Domains, err = in.rackByNode(job.known); err != nil {
 		return q, err
 	}
 	if in.switches, err = domainsOf(replica.KindSwitch, in.Switches, job.known); err != nil {
 		return q, err
 	}
-	if in.lost, err = in.failed(place, job.known); err != nil {
+	if in.lost, err = in.failedRanks(place, job.known); err != nil {
 		return q, err
 	}
 	q.Holds, err = in.survivors(q)
@@ -77,8 +77,8 @@ func (in *recoveryProblem) query() (replica.Query, error) {
 	return q, err
 }
 
-// widest is how many GPUs a node has by the placement given.
-func (in *recoveryProblem) widest() int {
+// gpusPerNode is how many GPUs a node has by the placement given.
+func (in *recoveryProblem) gpusPerNode() int {
 	most := 0
 	for _, d := range in.Placement {
 		most = max(most, d.Index()+1)
@@ -103,8 +103,8 @@ func domainsOf(kind string, named map[string][]falcon.Node, known map[falcon.Nod
 	return out, nil
 }
 
-// racks is the rack of every node that is in one.
-func (in *recoveryProblem) racks(known map[falcon.Node]bool) (map[falcon.Node]string, error) {
+// rackByNode is the rack of every node that is in one.
+func (in *recoveryProblem) rackByNode(known map[falcon.Node]bool) (map[falcon.Node]string, error) {
 	racks, err := domainsOf(replica.KindRack, in.Racks, known)
 	out := map[falcon.Node]string{}
 	for _, d := range racks {
@@ -118,8 +118,8 @@ func (in *recoveryProblem) racks(known map[falcon.Node]bool) (map[falcon.Node]st
 	return out, err
 }
 
-// failed lists the ranks on the nodes and devices that failed, ascending.
-func (in *recoveryProblem) failed(place falcon.Placement, known map[falcon.Node]bool) ([]falcon.Rank, error) {
+// failedRanks lists the ranks on the nodes and devices that failed, ascending.
+func (in *recoveryProblem) failedRanks(place falcon.Placement, known map[falcon.Node]bool) ([]falcon.Rank, error) {
 	gone := map[string]bool{}
 	for _, name := range in.Failed {
 		if _, device := place.Rank(falcon.Device(name)); !device && !known[falcon.Node(name)] {
@@ -136,7 +136,7 @@ func (in *recoveryProblem) failed(place falcon.Placement, known map[falcon.Node]
 	return out, nil
 }
 
-// survivors is what is held by the ranks that did not fail: by their word, or
+// survivors is what is held by the ranks that did not fail: as they reported, or
 // all of them one step.
 func (in *recoveryProblem) survivors(q replica.Query) (map[falcon.Rank]falcon.RankHold, error) {
 	out := map[falcon.Rank]falcon.RankHold{}

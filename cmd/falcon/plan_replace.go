@@ -12,7 +12,7 @@ import (
 )
 
 func planReplaceCommand() *cobra.Command {
-	return planOn("replace FILE", "Ignore, rebalance, drop or replace a slow rank; - reads standard input",
+	return problemCommand("replace FILE", "Ignore, rebalance, drop or replace a slow rank; - reads standard input",
 		`  echo '{"ranks":1000,"step_ms":200,"slow_ratio":1.4,"remaining_s":864000,"replace_s":90,"spares":1}' | falcon plan replace -
 
 Lost is healthy training lost within remaining_s of the clock; delay is how much
@@ -22,7 +22,7 @@ and step: work moves in such pieces), spare_wait_s (until a node is to be had
 when spares is 0).`, planReplace)
 }
 
-// replaceProblem is the input; pointers tell what is missing.
+// replaceProblem is the input; a nil pointer is a missing field.
 type replaceProblem struct {
 	Ranks        *int     `json:"ranks"`
 	StepMs       *float64 `json:"step_ms"`
@@ -96,22 +96,22 @@ func planReplace(r io.Reader) (any, error) {
 
 func replaceView(p mitigate.ReplacementPrice, stepMs float64) replacePlan {
 	out := replacePlan{
-		Best: p.Best, BreakEvenS: finite(p.OverDropS), BreakEvenSteps: finite(p.OverDropS * 1000 / stepMs),
+		Best: p.Best, BreakEvenS: finiteOrNil(p.OverDropS), BreakEvenSteps: finiteOrNil(p.OverDropS * 1000 / stepMs),
 		BreakEvenAgainst: map[string]*float64{
-			string(mitigate.RemedyDrop): finite(p.OverDropS), string(mitigate.RemedyIgnore): finite(p.OverIgnoreS),
-			string(mitigate.RemedyRebalance): finite(p.OverRebalanceS),
+			string(mitigate.RemedyDrop): finiteOrNil(p.OverDropS), string(mitigate.RemedyIgnore): finiteOrNil(p.OverIgnoreS),
+			string(mitigate.RemedyRebalance): finiteOrNil(p.OverRebalanceS),
 		},
 	}
 	for _, r := range p.Remedies {
 		out.Remedies = append(out.Remedies, remedyView{
-			r.Name, r.Available, r.Reason, r.StepMs, r.DownS, r.Throughput, r.LostS, r.LostGPUHours, finite(r.DelayS), finite(r.DelayGPUHours),
+			r.Name, r.Available, r.Reason, r.StepMs, r.DownS, r.Throughput, r.LostS, r.LostGPUHours, finiteOrNil(r.DelayS), finiteOrNil(r.DelayGPUHours),
 		})
 	}
 	return out
 }
 
-// finite is nil for what JSON has no number for.
-func finite(v float64) *float64 {
+// finiteOrNil is nil for what JSON has no number for.
+func finiteOrNil(v float64) *float64 {
 	if math.IsInf(v, 0) || math.IsNaN(v) {
 		return nil
 	}

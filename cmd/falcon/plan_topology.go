@@ -18,7 +18,7 @@ import (
 const planRanksMost = 1 << 17
 
 func planTopologyCommand() *cobra.Command {
-	return planOn("topology FILE", "Which node should hold which ranks (S3)? - reads standard input",
+	return problemCommand("topology FILE", "Which node should hold which ranks (S3)? - reads standard input",
 		`  falcon plan topology job.json
 
 with job.json such as
@@ -84,20 +84,20 @@ func planTopology(r io.Reader) (any, error) {
 	if err := decodeOne(r, &in); err != nil {
 		return nil, err
 	}
-	p, err := in.problem()
+	p, err := in.solverProblem()
 	if err != nil {
 		return nil, err
 	}
 	plan, err := topology.Search(p)
 	switch {
 	case errors.Is(err, topology.ErrNoGain):
-		return stay(p, strings.TrimPrefix(err.Error(), "topology: ")), nil
+		return unchangedPlan(p, strings.TrimPrefix(err.Error(), "topology: ")), nil
 	case err != nil:
 		return nil, &inputError{text: strings.TrimPrefix(strings.TrimPrefix(err.Error(), "topology: "), "bad problem: "), cause: err}
 	}
 	out := topologyPlan{
-		Placement: plan.Placement, Swaps: plan.Preview.Swaps, BeforeMs: toNano(plan.BeforeMs), AfterMs: toNano(plan.AfterSplitMs),
-		SplitOnlyMs: toNano(plan.BeforeSplitMs), SwapOnlyMs: toNano(plan.AfterMs), MicroBatches: plan.MicroBatches,
+		Placement: plan.Placement, Swaps: plan.Preview.Swaps, BeforeMs: roundToNano(plan.BeforeMs), AfterMs: roundToNano(plan.AfterSplitMs),
+		SplitOnlyMs: roundToNano(plan.BeforeSplitMs), SwapOnlyMs: roundToNano(plan.AfterMs), MicroBatches: plan.MicroBatches,
 		MovedMB: plan.Preview.MovedMB, Stages: listed(plan.Preview.Stages), Replicas: listed(plan.Preview.Replicas),
 		Optimal: plan.Exact, Links: map[string][]falcon.Link{},
 	}
@@ -107,9 +107,9 @@ func planTopology(r io.Reader) (any, error) {
 	return out, nil
 }
 
-// stay is the plan to leave every node where it is.
-func stay(p topology.Problem, why string) topologyPlan {
-	ms := toNano(p.Model.Iteration(p.Now, p.MicroBatches).IterationMs)
+// unchangedPlan is the plan to leave every node where it is.
+func unchangedPlan(p topology.Problem, why string) topologyPlan {
+	ms := roundToNano(p.Model.Iteration(p.Now, p.MicroBatches).IterationMs)
 	return topologyPlan{
 		Placement: p.Now, Swaps: [][2]falcon.Node{}, BeforeMs: ms, AfterMs: ms, SplitOnlyMs: ms, SwapOnlyMs: ms, MicroBatches: p.MicroBatches,
 		Links:  map[string][]falcon.Link{"left_dp": {}, "joined_dp": {}, "left_pp": {}, "joined_pp": {}},
@@ -117,8 +117,8 @@ func stay(p topology.Problem, why string) topologyPlan {
 	}
 }
 
-// toNano rounds milliseconds to nanoseconds: the order of a sum must not show.
-func toNano(ms float64) float64 { return math.Round(ms*1e6) / 1e6 }
+// roundToNano rounds milliseconds to nanoseconds: the order of a sum must not show.
+func roundToNano(ms float64) float64 { return math.Round(ms*1e6) / 1e6 }
 
 // listed is v, as a list that JSON writes as one.
 func listed[T any](v []T) []T {

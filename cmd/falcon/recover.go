@@ -51,7 +51,7 @@ func recoverCommand() *cobra.Command {
 			return recoverOn(c, &target, q, f.json)
 		},
 	}
-	target.flags(c)
+	target.declareFlags(c)
 	c.Flags().StringVar(&f.node, "node", "", "the node to be fenced and replaced")
 	c.Flags().Int32Var(&f.rank, "rank", f.rank, "the rank to be made anew")
 	c.Flags().StringVar(&f.lift, "lift", "", "the fenced node that is sound again")
@@ -109,10 +109,10 @@ func writeRecoveryLine(w io.Writer, v falcon.Recovery) error {
 	return err
 }
 
-// isRecovery tells the id of a recovery from that of an incident.
+// isRecovery reports whether an id is a recovery's instead of an incident's.
 func isRecovery(id string) bool { return len(id) > 4 && id[:4] == "REC-" }
 
-// decideRecovery approves or denies a recovery that waits for somebody.
+// decideRecovery approves or denies a recovery that waits for a person.
 func decideRecovery(c *cobra.Command, t *engineTarget, id string, q *falconv1.DecideRequest, asJSON bool) error {
 	if q.Action != "" || q.Rung != "" || q.Variant != "" {
 		return fmt.Errorf("%w: --action, --rung and --variant are for incidents; %s takes --plan and --reason", errUsage, clean.String(id))

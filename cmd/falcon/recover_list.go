@@ -33,7 +33,7 @@ func recoveryCommand() *cobra.Command {
 		Long:    recoveryHelp,
 		Example: "  falcon recovery show REC-0001\n  falcon recovery map",
 	}
-	target.flags(c)
+	target.declareFlags(c)
 	c.AddCommand(recoveryListCommand(&target), recoveryShowCommand(&target), recoveryMapCommand(&target), recoveryAbortCommand(&target))
 	return c
 }
@@ -79,7 +79,7 @@ func listRecoveries(w io.Writer, list []recoveryStory) error {
 	fmt.Fprintln(tw, "ID\tSTATE\tFAULT\tMADE ANEW\tRESUMED AT\tTOOK\tDECIDED BY")
 	for _, v := range list {
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%d of %d ranks\t%s\t%s\t%s\n", v.ID, v.State, faultText(v.Faults), len(v.Replaced),
-			len(v.Replaced)+len(v.Survivors), resumeText(v.Resume), v.took(), report.OrNobody(v.DecidedBy))
+			len(v.Replaced)+len(v.Survivors), resumeText(v.Resume), v.elapsedText(), report.OrNobody(v.DecidedBy))
 	}
 	return tw.Flush()
 }
@@ -112,7 +112,7 @@ func recoveryShowCommand(t *engineTarget) *cobra.Command {
 		Use:     "show ID",
 		Short:   "Show one recovery: evidence, phases, where every shard came from",
 		Example: "  falcon recovery show REC-0001",
-		Args:    oneID("recovery", "REC-0001"),
+		Args:    exactlyOneID("recovery", "REC-0001"),
 		RunE: func(c *cobra.Command, args []string) error {
 			r, err := fetchRecoveries(c, t, &falconv1.RecoveriesRequest{Id: args[0]})
 			if err != nil {
@@ -125,7 +125,7 @@ func recoveryShowCommand(t *engineTarget) *cobra.Command {
 			if asJSON {
 				return writeJSON(c.OutOrStdout(), s)
 			}
-			return s.write(c.OutOrStdout())
+			return s.writeText(c.OutOrStdout())
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
@@ -139,7 +139,7 @@ func recoveryAbortCommand(t *engineTarget) *cobra.Command {
 		Use:     "abort ID",
 		Short:   "End a recovery before its ranks are told to go on; the job stands then",
 		Example: `  falcon recovery abort REC-0001 --reason "the rack is being moved"`,
-		Args:    oneID("recovery", "REC-0001"),
+		Args:    exactlyOneID("recovery", "REC-0001"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return recoverOn(c, t, &falconv1.RecoverRequest{Recovery: args[0], Verb: "abort", Reason: reason}, asJSON)
 		},

@@ -68,7 +68,7 @@ func remoteRecovery() *falconv1.Recovery {
 func TestRecoveryIsShown(t *testing.T) {
 	s := recoveryStoryOf(remoteRecovery())
 	var b bytes.Buffer
-	if err := s.write(&b); err != nil {
+	if err := s.writeText(&b); err != nil {
 		t.Fatal(err)
 	}
 	if err := listRecoveries(&b, []recoveryStory{s}); err != nil {

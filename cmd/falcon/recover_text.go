@@ -39,27 +39,27 @@ func recoveryStoryOf(v *falconv1.Recovery) recoveryStory {
 	return out
 }
 
-// took is from the first sign to the end, or to now.
-func (s recoveryStory) took() string {
+// elapsedText is from the first sign to the end, or to now.
+func (s recoveryStory) elapsedText() string {
 	if s.EndedNs == 0 {
 		return "goes on"
 	}
 	return time.Duration(s.EndedNs - s.StartedNs).Round(time.Millisecond).String()
 }
 
-func (s recoveryStory) write(w io.Writer) error {
+func (s recoveryStory) writeText(w io.Writer) error {
 	if err := writeRecoveryLine(w, s.Recovery); err != nil {
 		return err
 	}
 	for _, f := range s.Faults {
-		fmt.Fprintf(w, "\nfault: %s on %s, %s\n", f.Kind, orNone(string(f.Node)), rankNames(f.Ranks))
+		fmt.Fprintf(w, "\nfault: %s on %s, %s\n", f.Kind, textOrNone(string(f.Node)), rankNames(f.Ranks))
 		for _, e := range f.Evidence {
 			fmt.Fprintf(w, "  %s\n", e)
 		}
 	}
 	fmt.Fprintln(w)
 	if len(s.Fenced) > 0 {
-		fmt.Fprintf(w, "fenced: %s\n", joined(s.Fenced))
+		fmt.Fprintf(w, "fenced: %s\n", joinNodes(s.Fenced))
 	}
 	for _, r := range slices.Sorted(maps.Keys(s.Replaced)) {
 		fmt.Fprintf(w, "rank %d is made anew on %s\n", r, s.Replaced[r])
@@ -120,14 +120,14 @@ func inBrackets(s string) string {
 	return " (" + s + ")"
 }
 
-func orNone(s string) string {
+func textOrNone(s string) string {
 	if s == "" {
 		return "no node"
 	}
 	return s
 }
 
-func joined(nodes []falcon.Node) string {
+func joinNodes(nodes []falcon.Node) string {
 	out := make([]string, len(nodes))
 	for i, n := range nodes {
 		out[i] = string(n)

@@ -47,7 +47,7 @@ func replayCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
-			return replay(ctx, c.OutOrStdout(), args[0], o)
+			return replayRecording(ctx, c.OutOrStdout(), args[0], o)
 		},
 	}
 	f := c.Flags()
@@ -71,7 +71,7 @@ func oneRecording(c *cobra.Command, args []string) error {
 	return nil
 }
 
-func replay(ctx context.Context, out io.Writer, path string, o replayOptions) error {
+func replayRecording(ctx context.Context, out io.Writer, path string, o replayOptions) error {
 	if o.speed < 0.1 || o.speed > 1000 {
 		return fmt.Errorf("%w: --speed is %v, it must be 0.1 to 1000", errUsage, o.speed)
 	}

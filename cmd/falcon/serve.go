@@ -16,7 +16,7 @@ func serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "serve",
 		Short:   "Run the engine without a screen",
-		Long:    "Run the engine without a screen. It keeps its journal, and serves agents and consoles until it is told to stop.\n\nEvery key of falcon.yaml, with its default:\n\n" + engineExample,
+		Long:    "Run the engine without a screen. It keeps its journal, and serves agents and consoles until it is stopped.\n\nEvery key of falcon.yaml, with its default:\n\n" + engineExample,
 		Example: "  falcon serve --config falcon.yaml",
 		Args:    takesNothing,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -28,7 +28,7 @@ func serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return serve(c, cfg)
+			return serveEngine(c, cfg)
 		},
 	}
 	c.Flags().StringVar(&config, "config", "", "configuration file (YAML); default: everything in the state directory "+defaultStateDir())
@@ -36,11 +36,11 @@ func serveCommand() *cobra.Command {
 	return c
 }
 
-// serve runs until the engine fails or a signal asks for a stop.
-func serve(c *cobra.Command, cfg engineConfig) error {
+// serveEngine runs until the engine fails or a signal asks for a stop.
+func serveEngine(c *cobra.Command, cfg engineConfig) error {
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	h, err := startEngine(ctx, cfg, logTo(c.ErrOrStderr()))
+	h, err := startEngine(ctx, cfg, loggerTo(c.ErrOrStderr()))
 	if err != nil {
 		return err
 	}
@@ -54,6 +54,6 @@ func serve(c *cobra.Command, cfg engineConfig) error {
 	return h.Wait()
 }
 
-func logTo(w io.Writer) *slog.Logger {
+func loggerTo(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, nil))
 }

@@ -51,7 +51,7 @@ func shortDir(t *testing.T) string {
 func testEngine(t *testing.T) (*engineHandle, engineConfig) {
 	t.Helper()
 	cfg := engineConfig{StateDir: shortDir(t), Listen: "127.0.0.1:0"}
-	cfg.fill()
+	cfg.fillDefaults()
 	if err := certsInit(filepath.Join(cfg.StateDir, certsName), nil, time.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func TestStoriesAreCleanedAndComplete(t *testing.T) {
 	}
 	s := report.Of(r)[0]
 	var text, md, js bytes.Buffer
-	if err := errors.Join(writeText(&text, s), writeTo(&md, s.Markdown()), writeJSON(&js, s), listIncidents(&text, report.Of(r))); err != nil {
+	if err := errors.Join(writeText(&text, s), writeString(&md, s.Markdown()), writeJSON(&js, s), listIncidents(&text, report.Of(r))); err != nil {
 		t.Fatal(err)
 	}
 	for name, b := range map[string]*bytes.Buffer{"text": &text, "markdown": &md, "json": &js} {

@@ -30,7 +30,7 @@ the address can read and change everything in it. What it holds is bounded by
 		Example: "  falcon store --listen 127.0.0.1:29500",
 		Args:    takesNothing,
 		RunE: func(c *cobra.Command, _ []string) error {
-			o.Log = logTo(c.ErrOrStderr())
+			o.Log = loggerTo(c.ErrOrStderr())
 			if inherited {
 				return keeper.Serve(o)
 			}

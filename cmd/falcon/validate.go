@@ -79,7 +79,7 @@ func validateCommand() *cobra.Command {
 			return validate(c, &target, f, q)
 		},
 	}
-	target.flags(c)
+	target.declareFlags(c)
 	fl := c.Flags()
 	fl.StringVar(&f.ranks, "ranks", "", "ranks to test, such as 1,2 or 0-7 (default all)")
 	fl.BoolVar(&q.Gemm, "gemm", false, "test the GPUs by matrix products")
@@ -159,18 +159,18 @@ func validate(c *cobra.Command, t *engineTarget, f validateFlags, q *falconv1.Va
 			return err
 		}
 	}
-	conn, err := t.dial()
+	conn, err := t.dialTarget()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	v, err := requestValidation(c.Context(), conn, q)
 	if err != nil {
-		return refusal(err, t.address())
+		return refusal(err, t.engineAddress())
 	}
 	if !v.State.Over() && !f.detach {
-		if v, err = follow(c, conn, v); err != nil {
-			return refusalOr(err, t.address())
+		if v, err = followValidation(c, conn, v); err != nil {
+			return refusalOr(err, t.engineAddress())
 		}
 	}
 	return showValidation(c, v, f.json, q.Cancel != "")
@@ -203,7 +203,7 @@ func requestValidation(ctx context.Context, conn *grpc.ClientConn, q *falconv1.V
 	return report.ValidationOf(r.GetValidation()), nil
 }
 
-// errFollow is a fault of following, told as it is.
+// errFollow is an error of following, printed unchanged.
 var errFollow = errors.New("falcon: following a validation")
 
 func refusalOr(err error, addr string) error {
@@ -213,20 +213,20 @@ func refusalOr(err error, addr string) error {
 	return refusal(err, addr)
 }
 
-// follow waits until a validation is over, telling its progress. An interrupt
+// followValidation waits until a validation is over and prints its progress. An interrupt
 // ends it: the operator wants training to go on.
-func follow(c *cobra.Command, conn *grpc.ClientConn, v falcon.Validation) (falcon.Validation, error) {
+func followValidation(c *cobra.Command, conn *grpc.ClientConn, v falcon.Validation) (falcon.Validation, error) {
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, followMost)
 	defer cancel()
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
-	told := ""
+	printed := ""
 	for {
-		if line := progress(v); line != told {
+		if line := progress(v); line != printed {
 			fmt.Fprintln(c.ErrOrStderr(), line)
-			told = line
+			printed = line
 		}
 		if v.State.Over() {
 			return v, nil
@@ -234,11 +234,11 @@ func follow(c *cobra.Command, conn *grpc.ClientConn, v falcon.Validation) (falco
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return giveUp(c, conn, v, ctx.Err())
+			return cancelValidation(c, conn, v, ctx.Err())
 		}
-		next, err := lookUp(ctx, conn, v.ID)
+		next, err := fetchValidation(ctx, conn, v.ID)
 		if err != nil && ctx.Err() != nil {
-			return giveUp(c, conn, v, ctx.Err())
+			return cancelValidation(c, conn, v, ctx.Err())
 		}
 		if err != nil {
 			return v, err
@@ -247,8 +247,8 @@ func follow(c *cobra.Command, conn *grpc.ClientConn, v falcon.Validation) (falco
 	}
 }
 
-// giveUp ends a validation that the operator interrupted.
-func giveUp(c *cobra.Command, conn *grpc.ClientConn, v falcon.Validation, why error) (falcon.Validation, error) {
+// cancelValidation ends a validation that the operator interrupted.
+func cancelValidation(c *cobra.Command, conn *grpc.ClientConn, v falcon.Validation, why error) (falcon.Validation, error) {
 	if errors.Is(why, context.DeadlineExceeded) {
 		return v, fmt.Errorf("%w: %s is still %s after %s; look again with: falcon console, or end it with: falcon validate --cancel %s", errFollow, v.ID, v.State, followMost, v.ID)
 	}
@@ -258,9 +258,9 @@ func giveUp(c *cobra.Command, conn *grpc.ClientConn, v falcon.Validation, why er
 	return v, fmt.Errorf("%w: interrupted: %s was ended and training goes on", errFollow, v.ID)
 }
 
-// lookUp pulls one validation: from the snapshot, which shows the one in
+// fetchValidation pulls one validation: from the snapshot, which shows the one in
 // progress, else from the record, where a newer one has taken its place.
-func lookUp(ctx context.Context, conn *grpc.ClientConn, id string) (falcon.Validation, error) {
+func fetchValidation(ctx context.Context, conn *grpc.ClientConn, id string) (falcon.Validation, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	client := falconv1.NewConsoleClient(conn)

@@ -240,7 +240,7 @@ func TestIncidentsShowTheirTests(t *testing.T) {
 		t.Fatalf("%+v", s.Validations)
 	}
 	var text, md, js bytes.Buffer
-	if err := errors.Join(writeText(&text, s), writeTo(&md, s.Markdown()), writeJSON(&js, s)); err != nil {
+	if err := errors.Join(writeText(&text, s), writeString(&md, s.Markdown()), writeJSON(&js, s)); err != nil {
 		t.Fatal(err)
 	}
 	for _, b := range []*bytes.Buffer{&text, &md} {

@@ -40,27 +40,27 @@ func writeValidation(w io.Writer, v falcon.Validation) error {
 		fmt.Fprintf(tab, "\nmatrix products, side %d\nDEVICE\tRANK\tMS\tx MEDIAN\t\n", v.Ask.GEMMSide)
 	}
 	for _, g := range v.GEMM {
-		fmt.Fprintf(tab, "%s\t%d\t%.3f\t%s\t%s\n", g.Device, g.Rank, g.Ms, known("%.2f", g.Ratio), outcome(g.Slow, g.Err))
+		fmt.Fprintf(tab, "%s\t%d\t%.3f\t%s\t%s\n", g.Device, g.Rank, g.Ms, numberOrDash("%.2f", g.Ratio), outcome(g.Slow, g.Err))
 	}
 	if len(v.Links) > 0 {
 		fmt.Fprintf(tab, "\nlinks, %d bytes\nFROM\tTO\tLINK\tCLASS\tPASS\tMS\tUSUAL MS\tx USUAL\t\n", v.Ask.MessageBytes)
 	}
 	for _, l := range v.Links {
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%d\t%.3f\t%s\t%s\t%s\n", l.FromDevice, l.ToDevice, orDash(l.Link), l.Class, l.Pass, l.Ms,
-			known("%.3f", l.BaseMs), known("%.2f", l.Ratio), outcome(l.Slow, l.Err))
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%d\t%.3f\t%s\t%s\t%s\n", l.FromDevice, l.ToDevice, textOrDash(l.Link), l.Class, l.Pass, l.Ms,
+			numberOrDash("%.3f", l.BaseMs), numberOrDash("%.2f", l.Ratio), outcome(l.Slow, l.Err))
 	}
 	return tab.Flush()
 }
 
-// known writes a number, or a dash where there is nothing to compare with.
-func known(format string, v float64) string {
+// numberOrDash writes a number, or a dash where there is nothing to compare with.
+func numberOrDash(format string, v float64) string {
 	if v == 0 {
 		return "-"
 	}
 	return fmt.Sprintf(format, v)
 }
 
-func orDash(s string) string {
+func textOrDash(s string) string {
 	if s == "" {
 		return "-"
 	}

@@ -15,7 +15,7 @@ const asFalcon = "FALCON_TEST_AS_FALCON"
 
 func init() {
 	if os.Getenv(asFalcon) != "" {
-		os.Exit(run(os.Args[1:]))
+		os.Exit(execute(os.Args[1:]))
 	}
 }
 

@@ -131,7 +131,7 @@ func TestDetectFilesFail(t *testing.T) {
 		"both kinds":     {[]string{"trace", mixed}, "", "give one kind", false},
 		"pickle":         {[]string{"trace", "-"}, "\x80\x04\x95", "standard input: malformed input: this is a Python pickle", false},
 		"truncated":      {[]string{"trace", "-"}, `[{"ph":"X"`, "breaks off", false},
-		"nothing in it":  {[]string{"trace", "-"}, `[{"ph":"X","name":"gc","dur":1}]`, "no event that tells", false},
+		"nothing in it":  {[]string{"trace", "-"}, `[{"ph":"X","name":"gc","dur":1}]`, "no event of computing", false},
 		"small layout":   {[]string{"trace", "-", "--dp", "1"}, `[{"ph":"X","name":"forward","dur":9,"args":{"rank":7}}]`, "can't hold rank 7", false},
 		"profile folder": {[]string{"profile", dir}, "", "is a folder", false},
 		"profile text":   {[]string{"profile", "-"}, "step,ms", "no JSON", false},

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,7 +34,11 @@ func startPeer(t *testing.T, env ...string) *peer {
 			t.Skipf("%s is not installed: the reader was not run against the real hook", tool)
 		}
 	}
-	bin, dir := buildPeer(t), t.TempDir()
+	bin, err := buildPeer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
 	cmd := exec.Command(filepath.Join(bin, "hook", "peer"))
 	cmd.Env = append([]string{
 		"LD_LIBRARY_PATH=" + filepath.Join(bin, "hook"), "LD_PRELOAD=" + filepath.Join(bin, "lib", "libfalcon_hook.so"),
@@ -59,34 +64,14 @@ func startPeer(t *testing.T, env ...string) *peer {
 	return p
 }
 
-var built string
-
-func buildPeer(t *testing.T) string {
-	t.Helper()
-	if built != "" {
-		return built
+// buildPeer makes the peer where `make build` has the hook: what is up to date is
+// not compiled again.
+var buildPeer = sync.OnceValues(func() (bin string, err error) {
+	if out, err := exec.Command("make", "-s", "-C", "../../native/hook", "peer").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the hook: %w\n%s", err, out)
 	}
-	make := exec.Command("make", "-s", "-C", "../../native/hook", "BIN="+buildDir, "peer")
-	if out, err := make.CombinedOutput(); err != nil {
-		t.Fatalf("build the hook: %v\n%s", err, out)
-	}
-	built = buildDir
-	return built
-}
-
-var buildDir string
-
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "falcon-ring")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	buildDir = dir
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
-}
+	return filepath.Abs("../../bin")
+})
 
 func (p *peer) do(verb string, arg int64) int64 {
 	p.t.Helper()

@@ -102,7 +102,7 @@ func (al *allocator) whyNotInPlace(now time.Time, n falcon.Node) string {
 	}
 	most := cmp.Or(al.policy.Recovery.InPlace, inPlaceDefault)
 	if most < 0 {
-		return "policy makes nothing anew in place"
+		return "policy replaces nothing in place"
 	}
 	if times := al.hist.exitsWithinHour(now, n); times > most {
 		return fmt.Sprintf("processes on node %s have ended %d times within an hour", n, times)
@@ -144,7 +144,7 @@ func (al *allocator) shrinkPlan(a assignment) (*falcon.Shrink, string) {
 	case !al.policy.Recovery.AllowShrink:
 		return nil, ""
 	case !al.job.Adapter:
-		return nil, "the job has no adapter, so that nobody knows how it shares its batch and state out"
+		return nil, "the job has no adapter, so that it is unknown how it shares its batch and state out"
 	case al.job.ZeRO.Stage > 0:
 		return nil, "ZeRO spreads the optimizer's state over all replicas"
 	case l.DP < 2:

@@ -32,7 +32,7 @@ func (m *Machine) Check(d Decision) error {
 	case d.PlanHash != "" && d.PlanHash != c.PlanHash:
 		return fmt.Errorf("%w: that of %s is now %s, you decided on %s; look again", ErrStalePlan, c.ID, c.PlanHash, d.PlanHash)
 	case d.Verb == Abort && c.NoReturn:
-		return fmt.Errorf("%w: the ranks of %s were told to rejoin already; wait for its end", ErrNoReturn, c.ID)
+		return fmt.Errorf("%w: the ranks of %s were ordered to rejoin already; wait for its end", ErrNoReturn, c.ID)
 	case d.Verb == Approve || d.Verb == Deny:
 		if c.State != falcon.RecoveryProposed {
 			return fmt.Errorf("%w: %s was approved by %s and is at %s; abort it instead", ErrDecided, c.ID, c.DecidedBy, c.State)
@@ -57,7 +57,7 @@ func (m *Machine) onDecision(now time.Time, d Decision) {
 		m.flow.finishRecovery(now, falcon.RecoveryDenied, fmt.Sprintf("denied by %s: %s", d.By, why))
 	case Abort:
 		m.op.recordDecision(d.By, d.From)
-		m.flow.finishRecovery(now, falcon.RecoveryCancelled, fmt.Sprintf("aborted by %s: %s; the job stands", d.By, why))
+		m.flow.finishRecovery(now, falcon.RecoveryCancelled, fmt.Sprintf("aborted by %s: %s; the job stays stopped", d.By, why))
 	}
 }
 
@@ -70,7 +70,7 @@ func (m *Machine) CheckDemand(d Demand) error {
 	case !m.hasJob || !m.ranks.anyProcessAlive():
 		return fmt.Errorf("%w: no process of a job is known", ErrDemand)
 	case m.op.rec == nil && m.stop.isStopped() && last.Attempts > 0:
-		return fmt.Errorf("%w: the job stands since %s; start it again", ErrDemand, last.ID)
+		return fmt.Errorf("%w: the job has been stopped since %s; start it again", ErrDemand, last.ID)
 	case m.op.rec != nil && m.op.rec.Whole:
 		return fmt.Errorf("%w: %s restarts the whole job", ErrDemand, m.op.rec.ID)
 	case d.Rank >= 0 && !m.ranks.hasRank(d.Rank):
@@ -93,7 +93,7 @@ func (m *Machine) onDemand(now time.Time, d Demand) {
 	what := fmt.Sprintf("node %s be given up", d.Node)
 	if d.Rank >= 0 {
 		f.Kind, f.Device, f.Ranks = falcon.FaultExit, m.ranks.deviceOf(d.Rank), []falcon.Rank{d.Rank}
-		f.Node, what = f.Device.Node(), fmt.Sprintf("rank %d be made anew", d.Rank)
+		f.Node, what = f.Device.Node(), fmt.Sprintf("rank %d be replaced", d.Rank)
 	}
 	f.Evidence = []string{fmt.Sprintf("%s asks that %s: %s", d.By, what, d.Reason)}
 	proposed := m.op.rec == nil

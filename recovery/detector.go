@@ -165,7 +165,7 @@ func (d *detector) judgeRank(now time.Time, r falcon.Rank, n falcon.Node) (falco
 func (d *detector) exitFault(now time.Time, p Process) falcon.Fault {
 	how := p.Exit
 	if how == "" {
-		how = "nobody saw how"
+		how = "how is unknown"
 	}
 	f := falcon.Fault{
 		Kind: falcon.FaultExit, Node: p.Node, Device: d.ranks.deviceOf(p.Rank), Ranks: []falcon.Rank{p.Rank}, FirstNs: now.UnixNano(),

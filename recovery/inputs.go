@@ -41,7 +41,7 @@ func (m *Machine) onNode(now time.Time, n Node) {
 // onLate has no node judged by silence until the engine has caught up.
 func (m *Machine) onLate(now time.Time) {
 	if m.hear.Late(now, m.cfg.Beat) {
-		m.out.addNote("fault", 1, "the console is late itself: nobody is judged by silence until it has caught up")
+		m.out.addNote("fault", 1, "the console is late itself: no node is judged by silence until it has caught up")
 	}
 }
 

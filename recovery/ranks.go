@@ -185,9 +185,9 @@ func (t *rankTable) describeSlowest() string {
 		return "none was heard of before"
 	}
 	if n == with {
-		return fmt.Sprintf("all ranks stand at iteration %d", low)
+		return fmt.Sprintf("all ranks are at iteration %d", low)
 	}
-	return fmt.Sprintf("%d of %d ranks, the first of them rank %d, stand at iteration %d, behind the others", n, with, first, low)
+	return fmt.Sprintf("%d of %d ranks, the first of them rank %d, are at iteration %d, behind the others", n, with, first, low)
 }
 
 func (x *member) isAlive() bool { return x.known && x.proc.Alive }

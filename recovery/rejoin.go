@@ -15,7 +15,7 @@ import (
 // more suspension, as all others do.
 func (w *workflow) beginTable(now time.Time) bool {
 	if r, found := w.op.firstUnparked(); found {
-		w.beginAttempt(now, fmt.Sprintf("rank %d does not wait in generation %d: all are suspended anew", r, w.op.rec.Generation))
+		w.beginAttempt(now, fmt.Sprintf("rank %d does not wait in generation %d: all are suspended again", r, w.op.rec.Generation))
 		return true
 	}
 	w.op.enterState(now, falcon.RecoveryTable, w.cfg.TableMost)

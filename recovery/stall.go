@@ -92,7 +92,7 @@ func (d *detector) emptyJob(now time.Time) (falcon.Fault, bool) {
 	d.pace.MarkHung()
 	return falcon.Fault{
 		Kind: falcon.FaultHang, FirstNs: d.pace.Moved().UnixNano(),
-		Evidence: []string{fmt.Sprintf("%s for %.0f s, and nobody saw how they ended", noneLeft, idle.Seconds())},
+		Evidence: []string{fmt.Sprintf("%s for %.0f s; how they ended is unknown", noneLeft, idle.Seconds())},
 	}, true
 }
 

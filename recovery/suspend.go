@@ -24,7 +24,7 @@ func (w *workflow) beginAttempt(now time.Time, why string) {
 	w.orders.suspendNodes()
 	what := "so that all rejoin"
 	if len(c.Pending) > 0 {
-		what = "to make " + rankList(c.Pending) + " anew"
+		what = "to replace " + rankList(c.Pending)
 	}
 	w.out.addNote("recovery", 1, "%s: generation %d: the job is suspended %s", c.ID, c.Generation, what)
 }

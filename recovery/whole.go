@@ -61,7 +61,7 @@ func (w *workflow) launchWhole(now time.Time) {
 	w.op.enterState(now, falcon.RecoveryReplace, w.cfg.RestartMost)
 	w.applyAssignment(a)
 	w.orders.restartWhole()
-	w.out.addNote("recovery", 2, "%s: %s: the whole job starts anew from the newest checkpoint", c.ID, c.Reason)
+	w.out.addNote("recovery", 2, "%s: %s: the whole job restarts from the newest checkpoint", c.ID, c.Reason)
 }
 
 // An agent that is between two connections is no reason against a whole restart:

@@ -237,7 +237,7 @@ func (w *workflow) endByEpoch(now time.Time) {
 		c.Placement = slices.Clone(w.job.Placement)
 		w.finishRecovery(now, falcon.RecoveryResumed, c.Reason)
 	default:
-		w.cancelRecovery(now, "the job was started anew meanwhile")
+		w.cancelRecovery(now, "the job was restarted meanwhile")
 	}
 }
 

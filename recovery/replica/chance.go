@@ -48,7 +48,7 @@ func (q Query) nodeSets(node, domain float64) ([][]int, error) {
 		return nil, fmt.Errorf("%w: a chance of failure must be at least 0 and below 1, not %v", ErrQuery, max(node, domain))
 	}
 	if len(q.Placement) == 0 {
-		return nil, fmt.Errorf("%w: without a placement nobody knows what is on a node", ErrQuery)
+		return nil, fmt.Errorf("%w: without a placement it is unknown what is on a node", ErrQuery)
 	}
 	index := q.nodeIndex()
 	seen := map[string]bool{}

@@ -79,7 +79,7 @@ func (q Query) newestHeld() (int64, string) {
 	}
 	a, b := newestStep(q.Holds[low]), newestStep(q.Holds[high])
 	if b-a > 1 {
-		return falcon.NoIteration, fmt.Sprintf("rank %d stands at step %d and rank %d at step %d: survivors of one job are at most one step apart", low, a, high, b)
+		return falcon.NoIteration, fmt.Sprintf("rank %d is at step %d and rank %d at step %d: survivors of one job are at most one step apart", low, a, high, b)
 	}
 	return b, ""
 }

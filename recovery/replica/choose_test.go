@@ -240,7 +240,7 @@ func TestWhyCheckpoint(t *testing.T) {
 		"no replica":   {dp(1, 0, map[falcon.Rank]falcon.RankHold{}), "no survivor holds a step"},
 		"all replicas": {dp(4, 2, map[falcon.Rank]falcon.RankHold{0: hold(1, 5), 2: hold(1, 5)}), "the shard is lost with ranks 1, 3"},
 		"tie":          {dp(2, 0, map[falcon.Rank]falcon.RankHold{0: hold(1, 5), 1: hold(2, 5)}), "ranks 0, 1 disagree about step 5"},
-		"far apart":    {dp(2, 0, map[falcon.Rank]falcon.RankHold{0: hold(1, 5), 1: hold(1, 7)}), "rank 0 stands at step 5 and rank 1 at step 7"},
+		"far apart":    {dp(2, 0, map[falcon.Rank]falcon.RankHold{0: hold(1, 5), 1: hold(1, 7)}), "rank 0 is at step 5 and rank 1 at step 7"},
 		"one version":  {dp(4, 2, map[falcon.Rank]falcon.RankHold{0: hold(1, 6), 1: hold(2, 5), 2: hold(1, 6), 3: hold(2, 5)}), "shard of ranks 1, 3 holds step 6; no survivor of the shard of ranks 0, 2 holds step 5"},
 	} {
 		got, err := Choose(c.q)

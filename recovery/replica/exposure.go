@@ -48,7 +48,7 @@ func Map(q Query, more ...Domain) ([]Exposure, error) {
 		return nil, err
 	}
 	if len(q.Placement) == 0 {
-		return nil, fmt.Errorf("%w: without a placement nobody knows what is on a node", ErrQuery)
+		return nil, fmt.Errorf("%w: without a placement it is unknown what is on a node", ErrQuery)
 	}
 	m := newSurvey(q)
 	var out []Exposure

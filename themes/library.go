@@ -70,12 +70,12 @@ func plainName(n string) bool {
 // ErrTheme and name the file.
 func (l Library) Load(name string) (*Theme, Stamp, error) {
 	if l.Dir == "" || !plainName(name) {
-		return l.shippedName(name)
+		return l.loadShipped(name)
 	}
 	path := filepath.Join(l.Dir, name+".toml")
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return l.shippedName(name)
+		return l.loadShipped(name)
 	}
 	if err != nil {
 		return nil, Stamp{}, fmt.Errorf("%w: %w", ErrTheme, err)
@@ -101,7 +101,7 @@ func (l Library) Load(name string) (*Theme, Stamp, error) {
 	return t, stamp, nil
 }
 
-func (l Library) shippedName(name string) (*Theme, Stamp, error) {
+func (l Library) loadShipped(name string) (*Theme, Stamp, error) {
 	if !slices.Contains(Names(), name) {
 		return nil, Stamp{}, fmt.Errorf("%w: there is no theme %q; choose one of %s", ErrTheme, name, strings.Join(l.Names(), ", "))
 	}

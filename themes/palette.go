@@ -15,7 +15,7 @@ type Palette struct {
 // Style is how text of a role is drawn.
 func (p *Palette) Style(r Role) Style { return p.roles[r] }
 
-// HalfBlocks says whether one cell can carry two levels by colour alone. With
+// HalfBlocks reports whether one cell can carry two levels by colour alone. With
 // 16 colours or none a level needs a glyph of its own.
 func (p *Palette) HalfBlocks() bool { return p.Profile >= colorprofile.ANSI256 }
 

@@ -42,7 +42,7 @@ const Default = "dark"
 // to richest; a terminal of any other profile gets no colour.
 var Profiles = []colorprofile.Profile{colorprofile.ASCII, colorprofile.ANSI, colorprofile.ANSI256, colorprofile.TrueColor}
 
-func parseColours(p colorprofile.Profile) bool { return p >= colorprofile.ANSI }
+func hasColours(p colorprofile.Profile) bool { return p >= colorprofile.ANSI }
 
 // Attr is a set of text attributes; they exist in every profile.
 type Attr uint8
@@ -176,7 +176,7 @@ func Parse(data []byte) (*Theme, error) {
 		return nil, err
 	}
 	if f.Base != "" {
-		if f, err = f.inheritFrom(f.Base); err != nil {
+		if f, err = f.overlayOn(f.Base); err != nil {
 			return nil, err
 		}
 	}
@@ -185,7 +185,7 @@ func Parse(data []byte) (*Theme, error) {
 	}
 	t := &Theme{Name: f.Name, Kind: f.Kind, file: f}
 	for _, p := range Profiles {
-		if _, err := t.resolveRole(p); err != nil {
+		if _, err := t.resolvePalette(p); err != nil {
 			return nil, fmt.Errorf("%w %q: %w", ErrTheme, f.Name, err)
 		}
 	}
@@ -225,8 +225,8 @@ func decodeTheme(data []byte) (file, error) {
 	return f, nil
 }
 
-// inheritFrom lays what a file says over a theme that ships.
-func (f file) inheritFrom(base string) (file, error) {
+// overlayOn lays what a file says over a theme that ships.
+func (f file) overlayOn(base string) (file, error) {
 	under, err := Load(base)
 	if err != nil {
 		return f, err
@@ -254,16 +254,16 @@ func orDefault(list, otherwise []string) []string {
 
 // Palette resolves the theme for one profile.
 func (t *Theme) Palette(p colorprofile.Profile) *Palette {
-	pal, err := t.resolveRole(p)
+	pal, err := t.resolvePalette(p)
 	if err != nil {
 		panic("themes: a parsed theme resolves: " + err.Error())
 	}
 	return pal
 }
 
-func (t *Theme) resolveRole(p colorprofile.Profile) (*Palette, error) {
+func (t *Theme) resolvePalette(p colorprofile.Profile) (*Palette, error) {
 	pal := &Palette{Name: t.Name, Profile: p, roles: map[Role]Style{}}
-	bg, err := nearestOf(t.file.Background, p)
+	bg, err := pickForProfile(t.file.Background, p)
 	if err != nil {
 		return nil, fmt.Errorf("background: %w", err)
 	}
@@ -286,7 +286,7 @@ func (t *Theme) resolveRole(p colorprofile.Profile) (*Palette, error) {
 
 func (t *Theme) resolveRamp(name string, p colorprofile.Profile) ([Levels]Color, error) {
 	var out [Levels]Color
-	if !parseColours(p) {
+	if !hasColours(p) {
 		return out, nil
 	}
 	r := t.file.Ramps[name]
@@ -307,20 +307,20 @@ func (t *Theme) resolveRamp(name string, p colorprofile.Profile) ([Levels]Color,
 }
 
 func (s spec) parseStyle(p colorprofile.Profile) (Style, error) {
-	if !parseColours(p) {
+	if !hasColours(p) {
 		return Style{Attr: parseAttributes(s.None)}, nil
 	}
-	fg, err := nearestOf(s.FG, p)
+	fg, err := pickForProfile(s.FG, p)
 	if err != nil {
 		return Style{}, err
 	}
-	bg, err := nearestOf(s.BG, p)
+	bg, err := pickForProfile(s.BG, p)
 	return Style{FG: fg, BG: bg, Attr: parseAttributes(s.Attr)}, err
 }
 
-// nearestOf takes the profile's entry of {truecolor, 256, 16}.
-func nearestOf(list []string, p colorprofile.Profile) (Color, error) {
-	if len(list) == 0 || !parseColours(p) {
+// pickForProfile takes the profile's entry of {truecolor, 256, 16}.
+func pickForProfile(list []string, p colorprofile.Profile) (Color, error) {
+	if len(list) == 0 || !hasColours(p) {
 		return 0, nil
 	}
 	if len(list) != 3 {

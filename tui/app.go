@@ -5,7 +5,7 @@
 // picture comes from the feed, and a decision is only submitted, with the
 // action, plan hash and job epoch that the operator saw. Update does no I/O
 // and never blocks; calls run in commands that belong to this program alone,
-// so that a stalled terminal holds nobody else up. View returns a cached
+// so that a stalled terminal holds no one else up. View returns a cached
 // string until something has changed.
 //
 // Pages draw on a canvas of cells (package widget says why). All else is the

@@ -170,7 +170,7 @@ func (b banner) otherOperators() string {
 	}
 }
 
-// recoveryHead is the header's word on a recovery in progress, or on one that
+// recoveryHead is what the header shows of a recovery in progress, or on one that
 // left the job standing; else "".
 func (b banner) recoveryHead() string {
 	r := b.Live.Recovering()
@@ -211,7 +211,7 @@ func (b banner) replayHead() string {
 	return lost + base.Lipgloss().Render(head)
 }
 
-// recordingMark says that this session is recorded, or no more: what is done
+// recordingMark shows that this session is recorded, or no more: what is done
 // here stays in a file.
 func (b banner) recordingMark() string {
 	switch {
@@ -305,7 +305,7 @@ func (b banner) approvedBar(s *page.State, standing string) string {
 	return layoutRow(b.pal.Style(themes.Urgent), b.w, text, keys+" ", 2)
 }
 
-// proposalText tells a proposal in w columns: of what it would say, the times go
+// proposalText describes a proposal in w columns: of what it would say, the times go
 // first where room is short, never the incident, the countdown, or that others
 // wait.
 func (b banner) proposalText(s *page.State, prop *falconv1.Action, w int) string {

@@ -242,7 +242,7 @@ func (c *commandLine) drawEntries(s *skin, over widget.Rect) *lipgloss.Layer {
 	return s.framedLayer(box, "COMMANDS", countText(c.list.Len(), c.list.Cursor()), themes.Accent, rows)
 }
 
-// countText says how many there are and which is chosen.
+// countText returns how many there are and which is chosen.
 func countText(n, cursor int) string {
 	if n == 0 {
 		return ""

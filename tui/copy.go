@@ -33,7 +33,7 @@ type savedMsg struct {
 	err  error
 }
 
-// noteText says where a file is, or why there is none.
+// noteText returns where a file is, or why there is none.
 func (msg savedMsg) noteText() (themes.Role, string) {
 	if msg.err != nil {
 		return themes.Warn, msg.what + "; no file: " + clean.String(msg.err.Error())
@@ -105,7 +105,7 @@ func (x exporter) writeReport(s report.Incident) exportedMsg {
 	return out
 }
 
-// exportedNote says where the report is; where no file may be written, as much of
+// exportedNote returns where the report is; where no file may be written, as much of
 // it as fits goes to the clipboard.
 func (x exporter) exportedNote(msg exportedMsg) (themes.Role, string, tea.Cmd) {
 	switch {

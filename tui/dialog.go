@@ -123,7 +123,7 @@ type outcome int
 const (
 	keepOpen outcome = iota
 	cancelled
-	pressed // the button; all is typed and nothing stands against it
+	pressed // the button; all is typed and nothing prevents it
 )
 
 // handleKey handles a key. Cancelling always works; everything else waits for the

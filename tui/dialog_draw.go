@@ -80,7 +80,7 @@ func (d *dialog) messageText(s *skin, live *page.State) string {
 }
 
 // drawButtons draws Cancel and the action; they look pressable once the guard is
-// over and nothing stands against it.
+// over and nothing prevents it.
 func (d *dialog) drawButtons(s *skin, live *page.State, now time.Time, do string) string {
 	out := ""
 	for i, label := range []string{"Cancel", do} {

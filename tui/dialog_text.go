@@ -55,7 +55,7 @@ func wrapLines(role themes.Role, text string, w int) []ladder.Line {
 	return out
 }
 
-// changedLines tell how the plan differs from the one that the dialog showed.
+// changedLines describe how the plan differs from the one that the dialog showed.
 func changedLines(q decision.Question, live *page.State, w int) []ladder.Line {
 	var list []string
 	switch q := q.(type) {
@@ -149,7 +149,7 @@ func undoLines(live *page.State, rung string, w int) []ladder.Line {
 	return wrapLines(themes.Text, fmt.Sprintf("It goes out %s after the approval; until then %s withdraws it.", phrase.Seconds(undo), live.Key(key.Global, key.Veto)), w)
 }
 
-// planLines tell what would be done to the job, and what it is predicted to
+// planLines describe what would be done to the job, and what it is predicted to
 // bring.
 func planLines(p *decision.Proposal, w int) []ladder.Line {
 	a := p.Action

@@ -246,7 +246,7 @@ func (d *display) shownIncident() string {
 	return d.live.Incident().GetId()
 }
 
-// browsingNote says which incident is on a page, and that a past one is only to be
+// browsingNote returns which incident is on a page, and that a past one is only to be
 // read; "" where it is the present one.
 func (d *display) browsingNote(on key.Scope) (themes.Role, string) {
 	if d.look == nil || !showsIncident(on) {

@@ -24,7 +24,7 @@ type Size struct{ W, H int }
 // runRemote runs a program on a terminal that this process has no signals from
 // and can't ask for its size. What is typed is read beside the program, and
 // may outlive it until In ends: the program's own reader would wait for ever
-// with a key that nobody takes any more, and keep the program with it.
+// with a key that no one takes any more, and keep the program with it.
 func runRemote(ctx context.Context, m *Model, t Terminal) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -79,7 +79,7 @@ func pumpInput(ctx context.Context, p *tea.Program, in io.Reader, term string, e
 }
 
 // followSizes tells the program of its terminal's sizes until stop, which waits. It
-// blocks while the terminal is stalled, and holds up nobody but itself.
+// blocks while the terminal is stalled, and holds up no one but itself.
 func followSizes(p *tea.Program, sizes <-chan Size) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -106,7 +106,7 @@ func terminalName(env []string) string {
 	return term
 }
 
-// mayAnswer says whether a terminal is worth asking for its colours: TERM
+// mayAnswer reports whether a terminal is worth asking for its colours: TERM
 // alone, which is all that SSH passes on, tells 256 at most. Those that know
 // no such question would print it, and who wants no colours isn't asked.
 func mayAnswer(env []string) bool {

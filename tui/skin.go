@@ -106,7 +106,7 @@ func (s *skin) scrolledRows(pane *viewport.Model, lines []ladder.Line, w, h int)
 	return strings.Split(pane.View(), "\n")
 }
 
-// moreBelow says how many lines a pane has under those it shows, and the key
+// moreBelow returns how many lines a pane has under those it shows, and the key
 // that goes there.
 func moreBelow(pane *viewport.Model, key string) string {
 	if rest := pane.TotalLineCount() - pane.YOffset() - pane.VisibleLineCount(); rest > 0 {

@@ -96,7 +96,7 @@ func (m summary) worstRank() []point {
 	return []point{{6, fmt.Sprintf("rank %d %s; %s", m.Live.Rank(), word, m.Live.Tally())}}
 }
 
-// remedyPoint says what to do about the small screen.
+// remedyPoint returns what to do about the small screen.
 func (m summary) remedyPoint() point {
 	size := fmt.Sprintf("%d×%d", minWidth, minHeight)
 	switch {

@@ -143,7 +143,7 @@ func (v *workspace) drawPage(c *widget.Canvas) {
 	v.pages[v.current].Draw(c, c.Whole(), v.drawnState(v.current))
 }
 
-// zoomedPaneNote says which pane fills the page, or "".
+// zoomedPaneNote returns which pane fills the page, or "".
 func (v *workspace) zoomedPaneNote() string {
 	at := v.zoomed[v.current]
 	if at == 0 {

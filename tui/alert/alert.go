@@ -1,9 +1,9 @@
 // Package alert decides when the console may make itself heard: the terminal's
-// bell, and desktop notifications while nobody looks at the terminal.
+// bell, and desktop notifications while no one looks at the terminal.
 //
 // It guarantees that the bell rings at most once in BellGap and notes come at
-// most once in NoteGap, that a cause is told once, that what was there when
-// the console opened is not news, and that what the limits held back is told
+// most once in NoteGap, that a cause is reported once, that what was there when
+// the console opened is not news, and that what the limits held back is reported
 // later if it still stands. It is pure: state and time in, alerts out; no I/O,
 // no goroutines. Encode turns them into bytes.
 package alert
@@ -23,13 +23,13 @@ import (
 const (
 	BellGap   = 30 * time.Second
 	NoteGap   = 10 * time.Second
-	NearEnd   = 15 * time.Second // a countdown this near its end is told again
+	NearEnd   = 15 * time.Second // a countdown this near its end is reported again
 	causesMax = 64               // looked at, of what the engine sends
 	toldMax   = 1024             // remembered
 )
 
 // Cause is one thing that wants a look. ID tells it from others; a cause that
-// is told is not told again under the same ID.
+// is reported is not reported again under the same ID.
 type Cause struct {
 	ID    string
 	Title string
@@ -49,11 +49,11 @@ type Alert struct {
 	Note *Note
 }
 
-// Core remembers what was told, and when. The zero value is ready.
+// Core remembers what was reported, and when. The zero value is ready.
 type Core struct {
 	primed   bool
 	told     map[string]bool
-	order    []string // of told, oldest first
+	order    []string // of reported, oldest first
 	ring     []string // causes that wait for the bell
 	note     []Cause  // causes that wait for a note
 	lastBell time.Time
@@ -68,8 +68,8 @@ type Input struct {
 	Silent  bool // no notes
 }
 
-// Step decides. A cause that has gone before the limits let it be told is not
-// told any more.
+// Step decides. A cause that has gone before the limits let it be reported is not
+// reported any more.
 func (c *Core) Step(now time.Time, in Input) Alert {
 	causes := Causes(in.State, now)
 	fresh := c.newCauses(causes, in.State)
@@ -99,7 +99,7 @@ func isDue(now, last time.Time, gap time.Duration) bool {
 	return last.IsZero() || now.Sub(last) >= gap || now.Before(last)
 }
 
-// newCauses are the causes not told yet; the first picture primes.
+// newCauses are the causes not reported yet; the first picture primes.
 func (c *Core) newCauses(causes []Cause, s *feed.State) []Cause {
 	if s.Conn == feed.Connecting {
 		return nil

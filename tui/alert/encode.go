@@ -27,13 +27,13 @@ var Probe = ansi.DesktopNotification("", "i="+probeID, "p=?")
 
 const probeID = "falcon-probe"
 
-// Answered says whether a sequence that the terminal sent answers the probe.
+// Answered reports whether a sequence that the terminal sent answers the probe.
 func Answered(seq string) bool {
 	body, ok := strings.CutPrefix(seq, "\x1b]99;")
 	return ok && strings.Contains(body, "i="+probeID) && strings.Contains(body, "p=?")
 }
 
-// Probing says whether a terminal may be asked: the multiplexers and consoles
+// Probing reports whether a terminal may be asked: the multiplexers and consoles
 // that swallow or print such questions are not.
 func Probing(env func(string) string) bool {
 	term := env("TERM")
@@ -86,7 +86,7 @@ func Encode(a Alert, ch Channel) string {
 	case OSC9: // begins with the title's word, so that no body is taken for a number of a subcommand
 		out += ansi.Notify("Falcon: " + strings.TrimPrefix(title, "Falcon: ") + " – " + body)
 	case OSC777:
-		out += ansi.URxvtExt("notify", joinSurrogates(title), joinSurrogates(body))
+		out += ansi.URxvtExt("notify", withoutSemicolons(title), withoutSemicolons(body))
 	case OSC99:
 		id := "i=falcon-" + safeToken(a.Note.ID)
 		out += ansi.DesktopNotification(title, id, "d=0", "p=title") + ansi.DesktopNotification(body, id, "d=1", "p=body")
@@ -103,8 +103,8 @@ func plainText(s string, most int) string {
 	return s
 }
 
-// joinSurrogates keeps text in one parameter of OSC 777.
-func joinSurrogates(s string) string { return strings.ReplaceAll(s, ";", ",") }
+// withoutSemicolons keeps text in one parameter of OSC 777.
+func withoutSemicolons(s string) string { return strings.ReplaceAll(s, ";", ",") }
 
 // safeToken is an id of OSC 99: letters, digits and a few signs.
 func safeToken(s string) string {

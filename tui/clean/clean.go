@@ -63,7 +63,7 @@ func printable(r rune) (rune, bool) {
 		return r, true
 	case unicode.Is(unicode.Zs, r):
 		return ' ', true
-	case replacement(r):
+	case drawsNothing(r):
 		return 0, false
 	case !unicode.IsPrint(r): // controls, bidi, zero-width, private, unassigned
 		return 0, false
@@ -73,9 +73,9 @@ func printable(r rune) (rune, bool) {
 	return r, true
 }
 
-// replacement says that a letter is drawn as nothing, though Unicode calls it a
+// drawsNothing reports whether a letter is drawn as nothing, though Unicode calls it a
 // letter: Hangul fillers, which would hide a difference between two names.
-func replacement(r rune) bool {
+func drawsNothing(r rune) bool {
 	return r == 0x115f || r == 0x1160 || r == 0x3164 || r == 0xffa0
 }
 
@@ -168,7 +168,7 @@ func cleanMessage(m protoreflect.Message) {
 		case f.IsList():
 			cleanList(f, v.List())
 		case f.Kind() == protoreflect.StringKind:
-			setField(v.String(), func(s protoreflect.Value) { m.Set(f, s) })
+			setCleaned(v.String(), func(s protoreflect.Value) { m.Set(f, s) })
 		case f.Message() != nil:
 			cleanMessage(v.Message())
 		}
@@ -180,7 +180,7 @@ func cleanList(f protoreflect.FieldDescriptor, l protoreflect.List) {
 	for i := range l.Len() {
 		switch {
 		case f.Kind() == protoreflect.StringKind:
-			setField(l.Get(i).String(), func(s protoreflect.Value) { l.Set(i, s) })
+			setCleaned(l.Get(i).String(), func(s protoreflect.Value) { l.Set(i, s) })
 		case f.Message() != nil:
 			cleanMessage(l.Get(i).Message())
 		default:
@@ -194,12 +194,12 @@ func cleanMapField(f protoreflect.FieldDescriptor, m protoreflect.Map) {
 	m.Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
 		switch {
 		case f.MapValue().Kind() == protoreflect.StringKind:
-			setField(v.String(), func(s protoreflect.Value) { m.Set(k, s) })
+			setCleaned(v.String(), func(s protoreflect.Value) { m.Set(k, s) })
 		case f.MapValue().Message() != nil:
 			cleanMessage(v.Message())
 		}
 		if f.MapKey().Kind() == protoreflect.StringKind {
-			setField(k.String(), func(protoreflect.Value) { keys = append(keys, k) })
+			setCleaned(k.String(), func(protoreflect.Value) { keys = append(keys, k) })
 		}
 		return true
 	})
@@ -210,7 +210,7 @@ func cleanMapField(f protoreflect.FieldDescriptor, m protoreflect.Map) {
 	}
 }
 
-func setField(old string, put func(protoreflect.Value)) {
+func setCleaned(old string, put func(protoreflect.Value)) {
 	if s := String(old); s != old {
 		put(protoreflect.ValueOfString(s))
 	}

@@ -87,7 +87,7 @@ func (o Operator) CantApprove() string {
 	}
 }
 
-// nothingProposed says that the incident on screen waits for no decision, and
+// nothingProposed explains that the incident on screen waits for no decision, and
 // which does.
 func (o Operator) nothingProposed() string {
 	id := o.Subject.Incident().GetId()

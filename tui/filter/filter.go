@@ -51,14 +51,14 @@ type Filter struct {
 // Text is what the filter was parsed from, without blanks around it.
 func (f Filter) Text() string { return f.text }
 
-// Empty says that the filter chooses all.
+// Empty reports whether the filter chooses all.
 func (f Filter) Empty() bool { return f.match == nil }
 
-// ByPicks says that what is chosen may depend on the operator's picks, not on
+// ByPicks reports whether what is chosen may depend on the operator's picks, not on
 // the snapshot alone.
 func (f Filter) ByPicks() bool { return strings.Contains(strings.ToLower(f.text), "picked") }
 
-// Match says whether a rank is chosen.
+// Match reports whether a rank is chosen.
 func (f Filter) Match(s *Subject) bool { return f.match == nil || f.match(s) }
 
 // Parse reads a filter; blank text chooses all.

@@ -12,7 +12,7 @@ import (
 func parseTerm(t string) (test, error) {
 	at := strings.IndexAny(t, ":<>=")
 	if at < 0 {
-		return test{stateWord(t), byText}, nil
+		return test{bareWordTerm(t), byText}, nil
 	}
 	name, rest := strings.ToLower(t[:at]), t[at:]
 	if n, ok := numbers[name]; ok {
@@ -20,12 +20,12 @@ func parseTerm(t string) (test, error) {
 		return test{m, byView}, err
 	}
 	if rest[0] != ':' && !(rest[0] == '=' && len(rest) > 1) {
-		return test{}, fmt.Errorf("%q can't be compared; the fields that can are %s", t[:at], matchNames(numbers))
+		return test{}, fmt.Errorf("%q can't be compared; the fields that can are %s", t[:at], sortedNames(numbers))
 	}
 	value := strings.ToLower(rest[1:])
 	make, ok := fields[name]
 	if !ok {
-		return test{}, fmt.Errorf("there is no field %q; there are %s, and to compare %s", t[:at], matchNames(fields), matchNames(numbers))
+		return test{}, fmt.Errorf("there is no field %q; there are %s, and to compare %s", t[:at], sortedNames(fields), sortedNames(numbers))
 	}
 	if value == "" {
 		return test{}, fmt.Errorf("%s: lacks its value; write it without a space, as %s", name, examples[name])
@@ -37,7 +37,7 @@ func parseTerm(t string) (test, error) {
 // costs are those of fields that need more than a rank's place.
 var costs = map[string]int{"host": byName, "device": byName}
 
-func matchNames[V any](m map[string]V) string {
+func sortedNames[V any](m map[string]V) string {
 	list := make([]string, 0, len(m))
 	for n := range m {
 		list = append(list, n)
@@ -52,7 +52,7 @@ var fields = map[string]func(name, value string) (match, error){
 	"tp":      parseRanges(func(s *Subject) int { return s.TP }),
 	"rank":    parseRanges(func(s *Subject) int { return int(s.Rank) }),
 	"host":    hostGlobs,
-	"device":  parseGlobs(matchDevice),
+	"device":  parseGlobs(deviceOf),
 	"state":   hasOneOf(states),
 	"is":      hasOneOf(traits),
 }
@@ -61,15 +61,15 @@ var examples = map[string]string{
 	"stage": "stage:3", "replica": "replica:0-7", "tp": "tp:0", "rank": "rank:100-199", "host": "host:n02*", "device": "device:n1.g0", "state": "state:slow", "is": "is:culprit",
 }
 
-// matchHost is the node part of a device's name, as "n1" of "n1.g0".
-func matchHost(d string) string {
+// hostOfDevice is the node part of a device's name, as "n1" of "n1.g0".
+func hostOfDevice(d string) string {
 	if i := strings.LastIndexByte(d, '.'); i >= 0 {
 		return d[:i]
 	}
 	return d
 }
 
-func matchDevice(s *Subject) string { return s.View.GetDevice() }
+func deviceOf(s *Subject) string { return s.View.GetDevice() }
 
 // span is a range of numbers, both ends included.
 type span struct{ from, to int }
@@ -115,7 +115,7 @@ func (p *patterns) matchAny(name string) bool {
 func hostGlobs(_, value string) (match, error) {
 	p := &patterns{strings.Split(value, ",")}
 	return func(s *Subject) bool {
-		name := matchHost(matchDevice(s))
+		name := hostOfDevice(deviceOf(s))
 		if s.node.term != p || s.node.name != name {
 			s.node = lastNode{p, name, p.matchAny(name)}
 		}
@@ -176,12 +176,12 @@ func containsFold(s, text string) bool {
 	return false
 }
 
-// stateWord seeks a text in a rank's device, state and number.
-func stateWord(t string) match {
+// bareWordTerm seeks a text in a rank's device, state and number.
+func bareWordTerm(t string) match {
 	text := strings.ToLower(t)
 	any, number := strings.Contains("rank", text), strings.Trim(text, "0123456789") == ""
 	return func(s *Subject) bool {
-		if any || strings.Contains(s.State, text) || containsFold(matchDevice(s), text) {
+		if any || strings.Contains(s.State, text) || containsFold(deviceOf(s), text) {
 			return true
 		}
 		if !number {
@@ -214,7 +214,7 @@ func hasOneOf(table map[string]match) func(name, value string) (match, error) {
 		for _, part := range strings.Split(value, ",") {
 			m, ok := table[part]
 			if !ok {
-				return nil, fmt.Errorf("%s: can't be %q; it is one of %s", name, part, matchNames(table))
+				return nil, fmt.Errorf("%s: can't be %q; it is one of %s", name, part, sortedNames(table))
 			}
 			if out == nil {
 				out = m

@@ -85,7 +85,7 @@ func (g guarded) siftTyped(ch gossh.Channel, in <-chan *gossh.Request, out chan<
 				g.session.running.Add(1)
 			}
 		case "pty-req":
-			ok = !started && terminalOf(r.Payload)
+			ok = !started && isPlainTerm(r.Payload)
 		case "env":
 			vars++
 			ok = vars <= envMax && len(r.Payload) <= envBytesMax && knownVariable(r.Payload)
@@ -103,8 +103,8 @@ func (g guarded) siftTyped(ch gossh.Channel, in <-chan *gossh.Request, out chan<
 	}
 }
 
-// terminalOf says that TERM is a plain name: it ends up in files' names.
-func terminalOf(payload []byte) bool {
+// isPlainTerm reports whether TERM is a plain name: it ends up in files' names.
+func isPlainTerm(payload []byte) bool {
 	var p struct {
 		Term string
 		Rest []byte `ssh:"rest"`

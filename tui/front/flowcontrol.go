@@ -48,7 +48,7 @@ func newFlowControl(to wire, stall time.Duration, now func() time.Time, cut func
 }
 
 // Write blocks as long as the client's window is closed; the session's own
-// program waits then, and nobody else.
+// program waits then, and no one else.
 func (l *flowControl) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	l.writing = l.now()
@@ -146,10 +146,10 @@ func (l *flowControl) bytesInFlight() uint64 {
 	return l.written - l.arrived
 }
 
-// settleMarker waits until all that was written has arrived, and says for how long
+// settleWrites waits until all that was written has arrived, and says for how long
 // the link was busy carrying it: what the last mark took beyond the way there
 // and back.
-func (l *flowControl) settleMarker(ctx context.Context) time.Duration {
+func (l *flowControl) settleWrites(ctx context.Context) time.Duration {
 	for {
 		l.mu.Lock()
 		clear, busy, change := l.written == l.arrived && l.writing.IsZero(), l.sent-l.best, l.change

@@ -116,7 +116,7 @@ func Listen(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.door, s.seats = newConnectionLimiter(s.limits), newSessionLimiter(s.limits.Sessions)
-	if s.ssh, err = wish.NewServer(s.configure(key), wish.WithMiddleware(s.serveOne)); err != nil {
+	if s.ssh, err = wish.NewServer(s.configure(key), wish.WithMiddleware(s.sessionHandler)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrListen, err)
 	}
 	if err := s.acceptLoop(); err != nil {

@@ -19,7 +19,7 @@ var (
 )
 
 // Bounds of what comes without a rest. The library gathers a sequence whole,
-// looks through it anew for every piece that comes, and gives it up only when
+// looks through it again for every piece that comes, and gives it up only when
 // nothing has come for a while.
 const (
 	burstMax  = 32 << 10
@@ -94,7 +94,7 @@ func (in *input) siftTyped(p []byte) int {
 }
 
 // stepState follows the marks by one byte. Both begin with the escape that occurs
-// in them only once, so that a mismatch can begin a mark anew.
+// in them only once, so that a mismatch can begin a mark again.
 func (in *input) stepState(b byte) {
 	mark := pasteStart
 	if in.pasting {

@@ -30,7 +30,7 @@ func newConnectionLimiter(l Limits) *connectionLimiter {
 	return &connectionLimiter{limits: l, seen: seen}
 }
 
-// admit says why a connection is turned away, or "".
+// admit returns why a connection is turned away, or "".
 func (d *connectionLimiter) admit(a net.Addr) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,7 +69,7 @@ func (c *counted) Close() error {
 }
 
 // sessionLimiter bounds sessions: in all, of one connection and of one person, so that
-// nobody shuts the others out.
+// no one shuts the others out.
 type sessionLimiter struct {
 	mu    sync.Mutex
 	most  int

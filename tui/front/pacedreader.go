@@ -56,7 +56,7 @@ func (p *pacedReader) runPump(ctx context.Context) {
 		case <-p.Source.Changed():
 		}
 		p.held.Store(p.now().UnixNano())
-		pauseFor(ctx, min(restMax, p.link.settleMarker(ctx)))
+		pauseFor(ctx, min(restMax, p.link.settleWrites(ctx)))
 		p.held.Store(0)
 		select {
 		case p.changed <- struct{}{}:

@@ -52,8 +52,8 @@ type openSession struct {
 	sizes <-chan tui.Size // nil without a terminal
 }
 
-// serveOne is the handler of sessions.
-func (s *Server) serveOne(ssh.Handler) ssh.Handler {
+// sessionHandler is the handler of sessions.
+func (s *Server) sessionHandler(ssh.Handler) ssh.Handler {
 	return func(sess ssh.Session) {
 		if c, ok := sess.Context().(*channel); ok {
 			defer c.running.Done()
@@ -149,7 +149,7 @@ func sessionVerdict(cause, err error) (int, string) {
 	return exitDone, ""
 }
 
-// leaveNote says why, if it has to be said, and ends the session.
+// leaveNote sends why, where that has to be said, and ends the session.
 func (o *openSession) leaveNote(code int, why string) {
 	if why != "" {
 		_, _ = fmt.Fprintln(o.sess.Stderr(), "falcon: "+why)
@@ -157,7 +157,7 @@ func (o *openSession) leaveNote(code int, why string) {
 	_ = o.sess.Exit(code)
 }
 
-// checkAccess ends the session when nobody has pressed a key for long, or when the
+// checkAccess ends the session when no one has pressed a key for long, or when the
 // key that began it no longer lets anybody in.
 func (o *openSession) checkAccess(ctx context.Context, end context.CancelCauseFunc) {
 	t := time.NewTicker(o.srv.limits.Recheck)

@@ -19,7 +19,7 @@ func watchSizes(in <-chan ssh.Window) <-chan tui.Size {
 	go func() {
 		for w := range in {
 			select {
-			case <-out: // nobody took the older one
+			case <-out: // no one took the older one
 			default:
 			}
 			out <- boundedSize(w)

@@ -136,7 +136,7 @@ const (
 
 // Binding is one line of the table: the library's binding holds the keys as
 // the terminal names them, and as help the key as the operator reads it with
-// the footer's word.
+// the footer's name.
 type Binding struct {
 	bubbles.Binding
 	Scope    Scope

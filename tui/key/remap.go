@@ -21,10 +21,10 @@ var grave = []Action{
 	Approve, Veto, Mode, Freeze, Quit, TakeRung, RunTest, StopTest, AbortRecovery, FenceNode, RenewRank,
 }
 
-// Decides says that an action decides something, or leads to a dialog that does.
+// Decides reports whether an action decides something, or leads to a dialog that does.
 func Decides(a Action) bool { return a != Quit && slices.Contains(grave, a) }
 
-// AtOnce says that an action has its effect without a dialog between.
+// AtOnce reports whether an action has its effect without a dialog between.
 func AtOnce(a Action) bool { return slices.Contains(atOnce, a) }
 
 var atOnce = []Action{Freeze, StopTest, Quit}
@@ -60,7 +60,7 @@ func (m *Map) Remap(changes map[string]map[string][]string) (*Map, error) {
 
 func (m *Map) rebindAction(s Scope, a Action, keys []string) error {
 	if !slices.Contains(Scopes(), s) {
-		return fmt.Errorf("there is no scope %q; the scopes are %s", s, listBindings(Scopes()))
+		return fmt.Errorf("there is no scope %q; the scopes are %s", s, joinNames(Scopes()))
 	}
 	i := slices.IndexFunc(m.list, func(b Binding) bool { return b.Scope == s && b.Action == a })
 	if i < 0 {
@@ -69,7 +69,7 @@ func (m *Map) rebindAction(s Scope, a Action, keys []string) error {
 	if s == Dialog && (a == Confirm || a == Cancel) {
 		return errors.New("a dialog's confirm and cancel stay as they are, so that a decision always reads alike; remove the line")
 	}
-	if len(keys) == 0 && requiredActions(s, a) {
+	if len(keys) == 0 && isRequired(s, a) {
 		return errors.New("it needs a key, as there is no other way to do it; name one")
 	}
 	for _, k := range keys {
@@ -78,18 +78,18 @@ func (m *Map) rebindAction(s Scope, a Action, keys []string) error {
 		}
 	}
 	b := m.list[i]
-	b.Binding = bubbles.NewBinding(bubbles.WithKeys(slices.Clone(keys)...), bubbles.WithHelp(namesOfAll(keys), b.Help().Desc))
+	b.Binding = bubbles.NewBinding(bubbles.WithKeys(slices.Clone(keys)...), bubbles.WithHelp(shownKeys(keys), b.Help().Desc))
 	m.list[i] = b
 	return nil
 }
 
-// requiredActions actions can't go without a key: the ways out, and what a text entry
+// isRequired actions can't go without a key: the ways out, and what a text entry
 // or a dialog can't be used without.
-func requiredActions(s Scope, a Action) bool {
+func isRequired(s Scope, a Action) bool {
 	return slices.Contains(modal, s) && a != EraseWord && a != EraseAll || slices.Contains([]Action{Quit, ShowHelp, Command}, a)
 }
 
-// checkConflicts says what is wrong with the table as a whole, or nil.
+// checkConflicts returns what is wrong with the table as a whole, or nil.
 func (m *Map) checkConflicts() error {
 	for _, b := range m.list {
 		for _, k := range b.Keys() {
@@ -121,7 +121,7 @@ func (m *Map) unambiguous(set []Scope) error {
 	return nil
 }
 
-// checkHarmless says why a key must not do what a binding says, or nil.
+// checkHarmless returns why a key must not do what a binding says, or nil.
 func (m *Map) checkHarmless(b Binding, k string) error {
 	if (b.Scope == Dialog || b.Scope == Prompt) && typesText(k) {
 		return fmt.Errorf("%s.%s can't be %q, which types a character there; use a key such as ctrl+n", b.Scope, b.Action, k)
@@ -140,10 +140,10 @@ func (m *Map) checkHarmless(b Binding, k string) error {
 	return nil
 }
 
-// typesText says that a key enters a character where text is asked for.
+// typesText reports whether a key enters a character where text is asked for.
 func typesText(k string) bool { return k == "space" || utf8.RuneCountInString(k) == 1 }
 
-func listBindings[T ~string](names []T) string {
+func joinNames[T ~string](names []T) string {
 	var out []string
 	for _, n := range names {
 		out = append(out, string(n))
@@ -160,7 +160,7 @@ var named = []string{
 	"f1", "f2", "f3", "f4", "f5", "f6", "f7", "f8", "f9", "f10", "f11", "f12",
 }
 
-// checkKeyName says what is wrong with a key's name, or nil.
+// checkKeyName returns what is wrong with a key's name, or nil.
 func checkKeyName(k string) error {
 	rest := k
 	mods := 0
@@ -201,8 +201,8 @@ func Shown(k string) string {
 	return k
 }
 
-// namesOfAll is what the help shows of several keys: the first two, which fit.
-func namesOfAll(keys []string) string {
+// shownKeys is what the help shows of several keys: the first two, which fit.
+func shownKeys(keys []string) string {
 	var out []string
 	for _, k := range keys[:min(2, len(keys))] {
 		out = append(out, Shown(k))

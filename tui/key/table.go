@@ -34,7 +34,7 @@ var table = slices.Concat([]Binding{
 	newBinding(Global, Command, []string{":"}, ":", "command", "Find anything by name and run it: every action here with its key, every page, and commands such as rank N, test N1-N2, fence NODE WHY, open INC-0001, theme NAME.", 2),
 	newBinding(Global, ShowHelp, []string{"?"}, "?", "help", "Show the keys that work here.", 1),
 	newBinding(Global, Quit, []string{"q", "ctrl+c"}, "q", "quit", "Leave the console.", 5),
-}, remapKeys(Ranks), remapKeys(Grid), incidentKeys(Overview, 13), incidentKeys(Ladder, 0), []Binding{
+}, mapBindings(Ranks), mapBindings(Grid), incidentKeys(Overview, 13), incidentKeys(Ladder, 0), []Binding{
 	newBinding(Posterior, Left, []string{"h", "left"}, "h ←", "older", "Move the hairline to an older iteration.", 10),
 	newBinding(Posterior, Right, []string{"l", "right"}, "l →", "newer", "Move the hairline to a newer iteration.", 0),
 	newBinding(Posterior, Up, []string{"k", "up"}, "k ↑", "rank", "Previous rank.", 0),
@@ -143,8 +143,8 @@ func incidentKeys(s Scope, footer int) []Binding {
 	}
 }
 
-// remapKeys are the keys of the two maps, which move alike.
-func remapKeys(s Scope) []Binding {
+// mapBindings are the keys of the two maps, which move alike.
+func mapBindings(s Scope) []Binding {
 	b := []Binding{
 		newBinding(s, Left, []string{"h", "left"}, "h ←", "move", "Cursor left.", 0),
 		newBinding(s, Down, []string{"j", "down"}, "j ↓", "move", "Cursor down.", 0),

@@ -67,8 +67,8 @@ func heldBecause(s *State) string {
 	return ""
 }
 
-// Standing says what an approval waits for: "approved by maria, acts in 8 s";
-// "" of an action that nobody has approved or that is ordered.
+// Standing returns what an approval waits for: "approved by maria, acts in 8 s";
+// "" of an action that no one has approved or that is ordered.
 func Standing(s *State, a *falconv1.Action) string {
 	by := "approved by " + phrase.Approvers(a)
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/failslow/falcon/tui/phrase"
 )
 
-// Auto says in words what acts without a person: how high, what next and when,
+// Auto returns in words what acts without a person: how high, what next and when,
 // and how much of policy's rate is used up; "" where a person must act.
 func Auto(s *State) string {
 	p := s.Snap().GetPolicy()

@@ -5,7 +5,7 @@ import (
 	"github.com/failslow/falcon/tui/feed"
 )
 
-// AllWell says that there is nothing to look at: the engine is there and no
+// AllWell reports whether there is nothing to look at: the engine is there and no
 // incident, proposal, validation or recovery is under way.
 func AllWell(f *feed.State) bool {
 	snap := f.Snap
@@ -23,7 +23,7 @@ func AllWell(f *feed.State) bool {
 	return !feed.Recovering(snap.GetRecovery())
 }
 
-// SameButMeasurements says that two pictures differ in numbers alone: no rank
+// SameButMeasurements reports whether two pictures differ in numbers alone: no rank
 // has another health, nothing was logged, decided or set.
 func SameButMeasurements(a, b *feed.State) bool {
 	x, y := a.Snap, b.Snap

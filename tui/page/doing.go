@@ -8,7 +8,7 @@ import (
 	"github.com/failslow/falcon/tui/phrase"
 )
 
-// Doing says in one line what is being done about the incident.
+// Doing returns in one line what is being done about the incident.
 func Doing(s *State) string {
 	inc := s.Incident()
 	if inc == nil {

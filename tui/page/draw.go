@@ -19,7 +19,7 @@ type Page interface {
 	Act(a key.Action, s *State, r widget.Rect) key.Scope
 	// Draw draws s in r and nothing outside.
 	Draw(c *widget.Canvas, r widget.Rect, s *State)
-	// Want says how much of the series is needed to draw in r.
+	// Want returns how much of the series is needed to draw in r.
 	Want(r widget.Rect) (columns, runLengths int)
 }
 
@@ -131,7 +131,7 @@ func deviceName(v *falconv1.RankView) string {
 	return v.Device
 }
 
-// Empty says in r's middle why there is nothing to draw.
+// Empty shows in r's middle why there is nothing to draw.
 func Empty(c *widget.Canvas, r widget.Rect, why string) {
 	lines := widget.Wrap(why, max(1, r.W-4))
 	y := r.Y + max(0, (r.H-len(lines))/2)

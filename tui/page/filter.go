@@ -20,10 +20,10 @@ func (s *State) FilterRanks(text string) error {
 	return nil
 }
 
-// refreshMatches seeks the chosen ranks anew.
+// refreshMatches seeks the chosen ranks again.
 func (s *State) refreshMatches() { s.matched = s.ranksMatching(s.rankFilter) }
 
-// ranksMatching lists the ranks that a filter chooses; nobody may modify the list,
+// ranksMatching lists the ranks that a filter chooses; no one may modify the list,
 // which all who show the snapshot share where picks do not matter.
 func (s *State) ranksMatching(f filter.Filter) []int32 {
 	switch {
@@ -52,7 +52,7 @@ func (s *State) joinByPicks(without, with []int32) []int32 {
 // aside (Prepare), as a text among 100,000 names takes longer than a key may.
 const atOnce = 4096
 
-// Knows says that a filter costs little: what it chooses is known, or soon
+// Knows reports whether a filter costs little: what it chooses is known, or soon
 // found.
 func (s *State) Knows(f filter.Filter) bool { return isKnownFilter(s.Roster, f) }
 
@@ -124,7 +124,7 @@ func (s *State) RankFilter() string { return s.rankFilter.Text() }
 // Matched lists the ranks that match the filter, ascending.
 func (s *State) Matched() []int32 { return s.matched }
 
-// Shown says whether a rank matches the filter.
+// Shown reports whether a rank matches the filter.
 func (s *State) Shown(rank int32) bool {
 	if s.rankFilter.Empty() {
 		return true

@@ -31,7 +31,7 @@ type Measured struct {
 	Metric Metric
 }
 
-// Anomalous says that a rank is not simply healthy.
+// Anomalous reports whether a rank is not simply healthy.
 func (m *Measured) Anomalous(r *falconv1.RankView) bool {
 	return roster.Gravity(m.Roster.StandingOf(r)) > 0
 }
@@ -39,7 +39,7 @@ func (m *Measured) Anomalous(r *falconv1.RankView) bool {
 // Anomalies lists the ranks that are not healthy, ascending.
 func (m *Measured) Anomalies() []int32 { return m.Roster.Anomalies }
 
-// BySelf says whether maps show self time.
+// BySelf reports whether maps show self time.
 func (m *Measured) BySelf() bool { return m.Roster.Resolve(m.Metric) == MetricSelf }
 
 // ToggleMetric goes on to the next metric.
@@ -94,11 +94,11 @@ func (m *Measured) Level(r *falconv1.RankView) int {
 // Pixel is a rank's value in a raster.
 func (m *Measured) Pixel(r *falconv1.RankView) uint8 { return Pixels[m.Roster.Code(m.Metric, r)] }
 
-// Ended says that nothing comes from a rank because the job has finished,
+// Ended reports whether nothing comes from a rank because the job has finished,
 // which is no trouble.
 func (m *Measured) Ended(r *falconv1.RankView) bool { return m.Roster.StandingOf(r) == roster.Ended }
 
-// Taking says that a rank takes part and fresh data comes from it, so that its
+// Taking reports whether a rank takes part and fresh data comes from it, so that its
 // level says something.
 func (m *Measured) Taking(r *falconv1.RankView) bool {
 	switch m.Roster.StandingOf(r) {

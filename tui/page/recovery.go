@@ -57,7 +57,7 @@ func (s *State) Left(r *falconv1.Recovery) (left time.Duration, ok bool) {
 	return max(0, time.Unix(0, r.DeadlineUnixNs).Sub(s.EngineNow())), true
 }
 
-// Deadline tells Left in words, or "".
+// Deadline describes Left in words, or "".
 func (s *State) Deadline(r *falconv1.Recovery) string {
 	left, ok := s.Left(r)
 	switch {
@@ -71,7 +71,7 @@ func (s *State) Deadline(r *falconv1.Recovery) string {
 	return phrase.Seconds(left) + " to its deadline"
 }
 
-// Awaited says in a few words what the present state waits for.
+// Awaited returns in a few words what the present state waits for.
 func Awaited(r *falconv1.Recovery) string {
 	count := map[string]int{}
 	for _, x := range r.GetRanks() {
@@ -96,7 +96,7 @@ func Awaited(r *falconv1.Recovery) string {
 	return ""
 }
 
-// Story says in one line where a recovery stands.
+// Story returns in one line where a recovery is.
 func (s *State) Story(r *falconv1.Recovery) string {
 	switch falcon.RecoveryState(r.GetState()) {
 	case falcon.RecoveryProposed:
@@ -175,7 +175,7 @@ func (p pids) afterSnapshot(r *falconv1.Recovery) pids {
 	return p
 }
 
-// KeptPids says how many survivors of a recovery have the process that they had
+// KeptPids returns how many survivors of a recovery have the process that they had
 // when this console first saw it, of how many; ok is false where it saw none.
 func (s *State) KeptPids(r *falconv1.Recovery) (kept, of int, ok bool) {
 	return s.pids.kept, s.pids.seen, r.GetId() == s.pids.id && s.pids.seen > 0

@@ -84,7 +84,7 @@ func (s *State) Rank() int32 {
 	return s.Roster.Worst
 }
 
-// Following says whether the worst rank is followed.
+// Following reports whether the worst rank is followed.
 func (s *State) Following() bool { return s.following }
 
 // Follow goes back to the worst rank.
@@ -127,7 +127,7 @@ func (s *State) stepThrough(list []int32, direction int) {
 // Finished is the state of a job that has ended as it should.
 const Finished = string(falcon.JobFinished)
 
-// Over says that the job has finished.
+// Over reports whether the job has finished.
 func (s *State) Over() bool { return s.Snap().GetJob().GetState() == Finished }
 
 // Incident is the one that matters now: the first open one, else the newest.
@@ -154,7 +154,7 @@ func (s *State) Proposal() *falconv1.Action {
 	return proposalOn(s.Snap().GetLadder())
 }
 
-// Explained says that an open incident has named ranks.
+// Explained reports whether an open incident has named ranks.
 func (s *State) Explained() bool {
 	for _, i := range s.Snap().Incidents {
 		if Open(i) && len(i.GetVerdict().GetRanks()) > 0 {

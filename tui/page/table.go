@@ -16,7 +16,7 @@ func Prepare(f *feed.State, ranks ...filter.Filter) {
 	}
 }
 
-// Ready says that a filter of ranks costs little in a state of this snapshot.
+// Ready reports whether a filter of ranks costs little in a state of this snapshot.
 func Ready(f *feed.State, ranks filter.Filter) bool { return isKnownFilter(rosterOfState(f), ranks) }
 
 // rosterOfState is made once for all consoles that share a snapshot.

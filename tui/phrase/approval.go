@@ -9,7 +9,7 @@ import (
 )
 
 // Approvers names who has approved an action: "maria and li"; who decided where
-// no approvals are told, "" where nobody has.
+// no approvals are listed, "" where no one has.
 func Approvers(a *falconv1.Action) string {
 	var names []string
 	for _, v := range a.GetApprovals() {
@@ -23,12 +23,12 @@ func Approvers(a *falconv1.Action) string {
 	return strings.Join(names, " and ")
 }
 
-// Waits says that one person has approved what another has to approve, too.
+// Waits reports whether one person has approved what another has to approve, too.
 func Waits(a *falconv1.Action) bool {
 	return a.GetState() == string(falcon.ActionProposed) && len(a.GetApprovals()) > 0
 }
 
-// Has says that somebody of this name has approved the action.
+// Has reports whether somebody of this name has approved the action.
 func Has(a *falconv1.Action, name string) bool {
 	return slices.ContainsFunc(a.GetApprovals(), func(v *falconv1.Approval) bool { return strings.EqualFold(v.GetBy(), name) })
 }

@@ -91,7 +91,7 @@ func actionStage(a *falconv1.Action) stage {
 	return otherStage
 }
 
-// Action is where an action stands, in one line.
+// Action is the state of an action, in one line.
 func Action(a *falconv1.Action) string { return fillAction(actionSentences[actionStage(a)].now, a) }
 
 // ActionLogged is what has become of an action, for a stream.
@@ -99,7 +99,7 @@ func ActionLogged(a *falconv1.Action) string {
 	return fillAction(actionSentences[actionStage(a)].logged, a)
 }
 
-// Taken is how a rung that has been taken stands.
+// Taken is the state of a rung that has been taken.
 func Taken(a *falconv1.Action) string {
 	if text, ok := takenSentences[actionStage(a)]; ok {
 		return fillAction(text, a)
@@ -145,7 +145,7 @@ var incidentSentences = map[falcon.IncidentState]sentences{
 	falcon.IncidentClosed:   {"closed; nothing was changed", "closed"},
 }
 
-// Incident is where an incident stands on which nothing has been done.
+// Incident is the state of an incident on which nothing has been done.
 func Incident(i *falconv1.Incident) string {
 	return fillIncident(incidentSentences[falcon.IncidentState(i.GetState())].now, i)
 }
@@ -177,7 +177,7 @@ var jobSentences = map[falcon.JobState]string{
 	falcon.JobFinished: "the job has finished",
 }
 
-// JobLogged is where a job stands, for a stream.
+// JobLogged is the state of a job, for a stream.
 func JobLogged(j *falconv1.Job) string {
 	text := jobSentences[falcon.JobState(j.State)]
 	if text == "" {

@@ -177,7 +177,7 @@ var discs = map[rune][2]float64{'●': {0.45, 0}, '○': {0.45, 0.33}, '◉': {0
 
 func (p *painter) drawSign(at image.Rectangle, r rune, fg color.RGBA) bool {
 	if d, ok := discs[r]; ok {
-		p.fillRect(at, fg, fillCircle(d[0], false), fillCircle(d[1], true))
+		p.fillRect(at, fg, circlePolygon(d[0], false), circlePolygon(d[1], true))
 		return true
 	}
 	shapes, ok := signs[r]
@@ -189,8 +189,8 @@ func (p *painter) drawSign(at image.Rectangle, r rune, fg color.RGBA) bool {
 	return ok
 }
 
-// fillCircle is a polygon as round as a cell can show; a hole runs the other way.
-func fillCircle(radius float64, hole bool) []point {
+// circlePolygon is a polygon as round as a cell can show; a hole runs the other way.
+func circlePolygon(radius float64, hole bool) []point {
 	const corners = 48
 	var out []point
 	for i := range corners {

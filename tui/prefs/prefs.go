@@ -121,12 +121,12 @@ func Parse(text []byte) (Prefs, error) {
 		return Prefs{}, errors.New("keys: write it as a table, [keys], with lines SCOPE.ACTION = [\"key\", …]")
 	}
 	p := Default()
-	takeOptions(&p.Theme, f.Theme)
-	takeOptions(&p.ASCII, f.ASCII)
-	takeOptions(&p.Mouse, f.Mouse)
-	takeOptions(&p.Bell, f.Bell)
-	takeOptions(&p.Notify, f.Notify)
-	takeOptions(&p.Hints, f.Hints)
+	overrideWith(&p.Theme, f.Theme)
+	overrideWith(&p.ASCII, f.ASCII)
+	overrideWith(&p.Mouse, f.Mouse)
+	overrideWith(&p.Bell, f.Bell)
+	overrideWith(&p.Notify, f.Notify)
+	overrideWith(&p.Hints, f.Hints)
 	want, err := keyChanges(f.Keys)
 	if err != nil {
 		return Prefs{}, err
@@ -168,7 +168,7 @@ func textList(v any) ([]string, bool) {
 	return out, ok
 }
 
-func takeOptions[T any](to, from *T) {
+func overrideWith[T any](to, from *T) {
 	if from != nil {
 		*to = *from
 	}

@@ -43,7 +43,7 @@ func (r Rect) Inset(h, v int) Rect {
 	return Rect{r.X + h, r.Y + v, max(0, r.W-2*h), max(0, r.H-2*v)}
 }
 
-// Empty says that nothing can be drawn in r.
+// Empty reports whether nothing can be drawn in r.
 func (r Rect) Empty() bool { return r.W <= 0 || r.H <= 0 }
 
 // Cell is one character position. A zero rune continues the wide character
@@ -129,7 +129,7 @@ func (c *Canvas) Text(x, y, w int, s string, st themes.Style) int {
 	if w <= 0 {
 		return 0
 	}
-	if asciiRune(s) && len(s) <= w {
+	if isPlainASCII(s) && len(s) <= w {
 		for i := range len(s) {
 			c.Set(x+i, y, rune(s[i]), st)
 		}
@@ -177,7 +177,7 @@ func (c *Canvas) Right(x, y int, s string, st themes.Style) int {
 
 // Width is the number of columns that s takes.
 func Width(s string) int {
-	if asciiRune(s) {
+	if isPlainASCII(s) {
 		return len(s)
 	}
 	n := 0
@@ -187,7 +187,7 @@ func Width(s string) int {
 	return n
 }
 
-func asciiRune(s string) bool {
+func isPlainASCII(s string) bool {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
 			return false

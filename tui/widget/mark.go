@@ -66,5 +66,5 @@ func (t Targets) At(x, y int) Target {
 // Focused is where the focused element is, if there is one.
 func (t Targets) Focused() (x, y int, ok bool) { return t.x, t.y, t.focused }
 
-// Holds says that a cell is in r.
+// Holds reports whether a cell is in r.
 func (r Rect) Holds(x, y int) bool { return x >= r.X && y >= r.Y && x < r.X+r.W && y < r.Y+r.H }

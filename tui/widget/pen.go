@@ -51,5 +51,5 @@ func (p *Pen) Space(n int) *Pen {
 // Left is the number of columns that remain.
 func (p *Pen) Left() int { return max(0, p.End-p.X) }
 
-// Fits says whether s can be written whole.
+// Fits reports whether s can be written whole.
 func (p *Pen) Fits(s string) bool { return Width(s) <= p.Left() }

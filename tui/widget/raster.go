@@ -22,7 +22,7 @@ var weights = [PixelNone + 1]int8{
 	PixelStale: 5, PixelLost: 11, PixelCulprit: 12, PixelExcluded: 1, PixelUnmeasured: 2, PixelMark: 0, PixelNone: 0,
 }
 
-// Worse says that pixel a must be seen rather than b.
+// Worse reports whether pixel a must be seen rather than b.
 func Worse(a, b uint8) bool { return weights[a] > weights[b] }
 
 // Raster is a rectangle of pixels, row by row, each a ramp level or one of
@@ -58,18 +58,18 @@ func (r *Raster) pixelAt(x, y int) uint8 {
 
 // PixelRows is how many raster rows fit in n text rows of the canvas.
 func (c *Canvas) PixelRows(n int) int {
-	if c.drawHalves() {
+	if c.usesHalfBlocks() {
 		return 2 * n
 	}
 	return n
 }
 
-func (c *Canvas) drawHalves() bool { return c.Pal.HalfBlocks() && !c.ASCII }
+func (c *Canvas) usesHalfBlocks() bool { return c.Pal.HalfBlocks() && !c.ASCII }
 
 // Raster draws pixels in the top left of rect with a ramp of the palette.
 func (c *Canvas) Raster(rect Rect, r *Raster, ramp *[themes.Levels]themes.Color) {
-	look := c.pixelStyle(ramp)
-	if !c.drawHalves() {
+	look := c.pixelLooks(ramp)
+	if !c.usesHalfBlocks() {
 		c.drawSingles(rect, r, &look)
 		return
 	}
@@ -97,7 +97,7 @@ var LevelGlyphs = [themes.Levels]rune{'·', '▁', '▂', '▃', '▅', '▆', '
 // asciiLevels do the same in ASCII.
 var asciiLevels = [themes.Levels]rune{'.', ':', '-', '=', '+', '*', '#'}
 
-func (c *Canvas) pixelStyle(ramp *[themes.Levels]themes.Color) look {
+func (c *Canvas) pixelLooks(ramp *[themes.Levels]themes.Color) look {
 	var l look
 	for i := range themes.Levels {
 		l.color[i] = ramp[i]

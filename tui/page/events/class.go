@@ -52,8 +52,8 @@ func (p *Page) filteredEvents(s *page.State) []*falconv1.EventLine {
 	return out
 }
 
-// isNarrowed says in words what is left out, "" = nothing.
-func (p *Page) isNarrowed(s *page.State) string {
+// narrowedText returns in words what is left out, "" = nothing.
+func (p *Page) narrowedText(s *page.State) string {
 	var parts []string
 	if p.class != 0 {
 		parts = append(parts, classes[p.class].name)
@@ -67,7 +67,7 @@ func (p *Page) isNarrowed(s *page.State) string {
 	return strings.Join(parts, ", ")
 }
 
-// emptyReason says why no event is shown and what to do.
+// emptyReason returns why no event is shown and what to do.
 func (p *Page) emptyReason(s *page.State) string {
 	kind, severity := s.Key(key.Events, key.Kind), s.Key(key.Events, key.Severity)
 	switch {

@@ -29,7 +29,7 @@ type Page struct {
 // New makes the page.
 func New() *Page { return &Page{} }
 
-// Want says that no series is needed.
+// Want asks for no series.
 func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
 
 // Under is the event under the cursor, or nil where none is shown.
@@ -97,12 +97,12 @@ func (p *Page) moveCursor(a key.Action, list []*falconv1.EventLine, at int, body
 	if at < lastReachable(list, bottom, -1, body.W, rows) {
 		bottom = lastReachable(list, at, +1, body.W, rows)
 	}
-	p.cursor, p.anchor = isHeld(list, at), isHeld(list, bottom)
+	p.cursor, p.anchor = heldSequence(list, at), heldSequence(list, bottom)
 }
 
-// isHeld is what to hold on to at a place of the list: nothing at its end, where
+// heldSequence is what to hold on to at a place of the list: nothing at its end, where
 // the newest is followed.
-func isHeld(list []*falconv1.EventLine, i int) uint64 {
+func heldSequence(list []*falconv1.EventLine, i int) uint64 {
 	if i >= len(list)-1 {
 		return 0
 	}
@@ -138,7 +138,7 @@ func lastReachable(list []*falconv1.EventLine, from, step, w, rows int) int {
 
 // wrapEvent is an event's text in the lines that it takes at width w.
 func wrapEvent(e *falconv1.EventLine, w int) []string {
-	if lines := widget.Wrap(e.Text, max(1, w-textFrom(w))); len(lines) > 0 {
+	if lines := widget.Wrap(e.Text, max(1, w-textColumn(w))); len(lines) > 0 {
 		return lines
 	}
 	return []string{""}
@@ -183,7 +183,7 @@ func (p *Page) drawList(c *widget.Canvas, r widget.Rect, s *page.State) {
 	list := p.filteredEvents(s)
 	bottom := indexOfEvent(list, p.anchor)
 	right := fmt.Sprintf("%d held, newest last", len(s.Feed.Events))
-	if text := p.isNarrowed(s); text != "" {
+	if text := p.narrowedText(s); text != "" {
 		right = fmt.Sprintf("%s: %d of %d", text, len(list), len(s.Feed.Events))
 	}
 	if below := len(list) - 1 - bottom; below > 0 {
@@ -219,15 +219,15 @@ func (p *Page) drawLine(c *widget.Canvas, body widget.Rect, e *falconv1.EventLin
 			text = themes.Selected
 		}
 		if n == 0 {
-			lineHead(c, row, e, cursor).Put(text, l)
+			drawLineHead(c, row, e, cursor).Put(text, l)
 		} else {
-			c.Pen(row).Space(textFrom(row.W)).Put(text, l)
+			c.Pen(row).Space(textColumn(row.W)).Put(text, l)
 		}
 	}
 	return body
 }
 
-// drawDetail tells the line under the cursor in full: when, how serious, who,
+// drawDetail draws the line under the cursor in full: when, how serious, who,
 // on what plan, and what enter opens.
 func drawDetail(c *widget.Canvas, r widget.Rect, s *page.State, e *falconv1.EventLine) {
 	open := ""
@@ -289,24 +289,24 @@ func drawTail(c *widget.Canvas, r widget.Rect, list []*falconv1.EventLine, title
 	for _, e := range list[max(0, len(list)-max(0, body.H)):] {
 		var row widget.Rect
 		row, body = body.Rows(1)
-		lineHead(c, row, e, false).Put(severityRole(e), e.Text)
+		drawLineHead(c, row, e, false).Put(severityRole(e), e.Text)
 	}
 }
 
 // wide is the width from which on the kind of an event has a column.
 const wide = 100
 
-// textFrom is the column of the text.
-func textFrom(w int) int {
+// textColumn is the column of the text.
+func textColumn(w int) int {
 	if w >= wide {
 		return 30
 	}
 	return 19
 }
 
-// lineHead writes what stands before an event's text: time, iteration, a shape for
+// drawLineHead writes what stands before an event's text: time, iteration, a shape for
 // its severity, and its kind where there is room.
-func lineHead(c *widget.Canvas, r widget.Rect, e *falconv1.EventLine, cursor bool) *widget.Pen {
+func drawLineHead(c *widget.Canvas, r widget.Rect, e *falconv1.EventLine, cursor bool) *widget.Pen {
 	dim, accent, mark := themes.Dim, themes.Accent, severityRole(e)
 	pen := c.Pen(r)
 	if cursor {

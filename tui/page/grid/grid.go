@@ -28,7 +28,7 @@ func New() *Page { return &Page{} }
 
 const detailRows = 3
 
-// Want says that no series is needed.
+// Want asks for no series.
 func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
 
 // tableRect is where the table is drawn, its title included.
@@ -57,7 +57,7 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 		s.Select(s.Rank())
 		return key.Posterior
 	case key.Left, key.Right, key.Up, key.Down:
-		if knownNodes(s) {
+		if isComplete(s) {
 			_, body := p.tableRect(r).Rows(1)
 			moveCursor(a, s, newNodeTable(s, body))
 		}
@@ -80,13 +80,13 @@ func moveCursor(a key.Action, s *page.State, t *table) {
 		pp++
 	}
 	if col >= 0 && col < t.cols && pp >= 0 && pp < s.PP {
-		s.Select(t.worstNode(col, pp))
+		s.Select(t.worstRankOf(col, pp))
 	}
 }
 
 // Hit is the rank that is drawn at a cell of the page, the worst of several.
 func (p *Page) Hit(s *page.State, r widget.Rect, x, y int) (rank int32, ok bool) {
-	if !knownNodes(s) {
+	if !isComplete(s) {
 		return 0, false
 	}
 	_, body := p.tableRect(r).Rows(1)
@@ -95,11 +95,11 @@ func (p *Page) Hit(s *page.State, r widget.Rect, x, y int) (rank int32, ok bool)
 	if x < 0 || y < 0 || x/t.cellW >= t.cols || y >= t.rows {
 		return 0, false
 	}
-	return t.worstNode(x/t.cellW, t.first+y), true
+	return t.worstRankOf(x/t.cellW, t.first+y), true
 }
 
-// knownNodes says that every place of the layout has a rank.
-func knownNodes(s *page.State) bool {
+// isComplete reports whether every place of the layout has a rank.
+func isComplete(s *page.State) bool {
 	n := s.Roster.World()
 	return s.TP <= n && s.DP <= n/s.TP && s.PP <= n/(s.TP*s.DP) // without overflow
 }
@@ -115,7 +115,7 @@ func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 
 // Panes are the parts that can fill the page alone.
 func (p *Page) Panes(s *page.State) []page.Pane {
-	if !knownNodes(s) {
+	if !isComplete(s) {
 		return nil
 	}
 	return []page.Pane{{Name: "grid", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
@@ -134,7 +134,7 @@ const (
 // Table draws title and grid in r.
 func Table(c *widget.Canvas, r widget.Rect, s *page.State) {
 	_, body := r.Rows(1)
-	if !knownNodes(s) || body.H < 3 {
+	if !isComplete(s) || body.H < 3 {
 		c.Rule(r, "GRID", "stages × replicas")
 		if body.H > 0 {
 			page.Empty(c, body, "no layout known yet")
@@ -142,13 +142,13 @@ func Table(c *widget.Canvas, r widget.Rect, s *page.State) {
 		return
 	}
 	t := newNodeTable(s, body)
-	c.Rule(r, "GRID", t.drawTitle())
+	c.Rule(r, "GRID", t.titleText())
 	t.drawHeader(c, body)
 	for row := range t.rows {
 		t.drawRow(c, body, row)
 	}
 	t.drawFoot(c, body)
-	t.linkNames(c, body)
+	t.drawLinkNames(c, body)
 }
 
 // table is the geometry of one drawing, and what its cells show.
@@ -180,7 +180,7 @@ func newNodeTable(s *page.State, r widget.Rect) *table {
 	_, _, pp := s.Coord(s.Rank())
 	t.first = max(0, min(pp-t.rows/2, s.PP-t.rows))
 	t.aggregate()
-	t.markOf()
+	t.markLinkEnds()
 	return t
 }
 
@@ -221,10 +221,10 @@ func (t *table) heavierThan(a, b int32) bool {
 	return x > y
 }
 
-// worstNode is the rank that a cell shows.
-func (t *table) worstNode(col, stage int) int32 { return t.worsts[stage*t.cols+col] }
+// worstRankOf is the rank that a cell shows.
+func (t *table) worstRankOf(col, stage int) int32 { return t.worsts[stage*t.cols+col] }
 
-func (t *table) drawTitle() string {
+func (t *table) titleText() string {
 	text := "stages × replicas"
 	if t.rows < t.s.PP {
 		text = fmt.Sprintf("stages %d to %d of %d × replicas", t.first, t.first+t.rows-1, t.s.PP)
@@ -232,9 +232,9 @@ func (t *table) drawTitle() string {
 	return fmt.Sprintf("%s  ·  worst of %d  ·  %s", text, t.s.TP*t.per, t.s.MetricName())
 }
 
-// markOf notes where suspicious links end: those that open incidents name, and
+// markLinkEnds notes where suspicious links end: those that open incidents name, and
 // those that the newest validation found slow.
-func (t *table) markOf() {
+func (t *table) markLinkEnds() {
 	for _, i := range t.s.Snap().Incidents {
 		if page.Open(i) {
 			t.named = append(t.named, i.GetVerdict().GetLinks()...)
@@ -258,8 +258,8 @@ func (t *table) markOf() {
 	}
 }
 
-// linkNames names the suspicious links below the table.
-func (t *table) linkNames(c *widget.Canvas, r widget.Rect) {
+// drawLinkNames names the suspicious links below the table.
+func (t *table) drawLinkNames(c *widget.Canvas, r widget.Rect) {
 	y := t.rows + 2
 	if len(t.named) == 0 || y >= r.H {
 		return
@@ -288,7 +288,7 @@ func (t *table) drawRow(c *widget.Canvas, r widget.Rect, row int) {
 	c.Text(r.X, y, labelW, "s"+strconv.Itoa(stage), c.Pal.Style(themes.Dim))
 	worst := int32(-1)
 	for col := range t.cols {
-		rank := t.worstNode(col, stage)
+		rank := t.worstRankOf(col, stage)
 		if worst < 0 || t.heavierThan(rank, worst) {
 			worst = rank
 		}
@@ -309,9 +309,9 @@ func (t *table) drawFoot(c *widget.Canvas, r widget.Rect) {
 	}
 	c.Text(r.X, y, labelW, "max", c.Pal.Style(themes.Dim))
 	for col := range t.cols {
-		worst := t.worstNode(col, 0)
+		worst := t.worstRankOf(col, 0)
 		for stage := 1; stage < t.s.PP; stage++ {
-			if rank := t.worstNode(col, stage); t.heavierThan(rank, worst) {
+			if rank := t.worstRankOf(col, stage); t.heavierThan(rank, worst) {
 				worst = rank
 			}
 		}

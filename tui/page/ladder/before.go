@@ -23,15 +23,15 @@ func drawBefore(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.Rung
 	}
 	switch now := s.Snap().GetJob().GetMicroBatches(); {
 	case g.Preview != nil && len(g.Preview.Swaps) > 0:
-		return drawGridPair(c, titledSides(c, r, "BEFORE AND AFTER  * changes place  ! slow device"), s, g)
+		return drawGridPair(c, drawTitle(c, r, "BEFORE AND AFTER  * changes place  ! slow device"), s, g)
 	case len(g.MicroBatches) > 0 && !g.Current && len(now) == len(g.MicroBatches):
-		return splitTable(c, titledSides(c, r, "MICRO-BATCHES A REPLICA"), now, g.MicroBatches)
+		return splitTable(c, drawTitle(c, r, "MICRO-BATCHES A REPLICA"), now, g.MicroBatches)
 	}
 	return r
 }
 
-// titledSides spends a row on a title where there is room.
-func titledSides(c *widget.Canvas, r widget.Rect, title string) widget.Rect {
+// drawTitle spends a row on a title where there is room.
+func drawTitle(c *widget.Canvas, r widget.Rect, title string) widget.Rect {
 	if r.H < titledH {
 		return r
 	}
@@ -114,8 +114,8 @@ type site struct {
 	moved, slow bool
 }
 
-// placeText marks the place without colour too.
-func (x site) placeText() string {
+// markedName marks the place without colour too.
+func (x site) markedName() string {
 	t := x.node
 	if x.moved {
 		t += "*"
@@ -148,10 +148,10 @@ func placement(s *page.State, g *falconv1.RungView) []string {
 	return nil
 }
 
-// placeNames lays the nodes out as they are and as they would be: by the placement
+// nodeGrids lays the nodes out as they are and as they would be: by the placement
 // where it is known, else the nodes of each pair change places, in order. What
 // is slow goes with its node.
-func placeNames(s *page.State, v *falconv1.Preview, to []string) (now, then sites) {
+func nodeGrids(s *page.State, v *falconv1.Preview, to []string) (now, then sites) {
 	slow := map[string]bool{}
 	for i, k := range s.Roster.Views() {
 		if k.GetHealth() == falconv1.RankHealth_RANK_HEALTH_CULPRIT || s.Blamed(i) != "" {
@@ -161,7 +161,7 @@ func placeNames(s *page.State, v *falconv1.Preview, to []string) (now, then site
 	now, then = make(sites, s.PP), make(sites, s.PP)
 	for pp := range s.PP {
 		for dp := range s.DP {
-			a, b := placesOfNode(s, v, to, dp, pp)
+			a, b := nodeBeforeAfter(s, v, to, dp, pp)
 			now[pp] = append(now[pp], site{a, a != b, slow[a]})
 			then[pp] = append(then[pp], site{b, a != b, slow[b]})
 		}
@@ -169,16 +169,16 @@ func placeNames(s *page.State, v *falconv1.Preview, to []string) (now, then site
 	return now, then
 }
 
-// placesOfNode is the node of a stage's replica before and after; of several, as where
+// nodeBeforeAfter is the node of a stage's replica before and after; of several, as where
 // tensor parallelism spans nodes, the first that changes.
-func placesOfNode(s *page.State, v *falconv1.Preview, to []string, dp, pp int) (now, then string) {
+func nodeBeforeAfter(s *page.State, v *falconv1.Preview, to []string, dp, pp int) (now, then string) {
 	for tp := range s.TP {
 		i := int(s.At(tp, dp, pp))
 		if i >= s.Roster.World() {
 			break
 		}
 		a := nodeName(s.Roster.View(int32(i)))
-		b := swappedNodes(a, v.GetSwaps())
+		b := nodeAfterSwaps(a, v.GetSwaps())
 		if i < len(to) {
 			b = string(falcon.Device(to[i]).Node())
 		}
@@ -194,8 +194,8 @@ func placesOfNode(s *page.State, v *falconv1.Preview, to []string, dp, pp int) (
 
 func nodeName(k *falconv1.RankView) string { return string(falcon.Device(k.GetDevice()).Node()) }
 
-// swappedNodes is the node that stands in a node's place after the swaps.
-func swappedNodes(n string, swaps []*falconv1.NodeSwap) string {
+// nodeAfterSwaps is the node that stands in a node's place after the swaps.
+func nodeAfterSwaps(n string, swaps []*falconv1.NodeSwap) string {
 	for _, w := range swaps {
 		switch n {
 		case w.GetA():
@@ -207,9 +207,9 @@ func swappedNodes(n string, swaps []*falconv1.NodeSwap) string {
 	return n
 }
 
-// isWorthDrawing picks at most n of the lines of a grid: those that hold what moves or is
+// linesWorthDrawing picks at most n of the lines of a grid: those that hold what moves or is
 // slow before others, in their order.
-func isWorthDrawing(count, n int, of func(i int) []site) []int {
+func linesWorthDrawing(count, n int, of func(i int) []site) []int {
 	at := make([]int, count)
 	for i := range at {
 		at[i] = i
@@ -236,18 +236,18 @@ const stageW = 6
 // only after. The links that are left and joined stand below.
 func drawGridPair(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungView) widget.Rect {
 	v := g.Preview
-	now, then := placeNames(s, v, placement(s, g))
+	now, then := nodeGrids(s, v, placement(s, g))
 	cell := cellWidth(now)
 	links := linkLines(v, r.W)
 	rows := max(1, r.H-2-min(len(links), max(1, r.H/4)))
-	stages := isWorthDrawing(s.PP, rows, func(pp int) []site { return now[pp] })
+	stages := linesWorthDrawing(s.PP, rows, func(pp int) []site { return now[pp] })
 	half := (r.W - 3) / 2
 	fit := (half - stageW) / cell
 	two := fit >= min(s.DP, 2)
 	if !two {
 		fit = (r.W - stageW) / cell
 	}
-	replicas := isWorthDrawing(s.DP, max(1, fit), func(dp int) []site { return gridColumn(now, dp) })
+	replicas := linesWorthDrawing(s.DP, max(1, fit), func(dp int) []site { return gridColumn(now, dp) })
 	top, rest := r.Rows(min(r.H, len(stages)+1))
 	if two {
 		left, right := top.Columns(half + 3)
@@ -301,12 +301,12 @@ func drawOneGrid(c *widget.Canvas, r widget.Rect, title string, g sites, stages,
 		pen := c.Pen(row).Putf(themes.Dim, "%-*s", stageW, fmt.Sprint("s", pp))
 		for _, dp := range replicas {
 			x := g[pp][dp]
-			pen.Putf(x.placeRole(), " %-*s", cell-1, widget.Cut(x.placeText(), cell-1))
+			pen.Putf(x.placeRole(), " %-*s", cell-1, widget.Cut(x.markedName(), cell-1))
 		}
 	}
 }
 
-// linkLines tell which links a dimension would leave and use then, and what it
+// linkLines describe which links a dimension would leave and use then, and what it
 // carries between nodes afterwards.
 func linkLines(v *falconv1.Preview, w int) []Line {
 	var out []Line

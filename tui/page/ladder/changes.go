@@ -22,7 +22,7 @@ type Plan struct {
 // PlanOf is an action's plan.
 func PlanOf(a *falconv1.Action) Plan {
 	return Plan{
-		counts: a.GetMicroBatches(), swaps: swapPairs(a.GetPreview()), nodes: nodesOfStage(a.GetPlacement()),
+		counts: a.GetMicroBatches(), swaps: swapPairs(a.GetPreview()), nodes: nodesOfDevices(a.GetPlacement()),
 		predictedMs: a.GetPredictedMs(), overheadMs: a.GetOverheadMs(),
 	}
 }
@@ -43,7 +43,7 @@ func swapPairs(v *falconv1.Preview) []string {
 	return out
 }
 
-func nodesOfStage(placement []string) []string {
+func nodesOfDevices(placement []string) []string {
 	var out []string
 	for _, d := range placement {
 		out = append(out, string(falcon.Device(d).Node()))
@@ -52,10 +52,10 @@ func nodesOfStage(placement []string) []string {
 	return slices.Compact(out)
 }
 
-// changesMost is how many replicas are told one by one.
+// changesMost is how many replicas are listed one by one.
 const changesMost = 8
 
-// Changes tells how plan b differs from a, a line each; plans that differ in
+// Changes describes how plan b differs from a, a line each; plans that differ in
 // what is not shown here are said to be new.
 func Changes(a, b Plan) []string {
 	out := countChanges(a.counts, b.counts)

@@ -29,7 +29,7 @@ type Page struct {
 // New makes the page.
 func New() *Page { return &Page{} }
 
-// Want says that no series is needed.
+// Want asks for no series.
 func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
 
 // Act steps through the rungs and scrolls.
@@ -127,7 +127,7 @@ func (p *Page) Panes(s *page.State) []page.Pane {
 // sideW is the width from which on what changes stands beside what speaks for it.
 const sideW = 150
 
-// automatic says in reverse video what acts without a person.
+// automatic returns in reverse video what acts without a person.
 func automatic(c *widget.Canvas, r widget.Rect, s *page.State) widget.Rect {
 	text := page.Auto(s)
 	if text == "" {
@@ -167,8 +167,8 @@ func Rungs(c *widget.Canvas, r widget.Rect, s *page.State, cursor int) widget.Re
 	}
 	body := c.Rule(r, title, right)
 	row, body := body.Rows(1)
-	cols := rungColumns(r.W)
-	c.Pen(row).Put(themes.Dim, drawHeading(cols))
+	cols := rungNameWidth(r.W)
+	c.Pen(row).Put(themes.Dim, headingText(cols))
 	for i, g := range l.GetRungs() {
 		row, body = body.Rows(1)
 		if !row.Empty() {
@@ -185,15 +185,15 @@ func Rungs(c *widget.Canvas, r widget.Rect, s *page.State, cursor int) widget.Re
 // wideW is the width from which on the head line tells the present loss too.
 const wideW = 100
 
-// rungColumns is the width of the rung's name; narrow screens drop the words.
-func rungColumns(w int) int {
+// rungNameWidth is the width of the rung's name; narrow screens drop the words.
+func rungNameWidth(w int) int {
 	if w < 70 {
 		return 4
 	}
 	return 22
 }
 
-func drawHeading(name int) string {
+func headingText(name int) string {
 	return fmt.Sprintf("  %-*s%10s%10s%12s%10s", name, "rung", "overhead", "gain/iter", "break-even", "predicted")
 }
 
@@ -213,7 +213,7 @@ func drawRung(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungVi
 	if cursor {
 		mark = "▸ "
 	}
-	label := fmt.Sprintf("%-*s", name, widget.Cut(g.Rung+" "+drawDoing(g), name))
+	label := fmt.Sprintf("%-*s", name, widget.Cut(g.Rung+" "+purposeOf(g), name))
 	if name < 10 {
 		label = fmt.Sprintf("%-*s", name, g.Rung)
 	}
@@ -230,8 +230,8 @@ func drawRung(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungVi
 	drawStatus(pen, s, g)
 }
 
-// drawDoing is what a rung does: the variant's name says it best.
-func drawDoing(g *falconv1.RungView) string {
+// purposeOf is what a rung does: the variant's name says it best.
+func purposeOf(g *falconv1.RungView) string {
 	if g.Variant != "" {
 		return g.Variant
 	}
@@ -308,7 +308,7 @@ func (p *Page) drawReason(c *widget.Canvas, r widget.Rect, s *page.State, l *fal
 		text = g.Rung + ": " + phrase.Rung(g.Rung)
 	}
 	if a := s.Awaited(); page.Standing(s, a) != "" && a.Rung == g.Rung && a.Variant == g.Variant {
-		text = phrase.Capital(strings.TrimSuffix(g.Reason, ": "+a.State)) // the rest of it is how it stands
+		text = phrase.Capital(strings.TrimSuffix(g.Reason, ": "+a.State)) // the rest of it repeats its state
 		if !taken && g.IfWrong != "" {
 			text += ". If wrong: " + g.IfWrong
 		}
@@ -325,7 +325,7 @@ func (p *Page) drawReason(c *widget.Canvas, r widget.Rect, s *page.State, l *fal
 	return rest
 }
 
-// withdrawal says how what is approved is taken back.
+// withdrawal returns how what is approved is taken back.
 func withdrawal(a *falconv1.Action) string {
 	switch {
 	case phrase.Waits(a):
@@ -405,7 +405,7 @@ func drawActions(c *widget.Canvas, r widget.Rect, l *falconv1.Ladder) {
 	}
 }
 
-// ActionLines tells an action in two lines, a placement's steps in a third.
+// ActionLines describes an action in two lines, a placement's steps in a third.
 func ActionLines(a *falconv1.Action, w int) []Line {
 	head := fmt.Sprintf("%s %s", a.Rung, a.State)
 	if a.Variant != "" {

@@ -82,7 +82,7 @@ func clockText(g *falconv1.RungView) string {
 	return "Due once " + phrase.Ms(g.ClockMs) + " more are lost"
 }
 
-// Preview tells what a placement would change, in sentences.
+// Preview describes what a placement would change, in sentences.
 func Preview(v *falconv1.Preview) []string {
 	if v == nil {
 		return nil
@@ -101,7 +101,7 @@ func Preview(v *falconv1.Preview) []string {
 	return append(out, moveLines(v)...)
 }
 
-// moveLines tells what a placement costs, and where slow devices stand afterwards.
+// moveLines describes what a placement costs, and where slow devices stand afterwards.
 func moveLines(v *falconv1.Preview) []string {
 	if v == nil {
 		return nil
@@ -122,7 +122,7 @@ func moveLines(v *falconv1.Preview) []string {
 // previewW is the room for a split in a preview.
 const previewW = 50
 
-// splitText tells micro-batches by replica in about w columns, else their range.
+// splitText describes micro-batches by replica in about w columns, else their range.
 func splitText(m []int32, w int) string {
 	names := make([]string, len(m))
 	for i, n := range m {
@@ -142,7 +142,7 @@ func swapNames(v *falconv1.Preview) string {
 	return fewNames(pairs)
 }
 
-// listMost is how many names of a list are told before it is cut short.
+// listMost is how many names of a list are listed before it is cut short.
 const listMost = 4
 
 func fewNames(names []string) string { return phrase.Few(names, listMost) }
@@ -164,7 +164,7 @@ func sizeText(mb float64) string {
 	return fmt.Sprintf("%.0f MB", mb)
 }
 
-// SwapSteps tells how a placement went, or "".
+// SwapSteps describes how a placement went, or "".
 func SwapSteps(a *falconv1.Action) string {
 	if len(a.StepMs) != len(stepNames) {
 		return ""

@@ -8,8 +8,8 @@ import (
 	"github.com/failslow/falcon/tui/phrase"
 )
 
-// A rung that has been taken waits for nobody: what is told of it is how it
-// stands, not what would be if it were taken.
+// A rung that has been taken needs no decision: what is shown is its present
+// state, not what would be if it were taken.
 
 // actionInHand is the action by which a rung has been taken and not ended, or nil.
 func actionInHand(l *falconv1.Ladder, g *falconv1.RungView) *falconv1.Action {
@@ -32,7 +32,7 @@ func actionInHand(l *falconv1.Ladder, g *falconv1.RungView) *falconv1.Action {
 	return nil
 }
 
-// takenText says how a rung that has been taken stands; ok is false for one that
+// takenText returns how a rung that has been taken stands; ok is false for one that
 // has not.
 func takenText(l *falconv1.Ladder, g *falconv1.RungView) (text string, ok bool) {
 	if g.Rung == string(falcon.RungS1) {

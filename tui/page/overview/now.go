@@ -12,7 +12,7 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// drawNow tells the incident, or that there is none.
+// drawNow draws the incident, or that there is none.
 func drawNow(c *widget.Canvas, r widget.Rect, s *page.State) {
 	inc := s.Incident()
 	if inc == nil {
@@ -50,7 +50,7 @@ func drawNow(c *widget.Canvas, r widget.Rect, s *page.State) {
 	}
 }
 
-// roomForWatch says that concerns have a panel of their own beside NOW.
+// roomForWatch reports whether concerns have a panel of their own beside NOW.
 func roomForWatch(r widget.Rect) bool { return r.W >= twoColumns }
 
 func spanText(inc *falconv1.Incident, short bool) string {
@@ -75,7 +75,7 @@ func costText(s *page.State) string {
 	return ""
 }
 
-// drawCalm says that all is well, or what is being waited for, and what to watch
+// drawCalm shows that all is well, or what is being waited for, and what to watch
 // nevertheless.
 func drawCalm(c *widget.Canvas, r widget.Rect, s *page.State) {
 	job := s.Snap().GetJob()

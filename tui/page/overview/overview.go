@@ -41,11 +41,11 @@ const (
 	heatMost  = 13
 )
 
-func drawWide(r widget.Rect) bool { return r.W >= threeColumns && r.H >= tall }
+func fitsThreeColumns(r widget.Rect) bool { return r.W >= threeColumns && r.H >= tall }
 
 // Want asks for the chart's columns, and for the posterior where it is drawn.
 func (p *Page) Want(r widget.Rect) (columns, runLengths int) {
-	if drawWide(r) {
+	if fitsThreeColumns(r) {
 		runLengths = posterior.RunLengths
 	}
 	return max(1, r.W-labels), runLengths
@@ -73,7 +73,7 @@ func (p *Page) Panes(*page.State) []page.Pane {
 // Draw chooses by size: one column, two, or three.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	switch {
-	case drawWide(r):
+	case fitsThreeColumns(r):
 		drawThreeColumns(c, r, s)
 	case r.W >= twoColumns && r.H >= twoRows:
 		drawTwoColumns(c, r, s)
@@ -103,7 +103,7 @@ func drawTwoColumns(c *widget.Canvas, r widget.Rect, s *page.State) {
 	top, rest := r.Rows(9)
 	drawNow(c, top, s)
 	middle, tail := rest.Rows(rest.H - 5)
-	left, right := drawGap(middle, middle.W*56/100)
+	left, right := cutColumns(middle, middle.W*56/100)
 	mapRows := max(4, min(left.H*2/5, ranks.Rows(widget.Rect{W: left.W, H: left.H * 2 / 5}, s)+1))
 	m, left := left.Rows(mapRows)
 	ranks.Map(c, m, s, autoZoom)
@@ -124,8 +124,8 @@ func drawThreeColumns(c *widget.Canvas, r widget.Rect, s *page.State) {
 	top, rest := r.Rows(10)
 	drawNow(c, top, s)
 	body, tail := rest.Rows(rest.H - 8)
-	left, body := drawGap(body, body.W*34/100)
-	middle, right := drawGap(body, body.W*53/100)
+	left, body := cutColumns(body, body.W*34/100)
+	middle, right := cutColumns(body, body.W*53/100)
 	m, sus := left.Rows(left.H - min(left.H/3, len(s.Anomalies())+3))
 	ranks.Map(c, m, s, autoZoom)
 	drawSuspects(c, sus, s)
@@ -141,19 +141,19 @@ func drawThreeColumns(c *widget.Canvas, r widget.Rect, s *page.State) {
 	w, rec := right.Rows(min(right.H/2, watchRows(s, right.W)+1))
 	drawWatch(c, w, s)
 	recovered(c, rec, s)
-	events1, audit := drawGap(tail, tail.W*55/100)
+	events1, audit := cutColumns(tail, tail.W*55/100)
 	events.Tail(c, events1, s)
 	events.AuditTail(c, audit, s)
 }
 
-// drawGap cuts n columns off the left and leaves one column between.
-func drawGap(r widget.Rect, n int) (left, right widget.Rect) {
+// cutColumns cuts n columns off the left and leaves one column between.
+func cutColumns(r widget.Rect, n int) (left, right widget.Rect) {
 	left, right = r.Columns(n)
 	_, right = right.Columns(1)
 	return left, right
 }
 
-// recovered tells the newest recovery.
+// recovered draws the newest recovery.
 func recovered(c *widget.Canvas, r widget.Rect, s *page.State) {
 	v := s.Snap().GetRecovery()
 	if v == nil {

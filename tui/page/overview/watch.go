@@ -90,7 +90,7 @@ func stealText(s *page.State) string {
 	return "CPU taken away by the host: " + someNames(names)
 }
 
-// Recurs tells a device or link that several incidents named.
+// Recurs describes a device or link that several incidents named.
 func Recurs(x *falconv1.Recurrence, s *page.State) string {
 	name := x.GetDevice()
 	if name == "" {
@@ -101,13 +101,13 @@ func Recurs(x *falconv1.Recurrence, s *page.State) string {
 		text += fmt.Sprintf(" in %d jobs", x.GetJobs())
 	}
 	if ago := s.EngineNow().Sub(time.Unix(0, x.GetLastUnixNs())); x.GetLastUnixNs() > 0 && ago > time.Minute {
-		text += ", last " + longNames(ago) + " ago"
+		text += ", last " + longDuration(ago) + " ago"
 	}
 	return text
 }
 
-// longNames is a time of minutes and more.
-func longNames(d time.Duration) string {
+// longDuration is a time of minutes and more.
+func longDuration(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
 		return fmt.Sprintf("%d days", int(d.Hours()/24))

@@ -17,7 +17,7 @@ func (v view) drawBars(c *widget.Canvas, r widget.Rect, hair int64) {
 	}
 	_, plot := r.Columns(labelW)
 	values := v.columnValues(v.s.Ms)
-	top, _ := v.drawScale()
+	top, _ := v.chartScale()
 	c.Bars(plot, widget.Bars{
 		Values: values, Max: top, Line: v.s.BaselineMs, Cursor: v.columnOf(hair),
 		Style: func(i int) themes.Style { return v.styleOfMs(c, values[i]) },
@@ -39,11 +39,11 @@ const (
 	recent   = 5    // iterations whose median is the present level
 )
 
-// drawScale is the chart's top edge in ms, and the largest value on screen where
+// chartScale is the chart's top edge in ms, and the largest value on screen where
 // that lies above the edge, else 0. A few stray iterations don't set the
 // scale: it holds the usual ones, the baseline, and the present level even
 // when that has just risen.
-func (v view) drawScale() (top, beyond float64) {
+func (v view) chartScale() (top, beyond float64) {
 	var known []float64
 	for _, x := range v.s.Ms[v.hi-v.n : v.hi] {
 		if y := float64(x); !math.IsNaN(y) && !math.IsInf(y, 0) {
@@ -102,7 +102,7 @@ func (v view) drawMarks(c *widget.Canvas, r widget.Rect) {
 	c.Right(r.X+labelW-1, r.Y, "iter", dim)
 	left := fmt.Sprintf("%d", v.oldestIteration())
 	free := v.width - v.n // first column that nothing stands in
-	if !v.markedColumns(v.oldestIteration(), v.oldestIteration()+int64(len(left))) {
+	if !v.isMarkedFrom(v.oldestIteration(), v.oldestIteration()+int64(len(left))) {
 		free += c.Text(r.X+labelW+free, r.Y, v.n, left, dim)
 	}
 	end := v.width
@@ -137,8 +137,8 @@ func (v view) drawMarks(c *widget.Canvas, r widget.Rect) {
 	}
 }
 
-// markedColumns says that a mark stands from one iteration up to before another.
-func (v view) markedColumns(from, to int64) bool {
+// isMarkedFrom reports whether a mark stands from one iteration up to before another.
+func (v view) isMarkedFrom(from, to int64) bool {
 	for _, m := range v.s.Marks {
 		if m.Iteration >= from && m.Iteration < to {
 			return true
@@ -231,8 +231,8 @@ func Step(p float64) uint8 {
 	return uint8(math.Round((x - floor) / -floor * (themes.Levels - 1)))
 }
 
-// heatLevel draws the posterior: one row a bin, the shortest runs at the bottom.
-func (v view) heatLevel(c *widget.Canvas, r widget.Rect, hair int64) {
+// drawHeat draws the posterior: one row a bin, the shortest runs at the bottom.
+func (v view) drawHeat(c *widget.Canvas, r widget.Rect, hair int64) {
 	lengths := int(v.s.RunLengths)
 	if r.Empty() || lengths <= 0 {
 		return
@@ -241,7 +241,7 @@ func (v view) heatLevel(c *widget.Canvas, r widget.Rect, hair int64) {
 	pix := widget.NewRaster(v.width, c.PixelRows(r.H))
 	base := pix.H - 1
 	for col := range v.width {
-		i := v.indexOf(col)
+		i := v.indexOfColumn(col)
 		p := v.posterior(i)
 		if i < 0 || p == nil {
 			continue

@@ -77,7 +77,7 @@ func (p *Page) seriesView(r widget.Rect, s *page.State) view {
 		v = newSeriesView(r, s.Snap().GetSeries(), end)
 	}
 	if p.past = 0; end != following {
-		p.past = int(min(pastMost, max(0, v.lastColumn()-end)))
+		p.past = int(min(pastMost, max(0, v.lastKnownIteration()-end)))
 	}
 	return v
 }
@@ -118,11 +118,11 @@ func (p *Page) moveCursor(v view, by int64) {
 	if p.hair < 0 {
 		p.hair = v.newestIteration() + 1
 	}
-	p.scrollTo(v, max(v.s.FirstIteration, min(v.lastColumn(), p.hair+by)))
+	p.moveHairline(v, max(v.s.FirstIteration, min(v.lastKnownIteration(), p.hair+by)))
 }
 
-// scrollTo puts the hairline on an iteration and has that on screen.
-func (p *Page) scrollTo(v view, i int64) {
+// moveHairline puts the hairline on an iteration and has that on screen.
+func (p *Page) moveHairline(v view, i int64) {
 	p.hair = i
 	switch {
 	case i < v.oldestIteration():
@@ -130,7 +130,7 @@ func (p *Page) scrollTo(v view, i int64) {
 	case i > v.newestIteration():
 		p.end = i
 	}
-	if p.end >= v.lastColumn() {
+	if p.end >= v.lastKnownIteration() {
 		p.end = following
 	}
 }
@@ -143,11 +143,11 @@ func (p *Page) scrubTo(v view, direction int64) {
 	}
 	half := max(1, int64(v.width)/2)
 	p.end = v.newestIteration() + direction*half
-	if p.end >= v.lastColumn() {
+	if p.end >= v.lastKnownIteration() {
 		p.end = following
 	}
 	if p.past = 0; p.end != following {
-		p.past = int(min(pastMost, max(0, v.lastColumn()-p.end)))
+		p.past = int(min(pastMost, max(0, v.lastKnownIteration()-p.end)))
 	}
 	if p.hair >= 0 && p.end != following {
 		p.hair = min(p.hair, p.end)
@@ -166,7 +166,7 @@ func (p *Page) nextMark(v view, direction int64) {
 	best := int64(-1)
 	for _, m := range v.s.GetMarks() {
 		i := m.Iteration
-		if i < v.s.FirstIteration || i > v.lastColumn() || (i-from)*direction <= 0 {
+		if i < v.s.FirstIteration || i > v.lastKnownIteration() || (i-from)*direction <= 0 {
 			continue
 		}
 		if best < 0 || (best-i)*direction > 0 {
@@ -174,7 +174,7 @@ func (p *Page) nextMark(v view, direction int64) {
 		}
 	}
 	if best >= 0 {
-		p.scrollTo(v, best)
+		p.moveHairline(v, best)
 	}
 }
 
@@ -289,12 +289,12 @@ func drawHeatMap(c *widget.Canvas, r widget.Rect, v view, hair int64) {
 		return
 	}
 	heatLegend(c, r)
-	v.heatLevel(c, body, hair)
+	v.drawHeat(c, body, hair)
 }
 
-// whereWords says what part of time is on screen.
+// whereWords returns what part of time is on screen.
 func (p *Page) whereWords(v view) string {
-	if n := v.laterColumns(); n > 0 {
+	if n := v.laterIterations(); n > 0 {
 		return fmt.Sprintf("%s newer, G follows  ", phrase.Count(int64(n)))
 	}
 	return ""
@@ -303,7 +303,7 @@ func (p *Page) whereWords(v view) string {
 func (p *Page) drawChart(c *widget.Canvas, r widget.Rect, v view, title string) {
 	right := p.whereWords(v)
 	right += markWords(r.W - widget.Width(right))
-	if _, beyond := v.drawScale(); beyond > 0 {
+	if _, beyond := v.chartScale(); beyond > 0 {
 		right = "↑ up to " + phrase.Ms(beyond) + "  " + right
 	}
 	body := c.Rule(r, title, right)
@@ -326,28 +326,28 @@ func markWords(w int) string {
 // drawText explains the column under the hairline, or the newest.
 func (p *Page) drawText(c *widget.Canvas, r widget.Rect, v view, s *page.State) {
 	at, what := v.newestIteration(), "newest"
-	if v.laterColumns() > 0 {
+	if v.laterIterations() > 0 {
 		what = "newest shown"
 	}
 	if v.holdsIteration(p.hair) {
 		at, what = p.hair, "hairline, G lets go"
 	}
-	i := v.iterationAt(at)
+	i := v.indexOfIteration(at)
 	ms := float64(v.s.Ms[i])
 	row, rest := r.Rows(1)
 	pen := c.Pen(row).Putf(themes.Title, "iteration %s", phrase.Count(at)).Putf(themes.Dim, " (%s)", what)
 	pen.Putf(themes.Text, "  %.1f ms  %s vs baseline %s", ms, phrase.Change(v.s.BaselineMs, ms), phrase.Ms(v.s.BaselineMs))
 	row, rest = rest.Rows(1)
-	v.beliefText(c, row, i, at)
+	v.drawBelief(c, row, i, at)
 	if rest.H > 2 {
 		row, rest = rest.Rows(1)
-		v.runLengths(c, row, i)
+		v.drawRunLengths(c, row, i)
 	}
 	s.Details(c, rest, v.s.GetRank())
 }
 
-// beliefText tells what the filter holds for the most probable.
-func (v view) beliefText(c *widget.Canvas, r widget.Rect, i int, at int64) {
+// drawBelief draws what the filter holds for the most probable.
+func (v view) drawBelief(c *widget.Canvas, r widget.Rect, i int, at int64) {
 	pen := c.Pen(r)
 	if i < len(v.s.Probability) {
 		role := themes.Text
@@ -373,11 +373,11 @@ func (v view) beliefText(c *widget.Canvas, r widget.Rect, i int, at int64) {
 	}
 }
 
-// runLengths lists the most probable run lengths with their probabilities.
-func (v view) runLengths(c *widget.Canvas, r widget.Rect, i int) {
+// drawRunLengths lists the most probable run lengths with their probabilities.
+func (v view) drawRunLengths(c *widget.Canvas, r widget.Rect, i int) {
 	const most = 6
 	pen := c.Pen(r).Put(themes.Dim, "run lengths")
-	list := v.highestValue(i, most)
+	list := v.mostProbableRuns(i, most)
 	if len(list) == 0 {
 		pen.Put(themes.Dim, " not sent yet")
 	}

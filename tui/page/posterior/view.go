@@ -37,13 +37,13 @@ func newSeriesView(r widget.Rect, s *falconv1.Series, end int64) view {
 func (v view) newestIteration() int64 { return v.s.FirstIteration + int64(v.hi) - 1 }
 func (v view) oldestIteration() int64 { return v.newestIteration() - int64(v.n) + 1 }
 
-// lastColumn is the newest iteration of all that is known.
-func (v view) lastColumn() int64 { return v.s.FirstIteration + int64(len(v.s.Ms)) - 1 }
+// lastKnownIteration is the newest iteration of all that is known.
+func (v view) lastKnownIteration() int64 { return v.s.FirstIteration + int64(len(v.s.Ms)) - 1 }
 
-// laterColumns is how many known iterations lie right of the screen.
-func (v view) laterColumns() int { return len(v.s.Ms) - v.hi }
+// laterIterations is how many known iterations lie right of the screen.
+func (v view) laterIterations() int { return len(v.s.Ms) - v.hi }
 
-// holdsIteration says whether an iteration is on screen.
+// holdsIteration reports whether an iteration is on screen.
 func (v view) holdsIteration(i int64) bool {
 	return v.n > 0 && i >= v.oldestIteration() && i <= v.newestIteration()
 }
@@ -56,8 +56,8 @@ func (v view) columnOf(i int64) int {
 	return v.width - 1 - int(v.newestIteration()-i)
 }
 
-// indexOf is the place in the series of what a column shows, -1 for none.
-func (v view) indexOf(col int) int {
+// indexOfColumn is the place in the series of what a column shows, -1 for none.
+func (v view) indexOfColumn(col int) int {
 	i := v.hi - (v.width - col)
 	if col < v.width-v.n || i < 0 {
 		return -1
@@ -65,8 +65,8 @@ func (v view) indexOf(col int) int {
 	return i
 }
 
-// iterationAt is the place in the series of an iteration on screen.
-func (v view) iterationAt(i int64) int { return int(i - v.s.FirstIteration) }
+// indexOfIteration is the place in the series of an iteration on screen.
+func (v view) indexOfIteration(i int64) int { return int(i - v.s.FirstIteration) }
 
 func (v view) threshold() float64 {
 	if v.s.Threshold > 0 {
@@ -79,7 +79,7 @@ func (v view) columnValues(from []float32) []float64 {
 	out := make([]float64, v.width)
 	for col := range out {
 		out[col] = math.NaN()
-		if i := v.indexOf(col); i >= 0 && i < len(from) {
+		if i := v.indexOfColumn(col); i >= 0 && i < len(from) {
 			out[col] = float64(from[i])
 		}
 	}
@@ -102,9 +102,9 @@ type run struct {
 	p      float64
 }
 
-// highestValue lists the most probable run lengths after the i-th observation, most
+// mostProbableRuns lists the most probable run lengths after the i-th observation, most
 // probable first.
-func (v view) highestValue(i, most int) []run {
+func (v view) mostProbableRuns(i, most int) []run {
 	var out []run
 	for r, p := range v.posterior(i) {
 		if p > 0 && !math.IsNaN(float64(p)) {
@@ -144,7 +144,7 @@ func (p *Page) Point(t widget.Target, _ *page.State) {
 
 // targetAt is the iteration in a column of the page.
 func (v view) targetAt(x int) widget.Target {
-	i := v.indexOf(x - labelW)
+	i := v.indexOfColumn(x - labelW)
 	if x < labelW || x >= labelW+v.width || i < 0 {
 		return widget.Target{}
 	}

@@ -83,12 +83,12 @@ func arrangeRanks(s *page.State, level Level, order Order, per, by int) *arrange
 	if arrangements.of == nil || len(arrangements.of) >= arrangementsMax {
 		arrangements.of = map[shape]*arrangement{}
 	}
-	a := k.makeRows()
+	a := k.makeArrangement()
 	arrangements.of[k] = a
 	return a
 }
 
-func (k shape) makeRows() *arrangement {
+func (k shape) makeArrangement() *arrangement {
 	a := &arrangement{place: make([]int32, k.n)}
 	across := (k.dp + k.per - 1) / k.per
 	for r := range k.n {
@@ -110,7 +110,7 @@ func (k shape) makeRows() *arrangement {
 		a.rowByFirst(len(k.hosts.Names))
 	}
 	a.findRank()
-	a.line = k.lineOfRanks(across, len(a.first))
+	a.line = k.stageLength(across, len(a.first))
 	return a
 }
 
@@ -138,8 +138,8 @@ func (a *arrangement) findRank() {
 	}
 }
 
-// lineOfRanks is how many items a stage has, where that can be said.
-func (k shape) lineOfRanks(across, items int) int {
+// stageLength is how many items a stage has, where that can be said.
+func (k shape) stageLength(across, items int) int {
 	switch {
 	case k.level == Stage:
 		return across

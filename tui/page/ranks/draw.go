@@ -13,7 +13,7 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// titleText says what is out of sight before all else.
+// titleText returns what is out of sight before all else.
 func (g geometry) titleText(s *page.State) string {
 	var parts []string
 	if seen, above, below := g.inSight(s.Roster.Critical); above+below > 0 {
@@ -26,7 +26,7 @@ func (g geometry) titleText(s *page.State) string {
 		parts = append(parts, fmt.Sprintf("%d picked", n))
 	}
 	parts = append(parts, s.Tally(), s.MetricName())
-	if most := g.mostItems(s); most > 1 {
+	if most := g.ranksPerItem(s); most > 1 {
 		parts = append(parts, fmt.Sprintf("worst of %d", most))
 	}
 	return strings.Join(parts, "  ·  ")
@@ -42,8 +42,8 @@ func scrollArrows(above, below int) string {
 	return " ↑↓"
 }
 
-// mostItems is how many ranks an item stands for at most.
-func (g geometry) mostItems(s *page.State) int {
+// ranksPerItem is how many ranks an item stands for at most.
+func (g geometry) ranksPerItem(s *page.State) int {
 	switch g.level {
 	case Job:
 		return s.TP * g.per * s.PP
@@ -55,8 +55,8 @@ func (g geometry) mostItems(s *page.State) int {
 	return 1
 }
 
-// drawHeading is the map's own name with its level and order.
-func (g geometry) drawHeading() string {
+// headingText is the map's own name with its level and order.
+func (g geometry) headingText() string {
 	t := "RANKS"
 	if g.level != Detail {
 		t += " " + levelNames[g.level]
@@ -88,7 +88,7 @@ func (g geometry) drawCells(c *widget.Canvas, r widget.Rect, s *page.State, mark
 // drawReplica draws a replica's worst rank and how many of its ranks are not
 // healthy.
 func (g geometry) drawReplica(c *widget.Canvas, r widget.Rect, s *page.State, item int) {
-	rank, n := g.worstItem(s, item), 0
+	rank, n := g.worstRankOf(s, item), 0
 	for _, a := range s.Anomalies() {
 		if int(g.place[a]) == item {
 			n++
@@ -166,14 +166,14 @@ func cellStyle(c *widget.Canvas, s *page.State, rank int32) themes.Style {
 func (g geometry) drawPixels(c *widget.Canvas, r widget.Rect, s *page.State, marked func(int32) bool) {
 	g.drawGutter(c, r, s)
 	_, body := r.Columns(g.gutter)
-	c.Raster(body, g.drawRaster(s), &c.Pal.Heat)
+	c.Raster(body, g.visibleRaster(s), &c.Pal.Heat)
 	for _, rank := range s.Picks() {
-		g.cellMark(c, r, rank)
+		g.drawPickMark(c, r, rank)
 	}
 	if marked != nil {
 		for i := g.top * g.columns; i < min(len(g.first), (g.top+g.rows)*g.columns); i++ {
 			if marked(g.first[i]) {
-				g.cellMark(c, r, g.first[i])
+				g.drawPickMark(c, r, g.first[i])
 			}
 		}
 	}
@@ -211,9 +211,9 @@ func (g geometry) cellLabel(s *page.State, item int) string {
 	return strconv.Itoa(int(rank))
 }
 
-// cellMark shows that a rank is picked; a state keeps its glyph.
-func (g geometry) cellMark(c *widget.Canvas, r widget.Rect, rank int32) {
-	x, y, ok := g.drawCorner(r, rank)
+// drawPickMark shows that a rank is picked; a state keeps its glyph.
+func (g geometry) drawPickMark(c *widget.Canvas, r widget.Rect, rank int32) {
+	x, y, ok := g.cornerOfItem(r, rank)
 	if !ok {
 		return
 	}
@@ -226,7 +226,7 @@ func (g geometry) cellMark(c *widget.Canvas, r widget.Rect, rank int32) {
 
 // drawCursor points at the cursor's pixel, or underlines it.
 func (g geometry) drawCursor(c *widget.Canvas, r widget.Rect, s *page.State) {
-	x, y, ok := g.drawCorner(r, s.Rank())
+	x, y, ok := g.cornerOfItem(r, s.Rank())
 	if !ok {
 		return
 	}
@@ -240,8 +240,8 @@ func (g geometry) drawCursor(c *widget.Canvas, r widget.Rect, s *page.State) {
 	c.Set(x, y, ch, cell.S)
 }
 
-// legendText shows where the metric's levels begin.
-func legendText(c *widget.Canvas, r widget.Rect, s *page.State) {
+// drawLegend shows where the metric's levels begin.
+func drawLegend(c *widget.Canvas, r widget.Rect, s *page.State) {
 	bounds, unit := s.Roster.Bounds(s.Metric)
 	p := c.Pen(r).Put(themes.Dim, s.MetricName()+"  ")
 	for i := range themes.Levels {

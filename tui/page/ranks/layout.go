@@ -34,13 +34,13 @@ const (
 	gutterFrom = 40  // columns below which no room is spent on a gutter
 )
 
-func (g geometry) cellCount() bool { return g.cellW > 1 }
+func (g geometry) hasCells() bool { return g.cellW > 1 }
 
 // layoutMap fits the ranks of s into r; halves is 2 where one text row holds two
 // pixel rows.
 func layoutMap(r widget.Rect, s *page.State, level Level, order Order, halves int) geometry {
 	if level == auto {
-		level = closestItem(r, s, order, halves)
+		level = closestLevel(r, s, order, halves)
 	}
 	g := geometry{level: level, order: order, per: 1, by: 1, cellW: 1, cellH: 1, halves: halves}
 	switch level {
@@ -142,14 +142,14 @@ func (g *geometry) scrollTo(row int) {
 		return
 	}
 	g.top = max(0, min(row-g.rows/2, g.total-g.rows))
-	if !g.cellCount() {
+	if !g.hasCells() {
 		g.top -= g.top % g.halves
 	}
 }
 
-// closestItem is the nearest level at which everything fits; by stages everything
+// closestLevel is the nearest level at which everything fits; by stages everything
 // does.
-func closestItem(r widget.Rect, s *page.State, order Order, halves int) Level {
+func closestLevel(r widget.Rect, s *page.State, order Order, halves int) Level {
 	for l := Detail; l > Stage; l-- {
 		if l == Detail && s.Roster.World() > detailMost {
 			continue
@@ -170,8 +170,8 @@ func Rows(r widget.Rect, s *page.State) int {
 // itemAt is where the cursor is.
 func (g geometry) itemAt(s *page.State) int { return int(g.place[s.Rank()]) }
 
-// worstItem is the rank of an item that most needs a look: what the item shows.
-func (g geometry) worstItem(s *page.State, item int) int32 {
+// worstRankOf is the rank of an item that most needs a look: what the item shows.
+func (g geometry) worstRankOf(s *page.State, item int) int32 {
 	best, codes := g.first[item], s.Roster.Codes(s.Metric)
 	if g.level >= Rank {
 		return best
@@ -210,14 +210,14 @@ func (g geometry) inSight(ranks []int32) (seen, above, below int) {
 	return seen, above, below
 }
 
-// itemHit lists the items drawn at a cell of r: two where a cell holds two pixels.
-func (g geometry) itemHit(r widget.Rect, x, y int) []int {
+// itemsAtCell lists the items drawn at a cell of r: two where a cell holds two pixels.
+func (g geometry) itemsAtCell(r widget.Rect, x, y int) []int {
 	x, y = x-r.X-g.gutter, y-r.Y
 	if x < 0 || y < 0 || y >= r.H || x/g.cellW >= g.columns {
 		return nil
 	}
 	row, rows := y/g.cellH, 1
-	if !g.cellCount() {
+	if !g.hasCells() {
 		row, rows = y*g.halves, g.halves
 	}
 	var out []int
@@ -236,28 +236,28 @@ func (g geometry) worstRankAt(s *page.State, r widget.Rect, x, y int) (rank int3
 	if len(codes) != len(g.place) {
 		return 0, false
 	}
-	for _, item := range g.itemHit(r, x, y) {
-		if worst := g.worstItem(s, item); !ok || codes[worst] > codes[rank] {
+	for _, item := range g.itemsAtCell(r, x, y) {
+		if worst := g.worstRankOf(s, item); !ok || codes[worst] > codes[rank] {
 			rank, ok = worst, true
 		}
 	}
 	return rank, ok
 }
 
-// drawCorner is where a rank's item begins in r; ok is false out of view.
-func (g geometry) drawCorner(r widget.Rect, rank int32) (x, y int, ok bool) {
+// cornerOfItem is where a rank's item begins in r; ok is false out of view.
+func (g geometry) cornerOfItem(r widget.Rect, rank int32) (x, y int, ok bool) {
 	item := int(g.place[rank])
 	row := item/g.columns - g.top
 	x = g.gutter + item%g.columns*g.cellW
 	y = row * g.cellH
-	if !g.cellCount() {
+	if !g.hasCells() {
 		y = row / g.halves
 	}
 	return r.X + x, r.Y + y, row >= 0 && row < g.rows && x < r.W && y < r.H
 }
 
-// drawRaster is the visible part as pixels: the worst of each item.
-func (g geometry) drawRaster(s *page.State) *widget.Raster {
+// visibleRaster is the visible part as pixels: the worst of each item.
+func (g geometry) visibleRaster(s *page.State) *widget.Raster {
 	pix := widget.NewRaster(g.columns, min(g.rows, g.total-g.top))
 	for i := range pix.Pix {
 		pix.Pix[i] = uint8(roster.None)

@@ -41,7 +41,7 @@ const (
 	legendRows = 1
 )
 
-// Want says that no series is needed.
+// Want asks for no series.
 func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
 
 // mapRectOf is where the map is drawn, below its title.
@@ -124,7 +124,7 @@ func (p *Page) moveCursor(a key.Action, s *page.State, g geometry) {
 		return
 	}
 	if to >= 0 && to <= last && (to != at || a == key.First || a == key.Last) {
-		s.Select(g.worstItem(s, to))
+		s.Select(g.worstRankOf(s, to))
 	}
 }
 
@@ -186,7 +186,7 @@ func (p *Page) drawRankMap(c *widget.Canvas, r, part widget.Rect, s *page.State)
 	g.filtered = s.RankFilter() != ""
 	top, row := part.Rows(part.H - legendRows)
 	p.drawWith(c, top, s, g)
-	legendText(c, row, s)
+	drawLegend(c, row, s)
 	return g
 }
 
@@ -212,11 +212,11 @@ func (p *Page) drawWith(c *widget.Canvas, r widget.Rect, s *page.State, g geomet
 			return s.Picked(r) || i >= min(from, to) && i <= max(from, to)
 		}
 	}
-	body := c.Rule(r, g.drawHeading(), right)
+	body := c.Rule(r, g.headingText(), right)
 	showRank(c, body, s, g, marked)
 }
 
-// cursorTitle tells what the cursor's mark stands for.
+// cursorTitle describes what the cursor's mark stands for.
 func (p *Page) cursorTitle(s *page.State, g geometry) string {
 	if g.level >= Rank || s.Roster.World() == 0 {
 		return "CURSOR"
@@ -242,7 +242,7 @@ func showRank(c *widget.Canvas, body widget.Rect, s *page.State, g geometry, mar
 	case s.Roster.World() == 0:
 		page.Empty(c, body, "no ranks known yet")
 		return
-	case g.cellCount():
+	case g.hasCells():
 		g.drawCells(c, body, s, marked)
 	default:
 		g.drawPixels(c, body, s, marked)
@@ -253,7 +253,7 @@ func showRank(c *widget.Canvas, body widget.Rect, s *page.State, g geometry, mar
 		}
 		return widget.Target{}
 	})
-	if x, y, ok := g.drawCorner(body, s.Rank()); ok {
+	if x, y, ok := g.cornerOfItem(body, s.Rank()); ok {
 		c.Focus(x, y)
 	}
 }
@@ -263,7 +263,7 @@ func showRank(c *widget.Canvas, body widget.Rect, s *page.State, g geometry, mar
 func Map(c *widget.Canvas, r widget.Rect, s *page.State, _ int) widget.Rect {
 	_, body := r.Rows(1)
 	g := layoutMap(body, s, auto, Topology, c.PixelRows(1))
-	c.Rule(r, strings.TrimSpace(g.drawHeading()), g.titleText(s))
+	c.Rule(r, strings.TrimSpace(g.headingText()), g.titleText(s))
 	showRank(c, body, s, g, s.Picked)
 	return body
 }

@@ -155,7 +155,7 @@ func TestPixelsShowTheWorst(t *testing.T) {
 		s := state(snap)
 		r := widget.Rect{W: rapid.IntRange(1, 120).Draw(t, "w"), H: rapid.IntRange(1, 40).Draw(t, "h")}
 		g := layoutMap(r, s, Level(rapid.IntRange(-1, int(Rank)).Draw(t, "level")), Order(rapid.IntRange(0, int(orders)-1).Draw(t, "order")), 2)
-		pix := g.drawRaster(s)
+		pix := g.visibleRaster(s)
 		want := map[int]roster.Code{}
 		for rank, v := range s.Roster.Views() {
 			item := int(g.place[rank])
@@ -284,7 +284,7 @@ func TestHitFindsTheCursor(t *testing.T) {
 			g := layoutMap(body, s, level, Topology, 2)
 			row, col := g.itemAt(s)/g.columns-g.top, g.itemAt(s)%g.columns
 			x, y := body.X+g.gutter+col*g.cellW, body.Y+row*g.cellH
-			if !g.cellCount() {
+			if !g.hasCells() {
 				y = body.Y + row/2
 			}
 			if rank, ok := p.Hit(s, r, x, y); !ok || rank != s.Rank() {
@@ -359,7 +359,7 @@ func BenchmarkAggregate100kShared(b *testing.B) {
 	g := layoutMap(widget.Rect{W: 200, H: 50}, s, Node, Topology, 2)
 	b.ReportAllocs()
 	for b.Loop() {
-		g.drawRaster(s)
+		g.visibleRaster(s)
 	}
 }
 

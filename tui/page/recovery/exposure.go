@@ -16,9 +16,9 @@ import (
 // first.
 func (p *Page) exposures(c *widget.Canvas, r widget.Rect, s *page.State) {
 	list := s.Feed.Recoveries.GetExposures()
-	body := c.Rule(r, "IF IT FAILED NOW", rankAndPlace(s.Snap().GetPolicy()))
+	body := c.Rule(r, "IF IT FAILED NOW", whoDecides(s.Snap().GetPolicy()))
 	if len(list) == 0 {
-		page.Empty(c, body, drawNoMap(s))
+		page.Empty(c, body, noMapReason(s))
 		return
 	}
 	p.row = max(0, min(p.row, len(list)-1))
@@ -34,8 +34,8 @@ func (p *Page) exposures(c *widget.Canvas, r widget.Rect, s *page.State) {
 	c.Paragraph(foot, Explain(s, list[p.row]), c.Pal.Style(themes.Text))
 }
 
-// rankAndPlace decides on recoveries, in the head line.
-func rankAndPlace(p *falconv1.Policy) string {
+// whoDecides decides on recoveries, in the head line.
+func whoDecides(p *falconv1.Policy) string {
 	switch r := p.GetRecovery(); {
 	case p == nil:
 		return ""
@@ -51,7 +51,7 @@ func rankAndPlace(p *falconv1.Policy) string {
 	return "recovered without a person"
 }
 
-func drawNoMap(s *page.State) string {
+func noMapReason(s *page.State) string {
 	f := s.Feed
 	switch {
 	case f.RecoveriesErr != "":
@@ -149,5 +149,5 @@ func fallbackText(s *page.State, x *falconv1.Exposure) string {
 	return fmt.Sprintf("All ranks would go back to the checkpoint of iteration %s, %s", phrase.Iteration(x.CheckpointIteration), pluralOf(int(lost), "iteration"))
 }
 
-// fewMost is how many names of a list are told.
+// fewMost is how many names of a list are listed.
 const fewMost = 4

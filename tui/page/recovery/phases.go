@@ -28,9 +28,9 @@ var in = map[falcon.RecoveryState][]string{
 	falcon.RecoveryRejoin: {falcon.PhaseGroups, falcon.PhaseRestore, falcon.PhaseResume},
 }
 
-// firstNames is the row of the phase that a recovery is in, and how many there are
+// phaseRowsOf is the row of the phase that a recovery is in, and how many there are
 // from there; none when it is over.
-func firstNames(v *falconv1.Recovery) (row, n int) {
+func phaseRowsOf(v *falconv1.Recovery) (row, n int) {
 	now := in[falcon.RecoveryState(v.GetState())]
 	for i, name := range phases {
 		if len(now) > 0 && name == now[0] {
@@ -44,7 +44,7 @@ func firstNames(v *falconv1.Recovery) (row, n int) {
 func drawPhases(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
 	head, body := r.Rows(1)
 	c.Pen(head).Putf(dim, "  %-10s%10s%12s", "phase", "predicted", "actual")
-	now, n := firstNames(v)
+	now, n := phaseRowsOf(v)
 	rows := max(0, body.H-1)
 	from := 0
 	if rows < len(phases) {
@@ -115,7 +115,7 @@ func predicted(v *falconv1.Recovery, name string) string {
 	return "—"
 }
 
-// spanText tells a phase that took no time as such, unlike Ms.
+// spanText describes a phase that took no time as such, unlike Ms.
 func spanText(ms float64) string {
 	if ms >= 0 && ms < 0.05 {
 		return "0 ms"

@@ -31,7 +31,7 @@ var stages = [...]stage{
 	{"training", '✓', themes.Good},
 }
 
-// unknown is what nobody has told of.
+// unknown is the stage of a process that has not reported.
 var unknown = stage{"unknown", '?', themes.Stale}
 
 // stageIndex is how far a rank is, 0 = least.
@@ -115,11 +115,11 @@ func gridRectOf(r widget.Rect) widget.Rect {
 func newRankGrid(s *page.State, v *falconv1.Recovery, r widget.Rect) grid {
 	n, digits := len(v.GetRanks()), len(strconv.Itoa(max(1, len(v.GetRanks())-1)))
 	g := grid{s: s, v: v, r: r, words: true, cellW: digits + 22}
-	if g.fitsNames(n) {
+	if g.fitsCells(n) {
 		return g
 	}
 	g.words, g.cellW = false, digits+3
-	if g.fitsNames(n) {
+	if g.fitsCells(n) {
 		return g
 	}
 	g.cellW = 1
@@ -135,8 +135,8 @@ func newRankGrid(s *page.State, v *falconv1.Recovery, r widget.Rect) grid {
 	}
 }
 
-// fitsNames sets the columns and says whether n cells have room.
-func (g *grid) fitsNames(n int) bool {
+// fitsCells sets the columns and says whether n cells have room.
+func (g *grid) fitsCells(n int) bool {
 	g.cols = max(1, g.r.W/g.cellW)
 	return (n+g.cols-1)/g.cols <= g.r.H
 }
@@ -154,15 +154,15 @@ func (g grid) moveCursor(a key.Action) {
 	case key.Down:
 		rank += step * int32(g.cols)
 	case key.Next, key.Prev:
-		rank = nextInStage(furthestBehind(g.v), rank, a == key.Next)
+		rank = nextInList(furthestBehind(g.v), rank, a == key.Next)
 	default:
 		return
 	}
 	g.s.Select(rank)
 }
 
-// nextInStage is the rank of a list after or before another, around its ends.
-func nextInStage(list []int32, rank int32, up bool) int32 {
+// nextInList is the rank of a list after or before another, around its ends.
+func nextInList(list []int32, rank int32, up bool) int32 {
 	if len(list) == 0 {
 		return rank
 	}
@@ -181,7 +181,7 @@ func nextInStage(list []int32, rank int32, up bool) int32 {
 	return best
 }
 
-// drawRanks draws where every process stands, and the cursor's in words.
+// drawRanks draws where every process is, and the cursor's in words.
 func drawRanks(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
 	g := newRankGrid(s, v, gridRectOf(r))
 	title := "RANKS"
@@ -242,7 +242,7 @@ func (g grid) drawMarks(c *widget.Canvas) {
 	}
 }
 
-// drawDetail tells the cursor's rank in words.
+// drawDetail draws the cursor's rank in words.
 func (g grid) drawDetail(c *widget.Canvas, r widget.Rect) {
 	rank := cursorOf(g.s, g.v)
 	for _, x := range g.v.Ranks {

@@ -1,6 +1,6 @@
 // Package recovery draws how lost ranks and nodes are recovered: each phase
 // with its predicted and actual time, the faults with their evidence, who is
-// replaced where, which shard comes from whom, and where every process stands.
+// replaced where, which shard comes from whom, and where every process is.
 // While nothing is being recovered it shows what the loss of each node and
 // failure domain would cost now. Pure drawing and the operator's cursor; the
 // model asks the engine, after a dialog. No I/O.
@@ -31,7 +31,7 @@ type Page struct {
 // New makes the page.
 func New() *Page { return &Page{} }
 
-// Want says that no series is needed.
+// Want asks for no series.
 func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
 
 // Act moves the cursor among ranks or the map's rows, scrolls the story and
@@ -140,7 +140,7 @@ func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 		return
 	}
 	top, rest := splitPage(r, s, v)
-	p.chosenRecovery(c, top, s, v)
+	p.drawRecovery(c, top, s, v)
 	if feed.Recovering(v) {
 		drawRanks(c, rest, s, v)
 	} else {
@@ -164,14 +164,14 @@ func (p *Page) Panes(s *page.State) []page.Pane {
 	}
 	return []page.Pane{{Name: "recovery", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
 		p.alone = false
-		p.chosenRecovery(c, r, s, v)
+		p.drawRecovery(c, r, s, v)
 	}}, below}
 }
 
 // phasesW is the room for the table of phases.
 const phasesW = 36
 
-func (p *Page) chosenRecovery(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
+func (p *Page) drawRecovery(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
 	if v.Id != p.of {
 		p.of, p.scroll = v.Id, 0
 	}
@@ -185,7 +185,7 @@ func (p *Page) chosenRecovery(c *widget.Canvas, r widget.Rect, s *page.State, v 
 	p.drawStory(c, widget.Rect{X: right.X + 1, Y: right.Y, W: right.W - 1, H: right.H}, s, v)
 }
 
-// headlineText tells the deadline last: where that is cut, the story has it.
+// headlineText describes the deadline last: where that is cut, the story has it.
 func headlineText(s *page.State, v *falconv1.Recovery) string {
 	text := "not begun"
 	if v.Attempts > 0 {

@@ -37,7 +37,7 @@ func (t *teller) sayLine(role themes.Role, format string, a ...any) {
 	}
 }
 
-// Story tells faults, decision, replacements and shards in rows of w columns.
+// Story describes faults, decision, replacements and shards in rows of w columns.
 func Story(s *page.State, v *falconv1.Recovery, w int) []Line {
 	t := &teller{w: w}
 	t.sayState(s, v)
@@ -50,7 +50,7 @@ func Story(s *page.State, v *falconv1.Recovery, w int) []Line {
 	return t.out
 }
 
-// sayState tells why it waits or failed, and who decided.
+// sayState describes why it waits or failed, and who decided.
 func (t *teller) sayState(s *page.State, v *falconv1.Recovery) {
 	role := themes.Accent
 	switch falcon.RecoveryState(v.GetState()) {
@@ -85,7 +85,7 @@ func (t *teller) sayFault(f *falconv1.Fault) {
 	}
 }
 
-// sayPlaces tells who is replaced where, who stays and who is refused.
+// sayPlaces describes who is replaced where, who stays and who is refused.
 func (t *teller) sayPlaces(s *page.State, v *falconv1.Recovery) {
 	t.sayWhole(v)
 	if len(v.GetReplaced()) > 0 {
@@ -103,7 +103,7 @@ func (t *teller) sayPlaces(s *page.State, v *falconv1.Recovery) {
 	}
 }
 
-// sayWhole tells of a restart that keeps no process, and of replicas that are given up.
+// sayWhole describes a restart that keeps no process, and of replicas that are given up.
 func (t *teller) sayWhole(v *falconv1.Recovery) {
 	if v.GetWhole() {
 		t.sayLine(themes.Warn, "Whole restart: no process is kept, all are started anew")
@@ -113,7 +113,7 @@ func (t *teller) sayWhole(v *falconv1.Recovery) {
 	}
 }
 
-// replacedRanks lists the ranks made anew with their devices.
+// replacedRanks lists the ranks that were replaced, with their devices.
 func replacedRanks(v *falconv1.Recovery) []string {
 	var out []string
 	for _, r := range slices.Sorted(maps.Keys(v.Replaced)) {
@@ -122,7 +122,7 @@ func replacedRanks(v *falconv1.Recovery) []string {
 	return out
 }
 
-// sayResume tells where training goes on, and why there.
+// sayResume describes where training goes on, and why there.
 func (t *teller) sayResume(v *falconv1.Recovery) {
 	why := ""
 	if v.GetReason() != "" && (v.GetState() == string(falcon.RecoveryRejoin) || v.GetState() == string(falcon.RecoveryResumed)) {

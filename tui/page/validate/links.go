@@ -52,7 +52,7 @@ func (p *Page) candidates(s *page.State) (out []candidate, more string) {
 	for _, x := range s.Snap().GetRecurring() {
 		add(x.GetLink(), fmt.Sprintf("named by %d incidents", x.GetTimes()))
 	}
-	nodes := nodesOfLink(s)
+	nodes := nodesToTest(s)
 	if len(nodes) > nodesMost {
 		return out, fmt.Sprintf("pick ranks first (L): these are more than %d nodes, too many pairs to list", nodesMost)
 	}
@@ -64,9 +64,9 @@ func (p *Page) candidates(s *page.State) (out []candidate, more string) {
 	return out, ""
 }
 
-// nodesOfLink are the nodes of the picked ranks, or of all, in their order of
+// nodesToTest are the nodes of the picked ranks, or of all, in their order of
 // ranks; one more than nodesMost at most.
-func nodesOfLink(s *page.State) []falcon.Node {
+func nodesToTest(s *page.State) []falcon.Node {
 	picks := s.Picks()
 	seen := map[falcon.Node]bool{}
 	var out []falcon.Node

@@ -24,7 +24,7 @@ func drawLive(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Valida
 		pen.Put(themes.Warn, "  ·  "+text)
 	}
 	row, rest = rest.Rows(1)
-	progressText(c, row, v)
+	drawProgress(c, row, v)
 	c.Text(rest.X, rest.Y, rest.W, testedNow(s, v), c.Pal.Style(themes.Text))
 }
 
@@ -60,8 +60,8 @@ func Held(s *page.State, v *falconv1.Validation) string {
 	return t
 }
 
-// progressText is a bar over the passes.
-func progressText(c *widget.Canvas, r widget.Rect, v *falconv1.Validation) {
+// drawProgress is a bar over the passes.
+func drawProgress(c *widget.Canvas, r widget.Rect, v *falconv1.Validation) {
 	if v.GetPasses() <= 0 {
 		return
 	}

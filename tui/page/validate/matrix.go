@@ -83,8 +83,8 @@ func nameOfEnd(device string, rank int32, byRank bool) string {
 	return string(falcon.Device(device).Node())
 }
 
-// nodesOfResults counts the nodes of a validation's links.
-func nodesOfResults(v *falconv1.Validation) int { return len(newMatrix(v, false).names) }
+// countNodes counts the nodes of a validation's links.
+func countNodes(v *falconv1.Validation) int { return len(newMatrix(v, false).names) }
 
 const (
 	nameW = 9 // of a row's name
@@ -111,10 +111,10 @@ func (m matrix) moveCursor(at [2]int, a key.Action) [2]int {
 	case key.Right:
 		at[1]++
 	}
-	return m.isWithin(at)
+	return m.clampCursor(at)
 }
 
-func (m matrix) isWithin(at [2]int) [2]int {
+func (m matrix) clampCursor(at [2]int) [2]int {
 	for i := range at {
 		at[i] = max(0, min(at[i], len(m.names)-1))
 	}
@@ -133,8 +133,8 @@ func (m matrix) nextSlow(at [2]int, direction int) [2]int {
 	return at
 }
 
-// worstResult is the cell to look at first.
-func (m matrix) worstResult() [2]int {
+// worstCell is the cell to look at first.
+func (m matrix) worstCell() [2]int {
 	best, found := [2]int{}, (*falconv1.LinkResult)(nil)
 	for i := range m.names {
 		for j := range m.names {
@@ -152,7 +152,7 @@ func (m matrix) drawGrid(c *widget.Canvas, r widget.Rect, at [2]int, focus bool)
 		page.Empty(c, r, "no link was tested in this validation; t chooses what the next one tests")
 		return
 	}
-	at = m.isWithin(at)
+	at = m.clampCursor(at)
 	body, foot := r, widget.Rect{}
 	if r.H > 4 {
 		body, foot = r.Rows(r.H - 2)
@@ -253,13 +253,13 @@ func (m matrix) drawDetail(c *widget.Canvas, r widget.Rect, at [2]int) {
 		return
 	}
 	row, rest := r.Rows(1)
-	m.wayText(c, row, at)
+	m.drawWay(c, row, at)
 	if at[0] != at[1] {
-		m.wayText(c, rest, [2]int{at[1], at[0]})
+		m.drawWay(c, rest, [2]int{at[1], at[0]})
 	}
 }
 
-func (m matrix) wayText(c *widget.Canvas, r widget.Rect, at [2]int) {
+func (m matrix) drawWay(c *widget.Canvas, r widget.Rect, at [2]int) {
 	pen := c.Pen(r).Putf(themes.Title, "%s → %s ", m.names[at[0]], m.names[at[1]])
 	list := m.cells[at]
 	if len(list) == 0 {

@@ -25,7 +25,7 @@ func resultLines(c *widget.Canvas, v *falconv1.Validation, w int) []line {
 		top = max(top, g.Ms, 1.1*Limit*g.MedianMs)
 	}
 	if len(gemm) > 0 {
-		out = append(out, func(r widget.Rect) { gemmHeading(c, r, gemm[0]) })
+		out = append(out, func(r widget.Rect) { drawGEMMHeading(c, r, gemm[0]) })
 	}
 	for _, g := range gemm {
 		out = append(out, func(r widget.Rect) { drawGEMMResult(c, r, g, top) })
@@ -38,8 +38,8 @@ func resultLines(c *widget.Canvas, v *falconv1.Validation, w int) []line {
 	return out
 }
 
-// gemmHeading says what the bars are measured against.
-func gemmHeading(c *widget.Canvas, r widget.Rect, g *falconv1.GemmResult) {
+// drawGEMMHeading shows what the bars are measured against.
+func drawGEMMHeading(c *widget.Canvas, r widget.Rect, g *falconv1.GemmResult) {
 	pen := c.Pen(r).Put(themes.Dim, "GEMM")
 	if g.MedianMs > 0 {
 		pen.Putf(themes.Dim, " median %s  ╎ %.1f × the median: slow beyond", phrase.Ms(g.MedianMs), Limit)

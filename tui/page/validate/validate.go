@@ -29,7 +29,7 @@ const (
 	kinds
 )
 
-// Covers says whether GPUs and links are tested.
+// Covers reports whether GPUs and links are tested.
 func (k Kind) Covers() (gpus, links bool) { return k != Links, k != GPUs }
 
 func (k Kind) String() string {
@@ -80,7 +80,7 @@ func (p *Page) Request(links []string, s *page.State) *falconv1.ValidateRequest 
 	return r
 }
 
-// Want says that no series is needed.
+// Want asks for no series.
 func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
 
 // Act moves the cursor, picks ranks or links, and chooses what is shown.
@@ -166,12 +166,12 @@ func (p *Page) toResults(s *page.State) {
 	if p.look == asList {
 		p.look, p.chosen = firstMatrix(v), true
 	}
-	p.of, p.at = v.GetId(), newMatrix(v, p.look == byRank).worstResult()
+	p.of, p.at = v.GetId(), newMatrix(v, p.look == byRank).worstCell()
 }
 
 // firstMatrix is by node, or within one node by rank.
 func firstMatrix(v *falconv1.Validation) look {
-	if nodesOfResults(v) > 1 {
+	if countNodes(v) > 1 {
 		return byNode
 	}
 	return byRank
@@ -183,7 +183,7 @@ func (p *Page) switchLook(s *page.State) {
 	if p.look == asList {
 		p.focus = false
 	}
-	p.of, p.at = v.GetId(), newMatrix(v, p.look == byRank).worstResult()
+	p.of, p.at = v.GetId(), newMatrix(v, p.look == byRank).worstCell()
 }
 
 // shownValidation is the validation on the page; empty before the first.
@@ -196,8 +196,8 @@ func (p *Page) shownValidation(s *page.State) *falconv1.Validation {
 	return list[p.back]
 }
 
-// lookThatFits goes to the validation that another page wants shown.
-func (p *Page) lookThatFits(s *page.State) {
+// followLook goes to the validation that another page wants shown.
+func (p *Page) followLook(s *page.State) {
 	id, ok := s.Looked("VAL-")
 	for i, v := range p.validations(s) {
 		if ok && v.GetId() == id {
@@ -243,7 +243,7 @@ func ranksPerRow(w int) int { return max(1, w/cellW) }
 
 // Draw draws what to pick from above, a validation below.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
-	p.lookThatFits(s)
+	p.followLook(s)
 	rows := (s.Roster.World() + ranksPerRow(r.W) - 1) / ranksPerRow(r.W)
 	if p.byLink {
 		list, _ := p.candidates(s)
@@ -265,7 +265,7 @@ func (p *Page) Panes(*page.State) []page.Pane {
 		what = page.Pane{Name: "links", Draw: p.drawLinks}
 	}
 	return []page.Pane{what, {Name: "results", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
-		p.lookThatFits(s)
+		p.followLook(s)
 		p.validation(c, r, s)
 	}}}
 }
@@ -421,7 +421,7 @@ func Summary(v *falconv1.Validation) string {
 	return strings.Join(parts, "  ·  ")
 }
 
-// Story says in a sentence or two who asked, why, and what came of it.
+// Story returns in a sentence or two who asked, why, and what came of it.
 func Story(v *falconv1.Validation) string {
 	by := v.By
 	if by == "" {

@@ -27,7 +27,7 @@ var commands = []palette.Entry{
 	{Name: "filter TEXT", Text: "Filter the page that you see; without a text show all.", Fill: "filter "},
 	{Name: "test N1-N2 …", Text: "Test links, or what is picked: the job is held for a moment; a dialog asks first.", Fill: "test "},
 	{Name: "fence NODE WHY", Text: "Fence a node and replace it, with the reason: a dialog opens on Cancel.", Fill: "fence "},
-	{Name: "renew RANK WHY", Text: "Make a rank anew, with the reason: a dialog opens on Cancel.", Fill: "renew "},
+	{Name: "renew RANK WHY", Text: "Replace a rank's process, with the reason: a dialog opens on Cancel.", Fill: "renew "},
 	{Name: "lift NODE WHY", Text: "Lift a node's fence, with the reason: a dialog opens on Cancel.", Fill: "lift "},
 	{Name: "open INC-0001", Text: "Open an incident, a recovery, a rank or a link by its id or deep link.", Fill: "open "},
 	{Name: "at PLACE", Text: "Go to an iteration or an event of a recording.", Fill: "at "},

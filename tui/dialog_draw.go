@@ -174,7 +174,7 @@ func dialogTitles(q decision.Question) (title, do string) {
 		return verbs[q.Verb].title + q.Recovery.Id + "?", verbs[q.Verb].button
 	case *decision.Demand:
 		if q.Verb == decision.VerbRenew {
-			return "MAKE " + strings.ToUpper(phrase.Ranks(q.Ranks, 1)) + " ANEW?", verbs[q.Verb].button
+			return verbs[q.Verb].title + strings.ToUpper(phrase.Ranks(q.Ranks, 1)) + "?", verbs[q.Verb].button
 		}
 		return verbs[q.Verb].title + q.Node + "?", verbs[q.Verb].button
 	case *decision.Test:
@@ -191,6 +191,6 @@ var verbs = map[decision.Verb]struct{ title, button string }{
 	decision.VerbDeny:    {"DENY RECOVERY ", "Deny"},
 	decision.VerbAbort:   {"ABORT RECOVERY ", "Abort it"},
 	decision.VerbFence:   {"FENCE NODE ", "Fence it"},
-	decision.VerbRenew:   {"", "Renew it"},
+	decision.VerbRenew:   {"REPLACE ", "Replace it"},
 	decision.VerbLift:    {"LIFT THE FENCE OF ", "Lift it"},
 }

@@ -239,7 +239,7 @@ func unfrozenPolicy(p *falconv1.Policy) *falconv1.Policy {
 
 // consequences are what each decision on a recovery leads to.
 var consequences = map[decision.Verb]string{
-	decision.VerbApprove: "All healthy ranks leave their collectives and park; the lost ones are made anew on their devices or on a spare; state comes from replicas, or else from the checkpoint. Healthy processes go on unless the reason above says otherwise.",
+	decision.VerbApprove: "All healthy ranks leave their collectives and park; the lost ones are replaced on their devices or on a spare; state comes from replicas, or else from the checkpoint. Healthy processes go on unless the reason above says otherwise.",
 	decision.VerbDeny:    "Nothing is done about the fault: the job stands until somebody acts.",
 	decision.VerbAbort:   "The recovery ends here. The job stands: parked ranks stay parked for a while and then end.",
 }
@@ -275,11 +275,11 @@ func demandLines(q *decision.Demand, live *page.State, w int) []ladder.Line {
 		return wrapLines(themes.Text, "What "+q.Node+" sends is taken again, and it may be used as a spare. Lift a fence only once the node is sound.", w)
 	case decision.VerbRenew:
 		device := live.Roster.View(q.Ranks[0]).GetDevice()
-		return append(wrapLines(themes.Title, "The process of "+phrase.Ranks(q.Ranks, 1)+" on "+device+" ends and is made anew", w),
+		return append(wrapLines(themes.Title, "The process of "+phrase.Ranks(q.Ranks, 1)+" on "+device+" ends and is replaced", w),
 			wrapLines(themes.Text, "All other ranks park meanwhile; its state comes from a replica. No further approval is asked for.", w)...)
 	}
 	out := wrapLines(themes.Title, q.Node+" holds "+phrase.Ranks(q.Ranks, 6), w)
-	out = append(out, wrapLines(themes.Text, "Everything from the node is refused from now on; its processes end, and its ranks are made anew on a spare. All other ranks park meanwhile. No further approval is asked for.", w)...)
+	out = append(out, wrapLines(themes.Text, "Everything from the node is refused from now on; its processes end, and its ranks are replaced on a spare. All other ranks park meanwhile. No further approval is asked for.", w)...)
 	for _, x := range live.Feed.Recoveries.GetExposures() {
 		if x.GetDomain() == q.Node {
 			out = append(out, wrapLines(themes.Warn, recovery.Explain(live, x), w)...)

@@ -238,7 +238,7 @@ func TestRenewTakesRankAndReason(t *testing.T) {
 	x.press(':')
 	x.types("renew 5 leaks memory")
 	x.press(tea.KeyEnter)
-	x.shows("MAKE RANK 5 ANEW?")
+	x.shows("REPLACE RANK 5?")
 	x.shows("leaks memory")
 	x.armed()
 	x.press(tea.KeyTab)

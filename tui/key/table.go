@@ -82,7 +82,7 @@ var table = slices.Concat([]Binding{
 	newBinding(Recovery, PageDown, []string{"ctrl+d", "pgdown"}, "ctrl-d", "scroll", "Scroll faults, replacements and shards on.", 10),
 	newBinding(Recovery, AbortRecovery, []string{"X"}, "X", "abort", "Abort the recovery, until the ranks are told to rejoin: a dialog opens on Cancel; the job then stands.", 11),
 	newBinding(Recovery, FenceNode, []string{"f"}, "f", "fence", "Fence the node under the cursor and replace it: a prompt asks for the reason, then a dialog opens on Cancel.", 12),
-	newBinding(Recovery, RenewRank, []string{"r"}, "r", "renew", "Make the rank under the cursor anew: a prompt asks for the reason, then a dialog opens on Cancel.", 13),
+	newBinding(Recovery, RenewRank, []string{"r"}, "r", "renew", "Replace the process of the rank under the cursor: a prompt asks for the reason, then a dialog opens on Cancel.", 13),
 	newBinding(Events, Up, []string{"k", "up"}, "k ↑", "older", "The event before.", 10),
 	newBinding(Events, Down, []string{"j", "down"}, "j ↓", "newer", "The event after.", 0),
 	newBinding(Events, Open, []string{"enter"}, "enter", "open", "Open the incident, recovery, validation or rank that the event tells of.", 11),

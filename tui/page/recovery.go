@@ -81,11 +81,11 @@ func Awaited(r *falconv1.Recovery) string {
 	switch falcon.RecoveryState(r.GetState()) {
 	case falcon.RecoverySuspend:
 		if r.GetWhole() {
-			return "agents are to come back before all is started anew"
+			return "agents are to come back before all is started again"
 		}
 		return of(count["parked"], "parked")
 	case falcon.RecoveryReplace:
-		return fmt.Sprintf("%s made anew: %d joined", phrase.Ranks(slices.Sorted(maps.Keys(r.Replaced)), 3), count["joining"])
+		return fmt.Sprintf("%s to join, %d joined", phrase.Ranks(slices.Sorted(maps.Keys(r.Replaced)), 3), count["joining"])
 	case falcon.RecoveryTable:
 		return "the new rank table goes to the nodes"
 	case falcon.RecoveryCollect:

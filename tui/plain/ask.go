@@ -350,5 +350,5 @@ func (q *question) recoveryEvidence() []string {
 			out = append(out, "  + "+e)
 		}
 	}
-	return append(out, "  approved: healthy ranks park, the lost ones are made anew, state comes from replicas or the checkpoint")
+	return append(out, "  approved: healthy ranks park, the lost ones are replaced, state comes from replicas or the checkpoint")
 }

@@ -64,7 +64,7 @@ func Changes(a, b Plan) []string {
 	out = append(out, timeChange("predicted iteration", a.predictedMs, b.predictedMs)...)
 	out = append(out, timeChange("price of switching", a.overheadMs, b.overheadMs)...)
 	if len(out) == 0 {
-		return []string{"it does the same, and was made anew for the job as it is now"}
+		return []string{"it does the same, and was planned again for the job as it is now"}
 	}
 	return out
 }

@@ -143,7 +143,7 @@ func Explain(s *page.State, x *falconv1.Exposure) string {
 
 func fallbackText(s *page.State, x *falconv1.Exposure) string {
 	if x.GetCheckpointIteration() < 0 {
-		return "No checkpoint is known: the job would begin anew"
+		return "No checkpoint is known: the job would start from the beginning"
 	}
 	lost := max(0, s.Snap().GetJob().GetIteration()-x.CheckpointIteration)
 	return fmt.Sprintf("All ranks would go back to the checkpoint of iteration %s, %s", phrase.Iteration(x.CheckpointIteration), pluralOf(int(lost), "iteration"))

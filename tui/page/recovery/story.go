@@ -89,7 +89,7 @@ func (t *teller) sayFault(f *falconv1.Fault) {
 func (t *teller) sayPlaces(s *page.State, v *falconv1.Recovery) {
 	t.sayWhole(v)
 	if len(v.GetReplaced()) > 0 {
-		t.sayLine(themes.Text, "Made anew: %s", strings.Join(replacedRanks(v), ", "))
+		t.sayLine(themes.Text, "Replaced: %s", strings.Join(replacedRanks(v), ", "))
 	}
 	if n := len(v.GetSurvivors()); n > 0 {
 		text := fmt.Sprintf("Survivors: %s", phrase.Count(int64(n)))
@@ -106,7 +106,7 @@ func (t *teller) sayPlaces(s *page.State, v *falconv1.Recovery) {
 // sayWhole describes a restart that keeps no process, and of replicas that are given up.
 func (t *teller) sayWhole(v *falconv1.Recovery) {
 	if v.GetWhole() {
-		t.sayLine(themes.Warn, "Whole restart: no process is kept, all are started anew")
+		t.sayLine(themes.Warn, "Whole restart: no process is kept, all are started again")
 	}
 	if x := v.GetShrink(); x != nil {
 		t.sayLine(themes.Warn, "Fewer replicas: %d of %d stay and share the whole batch", len(x.GetKept()), x.GetOf())

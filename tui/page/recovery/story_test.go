@@ -23,7 +23,7 @@ func TestStoryTellsWhatIsGivenUp(t *testing.T) {
 		t.Errorf("a recovery in place:\n%s", text)
 	}
 	v.Whole = true
-	if text := story(); !strings.Contains(text, "Whole restart: no process is kept, all are started anew\n") || strings.Contains(text, "replicas") {
+	if text := story(); !strings.Contains(text, "Whole restart: no process is kept, all are started again\n") || strings.Contains(text, "replicas") {
 		t.Errorf("a whole restart:\n%s", text)
 	}
 	v.Shrink = &falconv1.Shrink{Of: 4, Kept: []int32{0, 2, 3}}

@@ -16,7 +16,7 @@ import (
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
-	"github.com/failslow/falcon/tui/picture"
+	"github.com/failslow/falcon/tui/png"
 	"github.com/failslow/falcon/tui/record"
 )
 
@@ -104,12 +104,12 @@ func (s screenshot) still(t *testing.T, src tui.Source, opts tui.Options) string
 
 func (s screenshot) write(t *testing.T, view string) {
 	t.Helper()
-	img, missing, err := picture.Draw(view, s.w, s.h, picture.Options{})
+	img, missing, err := png.Draw(view, s.w, s.h, png.Options{})
 	if err != nil || len(missing) > 0 {
 		t.Fatalf("%s: %v; no shape for %q", s.name, err, missing)
 	}
 	var b bytes.Buffer
-	if err := picture.Encode(&b, img); err != nil {
+	if err := png.Encode(&b, img); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(*picturesDir, s.name+".png"), b.Bytes(), 0o600); err != nil {

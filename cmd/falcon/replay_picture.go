@@ -10,7 +10,7 @@ import (
 	"github.com/failslow/falcon/tui"
 	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/key"
-	"github.com/failslow/falcon/tui/picture"
+	"github.com/failslow/falcon/tui/png"
 	"github.com/failslow/falcon/tui/record"
 )
 
@@ -44,7 +44,7 @@ func drawPicture(r *record.Recording, o replayOptions) error {
 }
 
 func writePicture(path, view string, w, h int) error {
-	img, missing, err := picture.Draw(view, w, h, picture.Options{})
+	img, missing, err := png.Draw(view, w, h, png.Options{})
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func writePicture(path, view string, w, h int) error {
 		fmt.Fprintf(os.Stderr, "falcon: no shape for %s; drawn as a frame\n", clean.String(strings.Join(missing, " ")))
 	}
 	var b bytes.Buffer
-	if err := picture.Encode(&b, img); err != nil {
+	if err := png.Encode(&b, img); err != nil {
 		return err
 	}
 	return os.WriteFile(path, b.Bytes(), 0o600)

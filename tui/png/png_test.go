@@ -1,11 +1,11 @@
-package picture
+package png
 
 import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"image/color"
-	"image/png"
+	stdpng "image/png"
 	"slices"
 	"testing"
 )
@@ -76,7 +76,7 @@ func TestEncodeKeepsFewColours(t *testing.T) {
 	if err := Encode(&b, img); err != nil {
 		t.Fatal(err)
 	}
-	got, err := png.Decode(&b)
+	got, err := stdpng.Decode(&b)
 	if err != nil || got.Bounds() != img.Bounds() {
 		t.Fatalf("%v", err)
 	}

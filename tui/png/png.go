@@ -1,4 +1,4 @@
-// Package picture draws a console's screen as a picture, cell by cell: what a
+// Package png draws a console's screen as a picture, cell by cell: what a
 // terminal would show, without a terminal.
 //
 // The text is the Go Mono font's. Lines, blocks, half blocks and braille are
@@ -6,7 +6,7 @@
 // signs that the font lacks. The same screen gives the same pixels everywhere.
 // The package holds pure functions: no goroutines that outlive a call, no
 // clock, no files.
-package picture
+package png
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 	"image"
 	"image/color"
 	"image/draw"
-	"image/png"
+	stdpng "image/png"
 	"io"
 	"maps"
 	"slices"
@@ -84,7 +84,7 @@ func backgroundOf(t *vt.Emulator, w, h int) color.Color {
 // Encode writes a picture as PNG of at most 256 colours: a screen has few, and
 // the shades of its letters' edges are near to each other.
 func Encode(out io.Writer, img *image.RGBA) error {
-	e := png.Encoder{CompressionLevel: png.BestCompression}
+	e := stdpng.Encoder{CompressionLevel: stdpng.BestCompression}
 	return e.Encode(out, palettedImage(img))
 }
 

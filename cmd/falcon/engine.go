@@ -25,7 +25,7 @@ import (
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery/restart"
-	"github.com/failslow/falcon/tui/front"
+	"github.com/failslow/falcon/tui/sshserver"
 )
 
 // Names inside the state directory, and where agents look by default.
@@ -250,7 +250,7 @@ func startWith(ctx context.Context, j *journal.Journal, store rendezvous, cfg en
 
 // runParts ends the parts in their order: the engine first, so that watchers and agents
 // are notified; then the servers, consoles' before agents'; the journal last.
-func (h *engineHandle) runParts(ctx context.Context, e *engine.Engine, server *rpc.Server, ssh *front.Server, store rendezvous, j *journal.Journal, copies func(context.Context) error) {
+func (h *engineHandle) runParts(ctx context.Context, e *engine.Engine, server *rpc.Server, ssh *sshserver.Server, store rendezvous, j *journal.Journal, copies func(context.Context) error) {
 	defer close(h.ended)
 	var g group.Group
 	engineCtx, cancel := context.WithCancel(ctx)
@@ -266,7 +266,7 @@ func (h *engineHandle) runParts(ctx context.Context, e *engine.Engine, server *r
 	h.err = errors.Join(h.err, j.Close())
 }
 
-func closeDoors(ssh *front.Server, server *rpc.Server) {
+func closeDoors(ssh *sshserver.Server, server *rpc.Server) {
 	if ssh != nil {
 		ssh.Close()
 	}

@@ -11,7 +11,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/auth"
 	"github.com/failslow/falcon/backend/rpc"
-	"github.com/failslow/falcon/tui/front"
+	"github.com/failslow/falcon/tui/sshserver"
 )
 
 // hostKeyName is the SSH front's own key, in the state directory.
@@ -44,8 +44,8 @@ func (c *sshConfig) validate() error {
 	return nil
 }
 
-func (c *sshConfig) sessionLimits() front.Limits {
-	l := front.Limits{Sessions: c.Sessions}
+func (c *sshConfig) sessionLimits() sshserver.Limits {
+	l := sshserver.Limits{Sessions: c.Sessions}
 	if c.Idle != nil {
 		l.Idle = *c.Idle
 		if l.Idle == 0 {
@@ -57,7 +57,7 @@ func (c *sshConfig) sessionLimits() front.Limits {
 
 // startServer starts the SSH server, if one is configured. Every session gets a
 // client of the engine that is bound to whom the key or certificate proves.
-func (c *sshConfig) startServer(server *rpc.Server, log *slog.Logger) (*front.Server, error) {
+func (c *sshConfig) startServer(server *rpc.Server, log *slog.Logger) (*sshserver.Server, error) {
 	if c.Listen == "" {
 		return nil, nil
 	}
@@ -65,18 +65,18 @@ func (c *sshConfig) startServer(server *rpc.Server, log *slog.Logger) (*front.Se
 	if err != nil {
 		return nil, fmt.Errorf("%w: ssh: %w", errUsage, err)
 	}
-	return front.Listen(front.Config{
+	return sshserver.Listen(sshserver.Config{
 		Address: c.Listen, HostKey: c.HostKey, Limits: c.sessionLimits(), Log: log,
-		Identify: func(key gossh.PublicKey, addr net.Addr) (front.Caller, error) {
+		Identify: func(key gossh.PublicKey, addr net.Addr) (sshserver.Caller, error) {
 			id, err := book.Identify(key, addr)
-			return front.Caller{Name: id.Name, Role: string(id.Role), From: id.From}, err
+			return sshserver.Caller{Name: id.Name, Role: string(id.Role), From: id.From}, err
 		},
-		Dial: func(who front.Caller) (front.Engine, error) {
+		Dial: func(who sshserver.Caller) (sshserver.Engine, error) {
 			cc, err := server.As(auth.Identity{Role: auth.Role(who.Role), Name: who.Name, From: who.From})
 			if err != nil {
-				return front.Engine{}, err
+				return sshserver.Engine{}, err
 			}
-			return front.Engine{Client: falconv1.NewConsoleClient(cc), End: func() { _ = cc.Close() }}, nil
+			return sshserver.Engine{Client: falconv1.NewConsoleClient(cc), End: func() { _ = cc.Close() }}, nil
 		},
 	})
 }

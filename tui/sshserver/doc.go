@@ -1,4 +1,4 @@
-// Package front serves the console over SSH.
+// Package sshserver serves the console over SSH.
 //
 // It guarantees that a session begins only with a proven key or certificate
 // and carries its role and name to the engine's own table, where they are
@@ -10,4 +10,4 @@
 // Server owns the listener and every goroutine; Close ends all sessions, gives
 // their terminals back and waits. The package must not decide what a role may
 // do, nor hold state of the job.
-package front
+package sshserver

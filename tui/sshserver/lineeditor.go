@@ -1,4 +1,4 @@
-package front
+package sshserver
 
 import (
 	"io"

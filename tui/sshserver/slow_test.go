@@ -1,4 +1,4 @@
-package front
+package sshserver
 
 import (
 	"io"
@@ -66,7 +66,7 @@ func (l *lane) start(wg *sync.WaitGroup) {
 	})
 }
 
-// throughNarrow dials the front over a slow link.
+// throughNarrow dials the server over a slow link.
 func (p *place) throughNarrow(s gossh.Signer, rate int, delay time.Duration) *gossh.Client {
 	p.t.Helper()
 	far, err := net.Dial("tcp", p.server.Address())

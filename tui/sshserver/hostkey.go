@@ -1,4 +1,4 @@
-package front
+package sshserver
 
 import (
 	"crypto/ed25519"
@@ -14,7 +14,7 @@ import (
 )
 
 // ErrHostKey is wrapped by every error about the server's own key.
-var ErrHostKey = errors.New("front: host key")
+var ErrHostKey = errors.New("sshserver: host key")
 
 // loadHostKey reads the server's key, or makes one when there is none. Whoever
 // reads it could stand in for the server, so that it must be the owner's alone.

@@ -1,4 +1,4 @@
-package front
+package sshserver
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 )
 
 // errStuck is why a link was cut.
-var errStuck = errors.New("front: the client stopped reading")
+var errStuck = errors.New("sshserver: the client stopped reading")
 
 // markRequest is what OpenSSH's server asks, too; every client answers it, if
 // only to say that it does not know it.
@@ -63,7 +63,7 @@ func (l *flowControl) Write(p []byte) (int, error) {
 	default:
 	}
 	if err != nil {
-		return n, fmt.Errorf("front: write: %w", err)
+		return n, fmt.Errorf("sshserver: write: %w", err)
 	}
 	return n, nil
 }

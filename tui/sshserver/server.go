@@ -1,4 +1,4 @@
-package front
+package sshserver
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 )
 
 // ErrListen is wrapped when the address can't be had.
-var ErrListen = errors.New("front: can't listen")
+var ErrListen = errors.New("sshserver: can't listen")
 
 // Caller is who a key or certificate has proven to be.
 type Caller struct {
@@ -36,7 +36,7 @@ type Engine struct {
 	End    func()
 }
 
-// Limits bound the front; zero values mean the defaults.
+// Limits bound the server; zero values mean the defaults.
 type Limits struct {
 	Sessions    int           // open at once, 32
 	Connections int           // open at once, those that have not proven anything included, 64
@@ -80,7 +80,7 @@ const maxTries = 6
 // leaveWait is how long sessions may take to give their terminals back.
 const leaveWait = 2 * time.Second
 
-// Server is the front.
+// Server is the SSH server.
 type Server struct {
 	cfg      Config
 	limits   Limits
@@ -199,10 +199,10 @@ func (s *Server) authenticate(ssh.Context) *gossh.ServerConfig {
 	}
 }
 
-// Address is where the front listens.
+// Address is where the server listens.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// beginSession counts a session in, unless the front is closing.
+// beginSession counts a session in, unless the server is closing.
 func (s *Server) beginSession() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,4 +1,4 @@
-package front
+package sshserver
 
 import (
 	"bytes"
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 const patience = 20 * time.Second // far above what any wait takes
 
-// place is a front on the loopback with a scripted engine behind.
+// place is a server on the loopback with a scripted engine behind.
 type place struct {
 	t      testing.TB
 	engine *enginetest.Engine

@@ -1,5 +1,5 @@
 /*
- * Every function of NCCL that the hook stands before, as one list. FALCON_CALLS
+ * Every function of NCCL that the hook interposes, as one list. FALCON_CALLS
  * are the calls that get a record: name, parameters, arguments, operation,
  * count, type, peer or root. FALCON_OTHERS are written out by hand (comm.c,
  * group.c) and listed here only for resolution.
@@ -68,7 +68,7 @@
   X(ncclCommFinalize) X(ncclCommDestroy) X(ncclCommAbort) X(ncclCommRevoke) \
   X(ncclCommGetAsyncError)
 
-/* Called by the hook, never stood before. */
+/* Called by the hook, never interposed. */
 #define FALCON_QUERIES(X) X(ncclCommCount) X(ncclCommUserRank) X(ncclCommCuDevice) \
   X(ncclGetUniqueId)
 

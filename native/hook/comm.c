@@ -58,7 +58,7 @@ static void look_at_config(falcon_comm_spec *spec, const nccl_config *config) {
   if (config && config->size >= sizeof *config && config->magic == NCCL_CONFIG_MAGIC) spec->name = config->commName;
 }
 
-/* After the real call: what the program is told. */
+/* After the real call: what is returned to the program. */
 static int made(falcon_tls *t, uint32_t ticket, void **where, const nccl_config *config, int rc, falcon_comm_spec spec) {
   if (fine(rc)) {
     falcon_cover(FALCON_COV_INIT);
@@ -185,7 +185,7 @@ int ncclCommGrow(void *comm, int n, const nccl_unique_id *uid, int rank, void **
   return made(t, ticket, out, config, rc, (falcon_comm_spec){.id = id, .parent = parent, .size = n, .rank = rank});
 }
 
-/* What a suspension has ended: true, and what the program is told is success. A
+/* What a suspension has ended: true, and the program gets success. A
  * revoked one still owns its memory: the program's destroy of it is done. */
 static bool ended(falcon_tls *t, void *comm, bool forget, int (*real)(void *)) {
   enum falcon_closed how = falcon_comm_let_go(comm, forget);

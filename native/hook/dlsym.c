@@ -1,12 +1,12 @@
 /*
  * Programs that open NCCL themselves and ask dlsym for its functions (ctypes,
- * vLLM, XGBoost) pass by LD_PRELOAD, so dlsym is stood before as well, on
+ * vLLM, XGBoost) pass by LD_PRELOAD, so dlsym is interposed as well, on
  * x86-64. Everything but the names of the table goes on by a jump, not a call:
  * libc's dlsym looks at its return address to know who asked (RTLD_NEXT).
  *
  * The caller gets our function only if ours will go on to the very function
  * that it would have got. Otherwise (a second NCCL in the process, another
- * tool between us) it gets the real one, and coverage says so.
+ * tool between us) it gets the real one, and coverage records it.
  *
  * This file is always built without sanitizers: it runs before they are up.
  */
@@ -18,7 +18,7 @@
 typedef void *(*dlsym_fn)(void *, const char *);
 void *falcon_real_dlsym __attribute__((visibility("hidden")));
 
-/* dlvsym is not stood before by anybody, so it reaches libc's dlsym past our own. */
+/* dlvsym is not interposed, so it reaches libc's dlsym past our own. */
 static dlsym_fn real_dlsym(void) {
   static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
   void *p = __atomic_load_n(&falcon_real_dlsym, __ATOMIC_ACQUIRE);

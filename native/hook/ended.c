@@ -1,5 +1,5 @@
 /*
- * The end in order: what a process says of it before its file goes. The mark in
+ * The end in order: what a process records of it before its file is removed. The mark in
  * the control block is for an agent that has the file mapped; the small file in
  * its place is for one that is away, as in an upgrade. A process that is killed,
  * or leaves by _exit, comes by here never: its file stays, without a mark.

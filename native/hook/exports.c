@@ -1,6 +1,6 @@
 /*
  * Does this NCCL have entry points that the hook does not know? Then calls of
- * them pass by unseen, and whoever reads the records must be told (coverage).
+ * them pass by unseen, and coverage records it for whoever reads the records.
  *
  * The symbol table of the library that holds the real functions is read once,
  * on the thread that just made its first communicator with it: so it is mapped,
@@ -31,7 +31,7 @@ static bool stranger(const char *name) {
   return true;
 }
 
-/* A GNU hash table does not say how many symbols there are: the last one is at
+/* A GNU hash table does not hold the number of symbols: the last one is at
  * the end of the chain that begins last. */
 static uint32_t gnu_count(const uint32_t *hash) {
   uint32_t buckets = hash[0], first = hash[1], bloom = hash[2], last = 0;

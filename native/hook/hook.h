@@ -33,7 +33,7 @@
 #define FALCON_BEAT_PROFILE_NS 10000000ull /* while a profile window is open */
 #define FALCON_DRAIN_NS (FALCON_DRAIN_MS * 1000000ull) /* after a window, for calls still on the device */
 
-#define FALCON_COV_MAPPED (1u << 31)        /* private: NCCL is mapped and nobody came by us yet */
+#define FALCON_COV_MAPPED (1u << 31)        /* private: NCCL is mapped and no call came through the hook yet */
 #define FALCON_COV_UNASKED (1u << 30)       /* private: streams must not be asked any more */
 
 enum falcon_life { LIFE_INERT = 0, LIFE_ACTIVE = 1, LIFE_OFF = 2 /* for good: refused, failed or forked */ };
@@ -77,7 +77,7 @@ typedef struct falcon_tls {
   uint32_t misses;     /* calls without a ring */
   uint32_t exiting;
   uint32_t pending;    /* communicators created in the open group */
-  uint32_t busy_slot;  /* calls.c: where it says that it is inside, plus 1; 0 = nowhere yet */
+  uint32_t busy_slot;  /* calls.c: where it records that it is inside, plus 1; 0 = nowhere yet */
   int32_t group_rc;    /* of the first call in the open group that a suspension refused, 0 = none */
   uint32_t prof_group; /* entries of the open group waiting in the profile queue */
   uint32_t passed_count;
@@ -119,7 +119,7 @@ static inline void *falcon_fn(int fn) {
 /* shm.c */
 bool falcon_activate(void);                /* first use: create the file, start the side thread */
 bool falcon_reserve(void *from, size_t bytes); /* false: the memory must not be written */
-void falcon_retire(void);                  /* say that it ended in order, and remove the file */
+void falcon_retire(void);                  /* record that it ended in order, and remove the file */
 
 /* ended.c */
 void falcon_ended_load(void);              /* once, in a process that has a file: learn its exit status */

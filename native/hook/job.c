@@ -123,7 +123,7 @@ FALCON_EXPORT int falcon_job_fetch(uint64_t id, falcon_job_order *out) {
   return 0;
 }
 
-/* A checkpoint was ordered and is on disk: a restart begins where the ack says. */
+/* A checkpoint was ordered and is on disk: a restart begins where the acknowledgement points. */
 static bool wrote(uint64_t id, int32_t status) {
   const falcon_shm_order *o = &held[id % FALCON_ORDER_SLOTS];
   return !status && o->id == id && o->kind == FALCON_ORDER_CHECKPOINT;

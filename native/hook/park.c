@@ -1,5 +1,5 @@
 /*
- * Parking: where a process waits that has left training, and what is told about
+ * Parking: where a process waits that has left training, and what is reported about
  * a recovery. Called from one thread of the framework.
  *
  * A rejoin is taken once, only while parked, only when it answers the newest
@@ -40,7 +40,7 @@ static uint64_t begin_write(uint64_t *at) {
 
 static void end_write(uint64_t *at, uint64_t seq) { __atomic_store_n(at, seq + 1, __ATOMIC_RELEASE); }
 
-/* ---- what the adapter says ---- */
+/* ---- what the adapter declares ---- */
 
 FALCON_EXPORT void falcon_job_state(int zero_stage, int zero_instances, uint64_t state_bytes, uint64_t copy_bytes_s, int micro_min,
                                     int micro_max, int micro_multiple) {
@@ -132,7 +132,7 @@ static bool well_formed(const falcon_shm_order *o) {
   return moves >= 0 && moves <= (int32_t)FALCON_ORDER_VALUES && FIXED_VALUES + (uint32_t)v[3] + 2 * (uint32_t)moves == o->n;
 }
 
-/* One that was made anew begins with the generation that it was launched for. */
+/* A replacement begins with the generation that it was launched for. */
 static bool due(const falcon_control *c, const parked *p, uint64_t id) {
   uint64_t now = falcon_suspend_generation();
   return id > last_taken && id >= GET(suspend_generation) && (id > now || (id == now && p->status == FALCON_PARK_JOIN));

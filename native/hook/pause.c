@@ -181,7 +181,7 @@ static void hold_end(void) {
   unlock();
 }
 
-/* Waits on the agent's word, to the deadline at most. */
+/* Waits for the agent's release, to the deadline at most. */
 static void wait_word(uint32_t seen, uint64_t until_ns) {
   uint64_t slice = falcon_mono_ns() + SLICE_NS, at = until_ns < slice ? until_ns : slice;
   struct timespec ts = {(time_t)(at / 1000000000ull), (long)(at % 1000000000ull)};
@@ -223,7 +223,7 @@ enum verdict { PASSED, CLOSED, AGAIN };
 
 /* One step through the gate. A gate that is armed without an order is cleared.
  * A call that has been held passes in any case, and leaves the gate, which may
- * be armed anew, as it is: an order of then that it spoils runs out. */
+ * be armed again, as it is: an order of then that it spoils runs out. */
 static enum verdict step(falcon_span *s, uint64_t order, bool was_held) {
   uint64_t *gate = gate_of(s->comm), g = __atomic_load_n(gate, __ATOMIC_ACQUIRE);
   if (order && !was_held && g & FALCON_GATE_ARMED && at_cut(g)) return CLOSED;
@@ -234,7 +234,7 @@ static enum verdict step(falcon_span *s, uint64_t order, bool was_held) {
 }
 
 /* Why a call at a closed gate can't be held, if so. Inside a group it is too
- * late, since what the call waits for may stand in the same group. Long before
+ * late, since what the call waits for may be in the same group. Long before
  * the boundary, others would be held at other places, or wait inside NCCL for
  * those that are: the order is of no use to anybody, and another one may be. */
 static uint32_t not_to_be_held(const falcon_tls *t, uint64_t order) {
@@ -358,7 +358,7 @@ void falcon_pause_captured(void) {
 }
 
 /* Behind its cut the program goes on to compute, up to its next call: the tests
- * would run beside that. So the call is awaited, whose stream then says when
+ * would run beside that. So the call is awaited, whose stream then shows when
  * the computation is done; but not for long, as there may be none (a rank that
  * writes a checkpoint). */
 static bool settled(void) {

@@ -12,8 +12,8 @@
 
 #define FREE_BYTES_MIN (256ull << 20) /* new communicators allocate */
 #define BYE_BYTES 4u
-#define GREET_BYTES 65536u /* of the untimed exchange, at most: the job stands meanwhile */
-#define BYE_NS 500000000ull  /* for the peer's last word, after the measurement */
+#define GREET_BYTES 65536u /* of the untimed exchange, at most: the job is held meanwhile */
+#define BYE_NS 500000000ull  /* for the peer's last message, after the measurement */
 #define LINGER_NS 2000000l   /* for our own to leave */
 #define IDLE_NS 1000000000ull /* for our streams to become idle after an abort */
 #define TYPE_INT8 0
@@ -124,7 +124,7 @@ static bool measure(falcon_trial *t, void *const comm[2]) {
 }
 
 /* An abort cuts off what is still on its way to the peer: so each side first
- * hears that the other has everything. The measurement stands without it. */
+ * hears that the other has everything. The measurement is valid without it. */
 static void say_goodbye(falcon_trial *t, void *const comm[2]) {
   falcon_trial bye = *t;
   uint64_t until = falcon_mono_ns() + BYE_NS;

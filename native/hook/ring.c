@@ -46,7 +46,7 @@ static bool take(falcon_tls *t, uint32_t i) {
 
 FALCON_COLD bool falcon_ring_claim(falcon_tls *t) {
   bool look = t->misses++ % CLAIM_AGAIN == 0;
-  /* The key comes first: a ring that nobody would give back is not taken. */
+  /* The key comes first: a ring that no thread exit would give back is not taken. */
   if (look && !t->exiting && have_key && !pthread_setspecific(exit_key, t))
     for (uint32_t i = 0; i < FALCON_RINGS_MAX; i++)
       if (take(t, i)) return true;

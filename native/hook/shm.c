@@ -59,7 +59,7 @@ static int32_t env_int(const char *name) {
   return end && !*end && v >= 0 && v < INT32_MAX ? (int32_t)v : -1;
 }
 
-/* Which launch of the job started this process, 0 when it does not say. */
+/* Which launch of the job started this process, 0 when it is not given. */
 static uint64_t generation(void) {
   const char *s = getenv("FALCON_GENERATION");
   char *end = NULL;

@@ -35,7 +35,7 @@ static void beat(void) {
   __atomic_store_n(&falcon_hook.control->heartbeat_ns, now, __ATOMIC_RELEASE);
 }
 
-/* NCCL is in the process and yet nobody came by us. */
+/* NCCL is in the process and yet no call came through the hook. */
 static void look_for_unhooked(uint32_t round) {
   if (round % LOOK_EVERY || atomic_load(&falcon_hook.coverage) & (FALCON_COV_INIT | FALCON_COV_MAPPED)) return;
   if (falcon_nccl_mapped()) falcon_cover(FALCON_COV_MAPPED);

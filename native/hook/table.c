@@ -159,7 +159,7 @@ uint32_t falcon_comm_add(const falcon_comm_spec *spec) {
 }
 
 /* Size, rank and device from NCCL. Asked on the caller's thread at creation,
- * and again at the next calls while NCCL says that it is not ready. */
+ * and again at the next calls while NCCL reports that it is not ready. */
 FALCON_COLD void falcon_comm_query(uint32_t slot, void *handle) {
   int (*count)(void *, int *) = (int (*)(void *, int *))falcon_fn(FN_ncclCommCount);
   int (*user)(void *, int *) = (int (*)(void *, int *))falcon_fn(FN_ncclCommUserRank);
@@ -242,13 +242,13 @@ uint64_t falcon_comm_child(void *parent, int color, uint64_t *parent_id) {
 
 /* ---- communicators that a suspension ends ---- */
 
-#define CLOSED_KEPT (INDEX_SLOTS / 2) /* remembered until the framework lets go of them */
+#define CLOSED_KEPT (INDEX_SLOTS / 2) /* remembered until the framework releases them */
 #define LET_GO_NS 10000000000ull      /* for one that is being ended just now */
 #define NAP_NS 1000000l
 
 static _Atomic uint32_t asked; /* queries of NCCL under way */
 
-/* Under the lock. Closed once and not let go of: the destroy of a revoked one
+/* Under the lock. Closed once and not released: the destroy of a revoked one
  * reaches NCCL also when we have forgotten it. */
 static void forget_revoked(void) {
   uint32_t n = 0;

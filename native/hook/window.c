@@ -21,7 +21,7 @@
 
 #define CUDA_NOT_READY 600
 #define CAPTURE_RELAXED 2
-#define WINDOW_MAX_NS 60000000000ull /* no window is longer, whatever the deadline says */
+#define WINDOW_MAX_NS 60000000000ull /* no window is longer, whatever the deadline is */
 #define UNREADY_MAX 64u              /* calls still running that one round asks for, per queue */
 
 enum phase { IDLE, OPEN, DRAINING };

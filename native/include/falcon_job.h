@@ -1,5 +1,5 @@
 /*
- * The job adapter: what a framework tells the hook and asks of it. Exported by
+ * The job adapter: what a framework reports to the hook and asks of it. Exported by
  * libfalcon_hook.so; a framework finds it with dlsym(RTLD_DEFAULT, name), so
  * that it also runs without the hook. No call here ever blocks, but
  * falcon_job_park.
@@ -82,7 +82,7 @@ uint64_t falcon_job_suspended(void);
 #define FALCON_PARK_NOBODY (-1) /* no agent for FALCON_PARK_AGENT_S (default 120 s), or parked for FALCON_PARK_MAX_S (1800 s) */
 #define FALCON_PARK_NO_HOOK (-2) /* there is no mailbox to wait on */
 
-/* Leaves training and blocks until the agent's word. The device queues must be
+/* Leaves training and blocks until the agent's order. The device queues must be
  * drained or given up, and no call of NCCL in flight; communicators need not be
  * destroyed before. status: enum falcon_park_status, or a negative one with
  * which the last rejoin failed. steps and sums: the steps of this rank's shard

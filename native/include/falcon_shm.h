@@ -2,7 +2,7 @@
  * Shared memory between one training process (the hook writes) and the node
  * agent (reads, and writes the control block). One file per process:
  * $FALCON_SHM_DIR/falcon.<job>.<pid> (default directory /dev/shm), mode 0600.
- * A process that ends in order says so in its control block and removes the file
+ * A process that ends in order marks that in its control block and removes the file
  * (falcon_ended); one that is killed leaves the file as it is.
  *
  * Guarantees: fixed sizes and offsets (native/test prints every offsetof, a Go
@@ -32,7 +32,7 @@
 #define FALCON_COMM_NONE   0xffffffffu
 #define FALCON_ENDED_MAGIC 0x31444e45434c4146ull /* "FALCEND1", little endian */
 #define FALCON_ENDED_SUFFIX ".ended"
-#define FALCON_ENDED_UNKNOWN (-1) /* an end in order, by a word that does not say the exit status */
+#define FALCON_ENDED_UNKNOWN (-1) /* an end in order, by a mark without the exit status */
 #define FALCON_DRAIN_MS    5000u  /* after a profile window ends, its timings are written within this time */
 
 /* Operations: the values of falcon.Op. */
@@ -108,7 +108,7 @@ typedef struct falcon_ring {
 enum falcon_comm_state { FALCON_COMM_FREE = 0, FALCON_COMM_LIVE = 1, FALCON_COMM_GONE = 2, FALCON_COMM_ABORTED = 3 };
 
 /* The gate of a communicator: one word, so that "the cut was missed" is known
- * when it is written (LAB-AND-HOOK.md, "Pausing"). Bits 0-39: calls let through
+ * when it is written. Bits 0-39: calls let through
  * so far, which is the ordinal of the next one. Bits 40-62: the cut, a number
  * of calls modulo 2^23. Bit 63: the cut holds. The hook lets a call through by
  * compare-and-swap (count + 1); the agent writes a cut the same way, and only
@@ -174,7 +174,7 @@ typedef struct falcon_shm_order {
  * down to so long after the order was first seen ($FALCON_PAUSE_MAX_MS lowers it). */
 #define FALCON_PAUSE_MAX_MS 60000u
 
-/* Where this process stands with the newest pause order. Read pause_seen first:
+/* The state of the newest pause order in this process. Read pause_seen first:
  * the state goes with it, and is NONE while the fields are replaced. An order
  * that is over is never taken up again; another id while one is in force ends
  * the first (RELEASED) and clears all gates, those of the second too: so the
@@ -184,7 +184,7 @@ enum falcon_pause_state { FALCON_PAUSE_NONE = 0,
   FALCON_PAUSE_REACHED = 2,  /* all armed communicators (one at least) have reached their cut; the streams still run */
   FALCON_PAUSE_QUIET = 3,    /* and all streams that carried a call since ARMED, or on which a call is held, have drained: tests may run */
   FALCON_PAUSE_RELEASED = 4, /* the agent took the order back */
-  FALCON_PAUSE_EXPIRED = 5,  /* the deadline passed: let go by itself */
+  FALCON_PAUSE_EXPIRED = 5,  /* the deadline passed: released by itself */
   FALCON_PAUSE_REFUSED = 6   /* see falcon_pause_reason; nothing is held any more */
 };
 enum falcon_pause_reason { FALCON_REASON_NONE = 0,
@@ -239,9 +239,9 @@ typedef struct falcon_test_result {
   uint8_t  ids[2][128];          /* FALCON_TEST_ID */
 } falcon_test_result;
 
-/* What a process says when it parks; negative: the last rejoin failed with it. */
+/* What a process reports when it parks; negative: the last rejoin failed with it. */
 enum falcon_park_status { FALCON_PARK_SUSPENDED = 0, /* suspended, or a peer died */
-  FALCON_PARK_JOIN = 1 /* made anew: holds nothing */ };
+  FALCON_PARK_JOIN = 1 /* a replacement: holds nothing */ };
 
 /* How long a rank in its optimizer is left alone, whatever the agent writes. */
 #define FALCON_SUSPEND_MAX_MS 60000u
@@ -267,7 +267,7 @@ typedef struct falcon_control {
    * pause_order, then the gates, then pause_armed, then adds 1 to pause_word and
    * wakes it and mode (futex; the side thread of an older kernel sleeps on mode
    * alone); to end it, pause_order = 0, and the word and the wakes again.
-   * pause_armed is what says that all gates are armed: before it nothing is
+   * pause_armed shows that all gates are armed: before it nothing is
    * REACHED. Trapped threads wait on pause_word, never past the deadline. A new
    * test is announced by the same word. */
   uint64_t pause_order;         /* id of the pause that is wanted, 0 = none */
@@ -282,7 +282,7 @@ typedef struct falcon_control {
    * and creations of new ones fail, until a rejoin of that or a later generation.
    * A rank whose step tag is -1 is left alone until it has another one, or until
    * suspend_until_ns. It is never taken back. */
-  uint64_t suspend_until_ns;    /* CLOCK_MONOTONIC; a time that is over = nobody is waited for */
+  uint64_t suspend_until_ns;    /* CLOCK_MONOTONIC; a time that is over = no wait */
   uint64_t suspend_generation;  /* 0 = none; only grows; stored last, release */
   uint64_t stop_generation;     /* not 0: a parked process is to end with success */
   uint64_t rejoin_id;           /* id of the order in `rejoin`; stored last, release, and announced */
@@ -296,7 +296,7 @@ typedef struct falcon_control {
   uint64_t committed_order;     /* id of the order that this rank has committed to */
   int64_t  committed_iteration; /* first iteration it holds for */
   int32_t  committed_status;    /* 0 = applied, else an adapter status */
-  uint32_t micro_batches;       /* per iteration on this rank, 0 = the job does not say */
+  uint32_t micro_batches;       /* per iteration on this rank, 0 = the job does not declare it */
   uint64_t timing_head;         /* timings written so far */
   uint64_t timing_lost;         /* calls that should have been timed and were not */
   uint64_t records_lost;        /* calls from threads beyond FALCON_RINGS_MAX */
@@ -329,10 +329,10 @@ typedef struct falcon_control {
   uint64_t generation_now;      /* of the communicators in use: the launch's, then of the newest rejoin that was taken */
   uint64_t suspended_generation; /* newest suspension obeyed: every communicator of an older generation is aborted */
   uint64_t suspended_ns;        /* CLOCK_MONOTONIC when that was done */
-  /* Where it stands while it is parked (falcon_job_park); park_seq: odd while
+  /* Its state while it is parked (falcon_job_park); park_seq: odd while
    * being written. The word is fresh when park_generation is the generation asked. */
   uint64_t park_seq;
-  uint64_t park_generation;     /* newest suspension obeyed; of one made anew that has obeyed none: the launch's */
+  uint64_t park_generation;     /* newest suspension obeyed; of a replacement that has obeyed none: the launch's */
   int64_t  park_tag;            /* step tag when it parked */
   int64_t  park_steps[2];       /* steps of its shard that it holds, -1 = none */
   uint64_t park_sums[2];        /* the checksum of each */
@@ -346,7 +346,7 @@ typedef struct falcon_control {
   uint64_t rejoin_step_ns[2];   /* groups, restore */
   uint64_t rejoin_bytes;        /* state that it received */
   int32_t  rejoin_status;       /* 0 = trains again */
-  /* What the adapter says of the job's state (falcon_job_state), 0 = unknown. */
+  /* What the adapter declares of the job's state (falcon_job_state), 0 = unknown. */
   int32_t  zero_stage, zero_instances;
   int32_t  micro_min, micro_max, micro_multiple; /* micro-batches that this rank's replica may be given */
   uint64_t state_bytes, copy_bytes_s;
@@ -355,7 +355,7 @@ typedef struct falcon_control {
   uint64_t ended_ns;            /* CLOCK_MONOTONIC; 0 = no such end so far; stored last, release */
   int32_t  ended_status;        /* exit status, or FALCON_ENDED_UNKNOWN */
   uint32_t reserved_ended;
-  uint64_t waiting_since_ns;    /* CLOCK_MONOTONIC; 0 = does not wait; says nothing without FALCON_COV_WAITING */
+  uint64_t waiting_since_ns;    /* CLOCK_MONOTONIC; 0 = does not wait; unknown without FALCON_COV_WAITING */
   uint8_t  pad_hook[FALCON_PAGE - 256 - 2048 - 216];
   /* agent -> hook */
   falcon_shm_order orders[FALCON_ORDER_SLOTS];

@@ -6,7 +6,7 @@
 #include "cuda_internal.h"
 #include "lab_state.h"
 
-#define OP_SECONDS_MAX 60.0 /* no single operation takes longer, whatever the state says */
+#define OP_SECONDS_MAX 60.0 /* no single operation takes longer, whatever the state file holds */
 
 /* How late this thread last woke up; its launches are dated back by as much,
  * so that the timer's error does not add up over blocking calls. */

@@ -15,7 +15,7 @@
 #include "nccl_internal.h"
 
 #define ID_MAGIC     0x44494c4e4f434c46ull
-#define ROOT_IDLE_NS 600000000000ll /* an id that nobody uses is forgotten after 10 minutes */
+#define ROOT_IDLE_NS 600000000000ll /* an unused id is forgotten after 10 minutes */
 #define GREET_NS     5000000000ll
 
 typedef struct id_words {
@@ -293,7 +293,7 @@ static int start_making(making *m) {
   return rc;
 }
 
-/* The handle is valid at once; ncclCommGetAsyncError says when it may be used. */
+/* The handle is valid at once; ncclCommGetAsyncError reports when it may be used. */
 ncclResult_t boot_start(ncclComm_t *out, int n, const ncclUniqueId *id, int rank, int device) {
   making *m = calloc(1, sizeof *m);
   ncclResult_t rc = m ? found(&m->comm, n, id, rank, device, &m->self) : nccl_error(ncclSystemError, "out of memory");

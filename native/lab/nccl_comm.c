@@ -311,7 +311,7 @@ static int is_broken(ncclComm_t c) {
 }
 
 /* Waits for what was enqueued, as the real one does, but not for ever; and not
- * at all on a broken communicator, whose queued calls may stand behind others. */
+ * at all on a broken communicator, whose queued calls may be behind others. */
 API ncclResult_t pncclCommDestroy(ncclComm_t handle) {
   ncclComm_t c = comm_acquire(handle);
   if (!c) return ncclInvalidArgument;

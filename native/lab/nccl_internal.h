@@ -178,7 +178,7 @@ ncclComm_t comm_acquire(ncclComm_t handle); /* NULL for a bad handle */
 ncclComm_t comm_find_locked(uint64_t id, int rank);
 void comm_hold(ncclComm_t c);
 void comm_release(ncclComm_t c);
-void comm_discard(ncclComm_t c); /* an abort by whoever made it and gave nobody the handle, or shares it */
+void comm_discard(ncclComm_t c); /* an abort by whoever made it and has not passed the handle on, or shares it */
 void comm_deliver_locked(ncclComm_t c, int from, int channel, int fd);
 void comm_peer_gone_locked(ncclComm_t c, int rank, int left);
 ncclResult_t comm_fail(ncclComm_t c, ncclResult_t why, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

@@ -68,7 +68,7 @@ static ncclResult_t step_send(xfer *x, int *moved) {
   int n = push_locked(x, k);
   pthread_mutex_unlock(&k->mu);
   *moved |= n > 0;
-  x->ready = 0; /* until poll says so */
+  x->ready = 0; /* until poll reports it */
   return n < 0 ? lost(x) : ncclSuccess;
 }
 
@@ -96,7 +96,7 @@ static ncclResult_t check_header(xfer *x, const header *want) {
 
 static ncclResult_t step_recv(xfer *x, int *moved) {
   conn *k = conn_in(x->comm, x->channel, x->peer);
-  x->ready = 0; /* until poll says so, or a delivery wakes us */
+  x->ready = 0; /* until poll reports it, or a delivery wakes us */
   if (!k) return ncclSuccess;
   header want = {.kind = x->kind, .bytes = x->bytes};
   while (x->done < total(x)) {

@@ -1,5 +1,5 @@
 /*
- * libnvidia-ml stand-in: what the driver would say of the GPUs of
+ * libnvidia-ml stand-in: what the driver would report of the GPUs of
  * $FALCON_LAB_NODE, read from the lab's state file at each call. Functions that
  * are missing here are missing on old drivers too; callers look them up first.
  */

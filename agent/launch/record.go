@@ -4,11 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 
-	"golang.org/x/sys/unix"
+	"github.com/failslow/falcon/agent/internal/ownfile"
 )
 
 // ErrRecord is wrapped where the record of what was started can't be used:
@@ -45,22 +43,13 @@ type Proc struct {
 
 // readRecord reads the record; an absent one is empty.
 func readRecord(path string) (record, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	text, err := ownfile.Read(path, recordBytesMax)
 	if errors.Is(err, fs.ErrNotExist) {
 		return record{}, nil
 	}
-	if err != nil {
-		return record{}, fmt.Errorf("%w: %w", ErrRecord, err)
+	if errors.Is(err, ownfile.ErrForeign) {
+		return record{}, fmt.Errorf("%w: %w; remove it once no process of the job runs here", ErrRecord, err)
 	}
-	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return record{}, fmt.Errorf("%w: %w", ErrRecord, err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 {
-		return record{}, fmt.Errorf("%w: %s is not a file of this agent's alone; remove it once no process of the job runs here", ErrRecord, path)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, recordBytesMax))
 	if err != nil {
 		return record{}, fmt.Errorf("%w: %w", ErrRecord, err)
 	}
@@ -103,19 +92,10 @@ func decodeRecord(text []byte) (record, error) {
 func writeRecord(path string, r record) error {
 	r.Version = recordVersion
 	text, err := json.Marshal(r)
+	if err == nil {
+		err = ownfile.ReplaceDurably(path, text)
+	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrRecord, err)
-	}
-	next := path + ".new"
-	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %w", ErrRecord, err)
-	}
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrRecord, err)
-	}
-	_, err = f.Write(text)
-	if err := errors.Join(err, f.Sync(), f.Close(), os.Rename(next, path)); err != nil {
 		return fmt.Errorf("%w: %w", ErrRecord, err)
 	}
 	return nil

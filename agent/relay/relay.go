@@ -14,11 +14,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 
-	"golang.org/x/sys/unix"
+	"github.com/failslow/falcon/agent/internal/ownfile"
 )
 
 // ErrDamaged is wrapped where a file is not what was saved.
@@ -87,20 +84,7 @@ func split(body []byte) (parts [][]byte, err error) {
 
 // Save replaces the file at once: a reader sees the old one or the new one.
 func Save(path string, sealed []byte) error {
-	next := path + ".new"
-	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("relay: %w", err)
-	}
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return fmt.Errorf("relay: %w", err)
-	}
-	_, err = f.Write(sealed)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(next, path)
-	}
-	if err != nil {
-		_ = os.Remove(next)
+	if err := ownfile.Replace(path, sealed); err != nil {
 		return fmt.Errorf("relay: %w", err)
 	}
 	return nil
@@ -109,20 +93,11 @@ func Save(path string, sealed []byte) error {
 // Load reads a file of at most so many bytes into head and parts. An absent one
 // is an fs.ErrNotExist, one that is not this user's alone ErrDamaged.
 func Load(path string, most int64, head any) ([][]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("relay: %w", err)
-	}
-	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return nil, fmt.Errorf("relay: %w", err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 || st.Size > most {
-		return nil, fmt.Errorf("%w: %s is not a file of this agent's alone, or has more than %d bytes", ErrDamaged, path, most)
-	}
-	b, err := io.ReadAll(io.LimitReader(f, most))
-	if err != nil {
+	b, err := ownfile.Read(path, most)
+	switch {
+	case errors.Is(err, ownfile.ErrForeign):
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	case err != nil:
 		return nil, fmt.Errorf("relay: %w", err)
 	}
 	parts, err := Decode(b, head)

@@ -8,11 +8,9 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"sync"
 
-	"golang.org/x/sys/unix"
+	"github.com/failslow/falcon/agent/internal/ownfile"
 )
 
 // Errors of this package; texts are one sentence for the operator.
@@ -227,51 +225,20 @@ func (d delta) applyTo(base []byte) ([]byte, error) {
 	return out, nil
 }
 
-// replaceFile writes a file beside the old one and puts it in its place, on disk
-// before it returns.
 func replaceFile(path string, text []byte) error {
-	next := path + ".new"
-	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %w", ErrFile, err)
-	}
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrFile, err)
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(next, path)
-	}
-	if err := errors.Join(err, syncDirectory(filepath.Dir(path))); err != nil {
+	if err := ownfile.ReplaceDurably(path, text); err != nil {
 		return fmt.Errorf("%w: %w", ErrFile, err)
 	}
 	return nil
 }
 
-func syncDirectory(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
-
 // readOwnFile reads a file of this user's alone.
 func readOwnFile(path string, most int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrFile, err)
-	}
-	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrFile, err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 || st.Size > most {
-		return nil, fmt.Errorf("%w: %s is not a file of this agent's alone; remove it when no process of the job runs here", ErrFile, path)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, most))
-	if err != nil {
+	text, err := ownfile.Read(path, most)
+	switch {
+	case errors.Is(err, ownfile.ErrForeign):
+		return nil, fmt.Errorf("%w: %w; remove it when no process of the job runs here", ErrFile, err)
+	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrFile, err)
 	}
 	return text, nil

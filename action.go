@@ -26,7 +26,7 @@ func (r Rung) Level() int {
 	return 0
 }
 
-// ActionState is where an action stands.
+// ActionState is the state of an action.
 type ActionState string
 
 // The states of an action, in the order in which they can come.
@@ -43,7 +43,7 @@ const (
 	ActionExpired    ActionState = "expired"    // the fault cleared before a decision
 )
 
-// Order is what the ranks are told at an iteration boundary. Ids grow over a
+// Order is an order to all ranks, carried out at an iteration boundary. Ids grow over a
 // job's life; ranks commit to one by a collective vote (LAB-AND-HOOK.md,
 // "Agreement").
 type Order struct {
@@ -172,9 +172,9 @@ func (a Action) Waits() bool { return a.State == ActionProposed && len(a.Approva
 
 // Phases of actions that take several steps.
 const (
-	PhasePlacement  = "placement"  // S3: the ranks were told to change places
+	PhasePlacement  = "placement"  // S3: the ranks were ordered to change places
 	PhaseSplit      = "split"      // S3: they did; now the split that suits the new places
-	PhaseCheckpoint = "checkpoint" // S4: the ranks were told to write a checkpoint and end
+	PhaseCheckpoint = "checkpoint" // S4: the ranks were ordered to write a checkpoint and end
 	PhaseLeaving    = "leaving"    // S4: it is written; the processes are ending
 	PhaseLaunching  = "launching"  // S4: processes are being started on the new nodes
 	PhaseRelaunch   = "relaunch"   // S4: that failed; they are being started on the old nodes

@@ -137,8 +137,8 @@ type NICReading struct {
 	RateMbps      uint64 // link rate now, 0 = down or unknown
 	Active        bool
 	XmitWait      uint64 // port_xmit_wait: ticks with data to send and no credit
-	CNPSent       uint64 // np_cnp_sent: it saw marked packets and told the sender
-	CNPHandled    uint64 // rp_cnp_handled: it was told to slow down
+	CNPSent       uint64 // np_cnp_sent: it saw marked packets and notified the sender
+	CNPHandled    uint64 // rp_cnp_handled: it was asked to slow down
 	ECNMarked     uint64 // np_ecn_marked_roce_packets
 	Retransmits   uint64 // timeouts and NAKs that made it send again
 	OutOfSequence uint64

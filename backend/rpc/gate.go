@@ -35,7 +35,7 @@ type Limits struct {
 	StreamAge time.Duration // how old a stream may become, 24 h
 }
 
-func (l Limits) fill() Limits {
+func (l Limits) withDefaults() Limits {
 	l.CallsPerS = cmp.Or(l.CallsPerS, 50)
 	l.InFlight = cmp.Or(l.InFlight, 16)
 	l.Streams = cmp.Or(l.Streams, 32)
@@ -74,7 +74,7 @@ const callersMost = 1 << 15
 
 func newGate(cfg Config) *gate {
 	callers, _ := lru.New[string, *caller](callersMost) // fails for no size below 1
-	g := &gate{limits: cfg.Limits.fill(), load: cfg.Load, log: cfg.Log, callers: callers}
+	g := &gate{limits: cfg.Limits.withDefaults(), load: cfg.Load, log: cfg.Log, callers: callers}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
@@ -99,7 +99,7 @@ var streaming = map[string]bool{falconv1.Fleet_Attach_FullMethodName: true, falc
 // refusedKey is the context's key of why the call is refused.
 type refusedKey struct{}
 
-// How long a refused call may take to send its message, which nobody looks at.
+// How long a refused call may take to send its message, which is not read.
 // Those of agents may be as large as a frame.
 const (
 	refusedMost      = 5 * time.Second
@@ -119,19 +119,19 @@ func refuse(ctx context.Context, method string, err error) context.Context {
 	return ctx
 }
 
-// open is the tap of the owner's socket: it checks the role and bounds nothing,
+// ownerTap is the tap of the owner's socket: it checks the role and bounds nothing,
 // so that the owner is heard whatever others do.
-func (g *gate) open(ctx context.Context, info *tap.Info) (context.Context, error) {
-	out, err := admit(ctx, info.FullMethodName)
+func (g *gate) ownerTap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	out, err := admitRole(ctx, info.FullMethodName)
 	if err != nil {
 		out = refuse(ctx, info.FullMethodName, err)
 	}
 	return out, nil
 }
 
-// guarded is the tap of everybody else.
-func (g *gate) guarded(ctx context.Context, info *tap.Info) (context.Context, error) {
-	out, err := g.weigh(ctx, info.FullMethodName)
+// guestTap is the tap of everybody else.
+func (g *gate) guestTap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	out, err := g.admitCall(ctx, info.FullMethodName)
 	if err == nil {
 		return out, nil
 	}
@@ -141,26 +141,26 @@ func (g *gate) guarded(ctx context.Context, info *tap.Info) (context.Context, er
 	return refuse(ctx, info.FullMethodName, err), nil
 }
 
-func (g *gate) weigh(ctx context.Context, method string) (context.Context, error) {
+func (g *gate) admitCall(ctx context.Context, method string) (context.Context, error) {
 	if _, known := needs[method]; !known {
 		return ctx, nil // gRPC answers that there is no such method
 	}
 	if guest := guestOf(ctx); guest != nil && guest.Context().Err() != nil {
 		return ctx, status.Error(codes.Unavailable, context.Cause(guest.Context()).Error())
 	}
-	ctx, err := admit(ctx, method)
+	ctx, err := admitRole(ctx, method)
 	if err != nil {
 		return ctx, err
 	}
 	id := identity(ctx)
-	if err := g.sheds(id, method); err != nil {
+	if err := g.refuseUnderPressure(id, method); err != nil {
 		return ctx, err
 	}
-	return g.count(ctx, id, method)
+	return g.countCall(ctx, id, method)
 }
 
-// sheds refuses what an engine short of memory leaves out.
-func (g *gate) sheds(id auth.Identity, method string) error {
+// refuseUnderPressure refuses what an engine short of memory leaves out.
+func (g *gate) refuseUnderPressure(id auth.Identity, method string) error {
 	if g.load == nil {
 		return nil
 	}
@@ -174,8 +174,8 @@ func (g *gate) sheds(id auth.Identity, method string) error {
 	return nil
 }
 
-// count takes the call's place among those of its caller, until it ends.
-func (g *gate) count(ctx context.Context, id auth.Identity, method string) (context.Context, error) {
+// countCall takes the call's place among those of its caller, until it ends.
+func (g *gate) countCall(ctx context.Context, id auth.Identity, method string) (context.Context, error) {
 	c := g.caller(id)
 	if !c.calls.Allow() {
 		return ctx, status.Errorf(codes.ResourceExhausted, "%s makes more than %d calls a second: slow down", id.Name, g.limits.CallsPerS)
@@ -211,8 +211,8 @@ func guestOf(ctx context.Context) *door.Guest {
 	return g
 }
 
-// unary ends a call that panics, alone.
-func (g *gate) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {
+// unaryInterceptor ends a call that panics, alone.
+func (g *gate) unaryInterceptor(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {
 	defer g.recovered(info.FullMethod, &err)
 	if ctx, err = passed(ctx, info.FullMethod); err != nil {
 		return nil, err
@@ -247,7 +247,7 @@ func passed(ctx context.Context, method string) (context.Context, error) {
 	if _, known := needs[method]; !known {
 		return ctx, nil // for elsewhere
 	}
-	return admit(ctx, method)
+	return admitRole(ctx, method)
 }
 
 // elsewhere answers calls of methods that the server does not have, once the

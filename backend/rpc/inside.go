@@ -24,7 +24,7 @@ const replyBytesMax = 64 << 20
 // same services as those from the socket and from the network; only a person's
 // role is let in. The caller closes the connection.
 func (s *Server) As(id auth.Identity) (*grpc.ClientConn, error) {
-	dial := func(ctx context.Context, _ string) (net.Conn, error) { return s.pipes.dial(ctx, id) }
+	dial := func(ctx context.Context, _ string) (net.Conn, error) { return s.pipes.dialInside(ctx, id) }
 	return grpc.NewClient("passthrough:///inside",
 		grpc.WithContextDialer(dial),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // bytes never leave the process
@@ -41,7 +41,7 @@ type pipes struct {
 
 func newPipes() *pipes { return &pipes{made: make(chan net.Conn), closed: make(chan struct{})} }
 
-func (p *pipes) dial(ctx context.Context, id auth.Identity) (net.Conn, error) {
+func (p *pipes) dialInside(ctx context.Context, id auth.Identity) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	select {
 	case p.made <- auth.Vouch(theirs, id):

@@ -198,7 +198,7 @@ func TestRefusedCallsLeaveNothing(t *testing.T) {
 func TestPanicsEndOneCall(t *testing.T) {
 	g := newGate(Config{})
 	ctx := context.WithValue(context.Background(), identityKey{}, auth.Identity{Role: auth.RoleAdmin, Name: "ann"})
-	_, err := g.unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: falconv1.Console_Snapshot_FullMethodName}, func(context.Context, any) (any, error) { panic("a defect") })
+	_, err := g.unaryInterceptor(ctx, nil, &grpc.UnaryServerInfo{FullMethod: falconv1.Console_Snapshot_FullMethodName}, func(context.Context, any) (any, error) { panic("a defect") })
 	if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "defect") {
 		t.Errorf("unary: %v", err)
 	}

@@ -16,7 +16,7 @@ import (
 const (
 	presenceLife     = 5 * time.Second // a screen that has not pulled for so long has gone
 	operatorsMost    = 64              // screens that are known at once
-	operatorsEach    = 8               // of one name, so that nobody fills the table alone
+	operatorsEach    = 8               // of one name, so that no one name fills the table
 	presenceTextMost = 64              // bytes of an id that a client chooses
 )
 
@@ -51,8 +51,8 @@ func newPresence(now func() time.Time) *presence {
 	return &presence{now: now, seats: map[seat]*sight{}}
 }
 
-// seen notes a pull; one without a session is of a program, not of a screen.
-func (p *presence) seen(who auth.Identity, session, attending string) {
+// noteSeen notes a pull; one without a session is of a program, not of a screen.
+func (p *presence) noteSeen(who auth.Identity, session, attending string) {
 	session, attending = presenceText(session), presenceText(attending)
 	if session == "" {
 		return
@@ -65,7 +65,7 @@ func (p *presence) seen(who auth.Identity, session, attending string) {
 	switch {
 	case s == nil:
 		p.forget(now)
-		if len(p.seats) >= operatorsMost || p.of(who.Name) >= operatorsEach {
+		if len(p.seats) >= operatorsMost || p.sessionsOf(who.Name) >= operatorsEach {
 			return
 		}
 		p.seats[at] = &sight{attending, now, now}
@@ -85,7 +85,7 @@ func (p *presence) forget(now time.Time) {
 	}
 }
 
-func (p *presence) of(name string) int {
+func (p *presence) sessionsOf(name string) int {
 	n := 0
 	for at := range p.seats {
 		if at.who.Name == name {

@@ -31,23 +31,23 @@ func TestPresenceComesAndGoes(t *testing.T) {
 	p := newPresence(clk.now)
 	maria := auth.Identity{Role: auth.RoleApprover, Name: "maria", From: "ssh 10.0.0.7"}
 	li := auth.Identity{Role: auth.RoleViewer, Name: "li", From: "10.0.0.8"}
-	p.seen(maria, "", "INC-0001") // a program, not a screen
+	p.noteSeen(maria, "", "INC-0001") // a program, not a screen
 	if got := said(p.operators()); got != "" {
 		t.Errorf("without a session: %s", got)
 	}
-	p.seen(maria, "a", "")
+	p.noteSeen(maria, "a", "")
 	clk.pass(time.Second)
-	p.seen(li, "a", "INC-0001/S2/1") // the same session name of another caller is another screen
+	p.noteSeen(li, "a", "INC-0001/S2/1") // the same session name of another caller is another screen
 	if got, want := said(p.operators()), "maria/approver/a/ li/viewer/a/INC-0001/S2/1"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	clk.pass(time.Second)
-	p.seen(maria, "a", "INC-0001/S2/1")
+	p.noteSeen(maria, "a", "INC-0001/S2/1")
 	if got, want := said(p.operators()), "li/viewer/a/INC-0001/S2/1 maria/approver/a/INC-0001/S2/1"; got != want {
 		t.Errorf("since must be when the attention changed: %s, want %s", got, want)
 	}
 	clk.pass(presenceLife)
-	p.seen(li, "a", "")
+	p.noteSeen(li, "a", "")
 	clk.pass(time.Second)
 	if got, want := said(p.operators()), "li/viewer/a/"; got != want {
 		t.Errorf("%s, want %s", got, want)
@@ -59,7 +59,7 @@ func TestPresenceIsBounded(t *testing.T) {
 	clk := &handClock{time.Unix(1000, 0)}
 	p := newPresence(clk.now)
 	for i := range 100 {
-		p.seen(auth.Identity{Name: "flood"}, fmt.Sprint(i), strings.Repeat("x", 5000)+"\x1b[2J\u202e")
+		p.noteSeen(auth.Identity{Name: "flood"}, fmt.Sprint(i), strings.Repeat("x", 5000)+"\x1b[2J\u202e")
 	}
 	list := p.operators()
 	if len(list) != operatorsEach {
@@ -69,13 +69,13 @@ func TestPresenceIsBounded(t *testing.T) {
 		t.Errorf("attending %q", a)
 	}
 	for i := range 1000 {
-		p.seen(auth.Identity{Name: fmt.Sprint("n", i)}, "s\x1b]0;x\x07", "\xff\u202e")
+		p.noteSeen(auth.Identity{Name: fmt.Sprint("n", i)}, "s\x1b]0;x\x07", "\xff\u202e")
 	}
 	if n := len(p.seats); n != operatorsMost {
 		t.Errorf("%d screens are held", n)
 	}
 	clk.pass(presenceLife + 1)
-	if p.seen(auth.Identity{Name: "late"}, "s", ""); said(p.operators()) != "late//s/" {
+	if p.noteSeen(auth.Identity{Name: "late"}, "s", ""); said(p.operators()) != "late//s/" {
 		t.Errorf("who has gone still takes room: %s", said(p.operators()))
 	}
 }

@@ -28,8 +28,8 @@ var needs = map[string]auth.Role{
 
 type identityKey struct{}
 
-// admit identifies the caller and checks the table.
-func admit(ctx context.Context, method string) (context.Context, error) {
+// admitRole identifies the caller and checks the table.
+func admitRole(ctx context.Context, method string) (context.Context, error) {
 	id, err := auth.FromContext(ctx)
 	if err != nil {
 		return ctx, status.Error(codes.Unauthenticated, err.Error())

@@ -251,7 +251,7 @@ func TestEveryMethodHasARole(t *testing.T) {
 			t.Errorf("%s lacks a role, a call or an expectation", m)
 		}
 	}
-	if _, err := admit(context.Background(), "/x/y"); status.Code(err) != codes.Unauthenticated {
+	if _, err := admitRole(context.Background(), "/x/y"); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a caller without a transport: %v", err)
 	}
 }

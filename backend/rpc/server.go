@@ -91,13 +91,13 @@ func Listen(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	console := &consoleService{engine: cfg.Engine, presence: newPresence(cfg.Now)}
-	s.local = grpc.NewServer(append(s.options(auth.SocketCredentials()), grpc.InTapHandle(s.gate.open))...)
+	s.local = grpc.NewServer(append(s.options(auth.SocketCredentials()), grpc.InTapHandle(s.gate.ownerTap))...)
 	falconv1.RegisterConsoleServer(s.local, console)
-	s.serve(s.local, s.socket)
+	s.serveListener(s.local, s.socket)
 	s.pipes = newPipes()
-	s.inside = grpc.NewServer(append(s.options(auth.VouchedCredentials()), grpc.InTapHandle(s.gate.guarded), grpc.MaxConcurrentStreams(personStreams))...)
+	s.inside = grpc.NewServer(append(s.options(auth.VouchedCredentials()), grpc.InTapHandle(s.gate.guestTap), grpc.MaxConcurrentStreams(personStreams))...)
 	falconv1.RegisterConsoleServer(s.inside, console)
-	s.serve(s.inside, s.pipes)
+	s.serveListener(s.inside, s.pipes)
 	if s.network != nil {
 		s.serveNetwork(console)
 	}
@@ -106,12 +106,12 @@ func Listen(cfg Config) (*Server, error) {
 
 // serveNetwork hears people and agents apart: each has the limits of its kind
 // from the first byte of HTTP/2 on. Both servers know both services, so that a
-// caller of the wrong role is told which one it needs.
+// the refusal of a wrong role names the one that is needed.
 func (s *Server) serveNetwork(console *consoleService) {
 	agents := &fleetService{streams: s.streams, renew: s.cfg.Renew}
-	s.people = grpc.NewServer(append(s.options(door.Credentials()), grpc.InTapHandle(s.gate.guarded), grpc.MaxConcurrentStreams(personStreams))...)
+	s.people = grpc.NewServer(append(s.options(door.Credentials()), grpc.InTapHandle(s.gate.guestTap), grpc.MaxConcurrentStreams(personStreams))...)
 	s.agents = grpc.NewServer(append(s.options(door.Credentials()),
-		grpc.InTapHandle(s.gate.guarded), grpc.MaxConcurrentStreams(agentStreams),
+		grpc.InTapHandle(s.gate.guestTap), grpc.MaxConcurrentStreams(agentStreams),
 		grpc.MaxRecvMsgSize(FrameBytesMax), grpc.ForceServerCodecV2(fleet.NewCodec(s.cfg.Shed)),
 		grpc.InitialWindowSize(agentWindow), grpc.InitialConnWindowSize(agentWindow),
 	)...)
@@ -120,8 +120,8 @@ func (s *Server) serveNetwork(console *consoleService) {
 		falconv1.RegisterFleetServer(g, agents)
 	}
 	s.door = door.Open(door.Config{Listener: s.network, TLS: s.cfg.TLS, Limits: s.cfg.Limits.Limits, Check: s.cfg.Check, Log: s.cfg.Log, Now: s.cfg.Now})
-	s.serve(s.people, s.door.People())
-	s.serve(s.agents, s.door.Agents())
+	s.serveListener(s.people, s.door.People())
+	s.serveListener(s.agents, s.door.Agents())
 }
 
 func (s *Server) listen() error {
@@ -192,7 +192,7 @@ func (s *Server) options(creds credentials.TransportCredentials) []grpc.ServerOp
 	return []grpc.ServerOption{
 		grpc.Creds(creds),
 		grpc.ConnectionTimeout(cmp.Or(s.cfg.Limits.Handshake, handshakeWait)),
-		grpc.UnaryInterceptor(s.gate.unary),
+		grpc.UnaryInterceptor(s.gate.unaryInterceptor),
 		grpc.StreamInterceptor(s.gate.stream),
 		grpc.UnknownServiceHandler(elsewhere),
 		grpc.MaxRecvMsgSize(RequestBytesMax),
@@ -206,7 +206,7 @@ func (s *Server) options(creds credentials.TransportCredentials) []grpc.ServerOp
 	}
 }
 
-func (s *Server) serve(g *grpc.Server, l net.Listener) {
+func (s *Server) serveListener(g *grpc.Server, l net.Listener) {
 	s.running.Go(func() { _ = g.Serve(l) }) // it ends with Close, which needs no news of it
 }
 
@@ -235,7 +235,7 @@ func (s *Server) Close() {
 		s.streams.End()
 		for _, g := range []*grpc.Server{s.local, s.inside, s.people, s.agents} {
 			if g != nil {
-				stop(g)
+				stopServer(g)
 			}
 		}
 		s.running.Wait()
@@ -247,7 +247,7 @@ func (s *Server) Close() {
 	})
 }
 
-func stop(g *grpc.Server) {
+func stopServer(g *grpc.Server) {
 	timer := time.AfterFunc(stopWait, g.Stop)
 	defer timer.Stop()
 	g.GracefulStop()

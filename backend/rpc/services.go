@@ -43,7 +43,7 @@ func (f *fleetService) Renew(ctx context.Context, q *falconv1.RenewRequest) (*fa
 	case errors.Is(err, auth.ErrRequest):
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	case err != nil:
-		return nil, wire(err)
+		return nil, wireError(err)
 	}
 	return &falconv1.RenewReply{Certificate: cert, Roots: roots}, nil
 }
@@ -57,7 +57,7 @@ func (f *fleetService) Attach(stream grpc.BidiStreamingServer[falconv1.AgentFram
 	if hello.GetNode() != id.Name {
 		return status.Errorf(codes.PermissionDenied, "the certificate speaks for node %s, not for the node that was named", id.Name)
 	}
-	return wire(f.streams.Run(stream, hello))
+	return wireError(f.streams.Run(stream, hello))
 }
 
 // receiveHello bounds the wait for the first frame. The reader ends with the
@@ -95,7 +95,7 @@ type consoleService struct {
 	presence *presence
 }
 
-func actor(ctx context.Context) engine.Actor {
+func actorOf(ctx context.Context) engine.Actor {
 	id := identity(ctx)
 	return engine.Actor{Name: id.Name, Role: string(id.Role), From: id.From}
 }
@@ -103,9 +103,9 @@ func actor(ctx context.Context) engine.Actor {
 func (c *consoleService) Snapshot(ctx context.Context, q *falconv1.SnapshotRequest) (*falconv1.SnapshotReply, error) {
 	s, err := c.engine.Latest(ctx)
 	if err != nil {
-		return nil, wire(err)
+		return nil, wireError(err)
 	}
-	c.presence.seen(identity(ctx), q.GetSession(), q.GetAttending())
+	c.presence.noteSeen(identity(ctx), q.GetSession(), q.GetAttending())
 	if v := s.Reply.GetVersion(); v == q.GetKnownVersion() {
 		return &falconv1.SnapshotReply{Version: v, Unchanged: true, EngineId: s.Reply.GetEngineId(), AtUnixNs: s.Reply.GetAtUnixNs(), Operators: c.presence.operators()}, nil
 	}
@@ -113,13 +113,13 @@ func (c *consoleService) Snapshot(ctx context.Context, q *falconv1.SnapshotReque
 	if q.GetColumns() > 0 {
 		series, err = c.engine.Series(ctx, chosen(q, s), int(q.GetColumns()), int(q.GetRunLengths()))
 		if err != nil {
-			return nil, wire(err)
+			return nil, wireError(err)
 		}
 	}
-	out := s.For(actor(ctx), series)
+	out := s.For(actorOf(ctx), series)
 	switch {
 	case q.GetOwn():
-		out = s.Own(actor(ctx), series)
+		out = s.Own(actorOf(ctx), series)
 	case q.GetPacked():
 		out.Columns = c.engine.Columns(s, q.GetColumnsVersion())
 	default:
@@ -137,15 +137,15 @@ func chosen(q *falconv1.SnapshotRequest, s *engine.State) falcon.Rank {
 }
 
 func (c *consoleService) Watch(q *falconv1.WatchRequest, stream grpc.ServerStreamingServer[falconv1.Event]) error {
-	w, err := c.engine.WatchAs(actor(stream.Context()), q.GetAfterSeq())
+	w, err := c.engine.WatchAs(actorOf(stream.Context()), q.GetAfterSeq())
 	if err != nil {
-		return wire(err)
+		return wireError(err)
 	}
 	defer w.Close()
 	for {
 		line, resync, err := w.Next(stream.Context())
 		if err != nil {
-			return wire(err)
+			return wireError(err)
 		}
 		event := &falconv1.Event{Body: &falconv1.Event_Line{Line: line}}
 		if resync {
@@ -158,26 +158,26 @@ func (c *consoleService) Watch(q *falconv1.WatchRequest, stream grpc.ServerStrea
 }
 
 func (c *consoleService) Decide(ctx context.Context, q *falconv1.DecideRequest) (*falconv1.DecideReply, error) {
-	a, err := c.engine.Decide(ctx, actor(ctx), q)
+	a, err := c.engine.Decide(ctx, actorOf(ctx), q)
 	if err != nil {
-		return nil, wire(err)
+		return nil, wireError(err)
 	}
 	return &falconv1.DecideReply{Action: a}, nil
 }
 
 func (c *consoleService) SetPolicy(ctx context.Context, q *falconv1.SetPolicyRequest) (*falconv1.SetPolicyReply, error) {
 	mayLoosen := identity(ctx).Role.Covers(auth.RoleApprover)
-	p, err := c.engine.SetPolicy(ctx, actor(ctx), mayLoosen, q.GetPolicy())
+	p, err := c.engine.SetPolicy(ctx, actorOf(ctx), mayLoosen, q.GetPolicy())
 	if err != nil {
-		return nil, wire(err)
+		return nil, wireError(err)
 	}
 	return &falconv1.SetPolicyReply{Policy: p}, nil
 }
 
 func (c *consoleService) Validate(ctx context.Context, q *falconv1.ValidateRequest) (*falconv1.ValidateReply, error) {
-	v, err := c.engine.Validate(ctx, actor(ctx), q)
+	v, err := c.engine.Validate(ctx, actorOf(ctx), q)
 	if err != nil {
-		return nil, wire(err)
+		return nil, wireError(err)
 	}
 	return &falconv1.ValidateReply{Validation: v}, nil
 }
@@ -185,27 +185,27 @@ func (c *consoleService) Validate(ctx context.Context, q *falconv1.ValidateReque
 func (c *consoleService) Incidents(ctx context.Context, q *falconv1.IncidentsRequest) (*falconv1.IncidentsReply, error) {
 	if q.GetOnlyValidations() {
 		r, err := c.engine.Validations(ctx)
-		return r, wire(err)
+		return r, wireError(err)
 	}
 	r, err := c.engine.Incidents(ctx, q.GetId())
-	return r, wire(err)
+	return r, wireError(err)
 }
 
 func (c *consoleService) Recoveries(ctx context.Context, q *falconv1.RecoveriesRequest) (*falconv1.RecoveriesReply, error) {
 	r, err := c.engine.Recoveries(ctx, q.GetId(), q.GetMap())
-	return r, wire(err)
+	return r, wireError(err)
 }
 
 func (c *consoleService) Recover(ctx context.Context, q *falconv1.RecoverRequest) (*falconv1.RecoverReply, error) {
-	v, err := c.engine.Recover(ctx, actor(ctx), q)
+	v, err := c.engine.Recover(ctx, actorOf(ctx), q)
 	if err != nil {
-		return nil, wire(err)
+		return nil, wireError(err)
 	}
 	return &falconv1.RecoverReply{Recovery: v}, nil
 }
 
-// wire gives an error the code that clients act on; the text stays.
-func wire(err error) error {
+// wireError gives an error the code that clients act on; the text stays.
+func wireError(err error) error {
 	if err == nil {
 		return nil
 	}

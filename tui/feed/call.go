@@ -20,7 +20,7 @@ var ErrUnreachable = errors.New("feed: engine unreachable")
 // ErrRefused is wrapped by calls that the engine answered with no.
 var ErrRefused = errors.New("feed: refused")
 
-// freezeTries bounds how often Freeze reads the policy anew because somebody
+// freezeTries bounds how often Freeze reads the policy again because somebody
 // else changed it meanwhile.
 const freezeTries = 3
 

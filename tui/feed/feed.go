@@ -43,7 +43,7 @@ const (
 // WorstRank asks for the series of whichever rank is worst.
 const WorstRank int32 = -1
 
-// Conn is how the connection to the engine stands.
+// Conn is the state of the connection to the engine.
 type Conn int
 
 // The states of the connection.
@@ -132,14 +132,14 @@ type Feed struct {
 
 // New starts a feed. Now may be nil for the real clock.
 func New(client falconv1.ConsoleClient, now func() time.Time) *Feed {
-	return open(client, now, Want{Rank: WorstRank, Columns: 120}, awake, newSessionName())
+	return openFeed(client, now, Want{Rank: WorstRank, Columns: 120}, awake, newSessionName())
 }
 
-// newSessionName is what other operators tell this screen by.
+// newSessionName is the name of this screen for other operators.
 func newSessionName() string { return rand.Text()[:sessionLen] }
 
-// open starts a feed; one without a session's name is not seen by others.
-func open(client falconv1.ConsoleClient, now func() time.Time, w Want, p pace, session string) *Feed {
+// openFeed starts a feed; one without a session's name is not seen by others.
+func openFeed(client falconv1.ConsoleClient, now func() time.Time, w Want, p pace, session string) *Feed {
 	if now == nil {
 		now = time.Now
 	}
@@ -154,9 +154,9 @@ func open(client falconv1.ConsoleClient, now func() time.Time, w Want, p pace, s
 	f.pace.Store(int32(p))
 	f.publish()
 	f.wg.Add(3)
-	go f.pull(ctx)
-	go f.watch(ctx)
-	go f.recoveries(ctx)
+	go f.pullLoop(ctx)
+	go f.watchLoop(ctx)
+	go f.recoveriesLoop(ctx)
 	return f
 }
 
@@ -192,7 +192,7 @@ type pace int32
 const (
 	awake   pace = iota
 	blurred      // the terminal is out of focus
-	asleep       // nobody is there: nothing is pulled until somebody is
+	asleep       // no session: nothing is pulled until there is one
 )
 
 func (p pace) period() time.Duration {
@@ -206,7 +206,7 @@ func (p pace) period() time.Duration {
 	return math.MaxInt64
 }
 
-// Blur slows the pace down while nobody looks, or brings it back.
+// Blur slows the pace down while the terminal is out of focus, or brings it back.
 func (f *Feed) Blur(away bool) {
 	if away {
 		f.setPace(blurred)
@@ -239,7 +239,7 @@ func (f *Feed) period() time.Duration {
 	return max(pace(f.pace.Load()).period(), min(pullShare*cost, maxPeriod))
 }
 
-func (f *Feed) pull(ctx context.Context) {
+func (f *Feed) pullLoop(ctx context.Context) {
 	defer f.wg.Done()
 	for ctx.Err() == nil {
 		if pace(f.pace.Load()) != asleep {
@@ -278,10 +278,10 @@ func (f *Feed) pullOnce(ctx context.Context) {
 	cost := f.now().Sub(start)
 	f.cost.Store(int64(cost))
 	if err != nil {
-		f.failed(err)
+		f.connLost(err)
 		return
 	}
-	f.received(reply, f.packed.table, want, cost > pace(f.pace.Load()).period())
+	f.takeReply(reply, f.packed.table, want, cost > pace(f.pace.Load()).period())
 }
 
 func (f *Feed) request(w Want) *falconv1.SnapshotRequest {
@@ -289,7 +289,7 @@ func (f *Feed) request(w Want) *falconv1.SnapshotRequest {
 	defer f.mu.Unlock()
 	r := &falconv1.SnapshotRequest{
 		Rank: w.Rank, Columns: w.Columns, RunLengths: w.RunLengths, Session: f.state.Session, Attending: w.Attending,
-		Packed: true, ColumnsVersion: f.packed.holds(),
+		Packed: true, ColumnsVersion: f.packed.heldVersion(),
 	}
 	w.Attending = ""
 	if w == f.sent && f.state.Conn == Live {
@@ -298,8 +298,8 @@ func (f *Feed) request(w Want) *falconv1.SnapshotRequest {
 	return r
 }
 
-// received takes over a reply whose ranks came as t; nil where there were none.
-func (f *Feed) received(r *falconv1.SnapshotReply, t *columns.Table, w Want, slow bool) {
+// takeReply takes over a reply whose ranks came as t; nil where there were none.
+func (f *Feed) takeReply(r *falconv1.SnapshotReply, t *columns.Table, w Want, slow bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w.Attending = ""
@@ -307,13 +307,13 @@ func (f *Feed) received(r *falconv1.SnapshotReply, t *columns.Table, w Want, slo
 	if r.Unchanged && f.state.Conn == Live && f.state.Slow == slow && others {
 		return
 	}
-	f.state.enter(Live, "", f.now())
+	f.state.enterConn(Live, "", f.now())
 	f.state.Slow = slow
 	if !others {
 		f.state.Operators = r.Operators
 	}
 	if !r.Unchanged {
-		if f.engine != r.EngineId { // another engine numbers its events anew
+		if f.engine != r.EngineId { // another engine numbers its events from 1
 			f.engine, f.state.Events = r.EngineId, nil
 		}
 		if Recovering(f.state.Snap.GetRecovery()) != Recovering(r.GetRecovery()) {
@@ -321,33 +321,33 @@ func (f *Feed) received(r *falconv1.SnapshotReply, t *columns.Table, w Want, slo
 		}
 		f.state.Snap, f.state.Columns, f.state.Received, f.sent = r, t, f.now(), w
 		f.state.Memo = &Memo{}
-		f.state.Events = merge(f.state.Events, r.Events)
+		f.state.Events = mergeEvents(f.state.Events, r.Events)
 	}
 	f.publish()
 }
 
-// SameOperators says that the same people look at the same.
+// SameOperators reports whether the same people look at the same.
 func SameOperators(a, b *State) bool { return sameOperators(a.Operators, b.Operators) }
 
-// sameOperators says that two lists tell the same.
+// sameOperators reports whether two lists are equal.
 func sameOperators(a, b []*falconv1.Operator) bool {
 	return slices.EqualFunc(a, b, func(x, y *falconv1.Operator) bool { return proto.Equal(x, y) })
 }
 
-func (f *Feed) failed(err error) {
+func (f *Feed) connLost(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	to := Lost
 	if f.state.Received.IsZero() {
 		to = Connecting
 	}
-	if f.state.enter(to, Reason(err), f.now()) {
+	if f.state.enterConn(to, Reason(err), f.now()) {
 		f.publish()
 	}
 }
 
-// enter changes the connection's state and says whether anything changed.
-func (s *State) enter(c Conn, why string, now time.Time) bool {
+// enterConn changes the connection's state and reports whether anything changed.
+func (s *State) enterConn(c Conn, why string, now time.Time) bool {
 	if s.Conn == c && s.Err == why {
 		return false
 	}
@@ -365,8 +365,8 @@ func (f *Feed) publish() {
 	signal(f.changed)
 }
 
-// merge joins two lists by sequence number into a new one of bounded length.
-func merge(old, fresh []*falconv1.EventLine) []*falconv1.EventLine {
+// mergeEvents joins two lists by sequence number into a new one of bounded length.
+func mergeEvents(old, fresh []*falconv1.EventLine) []*falconv1.EventLine {
 	last := uint64(0)
 	if len(old) > 0 {
 		last = old[len(old)-1].Seq

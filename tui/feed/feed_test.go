@@ -142,7 +142,7 @@ func TestMergeKeepsOrderAndBound(t *testing.T) {
 	var held []*falconv1.EventLine
 	for i := range uint64(2 * MaxEvents) {
 		line := &falconv1.EventLine{Seq: i + 1}
-		held = merge(held, []*falconv1.EventLine{line, line})
+		held = mergeEvents(held, []*falconv1.EventLine{line, line})
 	}
 	if len(held) != MaxEvents || held[0].Seq != MaxEvents+1 || held[MaxEvents-1].Seq != 2*MaxEvents {
 		t.Errorf("%d lines from %d to %d", len(held), held[0].Seq, held[len(held)-1].Seq)

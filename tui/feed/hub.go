@@ -13,8 +13,8 @@ import (
 // published once; each Session adds what is its own.
 //
 // It owns two kinds of goroutines: the shared feed's, and one that passes word
-// of a new picture on. The word is a flag: a session that does not read holds
-// nobody up. Close ends the sessions too and waits.
+// of a new picture on. The word is a flag: a session that does not read delays
+// no other. Close ends the sessions too and waits.
 type Hub struct {
 	feed   *Feed
 	now    func() time.Time
@@ -30,9 +30,9 @@ type Hub struct {
 // pulls nothing while there is no session. Now may be nil for the real clock.
 func NewHub(client falconv1.ConsoleClient, now func() time.Time) *Hub {
 	ctx, cancel := context.WithCancel(context.Background())
-	h := &Hub{feed: open(client, now, sharedWant(false, false), asleep, ""), cancel: cancel, sessions: map[*Session]bool{}}
+	h := &Hub{feed: openFeed(client, now, sharedWant(false, false), asleep, ""), cancel: cancel, sessions: map[*Session]bool{}}
 	h.now = h.feed.now
-	h.wg.Go(func() { h.spread(ctx) })
+	h.wg.Go(func() { h.notifySessions(ctx) })
 	return h
 }
 
@@ -54,10 +54,10 @@ func (h *Hub) Session(client falconv1.ConsoleClient) *Session {
 	}
 	h.mu.Unlock()
 	if closed {
-		s.end()
+		s.endSession()
 		return s
 	}
-	h.adjust()
+	h.adjustPace()
 	return s
 }
 
@@ -72,7 +72,7 @@ func (h *Hub) Sessions() int {
 func (h *Hub) Close() {
 	h.mu.Lock()
 	h.closed = true
-	open := h.list()
+	open := h.openSessions()
 	h.mu.Unlock()
 	for _, s := range open {
 		s.Close()
@@ -82,8 +82,8 @@ func (h *Hub) Close() {
 	h.feed.Close()
 }
 
-// list is who is there; the caller holds mu.
-func (h *Hub) list() []*Session {
+// openSessions is who is there; the caller holds mu.
+func (h *Hub) openSessions() []*Session {
 	out := make([]*Session, 0, len(h.sessions))
 	for s := range h.sessions {
 		out = append(out, s)
@@ -91,7 +91,7 @@ func (h *Hub) list() []*Session {
 	return out
 }
 
-func (h *Hub) spread(ctx context.Context) {
+func (h *Hub) notifySessions(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -106,16 +106,16 @@ func (h *Hub) spread(ctx context.Context) {
 	}
 }
 
-func (h *Hub) leave(s *Session) {
+func (h *Hub) removeSession(s *Session) {
 	h.mu.Lock()
 	delete(h.sessions, s)
 	h.mu.Unlock()
-	h.adjust()
+	h.adjustPace()
 }
 
-// adjust pulls as often as the keenest session wants, and recoveries and
+// adjustPace pulls as often as the keenest session wants, and recoveries and
 // older validations while one of them does.
-func (h *Hub) adjust() {
+func (h *Hub) adjustPace() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	most, recoveries, tests := asleep, false, false

@@ -10,10 +10,10 @@ import (
 	"github.com/failslow/falcon/tui/clean"
 )
 
-// recoveries pulls them, and older validations, while they are wanted and
+// recoveriesLoop pulls them, and older validations, while they are wanted and
 // somebody looks, at a calm pace: what is in progress comes with every snapshot
 // anyway.
-func (f *Feed) recoveries(ctx context.Context) {
+func (f *Feed) recoveriesLoop(ctx context.Context) {
 	defer f.wg.Done()
 	timer := time.NewTimer(RecoverPeriod)
 	defer timer.Stop()
@@ -78,7 +78,7 @@ func sameValidations(a, b []*falconv1.Validation) bool {
 	})
 }
 
-// Recovering says that a recovery is not over.
+// Recovering reports whether a recovery is under way.
 func Recovering(r *falconv1.Recovery) bool {
 	return r.GetState() != "" && !falcon.RecoveryState(r.GetState()).Over()
 }

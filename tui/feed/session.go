@@ -59,11 +59,11 @@ func newSession(h *Hub, client falconv1.ConsoleClient) *Session {
 
 // Close ends the session and waits.
 func (s *Session) Close() {
-	s.end()
-	s.hub.leave(s)
+	s.endSession()
+	s.hub.removeSession(s)
 }
 
-func (s *Session) end() {
+func (s *Session) endSession() {
 	s.once.Do(func() {
 		s.cancel()
 		s.wg.Wait()
@@ -89,10 +89,10 @@ func (s *Session) Ask(w Want) {
 		return
 	}
 	signal(s.urgent)
-	s.hub.adjust()
+	s.hub.adjustPace()
 }
 
-// Blur slows the pace down while nobody looks, or brings it back.
+// Blur slows the pace down while the terminal is out of focus, or brings it back.
 func (s *Session) Blur(away bool) {
 	to := awake
 	if away {
@@ -101,28 +101,28 @@ func (s *Session) Blur(away bool) {
 	if pace(s.pace.Swap(int32(to))) > to {
 		signal(s.urgent)
 	}
-	s.hub.adjust()
+	s.hub.adjustPace()
 }
 
 func (s *Session) follow(ctx context.Context) {
 	again := time.NewTimer(BlurredPeriod) // others see who pulls
 	defer again.Stop()
 	for ctx.Err() == nil {
-		s.round(ctx)
+		s.pullRound(ctx)
 		again.Reset(BlurredPeriod)
 		select {
 		case <-ctx.Done():
 		case <-s.urgent:
 		case <-again.C:
 		case <-s.moved:
-			s.rest(ctx)
+			s.waitForMore(ctx)
 		}
 	}
 }
 
-// rest waits until the last picture was taken, or for the slower pace where it
-// was not or nobody looks; what is urgent ends it.
-func (s *Session) rest(ctx context.Context) {
+// waitForMore waits until the last picture was taken, or for the slower pace where it
+// was not or the terminal is out of focus; what is urgent ends it.
+func (s *Session) waitForMore(ctx context.Context) {
 	if s.state.Received.IsZero() {
 		return
 	}
@@ -140,20 +140,20 @@ func (s *Session) rest(ctx context.Context) {
 	}
 }
 
-// round pulls what is the operator's own and joins it with the shared picture.
-func (s *Session) round(ctx context.Context) {
+// pullRound pulls what is the operator's own and joins it with the shared picture.
+func (s *Session) pullRound(ctx context.Context) {
 	s.last = s.hub.now()
 	shared := s.hub.feed.Latest()
-	if err := s.pull(ctx, *s.want.Load()); err != nil {
+	if err := s.pullOwn(ctx, *s.want.Load()); err != nil {
 		if ctx.Err() == nil {
 			s.failed(err)
 		}
 		return
 	}
-	s.join(shared)
+	s.joinShared(shared)
 }
 
-func (s *Session) pull(ctx context.Context, w Want) error {
+func (s *Session) pullOwn(ctx context.Context, w Want) error {
 	ctx, cancel := context.WithTimeout(ctx, PullTimeout)
 	defer cancel()
 	q := &falconv1.SnapshotRequest{
@@ -192,14 +192,14 @@ func (s *Session) failed(err error) {
 		}
 		to = Lost
 	}
-	if s.state.enter(to, Reason(err), s.hub.now()) {
+	if s.state.enterConn(to, Reason(err), s.hub.now()) {
 		s.publish()
 	}
 }
 
-// join publishes the shared picture with what is the operator's own, unless
+// joinShared publishes the shared picture with what is the operator's own, unless
 // both are as they were.
-func (s *Session) join(shared *State) {
+func (s *Session) joinShared(shared *State) {
 	snap := s.state.Snap
 	if shared == s.shared && s.own.Series == snap.Series && s.own.Role == snap.Role && s.own.Actor == snap.Actor &&
 		s.state.Conn == shared.Conn && sameOperators(s.own.Operators, s.state.Operators) {
@@ -208,7 +208,7 @@ func (s *Session) join(shared *State) {
 	out := *shared
 	out.Session, out.Operators = s.state.Session, s.own.Operators
 	out.Conn, out.Since, out.Err = s.state.Conn, s.state.Since, s.state.Err
-	out.enter(shared.Conn, shared.Err, s.hub.now())
+	out.enterConn(shared.Conn, shared.Err, s.hub.now())
 	out.Snap = shallow(shared.Snap)
 	out.Snap.Role, out.Snap.Actor, out.Snap.Series = s.own.Role, s.own.Actor, s.own.Series
 	s.shared, s.state = shared, out

@@ -13,8 +13,8 @@ type unpacker struct {
 	table  *columns.Table // nil = none; then the next snapshot must be whole
 }
 
-// holds is the version of the columns that changes may be sent against.
-func (u *unpacker) holds() uint64 {
+// heldVersion is the version of the columns that changes may be sent against.
+func (u *unpacker) heldVersion() uint64 {
 	if u.table == nil {
 		return 0
 	}
@@ -31,7 +31,7 @@ func (u *unpacker) unpack(r *falconv1.SnapshotReply) (again bool, err error) {
 	if u.engine != r.EngineId {
 		u.engine, u.table = r.EngineId, nil
 	}
-	asked := u.holds()
+	asked := u.heldVersion()
 	t, err := columns.Decode(r.Version, u.table, r.Columns)
 	if err != nil {
 		u.table = nil

@@ -8,13 +8,13 @@ import (
 	"github.com/failslow/falcon/tui/clean"
 )
 
-// watch holds the event stream open. What it brings also comes with the next
+// watchLoop holds the event stream open. What it brings also comes with the next
 // snapshot; the stream makes it come at once, and completely.
-func (f *Feed) watch(ctx context.Context) {
+func (f *Feed) watchLoop(ctx context.Context) {
 	defer f.wg.Done()
 	backoff := minBackoff
 	for ctx.Err() == nil {
-		if f.stream(ctx) {
+		if f.readStream(ctx) {
 			backoff = minBackoff
 		}
 		select {
@@ -25,8 +25,8 @@ func (f *Feed) watch(ctx context.Context) {
 	}
 }
 
-// stream reads one stream to its end and says whether it brought anything.
-func (f *Feed) stream(ctx context.Context) bool {
+// readStream reads one stream to its end and reports whether it brought anything.
+func (f *Feed) readStream(ctx context.Context) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s, err := f.client.Watch(ctx, &falconv1.WatchRequest{AfterSeq: f.lastSeq()})
@@ -42,7 +42,7 @@ func (f *Feed) stream(ctx context.Context) bool {
 		got = true
 		if line := e.GetLine(); line != nil {
 			clean.Message(line)
-			f.add(line)
+			f.addEvent(line)
 		}
 		f.pullNow()
 	}
@@ -57,9 +57,9 @@ func (f *Feed) lastSeq() uint64 {
 	return 0
 }
 
-func (f *Feed) add(line *falconv1.EventLine) {
+func (f *Feed) addEvent(line *falconv1.EventLine) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.state.Events = merge(f.state.Events, []*falconv1.EventLine{line})
+	f.state.Events = mergeEvents(f.state.Events, []*falconv1.EventLine{line})
 	f.publish()
 }

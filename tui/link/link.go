@@ -76,15 +76,15 @@ func Parse(s string) (Target, error) {
 		return Target{}, fmt.Errorf("%w: it is longer than %d bytes", ErrLink, MaxBytes)
 	}
 	path, query, _ := strings.Cut(s, "?")
-	t, err := place(strings.Trim(path, "/"))
+	t, err := parsePlace(strings.Trim(path, "/"))
 	if err != nil {
 		return Target{}, err
 	}
-	return t, t.refine(query)
+	return t, t.parseQuery(query)
 }
 
-// place reads what stands before the question mark.
-func place(path string) (Target, error) {
+// parsePlace reads what is before the question mark.
+func parsePlace(path string) (Target, error) {
 	t := Target{Zoom: Unset, At: Unset}
 	kind, rest, deep := strings.Cut(path, "/")
 	var err error
@@ -94,15 +94,15 @@ func place(path string) (Target, error) {
 		t.View, err = pageNamed(kind)
 	case k == Incident || k == Recovery:
 		t.Kind = k
-		t.ID, err = identity(k, rest)
+		t.ID, err = parseID(k, rest)
 	case k == Rank:
 		t.Kind = k
-		t.Rank, err = rankNumber(rest)
+		t.Rank, err = parseRank(rest)
 	case k == Link:
 		t.Kind = k
-		t.ID, err = nodePair(rest)
+		t.ID, err = parseNodePair(rest)
 	default:
-		err = fmt.Errorf("%w: %s; write a page's name, inc/INC-0001, rec/REC-0001, rank/12 or link/n1-n3", ErrLink, quote(path))
+		err = fmt.Errorf("%w: %s; write a page's name, inc/INC-0001, rec/REC-0001, rank/12 or link/n1-n3", ErrLink, quoteShort(path))
 	}
 	return t, err
 }
@@ -110,7 +110,7 @@ func place(path string) (Target, error) {
 func pageNamed(name string) (key.Scope, error) {
 	p := key.Scope(strings.ToLower(name))
 	if !slices.Contains(key.Pages, p) {
-		return "", fmt.Errorf("%w: there is no page %s; there are %s", ErrLink, quote(name), pageNames())
+		return "", fmt.Errorf("%w: there is no page %s; there are %s", ErrLink, quoteShort(name), pageNames())
 	}
 	return p, nil
 }
@@ -123,43 +123,43 @@ func pageNames() string {
 	return strings.Join(names, ", ")
 }
 
-// identity reads "INC-0142", "inc-142" or "142".
-func identity(k Kind, s string) (string, error) {
+// parseID reads "INC-0142", "inc-142" or "142".
+func parseID(k Kind, s string) (string, error) {
 	prefix := strings.ToUpper(string(k)) + "-"
 	digits := strings.TrimPrefix(strings.ToUpper(s), prefix)
 	n, err := strconv.ParseUint(digits, 10, 31)
 	if err != nil || digits[0] == '+' {
-		return "", fmt.Errorf("%w: %s is no id; write %s/%s0001", ErrLink, quote(s), k, prefix)
+		return "", fmt.Errorf("%w: %s is no id; write %s/%s0001", ErrLink, quoteShort(s), k, prefix)
 	}
 	return fmt.Sprintf("%s%04d", prefix, n), nil
 }
 
-func rankNumber(s string) (int32, error) {
+func parseRank(s string) (int32, error) {
 	n, err := strconv.ParseUint(s, 10, 31)
 	if err != nil || n >= maxRank {
-		return 0, fmt.Errorf("%w: %s is no rank; ranks are numbers from 0", ErrLink, quote(s))
+		return 0, fmt.Errorf("%w: %s is no rank; ranks are numbers from 0", ErrLink, quoteShort(s))
 	}
 	return int32(n), nil
 }
 
-func nodePair(s string) (string, error) {
+func parseNodePair(s string) (string, error) {
 	l, err := falcon.ParseLink(s)
-	if err != nil || !safe(s) || strings.ContainsAny(s, "?/") {
-		return "", fmt.Errorf("%w: %s is no link; write two nodes, n1-n3", ErrLink, quote(s))
+	if err != nil || !isSafeName(s) || strings.ContainsAny(s, "?/") {
+		return "", fmt.Errorf("%w: %s is no link; write two nodes, n1-n3", ErrLink, quoteShort(s))
 	}
 	return l.String(), nil
 }
 
-// safe says that a name can stand in a link as it is.
-func safe(s string) bool {
+// isSafeName reports whether a name can stand in a link as it is.
+func isSafeName(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool {
 		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-._:", r)
 	})
 }
 
-// refine reads what stands behind the question mark. A key it doesn't know is
+// parseQuery reads what is behind the question mark. A key it doesn't know is
 // an error: half of what somebody meant to show is worse than none.
-func (t *Target) refine(query string) error {
+func (t *Target) parseQuery(query string) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return fmt.Errorf("%w: what follows the question mark can't be read", ErrLink)
@@ -171,58 +171,58 @@ func (t *Target) refine(query string) error {
 	slices.Sort(names)
 	for _, k := range names {
 		if len(values[k]) != 1 {
-			return fmt.Errorf("%w: %s is given twice", ErrLink, quote(k))
+			return fmt.Errorf("%w: %s is given twice", ErrLink, quoteShort(k))
 		}
-		if err := t.set(k, values[k][0]); err != nil {
+		if err := t.setField(k, values[k][0]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *Target) set(name, v string) (err error) {
+func (t *Target) setField(name, v string) (err error) {
 	switch name {
 	case "view":
 		t.View, err = pageNamed(v)
 	case "z":
-		t.Zoom, err = whole[int](name, v, maxZoom)
+		t.Zoom, err = wholeNumber[int](name, v, maxZoom)
 	case "at":
-		t.At, err = whole[int64](name, v, 1<<53)
+		t.At, err = wholeNumber[int64](name, v, 1<<53)
 	case "sel":
-		t.Sel, err = ranks(v)
+		t.Sel, err = parseRanks(v)
 	case "filter":
 		if !utf8.ValidString(v) || utf8.RuneCountInString(v) > MaxFilter || strings.ContainsFunc(v, unprintable) {
 			return fmt.Errorf("%w: the filter is not a line of at most %d characters", ErrLink, MaxFilter)
 		}
 		t.Filter = v
 	default:
-		err = fmt.Errorf("%w: %s is unknown; there are view, z, sel, filter and at", ErrLink, quote(name))
+		err = fmt.Errorf("%w: %s is unknown; there are view, z, sel, filter and at", ErrLink, quoteShort(name))
 	}
 	return err
 }
 
 func unprintable(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }
 
-func whole[T int | int64](name, v string, most uint64) (T, error) {
+func wholeNumber[T int | int64](name, v string, most uint64) (T, error) {
 	n, err := strconv.ParseUint(v, 10, 63)
 	if err != nil || n > most {
-		return Unset, fmt.Errorf("%w: %s takes a number from 0 to %d, not %s", ErrLink, name, most, quote(v))
+		return Unset, fmt.Errorf("%w: %s takes a number from 0 to %d, not %s", ErrLink, name, most, quoteShort(v))
 	}
 	return T(n), nil
 }
 
-// ranks reads "3,5-7".
-func ranks(v string) ([]int32, error) {
+// parseRanks reads "3,5-7".
+func parseRanks(v string) ([]int32, error) {
 	var out []int32
 	for _, part := range strings.Split(v, ",") {
 		from, to, span := strings.Cut(part, "-")
-		lo, err := rankNumber(from)
+		lo, err := parseRank(from)
 		if err != nil {
 			return nil, err
 		}
 		hi := lo
 		if span {
-			if hi, err = rankNumber(to); err != nil {
+			if hi, err = parseRank(to); err != nil {
 				return nil, err
 			}
 		}
@@ -292,8 +292,8 @@ func Ranges(sel []int32) string {
 	return b.String()
 }
 
-// quote shows a bit of bad input in an error, whatever is in it.
-func quote(s string) string {
+// quoteShort shows a bit of bad input in an error, whatever is in it.
+func quoteShort(s string) string {
 	const most = 40
 	if r := []rune(s); len(r) > most {
 		s = string(r[:most]) + "…"

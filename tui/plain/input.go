@@ -104,7 +104,7 @@ func (d *desk) send(ctx context.Context, r *request) answer {
 	return answer{text: r.Decide.Action + " is " + a.GetState() + ", decided by " + a.GetDecidedBy(), err: err, own: true}
 }
 
-// answered tells what came of a request, and asks again where it failed.
+// answered prints what came of a request, and asks again where it failed.
 func (d *desk) answered(got answer, now time.Time) []string {
 	out := d.ask.answered(got)
 	return append(out, d.ask.state(d.feed.Latest(), now)...)

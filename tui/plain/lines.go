@@ -12,14 +12,14 @@ import (
 	"github.com/failslow/falcon/tui/phrase"
 )
 
-// diff remembers what has been told, so that each change is told once.
+// diff remembers what was printed, so that each change is printed once.
 type diff struct {
 	job       string
 	conn      feed.Conn
 	policy    string
 	seq       uint64
 	started   bool
-	incidents map[string]string // id to what was told last
+	incidents map[string]string // id to what was printed last
 	actions   map[string]string // id to state
 }
 
@@ -97,7 +97,7 @@ func (d *diff) jobLines(s *falconv1.SnapshotReply) []string {
 	return out
 }
 
-// told are the kinds of events that the snapshot's own changes tell better.
+// told are the kinds of events that follow from the snapshot's own changes.
 var told = map[string]bool{"incident": true, "verdict": true, "proposal": true, "decision": true, "action": true, "policy": true}
 
 func (d *diff) eventLines(s *feed.State) []string {
@@ -157,7 +157,7 @@ func Summary(s *feed.State, now time.Time) string {
 	return line
 }
 
-// Story tells every incident from onset to end.
+// Story is every incident in lines, from onset to end.
 func Story(r *falconv1.IncidentsReply) []string {
 	if len(r.Incidents) == 0 {
 		return []string{"", "No incident."}

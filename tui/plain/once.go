@@ -18,7 +18,7 @@ import (
 
 // Once writes the state now and ends: as lines, or as one JSON document with
 // the fields of the API's SnapshotReply in their proto names. With a place,
-// the lines tell of that incident or recovery instead.
+// the lines are of that incident or recovery instead.
 func Once(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, asJSON bool, at *link.Target) error {
 	ctx, cancel := context.WithTimeout(ctx, feed.CallTimeout)
 	defer cancel()
@@ -53,7 +53,7 @@ func Once(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, asJ
 	return w.err
 }
 
-// place tells the story of what a link points at; nil where it is no incident
+// place is the story of what a link points at; nil where it is no incident
 // and no recovery: lines have no other places.
 func place(ctx context.Context, client falconv1.ConsoleClient, to link.Target) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, feed.CallTimeout)

@@ -44,7 +44,7 @@ type Options struct {
 	Summary  time.Duration    // between summaries; 0 = SummaryPeriod
 	Patience time.Duration    // until the first answer; 0 = Patience
 	In       io.Reader        // typed lines, for decisions; nil = none can be given
-	Open     *link.Target     // an incident or a recovery to tell of first; nil = none
+	Open     *link.Target     // an incident or a recovery to print first; nil = none
 	Source   Source           // where states come from; nil = a feed of Run's own
 }
 
@@ -137,7 +137,7 @@ func follow(ctx context.Context, d *desk, w *writer, opts Options) error {
 }
 
 // story asks for all incidents once more, as the snapshot holds one ladder
-// only; without an answer it tells what the last snapshot knew.
+// only; without an answer it prints what the last snapshot held.
 func story(ctx context.Context, client falconv1.ConsoleClient, last *feed.State, w *writer) {
 	if last.Received.IsZero() {
 		return

@@ -17,7 +17,7 @@ var phases = [...]string{
 	falcon.PhaseTable, falcon.PhaseCollect, falcon.PhaseGroups, falcon.PhaseRestore, falcon.PhaseResume,
 }
 
-// Recoveries tells every recovery, the oldest first.
+// Recoveries is every recovery in lines, the oldest first.
 func Recoveries(list []*falconv1.Recovery) []string {
 	var out []string
 	for _, r := range slices.Backward(list) {

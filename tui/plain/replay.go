@@ -10,7 +10,7 @@ import (
 )
 
 // Replay writes the stream of recorded pictures as Run would have written it,
-// at once, then the story as far as the pictures tell it. The summaries go by
+// at once, then the story as far as the recording holds it. The summaries go by
 // the times that come with the pictures.
 func Replay(out io.Writer, pictures iter.Seq2[time.Time, *feed.State]) error {
 	w := &writer{out: out}
@@ -41,7 +41,7 @@ func Replay(out io.Writer, pictures iter.Seq2[time.Time, *feed.State]) error {
 	return w.err
 }
 
-// memory keeps the newest word on what a snapshot tells of one at a time.
+// memory keeps the newest state of what a snapshot holds one of at a time.
 type memory struct {
 	ladders    map[string]*falconv1.Ladder
 	recoveries []*falconv1.Recovery // newest first

@@ -9,7 +9,7 @@ import (
 	"github.com/failslow/falcon/tui/feed"
 )
 
-// Incidents tells of the incidents that the present picture knows, id "" of
+// Incidents is the incidents that the present state holds, id "" of
 // all, each with the newest ladder that the recording has of it by then.
 func (p *Player) Incidents(_ context.Context, id string) (*falconv1.IncidentsReply, error) {
 	frame, out := p.Status().Frame, &falconv1.IncidentsReply{}

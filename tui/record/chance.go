@@ -60,8 +60,8 @@ var chances = func() []span {
 	return out
 }()
 
-// level is the step of a probability.
-func level(p float32) int64 { return stepOf(chances, min(float64(p), 1)) }
+// chanceLevel is the step of a probability.
+func chanceLevel(p float32) int64 { return stepOf(chances, min(float64(p), 1)) }
 
-// chance is level's inverse: the middle of a step.
-func chance(n int64) float32 { return float32(min(middleOf(chances, max(n, 0)), 1)) }
+// chanceOf is level's inverse: the middle of a step.
+func chanceOf(n int64) float32 { return float32(min(middleOf(chances, max(n, 0)), 1)) }

@@ -39,8 +39,8 @@ func newScene() *scene {
 	return &scene{snap: &falconv1.SnapshotReply{}, table: &columns.Table{}, heard: heard{}}
 }
 
-// diff makes s the scene, and returns what that changes.
-func (c *scene) diff(s *feed.State, at time.Time) *falconv1.RecordFrame {
+// recordState makes s the scene, and returns what that changes.
+func (c *scene) recordState(s *feed.State, at time.Time) *falconv1.RecordFrame {
 	f := &falconv1.RecordFrame{
 		AtUnixNs: at.UnixNano(), Conn: int32(s.Conn), SinceUnixNs: unixNs(s.Since), Err: s.Err,
 		ReceivedUnixNs: unixNs(s.Received), Slow: s.Slow, RecoveriesErr: s.RecoveriesErr,
@@ -54,10 +54,10 @@ func (c *scene) diff(s *feed.State, at time.Time) *falconv1.RecordFrame {
 	}
 	f.Events, f.EventsAnew = diffEvents(c.events, s.Events)
 	f.Session = s.Session
-	if !same(c.who, s.Operators) {
+	if !sameMessages(c.who, s.Operators) {
 		f.Operators, f.OperatorsAnew = s.Operators, true
 	}
-	if !same(c.tests, s.Validations) {
+	if !sameMessages(c.tests, s.Validations) {
 		f.Validations, f.ValidationsAnew = s.Validations, true
 	}
 	if s.Recoveries != c.list {
@@ -155,8 +155,8 @@ func (c *scene) diffSeries(now *falconv1.Series) *falconv1.RecordSeries {
 	case now == nil:
 		return &falconv1.RecordSeries{None: true}
 	}
-	d := pack(c.heard[now.Rank], now)
-	c.heard.keep(now)
+	d := packSeries(c.heard[now.Rank], now)
+	c.heard.keepNewest(now)
 	return d
 }
 
@@ -169,17 +169,17 @@ func (c *scene) applySeries(d *falconv1.RecordSeries) error {
 		c.series = nil
 		return nil
 	}
-	s, err := unpack(c.heard[d.Series.Rank], d)
+	s, err := unpackSeries(c.heard[d.Series.Rank], d)
 	if err != nil {
 		return err
 	}
 	c.series = s
-	c.heard.keep(s)
+	c.heard.keepNewest(s)
 	return nil
 }
 
-// same says that two lists hold equal messages.
-func same[M interface {
+// sameMessages reports whether two lists hold equal messages.
+func sameMessages[M interface {
 	comparable
 	proto.Message
 }](a, b []M) bool {
@@ -206,7 +206,7 @@ func diffSnap(was, now *falconv1.SnapshotReply) (*falconv1.SnapshotReply, []int3
 	out := &falconv1.SnapshotReply{}
 	var cleared []int32
 	a, b, c := was.ProtoReflect(), now.ProtoReflect(), out.ProtoReflect()
-	each(func(f protoreflect.FieldDescriptor) {
+	eachPlainField(func(f protoreflect.FieldDescriptor) {
 		switch {
 		case b.Has(f) && !(a.Has(f) && a.Get(f).Equal(b.Get(f))):
 			c.Set(f, b.Get(f))
@@ -217,8 +217,8 @@ func diffSnap(was, now *falconv1.SnapshotReply) (*falconv1.SnapshotReply, []int3
 	return out, cleared
 }
 
-// each visits the fields of a snapshot that are kept as they are.
-func each(visit func(protoreflect.FieldDescriptor)) {
+// eachPlainField visits the fields of a snapshot that are kept as they are.
+func eachPlainField(visit func(protoreflect.FieldDescriptor)) {
 	fields := (*falconv1.SnapshotReply)(nil).ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
 		if f := fields.Get(i); !apart[f.Name()] {
@@ -251,9 +251,9 @@ func diffEvents(was, now []*falconv1.EventLine) (fresh []*falconv1.EventLine, an
 	return now[i+1:], false
 }
 
-// apply makes a frame's picture the scene and returns it. What was returned
+// applyFrame makes a frame's picture the scene and returns it. What was returned
 // before is not touched.
-func (c *scene) apply(f *falconv1.RecordFrame) (*feed.State, error) {
+func (c *scene) applyFrame(f *falconv1.RecordFrame) (*feed.State, error) {
 	if f.Whole {
 		*c = *newScene()
 	}
@@ -298,7 +298,7 @@ func (c *scene) applySnap(f *falconv1.RecordFrame) (*falconv1.SnapshotReply, err
 		Nodes: nodes, Nics: nics, Series: c.series, Events: c.events[max(0, len(c.events)-snapEvents):],
 	}
 	was, now, to := c.snap.ProtoReflect(), f.Snap.ProtoReflect(), out.ProtoReflect()
-	each(func(d protoreflect.FieldDescriptor) {
+	eachPlainField(func(d protoreflect.FieldDescriptor) {
 		switch {
 		case now.Has(d):
 			to.Set(d, now.Get(d))

@@ -65,30 +65,30 @@ func (r *Recording) Find(p Place) (int, error) {
 	case placeEnd:
 		return last, nil
 	case placeIteration:
-		return r.first(p, func(m Moment) bool { return m.Iteration >= p.n })
+		return r.firstFrame(p, func(m Moment) bool { return m.Iteration >= p.n })
 	case placeTime:
 		at := r.Moments[0].At.UTC().Truncate(24 * time.Hour).Add(p.clock)
 		if at.Before(r.Moments[0].At.Truncate(time.Second)) {
 			at = at.Add(24 * time.Hour)
 		}
-		return r.first(p, func(m Moment) bool { return !m.At.Before(at) })
+		return r.firstFrame(p, func(m Moment) bool { return !m.At.Before(at) })
 	case placeEvent:
-		return r.nth(p, func(m Moment) bool { return m.Event })
+		return r.nthFrame(p, func(m Moment) bool { return m.Event })
 	case placeIncident:
-		return r.nth(p, func(m Moment) bool { return m.Incident })
+		return r.nthFrame(p, func(m Moment) bool { return m.Incident })
 	}
 	return 0, nil
 }
 
-func (r *Recording) first(p Place, ok func(Moment) bool) (int, error) {
+func (r *Recording) firstFrame(p Place, ok func(Moment) bool) (int, error) {
 	i := sort.Search(len(r.Moments), func(i int) bool { return ok(r.Moments[i]) })
 	if i == len(r.Moments) {
-		return 0, r.lacks(p)
+		return 0, r.placeMissing(p)
 	}
 	return i, nil
 }
 
-func (r *Recording) nth(p Place, ok func(Moment) bool) (int, error) {
+func (r *Recording) nthFrame(p Place, ok func(Moment) bool) (int, error) {
 	left := p.n
 	for i, m := range r.Moments {
 		if ok(m) {
@@ -98,17 +98,17 @@ func (r *Recording) nth(p Place, ok func(Moment) bool) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, r.lacks(p)
+	return 0, r.placeMissing(p)
 }
 
-func (r *Recording) lacks(p Place) error {
+func (r *Recording) placeMissing(p Place) error {
 	first, last := r.Moments[0], r.Moments[len(r.Moments)-1]
 	return fmt.Errorf("%w: it has no such %s; it holds iterations %d to %d, %s to %s UTC", ErrPlace, p.kind,
 		max(0, first.Iteration), last.Iteration, first.At.UTC().Format("15:04:05"), last.At.UTC().Format("15:04:05"))
 }
 
-// step is the frame that a command leads to from frame i.
-func (r *Recording) step(i int, c Command) int {
+// frameAfter is the frame that a command leads to from frame i.
+func (r *Recording) frameAfter(i int, c Command) int {
 	last := len(r.Moments) - 1
 	switch c.kind {
 	case doFrame:
@@ -120,17 +120,17 @@ func (r *Recording) step(i int, c Command) int {
 		return 0
 	case doIteration:
 		here := r.Moments[i].Iteration
-		return r.seek(i, c.n, func(m Moment) bool { return m.Iteration != here })
+		return r.searchFrame(i, c.n, func(m Moment) bool { return m.Iteration != here })
 	case doEvent:
-		return r.seek(i, c.n, func(m Moment) bool { return m.Event })
+		return r.searchFrame(i, c.n, func(m Moment) bool { return m.Event })
 	case doIncident:
-		return r.seek(i, c.n, func(m Moment) bool { return m.Incident })
+		return r.searchFrame(i, c.n, func(m Moment) bool { return m.Incident })
 	}
 	return i
 }
 
-// seek is the next frame in a direction that is ok, else the last there.
-func (r *Recording) seek(i, by int, ok func(Moment) bool) int {
+// searchFrame is the next frame in a direction that is ok, else the last there.
+func (r *Recording) searchFrame(i, by int, ok func(Moment) bool) int {
 	for k := i + by; k >= 0 && k < len(r.Moments); k += by {
 		if ok(r.Moments[k]) {
 			return k

@@ -66,7 +66,7 @@ func End(by int) Command { return Command{kind: doEnds, n: by} }
 // Seek goes to a place; the player goes on as it was.
 func Seek(to Place) Command { return Command{kind: doSeek, to: to} }
 
-// Status is how a player stands.
+// Status is the state of a player.
 type Status struct {
 	At          time.Time // recorded time of the picture
 	First, Last time.Time
@@ -94,7 +94,7 @@ type Player struct {
 
 	mu     sync.Mutex // guards status and since
 	status Status
-	since  time.Time // real time at which the recording stood at status.At
+	since  time.Time // real time at which the recording was at status.At
 
 	cursor *cursor // the goroutine's own
 }
@@ -102,7 +102,7 @@ type Player struct {
 // PlayerOptions shape a player.
 type PlayerOptions struct {
 	Speed  float64          // 0 = 1
-	Paused bool             // stands on the first picture
+	Paused bool             // begins paused
 	From   Place            // where it begins
 	Now    func() time.Time // nil = the real clock
 }
@@ -128,11 +128,11 @@ func NewPlayer(r *Recording, o PlayerOptions) (*Player, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.show(at); err != nil {
+	if err := p.showFrame(at); err != nil {
 		return nil, err
 	}
 	p.wg.Add(1)
-	go p.run()
+	go p.playLoop()
 	return p, nil
 }
 
@@ -159,7 +159,7 @@ func (p *Player) Find(text string) (Place, error) {
 	return to, err
 }
 
-// Status is how the player stands now.
+// Status is the player's present state.
 func (p *Player) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,7 +167,7 @@ func (p *Player) Status() Status {
 }
 
 // Now is the present by the recording's clock: it runs from one picture to
-// the next at the player's speed, and stands while the player does.
+// the next at the player's speed, and stops while the player does.
 func (p *Player) Now() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -183,7 +183,7 @@ func (p *Player) Now() time.Time {
 }
 
 // Latest is the present picture, cut to what the console asked for.
-func (p *Player) Latest() *feed.State { return fit(p.state.Load(), *p.want.Load()) }
+func (p *Player) Latest() *feed.State { return fitState(p.state.Load(), *p.want.Load()) }
 
 // Changed is signalled after Latest or Status has changed; signals coalesce.
 func (p *Player) Changed() <-chan struct{} { return p.changed }
@@ -198,7 +198,7 @@ func (p *Player) Ask(w feed.Want) {
 	}
 }
 
-// Blur does nothing: a recording costs nobody anything.
+// Blur does nothing: a recording is read from memory.
 func (p *Player) Blur(bool) {}
 
 func (p *Player) signal() {
@@ -208,18 +208,18 @@ func (p *Player) signal() {
 	}
 }
 
-func (p *Player) run() {
+func (p *Player) playLoop() {
 	defer p.wg.Done()
 	defer close(p.done)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		timer.Reset(p.wait())
+		timer.Reset(p.untilNext())
 		select {
 		case <-p.quit:
 			return
 		case c := <-p.do:
-			p.obey(c)
+			p.execute(c)
 		case <-timer.C:
 			p.advance()
 		}
@@ -229,8 +229,8 @@ func (p *Player) run() {
 // idle is how long a player waits that has nothing to do.
 const idle = time.Hour
 
-// wait is how long the next picture is away.
-func (p *Player) wait() time.Duration {
+// untilNext is how long the next picture is away.
+func (p *Player) untilNext() time.Duration {
 	s := p.Status()
 	if !s.Playing || s.Over {
 		return idle
@@ -259,11 +259,11 @@ func (p *Player) advance() {
 	if i == s.Frame && now.Before(p.r.Moments[i+1].At) {
 		return
 	}
-	p.stop(p.show(max(i, s.Frame)))
+	p.endAt(p.showFrame(max(i, s.Frame)))
 }
 
-// stop ends the recording before a frame that makes no sense.
-func (p *Player) stop(err error) {
+// endAt ends the recording before a frame that makes no sense.
+func (p *Player) endAt(err error) {
 	if err == nil {
 		return
 	}
@@ -273,9 +273,9 @@ func (p *Player) stop(err error) {
 	p.signal()
 }
 
-// show makes frame i the present.
-func (p *Player) show(i int) error {
-	s, err := p.cursor.to(i)
+// showFrame makes frame i the present.
+func (p *Player) showFrame(i int) error {
+	s, err := p.cursor.moveTo(i)
 	if err != nil {
 		return err
 	}
@@ -290,7 +290,7 @@ func (p *Player) show(i int) error {
 	return nil
 }
 
-func (p *Player) obey(c Command) {
+func (p *Player) execute(c Command) {
 	switch c.kind {
 	case doToggle:
 		p.toggle()
@@ -299,15 +299,15 @@ func (p *Player) obey(c Command) {
 	case doSeek:
 		i, err := p.r.Find(c.to)
 		if err == nil {
-			p.stop(p.show(i))
+			p.endAt(p.showFrame(i))
 		}
 	default:
-		p.pause()
-		p.stop(p.show(p.r.step(p.Status().Frame, c)))
+		p.pausePlaying()
+		p.endAt(p.showFrame(p.r.frameAfter(p.Status().Frame, c)))
 	}
 }
 
-func (p *Player) pause() {
+func (p *Player) pausePlaying() {
 	p.mu.Lock()
 	p.status.Playing = false
 	p.mu.Unlock()
@@ -316,7 +316,7 @@ func (p *Player) pause() {
 // toggle plays or pauses; at the end it plays from the beginning.
 func (p *Player) toggle() {
 	if s := p.Status(); s.Over && s.Frames > 1 {
-		p.stop(p.show(0))
+		p.endAt(p.showFrame(0))
 		p.mu.Lock()
 		p.status.Playing = true
 		p.mu.Unlock()

@@ -81,7 +81,7 @@ func Read(from io.Reader) (*Recording, error) {
 	}
 	defer zip.Close()
 	r := &Recording{ladders: map[string][]int{}}
-	if err := r.read(bufio.NewReader(zip)); err != nil {
+	if err := r.readEntries(bufio.NewReader(zip)); err != nil {
 		r.Cut = err.Error()
 	}
 	if len(r.Moments) == 0 {
@@ -90,10 +90,10 @@ func Read(from io.Reader) (*Recording, error) {
 	return r, nil
 }
 
-func (r *Recording) read(in *bufio.Reader) error {
+func (r *Recording) readEntries(in *bufio.Reader) error {
 	ix := indexer{known: map[string]bool{}}
 	for total := 0; ; {
-		raw, err := entry(in)
+		raw, err := readEntry(in)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -127,9 +127,9 @@ func (r *Recording) read(in *bufio.Reader) error {
 	}
 }
 
-// entry reads one entry with its length; io.EOF where the file ends as it
+// readEntry reads one entry with its length; io.EOF where the file ends as it
 // should.
-func entry(in *bufio.Reader) ([]byte, error) {
+func readEntry(in *bufio.Reader) ([]byte, error) {
 	n, err := binary.ReadUvarint(in)
 	if err != nil {
 		return nil, err
@@ -179,10 +179,10 @@ func (x *indexer) moment(f *falconv1.RecordFrame) Moment {
 		}
 	}
 	for _, i := range f.Snap.GetIncidents() {
-		m.Begins = x.news(m.Begins, i.Id)
+		m.Begins = x.addUnknown(m.Begins, i.Id)
 	}
 	if v := f.Snap.GetRecovery(); v != nil {
-		m.Begins = x.news(m.Begins, v.Id)
+		m.Begins = x.addUnknown(m.Begins, v.Id)
 	}
 	m.Incident = len(m.Begins) > 0
 	m.Event = m.Event && x.begun
@@ -190,8 +190,8 @@ func (x *indexer) moment(f *falconv1.RecordFrame) Moment {
 	return m
 }
 
-// news adds an id that was not known.
-func (x *indexer) news(list []string, id string) []string {
+// addUnknown adds an id that was not known.
+func (x *indexer) addUnknown(list []string, id string) []string {
 	if x.known[id] {
 		return list
 	}
@@ -209,9 +209,9 @@ type cursor struct {
 
 func (r *Recording) cursor() *cursor { return &cursor{r: r, at: -1, scene: newScene()} }
 
-// to moves to a frame. A frame that makes no sense ends the recording before
-// it: the cursor stays, and the error says why.
-func (c *cursor) to(i int) (*feed.State, error) {
+// moveTo moves to a frame. A frame that makes no sense ends the recording before
+// it: the cursor stays where it is.
+func (c *cursor) moveTo(i int) (*feed.State, error) {
 	if i == c.at && c.state != nil {
 		return c.state, nil
 	}
@@ -227,7 +227,7 @@ func (c *cursor) to(i int) (*feed.State, error) {
 		if err != nil {
 			return nil, err
 		}
-		s, err := c.scene.apply(e.GetFrame())
+		s, err := c.scene.applyFrame(e.GetFrame())
 		if err != nil {
 			c.at, c.scene = -1, newScene()
 			return nil, err
@@ -238,13 +238,13 @@ func (c *cursor) to(i int) (*feed.State, error) {
 }
 
 // State is the picture of frame i as it was recorded.
-func (r *Recording) State(i int) (*feed.State, error) { return r.cursor().to(i) }
+func (r *Recording) State(i int) (*feed.State, error) { return r.cursor().moveTo(i) }
 
 // All visits every frame in order, until visit says no.
 func (r *Recording) All(visit func(Moment, *feed.State) bool) error {
 	c := r.cursor()
 	for i, m := range r.Moments {
-		s, err := c.to(i)
+		s, err := c.moveTo(i)
 		if err != nil {
 			return err
 		}

@@ -117,7 +117,7 @@ func alike(t *testing.T, got, want *feed.State) {
 	a, b := shallow(got.Snap), shallow(want.Snap)
 	a.Ranks, b.Ranks, a.Events, b.Events = nil, nil, nil, nil
 	if b.Series != nil {
-		all := levels(b.Series)
+		all := levelsOf(b.Series)
 		b.Series = shallow(b.Series)
 		b.Series.Probability, b.Series.MapRunLength, b.Series.Posterior = nil, nil, nil
 		setLevels(b.Series, all)
@@ -128,10 +128,10 @@ func alike(t *testing.T, got, want *feed.State) {
 	if len(got.Events) != len(want.Events) || got.Conn != want.Conn || !got.Received.Equal(want.Received) {
 		t.Fatalf("played %+v, live %+v", got, want)
 	}
-	if !same(got.Validations, want.Validations) {
+	if !sameMessages(got.Validations, want.Validations) {
 		t.Fatalf("played the tests %v, live %v", got.Validations, want.Validations)
 	}
-	if a, b := got.Columns.Views(), want.Columns.Views(); !same(a, b) {
+	if a, b := got.Columns.Views(), want.Columns.Views(); !sameMessages(a, b) {
 		t.Fatalf("played the ranks\n%v\nlive\n%v", a, b)
 	}
 }
@@ -157,7 +157,7 @@ func TestPlaysWhatWasRecordedInAnyOrder(t *testing.T) {
 	}
 	c := r.cursor()
 	for _, i := range []int{0, 1, 399, 17, 18, 250, 249, 300} {
-		s, err := c.to(i)
+		s, err := c.moveTo(i)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -245,12 +245,12 @@ func TestDropsAreMarked(t *testing.T) {
 	}
 	var out bytes.Buffer
 	w.count, w.opts.Limit = &counter{w: &out}, DefaultLimit
-	if err := w.open(nil); err != nil {
+	if err := w.openStream(nil); err != nil {
 		t.Fatal(err)
 	}
-	w.write(<-w.queue)
+	w.writeState(<-w.queue)
 	w.Take(j.next(start))
-	w.write(<-w.queue)
+	w.writeState(<-w.queue)
 	if err := w.zip.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +355,7 @@ func TestRowsThatChanged(t *testing.T) {
 	} {
 		changed, rows := diffRows(was, now)
 		got, err := applyRows(played, changed, rows)
-		if err != nil || !same(got, now) {
+		if err != nil || !sameMessages(got, now) {
 			t.Fatalf("%v is played as %v: %v", now, got, err)
 		}
 		was, played = now, got
@@ -405,7 +405,7 @@ func FuzzFrames(f *testing.F) {
 	c := newScene()
 	j := newJob(3)
 	for range 3 {
-		b, _ := proto.Marshal(c.diff(j.next(start), start))
+		b, _ := proto.Marshal(c.recordState(j.next(start), start))
 		f.Add(b, b)
 	}
 	f.Fuzz(func(_ *testing.T, a, b []byte) {
@@ -415,8 +415,8 @@ func FuzzFrames(f *testing.F) {
 			if proto.Unmarshal(raw, fr) != nil || fr.Snap.GetColumns().GetWorld() > 1000 || fr.Nodes.GetRows() > 1000 || fr.Nics.GetRows() > 1000 {
 				return
 			}
-			if s, err := c.apply(fr); err == nil {
-				fit(s, feed.Want{Rank: -1, Columns: 3, RunLengths: 2})
+			if s, err := c.applyFrame(fr); err == nil {
+				fitState(s, feed.Want{Rank: -1, Columns: 3, RunLengths: 2})
 			}
 		}
 	})

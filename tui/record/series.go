@@ -23,7 +23,7 @@ type heard map[int32]*falconv1.Series
 // heardMost bounds it.
 const heardMost = 64
 
-func (h heard) keep(s *falconv1.Series) {
+func (h heard) keepNewest(s *falconv1.Series) {
 	if s == nil {
 		return
 	}
@@ -33,21 +33,21 @@ func (h heard) keep(s *falconv1.Series) {
 	h[s.Rank] = s
 }
 
-// pack leaves out of now the iterations that was has already; of those the
-// chances, which the engine reckons anew from time to time, are changes.
-func pack(was, now *falconv1.Series) *falconv1.RecordSeries {
-	if !whole(now) {
+// packSeries leaves out of now the iterations that was has already; of those the
+// chances, which the engine computes again from time to time, are changes.
+func packSeries(was, now *falconv1.Series) *falconv1.RecordSeries {
+	if !isWhole(now) {
 		return &falconv1.RecordSeries{Series: now}
 	}
 	kept := overlap(was, now)
 	rest := shallow(now)
 	rest.Ms, rest.Probability, rest.MapRunLength, rest.Posterior = now.Ms[kept:], nil, nil, nil
-	return &falconv1.RecordSeries{Kept: int32(kept), Series: rest, Chances: changes(known(was, kept), levels(now))}
+	return &falconv1.RecordSeries{Kept: int32(kept), Series: rest, Chances: changesOf(knownLevels(was, kept), levelsOf(now))}
 }
 
 // overlap is how many of the newest columns of was are the oldest of now.
 func overlap(was, now *falconv1.Series) int {
-	if was == nil || was.RunLengths != now.RunLengths || !whole(was) {
+	if was == nil || was.RunLengths != now.RunLengths || !isWhole(was) {
 		return 0
 	}
 	drop := int(now.FirstIteration - was.FirstIteration)
@@ -58,27 +58,27 @@ func overlap(was, now *falconv1.Series) int {
 	return n
 }
 
-// known are the levels of a series' newest columns.
-func known(s *falconv1.Series, columns int) []int64 {
+// knownLevels are the levels of a series' newest columns.
+func knownLevels(s *falconv1.Series, columns int) []int64 {
 	if columns == 0 {
 		return nil
 	}
-	all := levels(s)
+	all := levelsOf(s)
 	return all[len(all)-columns*perColumn(s.RunLengths):]
 }
 
 // perColumn is how many numbers levels has of a column.
 func perColumn(runLengths int32) int { return int(runLengths) + 2 }
 
-// levels are what a series says of each column, oldest first: P(r ≤ w), the
+// levelsOf are what a series says of each column, oldest first: P(r ≤ w), the
 // MAP run length and the posterior.
-func levels(s *falconv1.Series) []int64 {
+func levelsOf(s *falconv1.Series) []int64 {
 	rows := int(s.RunLengths)
 	out := make([]int64, 0, len(s.Ms)*perColumn(s.RunLengths))
 	for i := range s.Ms {
-		out = append(out, level(s.Probability[i]), int64(s.MapRunLength[i]))
+		out = append(out, chanceLevel(s.Probability[i]), int64(s.MapRunLength[i]))
 		for _, p := range s.Posterior[i*rows : (i+1)*rows] {
-			out = append(out, level(p))
+			out = append(out, chanceLevel(p))
 		}
 	}
 	return out
@@ -88,16 +88,16 @@ func levels(s *falconv1.Series) []int64 {
 func setLevels(s *falconv1.Series, all []int64) {
 	n := perColumn(s.RunLengths)
 	for ; len(all) >= n; all = all[n:] {
-		s.Probability = append(s.Probability, chance(all[0]))
+		s.Probability = append(s.Probability, chanceOf(all[0]))
 		s.MapRunLength = append(s.MapRunLength, int32(all[1]))
 		for _, l := range all[2:n] {
-			s.Posterior = append(s.Posterior, chance(l))
+			s.Posterior = append(s.Posterior, chanceOf(l))
 		}
 	}
 }
 
-// changes turns was into now; what was does not have is 0.
-func changes(was, now []int64) *falconv1.RecordChances {
+// changesOf turns was into now; what was does not have is 0.
+func changesOf(was, now []int64) *falconv1.RecordChances {
 	out, skip := &falconv1.RecordChances{}, uint32(0)
 	for i, n := range now {
 		if i < len(was) {
@@ -112,8 +112,8 @@ func changes(was, now []int64) *falconv1.RecordChances {
 	return out
 }
 
-// whole says that all parts of a series have the same number of columns.
-func whole(s *falconv1.Series) bool {
+// isWhole reports whether all parts of a series have the same number of columns.
+func isWhole(s *falconv1.Series) bool {
 	n := len(s.Ms)
 	return len(s.Probability) == n && len(s.MapRunLength) == n && s.RunLengths >= 0 && s.RunLengths <= maxLengths &&
 		n <= maxColumns && len(s.Posterior) == n*int(s.RunLengths)
@@ -121,7 +121,7 @@ func whole(s *falconv1.Series) bool {
 
 // columnRange is a series with its columns [from, to) alone.
 func columnRange(s *falconv1.Series, from, to int) *falconv1.Series {
-	if !whole(s) {
+	if !isWhole(s) {
 		return proto.CloneOf(s)
 	}
 	out := shallow(s)
@@ -131,15 +131,15 @@ func columnRange(s *falconv1.Series, from, to int) *falconv1.Series {
 	return out
 }
 
-// unpack is pack's inverse.
-func unpack(was *falconv1.Series, d *falconv1.RecordSeries) (*falconv1.Series, error) {
+// unpackSeries is pack's inverse.
+func unpackSeries(was *falconv1.Series, d *falconv1.RecordSeries) (*falconv1.Series, error) {
 	if d.Chances == nil {
 		return d.Series, nil
 	}
 	kept := int(d.Kept)
 	out := shallow(d.Series)
 	if kept != 0 {
-		if was == nil || !whole(was) || kept < 0 || kept > len(was.Ms) || was.RunLengths != out.RunLengths {
+		if was == nil || !isWhole(was) || kept < 0 || kept > len(was.Ms) || was.RunLengths != out.RunLengths {
 			return nil, fmt.Errorf("%w: a series that goes on from %d columns that it does not have", ErrFrame, kept)
 		}
 		out.Ms = slices.Concat(was.Ms[len(was.Ms)-kept:], out.Ms)
@@ -148,8 +148,8 @@ func unpack(was *falconv1.Series, d *falconv1.RecordSeries) (*falconv1.Series, e
 		return nil, fmt.Errorf("%w: a series of %d columns and %d rows", ErrFrame, len(out.Ms), out.RunLengths)
 	}
 	all := make([]int64, len(out.Ms)*perColumn(out.RunLengths))
-	copy(all, known(was, kept))
-	if err := change(all, d.Chances); err != nil {
+	copy(all, knownLevels(was, kept))
+	if err := applyChanges(all, d.Chances); err != nil {
 		return nil, err
 	}
 	out.Probability, out.MapRunLength, out.Posterior = nil, nil, nil
@@ -157,8 +157,8 @@ func unpack(was *falconv1.Series, d *falconv1.RecordSeries) (*falconv1.Series, e
 	return out, nil
 }
 
-// change adds changes.
-func change(all []int64, d *falconv1.RecordChances) error {
+// applyChanges adds changes.
+func applyChanges(all []int64, d *falconv1.RecordChances) error {
 	if len(d.Skip) != len(d.Delta) {
 		return fmt.Errorf("%w: %d values for %d numbers", ErrFrame, len(d.Delta), len(d.Skip))
 	}
@@ -173,8 +173,8 @@ func change(all []int64, d *falconv1.RecordChances) error {
 	return nil
 }
 
-// fit cuts a picture to what a screen wants of it, as the engine would.
-func fit(s *feed.State, w feed.Want) *feed.State {
+// fitState cuts a picture to what a screen wants of it, as the engine would.
+func fitState(s *feed.State, w feed.Want) *feed.State {
 	e := s.Snap.GetSeries()
 	out := *s
 	if !w.Recoveries {
@@ -197,21 +197,21 @@ func fitSeries(e *falconv1.Series, w feed.Want) *falconv1.Series {
 		return &falconv1.Series{Rank: w.Rank, Threshold: e.Threshold}
 	}
 	n := len(e.Ms)
-	if whole(e) && n > int(w.Columns) {
+	if isWhole(e) && n > int(w.Columns) {
 		from := n - max(0, int(w.Columns))
 		e = columnRange(e, from, n)
 		e.FirstIteration += int64(from)
 	}
-	if !whole(e) || w.RunLengths >= e.RunLengths {
+	if !isWhole(e) || w.RunLengths >= e.RunLengths {
 		return e
 	}
 	out := columnRange(e, 0, len(e.Ms))
-	out.RunLengths, out.Posterior = w.RunLengths, fold(e, int(w.RunLengths))
+	out.RunLengths, out.Posterior = w.RunLengths, foldTail(e, int(w.RunLengths))
 	return out
 }
 
-// fold puts what is beyond the last row into it.
-func fold(e *falconv1.Series, rows int) []float32 {
+// foldTail puts what is beyond the last row into it.
+func foldTail(e *falconv1.Series, rows int) []float32 {
 	var out []float32
 	if rows <= 0 {
 		return nil

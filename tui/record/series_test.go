@@ -32,7 +32,7 @@ func TestChancesPrintAsTheyWere(t *testing.T) {
 		if rng.IntN(3) == 0 {
 			p = 1 - p
 		}
-		got := chance(level(p))
+		got := chanceOf(chanceLevel(p))
 		if r := float64(got / p); p > 0 && p < 1e-6 && (r < 0.6 || r > 1.6) {
 			t.Fatalf("%g is played as %g", p, got)
 		}
@@ -41,12 +41,12 @@ func TestChancesPrintAsTheyWere(t *testing.T) {
 		}
 	}
 	for _, p := range []float32{0, 1, 1e-30, -1, float32(math.NaN()), float32(math.Inf(1))} {
-		if got := chance(level(p)); got < 0 || got > 1 || p == 0 && got != 0 || p == 1 && got != 1 {
+		if got := chanceOf(chanceLevel(p)); got < 0 || got > 1 || p == 0 && got != 0 || p == 1 && got != 1 {
 			t.Errorf("%g is played as %g", p, got)
 		}
 	}
-	for n := range level(1) + 1 {
-		if got := level(chance(n)); got != n {
+	for n := range chanceLevel(1) + 1 {
+		if got := chanceLevel(chanceOf(n)); got != n {
 			t.Fatalf("level %d comes back as %d", n, got)
 		}
 	}
@@ -87,7 +87,7 @@ func TestSeriesOfChangingRanksAreChanges(t *testing.T) {
 		if got.Rank != s.Rank || got.FirstIteration != s.FirstIteration || fmt.Sprint(got.Ms, got.MapRunLength) != fmt.Sprint(s.Ms, s.MapRunLength) {
 			t.Fatalf("picture %d: the series is another", i)
 		}
-		if fmt.Sprint(levels(got)) != fmt.Sprint(levels(s)) {
+		if fmt.Sprint(levelsOf(got)) != fmt.Sprint(levelsOf(s)) {
 			t.Fatalf("picture %d: the chances are others", i)
 		}
 	}

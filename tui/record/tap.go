@@ -46,7 +46,7 @@ func NewTap(src Source, w *Writer) *Tap {
 	t := &Tap{Source: src, writer: w, changed: make(chan struct{}, 1), quit: make(chan struct{})}
 	t.Ask(feed.Want{Rank: feed.WorstRank, Columns: wide.Columns})
 	t.wg.Add(1)
-	go t.run()
+	go t.forwardLoop()
 	return t
 }
 
@@ -56,7 +56,7 @@ func (t *Tap) Close() {
 	t.wg.Wait()
 }
 
-func (t *Tap) run() {
+func (t *Tap) forwardLoop() {
 	defer t.wg.Done()
 	last := t.Source.Latest()
 	t.writer.Take(last)
@@ -79,11 +79,11 @@ func (t *Tap) run() {
 	}
 }
 
-// Stopped says why the writer records nothing more; "" while it does.
+// Stopped is why the writer records nothing more; "" while it does.
 func (t *Tap) Stopped() string { return t.writer.Stopped() }
 
 // Latest is the newest picture, cut to what the console asked for.
-func (t *Tap) Latest() *feed.State { return fit(t.Source.Latest(), *t.want.Load()) }
+func (t *Tap) Latest() *feed.State { return fitState(t.Source.Latest(), *t.want.Load()) }
 
 // Changed is signalled after Latest has changed; signals coalesce.
 func (t *Tap) Changed() <-chan struct{} { return t.changed }

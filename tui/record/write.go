@@ -99,7 +99,7 @@ func Create(path string, o Options) (*Writer, error) {
 	if o.Limit == 0 {
 		o.Limit = DefaultLimit
 	}
-	file, before, err := begin(path, o.Resume)
+	file, before, err := createFile(path, o.Resume)
 	if err != nil {
 		return nil, err
 	}
@@ -108,16 +108,16 @@ func Create(path string, o Options) (*Writer, error) {
 		queue: make(chan picture, queueLength), closing: make(chan struct{}), done: make(chan struct{}),
 	}
 	w.sum.Path = path
-	if err := w.open(before); err != nil {
+	if err := w.openStream(before); err != nil {
 		_ = file.Close()
 		return nil, err
 	}
-	go w.run()
+	go w.writeLoop()
 	return w, nil
 }
 
-// begin makes the file; of one that is resumed it returns what it held.
-func begin(path string, resume bool) (*os.File, [][]byte, error) {
+// createFile makes the file; of one that is resumed it returns what it held.
+func createFile(path string, resume bool) (*os.File, [][]byte, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err == nil || !errors.Is(err, fs.ErrExist) {
 		return file, nil, err
@@ -132,7 +132,7 @@ func begin(path string, resume bool) (*os.File, [][]byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// What was cut can't be written on: it is written anew beside, and takes
+	// What was cut can't be written on: it is copied beside, and the copy takes
 	// the old one's place.
 	beside := path + ".new"
 	file, err = os.OpenFile(beside, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
@@ -146,7 +146,7 @@ func begin(path string, resume bool) (*os.File, [][]byte, error) {
 	return file, old.entries, nil
 }
 
-func (w *Writer) open(before [][]byte) error {
+func (w *Writer) openStream(before [][]byte) error {
 	if _, err := io.WriteString(w.count, magic); err != nil {
 		return err
 	}
@@ -196,10 +196,10 @@ func (w *Writer) Record(s *feed.State) {
 // Dropped is how many pictures were lost.
 func (w *Writer) Dropped() uint64 { return w.dropped.Load() }
 
-// Full says that the recording has reached its limit and stands.
+// Full reports whether the recording has reached its limit and stopped.
 func (w *Writer) Full() bool { return w.full.Load() }
 
-// Stopped says why nothing more is recorded; "" while it goes on.
+// Stopped is why nothing more is recorded; "" while it goes on.
 func (w *Writer) Stopped() string {
 	switch {
 	case w.fault.Load():
@@ -218,58 +218,58 @@ func (w *Writer) Close() error {
 	return w.err
 }
 
-func (w *Writer) run() {
+func (w *Writer) writeLoop() {
 	defer close(w.done)
-	defer w.end()
+	defer w.finish()
 	flush := time.NewTicker(flushPeriod)
 	defer flush.Stop()
 	for {
 		select {
 		case p := <-w.queue:
-			w.write(p)
+			w.writeState(p)
 		case <-flush.C:
-			w.flush()
+			w.flushStream()
 		case <-w.closing:
 			for len(w.queue) > 0 {
-				w.write(<-w.queue)
+				w.writeState(<-w.queue)
 			}
 			return
 		}
 	}
 }
 
-func (w *Writer) end() {
-	w.fail(w.zip.Close())
-	w.fail(w.file.Close())
+func (w *Writer) finish() {
+	w.keepError(w.zip.Close())
+	w.keepError(w.file.Close())
 	w.sum.Bytes, w.sum.Dropped = w.count.n, w.dropped.Load()
 }
 
-func (w *Writer) fail(err error) {
+func (w *Writer) keepError(err error) {
 	if w.err == nil && err != nil {
 		w.err = fmt.Errorf("record: %s: %w", w.path, err)
 		w.fault.Store(true)
 	}
 }
 
-func (w *Writer) flush() {
+func (w *Writer) flushStream() {
 	if w.err == nil && !w.full.Load() {
-		w.fail(w.zip.Flush())
+		w.keepError(w.zip.Flush())
 	}
 }
 
-func (w *Writer) write(p picture) {
+func (w *Writer) writeState(p picture) {
 	if w.err != nil || w.full.Load() {
 		return
 	}
-	n, whole, err := w.put(p)
-	w.fail(err)
+	n, whole, err := w.putFrame(p)
+	w.keepError(err)
 	if whole {
 		w.size, w.since, w.n = n, 0, 0
 	}
 	w.since, w.n = w.since+n, w.n+1
-	w.sum.add(p.at)
+	w.sum.addFrame(p.at)
 	if w.opts.flushEach {
-		w.flush()
+		w.flushStream()
 	}
 	if w.count.n > w.opts.Limit {
 		w.sum.Full = true
@@ -277,14 +277,14 @@ func (w *Writer) write(p picture) {
 	}
 }
 
-// put writes one frame: what changed, or now and then everything, so that a
+// putFrame writes one frame: what changed, or now and then everything, so that a
 // player can begin there.
-func (w *Writer) put(p picture) (n int, whole bool, err error) {
+func (w *Writer) putFrame(p picture) (n int, whole bool, err error) {
 	whole = w.sum.Frames == 0 || w.n >= wholeFrames && w.since >= wholeShare*w.size
 	if whole {
 		w.scene = newScene()
 	}
-	f := w.scene.diff(p.state, p.at)
+	f := w.scene.recordState(p.state, p.at)
 	f.Whole, f.Dropped = whole, p.dropped-w.lost
 	w.lost = p.dropped
 	n, err = protodelim.MarshalTo(w.zip, &falconv1.RecordEntry{Body: &falconv1.RecordEntry_Frame{Frame: f}})
@@ -294,17 +294,17 @@ func (w *Writer) put(p picture) (n int, whole bool, err error) {
 // Sum is what a recording came to; only after Close.
 func (w *Writer) Sum() Sum { return w.sum }
 
-// Sum tells of a finished recording.
+// Sum is what a finished recording came to.
 type Sum struct {
 	Path        string
 	Frames      int
 	Dropped     uint64
 	Bytes       int64
 	First, Last time.Time
-	Full        bool // it stands at its limit
+	Full        bool // it stopped at its limit
 }
 
-func (s *Sum) add(at time.Time) {
+func (s *Sum) addFrame(at time.Time) {
 	if s.Frames == 0 {
 		s.First = at
 	}

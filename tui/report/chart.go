@@ -18,11 +18,11 @@ const (
 var eighths = []rune(" ▁▂▃▄▅▆▇█")
 
 // Text draws the chart: iteration time from 0 up, below it the probability of
-// a change, and the marks. A column that stands for several iterations shows
+// a change, and the marks. A column of several iterations shows
 // the slowest of them.
 func (c *Chart) Text() string {
 	per := (len(c.Ms) + chartW - 1) / chartW
-	ms, p := most(c.Ms, per), most(c.Probability, per)
+	ms, p := slowestOf(c.Ms, per), slowestOf(c.Probability, per)
 	top := max(slices.Max(ms), 1)
 	var b strings.Builder
 	for row := chartH - 1; row >= 0; row-- {
@@ -35,13 +35,13 @@ func (c *Chart) Text() string {
 		}
 		fmt.Fprintf(&b, "%9s │", label)
 		for _, v := range ms {
-			b.WriteRune(cell(float64(v)/float64(top)*chartH - float64(row)))
+			b.WriteRune(blockOf(float64(v)/float64(top)*chartH - float64(row)))
 		}
 		b.WriteByte('\n')
 	}
 	fmt.Fprintf(&b, "%9s │%s\n%9s │", "marks", c.marksRow(per, len(ms)), "P(change)")
 	for _, v := range p {
-		b.WriteRune(cell(float64(v)))
+		b.WriteRune(blockOf(float64(v)))
 	}
 	fmt.Fprintf(&b, "\n%9s └ iteration %d to %d, %d a column; O onset, A applied, R reverted, X relief; change where P is over %.2f\n", "", c.FirstIteration, c.FirstIteration+int64(len(c.Ms))-1, per, c.Threshold)
 	if c.CutFrom != nil {
@@ -50,13 +50,13 @@ func (c *Chart) Text() string {
 	return b.String()
 }
 
-// cell is the block that fills a share of a cell.
-func cell(share float64) rune {
+// blockOf is the block that fills a share of a cell.
+func blockOf(share float64) rune {
 	n := int(share*8 + 0.5)
 	return eighths[max(0, min(8, n))]
 }
 
-func most(v []float32, per int) []float32 {
+func slowestOf(v []float32, per int) []float32 {
 	var out []float32
 	for chunk := range slices.Chunk(v, max(1, per)) {
 		out = append(out, slices.Max(chunk))
@@ -88,11 +88,11 @@ func (c *Chart) Stretches() []Stretch {
 	marks := slices.Clone(c.Marks)
 	slices.SortStableFunc(marks, func(a, b Mark) int { return int(a.Iteration - b.Iteration) })
 	end := c.FirstIteration + int64(len(c.Ms))
-	from, after := c.FirstIteration, c.began(marks)
+	from, after := c.FirstIteration, c.lastBefore(marks)
 	var out []Stretch
 	put := func(to int64) {
 		if to > from {
-			out = append(out, Stretch{from, to - 1, after, median(c.Ms[from-c.FirstIteration : to-c.FirstIteration])})
+			out = append(out, Stretch{from, to - 1, after, medianOf(c.Ms[from-c.FirstIteration : to-c.FirstIteration])})
 		}
 	}
 	for _, m := range marks {
@@ -106,8 +106,8 @@ func (c *Chart) Stretches() []Stretch {
 	return out
 }
 
-// began is what had come last before the chart's first iteration.
-func (c *Chart) began(marks []Mark) string {
+// lastBefore is what had come last before the chart's first iteration.
+func (c *Chart) lastBefore(marks []Mark) string {
 	after := "before"
 	if c.CutFrom != nil {
 		after = "onset"
@@ -120,7 +120,7 @@ func (c *Chart) began(marks []Mark) string {
 	return after
 }
 
-func median(v []float32) float64 {
+func medianOf(v []float32) float64 {
 	ms := make([]float64, len(v))
 	for i, x := range v {
 		ms[i] = float64(x)

@@ -15,18 +15,18 @@ func (s Incident) JSON() ([]byte, error) {
 // Markdown is the report for people.
 func (s Incident) Markdown() string {
 	var b strings.Builder
-	s.head(&b)
-	s.evidence(&b)
-	s.tests(&b)
-	s.decided(&b)
-	s.actions(&b)
-	s.recovered(&b)
-	s.curve(&b)
-	s.timeline(&b)
+	s.writeHead(&b)
+	s.writeEvidence(&b)
+	s.writeTests(&b)
+	s.writeDecisions(&b)
+	s.writeActions(&b)
+	s.writeRecoveries(&b)
+	s.writeCurve(&b)
+	s.writeTimeline(&b)
 	return b.String()
 }
 
-func (s Incident) head(b *strings.Builder) {
+func (s Incident) writeHead(b *strings.Builder) {
 	fmt.Fprintf(b, "# %s: %s\n\n", s.ID, s.Headline())
 	if len(s.Emulated) > 0 {
 		fmt.Fprintf(b, "**Emulated:** %s. The training, the detection and the decisions are real.\n\n", markdown(strings.Join(s.Emulated, "; ")))
@@ -45,8 +45,8 @@ func (s Incident) head(b *strings.Builder) {
 	}
 }
 
-// evidence lists what speaks for the verdict, then what speaks against it.
-func (s Incident) evidence(b *strings.Builder) {
+// writeEvidence lists what speaks for the verdict, then what speaks against it.
+func (s Incident) writeEvidence(b *strings.Builder) {
 	b.WriteString("\n## Evidence\n\n")
 	for _, against := range []bool{false, true} {
 		for _, e := range s.Verdict.Evidence {
@@ -57,7 +57,7 @@ func (s Incident) evidence(b *strings.Builder) {
 	}
 }
 
-func (s Incident) tests(b *strings.Builder) {
+func (s Incident) writeTests(b *strings.Builder) {
 	b.WriteString("\n## Tests\n\n")
 	if len(s.Validations) == 0 {
 		b.WriteString("None.\n")
@@ -67,7 +67,7 @@ func (s Incident) tests(b *strings.Builder) {
 	}
 }
 
-func (s Incident) decided(b *strings.Builder) {
+func (s Incident) writeDecisions(b *strings.Builder) {
 	if len(s.Decisions) == 0 {
 		return
 	}
@@ -85,18 +85,18 @@ func (s Incident) decided(b *strings.Builder) {
 	}
 }
 
-func (s Incident) actions(b *strings.Builder) {
+func (s Incident) writeActions(b *strings.Builder) {
 	b.WriteString("\n## Actions\n\n")
 	for _, a := range s.Actions {
 		fmt.Fprintf(b, "- **%s** %s; plan `%s`, %s, decided by %s%s; predicted %.1f ms, %s. %s%s\n",
-			a.ID, a.State, a.PlanHash, markdown(a.Change()), OrNobody(a.DecidedBy), markdown(because(a.Reason)), a.PredictedMs, a.Measured(), markdown(a.Why), markdown(Undone(a.RevertReason)))
+			a.ID, a.State, a.PlanHash, markdown(a.Change()), OrNobody(a.DecidedBy), markdown(reasonText(a.Reason)), a.PredictedMs, a.Measured(), markdown(a.Why), markdown(Undone(a.RevertReason)))
 		for _, line := range a.Details() {
 			fmt.Fprintf(b, "  - %s\n", markdown(line))
 		}
 	}
 }
 
-func (s Incident) curve(b *strings.Builder) {
+func (s Incident) writeCurve(b *strings.Builder) {
 	b.WriteString("\n## Iteration time\n\n")
 	if s.Chart == nil {
 		b.WriteString("The engine no longer holds the iterations around this incident: it keeps the newest ones in memory, and the journal holds no samples.\n")
@@ -127,7 +127,7 @@ func (s Incident) notShown() string {
 	return text + ".\n\n"
 }
 
-func (s Incident) timeline(b *strings.Builder) {
+func (s Incident) writeTimeline(b *strings.Builder) {
 	b.WriteString("\n## Timeline\n\n")
 	if len(s.Timeline) == 0 {
 		b.WriteString("The engine no longer holds lines about this incident; the journal does: `falcon journal show`.\n")
@@ -135,21 +135,21 @@ func (s Incident) timeline(b *strings.Builder) {
 	}
 	b.WriteString("Each line is a record of the journal; `falcon journal verify` checks the chain.\n\n| When | Iteration | Kind | What | Record | Hash |\n|---|---|---|---|---|---|\n")
 	for _, l := range s.Timeline {
-		fmt.Fprintf(b, "| %s | %d | %s | %s | %d | `%s` |\n", l.At, l.Iteration, markdown(l.Kind), markdown(l.Text), l.Record, short(l.Hash))
+		fmt.Fprintf(b, "| %s | %d | %s | %s | %d | `%s` |\n", l.At, l.Iteration, markdown(l.Kind), markdown(l.Text), l.Record, shortHash(l.Hash))
 	}
 }
 
-// short is the beginning of a hash; the JSON holds it whole.
-func short(hash string) string { return hash[:min(len(hash), 16)] }
+// shortHash is the beginning of a hash; the JSON holds it whole.
+func shortHash(hash string) string { return hash[:min(len(hash), 16)] }
 
-func because(reason string) string {
+func reasonText(reason string) string {
 	if reason == "" {
 		return ""
 	}
 	return fmt.Sprintf(" (%q)", reason)
 }
 
-// Undone says why an action was reverted, or nothing.
+// Undone is why an action was reverted, or "".
 func Undone(why string) string {
 	if why == "" {
 		return ""

@@ -27,7 +27,7 @@ func finiteMessage(m protoreflect.Message) {
 			finiteList(f, v.List())
 		case f.Message() != nil:
 			finiteMessage(v.Message())
-		case !finite(f, v):
+		case !isFinite(f, v):
 			m.Clear(f)
 		}
 		return true
@@ -39,7 +39,7 @@ func finiteList(f protoreflect.FieldDescriptor, l protoreflect.List) {
 		switch v := l.Get(i); {
 		case f.Message() != nil:
 			finiteMessage(v.Message())
-		case !finite(f, v):
+		case !isFinite(f, v):
 			l.Set(i, l.NewElement())
 		}
 	}
@@ -50,15 +50,15 @@ func finiteMap(f protoreflect.FieldDescriptor, m protoreflect.Map) {
 		switch {
 		case f.Message() != nil:
 			finiteMessage(v.Message())
-		case !finite(f, v):
+		case !isFinite(f, v):
 			m.Clear(k)
 		}
 		return true
 	})
 }
 
-// finite reports whether v is no number, or one that JSON can hold.
-func finite(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+// isFinite reports whether v is no number, or one that JSON can hold.
+func isFinite(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 	if f.Kind() != protoreflect.DoubleKind && f.Kind() != protoreflect.FloatKind {
 		return true
 	}

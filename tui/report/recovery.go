@@ -37,8 +37,8 @@ func Cleaned[T ~string](in []string) []T {
 	return out
 }
 
-// recovered tells the recoveries that belong to the incident.
-func (s Incident) recovered(b *strings.Builder) {
+// writeRecoveries writes the recoveries that belong to the incident.
+func (s Incident) writeRecoveries(b *strings.Builder) {
 	if len(s.Recoveries) == 0 {
 		return
 	}
@@ -79,12 +79,12 @@ func recoveryLines(r falcon.Recovery) []string {
 			out = append(out, "evidence: "+e)
 		}
 	}
-	out = append(out, "decided by "+OrNobody(r.DecidedBy)+from(r.DecidedFrom)+planOf(r.PlanHash))
+	out = append(out, "decided by "+OrNobody(r.DecidedBy)+fromPlace(r.DecidedFrom)+planText(r.PlanHash))
 	for _, rank := range slices.Sorted(maps.Keys(r.Replaced)) {
 		out = append(out, fmt.Sprintf("rank %d was made anew on %s", rank, r.Replaced[rank]))
 	}
 	if len(r.Fenced) > 0 {
-		out = append(out, "fenced: "+strings.Join(texts(r.Fenced), ", "))
+		out = append(out, "fenced: "+strings.Join(stringsOf(r.Fenced), ", "))
 	}
 	switch {
 	case r.Whole:
@@ -93,12 +93,12 @@ func recoveryLines(r falcon.Recovery) []string {
 		out = append(out, fmt.Sprintf("survivors, whose processes stayed: %d (%s)", len(r.Survivors), phrase.Ranks(r.Survivors, ranksMost)))
 	}
 	if x := r.Shrink; x != nil {
-		out = append(out, fmt.Sprintf("goes on with %d of %d replicas: %s", len(x.Kept), x.Of, numbers(x.Kept)))
+		out = append(out, fmt.Sprintf("goes on with %d of %d replicas: %s", len(x.Kept), x.Of, joinNumbers(x.Kept)))
 	}
 	return append(out, resumeLines(r)...)
 }
 
-func numbers(in []int) string {
+func joinNumbers(in []int) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(in), "[]"), " ", ", ")
 }
 
@@ -109,11 +109,11 @@ func stateText(r falcon.Recovery) string {
 	}
 	switch {
 	case r.StartedNs != 0 && r.EndedNs != 0:
-		text += fmt.Sprintf("; began %s, took %.1f s", stamp(r.StartedNs), time.Duration(r.EndedNs-r.StartedNs).Seconds())
+		text += fmt.Sprintf("; began %s, took %.1f s", timestamp(r.StartedNs), time.Duration(r.EndedNs-r.StartedNs).Seconds())
 	case r.StartedNs != 0 && r.State.Over():
-		text += "; began " + stamp(r.StartedNs)
+		text += "; began " + timestamp(r.StartedNs)
 	case r.StartedNs != 0:
-		text += fmt.Sprintf("; began %s and goes on", stamp(r.StartedNs))
+		text += fmt.Sprintf("; began %s and goes on", timestamp(r.StartedNs))
 	}
 	if r.Reason != "" {
 		text += ": " + r.Reason
@@ -140,7 +140,7 @@ func resumeLines(r falcon.Recovery) []string {
 		if m.From == falcon.FromCheckpoint {
 			source = "storage"
 		}
-		out = append(out, fmt.Sprintf("rank %d restored from %s%s", m.Rank, source, bracketed(m.Why)))
+		out = append(out, fmt.Sprintf("rank %d restored from %s%s", m.Rank, source, inBrackets(m.Why)))
 	}
 	return out
 }
@@ -167,28 +167,28 @@ func msText(ms float64, known bool) string {
 	return fmt.Sprintf("%.1f ms", ms)
 }
 
-func from(where string) string {
+func fromPlace(where string) string {
 	if where == "" {
 		return ""
 	}
 	return " from " + where
 }
 
-func planOf(hash string) string {
+func planText(hash string) string {
 	if hash == "" {
 		return ""
 	}
 	return ", plan " + hash
 }
 
-func bracketed(why string) string {
+func inBrackets(why string) string {
 	if why == "" {
 		return ""
 	}
 	return " (" + why + ")"
 }
 
-func texts[T ~string](in []T) []string {
+func stringsOf[T ~string](in []T) []string {
 	out := make([]string, len(in))
 	for i, s := range in {
 		out[i] = string(s)

@@ -112,7 +112,7 @@ func (s Incident) Slowdown() string {
 
 // Where names devices and links.
 func (s Incident) Where() string {
-	if places := append(texts(s.Verdict.Devices), linkNames(s.Verdict.Links)...); len(places) > 0 {
+	if places := append(stringsOf(s.Verdict.Devices), linkNames(s.Verdict.Links)...); len(places) > 0 {
 		return strings.Join(places, ",")
 	}
 	return "-"

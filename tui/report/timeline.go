@@ -11,7 +11,7 @@ import (
 
 // Line is one line of the journal about the incident.
 type Line struct {
-	Record    uint64 `json:"record"` // number in the journal, 0 = not told
+	Record    uint64 `json:"record"` // number in the journal, 0 = unknown
 	Hash      string `json:"hash"`   // the record's link in the chain, hex
 	At        string `json:"at"`     // RFC 3339, UTC
 	Iteration int64  `json:"iteration"`
@@ -76,17 +76,17 @@ func (s *Incident) complete(r *falconv1.IncidentsReply) {
 			s.Emulated = []string{"GPU pace, link pace and the counters of the nodes"}
 		}
 	}
-	s.ExportedAt, s.Engine = stamp(r.GetAtUnixNs()), r.GetEngineId()
+	s.ExportedAt, s.Engine = timestamp(r.GetAtUnixNs()), r.GetEngineId()
 	audits := map[string]*falconv1.EventLine{}
 	for _, e := range r.GetEvents() {
-		s.Timeline = append(s.Timeline, Line{e.GetRecord(), e.GetHash(), stamp(e.GetAtUnixNs()), e.GetIteration(), e.GetKind(), e.GetText()})
+		s.Timeline = append(s.Timeline, Line{e.GetRecord(), e.GetHash(), timestamp(e.GetAtUnixNs()), e.GetIteration(), e.GetKind(), e.GetText()})
 		if about := e.GetAudit().GetAbout(); about != "" {
 			audits[about] = e
 		}
 	}
 	for _, a := range s.Actions {
 		s.Decisions = append(s.Decisions, approvalsOf(a, r.GetEvents())...)
-		if a.DecidedBy != "" && !told(a) {
+		if a.DecidedBy != "" && !lastApprovalDecided(a) {
 			s.Decisions = append(s.Decisions, decisionOf(a, audits[a.ID]))
 		}
 	}
@@ -99,8 +99,10 @@ func (s *Incident) complete(r *falconv1.IncidentsReply) {
 	}
 }
 
-// told says that the word that counted is the last of the approvals.
-func told(a Action) bool { return len(a.Approvals) > 0 && a.State != falcon.ActionVetoed }
+// lastApprovalDecided reports whether the decision is the last of the approvals.
+func lastApprovalDecided(a Action) bool {
+	return len(a.Approvals) > 0 && a.State != falcon.ActionVetoed
+}
 
 // approvalsOf are the people's words for an action, each with its own line of
 // the journal.
@@ -108,7 +110,7 @@ func approvalsOf(a Action, events []*falconv1.EventLine) []Decision {
 	var out []Decision
 	for i, v := range a.Approvals {
 		d := decisionOf(a, approvalLine(a, v, i, events))
-		d.By, d.From, d.At, d.Reason = v.By, v.From, stamp(v.UnixNs), v.Reason
+		d.By, d.From, d.At, d.Reason = v.By, v.From, timestamp(v.UnixNs), v.Reason
 		if a.State == falcon.ActionVetoed && !strings.HasPrefix(d.Verb, "approve") {
 			d.Verb = "approve"
 		}
@@ -134,13 +136,13 @@ func approvalLine(a Action, v falcon.Approval, n int, events []*falconv1.EventLi
 
 func decisionOf(a Action, audit *falconv1.EventLine) Decision {
 	return Decision{
-		Action: a.ID, Rung: string(a.Rung), Verb: verb(a, audit), By: a.DecidedBy, Role: audit.GetAudit().GetRole(), From: a.DecidedFrom,
-		At: stamp(a.DecidedUnixNs), PlanHash: a.PlanHash, Reason: a.Reason,
+		Action: a.ID, Rung: string(a.Rung), Verb: verbOf(a, audit), By: a.DecidedBy, Role: audit.GetAudit().GetRole(), From: a.DecidedFrom,
+		At: timestamp(a.DecidedUnixNs), PlanHash: a.PlanHash, Reason: a.Reason,
 		PredictedMs: a.PredictedMs, MeasuredMs: a.MeasuredMs, Outcome: a.Outcome, Hash: audit.GetHash(),
 	}
 }
 
-func verb(a Action, audit *falconv1.EventLine) string {
+func verbOf(a Action, audit *falconv1.EventLine) string {
 	if v := audit.GetAudit().GetVerb(); v != "" {
 		return v
 	}
@@ -167,8 +169,8 @@ func chartOf(c *falconv1.Series) *Chart {
 	return out
 }
 
-// stamp is a time, or "" for none.
-func stamp(ns int64) string {
+// timestamp is a time, or "" for none.
+func timestamp(ns int64) string {
 	if ns == 0 {
 		return ""
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // ValidationOf is a validation as commands and reports write it. What was asked
-// for is told as far as the contract carries it.
+// for is known as far as the contract carries it.
 func ValidationOf(p *falconv1.Validation) falcon.Validation {
 	return convert.ValidationFromProto(received(p))
 }

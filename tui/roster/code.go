@@ -54,13 +54,13 @@ func (t *Roster) columnCodes(m Metric) func(rank int) Code {
 	switch m {
 	case Self:
 		ratios := t.table.Units(columns.SelfRatio)
-		return func(rank int) Code { return selfCode(float64(at(ratios, rank)) / columns.SelfRatio.Per()) }
+		return func(rank int) Code { return selfCode(float64(valueAt(ratios, rank)) / columns.SelfRatio.Per()) }
 	case Slowdown:
 		levels, ms := t.table.Units(columns.Level), t.table.Units(columns.Ms)
-		return func(rank int) Code { return slowdownCode(at(levels, rank), at(ms, rank) > 0) }
+		return func(rank int) Code { return slowdownCode(valueAt(levels, rank), valueAt(ms, rank) > 0) }
 	default:
 		steps := t.table.Units(stepColumns[m])
-		return func(rank int) Code { return stepCode(at(steps, rank)) }
+		return func(rank int) Code { return stepCode(valueAt(steps, rank)) }
 	}
 }
 

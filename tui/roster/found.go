@@ -22,10 +22,10 @@ type list struct {
 const foundMax = 8
 
 // Remember is what seek has returned the first time that anybody asked by this
-// text. All callers must mean the same by it; nobody may modify the list. Who
+// text. All callers must mean the same by it; the list must not be modified. Who
 // asks by another text does not wait for it.
 func (t *Roster) Remember(text string, seek func() []int32) []int32 {
-	l := t.found.list(text)
+	l := t.found.listFor(text)
 	l.once.Do(func() {
 		l.ranks = seek()
 		l.known.Store(true)
@@ -33,7 +33,7 @@ func (t *Roster) Remember(text string, seek func() []int32) []int32 {
 	return l.ranks
 }
 
-func (f *found) list(text string) *list {
+func (f *found) listFor(text string) *list {
 	f.Lock()
 	defer f.Unlock()
 	l := f.of[text]
@@ -47,7 +47,7 @@ func (f *found) list(text string) *list {
 	return l
 }
 
-// Remembers says that Remember would neither seek nor wait.
+// Remembers reports whether Remember would neither seek nor wait.
 func (t *Roster) Remembers(text string) bool {
 	t.found.Lock()
 	defer t.found.Unlock()

@@ -9,8 +9,8 @@ import (
 )
 
 // Hosts is which ranks share a node. It stays the same object from snapshot to
-// snapshot until a rank changes its device, so that what is laid out by it
-// needs no new layout.
+// snapshot until a rank changes its device, so that a layout made of it
+// stays valid.
 type Hosts struct {
 	Names  []string // of nodes, n2 before n10
 	NodeOf []int32  // by rank: index into Names
@@ -65,12 +65,12 @@ func (t *Roster) makeHosts() *Hosts {
 		}
 		h.NodeOf[i], h.Order[i] = at, int32(i)
 	}
-	h.sort()
+	h.sortByName()
 	return h
 }
 
-// sort brings nodes and ranks in the order of their names.
-func (h *Hosts) sort() {
+// sortByName brings nodes and ranks in the order of their names.
+func (h *Hosts) sortByName() {
 	by := make([]int32, len(h.Names))
 	for i := range by {
 		by[i] = int32(i)
@@ -95,7 +95,7 @@ func (h *Hosts) sort() {
 // Natural compares names with the numbers in them by value: n2 before n10.
 func Natural(a, b string) int {
 	for a != "" && b != "" {
-		x, y := digits(a), digits(b)
+		x, y := leadingDigits(a), leadingDigits(b)
 		if x == 0 || y == 0 {
 			if a[0] != b[0] {
 				return cmp.Compare(a[0], b[0])
@@ -103,7 +103,7 @@ func Natural(a, b string) int {
 			a, b = a[1:], b[1:]
 			continue
 		}
-		if c := number(a[:x], b[:y]); c != 0 {
+		if c := compareNumbers(a[:x], b[:y]); c != 0 {
 			return c
 		}
 		a, b = a[x:], b[y:]
@@ -111,7 +111,7 @@ func Natural(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-func digits(s string) int {
+func leadingDigits(s string) int {
 	n := 0
 	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
 		n++
@@ -119,8 +119,8 @@ func digits(s string) int {
 	return n
 }
 
-// number compares two runs of digits by value, equal values by length.
-func number(a, b string) int {
+// compareNumbers compares two runs of digits by value, equal values by length.
+func compareNumbers(a, b string) int {
 	x, y := a, b
 	for len(x) > 1 && x[0] == '0' {
 		x = x[1:]

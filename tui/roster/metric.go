@@ -81,15 +81,15 @@ type measure func(v *falconv1.RankView, fast float64) (x float64, ok bool)
 // its own baseline and against the stage, and of self time. 1.1 is where FALCON
 // calls a rank slow against its peers (§4.2).
 var scales = [metrics]scale{
-	Self:        {"self time vs peers", falcon.Ramp{From: [6]float64{1.05, 1.1, 1.25, 1.5, 1.75, 2}}, "×", self},
-	Slowdown:    {"slowdown", percent(falcon.SlowdownRamp), "%", slowdown},
-	Wait:        {"wait for others", falcon.WaitRamp, "% of iteration", wait},
-	Temperature: {"GPU temperature", falcon.TemperatureRamp, "°C", temperature},
-	Clock:       {"SM clock", falcon.ClockRamp, "%", clock},
-	CNP:         {"congestion marks", falcon.CNPRamp, "CNP/s", cnp},
+	Self:        {"self time vs peers", falcon.Ramp{From: [6]float64{1.05, 1.1, 1.25, 1.5, 1.75, 2}}, "×", selfRatio},
+	Slowdown:    {"slowdown", inPercent(falcon.SlowdownRamp), "%", slowdownPercent},
+	Wait:        {"wait for others", falcon.WaitRamp, "% of iteration", waitShare},
+	Temperature: {"GPU temperature", falcon.TemperatureRamp, "°C", temperatureC},
+	Clock:       {"SM clock", falcon.ClockRamp, "%", clockShare},
+	CNP:         {"congestion marks", falcon.CNPRamp, "CNP/s", packetRate},
 }
 
-func percent(r falcon.Ramp) falcon.Ramp {
+func inPercent(r falcon.Ramp) falcon.Ramp {
 	for i := range r.From {
 		r.From[i] *= 100
 	}
@@ -143,23 +143,25 @@ func (t *Roster) Value(m Metric, v *falconv1.RankView) (x float64, ok bool) {
 	return scales[m].of(v, t.fastClock())
 }
 
-func self(v *falconv1.RankView, _ float64) (float64, bool) { return v.SelfRatio, v.SelfRatio > 0 }
+func selfRatio(v *falconv1.RankView, _ float64) (float64, bool) { return v.SelfRatio, v.SelfRatio > 0 }
 
-func slowdown(v *falconv1.RankView, _ float64) (float64, bool) { return 100 * v.Slowdown, v.Ms > 0 }
+func slowdownPercent(v *falconv1.RankView, _ float64) (float64, bool) {
+	return 100 * v.Slowdown, v.Ms > 0
+}
 
-func wait(v *falconv1.RankView, _ float64) (float64, bool) {
+func waitShare(v *falconv1.RankView, _ float64) (float64, bool) {
 	return 100 * v.WaitMs / v.Ms, v.Ms > 0 && v.WaitMs >= 0 && v.SelfRatio > 0
 }
 
-func temperature(v *falconv1.RankView, _ float64) (float64, bool) {
+func temperatureC(v *falconv1.RankView, _ float64) (float64, bool) {
 	return float64(v.TemperatureC), v.TemperatureC > 0
 }
 
-func clock(v *falconv1.RankView, fast float64) (float64, bool) {
+func clockShare(v *falconv1.RankView, fast float64) (float64, bool) {
 	return 100 * float64(v.SmClockMhz) / fast, v.SmClockMhz > 0
 }
 
-func cnp(v *falconv1.RankView, _ float64) (float64, bool) { return v.CnpPerS, v.CnpPerS >= 0 }
+func packetRate(v *falconv1.RankView, _ float64) (float64, bool) { return v.CnpPerS, v.CnpPerS >= 0 }
 
 // LevelOf is a rank's step on a metric's ramp, 0 to 6; ok is false where
 // nothing was measured.

@@ -3,7 +3,7 @@
 // metric, which ranks share a node.
 //
 // A Roster is made once for a snapshot, by the feed that receives it, and shared
-// by all who show it. Nobody may modify its tables, and all methods may be called
+// by all who show it. Its tables must not be modified, and all methods may be called
 // from any goroutine. It owns no goroutines, does no I/O and holds nothing that
 // the snapshot does not say.
 package roster
@@ -55,7 +55,7 @@ type Roster struct {
 	hosts     lazyHosts
 }
 
-// Make derives a roster from a snapshot that nobody modifies any more. Table is
+// Make derives a roster from a snapshot that is no longer modified. Table is
 // what its ranks were made of, or nil where they came as messages.
 func Make(snap *falconv1.SnapshotReply, table *columns.Table) *Roster {
 	job := snap.GetJob()
@@ -68,9 +68,9 @@ func Make(snap *falconv1.SnapshotReply, table *columns.Table) *Roster {
 	t.standings = make([]Standing, t.table.World())
 	healths, devices := t.table.Units(columns.Health), t.table.Devices()
 	for i := range t.standings {
-		t.standings[i] = t.standing(falconv1.RankHealth(at(healths, i)), int32(i), devices[i])
+		t.standings[i] = t.standing(falconv1.RankHealth(valueAt(healths, i)), int32(i), devices[i])
 	}
-	t.tally()
+	t.countStandings()
 	t.findWorst()
 	return t
 }
@@ -106,7 +106,7 @@ func (t *Roster) View(rank int32) *falconv1.RankView {
 func (t *Roster) Fill(v *falconv1.RankView, rank int32) { t.table.Fill(v, int(rank)) }
 
 func (t *Roster) nothingKnown(rank int32) bool {
-	return t.table.Devices()[rank] == "" && at(t.table.Units(columns.Health), int(rank)) == 0
+	return t.table.Devices()[rank] == "" && valueAt(t.table.Units(columns.Health), int(rank)) == 0
 }
 
 // Views goes through all ranks as View does; the next one overwrites the view.
@@ -137,8 +137,8 @@ func (t *Roster) excludeFenced(r *falconv1.Recovery) {
 	}
 }
 
-// tally lists and counts ranks by their standing.
-func (t *Roster) tally() {
+// countStandings lists and counts ranks by their standing.
+func (t *Roster) countStandings() {
 	for i, s := range t.standings {
 		t.Count[s]++
 		if s == OK {
@@ -164,19 +164,19 @@ func (t *Roster) findWorst() {
 			continue
 		}
 		weight := Gravity(s) * levels
-		if ratio := at(ratios, i); ratio > 0 {
+		if ratio := valueAt(ratios, i); ratio > 0 {
 			t.Measured = true
 			weight += SelfLevel(float64(ratio) / columns.SelfRatio.Per())
 		}
-		weight = weight*levels + int(min(levels-1, max(0, at(levelOf, i))))
+		weight = weight*levels + int(min(levels-1, max(0, valueAt(levelOf, i))))
 		if weight > most {
 			most, t.Worst = weight, int32(i)
 		}
 	}
 }
 
-// at is a rank's value in a column; of a column without values 0.
-func at(column []int32, rank int) int32 {
+// valueAt is a rank's value in a column; of a column without values 0.
+func valueAt(column []int32, rank int) int32 {
 	if column == nil {
 		return 0
 	}

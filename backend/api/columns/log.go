@@ -6,7 +6,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// held is how many snapshots a Log keeps to tell changes since them. Only
+// held is how many snapshots a Log keeps to encode changes since them. Only
 // those that somebody received are kept, so that readers of a few paces find
 // theirs.
 const held = 4
@@ -21,15 +21,15 @@ type Log struct {
 }
 
 // Since is a table as changes since the one that the reader holds, or whole where
-// that is not known any more. The message is shared; nobody may change it.
+// that is not known any more. The message is shared and must not be changed.
 func (l *Log) Since(known uint64, now *Table) *falconv1.RankColumns {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t := l.table(now.Version)
+	t := l.tableOfVersion(now.Version)
 	if t == nil {
-		t = l.add(now)
+		t = l.addTable(now)
 	}
-	base := l.table(known)
+	base := l.tableOfVersion(known)
 	if base == nil {
 		known = 0
 	}
@@ -42,7 +42,7 @@ func (l *Log) Since(known uint64, now *Table) *falconv1.RankColumns {
 	return l.encoded[known]
 }
 
-func (l *Log) table(version uint64) *Table {
+func (l *Log) tableOfVersion(version uint64) *Table {
 	for _, t := range l.tables {
 		if t.Version == version {
 			return t
@@ -51,7 +51,7 @@ func (l *Log) table(version uint64) *Table {
 	return nil
 }
 
-func (l *Log) add(now *Table) *Table {
+func (l *Log) addTable(now *Table) *Table {
 	var prev *Table
 	if n := len(l.tables); n > 0 {
 		prev = l.tables[n-1]

@@ -24,8 +24,8 @@ const (
 // Per is how many of a column's units make 1: a view holds units / Per.
 func (c Column) Per() float64 { return per[c] }
 
-// Units is a column by rank; nil stands for all 0. Nobody may modify it.
+// Units is a column by rank; nil means all 0. It must not be modified.
 func (t *Table) Units(c Column) []int32 { return t.values[c] }
 
-// Devices are the devices by rank. Nobody may modify them.
+// Devices are the devices by rank. They must not be modified.
 func (t *Table) Devices() []string { return t.devices }

@@ -81,15 +81,15 @@ func Of(world int, ranks []*falconv1.RankView) *Table {
 }
 
 // Put enters a rank, which the table must have. It is for whoever makes the
-// table: nobody changes one that others have.
+// table: one that others have is never changed.
 func (t *Table) Put(r *falconv1.RankView) {
 	v, i := &t.values, r.Rank
 	t.devices[i] = r.Device
 	v[health][i], v[level][i], v[slowSteps][i] = int32(r.Health), r.Level, r.SlowSteps
-	v[ms][i], v[slowdown][i] = units(ms, r.Ms), units(slowdown, r.Slowdown)
-	v[selfMs][i], v[selfRatio][i] = units(selfMs, r.SelfMs), units(selfRatio, r.SelfRatio)
-	v[waitMs][i], v[probability][i] = units(waitMs, r.WaitMs), units(probability, r.Probability)
-	v[cnpPerS][i] = units(cnpPerS, r.CnpPerS)
+	v[ms][i], v[slowdown][i] = unitsOf(ms, r.Ms), unitsOf(slowdown, r.Slowdown)
+	v[selfMs][i], v[selfRatio][i] = unitsOf(selfMs, r.SelfMs), unitsOf(selfRatio, r.SelfRatio)
+	v[waitMs][i], v[probability][i] = unitsOf(waitMs, r.WaitMs), unitsOf(probability, r.Probability)
+	v[cnpPerS][i] = unitsOf(cnpPerS, r.CnpPerS)
 	v[smClockMhz][i], v[temperatureC][i] = int32(min(r.SmClockMhz, math.MaxInt32)), int32(min(r.TemperatureC, math.MaxInt32))
 	v[iteration][i] = int32(max(math.MinInt32, min(r.Iteration, math.MaxInt32)))
 	v[waitStep][i], v[temperatureStep][i], v[clockStep][i], v[cnpStep][i] = r.WaitStep, r.TemperatureStep, r.ClockStep, r.CnpStep
@@ -101,7 +101,7 @@ func (t *Table) Put(r *falconv1.RankView) {
 // After is t with the columns of prev, which may be nil, in place of equal ones.
 func (t *Table) After(prev *Table) *Table {
 	out := *t
-	out.share(prev)
+	out.shareColumns(prev)
 	return &out
 }
 
@@ -109,7 +109,7 @@ func (t *Table) After(prev *Table) *Table {
 // last bit of a product.
 const slack = 1e-6
 
-func units(place int, x float64) int32 {
+func unitsOf(place int, x float64) int32 {
 	u := math.Floor(x*per[place] + slack)
 	switch {
 	case u != u: // not a number
@@ -122,36 +122,36 @@ func units(place int, x float64) int32 {
 	return int32(u)
 }
 
-// share takes columns of prev in place of equal ones, so that tables that
+// shareColumns takes columns of prev in place of equal ones, so that tables that
 // follow each other take little room and compare at once. Columns without any
 // value are dropped, and what remains of the block that NewTable made is copied
 // out of it when it is the smaller part.
-func (t *Table) share(prev *Table) {
+func (t *Table) shareColumns(prev *Table) {
 	kept := 0
 	for p := range places {
-		t.values[p] = shared(t.values[p], prev, p)
-		if t.fresh(prev, p) {
+		t.values[p] = sharedColumn(t.values[p], prev, p)
+		if t.ownColumn(prev, p) {
 			kept++
 		}
 	}
 	if kept < places/2 {
 		for p := range places {
-			if t.fresh(prev, p) {
+			if t.ownColumn(prev, p) {
 				t.values[p] = append(make([]int32, 0, t.world), t.values[p]...)
 			}
 		}
 	}
-	if prev != nil && equal(t.devices, prev.devices) {
+	if prev != nil && equalValues(t.devices, prev.devices) {
 		t.devices = prev.devices
 	}
 }
 
-func (t *Table) fresh(prev *Table, p int) bool {
-	return t.values[p] != nil && (prev == nil || !same(t.values[p], prev.values[p]))
+func (t *Table) ownColumn(prev *Table, p int) bool {
+	return t.values[p] != nil && (prev == nil || !sameColumn(t.values[p], prev.values[p]))
 }
 
-func shared(v []int32, prev *Table, p int) []int32 {
-	if prev != nil && prev.values[p] != nil && equal(v, prev.values[p]) {
+func sharedColumn(v []int32, prev *Table, p int) []int32 {
+	if prev != nil && prev.values[p] != nil && equalValues(v, prev.values[p]) {
 		return prev.values[p]
 	}
 	for _, x := range v {
@@ -162,7 +162,7 @@ func shared(v []int32, prev *Table, p int) []int32 {
 	return nil
 }
 
-func equal[T comparable](a, b []T) bool {
+func equalValues[T comparable](a, b []T) bool {
 	if len(a) != len(b) {
 		return false
 	}
@@ -174,14 +174,14 @@ func equal[T comparable](a, b []T) bool {
 	return true
 }
 
-// same says that two columns are one: equal columns of tables that follow each
+// sameColumn reports whether two columns are one: equal columns of tables that follow each
 // other always are.
-func same[T any](a, b []T) bool {
+func sameColumn[T any](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// at is a column's value; of a column without values 0.
-func at(v []int32, i int) int32 {
+// valueAt is a column's value; of a column without values 0.
+func valueAt(v []int32, i int) int32 {
 	if v == nil {
 		return 0
 	}

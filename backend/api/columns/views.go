@@ -16,12 +16,12 @@ func (t *Table) Views() []*falconv1.RankView {
 func (t *Table) Fill(r *falconv1.RankView, i int) {
 	v := &t.values
 	r.Rank, r.Device = int32(i), t.devices[i]
-	r.Health, r.Level, r.SlowSteps = falconv1.RankHealth(at(v[health], i)), at(v[level], i), at(v[slowSteps], i)
-	r.Ms, r.Slowdown = float64(at(v[ms], i))/per[ms], float64(at(v[slowdown], i))/per[slowdown]
-	r.SelfMs, r.SelfRatio = float64(at(v[selfMs], i))/per[selfMs], float64(at(v[selfRatio], i))/per[selfRatio]
-	r.WaitMs, r.Probability = float64(at(v[waitMs], i))/per[waitMs], float64(at(v[probability], i))/per[probability]
-	r.SmClockMhz, r.TemperatureC = uint32(max(0, at(v[smClockMhz], i))), uint32(max(0, at(v[temperatureC], i)))
-	r.CnpPerS = float64(at(v[cnpPerS], i)) / per[cnpPerS]
-	r.WaitStep, r.TemperatureStep, r.ClockStep, r.CnpStep = at(v[waitStep], i), at(v[temperatureStep], i), at(v[clockStep], i), at(v[cnpStep], i)
-	r.Iteration, r.Failing = int64(at(v[iteration], i)), at(v[failing], i) != 0
+	r.Health, r.Level, r.SlowSteps = falconv1.RankHealth(valueAt(v[health], i)), valueAt(v[level], i), valueAt(v[slowSteps], i)
+	r.Ms, r.Slowdown = float64(valueAt(v[ms], i))/per[ms], float64(valueAt(v[slowdown], i))/per[slowdown]
+	r.SelfMs, r.SelfRatio = float64(valueAt(v[selfMs], i))/per[selfMs], float64(valueAt(v[selfRatio], i))/per[selfRatio]
+	r.WaitMs, r.Probability = float64(valueAt(v[waitMs], i))/per[waitMs], float64(valueAt(v[probability], i))/per[probability]
+	r.SmClockMhz, r.TemperatureC = uint32(max(0, valueAt(v[smClockMhz], i))), uint32(max(0, valueAt(v[temperatureC], i)))
+	r.CnpPerS = float64(valueAt(v[cnpPerS], i)) / per[cnpPerS]
+	r.WaitStep, r.TemperatureStep, r.ClockStep, r.CnpStep = valueAt(v[waitStep], i), valueAt(v[temperatureStep], i), valueAt(v[clockStep], i), valueAt(v[cnpStep], i)
+	r.Iteration, r.Failing = int64(valueAt(v[iteration], i)), valueAt(v[failing], i) != 0
 }

@@ -28,7 +28,7 @@ func Encode(base, t *Table) *falconv1.RankColumns {
 		out.BaseVersion = base.Version
 	}
 	for p := range places {
-		if c := encode(base.values[p], t.values[p]); c != nil {
+		if c := encodeColumn(base.values[p], t.values[p]); c != nil {
 			c.Place = int32(p)
 			out.Columns = append(out.Columns, c)
 		}
@@ -41,17 +41,17 @@ func Encode(base, t *Table) *falconv1.RankColumns {
 // are cheaper in order.
 const sparseShare = 3
 
-// encode is nil where nothing has changed.
-func encode(base, now []int32) *falconv1.Column {
-	if same(base, now) {
+// encodeColumn is nil where nothing has changed.
+func encodeColumn(base, now []int32) *falconv1.Column {
+	if sameColumn(base, now) {
 		return nil
 	}
 	n := max(len(base), len(now))
 	diff := make([]int32, n)
 	for i := range diff {
-		diff[i] = at(now, i) - at(base, i)
+		diff[i] = valueAt(now, i) - valueAt(base, i)
 	}
-	shift := majority(diff)
+	shift := majorityValue(diff)
 	others := 0
 	for _, d := range diff {
 		if d != shift {
@@ -62,7 +62,7 @@ func encode(base, now []int32) *falconv1.Column {
 		return nil
 	}
 	if others > n/sparseShare {
-		shift = middle(diff)
+		shift = medianOfSample(diff)
 		for i := range diff {
 			diff[i] -= shift
 		}
@@ -79,9 +79,9 @@ func encode(base, now []int32) *falconv1.Column {
 	return c
 }
 
-// majority is the value of more than half of v, if there is one (Boyer and
+// majorityValue is the value of more than half of v, if there is one (Boyer and
 // Moore's vote).
-func majority(v []int32) int32 {
+func majorityValue(v []int32) int32 {
 	votes, best := 0, int32(0)
 	for _, x := range v {
 		switch {
@@ -99,9 +99,9 @@ func majority(v []int32) int32 {
 // middleOf is how many values the middle is taken of.
 const middleOf = 255
 
-// middle is the median of evenly spread values of v, so that what remains is
+// medianOfSample is the median of evenly spread values of v, so that what remains is
 // small.
-func middle(v []int32) int32 {
+func medianOfSample(v []int32) int32 {
 	step := max(1, len(v)/middleOf)
 	some := make([]int32, 0, len(v)/step+1)
 	for i := 0; i < len(v); i += step {
@@ -113,7 +113,7 @@ func middle(v []int32) int32 {
 
 // encodeDevices leaves the gaps out where every device is another one.
 func encodeDevices(base, now []string) (gaps []uint32, devices []string) {
-	if same(base, now) {
+	if sameColumn(base, now) {
 		return nil, nil
 	}
 	last := -1
@@ -151,7 +151,7 @@ func Decode(version uint64, base *Table, m *falconv1.RankColumns) (*Table, error
 		if p < 0 || p >= places {
 			continue
 		}
-		v, err := decode(t.values[p], c, world)
+		v, err := decodeColumn(t.values[p], c, world)
 		if err != nil {
 			return nil, err
 		}
@@ -160,7 +160,7 @@ func Decode(version uint64, base *Table, m *falconv1.RankColumns) (*Table, error
 	return t, t.decodeDevices(m)
 }
 
-func decode(base []int32, c *falconv1.Column, world int) ([]int32, error) {
+func decodeColumn(base []int32, c *falconv1.Column, world int) ([]int32, error) {
 	gaps, residues := c.GetGaps(), c.GetResidues()
 	inOrder := len(gaps) == 0 && len(residues) > 0
 	if inOrder && len(residues) != world || !inOrder && len(gaps) != len(residues) {
@@ -179,7 +179,7 @@ func decode(base []int32, c *falconv1.Column, world int) ([]int32, error) {
 		}
 		return out, nil
 	}
-	return out, each(gaps, world, func(k, i int) { out[i] += residues[k] })
+	return out, eachGap(gaps, world, func(k, i int) { out[i] += residues[k] })
 }
 
 func (t *Table) decodeDevices(m *falconv1.RankColumns) error {
@@ -194,11 +194,11 @@ func (t *Table) decodeDevices(m *falconv1.RankColumns) error {
 		return fmt.Errorf("%w: %d gaps and %d devices", ErrBroken, len(gaps), len(devices))
 	}
 	t.devices = slices.Clone(t.devices)
-	return each(gaps, t.world, func(k, i int) { t.devices[i] = devices[k] })
+	return eachGap(gaps, t.world, func(k, i int) { t.devices[i] = devices[k] })
 }
 
-// each gives out the ranks that gaps name.
-func each(gaps []uint32, world int, do func(k, rank int)) error {
+// eachGap gives out the ranks that gaps name.
+func eachGap(gaps []uint32, world int, do func(k, rank int)) error {
 	next := 0
 	for k, g := range gaps {
 		if uint64(g) >= uint64(world-next) {

@@ -73,10 +73,10 @@ func TestApprovalsInTheStream(t *testing.T) {
 	e := enginetest.New(enginetest.Options{Rung: "S3", Undo: 10, Two: true})
 	e.AdvanceTo(enginetest.Proposed + 2)
 	d := newDiff()
-	d.step(picture(t, e))
+	d.linesOf(picture(t, e))
 	tell := func() string {
 		out := ""
-		for _, l := range d.step(picture(t, e)) {
+		for _, l := range d.linesOf(picture(t, e)) {
 			out += l + "\n"
 		}
 		return out

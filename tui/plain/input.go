@@ -13,9 +13,9 @@ import (
 // lineMax bounds one typed line; a longer one ends the input.
 const lineMax = 4 << 10
 
-// read sends typed lines until in ends or ctx does, and closes the channel. It
+// readLines sends typed lines until in ends or ctx does, and closes the channel. It
 // can't leave a Read that blocks: its owner closes in, or the process ends.
-func read(ctx context.Context, in io.Reader) <-chan string {
+func readLines(ctx context.Context, in io.Reader) <-chan string {
 	out := make(chan string)
 	go func() {
 		defer close(out)
@@ -56,13 +56,13 @@ func newDesk(ctx context.Context, f Source, in io.Reader) *desk {
 		d.ask.closed = true
 		return d
 	}
-	d.typed = read(ctx, in)
+	d.typed = readLines(ctx, in)
 	return d
 }
 
-// take handles a typed line, or the end of what can be typed: from then on
+// takeLine handles a typed line, or the end of what can be typed: from then on
 // nothing is asked, and an open question is dropped.
-func (d *desk) take(ctx context.Context, text string, ok bool, now time.Time) []string {
+func (d *desk) takeLine(ctx context.Context, text string, ok bool, now time.Time) []string {
 	if !ok {
 		d.typed, d.ask.closed = nil, true
 		return d.ask.withdraw(d.feed.Latest())
@@ -81,7 +81,7 @@ func (d *desk) take(ctx context.Context, text string, ok bool, now time.Time) []
 		return out
 	}
 	d.calls.Go(func() { // ends within the feed's time limit of a call
-		got := d.send(ctx, r)
+		got := d.sendRequest(ctx, r)
 		select {
 		case d.answers <- got:
 		case <-ctx.Done():
@@ -90,8 +90,8 @@ func (d *desk) take(ctx context.Context, text string, ok bool, now time.Time) []
 	return append(out, "sent, waiting for the engine")
 }
 
-// send submits a request; it runs beside the stream.
-func (d *desk) send(ctx context.Context, r *request) answer {
+// sendRequest submits a request; it runs beside the stream.
+func (d *desk) sendRequest(ctx context.Context, r *request) answer {
 	switch {
 	case r.freeze:
 		p, err := d.feed.Freeze(ctx)

@@ -27,15 +27,15 @@ func newDiff() *diff {
 	return &diff{incidents: map[string]string{}, actions: map[string]string{}}
 }
 
-// step lists what is new in s.
-func (d *diff) step(s *feed.State) []string {
+// linesOf lists what is new in s.
+func (d *diff) linesOf(s *feed.State) []string {
 	var out []string
 	out = append(out, d.connection(s))
 	if s.Received.IsZero() {
 		return out
 	}
 	job := s.Snap.GetJob()
-	at := stamp(job)
+	at := jobStamp(job)
 	for _, l := range append(d.jobLines(s.Snap), d.eventLines(s)...) {
 		out = append(out, at+l)
 	}
@@ -45,15 +45,15 @@ func (d *diff) step(s *feed.State) []string {
 		}
 	}
 	for _, a := range s.Snap.GetLadder().GetActions() {
-		if l := d.action(a); l != "" {
+		if l := d.actionLine(a); l != "" {
 			out = append(out, at+l)
 		}
 	}
 	return out
 }
 
-// stamp is where the job was when a line was written.
-func stamp(j *falconv1.Job) string {
+// jobStamp is where the job was when a line was written.
+func jobStamp(j *falconv1.Job) string {
 	if j.GetIteration() < 0 {
 		return "[start] "
 	}
@@ -126,7 +126,7 @@ func (d *diff) incident(i *falconv1.Incident) string {
 	return i.Id + ": " + phrase.IncidentLogged(i)
 }
 
-func (d *diff) action(a *falconv1.Action) string {
+func (d *diff) actionLine(a *falconv1.Action) string {
 	now := fmt.Sprint(a.State, len(a.Approvals), a.State == string(falcon.ActionApproved) && a.DeadlineUnixNs != 0)
 	if d.actions[a.Id] == now {
 		return ""
@@ -141,7 +141,7 @@ func Summary(s *feed.State, now time.Time) string {
 		return "no engine yet, retrying: " + s.Err
 	}
 	job := s.Snap.GetJob()
-	line := stamp(job) + fmt.Sprintf("%s, %s an iteration (%s vs baseline)", job.GetState(),
+	line := jobStamp(job) + fmt.Sprintf("%s, %s an iteration (%s vs baseline)", job.GetState(),
 		phrase.Ms(job.GetIterationMs()), phrase.Percent(job.GetSlowdown()))
 	for _, i := range s.Snap.Incidents {
 		if page.Open(i) {
@@ -169,14 +169,14 @@ func Story(r *falconv1.IncidentsReply) []string {
 		if n < len(r.Ladders) {
 			l = r.Ladders[n]
 		}
-		for _, s := range tell(i, l) {
+		for _, s := range incidentLines(i, l) {
 			out = append(out, "  "+s)
 		}
 	}
 	return out
 }
 
-func tell(i *falconv1.Incident, l *falconv1.Ladder) []string {
+func incidentLines(i *falconv1.Incident, l *falconv1.Ladder) []string {
 	out := []string{fmt.Sprintf("onset     iteration %s, known at %s: %s, P(change) %.2f", phrase.Iteration(i.OnsetIteration),
 		phrase.Iteration(i.DetectedIteration), phrase.Slowdown(i), i.Probability)}
 	if v := i.Verdict; v.GetCause() != "" {

@@ -41,21 +41,21 @@ func Once(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, asJ
 	}
 	w := &writer{out: out}
 	if at != nil {
-		switch lines, err := place(ctx, client, *at); {
+		switch lines, err := placeStory(ctx, client, *at); {
 		case err != nil:
 			return err
 		case lines != nil:
-			w.lines(lines...)
+			w.printLines(lines...)
 			return w.err
 		}
 	}
-	w.lines(Present(r)...)
+	w.printLines(Present(r)...)
 	return w.err
 }
 
-// place is the story of what a link points at; nil where it is no incident
+// placeStory is the story of what a link points at; nil where it is no incident
 // and no recovery: lines have no other places.
-func place(ctx context.Context, client falconv1.ConsoleClient, to link.Target) ([]string, error) {
+func placeStory(ctx context.Context, client falconv1.ConsoleClient, to link.Target) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, feed.CallTimeout)
 	defer cancel()
 	switch to.Kind {
@@ -84,7 +84,7 @@ func Present(r *falconv1.SnapshotReply) []string {
 	d := newDiff()
 	d.conn = feed.Live
 	var out []string
-	at := stamp(r.GetJob())
+	at := jobStamp(r.GetJob())
 	for _, l := range d.jobLines(r) {
 		out = append(out, at+l)
 	}
@@ -92,7 +92,7 @@ func Present(r *falconv1.SnapshotReply) []string {
 		out = append(out, at+d.incident(i))
 	}
 	for _, a := range r.GetLadder().GetActions() {
-		out = append(out, at+d.action(a))
+		out = append(out, at+d.actionLine(a))
 	}
 	return out
 }

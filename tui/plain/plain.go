@@ -57,7 +57,7 @@ type Source interface {
 	Freeze(context.Context) (*falconv1.Policy, error)
 }
 
-func (o Options) filled() Options {
+func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -75,7 +75,7 @@ func (o Options) filled() Options {
 // role may give are asked for by numbers on Options.In; nothing is ever
 // approved by its end. Ending by ctx is no error; a failed write is.
 func Run(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, opts Options) error {
-	opts = opts.filled()
+	opts = opts.withDefaults()
 	f := opts.Source
 	if f == nil {
 		own := feed.New(client, opts.Now)
@@ -84,27 +84,27 @@ func Run(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, opts
 	}
 	w := &writer{out: out}
 	if opts.Open != nil {
-		lines, err := place(ctx, client, *opts.Open)
+		lines, err := placeStory(ctx, client, *opts.Open)
 		if err != nil { // lines go on without it
 			lines = []string{err.Error()}
 		}
-		w.lines(lines...)
+		w.printLines(lines...)
 	}
 	callCtx, cancel := context.WithCancel(ctx)
 	d := newDesk(callCtx, f, opts.In)
-	err := follow(ctx, d, w, opts)
+	err := followFeed(ctx, d, w, opts)
 	cancel()
 	d.calls.Wait()
 	if err != nil {
 		return err
 	}
-	story(ctx, client, f.Latest(), w)
+	finalStory(ctx, client, f.Latest(), w)
 	return w.err
 }
 
-// follow writes changes, questions and summaries until the job has finished,
+// followFeed writes changes, questions and summaries until the job has finished,
 // the operator leaves, ctx ends or a write fails.
-func follow(ctx context.Context, d *desk, w *writer, opts Options) error {
+func followFeed(ctx context.Context, d *desk, w *writer, opts Options) error {
 	summary := time.NewTicker(opts.Summary)
 	defer summary.Stop()
 	patience := time.NewTimer(opts.Patience)
@@ -119,15 +119,15 @@ func follow(ctx context.Context, d *desk, w *writer, opts Options) error {
 				return fmt.Errorf("%w (%s)", ErrNoEngine, f.Latest().Err)
 			}
 		case <-summary.C:
-			w.lines(Summary(f.Latest(), opts.Now()))
+			w.printLines(Summary(f.Latest(), opts.Now()))
 		case text, ok := <-d.typed:
-			w.lines(d.take(ctx, text, ok, opts.Now())...)
+			w.printLines(d.takeLine(ctx, text, ok, opts.Now())...)
 		case got := <-d.answers:
-			w.lines(d.answered(got, opts.Now())...)
+			w.printLines(d.answered(got, opts.Now())...)
 		case <-f.Changed():
 			s := f.Latest()
-			w.lines(told.step(s)...)
-			w.lines(d.ask.state(s, opts.Now())...)
+			w.printLines(told.linesOf(s)...)
+			w.printLines(d.ask.state(s, opts.Now())...)
 			if s.Snap.GetJob().GetState() == string(falcon.JobFinished) {
 				return nil
 			}
@@ -136,9 +136,9 @@ func follow(ctx context.Context, d *desk, w *writer, opts Options) error {
 	return w.err
 }
 
-// story asks for all incidents once more, as the snapshot holds one ladder
+// finalStory asks for all incidents once more, as the snapshot holds one ladder
 // only; without an answer it prints what the last snapshot held.
-func story(ctx context.Context, client falconv1.ConsoleClient, last *feed.State, w *writer) {
+func finalStory(ctx context.Context, client falconv1.ConsoleClient, last *feed.State, w *writer) {
 	if last.Received.IsZero() {
 		return
 	}
@@ -157,13 +157,13 @@ func story(ctx context.Context, client falconv1.ConsoleClient, last *feed.State,
 	} else {
 		clean.Message(r)
 	}
-	w.lines(Story(r)...)
+	w.printLines(Story(r)...)
 	list, err := client.Recoveries(ctx, &falconv1.RecoveriesRequest{})
 	if err == nil {
 		clean.Message(list)
-		w.lines(Recoveries(list.Recoveries)...)
+		w.printLines(Recoveries(list.Recoveries)...)
 	} else if v := last.Snap.GetRecovery(); v != nil {
-		w.lines(Recoveries([]*falconv1.Recovery{v})...)
+		w.printLines(Recoveries([]*falconv1.Recovery{v})...)
 	}
 }
 
@@ -173,7 +173,7 @@ type writer struct {
 	err error
 }
 
-func (w *writer) lines(lines ...string) {
+func (w *writer) printLines(lines ...string) {
 	for _, l := range lines {
 		if w.err == nil && l != "" {
 			_, w.err = fmt.Fprintln(w.out, l)

@@ -24,10 +24,10 @@ func Replay(out io.Writer, pictures iter.Seq2[time.Time, *feed.State]) error {
 		}
 		for last != nil && at.Sub(summary) >= SummaryPeriod {
 			summary = summary.Add(SummaryPeriod)
-			w.lines(Summary(last, summary))
+			w.printLines(Summary(last, summary))
 		}
-		w.lines(d.step(s)...)
-		told.hear(s.Snap)
+		w.printLines(d.linesOf(s)...)
+		told.keepState(s.Snap)
 		last = s
 		if w.err != nil {
 			return w.err
@@ -36,8 +36,8 @@ func Replay(out io.Writer, pictures iter.Seq2[time.Time, *feed.State]) error {
 	if last == nil || last.Received.IsZero() {
 		return w.err
 	}
-	w.lines(Story(told.incidents(last.Snap))...)
-	w.lines(Recoveries(told.recoveries)...)
+	w.printLines(Story(told.incidents(last.Snap))...)
+	w.printLines(Recoveries(told.recoveries)...)
 	return w.err
 }
 
@@ -47,7 +47,7 @@ type memory struct {
 	recoveries []*falconv1.Recovery // newest first
 }
 
-func (m *memory) hear(s *falconv1.SnapshotReply) {
+func (m *memory) keepState(s *falconv1.SnapshotReply) {
 	if m.ladders == nil {
 		m.ladders = map[string]*falconv1.Ladder{}
 	}

@@ -1,4 +1,4 @@
-// Package sim emulates whole training jobs at scale, so that the production
+// Package sim is a test rig: it emulates whole training jobs at scale, so that the production
 // detector and planner can be judged on runs that no machine at hand could
 // train: FALCON's 64 GPUs of fig. 20 and table 7, and the 256 of Greyhound's.
 // Nothing in it is measured on hardware; wherever a figure of it is shown it

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/failslow/falcon/backend/tcpstore/storetest"
 )
 
 // attack is what a hostile process of this machine does to a store.
@@ -72,7 +74,7 @@ func TestHonestRanksMeetUnderAttack(t *testing.T) {
 	a := attack{idle: 5000, values: 128, unfinished: 150}
 	a.begin(t, s.address)
 	held := files(t, s.pid)
-	took, err := Meet(s.address, Current, 64, patience)
+	took, err := storetest.Meet(s.address, storetest.Current, 64, patience)
 	must(t, err)
 	peak := peakMiB(t, s.pid)
 	t.Logf("%d idle connections, %d MiB of values and %d unfinished requests of %d MiB: %d descriptors held, %.0f MiB at most; 64 ranks met in %s",

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/failslow/falcon/backend/tcpstore/storetest"
 )
 
 // raw connects without a word.
@@ -55,7 +57,7 @@ func connected(n int) func(*Server) bool {
 // did stay.
 func TestSilentMakeWay(t *testing.T) {
 	s := open(t, Options{MaxConns: 3})
-	good := dial(t, s, Current)
+	good := dial(t, s, storetest.Current)
 	must(t, good.Set("k", "v"))
 	_, err := good.NumKeys()
 	must(t, err)
@@ -63,7 +65,7 @@ func TestSilentMakeWay(t *testing.T) {
 	until(t, s, "two are connected", connected(2))
 	raw(t, s)
 	until(t, s, "three are connected", connected(3))
-	late := dial(t, s, Current)
+	late := dial(t, s, storetest.Current)
 	v, err := late.Read("k")
 	must(t, err)
 	want(t, "served", string(v), "v")
@@ -76,16 +78,16 @@ func TestSilentMakeWay(t *testing.T) {
 func TestOneAddressHasABound(t *testing.T) {
 	s := open(t, Options{MaxPerAddress: 2})
 	for range 2 {
-		_, err := dial(t, s, Current).NumKeys()
+		_, err := dial(t, s, storetest.Current).NumKeys()
 		must(t, err)
 	}
-	if _, err := dial(t, s, Current).NumKeys(); err == nil {
+	if _, err := dial(t, s, storetest.Current).NumKeys(); err == nil {
 		t.Fatal("a third connection of one address was served")
 	}
 	c := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 	nc, err := c.Dial("tcp", s.Addr())
 	must(t, err)
-	other := newClient(nc, Legacy)
+	other := storetest.NewClient(nc, storetest.Legacy)
 	t.Cleanup(func() { other.Close() })
 	_, err = other.NumKeys()
 	must(t, err)
@@ -104,10 +106,10 @@ func TestAddressesOfOthersAreBounded(t *testing.T) {
 // A connection must make a request, and a request must end; a wait may last.
 func TestLateConnectionsAreEnded(t *testing.T) {
 	s := open(t, Options{})
-	silent, amid, waiter := raw(t, s), dial(t, s, Current), dial(t, s, Current)
+	silent, amid, waiter := raw(t, s), dial(t, s, storetest.Current), dial(t, s, storetest.Current)
 	_, err := amid.NumKeys()
 	must(t, err)
-	_, err = amid.nc.Write(cat([]byte{1}, le(1), []byte("k"), le(100), []byte("some")))
+	_, err = amid.Conn().Write(cat([]byte{1}, le(1), []byte("k"), le(100), []byte("some")))
 	must(t, err)
 	got := make(chan error, 1)
 	go func() { got <- waiter.Wait(0, "go") }()
@@ -116,12 +118,12 @@ func TestLateConnectionsAreEnded(t *testing.T) {
 	s.expire(time.Now().Add(oneRequestMax - time.Second))
 	want(t, "in time", s.Stats().Conns, 3)
 	s.expire(time.Now().Add(oneRequestMax))
-	ended(t, amid.nc)
+	ended(t, amid.Conn())
 	want(t, "those left", s.Stats().Conns, 2)
 	s.expire(time.Now().Add(firstRequestMax))
 	ended(t, silent)
 	s.expire(time.Now().Add(time.Hour))
-	must(t, dial(t, s, Current).Set("go", ""))
+	must(t, dial(t, s, storetest.Current).Set("go", ""))
 	must(t, <-got)
 	want(t, "refused", s.Stats().Refused, 2)
 }
@@ -136,7 +138,7 @@ func TestSweep(t *testing.T) {
 func TestLargeValuesLeaveRoom(t *testing.T) {
 	const mib = 1 << 20
 	s := open(t, Options{Budget: 4 * mib})
-	bad := dial(t, s, Current)
+	bad := dial(t, s, storetest.Current)
 	must(t, bad.Set("1", strings.Repeat("x", mib)))
 	_, err := bad.NumKeys()
 	must(t, err)
@@ -146,7 +148,7 @@ func TestLargeValuesLeaveRoom(t *testing.T) {
 			t.Fatal("it took more than large values may have")
 		}
 	}
-	_, err = Meet(s.Addr(), Current, 64, patience)
+	_, err = storetest.Meet(s.Addr(), storetest.Current, 64, patience)
 	must(t, err)
 	if u := s.Stats().Used; u > 4*mib {
 		t.Errorf("%d bytes are in use", u)
@@ -157,22 +159,22 @@ func TestLargeValuesLeaveRoom(t *testing.T) {
 func TestOldestIncompleteRequestMakesWay(t *testing.T) {
 	const mib = 1 << 20
 	s := open(t, Options{Budget: 16 * mib})
-	slow := dial(t, s, Legacy)
-	_, err := slow.nc.Write(cat([]byte{0}, le(1), []byte("s"), le(6*mib), make([]byte, 5*mib)))
+	slow := dial(t, s, storetest.Legacy)
+	_, err := slow.Conn().Write(cat([]byte{0}, le(1), []byte("s"), le(6*mib), make([]byte, 5*mib)))
 	must(t, err)
 	until(t, s, "it is charged", func(s *Server) bool { return s.t.b.used > 8*mib })
-	c := dial(t, s, Current)
+	c := dial(t, s, storetest.Current)
 	must(t, c.Set("k", strings.Repeat("x", 4*mib)))
 	n, err := c.NumKeys()
 	must(t, err)
 	want(t, "keys", n, 1)
-	ended(t, slow.nc)
+	ended(t, slow.Conn())
 }
 
 // A value that an answer still needs is charged, though its key is gone.
 func TestUnreadAnswerIsCharged(t *testing.T) {
 	s := open(t, Options{})
-	c, lazy := dial(t, s, Current), dial(t, s, Current)
+	c, lazy := dial(t, s, storetest.Current), dial(t, s, storetest.Current)
 	must(t, c.Set("big", strings.Repeat("x", MaxValue)))
 	_, err := c.NumKeys()
 	must(t, err)
@@ -182,14 +184,14 @@ func TestUnreadAnswerIsCharged(t *testing.T) {
 			return v != nil && v.readers == n
 		}
 	}
-	must(t, lazy.call(opGet, nil, nil, "big"))
+	must(t, lazy.AskGet("big"))
 	until(t, s, "it is being read", held(1))
 	_, err = c.Delete("big")
 	must(t, err)
 	if u := s.Stats().Used; u < MaxValue {
 		t.Errorf("%d bytes are charged", u)
 	}
-	_, err = io.CopyN(io.Discard, lazy.nc, MaxValue+8)
+	_, err = io.CopyN(io.Discard, lazy.Conn(), MaxValue+8)
 	must(t, err)
 	until(t, s, "it is given back", func(s *Server) bool { return s.t.b.used == 2*connCost })
 }
@@ -207,13 +209,13 @@ func TestAllIsGivenBack(t *testing.T) {
 		must(t, err)
 		c.Close()
 	}
-	c := dial(t, s, Current)
+	c := dial(t, s, storetest.Current)
 	for i := range 3 {
 		must(t, c.Push("q", strings.Repeat("v", 3000*i)))
 	}
 	_, _, err := c.Pop("q")
 	must(t, err)
-	if err := c.Wait(time.Millisecond, "x", "y"); !errors.Is(err, ErrTimeout) {
+	if err := c.Wait(time.Millisecond, "x", "y"); !errors.Is(err, storetest.ErrTimeout) {
 		t.Fatal(err)
 	}
 	must(t, s.Fence(1))

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/failslow/falcon/backend/tcpstore/storetest"
 )
 
 var (
@@ -96,9 +98,9 @@ const releaseLimit = 2 * time.Minute
 
 // release has n clients meet: what a job does first. It returns when the last
 // one is released.
-func release(t *testing.T, address string, l Layout, n int) time.Duration {
+func release(t *testing.T, address string, l storetest.Layout, n int) time.Duration {
 	t.Helper()
-	took, err := Meet(address, l, n, releaseLimit)
+	took, err := storetest.Meet(address, l, n, releaseLimit)
 	must(t, err)
 	return took
 }
@@ -128,16 +130,16 @@ func releaseAtScale(t *testing.T) {
 		var am, bm float64
 		for range *storeRuns {
 			mine := ours(t)
-			a = append(a, release(t, mine.address, Legacy, n).Seconds())
+			a = append(a, release(t, mine.address, storetest.Legacy, n).Seconds())
 			am = max(am, peakMiB(t, mine.pid))
 			theirs := start(t, exec.Command(python, "testdata/server.py"))
-			b = append(b, release(t, theirs.address, Legacy, n).Seconds())
+			b = append(b, release(t, theirs.address, storetest.Legacy, n).Seconds())
 			bm = max(bm, peakMiB(t, theirs.pid))
 		}
 		p := paper[n]
 		fmt.Printf("%-8d %12.2f %12.0f %16.2f %14.0f %12s, %8s\n", n, middle(a), am, middle(b), bm, p[0], p[1])
 	}
-	now := release(t, ours(t).address, Current, 10000)
+	now := release(t, ours(t).address, storetest.Current, 10000)
 	fmt.Printf("10000 clients in the current layout (no PyTorch that speaks it is installed): %.2f s\n", now.Seconds())
 }
 
@@ -153,7 +155,7 @@ func BenchmarkMeet(b *testing.B) {
 		b.Run(l.String(), func(b *testing.B) {
 			for range b.N {
 				s := ours(b)
-				took, err := Meet(s.address, l, 10000, releaseLimit)
+				took, err := storetest.Meet(s.address, l, 10000, releaseLimit)
 				must(b, err)
 				b.ReportMetric(took.Seconds(), "s/meeting")
 				b.ReportMetric(peakMiB(b, s.pid), "MiB")

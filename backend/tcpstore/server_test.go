@@ -9,12 +9,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/failslow/falcon/backend/tcpstore/storetest"
 )
 
 // patience is for what must come; a test that fails takes as long.
 const patience = 10 * time.Second
 
-var layouts = []Layout{Legacy, Current}
+var layouts = []storetest.Layout{storetest.Legacy, storetest.Current}
 
 func open(t testing.TB, o Options) *Server {
 	t.Helper()
@@ -26,9 +28,9 @@ func open(t testing.TB, o Options) *Server {
 	return s
 }
 
-func dial(t testing.TB, s *Server, l Layout) *Client {
+func dial(t testing.TB, s *Server, l storetest.Layout) *storetest.Client {
 	t.Helper()
-	c, err := Dial(s.Addr(), l, patience)
+	c, err := storetest.Dial(s.Addr(), l, patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +59,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-func requests(t *testing.T, c *Client) {
+func requests(t *testing.T, c *storetest.Client) {
 	must(t, c.Set("k", "v"))
 	v, err := c.Get("k", patience)
 	must(t, err)
@@ -103,7 +105,7 @@ func requests(t *testing.T, c *Client) {
 
 func TestQueues(t *testing.T) {
 	s := open(t, Options{})
-	c, d := dial(t, s, Current), dial(t, s, Current)
+	c, d := dial(t, s, storetest.Current), dial(t, s, storetest.Current)
 	nonce, err := c.Ping(0xdeadbeef)
 	must(t, err)
 	want(t, "ping", nonce, 0xdeadbeef)
@@ -149,12 +151,12 @@ func waiting(t testing.TB, s *Server, n int) {
 
 // Whoever stores the last key releases all; every way of storing does.
 func TestWaitersAreReleased(t *testing.T) {
-	store := map[string]func(c *Client) error{
-		"set":    func(c *Client) error { return c.Set("go", "1") },
-		"add":    func(c *Client) error { _, err := c.Add("go", 1); return err },
-		"append": func(c *Client) error { return c.Append("go", "1") },
-		"cas":    func(c *Client) error { _, err := c.CompareSet("go", "", "1"); return err },
-		"multi":  func(c *Client) error { return c.MultiSet([]string{"x", "go"}, []string{"", ""}) },
+	store := map[string]func(c *storetest.Client) error{
+		"set":    func(c *storetest.Client) error { return c.Set("go", "1") },
+		"add":    func(c *storetest.Client) error { _, err := c.Add("go", 1); return err },
+		"append": func(c *storetest.Client) error { return c.Append("go", "1") },
+		"cas":    func(c *storetest.Client) error { _, err := c.CompareSet("go", "", "1"); return err },
+		"multi":  func(c *storetest.Client) error { return c.MultiSet([]string{"x", "go"}, []string{"", ""}) },
 	}
 	for name, put := range store {
 		t.Run(name, func(t *testing.T) {
@@ -170,7 +172,7 @@ func TestWaitersAreReleased(t *testing.T) {
 				}()
 			}
 			waiting(t, s, 2*len(errs))
-			c := dial(t, s, Current)
+			c := dial(t, s, storetest.Current)
 			must(t, c.Set("also", ""))
 			waiting(t, s, len(errs))
 			must(t, put(c))
@@ -186,11 +188,11 @@ func TestQueueReleasesOne(t *testing.T) {
 	s := open(t, Options{})
 	got := make(chan error, 2)
 	for range 2 {
-		c := dial(t, s, Current)
+		c := dial(t, s, storetest.Current)
 		go func() { got <- c.Wait(0, "q") }()
 	}
 	waiting(t, s, 2)
-	c := dial(t, s, Current)
+	c := dial(t, s, storetest.Current)
 	must(t, c.Push("q", "1"))
 	must(t, <-got)
 	waiting(t, s, 1)
@@ -201,10 +203,10 @@ func TestQueueReleasesOne(t *testing.T) {
 // A wait that was given up leaves nothing behind, and the connection goes on.
 func TestWaitIsCancelled(t *testing.T) {
 	s := open(t, Options{})
-	c := dial(t, s, Current)
+	c := dial(t, s, storetest.Current)
 	for range 3 {
-		if err := c.Wait(time.Millisecond, "never"); !errors.Is(err, ErrTimeout) {
-			t.Fatalf("%v, wants %v", err, ErrTimeout)
+		if err := c.Wait(time.Millisecond, "never"); !errors.Is(err, storetest.ErrTimeout) {
+			t.Fatalf("%v, wants %v", err, storetest.ErrTimeout)
 		}
 	}
 	want(t, "waits left", s.Stats().Waits, 0)
@@ -215,9 +217,9 @@ func TestWaitIsCancelled(t *testing.T) {
 // PyTorch 1.13 gives up without a word and asks the next thing.
 func TestLegacyWaitIsForgotten(t *testing.T) {
 	s := open(t, Options{})
-	c := dial(t, s, Legacy)
-	if err := c.Wait(time.Millisecond, "never"); !errors.Is(err, ErrTimeout) {
-		t.Fatalf("%v, wants %v", err, ErrTimeout)
+	c := dial(t, s, storetest.Legacy)
+	if err := c.Wait(time.Millisecond, "never"); !errors.Is(err, storetest.ErrTimeout) {
+		t.Fatalf("%v, wants %v", err, storetest.ErrTimeout)
 	}
 	must(t, c.Set("k", "v"))
 	v, err := c.Get("k", patience)
@@ -229,12 +231,12 @@ func TestLegacyWaitIsForgotten(t *testing.T) {
 // Cancellations that cross the release never mix up the answers.
 func TestCancelCrossesRelease(t *testing.T) {
 	s := open(t, Options{})
-	c, d := dial(t, s, Current), dial(t, s, Current)
+	c, d := dial(t, s, storetest.Current), dial(t, s, storetest.Current)
 	for i := range 300 {
 		key := fmt.Sprint("k", i)
 		done := make(chan error, 1)
 		go func() { done <- d.Set(key, "") }()
-		if err := c.Wait(time.Duration(i%20)*10*time.Microsecond+1, key); err != nil && !errors.Is(err, ErrTimeout) {
+		if err := c.Wait(time.Duration(i%20)*10*time.Microsecond+1, key); err != nil && !errors.Is(err, storetest.ErrTimeout) {
 			t.Fatal(err)
 		}
 		must(t, <-done)
@@ -246,7 +248,7 @@ func TestCancelCrossesRelease(t *testing.T) {
 
 func TestWaiterThatLeaves(t *testing.T) {
 	s := open(t, Options{})
-	c := dial(t, s, Current)
+	c := dial(t, s, storetest.Current)
 	done := make(chan error, 1)
 	go func() { done <- c.Wait(0, "never") }()
 	waiting(t, s, 1)
@@ -260,7 +262,7 @@ func TestWaiterThatLeaves(t *testing.T) {
 // After Fence nothing of an older generation takes effect.
 func TestFence(t *testing.T) {
 	s := open(t, Options{Generation: 3})
-	old, blocked := dial(t, s, Legacy), dial(t, s, Current)
+	old, blocked := dial(t, s, storetest.Legacy), dial(t, s, storetest.Current)
 	must(t, old.Set("k", "old"))
 	_, err := old.Add("n", 1)
 	must(t, err)
@@ -268,13 +270,13 @@ func TestFence(t *testing.T) {
 	go func() { done <- blocked.Wait(0, "never") }()
 	waiting(t, s, 1)
 	must(t, s.Fence(4))
-	if err := <-done; err == nil || errors.Is(err, ErrTimeout) {
+	if err := <-done; err == nil || errors.Is(err, storetest.ErrTimeout) {
 		t.Fatalf("a blocked client of the old generation got %v", err)
 	}
 	if _, err := old.Add("n", 1); err == nil {
 		t.Fatal("a client of the old generation was answered")
 	}
-	c := dial(t, s, Current)
+	c := dial(t, s, storetest.Current)
 	n, err := c.NumKeys()
 	must(t, err)
 	want(t, "keys", n, 0)
@@ -294,10 +296,10 @@ func TestOldAttemptIsRefused(t *testing.T) {
 		"//worker/attempt_1/default_pg/0": false, "//worker/attempt_2/x": true, "/init/": true,
 		"//worker/attempt_9/x": true, "//worker/attempt_x/y": true, "/worker/attempt_1": false,
 	} {
-		c := dial(t, s, Current)
+		c := dial(t, s, storetest.Current)
 		_, err := c.Add(key, 1)
 		want(t, key, err == nil, ok)
-		c = dial(t, s, Current)
+		c = dial(t, s, storetest.Current)
 		_, err = c.Check("k", key)
 		want(t, "check "+key, err == nil, ok)
 	}
@@ -306,24 +308,26 @@ func TestOldAttemptIsRefused(t *testing.T) {
 // A client that breaks a bound loses its connection; the others don't notice.
 func TestBounds(t *testing.T) {
 	s := open(t, Options{MaxKeys: 3, Budget: 256 << 10, MaxWaits: 4})
-	good := dial(t, s, Current)
+	good := dial(t, s, storetest.Current)
 	must(t, good.MultiSet([]string{"a", "b", "c"}, []string{"1", "x", strings.Repeat("y", 500)}))
 	_, err := good.NumKeys() // what was stored is there once this is answered
 	must(t, err)
-	for name, bad := range map[string]func(c *Client) error{
-		"a key too many":     func(c *Client) error { return c.Set("d", "") },
-		"a queue too many":   func(c *Client) error { return c.Push("d", "") },
-		"too many bytes":     func(c *Client) error { return c.Set("a", strings.Repeat("z", 200<<10)) },
-		"append too much":    func(c *Client) error { return c.Append("c", strings.Repeat("z", 200<<10)) },
-		"no number":          func(c *Client) error { _, err := c.Add("b", 1); return err },
-		"number overflows":   func(c *Client) error { _, err := c.Add("a", 1<<63-1); return err },
-		"long key":           func(c *Client) error { return c.Set(strings.Repeat("k", MaxKey+1), "") },
-		"long value":         func(c *Client) error { return c.Set("a", strings.Repeat("k", MaxValue+1)) },
-		"too many waits":     func(c *Client) error { return c.Wait(0, "1", "2", "3", "4", "5") },
-		"a watch":            func(c *Client) error { return c.call(opWatch, nil, nil, "a") },
-		"more than it reads": func(c *Client) error { return c.MultiSet(make([]string, MaxPerCall+1), make([]string, MaxPerCall+1)) },
+	for name, bad := range map[string]func(c *storetest.Client) error{
+		"a key too many":   func(c *storetest.Client) error { return c.Set("d", "") },
+		"a queue too many": func(c *storetest.Client) error { return c.Push("d", "") },
+		"too many bytes":   func(c *storetest.Client) error { return c.Set("a", strings.Repeat("z", 200<<10)) },
+		"append too much":  func(c *storetest.Client) error { return c.Append("c", strings.Repeat("z", 200<<10)) },
+		"no number":        func(c *storetest.Client) error { _, err := c.Add("b", 1); return err },
+		"number overflows": func(c *storetest.Client) error { _, err := c.Add("a", 1<<63-1); return err },
+		"long key":         func(c *storetest.Client) error { return c.Set(strings.Repeat("k", MaxKey+1), "") },
+		"long value":       func(c *storetest.Client) error { return c.Set("a", strings.Repeat("k", MaxValue+1)) },
+		"too many waits":   func(c *storetest.Client) error { return c.Wait(0, "1", "2", "3", "4", "5") },
+		"a watch":          func(c *storetest.Client) error { return c.AskWatch("a") },
+		"more than it reads": func(c *storetest.Client) error {
+			return c.MultiSet(make([]string, MaxPerCall+1), make([]string, MaxPerCall+1))
+		},
 	} {
-		c := dial(t, s, Legacy)
+		c := dial(t, s, storetest.Legacy)
 		err := bad(c)
 		if err == nil {
 			_, err = c.NumKeys()
@@ -341,12 +345,12 @@ func TestBounds(t *testing.T) {
 
 func TestConnectionBound(t *testing.T) {
 	s := open(t, Options{MaxConns: 2})
-	a, b := dial(t, s, Current), dial(t, s, Current)
+	a, b := dial(t, s, storetest.Current), dial(t, s, storetest.Current)
 	_, err := a.NumKeys()
 	must(t, err)
 	_, err = b.NumKeys()
 	must(t, err)
-	c := dial(t, s, Current)
+	c := dial(t, s, storetest.Current)
 	if _, err := c.NumKeys(); err == nil {
 		t.Fatal("a third connection was served")
 	}
@@ -357,20 +361,20 @@ func TestConnectionBound(t *testing.T) {
 			t.Fatal("a closed connection is still counted")
 		}
 	}
-	_, err = dial(t, s, Current).NumKeys()
+	_, err = dial(t, s, storetest.Current).NumKeys()
 	must(t, err)
 }
 
 // A released client that reads nothing does not hold up whoever stores.
 func TestReaderThatNeverReads(t *testing.T) {
 	s := open(t, Options{})
-	c := dial(t, s, Current)
+	c := dial(t, s, storetest.Current)
 	must(t, c.Set("big", strings.Repeat("x", MaxValue)))
-	lazy := dial(t, s, Current)
+	lazy := dial(t, s, storetest.Current)
 	for range 4 {
-		must(t, lazy.call(opGet, nil, nil, "big"))
+		must(t, lazy.AskGet("big"))
 	}
-	must(t, lazy.call(opWait, list([]string{"go"}), nil))
+	must(t, lazy.AskWait("go"))
 	must(t, c.Set("go", ""))
 	ok, err := c.Check("go")
 	must(t, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/failslow/falcon/agent/store"
 	"github.com/failslow/falcon/backend/tcpstore"
+	"github.com/failslow/falcon/backend/tcpstore/storetest"
 )
 
 const storeWait = 30 * time.Second
@@ -15,7 +16,7 @@ const storeWait = 30 * time.Second
 // The real store is reached through the stand-in by clients of both layouts; a
 // fence disconnects them, and those that come after it are served.
 func TestStoreThroughTheStandIn(t *testing.T) {
-	for _, layout := range []tcpstore.Layout{tcpstore.Legacy, tcpstore.Current} {
+	for _, layout := range []storetest.Layout{storetest.Legacy, storetest.Current} {
 		s, err := tcpstore.Listen("127.0.0.1:0", tcpstore.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -24,8 +25,8 @@ func TestStoreThroughTheStandIn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dial := func() *tcpstore.Client {
-			c, err := tcpstore.Dial(p.Addr(), layout, storeWait)
+		dial := func() *storetest.Client {
+			c, err := storetest.Dial(p.Addr(), layout, storeWait)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,7 +61,7 @@ func TestStoreThroughTheStandIn(t *testing.T) {
 		if ok, err := one.Delete("lead"); !ok || err != nil {
 			t.Errorf("deleted: %v, %v", ok, err)
 		}
-		if layout == tcpstore.Current {
+		if layout == storetest.Current {
 			if err := one.Push("q", "x"); err != nil {
 				t.Error(err)
 			}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon/backend/tcpstore"
+	"github.com/failslow/falcon/backend/tcpstore/storetest"
 )
 
 // storePatience is for what other processes must do; a test that fails takes as
@@ -136,7 +137,7 @@ func TestStoreIsAProcessOfTheEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	soon(t, "the engine says so", func() bool { return s.says(t, "store is down") })
-	if _, err := tcpstore.Meet(s.address, tcpstore.Current, 8, storePatience); err != nil {
+	if _, err := storetest.Meet(s.address, storetest.Current, 8, storePatience); err != nil {
 		t.Fatal(err)
 	}
 	soon(t, "it serves again", func() bool { return s.says(t, "serves again") })
@@ -191,7 +192,7 @@ func TestEngineDoesNotFeelAnAttackOnItsStore(t *testing.T) {
 	store, before := s.store(t), memoryMiB(t, s.pid, "VmRSS")
 	const idle, values, unfinished = 5000, 128, 150
 	flood(t, s.address, idle, values, unfinished)
-	took, err := tcpstore.Meet(s.address, tcpstore.Current, 64, storePatience)
+	took, err := storetest.Meet(s.address, storetest.Current, 64, storePatience)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/failslow/falcon/backend/tcpstore"
+	"github.com/failslow/falcon/backend/tcpstore/storetest"
 )
 
 // The store says where it listens, serves both kinds of clients and ends with
@@ -34,8 +34,8 @@ func TestStoreCommand(t *testing.T) {
 	if err != nil || !ok {
 		t.Fatalf("it said %q (%v)", line, err)
 	}
-	for i, l := range []tcpstore.Layout{tcpstore.Legacy, tcpstore.Current} {
-		cl, err := tcpstore.Dial(address, l, 10*time.Second)
+	for i, l := range []storetest.Layout{storetest.Legacy, storetest.Current} {
+		cl, err := storetest.Dial(address, l, 10*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}

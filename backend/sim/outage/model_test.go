@@ -9,6 +9,7 @@ import (
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/tcpstore"
+	"github.com/failslow/falcon/backend/tcpstore/storetest"
 )
 
 // The fit goes through two points of table II and not through the third.
@@ -76,7 +77,7 @@ func TestBaselines(t *testing.T) {
 	if _, err := SerialStore(s.Addr(), n, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	c, err := tcpstore.Dial(s.Addr(), tcpstore.Current, time.Minute)
+	c, err := storetest.Dial(s.Addr(), storetest.Current, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

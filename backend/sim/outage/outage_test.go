@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/failslow/falcon/backend/tcpstore"
+	"github.com/failslow/falcon/backend/tcpstore/storetest"
 )
 
 func TestMain(m *testing.M) {
@@ -25,7 +26,7 @@ type here struct{ s *tcpstore.Server }
 func (h here) Fence(generation uint64) error { return h.s.Fence(generation) }
 
 func (h here) Meet(n int) (time.Duration, error) {
-	return tcpstore.Meet(h.s.Addr(), tcpstore.Current, n, patience)
+	return storetest.Meet(h.s.Addr(), storetest.Current, n, patience)
 }
 
 func small(t *testing.T, devices int) *Cluster {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon/backend/tcpstore"
+	"github.com/failslow/falcon/backend/tcpstore/storetest"
 )
 
 // asPart makes this test binary a part of the emulation: descriptors of one
@@ -62,7 +63,7 @@ func clientsPart() error {
 		if _, err := fmt.Sscan(in.Text(), &address, &n); err != nil {
 			return err
 		}
-		took, err := tcpstore.Meet(address, tcpstore.Current, n, patience)
+		took, err := storetest.Meet(address, storetest.Current, n, patience)
 		if err != nil {
 			return err
 		}

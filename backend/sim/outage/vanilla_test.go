@@ -9,7 +9,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/failslow/falcon/backend/tcpstore"
+	"github.com/failslow/falcon/backend/tcpstore/storetest"
 )
 
 // SerialStore is the store's establishment as the paper's baseline has it
@@ -18,7 +18,7 @@ import (
 func SerialStore(address string, n int, patience time.Duration) (time.Duration, error) {
 	begin := time.Now()
 	for range n {
-		c, err := tcpstore.Dial(address, tcpstore.Current, patience)
+		c, err := storetest.Dial(address, storetest.Current, patience)
 		if err != nil {
 			return 0, err
 		}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/failslow/falcon/backend/tcpstore"
+	"github.com/failslow/falcon/backend/tcpstore/storetest"
 )
 
 // patience is for what must come; a test that fails takes as long.
@@ -131,9 +132,9 @@ func freeze(t *testing.T, pid int) {
 	must(t, unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil))
 }
 
-func dial(t *testing.T, k *Keeper) *tcpstore.Client {
+func dial(t *testing.T, k *Keeper) *storetest.Client {
 	t.Helper()
-	c, err := tcpstore.Dial(k.Addr(), tcpstore.Current, patience)
+	c, err := storetest.Dial(k.Addr(), storetest.Current, patience)
 	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
@@ -273,7 +274,7 @@ func TestStoreEndsWithThePair(t *testing.T) {
 	if !c.cmd.ProcessState.Success() {
 		t.Errorf("it ended with %s", c.cmd.ProcessState)
 	}
-	if _, err := tcpstore.Dial(k.Addr(), tcpstore.Current, patience); err == nil {
+	if _, err := storetest.Dial(k.Addr(), storetest.Current, patience); err == nil {
 		t.Error("its address is served after its end")
 	}
 }

@@ -1,4 +1,4 @@
-package tcpstore
+package storetest
 
 import (
 	"encoding/binary"
@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connectingMost is how many clients of a herd are on their way in at a time:
+// connectingMost is how many clients of a crowd are on their way in at a time:
 // fewer than the kernel queues for a listener (somaxconn, 4,096), over which it
 // drops them and they try again a second later.
 const connectingMost = 2048
 
-// connectTries bounds how often a client of a herd begins again: the kernel
+// connectTries bounds how often a client of a crowd begins again: the kernel
 // resets connections that a server does not accept in time.
 const connectTries = 20
 
@@ -29,10 +29,10 @@ func Meet(address string, l Layout, n int, limit time.Duration) (time.Duration, 
 	if err != nil {
 		return 0, err
 	}
-	h := &herd{to: to, layout: l, n: n, members: make(map[int32]*sheep, n)}
+	h := &crowd{to: to, layout: l, n: n, members: make(map[int32]*member, n)}
 	h.compose()
 	if h.poll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return 0, fmt.Errorf("tcpstore: %w", err)
+		return 0, fmt.Errorf("storetest: %w", err)
 	}
 	defer h.close()
 	begin := time.Now()
@@ -43,7 +43,7 @@ func Meet(address string, l Layout, n int, limit time.Duration) (time.Duration, 
 func sockaddr(address string) (unix.Sockaddr, error) {
 	a, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("tcpstore: %w", err)
+		return nil, fmt.Errorf("storetest: %w", err)
 	}
 	if ip := a.IP.To4(); ip != nil {
 		return &unix.SockaddrInet4{Port: a.Port, Addr: [4]byte(ip)}, nil
@@ -51,21 +51,21 @@ func sockaddr(address string) (unix.Sockaddr, error) {
 	return &unix.SockaddrInet6{Port: a.Port, Addr: [16]byte(a.IP.To16())}, nil
 }
 
-// herd is many clients in one thread.
-type herd struct {
+// crowd is many clients in one thread.
+type crowd struct {
 	to      unix.Sockaddr
 	layout  Layout
 	n       int
 	poll    int
-	members map[int32]*sheep // by descriptor
-	asks    [asked][]byte    // by step
-	open    []byte           // what the last one says before it waits
+	members map[int32]*member // by descriptor
+	asks    [asked][]byte     // by step
+	open    []byte            // what the last one says before it waits
 
 	begun, connecting, released, tries int
 }
 
-// sheep is one client.
-type sheep struct {
+// member is one client.
+type member struct {
 	fd   int
 	step step
 	got  []byte // of the answer to it
@@ -85,8 +85,8 @@ const (
 // answers are the bytes that come back, by step.
 var answers = [asked]int{enters: 8, waits: 1}
 
-func (h *herd) compose() {
-	c := newClient(nil, h.layout)
+func (h *crowd) compose() {
+	c := NewClient(nil, h.layout)
 	one := binary.LittleEndian.AppendUint64(nil, 1)
 	add := func(key string) []byte { return append(text([]byte{byte(c.codes[opAdd])}, key), one...) }
 	h.asks[enters] = append(c.greeting(), add("/here")...)
@@ -95,8 +95,8 @@ func (h *herd) compose() {
 }
 
 // close hangs up on the spot: ten thousand connections that linger for a minute
-// would leave the next herd no port.
-func (h *herd) close() {
+// would leave the next crowd no port.
+func (h *crowd) close() {
 	for fd := range h.members {
 		_ = unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 		_ = unix.Close(int(fd))
@@ -104,7 +104,7 @@ func (h *herd) close() {
 	_ = unix.Close(h.poll)
 }
 
-func (h *herd) run(until time.Time) error {
+func (h *crowd) run(until time.Time) error {
 	events := make([]unix.EpollEvent, 1024)
 	for h.released < h.n {
 		for h.begun < h.n && h.connecting < connectingMost {
@@ -119,7 +119,7 @@ func (h *herd) run(until time.Time) error {
 		}
 		got, err := unix.EpollWait(h.poll, events, int(left.Milliseconds())+1)
 		if err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("tcpstore: %w", err)
+			return fmt.Errorf("storetest: %w", err)
 		}
 		for _, e := range events[:max(got, 0)] {
 			if err := h.turn(h.members[e.Fd], e.Events); err != nil {
@@ -130,38 +130,38 @@ func (h *herd) run(until time.Time) error {
 	return nil
 }
 
-func (h *herd) connect() error {
+func (h *crowd) connect() error {
 	family := unix.AF_INET
 	if _, six := h.to.(*unix.SockaddrInet6); six {
 		family = unix.AF_INET6
 	}
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("tcpstore: %w", err)
+		return fmt.Errorf("storetest: %w", err)
 	}
-	m := &sheep{fd: fd}
+	m := &member{fd: fd}
 	h.members[int32(fd)] = m
 	if err := h.bind(fd); err != nil {
-		return fmt.Errorf("tcpstore: %w", err)
+		return fmt.Errorf("storetest: %w", err)
 	}
 	if err := unix.Connect(fd, h.to); err != nil && !errors.Is(err, unix.EINPROGRESS) {
-		return fmt.Errorf("tcpstore: connect: %w", err)
+		return fmt.Errorf("storetest: connect: %w", err)
 	}
 	h.connecting++
 	e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLET, Fd: int32(fd)}
 	if err := unix.EpollCtl(h.poll, unix.EPOLL_CTL_ADD, fd, &e); err != nil {
-		return fmt.Errorf("tcpstore: %w", err)
+		return fmt.Errorf("storetest: %w", err)
 	}
 	return nil
 }
 
-// perSource is how many clients of a herd share an address: beyond half of the
+// perSource is how many clients of a crowd share an address: beyond half of the
 // kernel's range of ports, looking for a free one takes longer than all the rest.
 const perSource = 12000
 
 // bind has the clients come from several addresses, where the store is on
 // loopback: all of them are here.
-func (h *herd) bind(fd int) error {
+func (h *crowd) bind(fd int) error {
 	to, is := h.to.(*unix.SockaddrInet4)
 	if !is || to.Addr[0] != 127 || h.n <= perSource {
 		return nil
@@ -173,7 +173,7 @@ func (h *herd) bind(fd int) error {
 }
 
 // turn goes on with one client as far as it can.
-func (h *herd) turn(m *sheep, events uint32) error {
+func (h *crowd) turn(m *member, events uint32) error {
 	if m == nil {
 		return nil
 	}
@@ -193,7 +193,7 @@ func (h *herd) turn(m *sheep, events uint32) error {
 	case m.step == enters && (err != nil || n == 0):
 		return h.again(m, err)
 	case err != nil || n == 0:
-		return fmt.Errorf("tcpstore: a client was disconnected at its request %d: %w", m.step, errors.Join(err, net.ErrClosed))
+		return fmt.Errorf("storetest: a client was disconnected at its request %d: %w", m.step, errors.Join(err, net.ErrClosed))
 	}
 	if m.got = m.room[:len(m.got)+n]; len(m.got) < answers[m.step] {
 		return nil
@@ -201,7 +201,7 @@ func (h *herd) turn(m *sheep, events uint32) error {
 	return h.answered(m)
 }
 
-func (h *herd) answered(m *sheep) error {
+func (h *crowd) answered(m *member) error {
 	switch m.step {
 	case enters:
 		h.connecting--
@@ -219,9 +219,9 @@ func (h *herd) answered(m *sheep) error {
 }
 
 // again has a client begin anew.
-func (h *herd) again(m *sheep, why error) error {
+func (h *crowd) again(m *member, why error) error {
 	if h.tries++; h.tries > connectTries*h.n {
-		return fmt.Errorf("tcpstore: clients are disconnected again and again: %w", errors.Join(why, net.ErrClosed))
+		return fmt.Errorf("storetest: clients are disconnected again and again: %w", errors.Join(why, net.ErrClosed))
 	}
 	h.connecting--
 	delete(h.members, int32(m.fd))
@@ -229,14 +229,14 @@ func (h *herd) again(m *sheep, why error) error {
 	return h.connect()
 }
 
-func (h *herd) ask(m *sheep, s step) error {
+func (h *crowd) ask(m *member, s step) error {
 	m.step, m.got = s, m.room[:0]
 	return h.send(m, h.asks[s])
 }
 
 // send takes a request that the kernel has no room for, a few bytes, for a
 // broken connection.
-func (h *herd) send(m *sheep, b []byte) error {
+func (h *crowd) send(m *member, b []byte) error {
 	n, err := unix.Write(m.fd, b)
 	if err == nil && n == len(b) {
 		return nil
@@ -244,5 +244,5 @@ func (h *herd) send(m *sheep, b []byte) error {
 	if m.step == enters {
 		return h.again(m, err)
 	}
-	return fmt.Errorf("tcpstore: request %d can't be sent: %w", m.step, errors.Join(err, net.ErrClosed))
+	return fmt.Errorf("storetest: request %d can't be sent: %w", m.step, errors.Join(err, net.ErrClosed))
 }

@@ -1,4 +1,4 @@
-package tcpstore
+package storetest
 
 import (
 	"encoding/binary"
@@ -10,11 +10,13 @@ import (
 	"time"
 )
 
-// ErrTimeout says that keys did not come in time.
-var ErrTimeout = errors.New("tcpstore: keys did not come in time")
+// Errors of this package.
+var (
+	ErrTimeout  = errors.New("storetest: keys did not come in time")
+	ErrProtocol = errors.New("storetest: protocol")
+)
 
-// Client is a small client for tests, measurements and emulations. One
-// goroutine may use it. After an error other than ErrTimeout in the current
+// Client is a small client. One goroutine may use it. After an error other than ErrTimeout in the current
 // layout it is of no use any more: in the legacy layout a wait that was given
 // up can't be told from its late answer.
 type Client struct {
@@ -27,26 +29,27 @@ type Client struct {
 func Dial(address string, layout Layout, timeout time.Duration) (*Client, error) {
 	nc, err := (&net.Dialer{Timeout: timeout, KeepAlive: -1}).Dial("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("tcpstore: %w", err)
+		return nil, fmt.Errorf("storetest: %w", err)
 	}
-	c := newClient(nc, layout)
+	c := NewClient(nc, layout)
 	if hello := c.greeting(); len(hello) > 0 {
 		_, err = nc.Write(hello)
 	}
 	if err != nil {
 		nc.Close()
-		return nil, fmt.Errorf("tcpstore: %w", err)
+		return nil, fmt.Errorf("storetest: %w", err)
 	}
 	return c, nil
 }
 
-func newClient(nc net.Conn, layout Layout) *Client {
+// NewClient speaks over a connection that the store has been greeted on.
+func NewClient(nc net.Conn, layout Layout) *Client {
 	c := &Client{nc: nc, layout: layout}
 	for i := range c.codes {
 		c.codes[i] = -1
 	}
-	for code, o := range opcodes[layout] {
-		c.codes[o] = code
+	for o, number := range numbers[layout] {
+		c.codes[o] = number
 	}
 	return c
 }
@@ -59,6 +62,18 @@ func (c *Client) greeting() []byte {
 	return binary.LittleEndian.AppendUint32([]byte{0}, magic)
 }
 
+// Conn is the connection itself, for what no client should send.
+func (c *Client) Conn() net.Conn { return c.nc }
+
+// AskGet, AskWait and AskWatch send a request and read no answer.
+func (c *Client) AskGet(key string) error { return c.call(opGet, nil, nil, key) }
+
+// AskWait waits for keys; see AskGet.
+func (c *Client) AskWait(keys ...string) error { return c.call(opWait, list(keys), nil) }
+
+// AskWatch asks for what no store of this kind has; see AskGet.
+func (c *Client) AskWatch(key string) error { return c.call(opWatch, nil, nil, key) }
+
 // Close hangs up.
 func (c *Client) Close() error { return c.nc.Close() }
 
@@ -67,7 +82,7 @@ func (c *Client) Close() error { return c.nc.Close() }
 func (c *Client) Abort() error {
 	if t, is := c.nc.(*net.TCPConn); is {
 		if err := t.SetLinger(0); err != nil {
-			return fmt.Errorf("tcpstore: %w", errors.Join(err, c.nc.Close()))
+			return fmt.Errorf("storetest: %w", errors.Join(err, c.nc.Close()))
 		}
 	}
 	return c.nc.Close()
@@ -95,13 +110,13 @@ func (c *Client) call(o op, tail []byte, answer []byte, texts ...string) error {
 		b = text(b, s)
 	}
 	if _, err := c.nc.Write(append(b, tail...)); err != nil {
-		return fmt.Errorf("tcpstore: %w", err)
+		return fmt.Errorf("storetest: %w", err)
 	}
 	if len(answer) == 0 {
 		return nil
 	}
 	if _, err := io.ReadFull(c.nc, answer); err != nil {
-		return fmt.Errorf("tcpstore: %w", err)
+		return fmt.Errorf("storetest: %w", err)
 	}
 	return nil
 }
@@ -115,15 +130,15 @@ func (c *Client) number(o op, tail []byte, texts ...string) (int64, error) {
 func (c *Client) vector() ([]byte, error) {
 	var b [8]byte
 	if _, err := io.ReadFull(c.nc, b[:]); err != nil {
-		return nil, fmt.Errorf("tcpstore: %w", err)
+		return nil, fmt.Errorf("storetest: %w", err)
 	}
 	n := binary.LittleEndian.Uint64(b[:])
-	if n > MaxValue {
+	if n > valueMost {
 		return nil, fmt.Errorf("%w: an answer of %d bytes", ErrProtocol, n)
 	}
 	v := make([]byte, n)
 	if _, err := io.ReadFull(c.nc, v); err != nil {
-		return nil, fmt.Errorf("tcpstore: %w", err)
+		return nil, fmt.Errorf("storetest: %w", err)
 	}
 	return v, nil
 }
@@ -242,12 +257,12 @@ func (c *Client) Wait(timeout time.Duration, keys ...string) error {
 	}
 	if timeout > 0 {
 		if err := c.nc.SetReadDeadline(time.Now().Add(timeout)); err != nil {
-			return fmt.Errorf("tcpstore: %w", err)
+			return fmt.Errorf("storetest: %w", err)
 		}
 	}
 	got, err := c.stopped()
 	if clear := c.nc.SetReadDeadline(time.Time{}); clear != nil && err == nil {
-		err = fmt.Errorf("tcpstore: %w", clear)
+		err = fmt.Errorf("storetest: %w", clear)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return c.cancel(keys)
@@ -261,7 +276,7 @@ func (c *Client) Wait(timeout time.Duration, keys ...string) error {
 func (c *Client) stopped() (byte, error) {
 	var b [1]byte
 	if _, err := io.ReadFull(c.nc, b[:]); err != nil {
-		return 0, fmt.Errorf("tcpstore: %w", err)
+		return 0, fmt.Errorf("storetest: %w", err)
 	}
 	return b[0], nil
 }

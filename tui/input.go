@@ -14,7 +14,7 @@ const maxInput = 120
 
 // newTextEntry is a text entry with the keys that a table gives a scope and no
 // others. Above all it has no key to paste the clipboard: what is pasted comes
-// through Model.paste, where the safety rules are.
+// through Model.pasteText, where the safety rules are.
 func newTextEntry(table *key.Map, s key.Scope, text string, most int) textinput.Model {
 	in := textinput.New()
 	in.Prompt, in.CharLimit = "", most

@@ -60,7 +60,7 @@ func isKnownFilter(t *roster.Roster, f filter.Filter) bool {
 	return f.Empty() || t.World() <= atOnce || t.Remembers(searchKey(f, false)) && (!f.ByPicks() || t.Remembers(searchKey(f, true)))
 }
 
-// searchAll finds all that found needs.
+// searchAll finds all that ranksMatching needs.
 func searchAll(t *roster.Roster, f filter.Filter) {
 	if f.Empty() {
 		return

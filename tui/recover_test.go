@@ -242,7 +242,7 @@ func TestRenewTakesRankAndReason(t *testing.T) {
 	x.shows("leaks memory")
 	x.armed()
 	x.press(tea.KeyTab)
-	x.shows("▸ Renew it")
+	x.shows("▸ Replace it")
 	x.press(tea.KeyEnter)
 	x.shows("REC-0001 suspend")
 	if r := e.Recovers(); len(r) != 1 || r[0].Verb != "renew" || r[0].Rank != 5 || r[0].Reason != "leaks memory" {

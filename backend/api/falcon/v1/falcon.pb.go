@@ -4688,7 +4688,7 @@ type SnapshotRequest struct {
 	// A screen that names its session is seen by other operators while it pulls.
 	Session        string `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`                                      // chosen by the client, at most 32 bytes; empty = not seen
 	Attending      string `protobuf:"bytes,6,opt,name=attending,proto3" json:"attending,omitempty"`                                  // what its operator is about to decide on: an action's or recovery's id, …; empty = nothing
-	Packed         bool   `protobuf:"varint,7,opt,name=packed,proto3" json:"packed,omitempty"`                                       // ranks come as columns; an engine that can't sends ranks
+	Packed         bool   `protobuf:"varint,7,opt,name=packed,proto3" json:"packed,omitempty"`                                       // ranks come as columns, else as messages
 	Own            bool   `protobuf:"varint,8,opt,name=own,proto3" json:"own,omitempty"`                                             // only what is the caller's: role, actor and series
 	ColumnsVersion uint64 `protobuf:"varint,9,opt,name=columns_version,json=columnsVersion,proto3" json:"columns_version,omitempty"` // with packed: the snapshot whose columns the caller holds; 0 = none
 	unknownFields  protoimpl.UnknownFields

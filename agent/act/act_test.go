@@ -10,7 +10,7 @@ import (
 
 var t0 = time.Unix(1000, 0)
 
-// bench is a desk whose commands are counted and end when told.
+// bench is an Executor whose commands are counted and end on demand.
 type bench struct {
 	executor *Executor
 	started  []uint64

@@ -10,7 +10,7 @@ import (
 
 func anything(*falconv1.Command) string { return "" }
 
-// What is done is answered from memory by the next desk; what is in progress is
+// What is done is answered from memory by the next Executor; what is in progress is
 // taken up there, once.
 func TestAnotherDeskGoesOn(t *testing.T) {
 	first := newBench()
@@ -38,7 +38,7 @@ func TestAnotherDeskGoesOn(t *testing.T) {
 	}
 }
 
-// The life of a command goes on: the time between the two desks does not count,
+// The life of a command goes on: the time between the two Executors does not count,
 // the time before does.
 func TestLivesGoOn(t *testing.T) {
 	first := newBench()
@@ -71,7 +71,7 @@ func TestWhatCannotBeTakenUp(t *testing.T) {
 	}
 }
 
-// A command that was forgotten is refused by the next desk too.
+// A command that was forgotten is refused by the next Executor too.
 func TestTheFloorIsHandedOver(t *testing.T) {
 	first := newBench()
 	first.finished = true
@@ -90,7 +90,7 @@ type lingering struct{ *bench }
 
 func (l lingering) PollLate(now time.Time) (*falconv1.CommandResult, bool) { return l.Poll(now) }
 
-// A Lingerer past its deadline is watched further.
+// A LateTask past its deadline is watched further.
 func TestLateOnesAreWatchedFurther(t *testing.T) {
 	first, second := newBench(), newBench()
 	first.executor.start = func(*falconv1.Command, time.Time, time.Time) (Task, error) { return lingering{first}, nil }

@@ -379,7 +379,7 @@ func (s *storm) wholeRestart() {
 	s.describe(c.Generation, c.Placement)
 }
 
-// deaf says that a job on one node is lost to an engine that was away: silence is
+// deaf reports whether a job on one node is lost to an engine that was away: silence is
 // all that it knows of it, and it has said that.
 func (s *storm) deaf() bool {
 	return len(s.m.ranks.usedNodes()) == 1 && s.m.nodes.Get(s.m.ranks.usedNodes()[0], s.now).Suspected()

@@ -61,7 +61,7 @@ func (s *storm) record() {
 // forget leaves what the journal knows.
 func (f *fences) forget() { f.heard = maps.Clone(f.named) }
 
-// refuses says that a node's word does not reach the machine.
+// refuses reports whether a node's word does not reach the machine.
 func (s *storm) refuses(n *station, in Input) bool {
 	if _, on := s.m.Current(); on && s.fences.leaky {
 		return false

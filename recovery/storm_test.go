@@ -304,7 +304,7 @@ func (s *storm) play() {
 	s.fail("it does not end: %s at %s (%s), %d of %d ranks train", c.ID, c.State, c.Reason, s.trainers(), len(s.job.Placement))
 }
 
-// atRest says that nothing is left to do without a person.
+// atRest reports whether nothing is left to do without a person.
 func (s *storm) atRest(best int64) bool {
 	if s.now.Before(s.down) || !s.epochAt.IsZero() || s.whole != nil {
 		return false
@@ -315,7 +315,7 @@ func (s *storm) atRest(best int64) bool {
 	return s.m.stop.isStopped() && !s.waiting() || s.m.pace.Hung() || s.deaf() || s.trainers() == len(s.job.Placement) || s.m.hear.Blind() && !s.m.ranks.anyProcessAlive() || s.m.detect.doubted
 }
 
-// waiting says that a process waits in a generation, and holds its device for
+// waiting reports whether a process waits in a generation, and holds its device for
 // nothing where the job stands.
 func (s *storm) waiting() bool {
 	last := s.journal[len(s.journal)-1]

@@ -190,7 +190,7 @@ type scene struct {
 	busy                   bool        // nor can another: the engine refuses what comes before an approval has gone out
 }
 
-// bars says that nobody may approve a rung here; "" is the one proposed.
+// bars reports whether nobody may approve a rung here; "" is the one proposed.
 func (s scene) bars(r string) bool {
 	return s.busy || s.closed != "" && (r == "" || r == string(s.closed))
 }

@@ -172,7 +172,7 @@ func TestNoApprovalWithoutTheFullPath(t *testing.T) {
 	}
 }
 
-// fullPath says whether this key, now, is the last step of the whole path.
+// fullPath reports whether this key, now, is the last step of the whole path.
 func fullPath(m *Model, k string, now time.Time) bool {
 	d := m.decisions.dialog
 	return m.help == nil && (kindOf(d) == kindApprove || kindOf(d) == kindTake) && k == "enter" && d.focus == buttonDo &&

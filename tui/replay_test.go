@@ -50,7 +50,7 @@ func draw(t *testing.T, s *feed.State, at time.Time, p key.Scope, w, h int) stri
 	return m.View().Content
 }
 
-// nearly says that two pictures differ in few characters: a probability that
+// nearly reports whether two pictures differ in few characters: a probability that
 // was rounded may have its neighbour's shade, and shades are half blocks.
 func nearly(a, b string) bool {
 	x, y, other := []rune(ansi.Strip(a)), []rune(ansi.Strip(b)), 0

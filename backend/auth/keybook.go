@@ -226,7 +226,7 @@ func (w *watched[T]) read(info fs.FileInfo) (T, error) {
 	return v, nil
 }
 
-// same says that a file has not been changed or replaced. Its time of writing
+// same reports whether a file has not been changed or replaced. Its time of writing
 // can be set by anybody who may write it; the time of its change can't.
 func same(a, b fs.FileInfo) bool {
 	return a != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && a.Mode() == b.Mode() && changed(a) == changed(b)

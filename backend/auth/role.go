@@ -58,7 +58,7 @@ func (r Role) height() int {
 	return 0
 }
 
-// Covers says whether a caller with role r may do what needs role need.
+// Covers reports whether a caller with role r may do what needs role need.
 func (r Role) Covers(need Role) bool {
 	if need.height() == 0 || r.height() == 0 {
 		return need != RoleNone && r == need

@@ -39,7 +39,7 @@ type entry struct {
 	line int
 }
 
-// allows says whether the key may be used from an address.
+// allows reports whether the key may be used from an address.
 func (e entry) allows(addr netip.Addr) bool {
 	if len(e.from) == 0 {
 		return true

@@ -53,7 +53,7 @@ func (b *budget) admit(now time.Time) (ok bool, leftOut int) {
 	return true, leftOut
 }
 
-// lapsed says that nothing would be lost with it.
+// lapsed reports whether nothing would be lost with it.
 func (b *budget) lapsed(now time.Time) bool { return b.leftOut == 0 && now.Sub(b.since) >= b.period }
 
 // source is what a budget is of: a kind of line, of one node or of all ("").

@@ -8,7 +8,7 @@ type support struct {
 	ranks int                 // of all
 }
 
-// outweighs says that a claim is better founded: by more nodes, whose certificates
+// outweighs reports whether a claim is better founded: by more nodes, whose certificates
 // tell them apart, and then by more ranks.
 func (s *support) outweighs(o *support) bool {
 	if o == nil || len(s.nodes) != len(o.nodes) {

@@ -152,7 +152,7 @@ func (c *clusterView) unadopted() *falcon.Recovery {
 	return nil
 }
 
-// descriptionFrozen says that the job's description stands still: a recovery is at work,
+// descriptionFrozen reports whether the job's description stands still: a recovery is at work,
 // and not by a whole restart.
 func (c *clusterView) descriptionFrozen() bool {
 	return c.recovering() != nil && !c.state.restart.Active()
@@ -221,7 +221,7 @@ func (c *clusterView) endedRank(now time.Time) string {
 	return ""
 }
 
-// placed says that a recovery in progress has a rank on a node, whoever else
+// placed reports whether a recovery in progress has a rank on a node, whoever else
 // claims it.
 func (c *clusterView) placed(node falcon.Node, r falcon.Rank) bool {
 	v := c.recovering()

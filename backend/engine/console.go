@@ -113,7 +113,7 @@ func refused(err error) error {
 	return fmt.Errorf("%w: %w", ErrStale, err)
 }
 
-// proposes says that this very rung waits for a decision, or can be withdrawn:
+// proposes reports whether this very rung waits for a decision, or can be withdrawn:
 // naming it decides on that.
 func (ad *actionDecisions) proposes(incident string, r falcon.Rung, approve bool) bool {
 	l, _ := ad.plan.Ladder(incident)

@@ -81,7 +81,7 @@ func countSame(a, b []string) int {
 	return n
 }
 
-// orderOut says that an order is on its way.
+// orderOut reports whether an order is on its way.
 func (d *jobDescriber) orderOut() bool { return len(d.orders.open) > 0 }
 
 // commit makes a changed description durable and steps it.

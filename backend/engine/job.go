@@ -40,7 +40,7 @@ func processName(node falcon.Node, s *falconv1.RankState) string {
 	return fmt.Sprintf("%s/%d", node, s.GetPid())
 }
 
-// settled says that the state is of the placement in force: its communicators
+// settled reports whether the state is of the placement in force: its communicators
 // are those that the process uses now.
 func (p *process) settled() bool { return p.state.GetPlacementOrder() == p.order }
 
@@ -207,13 +207,13 @@ func keepShape(s, old *falconv1.RankState) *falconv1.RankState {
 	return s
 }
 
-// outside says that a rank is none of the claimed world.
+// outside reports whether a rank is none of the claimed world.
 func (j *job) outside(r falcon.Rank) bool { return j.claimed > 0 && int(r) >= j.claimed }
 
 // world is the claimed number of ranks, 0 while unknown.
 func (j *job) world() int { return j.claimed }
 
-// complete says that every rank of the world is known and alive.
+// complete reports whether every rank of the world is known and alive.
 func (j *job) complete() bool {
 	if j.claimed == 0 || j.alive != j.claimed {
 		return false
@@ -283,7 +283,7 @@ func (j *job) generation() uint64 {
 // coverageAdapter is FALCON_COV_ADAPTER of native/include/falcon_shm.h.
 const coverageAdapter = 1 << 4
 
-// adapter says that the framework of every rank takes orders.
+// adapter reports whether the framework of every rank takes orders.
 func (j *job) adapter() bool {
 	for r, p := range j.ranks {
 		if !j.outside(r) && p.state.GetCoverage()&coverageAdapter == 0 {
@@ -354,7 +354,7 @@ func dimensionOf(l falcon.Layout, ranks []falcon.Rank) falcon.Dimension {
 	return ""
 }
 
-// inGroup says whether the (ascending) ranks are exactly a group along d.
+// inGroup reports whether the (ascending) ranks are exactly a group along d.
 func inGroup(l falcon.Layout, ranks []falcon.Rank, d falcon.Dimension) bool {
 	size := map[falcon.Dimension]int{falcon.DimTP: l.TP, falcon.DimDP: l.DP, falcon.DimPP: l.PP}[d]
 	if len(ranks) != size {
@@ -406,7 +406,7 @@ func (j *job) someEnded() bool {
 	return false
 }
 
-// someLost says that a rank is gone that did not end well: ranks of a job that
+// someLost reports whether a rank is gone that did not end well: ranks of a job that
 // finishes go one by one, and that is no loss.
 // An agent can see that a process is gone before it knows how.
 func (j *job) someLost(now time.Time) bool {

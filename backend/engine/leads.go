@@ -37,7 +37,7 @@ func (l *leads) noteLead(node falcon.Node, iteration int64, now time.Time) {
 	}
 }
 
-// tooFar says that no other node is anywhere near an iteration of this one.
+// tooFar reports whether no other node is anywhere near an iteration of this one.
 func (l *leads) tooFar(node falcon.Node, iteration int64, now time.Time) bool {
 	other := l.first
 	if other.node == node {

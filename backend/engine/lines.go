@@ -44,7 +44,7 @@ func (l *operatorLog) logAt(iteration int64, kind string, severity int32, format
 	l.append(iteration, kind, severity, format, args...)
 }
 
-// agentsCause says that agents can have any number of such lines written.
+// agentsCause reports whether agents can have any number of such lines written.
 func agentsCause(kind string, severity int32) bool {
 	switch kind {
 	case "agent", "rank", "jitter", "profile", "rebase", "settled":
@@ -55,7 +55,7 @@ func agentsCause(kind string, severity int32) bool {
 	return false
 }
 
-// withinBudget says whether one more line of a kind may be told now: its node's
+// withinBudget reports whether one more line of a kind may be told now: its node's
 // budget first, then that of all nodes. What was left out is told as a number
 // when the next period begins.
 func (l *operatorLog) withinBudget(kind string) bool {

@@ -309,7 +309,7 @@ func (b *orderBook) leaving() *order {
 	return nil
 }
 
-// heavy says that an order is out that nothing else may overlap.
+// heavy reports whether an order is out that nothing else may overlap.
 func (b *orderBook) heavy() bool {
 	for _, o := range b.open {
 		if o.heavy() {

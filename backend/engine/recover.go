@@ -160,7 +160,7 @@ func sameRecoveryJob(a, b recovery.Job) bool {
 		slices.Equal(a.Spares, b.Spares) && slices.Equal(a.Splits, b.Splits) && maps.Equal(a.CanLaunch, b.CanLaunch) && maps.Equal(a.Away, b.Away)
 }
 
-// leaving says that processes end on purpose: a restart is going on, or is being
+// leaving reports whether processes end on purpose: a restart is going on, or is being
 // agreed on by ranks of which some have left already.
 func (d *jobDescriber) leaving() bool {
 	if d.state.restart.Active() {

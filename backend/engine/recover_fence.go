@@ -86,7 +86,7 @@ func nodeOfProcess(name string) falcon.Node {
 	return falcon.Node(node)
 }
 
-// misplaced says that a process is none that a recovery in progress knows of:
+// misplaced reports whether a process is none that a recovery in progress knows of:
 // its rank belongs elsewhere, or its generation was given out to nobody.
 func (c *clusterView) misplaced(node falcon.Node, r falcon.Rank, s *falconv1.RankState) bool {
 	v := c.recovering()
@@ -174,7 +174,7 @@ func (dr *recoveryDriver) stopFenced(n falcon.Node) {
 	}, now))
 }
 
-// refuses says that a frame does not count because its node or process is
+// refuses reports whether a frame does not count because its node or process is
 // fenced. What only describes the node is taken all the same.
 func (dr *recoveryDriver) refuses(n *fleet.Node, f frame) bool {
 	name := ""

@@ -334,7 +334,7 @@ func (dr *recoveryDriver) resendTo(n falcon.Node) {
 	}
 }
 
-// wanted says that a command still leads to what the recovery is about: a rank
+// wanted reports whether a command still leads to what the recovery is about: a rank
 // may have been launched elsewhere since.
 func (c *clusterView) wanted(t *nodeCommand, n falcon.Node) bool {
 	v := c.state.current()

@@ -42,7 +42,7 @@ func (sv *stateViews) reportOn(out *falconv1.IncidentsReply, v falcon.Incident) 
 	out.Chart = sv.chartOf(v)
 }
 
-// belongsTo says that a recovery tells about an incident: it handled a fault that
+// belongsTo reports whether a recovery tells about an incident: it handled a fault that
 // came while the incident lasted, or shortly after, or one of a node that the
 // incident names. What was slow and then died is one story.
 func (c *clusterView) belongsTo(r falcon.Recovery, v falcon.Incident) bool {

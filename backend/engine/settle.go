@@ -194,7 +194,7 @@ func (e *Engine) sendTests(list []validate.Command) {
 	}
 }
 
-// promised says that the ids of all commands are below one that is durable: no
+// promised reports whether the ids of all commands are below one that is durable: no
 // restart gives them out again.
 func (e *Engine) promised(list []validate.Command) bool {
 	return !slices.ContainsFunc(list, func(c validate.Command) bool { return c.ID >= e.batch.durable })

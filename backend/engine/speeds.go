@@ -10,7 +10,7 @@ import (
 // the planner: less is a window's noise.
 const speedsStep = 0.02
 
-// sameSpeeds says that a plan made with o holds for v too.
+// sameSpeeds reports whether a plan made with o holds for v too.
 func (v speedsRecord) sameSpeeds(o speedsRecord) bool {
 	return nearlyEqual(v.SelfMs, o.SelfMs) && nearlyEqual(v.Profile.SelfMs, o.Profile.SelfMs) && sameGroups(v.Profile.Groups, o.Profile.Groups) &&
 		sameLinks(v.Profile.Links, o.Profile.Links)

@@ -122,7 +122,7 @@ func (pd *planDelivery) afterHold(now time.Time) time.Time {
 	return now
 }
 
-// inFlight says that some node has not answered a window yet.
+// inFlight reports whether some node has not answered a window yet.
 func (b *windowBook) inFlight(now time.Time, jobNodes func() []falcon.Node) bool {
 	for _, w := range b.byCommand {
 		if now.Before(w.deadline) && slices.ContainsFunc(jobNodes(), func(n falcon.Node) bool { return !w.answered[n] }) {

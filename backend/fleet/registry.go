@@ -34,7 +34,7 @@ type Node struct {
 	dirty bool   // frames came since the last acknowledgement
 }
 
-// Connected says whether a stream is open.
+// Connected reports whether a stream is open.
 func (n *Node) Connected() bool { return n.Session != nil }
 
 // Age is how long ago the node was last heard.
@@ -71,7 +71,7 @@ func (r *Registry) Attach(s *Session, now time.Time) (*Node, uint64, error) {
 	return n, n.acked, nil
 }
 
-// Take says whether a frame counts: it comes from the node's present stream
+// Take reports whether a frame counts: it comes from the node's present stream
 // and was not taken before. Numbers may be skipped, as a full spool lets go of
 // telemetry; they never go back. Frames numbered 0 always count.
 func (r *Registry) Take(s *Session, seq uint64, now time.Time) (*Node, bool) {

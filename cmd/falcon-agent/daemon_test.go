@@ -238,7 +238,7 @@ func (n *node) held() map[int32]int32 {
 	return out
 }
 
-// ended says whether every rank's end is known and its file is gone.
+// ended reports whether every rank's end is known and its file is gone.
 func (n *node) ended() bool {
 	dead := map[int32]bool{}
 	for _, f := range n.engine.Frames() {

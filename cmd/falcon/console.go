@@ -255,7 +255,7 @@ func openTarget(text string) (*link.Target, error) {
 	return &to, nil
 }
 
-// hasScreen says whether there is a terminal that can be drawn on.
+// hasScreen reports whether there is a terminal that can be drawn on.
 func hasScreen() bool {
 	return term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb"
 }

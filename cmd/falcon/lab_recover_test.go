@@ -67,7 +67,7 @@ func rowsMs(r lab.Report, from, to int64) []float64 {
 	return out
 }
 
-// slower says that the later iterations took 1.1 times as long, the least that
+// slower reports whether the later iterations took 1.1 times as long, the least that
 // the detector calls a slowdown.
 func slower(after, before []float64) bool {
 	return len(after) > 0 && len(before) > 0 && middle(after) > 1.1*middle(before)

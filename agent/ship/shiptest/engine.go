@@ -91,7 +91,7 @@ func (e *Engine) Speak(revision uint32) {
 	e.revision = revision
 }
 
-// Started says whether it listens.
+// Started reports whether it listens.
 func (e *Engine) Started() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -226,7 +226,7 @@ func list(keys []string) []byte {
 	return b
 }
 
-// Check says whether all keys are there.
+// Check reports whether all keys are there.
 func (c *Client) Check(keys ...string) (bool, error) {
 	var b [1]byte
 	err := c.call(opCheck, list(keys), b[:])

@@ -102,7 +102,7 @@ func (c *crew) start(rank int) *member {
 	return m
 }
 
-// dead says that a process has ended, or stands still for good.
+// dead reports whether a process has ended, or stands still for good.
 func (m *member) dead() bool {
 	select {
 	case <-m.ended:
@@ -114,7 +114,7 @@ func (m *member) dead() bool {
 	return err == nil && found && strings.HasPrefix(state, "T")
 }
 
-// finished says that a process ended by itself, with success.
+// finished reports whether a process ended by itself, with success.
 func (m *member) finished() bool {
 	select {
 	case <-m.ended:
@@ -256,7 +256,7 @@ func (c *crew) parks(m *member) bool {
 	return ok && park.On && park.Generation >= c.generation
 }
 
-// rejoined says that a rank trains again; one whose rejoin failed has lost
+// rejoined reports whether a rank trains again; one whose rejoin failed has lost
 // somebody, who is seen to be dead before long.
 func (c *crew) rejoined(m *member) bool {
 	r, ok := m.ring.Rejoined()

@@ -113,7 +113,7 @@ func (c *catch) Send(f *falconv1.AgentFrame) {
 	}
 }
 
-// ended says that the agent has seen all ranks end, and has sent the rest.
+// ended reports whether the agent has seen all ranks end, and has sent the rest.
 func (c *catch) ended(world int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -145,7 +145,7 @@ var done = []struct {
 	{falcon.RecoveryResumed, map[string]float64{falcon.PhaseGroups: 288, falcon.PhaseRestore: 94, falcon.PhaseResume: 51}},
 }
 
-// behind says that a state of the script is reached by another.
+// behind reports whether a state of the script is reached by another.
 func behind(state, now falcon.RecoveryState) bool {
 	order := map[falcon.RecoveryState]int{falcon.RecoveryProposed: -1, falcon.RecoveryFailed: 4, falcon.RecoveryCancelled: 1, falcon.RecoveryDenied: -1}
 	for i, d := range done {

@@ -18,7 +18,7 @@ type pendingAsk struct {
 }
 
 // advised takes a request of the detector: policy decides whether it is
-// carried out or only told.
+// carried out or only logged.
 func (vq *validationQueue) advised(now time.Time, ask falcon.ValidationAsk, r *decidedRound) {
 	ask.By = "engine"
 	if !vq.cfg.Validation.Auto {
@@ -54,7 +54,7 @@ func commandFor(ask falcon.ValidationAsk) string {
 	return s
 }
 
-// declined tells the detector that a test will not come. Nothing was held, and
+// declined informs the detector that a test will not come. Nothing was held, and
 // nothing is kept but the line in the log.
 func (vq *validationQueue) declined(now time.Time, ask falcon.ValidationAsk, why string) {
 	vq.det.Step(now, detect.Validated{Validation: falcon.Validation{

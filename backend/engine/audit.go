@@ -7,7 +7,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// kindAudit is the kind of lines that tell who did what.
+// kindAudit is the kind of lines about who did what.
 const kindAudit = "audit"
 
 // auditEntry is what somebody did, for the audit lines that consoles show. The
@@ -47,7 +47,7 @@ func (d *auditEntry) sentence() string {
 	return t
 }
 
-// verbFor is what a decision did to an action, in words: of two approvals
+// verbFor names what a decision did to an action: of two approvals
 // which one it was, and whether a veto took an approval back.
 func verbFor(was, is falcon.Action, approve bool) string {
 	switch {

@@ -65,7 +65,7 @@ type source struct {
 // budgets are all of them. Nodes are known by their certificates, so that one
 // node's flood leaves the others' lines alone.
 type budgets struct {
-	speaker falcon.Node // whose frame is being handled, "" = nobody's
+	speaker falcon.Node // whose frame is being handled, "" = none
 	lines   map[source]*budget
 	devices map[falcon.Node]*deviceReports
 }

@@ -21,8 +21,8 @@ type clusterView struct {
 	attached map[falcon.Node]time.Time // since when each agent's stream is open
 }
 
-// nodeOf is where a rank lives: by its agent's word, or, before that has come
-// again after a restart, by the journal's.
+// nodeOf is where a rank lives: as its agent reports it, or, before the agent
+// has after a restart of the engine, as the journal has it.
 func (c *clusterView) nodeOf(r falcon.Rank) falcon.Node {
 	if p := c.job.ranks[r]; p != nil {
 		return p.node
@@ -107,7 +107,7 @@ func (c *clusterView) sendTo(name falcon.Node, f *falconv1.EngineFrame) {
 }
 
 // broadcast reaches every node that holds a rank; those without a stream are
-// told when they come back.
+// sent it when they come back.
 func (c *clusterView) broadcast(f *falconv1.EngineFrame) {
 	told := map[falcon.Node]bool{}
 	for r := range c.state.job.Layout.World() {
@@ -119,7 +119,7 @@ func (c *clusterView) broadcast(f *falconv1.EngineFrame) {
 	}
 }
 
-// unsettledRank is a rank whose process has not told yet which communicators it
+// unsettledRank is a rank whose process has not reported yet which communicators it
 // uses since the newest placement; -1 when there is none.
 func (c *clusterView) unsettledRank() falcon.Rank {
 	for r := range c.job.world() {
@@ -181,7 +181,7 @@ func (c *clusterView) finishedBefore() bool {
 }
 
 // stillRunning finds a rank whose process is not known to have ended. One that
-// its agent does not tell of any more, although it is here and had the time,
+// its agent does not report any more, although it is connected and had the time,
 // has ended; one on a fenced node is not waited for.
 func (c *clusterView) stillRunning(now time.Time, home falcon.Placement) (falcon.Rank, bool) {
 	for i, device := range home {

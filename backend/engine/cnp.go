@@ -9,7 +9,7 @@ import (
 // cnpUnmeasured is the rate of a port that was not looked at twice in time.
 const cnpUnmeasured = -1
 
-// cnpFresh is how long a rate is told after the look that it comes from; agents
+// cnpFresh is how long a rate is shown after the reading that it comes from; agents
 // look every second by default, and every minute at the least.
 const cnpFresh = 2 * time.Minute
 
@@ -22,7 +22,7 @@ type cnpRate struct {
 
 // cnpAfter is the rate between two looks at one port. A look that could not be
 // taken, was taken at the same moment or before, or shows a port that began to
-// count anew measures nothing.
+// count from zero measures nothing.
 func cnpAfter(old, now falcon.NICReading) float64 {
 	seconds := float64(now.AtNs-old.AtNs) / 1e9
 	if seconds <= 0 || now.CNPSent < old.CNPSent || now.CNPHandled < old.CNPHandled || !cnpCounted(old) || !cnpCounted(now) {
@@ -31,7 +31,7 @@ func cnpAfter(old, now falcon.NICReading) float64 {
 	return (float64(now.CNPSent-old.CNPSent) + float64(now.CNPHandled-old.CNPHandled)) / seconds
 }
 
-// cnpCounted tells a look that brought counters from one that failed; drivers
+// cnpCounted distinguishes a reading with counters from a failed one; drivers
 // that lack some counter say so beside those that they have.
 func cnpCounted(r falcon.NICReading) bool {
 	return r.Err == "" || r.Active || r.CNPSent|r.CNPHandled|r.XmitBytes|r.RcvBytes > 0

@@ -49,7 +49,7 @@ func (e *Engine) Series(ctx context.Context, rank falcon.Rank, columns, rows int
 	return out, err
 }
 
-// Decide takes an operator's word on a proposal. It answers once the decision
+// Decide takes an operator's decision on a proposal. It answers once the decision
 // and what it led to are durable. A plan that is not what the operator saw, a
 // job that was restarted since, or a decision that was already taken is
 // refused (ErrStale, with the difference); the first decision wins. A veto is
@@ -94,7 +94,7 @@ func (ad *actionDecisions) decide(who Actor, q *falconv1.DecideRequest) (string,
 	return a.ID, nil
 }
 
-// planned is an action as the planner has it now; the journal's word may be a
+// planned is an action as the planner has it now; the journal's record may be a
 // step behind.
 func (ad *actionDecisions) planned(a falcon.Action) falcon.Action {
 	l, _ := ad.plan.Ladder(a.Incident)
@@ -252,7 +252,7 @@ func planText(a falcon.Action) string {
 	return fmt.Sprintf("micro-batches %v", a.MicroBatches)
 }
 
-// tooLate tells the second one what the first one decided.
+// tooLate is the error for a second operator: what the first one decided.
 func (ad *actionDecisions) tooLate(a falcon.Action) error {
 	d, ok := ad.state.decisions[a.ID]
 	if !ok {

@@ -123,7 +123,7 @@ func (sv *stateViews) recurrenceViews() []*falconv1.Recurrence {
 	return out
 }
 
-// nowMost bounds the pairs and ranks that a console is told of.
+// nowMost bounds the pairs and ranks that a console is sent.
 const nowMost = 256
 
 func protoNow(n validate.Now) *falconv1.ValidationNow {

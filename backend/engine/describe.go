@@ -20,9 +20,9 @@ const (
 	microBatchSettle = 3 * time.Second // ranks report a new split at different moments
 )
 
-// describe tells the machines about the job once all its ranks are known, and
+// describe announces the job to the machines once all its ranks are known, and
 // again when something in it has changed. Other processes than before are
-// another job epoch: iterations count anew and older orders are void.
+// another job epoch: iterations count from zero and older orders are void.
 func (e *Engine) describe(now time.Time) {
 	e.job.dirty, e.describer.recheck = false, false
 	switch {
@@ -58,7 +58,7 @@ func (e *Engine) describe(now time.Time) {
 	}
 	e.delivery.reconcile(now)
 	if rec.PlacementOrder != e.state.job.PlacementOrder && rec.Epoch == e.state.job.Epoch {
-		return // it has just changed; the next look tells
+		return // it has just changed: looked at again in the next turn
 	}
 	e.describer.commit(now, rec)
 	e.restart.describe(now, fresh)

@@ -28,7 +28,7 @@ type jobDescriber struct {
 	described     bool // the machines know the job
 	detectorLater bool // the detector is to hear of the job after the action that changed it
 	comms         map[falcon.Rank][]falcon.Comm
-	means         means // what the planner was told it can restart with
+	means         means // what the planner knows that it can restart with
 	meansAt       time.Time
 	recoveryKnows recovery.Job
 	recoveryAt    time.Time // when that was compared with the present
@@ -51,7 +51,7 @@ func (d *jobDescriber) candidate() (rec jobRecord, wait time.Duration, why strin
 		Generation: d.job.generation(), Adapter: d.job.adapter(), Rejoined: was.Rejoined,
 	}
 	if was.Rejoined != 0 && same == len(processes) {
-		rec.Generation = was.Generation // survivors and those made anew are of several launches
+		rec.Generation = was.Generation // survivors and replaced ranks are of several launches
 	}
 	switch {
 	case same != len(processes) || len(was.Processes) != same || layout != was.Layout:
@@ -100,7 +100,7 @@ func (d *jobDescriber) record(now time.Time, rec jobRecord) {
 	}
 }
 
-// announce tells both machines.
+// announce steps the machines with the job.
 func (d *jobDescriber) announce(now time.Time, rec jobRecord) {
 	d.described = true
 	if !d.detectorLater { // else it hears of the action first
@@ -110,8 +110,8 @@ func (d *jobDescriber) announce(now time.Time, rec jobRecord) {
 	d.announceToRecovery(now)
 }
 
-// announceToDetector keeps the communicators that were told last while some
-// process has not told those of its new place.
+// announceToDetector keeps the communicators that were reported last while some
+// process has not reported those of its new place.
 func (d *jobDescriber) announceToDetector(now time.Time, rec jobRecord) {
 	keep := 0.0
 	if rec.Rejoined != 0 && d.state.baseline.JobEpoch+1 == rec.Epoch {
@@ -162,7 +162,7 @@ func (d *jobDescriber) refreshMeans(now time.Time) {
 // meansPeriod is how often the agents are looked at for that.
 const meansPeriod = time.Second
 
-// announceToRecovery tells the machine of the job, where it is new.
+// announceToRecovery steps the recovery machine with the job, where it is new.
 func (d *jobDescriber) announceToRecovery(now time.Time) {
 	if d.state.job.Epoch == 0 {
 		return
@@ -182,7 +182,7 @@ func (d *jobDescriber) announceToRecovery(now time.Time) {
 	}
 }
 
-// announceProcess tells the machine how a process stands.
+// announceProcess steps the recovery machine with a process's state.
 func (d *jobDescriber) announceProcess(now time.Time, p *process) {
 	if p == nil || int(p.rank) >= d.state.job.Layout.World() {
 		return

@@ -15,7 +15,7 @@
 // the processes leave with a checkpoint, all have ended, nodes start others by
 // the command of their own configuration, all ranks are at work as a new job
 // epoch. Each phase has a bound; what does not come within it ends with the
-// reason. Processes are told apart by node, pid and launch, never by rank.
+// reason. Processes are identified by node, pid and launch, never by rank.
 //
 // One plan is in progress at a time: while a validation holds the job, orders
 // and profile windows wait for its end, and none begins while an order is being
@@ -25,12 +25,12 @@
 // let go by the next one.
 //
 // A recovery from a fail-stop fault comes before all of that: it ends tests and
-// profile windows, withdraws orders that no rank has told of, and holds the
+// profile windows, withdraws orders that no rank has acknowledged, and holds the
 // job's description still until the epoch that it leads to. What a fenced node
 // or process says of the job is refused, whatever it believes itself, until
 // somebody lifts the node's fence.
 //
-// The engine looks at itself before it takes an agent for silent: how long words
+// The engine looks at itself before it takes an agent for silent: how long frames
 // waited for it and how late its ticks come goes to the recovery machine, with how
 // each stream ended. Commands carry what is left of their lives, which agents
 // count by their own clocks; a clock that differs is named. The ends of ranks with

@@ -282,8 +282,8 @@ func (e *Engine) restoreMachines(now time.Time) {
 	e.recoveries.restore(now)
 }
 
-// retellAction tells the detector what the planner's actions did to the job:
-// the word may have been lost between the journal and the detector.
+// retellAction gives the detector what the planner's actions did to the job: it
+// may have been lost between the journal and the detector.
 func (e *Engine) retellAction(now time.Time, a falcon.Action) {
 	if v, known := e.state.incident(a.Incident); !known || v.State == falcon.IncidentClosed {
 		return

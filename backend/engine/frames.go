@@ -71,7 +71,7 @@ func (e *Engine) handleArrival(a arrival, now time.Time) {
 	}
 }
 
-// onAttach welcomes an agent and tells it again what it has not answered.
+// onAttach welcomes an agent and sends it again what it has not answered.
 func (e *Engine) onAttach(s *fleet.Session, now time.Time) {
 	was := e.nodes.Node(falcon.Node(s.Hello.GetNode()))
 	renewed := was != nil && was.Connected()
@@ -280,7 +280,7 @@ func (e *Engine) onRankState(n *fleet.Node, in *falconv1.RankState, now time.Tim
 	e.restart.noteEnded(now, p)
 	e.describer.announceProcess(now, p)
 	if was && in.GetAlive() && old != p {
-		// Its end will be told late or never; the new process is not held.
+		// Its end will be reported late or never; the new process is not held.
 		e.validations.machine.Step(now, validate.Stop{Why: fmt.Sprintf("rank %d on node %s was started again", rank, n.Name)})
 	}
 	if was && !in.GetAlive() {

@@ -11,7 +11,7 @@ import (
 const (
 	laggardIterations = 16              // newer iterations seen elsewhere
 	laggardWait       = 5 * time.Second // since the iteration was first heard of
-	gapIterationsMax  = 1 << 16         // a jump beyond begins anew
+	gapIterationsMax  = 1 << 16         // a jump beyond resets the count
 	unheardFor        = 3 * time.Second // without a sample, before a laggard's node counts as silent
 )
 
@@ -79,7 +79,7 @@ func (p *iterationCollector) ready(it *iteration, live int, now time.Time) bool 
 	switch {
 	case p.newest-p.next >= laggardIterations:
 		return true
-	case it == nil: // nobody yet; a newer one is there, so wait for the laggards' bound
+	case it == nil: // not reported yet; a newer one is there, so wait for the laggards' bound
 		return false
 	}
 	return len(it.ranks) >= live || now.Sub(it.since) >= laggardWait

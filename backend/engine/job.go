@@ -26,13 +26,13 @@ type process struct {
 	rank     falcon.Rank // in the engine's picture, under placement order
 	order    uint64      // the placement that rank belongs to, 0 = as launched
 	state    *falconv1.RankState
-	next     *falconv1.RankState // told under a placement whose outcome is not known yet
+	next     *falconv1.RankState // reported under a placement whose outcome is not known yet
 	device   falcon.Device
 	lastSeen time.Time // last sample; zero before the first
-	endedAt  time.Time // when its end was told; zero while it lives
+	endedAt  time.Time // when its end was reported; zero while it lives
 }
 
-// processName tells processes apart: pids come again, with another launch.
+// processName identifies a process: pids come again, with another launch.
 func processName(node falcon.Node, s *falconv1.RankState) string {
 	if g := s.GetGeneration(); g != 0 {
 		return fmt.Sprintf("%s/%d/g%d", node, s.GetPid(), g)
@@ -48,7 +48,7 @@ func (p *process) settled() bool { return p.state.GetPlacementOrder() == p.order
 type job struct {
 	ranks    map[falcon.Rank]*process // who holds a rank
 	named    map[string]*process      // the same by name
-	known    map[string]falcon.Rank   // of the journal: what agents tell anew is no change
+	known    map[string]falcon.Rank   // of the journal: what agents report again is no change
 	placed   uint64                   // placement order that known is of
 	floor    uint64                   // dead processes of earlier launches count no more
 	emulated bool

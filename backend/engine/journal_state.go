@@ -80,7 +80,7 @@ type orderRecord struct {
 	Command    uint64       `json:"command"`
 	DeadlineNs int64        `json:"deadline_unix_ns"`
 	Generation *uint64      `json:"generation,omitempty"` // of the job that it was made for; nil in old records
-	Voted      *voteRecord  `json:"voted,omitempty"`      // the first word of it; nil while there is none
+	Voted      *voteRecord  `json:"voted,omitempty"`      // the first vote known; nil while there is none
 }
 
 // voteRecord is what the first rank has said of its vote: as the vote is the commit,
@@ -297,7 +297,7 @@ func decodeInto[T any](r journal.Record, use func(T)) error {
 	return nil
 }
 
-// setJob also drops speeds that other processes had: they are told by rank.
+// setJob also drops speeds that other processes had: they are listed by rank.
 func (m *journalState) setJob(v jobRecord) {
 	m.job, m.jobNodes = v, placementNodes(v.Placement)
 	if v.Epoch != m.speedsOf {

@@ -50,13 +50,13 @@ func agentsCause(kind string, severity int32) bool {
 	case "agent", "rank", "jitter", "profile", "rebase", "settled":
 		return true
 	case "fault":
-		return severity < 2 // what a recovery acts on is always told
+		return severity < 2 // what a recovery acts on is always logged
 	}
 	return false
 }
 
-// withinBudget reports whether one more line of a kind may be told now: its node's
-// budget first, then that of all nodes. What was left out is told as a number
+// withinBudget reports whether one more line of a kind may be logged now: its node's
+// budget first, then that of all nodes. What was left out is logged as a number
 // when the next period begins.
 func (l *operatorLog) withinBudget(kind string) bool {
 	now := l.now()
@@ -91,7 +91,7 @@ func planKind(kind string) string {
 }
 
 // detected passes on what the detector judged to be nothing; onsets and
-// reliefs are told from the incident itself.
+// reliefs are logged from the incident itself.
 func (l *operatorLog) detected(n detect.Note) {
 	switch n.Kind {
 	case "onset", "relief":
@@ -158,7 +158,7 @@ func ranksText(ranks []falcon.Rank) string {
 	return s
 }
 
-// audit tells consoles of a deed, in the batch that holds what it leads to.
+// audit logs what somebody did, in the batch that holds what it leads to.
 func (l *operatorLog) audit(now time.Time, who Actor, d auditEntry) {
 	d.Actor, d.Role, d.From = clean(who.Name), clean(who.Role), clean(who.From)
 	l.batch.addRecords(record(now, kindEvent, eventRecord{

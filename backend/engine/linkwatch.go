@@ -16,11 +16,11 @@ import (
 )
 
 // Before the engine takes an agent for silent it looks at itself: at how long
-// words waited for it, and at how late its own ticks come.
+// frames waited for it, and at how late its own ticks come.
 
 // Bounds of the engine's own lateness, and of clocks.
 const (
-	lateLeast  = 250 * time.Millisecond // words that waited for less are not late, however short the beats
+	lateLeast  = 250 * time.Millisecond // frames that waited for less are not late, however short the beats
 	lateTick   = time.Second            // beyond its period
 	skewMost   = 2 * time.Second        // of a node's clock, before it is worth a line
 	skewBack   = time.Second            // and within which it is said to agree again
@@ -103,7 +103,7 @@ func (w *linkWatch) noteTick(now time.Time) {
 	w.ticked = now
 }
 
-// reportLag has the recovery machine judge nobody until the engine has caught up.
+// reportLag keeps the recovery machine from judging nodes until the engine has caught up.
 func (w *linkWatch) reportLag(now time.Time) {
 	if now.Sub(w.lagged) >= tickPeriod || now.Before(w.lagged) {
 		w.lagged = now
@@ -111,7 +111,7 @@ func (w *linkWatch) reportLag(now time.Time) {
 	}
 }
 
-// agentGone tells how an agent went. A stream that breaks although the agent was just
+// agentGone reports how an agent's stream ended. A stream that breaks although the agent was just
 // heard was reset; one that nobody was heard on has timed out.
 func (w *linkWatch) agentGone(n *fleet.Node, s *fleet.Session, now time.Time) {
 	how, name := recovery.TimedOut, clean(string(n.Name))

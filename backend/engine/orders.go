@@ -30,8 +30,8 @@ type order struct {
 	announcedAt time.Time                         // newest of them
 	sent        bool                              // it has gone out; false while something holds it back
 	gone        string                            // a rank that has ended before anybody took the order
-	quietUntil  time.Time                         // until then nobody may have spoken yet: the engine has started
-	left        bool                              // nobody is left who could say more of it
+	quietUntil  time.Time                         // until then no rank may have answered yet: the engine has just started
+	left        bool                              // no process is left that could acknowledge it
 	patience    time.Duration                     // beyond the deadline, at least VoteWait: slow jobs vote late
 	refused     map[falcon.Node]string            // nodes that will not deliver it, and why
 }
@@ -51,7 +51,7 @@ func (b *orderBook) giveUp(o *order) {
 	b.lost = b.lost[max(0, len(b.lost)-lostMax):]
 }
 
-// lateResult takes an agent's word about an order that was given up on; false for one
+// lateResult takes an agent's answer to an order that was given up on; false for one
 // about something else.
 func (b *orderBook) lateResult(node falcon.Node, res *falconv1.CommandResult, jobEpoch uint64) bool {
 	for _, o := range b.lost {
@@ -186,7 +186,7 @@ func command(c *falconv1.Command, now time.Time) *falconv1.EngineFrame {
 	return &falconv1.EngineFrame{Body: &falconv1.EngineFrame_Command{Command: c}}
 }
 
-// result takes an agent's word about an order.
+// result takes an agent's answer to an order.
 func (o *order) result(node falcon.Node, res *falconv1.CommandResult) {
 	for _, a := range res.GetRanks() {
 		if a.GetOrder() == o.Order.ID {
@@ -230,7 +230,7 @@ func (o *order) outcome(world int, jobEpoch uint64, now time.Time) (outcomeRecor
 	return out, out.Failed != ""
 }
 
-// firstVote is the first word of an order, where it is not written down; nil otherwise.
+// firstVote is the first vote known of an order, where it is not recorded yet; nil otherwise.
 func (o *order) firstVote() *voteRecord {
 	if o.Voted != nil || o.heardRanks() == 0 {
 		return nil
@@ -254,7 +254,7 @@ func (o *order) heardRanks() int {
 	return n
 }
 
-// heardAcks are all those words; an acknowledgement says more than a new rank.
+// heardAcks are all of them; an acknowledgement says more than an announced rank.
 func (o *order) heardAcks() map[falcon.Rank]*falconv1.RankAck {
 	out := make(map[falcon.Rank]*falconv1.RankAck, o.heardRanks())
 	maps.Copy(out, o.announced)

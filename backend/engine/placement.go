@@ -11,7 +11,7 @@ import (
 // A placement moves ranks between processes. The picture of who holds a rank
 // changes in one piece, when the order's outcome is known: what agents say of
 // their new ranks before is kept beside it, whatever the order in which their
-// words arrive. The job epoch stays, as the processes do.
+// messages arrive. The job epoch stays, as the processes do.
 
 // placedWait is how long the acknowledgements of a placement may be missing
 // after every process has announced its new rank: they carry the steps' times.
@@ -37,7 +37,7 @@ func moves(blocks []int32, world int) []falcon.Rank {
 	return out
 }
 
-// moved permutes what is told by rank.
+// moved permutes what is listed by rank.
 func moved[T any](in []T, now []falcon.Rank) []T {
 	if len(in) != len(now) {
 		return nil

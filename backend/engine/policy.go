@@ -31,7 +31,7 @@ type policyKeeper struct {
 	*shared
 }
 
-// policyHash tells configured policies apart.
+// policyHash identifies a configured policy.
 func policyHash(p falcon.Policy) string {
 	p.Frozen = false
 	b, err := json.Marshal(p)

@@ -46,7 +46,7 @@ type newsworthy interface {
 const (
 	recoveriesKept = 128                    // in memory; the journal keeps them all
 	adoptWait      = 3 * time.Second        // for the processes' word on their new communicators, once all train again
-	pacePeriod     = 500 * time.Millisecond // between two words on an unchanged pace
+	pacePeriod     = 500 * time.Millisecond // between two reports of an unchanged pace
 )
 
 // current is the recovery that is not over; nil without one.
@@ -169,8 +169,8 @@ func (d *jobDescriber) leaving() bool {
 	return slices.ContainsFunc(d.orders.votable(), func(o *order) bool { return o.Order.Leave && o.Order.Epoch == d.state.job.Epoch && o.heardRanks() > 0 })
 }
 
-// parkFrom reads where a process waits. A word about a generation that nobody
-// has given out is none.
+// parkFrom reads where a process waits. A report about a generation that was never
+// given out does not count.
 func (d *jobDescriber) parkFrom(in *falconv1.Park) *recovery.Park {
 	if in == nil || in.GetGeneration() > d.cluster.newestGeneration() || in.GetTag() < -1 || in.GetTag() > iterationMost {
 		return nil
@@ -233,7 +233,7 @@ func (dr *recoveryDriver) onDeviceEvent(n *fleet.Node, in *falconv1.DeviceEvent,
 }
 
 // deviceRecord keeps a fatal report: what it is a sign of may come after the
-// engine's next start, and the agent tells it once.
+// engine's next start, and the agent reports it once.
 type deviceRecord struct {
 	Node   falcon.Node   `json:"node"`
 	Device falcon.Device `json:"device"`
@@ -309,7 +309,7 @@ func (pd *planDelivery) makeWay(now time.Time, id string) {
 	pd.waiting = nil
 }
 
-// withdraw ends an order: by the vote where a rank has told of it, as the vote
+// withdraw ends an order: by the vote where a rank has acknowledged it, as the vote
 // is the commit, and as undeliverable else. A process that unwinds drops what it
 // has not voted for.
 func (pd *planDelivery) withdraw(now time.Time, o *order, why string) {
@@ -389,7 +389,7 @@ func (c *clusterView) replacedSince(epoch uint64) map[falcon.Rank]bool {
 	return out
 }
 
-// unjoined is a rank whose process has not told that it trains in a generation;
+// unjoined is a rank whose process has not reported that it trains in a generation;
 // -1 when there is none.
 func (c *clusterView) unjoined(generation uint64) falcon.Rank {
 	for r := range c.job.world() {

@@ -16,7 +16,7 @@ import (
 // Verbs of Recover that ask for something by hand.
 const (
 	verbFence = "fence" // a node is to be replaced although no fault was seen
-	verbRenew = "renew" // a rank is to be made anew
+	verbRenew = "renew" // a rank is to be replaced
 	verbLift  = "lift"  // a fenced node is sound again
 )
 
@@ -85,7 +85,7 @@ func (sv *stateViews) rankRecovery(v falcon.Recovery, r falcon.Rank) *falconv1.R
 	return out
 }
 
-// stage is where a rank's process stands, in one word.
+// stage is what a rank's process does, as one term.
 func (sv *stateViews) stage(v falcon.Recovery, r falcon.Rank, p *process) string {
 	made := v.Launched[r] != 0 && p.state.GetGeneration() == v.Launched[r]
 	park := p.state.GetPark()

@@ -16,7 +16,7 @@ import (
 
 // Fencing is refusal: what a fenced node or process says does not count any
 // more, whatever it believes itself. Nothing is killed from here; a fenced node
-// that comes back is told to end what it still runs.
+// that comes back is ordered to end what it still runs.
 
 // fenceRecord is one fence, or the lifting of one.
 type fenceRecord struct {
@@ -87,7 +87,7 @@ func nodeOfProcess(name string) falcon.Node {
 }
 
 // misplaced reports whether a process is none that a recovery in progress knows of:
-// its rank belongs elsewhere, or its generation was given out to nobody.
+// its rank belongs elsewhere, or its generation was never given out.
 func (c *clusterView) misplaced(node falcon.Node, r falcon.Rank, s *falconv1.RankState) bool {
 	v := c.recovering()
 	if v == nil || c.state.restart.Active() || r < 0 || int(r) >= len(v.Placement) || c.job.named[processName(node, s)] != nil {
@@ -111,7 +111,7 @@ func (dr *recoveryDriver) fenceOf(now time.Time, c recovery.Fence) fenceRecord {
 			add(p.name)
 		}
 	}
-	for r, name := range dr.state.job.Processes { // those that no agent has told of since the engine began
+	for r, name := range dr.state.job.Processes { // those that no agent has reported since the engine started
 		if dr.job.ranks[falcon.Rank(r)] == nil && (slices.Contains(c.Nodes, nodeOfProcess(name)) || slices.Contains(c.Ranks, falcon.Rank(r))) {
 			add(name)
 		}

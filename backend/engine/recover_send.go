@@ -72,7 +72,7 @@ type nodeCommand struct {
 	paced    bool                // sent to some nodes at a time; see layOn
 }
 
-// indexOf is a node's index in Nodes; -1 = it is not told.
+// indexOf is a node's index in Nodes; -1 = it gets none.
 func (t *nodeCommand) indexOf(n falcon.Node) int {
 	if t.number == nil {
 		t.number = make(map[falcon.Node]int, len(t.Nodes))
@@ -99,7 +99,7 @@ func (t *nodeCommand) frame(epoch uint64, n falcon.Node, now time.Time) *falconv
 // sentCommands holds the commands that are on their way.
 type sentCommands struct{ open []*nodeCommand }
 
-// add takes a command in; what older generations were told is void, but for
+// add takes a command in; what older generations were sent is void, but for
 // what ends processes, and what made those that are still awaited.
 func (b *sentCommands) add(t *nodeCommand) {
 	b.open = slices.DeleteFunc(b.open, func(o *nodeCommand) bool {
@@ -369,7 +369,7 @@ func (dr *recoveryDriver) onAnswer(now time.Time, node falcon.Node, in *falconv1
 	return true
 }
 
-// commandDone tells the machine the outcome of a command on one node.
+// commandDone steps the machine with the outcome of a command on one node.
 func (dr *recoveryDriver) commandDone(now time.Time, t *nodeCommand, node falcon.Node, in *falconv1.CommandResult, failed string) {
 	switch t.Kind {
 	case tellSuspend:
@@ -393,7 +393,7 @@ func (dr *recoveryDriver) commandDone(now time.Time, t *nodeCommand, node falcon
 	}
 }
 
-// rejoinedRanks passes on the words of the ranks that were meant.
+// rejoinedRanks passes on the acknowledgements of the ranks that were meant.
 func (dr *recoveryDriver) rejoinedRanks(now time.Time, t *nodeCommand, node falcon.Node, in *falconv1.CommandResult) {
 	if t.Kind != tellRejoin {
 		return
@@ -413,7 +413,7 @@ func (dr *recoveryDriver) rejoinedRanks(now time.Time, t *nodeCommand, node falc
 	}
 }
 
-// rejoinRefused takes a refusal for the word of every rank of the node that has
+// rejoinRefused takes a refusal for the answer of every rank of the node that has
 // not spoken.
 func (dr *recoveryDriver) rejoinRefused(now time.Time, t *nodeCommand, node falcon.Node, why string) {
 	dr.oplog.logf("recovery", 2, "node %s does not let its ranks rejoin: %s", node, why)

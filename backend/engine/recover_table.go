@@ -78,7 +78,7 @@ func (b *tableBook) commands(t rankTable) func(falcon.Node) *falconv1.Command {
 	}
 }
 
-// answered notes a node's word; it says whether the table is to be sent again,
+// answered notes a node's answer. It reports whether the table is to be sent again,
 // whole: once.
 func (b *tableBook) answered(node falcon.Node, generation uint64, failed string) bool {
 	if failed == "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/failslow/falcon/backend/journal"
 )
 
-// place is where a line stands in the journal.
+// place is the position of a line in the journal.
 type place struct {
 	record uint64
 	hash   journal.Hash
@@ -42,7 +42,7 @@ func (sv *stateViews) reportOn(out *falconv1.IncidentsReply, v falcon.Incident) 
 	out.Chart = sv.chartOf(v)
 }
 
-// belongsTo reports whether a recovery tells about an incident: it handled a fault that
+// belongsTo reports whether a recovery belongs to an incident: it handled a fault that
 // came while the incident lasted, or shortly after, or one of a node that the
 // incident names. What was slow and then died is one story.
 func (c *clusterView) belongsTo(r falcon.Recovery, v falcon.Incident) bool {

@@ -166,7 +166,7 @@ func (rs *restartDriver) onAnswer(now time.Time, node falcon.Node, in *falconv1.
 	return true
 }
 
-// noReason stands for a refusal without a word.
+// noReason stands for a refusal without a reason.
 const noReason = "no reason was given"
 
 // resendTo sends a node what it has not answered.

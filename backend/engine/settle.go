@@ -82,7 +82,7 @@ func (e *Engine) carryOut(r decidedRound) error {
 	return nil
 }
 
-// acknowledgeDurable tells those who wait that everything so far is durable.
+// acknowledgeDurable answers those who wait: everything so far is durable.
 func (e *Engine) acknowledgeDurable() error {
 	e.nodes.Acknowledge()
 	e.batch.settled(nil)
@@ -162,7 +162,7 @@ func (e *Engine) digestIncident(now time.Time, v falcon.Incident, r *decidedRoun
 	}
 }
 
-// sendRound tells the agents of the job. While a validation is in progress, orders
+// sendRound sends what a durable batch is for. While a validation is in progress, orders
 // and windows wait: one plan at a time.
 func (e *Engine) sendRound(r decidedRound) {
 	for _, v := range r.fences {

@@ -26,7 +26,7 @@ type Validation struct {
 	CoolDown          int64         `yaml:"cool_down"`          // iterations between automatic ones; 0 = CoolDownDefault
 }
 
-// Bounds of validations that nobody asked for, and of what is kept of them.
+// Bounds of automatic validations, and of what is kept of them.
 const (
 	PerHourDefault  = 6
 	CoolDownDefault = 20

@@ -18,7 +18,7 @@ const (
 	buildPeriod    = 100 * time.Millisecond
 	buildShare     = 10                     // a picture is followed by so many times its own time
 	buildCostMax   = 200 * time.Millisecond // so that a stall is not followed by a longer one
-	askedWithin    = 3 * time.Second        // nobody asked for longer: nothing is built
+	askedWithin    = 3 * time.Second        // not asked for longer: nothing is built
 	staleAfter     = 5 * time.Second
 	snapshotEvents = 64
 	incidentsMax   = 64

@@ -65,7 +65,7 @@ func (pd *planDelivery) takeVote(p *process, now time.Time) {
 	}
 }
 
-// noteVote makes the first word of an order durable.
+// noteVote makes the first vote known of an order durable.
 func (pd *planDelivery) noteVote(now time.Time, o *order) {
 	if v := o.firstVote(); v != nil {
 		pd.batch.addRecords(record(now, kindVote, *v))
@@ -73,6 +73,6 @@ func (pd *planDelivery) noteVote(now time.Time, o *order) {
 	}
 }
 
-// goneAfter is how long the word of ranks that took an order before one of them
+// goneAfter is how long the answers of ranks that took an order before one of them
 // ended may take to come.
 const goneAfter = 15 * time.Second

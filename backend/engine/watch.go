@@ -21,7 +21,7 @@ const (
 var ErrCrowded = errors.New("engine: too many watches")
 
 // hub hands event lines to watchers. A watcher that can't keep up loses lines
-// and is told to pull a snapshot; publishing never waits.
+// and is asked to pull a snapshot; publishing never waits.
 type hub struct {
 	mu       sync.Mutex
 	recent   []*falconv1.EventLine
@@ -39,7 +39,7 @@ type Watcher struct {
 	ended  error // why lines is closed; guarded by hub.mu
 }
 
-// watching tells the callers apart whose watches are counted together.
+// watching identifies the callers whose watches are counted together.
 type watching struct{ name, role string }
 
 func newHub(recent []*falconv1.EventLine, newest uint64) *hub {

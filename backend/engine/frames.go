@@ -86,7 +86,7 @@ func (e *Engine) onAttach(s *fleet.Session, now time.Time) {
 	e.cluster.attached[n.Name] = now
 	e.links.attached(n.Name)
 	e.job.emulated = e.job.emulated || s.Hello.GetEmulated()
-	e.oplog.logf("agent", 0, "the agent of node %s is here (version %s)", n.Name, clean(s.Hello.GetVersion()))
+	e.oplog.logf("agent", 0, "the agent of node %s connected (version %s)", n.Name, clean(s.Hello.GetVersion()))
 	s.Send(&falconv1.EngineFrame{Body: &falconv1.EngineFrame_Welcome{Welcome: &falconv1.Welcome{
 		Epoch: e.state.epoch, Acked: acked, BeatPeriodMs: e.cfg.beatPeriod().Milliseconds(),
 	}}})

@@ -65,13 +65,13 @@ func (c *Client) greeting() []byte {
 // Conn is the connection itself, for what no client should send.
 func (c *Client) Conn() net.Conn { return c.nc }
 
-// AskGet, AskWait and AskWatch send a request and read no answer.
+// AskGet sends a request and reads no answer.
 func (c *Client) AskGet(key string) error { return c.call(opGet, nil, nil, key) }
 
-// AskWait waits for keys; see AskGet.
+// AskWait sends a wait for keys and reads no answer.
 func (c *Client) AskWait(keys ...string) error { return c.call(opWait, list(keys), nil) }
 
-// AskWatch asks for what no store of this kind has; see AskGet.
+// AskWatch asks for what no store of this kind has, and reads no answer.
 func (c *Client) AskWatch(key string) error { return c.call(opWatch, nil, nil, key) }
 
 // Close hangs up.

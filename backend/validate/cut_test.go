@@ -239,7 +239,7 @@ func TestRanksFarApart(t *testing.T) {
 // Those that would hang are refused; those that are taken don't.
 func TestNoCutThatHangs(t *testing.T) {
 	refused, taken := 0, 0
-	rapid.Check(t, func(t *rapid.T) {
+	check := func(t *rapid.T) {
 		p := drawProgram(t)
 		survey := p.survey(
 			func(int) int64 { return rapid.Int64Range(3, 6).Draw(t, "newest") },
@@ -253,10 +253,13 @@ func TestNoCutThatHangs(t *testing.T) {
 			t.Fatal(why)
 		}
 		taken++
-	})
-	if refused == 0 || taken == 0 {
-		t.Errorf("%d shifted boundaries refused and %d taken", refused, taken)
 	}
+	for range 10 { // few draws are taken, and -short draws few
+		if rapid.Check(t, check); refused > 0 && taken > 0 {
+			return
+		}
+	}
+	t.Errorf("%d shifted boundaries refused and %d taken", refused, taken)
 }
 
 // A wrong anchor shows in the counts: 20 calls against 21.

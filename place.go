@@ -119,6 +119,19 @@ func (p Placement) Nodes() []Node {
 	return out
 }
 
+// SortedNodes lists the nodes of a placement by name. Ranks without a device do
+// not count.
+func (p Placement) SortedNodes() []Node {
+	var out []Node
+	for _, d := range p {
+		if d != "" {
+			out = append(out, d.Node())
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // Rank finds the rank on device d.
 func (p Placement) Rank(d Device) (Rank, bool) {
 	i := slices.Index(p, d)

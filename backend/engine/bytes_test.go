@@ -70,8 +70,8 @@ func nodeDies(job jobRecord, number int) ([]falcon.Recovery, jobRecord) {
 // promisesOf are the commands of a recovery: to the survivors' nodes, the spare,
 // and all that are left.
 func promisesOf(v falcon.Recovery, job jobRecord) (out []sentRecord) {
-	nodes := placementNodes(v.Placement)
-	old := placementNodes(job.Placement)
+	nodes := v.Placement.SortedNodes()
+	old := job.Placement.SortedNodes()
 	pids := map[falcon.Rank]int32{}
 	for _, r := range v.Survivors {
 		pids[r], _ = job.pidOf(r)

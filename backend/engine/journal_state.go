@@ -299,7 +299,7 @@ func decodeInto[T any](r journal.Record, use func(T)) error {
 
 // setJob also drops speeds that other processes had: they are listed by rank.
 func (m *journalState) setJob(v jobRecord) {
-	m.job, m.jobNodes = v, placementNodes(v.Placement)
+	m.job, m.jobNodes = v, v.Placement.SortedNodes()
 	if v.Epoch != m.speedsOf {
 		clear(m.speeds)
 		m.speedsOf = v.Epoch

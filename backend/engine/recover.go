@@ -118,7 +118,7 @@ func (c *clusterView) awayNodes() map[falcon.Node]bool {
 		in = append(in, v.Placement) // a spare may hold ranks already
 	}
 	for _, p := range in {
-		for _, name := range placementNodes(p) {
+		for _, name := range p.SortedNodes() {
 			n := c.nodes.Node(name)
 			if n == nil || !n.Connected() && n.Hello.GetLaunchRanks() > 0 {
 				out[name] = true

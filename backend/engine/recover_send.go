@@ -177,12 +177,12 @@ func (dr *recoveryDriver) compose(c recovery.Command) *nodeCommand {
 		t.Generation, t.Kind, t.Nodes = c.Generation, tellLaunch, nodesOf(c.Ranks)
 		t.body = func(n falcon.Node) *falconv1.Command { return joinCommand(c, n) }
 	case recovery.Table:
-		t.Generation, t.Kind, t.Nodes = c.Generation, tellTable, placementNodes(c.Placement)
+		t.Generation, t.Kind, t.Nodes = c.Generation, tellTable, c.Placement.SortedNodes()
 		if !dr.composeTable(t, c.Placement) {
 			return nil
 		}
 	case recovery.Rejoin:
-		t.Generation, t.Kind, t.Nodes, t.Pids = c.Generation, tellRejoin, placementNodes(c.Placement), dr.cluster.livePids()
+		t.Generation, t.Kind, t.Nodes, t.Pids = c.Generation, tellRejoin, c.Placement.SortedNodes(), dr.cluster.livePids()
 		on := seats(c.Placement)
 		t.body = func(n falcon.Node) *falconv1.Command { return rejoinCommand(c, on[n], t.Pids) }
 	case recovery.Stop:
@@ -211,16 +211,6 @@ func nodesOf(ranks map[falcon.Rank]falcon.Device) []falcon.Node {
 	seen := map[falcon.Node]bool{}
 	for _, d := range ranks {
 		seen[d.Node()] = true
-	}
-	return sortedKeys(seen)
-}
-
-func placementNodes(p falcon.Placement) []falcon.Node {
-	seen := map[falcon.Node]bool{}
-	for _, d := range p {
-		if d != "" {
-			seen[d.Node()] = true
-		}
 	}
 	return sortedKeys(seen)
 }

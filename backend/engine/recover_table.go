@@ -34,7 +34,7 @@ func newTableBook() tableBook {
 // rankTable encodes the rank table of a placement.
 func (c *clusterView) rankTable(p falcon.Placement) ([]byte, error) {
 	hosts := map[falcon.Node]string{}
-	for _, n := range placementNodes(p) {
+	for _, n := range p.SortedNodes() {
 		if x := c.nodes.Node(n); x != nil {
 			hosts[n] = x.Host
 		}

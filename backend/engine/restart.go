@@ -88,7 +88,7 @@ func (rs *restartDriver) launched(now time.Time, l restart.Launched) {
 		rs.plan.Step(now, mitigate.Launched{Generation: l.Generation, Failed: l.Failed})
 		return
 	}
-	for _, n := range placementNodes(l.Placement) {
+	for _, n := range l.Placement.SortedNodes() {
 		rs.rec.Step(now, recovery.Launched{Node: n, Generation: l.Generation, Failed: l.Failed})
 	}
 }

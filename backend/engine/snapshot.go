@@ -187,7 +187,7 @@ func (m *journalState) takeCounters(item json.RawMessage) error {
 
 func (m *journalState) takeJob(item json.RawMessage) error {
 	err := json.Unmarshal(item, &m.job)
-	m.jobNodes = placementNodes(m.job.Placement)
+	m.jobNodes = m.job.Placement.SortedNodes()
 	return err
 }
 

@@ -171,7 +171,7 @@ func (m *Machine) demand(now time.Time, w World, in Demanded) {
 	}
 	next := in.Launch
 	s := State{Home: in.Home, Next: &next, Resume: in.Resume}
-	m.stopOlder(w, &s, next.Generation, nodesOf(in.Home))
+	m.stopOlder(w, &s, next.Generation, in.Home.SortedNodes())
 	m.turnTo(now, s, Leaving)
 	m.note("recovery", 2, "the whole job is restarted from its newest checkpoint: %s", in.Reason)
 }
@@ -228,7 +228,7 @@ func (m *Machine) launch(now time.Time, l *falcon.Launch) {
 	s := m.state
 	s.Launch, s.Commands, s.Ended, s.Failed = l, nil, nil, ""
 	s.Deadline = now.Add(m.cfg.launchLimit()).UnixNano()
-	nodes := nodesOf(l.Placement)
+	nodes := l.Placement.SortedNodes()
 	for _, n := range nodes {
 		s.Commands = append(s.Commands, NodeCommand{n, m.nextID()})
 	}
@@ -261,7 +261,7 @@ func (m *Machine) launchFails(now time.Time, w World, why string) {
 	s := m.state
 	s.Failed = why
 	m.note("action", 3, "launch %d has failed: %s", s.Launch.Generation, why)
-	m.stopOlder(w, &s, s.Launch.Generation+1, nodesOf(s.Launch.Placement))
+	m.stopOlder(w, &s, s.Launch.Generation+1, s.Launch.Placement.SortedNodes())
 	m.turnTo(now, s, Clearing)
 }
 
@@ -369,15 +369,4 @@ func (m *Machine) superseded(now time.Time) {
 	if launched {
 		m.launchOver()
 	}
-}
-
-func nodesOf(p falcon.Placement) []falcon.Node {
-	var out []falcon.Node
-	for _, d := range p {
-		if d != "" {
-			out = append(out, d.Node())
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }

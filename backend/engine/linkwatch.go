@@ -85,7 +85,7 @@ func (s *skew) smallestOffset() time.Duration {
 	return most
 }
 
-// noteWait looks at how long a word has waited for the engine.
+// noteWait looks at how long a frame has waited for the engine.
 func (w *linkWatch) noteWait(a arrival, now time.Time) {
 	if w.came = a.at; a.at.IsZero() {
 		w.came = now
@@ -112,7 +112,7 @@ func (w *linkWatch) reportLag(now time.Time) {
 }
 
 // agentGone reports how an agent's stream ended. A stream that breaks although the agent was just
-// heard was reset; one that nobody was heard on has timed out.
+// heard was reset; one that the agent was not heard on has timed out.
 func (w *linkWatch) agentGone(n *fleet.Node, s *fleet.Session, now time.Time) {
 	how, name := recovery.TimedOut, clean(string(n.Name))
 	if w.goodbye[n.Name] {

@@ -67,8 +67,8 @@ func (ms *measurements) speedsOf(incident string) speedsRecord {
 }
 
 // announceSpeeds has the speeds of a profile for the planner, where they differ
-// from what a located incident was planned with; false where there is nothing
-// to tell.
+// from what a located incident was planned with; false where nothing
+// differs.
 func (ms *measurements) announceSpeeds(now time.Time) bool {
 	if !ms.newSpeeds {
 		return false

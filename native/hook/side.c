@@ -88,7 +88,7 @@ static void *side(void *unused) {
     pausing = falcon_pause_tick(now);
     bool suspending = falcon_suspend_tick(now);
     falcon_probe_tick(now);
-    falcon_wait_tick(now, pausing || was || suspending);
+    falcon_wait_tick(pausing || was || suspending);
     if (pausing != was) prctl(PR_SET_TIMERSLACK, pausing ? SLACK_PAUSE_NS : SLACK_NS);
     nap(&seen, now, pausing ? FALCON_PAUSE_BEAT_NS : suspending ? FALCON_SUSPEND_BEAT_NS : busy ? FALCON_BEAT_PROFILE_NS : FALCON_BEAT_NS);
   }

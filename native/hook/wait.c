@@ -105,12 +105,12 @@ static bool on_device(uint64_t now_ns) {
   return a == RUNNING;
 }
 
-void falcon_wait_tick(uint64_t now_ns, bool excluded) {
-  if (atomic_load(&w_.closed) || atomic_load(&falcon_hook.coverage) & FALCON_COV_UNASKED || !ready(now_ns)) {
+void falcon_wait_tick(bool excluded) {
+  if (atomic_load(&w_.closed) || atomic_load(&falcon_hook.coverage) & FALCON_COV_UNASKED || !ready(falcon_mono_ns())) {
     publish(0);
     return;
   }
-  uint64_t p = progress();
+  uint64_t p = progress(), now_ns = falcon_mono_ns(); /* read after it: a call is never seen before it was made */
   if (excluded || p != w_.progress || !w_.since_ns) {
     w_.progress = p;
     w_.since_ns = now_ns;

@@ -21,7 +21,7 @@
 #define FALCON_WAIT_IDLE_NS 500000000ull
 #define FALCON_WAIT_ASK_NS 200000000ull
 
-void falcon_wait_tick(uint64_t now_ns, bool excluded); /* side thread; excluded: a pause or a suspension is under way */
+void falcon_wait_tick(bool excluded); /* side thread; excluded: a pause or a suspension is under way */
 void falcon_wait_captured(void);           /* from now on no stream is asked */
 void falcon_wait_close(void);              /* the process exits: the same, and a question under way has ended */
 

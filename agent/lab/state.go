@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"os"
@@ -9,41 +8,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-)
-
-// The state file's layout: native/include/falcon_lab.h, checked by a test.
-const (
-	stateMagic    = 0x31304241434c4146
-	stateVersion  = 1
-	nodesMax      = 64
-	gpusMax       = 8
-	headerBytes   = 4096
-	gpuBytes      = 256
-	linkBytes     = 32
-	gpuOffset     = headerBytes
-	linkOffset    = gpuOffset + nodesMax*gpusMax*gpuBytes
-	stateBytes    = linkOffset + nodesMax*nodesMax*linkBytes
-	offNodes      = 12
-	offGPUs       = 16
-	offUnpaced    = 20
-	offPeak       = 24
-	offIntraBw    = 32
-	offIntraLat   = 40
-	offInterBw    = 48
-	offInterLat   = 56
-	gpuClock      = 0
-	gpuHostShare  = 8
-	gpuLoad       = 16
-	gpuMaxSM      = 24
-	gpuSM         = 28
-	gpuTemp       = 32
-	gpuPower      = 36
-	gpuPowerLimit = 40
-	gpuReasons    = 48
-	gpuThermalNs  = 56
-	gpuThermalAt  = 64
-	linkBandwidth = 0
-	linkLatency   = 8
 )
 
 // Nominal figures of the emulated GPU, in the range of a data-centre card.
@@ -56,7 +20,8 @@ const (
 )
 
 // silicon is the mapped state file: what the emulated hardware is like now.
-// The lab's one goroutine writes it; ranks and NVML read single fields.
+// The lab's one goroutine writes it; ranks and NVML read single fields. Its layout
+// is that of native/include/falcon_lab.h, in abi_gen.go.
 type silicon struct {
 	mem []byte
 }
@@ -82,14 +47,14 @@ func createSilicon(path string, nodes, gpus int, peakFlops, linkBytes float64) (
 }
 
 func (s *silicon) init(nodes, gpus int, peakFlops, linkBytes float64) {
-	binary.LittleEndian.PutUint32(s.mem[8:], stateVersion)
+	s.storeUint32(offVersion, stateVersion)
 	s.storeUint32(offNodes, uint32(nodes))
-	s.storeUint32(offGPUs, uint32(gpus))
-	s.storeFloat64(offPeak, peakFlops)
-	s.storeFloat64(offIntraBw, 20e9)
-	s.storeFloat64(offIntraLat, 10e-6)
-	s.storeFloat64(offInterBw, linkBytes)
-	s.storeFloat64(offInterLat, 50e-6)
+	s.storeUint32(offGpusPerNode, uint32(gpus))
+	s.storeFloat64(offPeakFlops, peakFlops)
+	s.storeFloat64(offIntraBytesPerS, 20e9)
+	s.storeFloat64(offIntraLatencyS, 10e-6)
+	s.storeFloat64(offInterBytesPerS, linkBytes)
+	s.storeFloat64(offInterLatencyS, 50e-6)
 	for n := range nodesMax {
 		for g := range gpusMax {
 			s.resetThrottle(n, g)
@@ -99,7 +64,7 @@ func (s *silicon) init(nodes, gpus int, peakFlops, linkBytes float64) {
 			s.storeFloat64(offsetOfLink(n, m)+linkLatency, 1)
 		}
 	}
-	s.storeUint64(0, stateMagic) // last: readers wait for it
+	s.storeUint64(offMagic, stateMagic) // last: readers wait for it
 }
 
 func (s *silicon) resetThrottle(n, g int) {
@@ -107,11 +72,11 @@ func (s *silicon) resetThrottle(n, g int) {
 	s.storeFloat64(at+gpuClock, 1)
 	s.storeFloat64(at+gpuHostShare, 1)
 	s.storeFloat64(at+gpuLoad, 1)
-	s.storeUint32(at+gpuMaxSM, nominalSMMHz)
-	s.storeUint32(at+gpuSM, nominalSMMHz)
-	s.storeUint32(at+gpuTemp, healthyTempC)
-	s.storeUint32(at+gpuPower, nominalPowerMw)
-	s.storeUint32(at+gpuPowerLimit, powerLimitMw)
+	s.storeUint32(at+gpuMaxSmMhz, nominalSMMHz)
+	s.storeUint32(at+gpuSmMhz, nominalSMMHz)
+	s.storeUint32(at+gpuTemperatureC, healthyTempC)
+	s.storeUint32(at+gpuPowerMw, nominalPowerMw)
+	s.storeUint32(at+gpuPowerLimitMw, powerLimitMw)
 }
 
 func offsetOfGPU(n, g int) int  { return gpuOffset + (n*gpusMax+g)*gpuBytes }
@@ -121,18 +86,18 @@ func offsetOfLink(a, b int) int { return linkOffset + (a*nodesMax+b)*linkBytes }
 func (s *silicon) throttleGPU(n, g int, clock float64) {
 	at := offsetOfGPU(n, g)
 	now := uint64(monotonicNs())
-	if since := s.loadUint64(at + gpuThermalAt); since != 0 {
+	if since := s.loadUint64(at + gpuThermalSinceNs); since != 0 {
 		s.storeUint64(at+gpuThermalNs, s.loadUint64(at+gpuThermalNs)+now-since)
 	}
 	temp, reasons, since := uint32(healthyTempC), uint64(0), uint64(0)
 	if clock < 1 {
 		temp, reasons, since = throttleTempC, uint64(0x40|0x8), now
 	}
-	s.storeUint64(at+gpuThermalAt, since)
+	s.storeUint64(at+gpuThermalSinceNs, since)
 	s.storeUint64(at+gpuReasons, reasons)
-	s.storeUint32(at+gpuTemp, temp)
-	s.storeUint32(at+gpuSM, uint32(nominalSMMHz*clock))
-	s.storeUint32(at+gpuPower, uint32(nominalPowerMw*clock))
+	s.storeUint32(at+gpuTemperatureC, temp)
+	s.storeUint32(at+gpuSmMhz, uint32(nominalSMMHz*clock))
+	s.storeUint32(at+gpuPowerMw, uint32(nominalPowerMw*clock))
 	s.storeFloat64(at+gpuClock, clock)
 }
 

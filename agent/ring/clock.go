@@ -30,8 +30,8 @@ func MonoNs() int64 {
 // readClock refreshes the conversion; absurd calibrations keep the last good one.
 func (p *Process) readClock() error {
 	m := p.mem
-	startTicks, startMono := m.readUint64(hdrStartTicks), m.readUint64(hdrStartMono)
-	p.clock.unixOffsetNs = m.readInt64(hdrStartUnix) - int64(startMono)
+	startTicks, startMono := m.readUint64(hdrStartTicks), m.readUint64(hdrStartMonoNs)
+	p.clock.unixOffsetNs = m.readInt64(hdrStartUnixNs) - int64(startMono)
 	if !p.tsc {
 		p.clock.tickNs = 1
 		return nil
@@ -58,7 +58,7 @@ func (p *Process) clockError() error {
 func (p *Process) calibration() (ticks, mono uint64, ok bool) {
 	for range seqlockTries {
 		seq := p.mem.readUint64(hdrCalibSeq)
-		ticks, mono = p.mem.readUint64(hdrCalibTicks), p.mem.readUint64(hdrCalibMono)
+		ticks, mono = p.mem.readUint64(hdrCalibTicks), p.mem.readUint64(hdrCalibMonoNs)
 		if seq%2 == 0 && p.mem.readUint64(hdrCalibSeq) == seq {
 			return ticks, mono, true
 		}

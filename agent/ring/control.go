@@ -59,18 +59,18 @@ func (p *Process) Control() (c Control) {
 	defer p.guardFault(nil)
 	w := p.mem[p.control : p.control+controlBytes]
 	return Control{
-		HeartbeatNs: w.readInt64(ctlHeartbeat), Iteration: w.readInt64(ctlIteration), StepTag: w.readInt64(ctlStepTag),
-		IterationStartNs: w.readInt64(ctlIterationStart), MarksWritten: w.readUint64(ctlIterationsDone),
-		CommittedOrder: w.readUint64(ctlCommittedOrder), CommittedIteration: w.readInt64(ctlCommittedIter),
-		CommittedStatus: w.readInt32(ctlCommittedStat), MicroBatches: clampSize(w.readInt32(ctlMicroBatches)),
+		HeartbeatNs: w.readInt64(ctlHeartbeatNs), Iteration: w.readInt64(ctlIteration), StepTag: w.readInt64(ctlStepTag),
+		IterationStartNs: w.readInt64(ctlIterationStartNs), MarksWritten: w.readUint64(ctlIterationsDone),
+		CommittedOrder: w.readUint64(ctlCommittedOrder), CommittedIteration: w.readInt64(ctlCommittedIteration),
+		CommittedStatus: w.readInt32(ctlCommittedStatus), MicroBatches: clampSize(w.readInt32(ctlMicroBatches)),
 		TP: clampSize(w.readInt32(ctlTP)), DP: clampSize(w.readInt32(ctlDP)), PP: clampSize(w.readInt32(ctlPP)),
 		Described: w.readUint32(ctlDescribeSeq), TimingsWritten: w.readUint64(ctlTimingHead), TimingsLost: w.readUint64(ctlTimingLost),
 		RecordsLost: w.readUint64(ctlRecordsLost), Coverage: w.readUint32(ctlCoverage), ProfileDone: w.readUint32(ctlProfileDone),
-		PausedNs: w.readInt64(ctlPaused), TestWorkspace: w.readUint64(ctlTestWorkspace),
-		ResumeIteration: max(w.readInt64(ctlResumeIter), 0), Generation: w.readUint64(ctlGeneration),
+		PausedNs: w.readInt64(ctlPausedNs), TestWorkspace: w.readUint64(ctlTestWorkspace),
+		ResumeIteration: max(w.readInt64(ctlResumeIteration), 0), Generation: w.readUint64(ctlGeneration),
 		GenerationNow: w.readUint64(ctlGenerationNow), SuspendWanted: w.readUint64(ctlSuspendGeneration),
-		WaitingSinceNs: max(w.readInt64(ctlWaitingSince), 0), Ended: w.exitMark(ctlEnded, ctlEndedStatus),
-		Suspended: w.readUint64(ctlSuspendedGen), SuspendedNs: max(w.readInt64(ctlSuspendedNs), 0), RejoinOrdered: w.readUint64(ctlRejoinID),
+		WaitingSinceNs: max(w.readInt64(ctlWaitingSinceNs), 0), Ended: w.exitMark(ctlEndedNs, ctlEndedStatus),
+		Suspended: w.readUint64(ctlSuspendedGeneration), SuspendedNs: max(w.readInt64(ctlSuspendedNs), 0), RejoinOrdered: w.readUint64(ctlRejoinID),
 	}
 }
 
@@ -122,12 +122,12 @@ func (p *Process) markAt(k uint64) (m Mark, ok bool) {
 	if w.readUint64(markSeq) != k+1 {
 		return m, false
 	}
-	m = Mark{Iteration: w.readInt64(markIteration), StartNs: w.readInt64(markStart), PausedNs: w.readInt64(markPaused)}
+	m = Mark{Iteration: w.readInt64(markIteration), StartNs: w.readInt64(markStartNs), PausedNs: w.readInt64(markPausedNs)}
 	return m, w.readUint64(markSeq) == k+1
 }
 
 // Beat shows the hook that the agent runs.
-func (p *Process) Beat() { p.write64(ctlAgentAlive, uint64(MonoNs())) }
+func (p *Process) Beat() { p.write64(ctlAgentAliveNs, uint64(MonoNs())) }
 
 // SetPeriod notes the inferred calls per iteration and the class of the anchor
 // call, for whoever reads the memory of a process.
@@ -150,7 +150,7 @@ func (m *CommMask) Add(slot uint32) {
 // one) until untilNs (CLOCK_MONOTONIC), when the hook ends it by itself.
 // Its timings are complete once Control().ProfileDone == window.
 func (p *Process) StartProfile(window uint32, untilNs int64, comms CommMask) {
-	p.write64(ctlProfileUntil, uint64(untilNs))
+	p.write64(ctlProfileUntilNs, uint64(untilNs))
 	for i, m := range comms {
 		p.write64(ctlProfileComms+8*uint64(i), m)
 	}

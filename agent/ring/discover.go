@@ -124,7 +124,7 @@ func fileStartNs(path string) (made time.Duration, ready bool) {
 	if n, _ := f.ReadAt(b[:], 0); n < len(b) {
 		return 0, false
 	}
-	return time.Duration(binary.LittleEndian.Uint64(b[hdrStartMono:])), binary.LittleEndian.Uint64(b[hdrMagic:]) != 0
+	return time.Duration(binary.LittleEndian.Uint64(b[hdrStartMonoNs:])), binary.LittleEndian.Uint64(b[hdrMagic:]) != 0
 }
 
 // suspendedNs is by how much CLOCK_MONOTONIC lags: it stands still in a suspended

@@ -116,15 +116,15 @@ func DecodeEnded(b []byte) (Ended, error) {
 	e := Ended{
 		Header: Header{
 			PID: int(m.readUint32(endPID)), Rank: int(m.readInt32(endRank)), World: int(m.readInt32(endWorld)), LocalRank: int(m.readInt32(endLocalRank)),
-			StartUnixNs: m.readInt64(endStartUnix), StartMonoNs: m.readInt64(endStartMono), Job: printableName(m.copyName(endJob)), Device: printableName(m.copyName(endDevice)),
+			StartUnixNs: m.readInt64(endStartUnixNs), StartMonoNs: m.readInt64(endStartMonoNs), Job: printableName(m.copyName(endJob)), Device: printableName(m.copyName(endDevice)),
 		},
-		End: m.exitMark(endAt, endStatus), Generation: m.readUint64(endGen), GenNow: m.readUint64(endGenNow), Iteration: m.readInt64(endIter), StepTag: m.readInt64(endTag),
+		End: m.exitMark(endEndedNs, endEndedStatus), Generation: m.readUint64(endGeneration), GenNow: m.readUint64(endGenerationNow), Iteration: m.readInt64(endIteration), StepTag: m.readInt64(endStepTag),
 		Rejoined: m.readUint64(endRejoined), TP: clampSize(m.readInt32(endTP)), DP: clampSize(m.readInt32(endDP)), PP: clampSize(m.readInt32(endPP)),
 	}
-	e.Committed = Commitment{Order: m.readUint64(endCommitted), Iteration: m.readInt64(endCommitIter), Status: m.readInt32(endCommitStat), Resume: max(m.readInt64(endResume), 0)}
+	e.Committed = Commitment{Order: m.readUint64(endCommittedOrder), Iteration: m.readInt64(endCommittedIteration), Status: m.readInt32(endCommittedStatus), Resume: max(m.readInt64(endResumeIteration), 0)}
 	e.Rank = max(e.Header.Rank, -1)
-	if order := m.readUint64(endPlace); order != 0 {
-		e.Rank, e.Place, e.PlaceIteration = max(int(m.readInt32(endPlaceRank)), -1), order, m.readInt64(endPlaceIter)
+	if order := m.readUint64(endPlaceOrder); order != 0 {
+		e.Rank, e.Place, e.PlaceIteration = max(int(m.readInt32(endPlaceRank)), -1), order, m.readInt64(endPlaceIteration)
 	}
 	if !e.End.InOrder() || e.Header.PID < 1 || e.Rank >= ranksMax {
 		return Ended{}, fmt.Errorf("%w: the end record of a process says nothing that can be; remove it", ErrCorrupt)

@@ -15,11 +15,11 @@ func ended(change func(image)) []byte {
 	m.writeUint64(endMagic, endedMagic)
 	m.writeUint32(endBytes, endedBytes)
 	m.writeUint32(endPID, 77)
-	m.writeUint64(endStartMono, 5e9)
-	m.writeUint64(endAt, 9e9)
+	m.writeUint64(endStartMonoNs, 5e9)
+	m.writeUint64(endEndedNs, 9e9)
 	m.writeUint32(endRank, 3)
 	m.writeUint32(endWorld, 8)
-	m.writeUint64(endGen, 4)
+	m.writeUint64(endGeneration, 4)
 	copy(m[endJob:], "gpt")
 	copy(m[endDevice:], "n1.g0")
 	if change != nil {
@@ -37,9 +37,9 @@ func TestDecodeEnded(t *testing.T) {
 		t.Fatalf("%+v, %v", e, err)
 	}
 	moved, err := DecodeEnded(ended(func(m image) {
-		m.writeUint64(endPlace, 12)
+		m.writeUint64(endPlaceOrder, 12)
 		m.writeUint32(endPlaceRank, 6)
-		m.writeUint32(endStatus, 1<<20)
+		m.writeUint32(endEndedStatus, 1<<20)
 	}))
 	if err != nil || moved.Rank != 6 || moved.Place != 12 || moved.End.Status != -1 {
 		t.Fatalf("%+v, %v", moved, err)
@@ -51,7 +51,7 @@ func TestDecodeEndedRefuses(t *testing.T) {
 	flipped[endRank]++
 	for name, b := range map[string][]byte{
 		"short": ended(nil)[:endedBytes-1], "long": append(ended(nil), 0), "empty": nil, "damaged": flipped,
-		"another kind": ended(func(m image) { m.writeUint64(endMagic, shmMagic) }), "no end": ended(func(m image) { m.writeUint64(endAt, 0) }),
+		"another kind": ended(func(m image) { m.writeUint64(endMagic, shmMagic) }), "no end": ended(func(m image) { m.writeUint64(endEndedNs, 0) }),
 		"no process": ended(func(m image) { m.writeUint32(endPID, 0) }), "no rank": ended(func(m image) { m.writeUint32(endRank, 1<<30) }),
 	} {
 		if e, err := DecodeEnded(b); !errors.Is(err, ErrCorrupt) {

@@ -32,7 +32,7 @@ func blank() image {
 	for off, v := range map[uint64]uint64{
 		hdrMagic: shmMagic, hdrFileBytes: uint64(len(m)), hdrControlOffset: p.control, hdrCommsOffset: p.comms,
 		hdrTimingsOffset: p.timings, hdrRingsOffset: p.rings, hdrRingStride: pageBytes + ringSlots*recordBytes,
-		hdrStartUnix: 5e18, hdrStartMono: 1_000_000, hdrStartTicks: 1_000_000, hdrCalibTicks: 3_000_000, hdrCalibMono: 2_000_000,
+		hdrStartUnixNs: 5e18, hdrStartMonoNs: 1_000_000, hdrStartTicks: 1_000_000, hdrCalibTicks: 3_000_000, hdrCalibMonoNs: 2_000_000,
 	} {
 		m.writeUint64(off, v)
 	}
@@ -207,7 +207,7 @@ func TestMarks(t *testing.T) {
 	for k := range uint64(100) {
 		at := p.control + ctlMarks + k%marksMax*markBytes
 		m.writeUint64(at+markIteration, k+10)
-		m.writeUint64(at+markStart, 1000*k)
+		m.writeUint64(at+markStartNs, 1000*k)
 		m.writeUint64(at+markSeq, k+1)
 		m.writeUint64(p.control+ctlIterationsDone, k+1)
 	}
@@ -231,7 +231,7 @@ func TestTimingsOfOneWindow(t *testing.T) {
 		at := p.timings + (seq-1)%timingSlots*timingBytes
 		m.writeUint64(at+timSeq, seq)
 		m.writeUint64(at+timOrdinal, seq)
-		m.writeUint64(at+timDuration, 7)
+		m.writeUint64(at+timDurationNs, 7)
 		m.writeUint32(at+timWindow, uint32(seq%2))
 		m.writeUint32(at+timOp, uint32(falcon.OpRecv)|FlagTimed<<16)
 	}

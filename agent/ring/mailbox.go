@@ -18,28 +18,27 @@ const (
 	UniqueIDBytes  = uniqueBytes
 )
 
-// TestKind is what a test does; the values are those of enum falcon_test_kind.
+// TestKind is what a test does.
 type TestKind uint32
 
 // Kinds of tests.
 const (
-	TestGEMM TestKind = 1 // multiply matrices
-	TestMint TestKind = 2 // mint the two unique ids of a link test
-	TestLink TestKind = 3 // exchange messages with one peer
+	TestGEMM TestKind = testGemm // multiply matrices
+	TestMint TestKind = testID   // mint the two unique ids of a link test
+	TestLink TestKind = testLink // exchange messages with one peer
 )
 
-// TestStatus is the state of a test; the values are those of enum
-// falcon_test_status.
+// TestStatus is the state of a test.
 type TestStatus uint32
 
 // Statuses of tests.
 const (
-	TestIdle TestStatus = iota
-	TestRunning
-	TestDone
-	TestRefused
-	TestFailed
-	TestLate
+	TestIdle    TestStatus = testIdle
+	TestRunning TestStatus = testRunning
+	TestDone    TestStatus = testDone
+	TestRefused TestStatus = testRefused
+	TestFailed  TestStatus = testFailed
+	TestLate    TestStatus = testLate
 )
 
 // Test is one test on one rank.
@@ -132,7 +131,7 @@ func (p *Process) TestResult() (r TestResult, ok bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer p.guardFault(nil)
 	at := p.control + ctlResult
-	w := p.mem[at : at+resultBytes]
+	w := p.mem[at : at+testResultBytes]
 	var ids [2 * uniqueBytes]byte
 	for range seqlockTries {
 		seq := w.readUint64(resSeq)

@@ -100,7 +100,7 @@ func parseImage(path string, mem image) (p *Process, err error) {
 	}
 	p.header = Header{
 		PID: int(mem.readUint32(hdrPID)), Rank: int(mem.readInt32(hdrRank)), World: int(mem.readInt32(hdrWorld)),
-		LocalRank: int(mem.readInt32(hdrLocalRank)), StartUnixNs: mem.readInt64(hdrStartUnix), StartMonoNs: mem.readInt64(hdrStartMono),
+		LocalRank: int(mem.readInt32(hdrLocalRank)), StartUnixNs: mem.readInt64(hdrStartUnixNs), StartMonoNs: mem.readInt64(hdrStartMonoNs),
 		Job: printableName(mem.copyName(hdrJob)), Device: printableName(mem.copyName(hdrDevice)),
 	}
 	p.tsc = mem.readUint32(hdrClock) == clockTSC

@@ -28,13 +28,13 @@ type PauseState uint32
 
 // States of a pause, in the order in which they can come.
 const (
-	PauseNone     PauseState = iota
-	PauseArmed               // taken up; calls before the cut still pass
-	PauseReached             // at the cut; the streams still run
-	PauseQuiet               // at the cut and drained
-	PauseReleased            // the agent took the order back
-	PauseExpired             // let go at the deadline
-	PauseRefused             // holds nothing; see the reason
+	PauseNone     PauseState = pauseNone
+	PauseArmed    PauseState = pauseArmed    // taken up; calls before the cut still pass
+	PauseReached  PauseState = pauseReached  // at the cut; the streams still run
+	PauseQuiet    PauseState = pauseQuiet    // at the cut and drained
+	PauseReleased PauseState = pauseReleased // the agent took the order back
+	PauseExpired  PauseState = pauseExpired  // let go at the deadline
+	PauseRefused  PauseState = pauseRefused  // holds nothing; see the reason
 )
 
 var pauseStateNames = [...]string{"none", "armed", "reached", "quiet", "released", "expired", "refused"}
@@ -104,8 +104,8 @@ func (p *Process) Pause() (s Pause) {
 	for range seqlockTries { // the state is stored last: equal before and after, it goes with the times
 		state, seen := w.readUint32(ctlPauseState), w.readUint64(ctlPauseSeen)
 		s = Pause{
-			Wanted: w.readUint64(ctlPauseOrder), UntilNs: w.readInt64(ctlPauseUntil), Seen: seen, State: PauseState(state), Reason: PauseReason(w.readUint32(ctlPauseReason)),
-			TrappedNs: w.readInt64(ctlTrapped), QuietNs: w.readInt64(ctlQuiet), ReleasedNs: w.readInt64(ctlReleased),
+			Wanted: w.readUint64(ctlPauseOrder), UntilNs: w.readInt64(ctlPauseUntilNs), Seen: seen, State: PauseState(state), Reason: PauseReason(w.readUint32(ctlPauseReason)),
+			TrappedNs: w.readInt64(ctlTrappedNs), QuietNs: w.readInt64(ctlQuietNs), ReleasedNs: w.readInt64(ctlReleasedNs),
 		}
 		if w.readUint32(ctlPauseState) == state && w.readUint64(ctlPauseSeen) == seen {
 			break
@@ -145,7 +145,7 @@ func (p *Process) Arm(order uint64, untilNs, boundary int64, cuts []Cut) (err er
 	if err := p.checkPause(order, untilNs); err != nil {
 		return err
 	}
-	p.mem.writeUint64(p.control+ctlPauseUntil, uint64(untilNs))
+	p.mem.writeUint64(p.control+ctlPauseUntilNs, uint64(untilNs))
 	p.mem.writeUint64(p.control+ctlPauseBoundary, uint64(max(boundary, -1)+1))
 	p.mem.writeUint64(p.control+ctlPauseOrder, order)
 	for i, g := range gates {

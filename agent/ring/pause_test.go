@@ -168,7 +168,7 @@ func callUntilTrapped(gate *uint64, trapped *atomic.Bool) {
 
 func TestPauseIsReadAndChecked(t *testing.T) {
 	p := open(t, blank())
-	for off, v := range map[uint64]uint64{ctlPauseSeen: 8, ctlTrapped: 100, ctlQuiet: 150, ctlReleased: 400} {
+	for off, v := range map[uint64]uint64{ctlPauseSeen: 8, ctlTrappedNs: 100, ctlQuietNs: 150, ctlReleasedNs: 400} {
 		p.mem.writeUint64(p.control+off, v)
 	}
 	p.mem.writeUint32(p.control+ctlPauseState, uint32(PauseReleased))
@@ -237,7 +237,7 @@ func TestPutTestRefuses(t *testing.T) {
 
 // result writes one as the hook does.
 func result(p *Process, id uint64, kind TestKind, status TestStatus, repeats uint32, median, best uint64) {
-	w := p.mem[p.control+ctlResult : p.control+ctlResult+resultBytes]
+	w := p.mem[p.control+ctlResult : p.control+ctlResult+testResultBytes]
 	w.writeUint64(resSeq, w.readUint64(resSeq)|1)
 	w.writeUint32(resKind, uint32(kind))
 	w.writeUint32(resStatus, uint32(status))

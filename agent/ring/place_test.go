@@ -15,11 +15,11 @@ func place(m image, order uint64, iteration int64, rank int32, steps [4]uint64, 
 	seq := m.readUint64(at+ctlPlaceSeq) | 1
 	m.writeUint64(at+ctlPlaceSeq, seq)
 	m.writeUint64(at+ctlPlaceOrder, order)
-	m.writeUint64(at+ctlPlaceIter, uint64(iteration))
+	m.writeUint64(at+ctlPlaceIteration, uint64(iteration))
 	m.writeUint32(at+ctlPlaceRank, uint32(rank))
 	m.writeUint64(at+ctlPlaceBytes, bytes)
 	for i, ns := range steps {
-		m.writeUint64(at+ctlPlaceSteps+8*uint64(i), ns)
+		m.writeUint64(at+ctlPlaceStepNs+8*uint64(i), ns)
 	}
 	m.writeUint64(at+ctlPlaceSeq, seq+1)
 }
@@ -55,11 +55,11 @@ func TestPlaceThatCannotBe(t *testing.T) {
 func TestGenerationAndResumeAreRead(t *testing.T) {
 	p := open(t, blank())
 	p.mem.writeUint64(p.control+ctlGeneration, 3)
-	p.mem.writeUint64(p.control+ctlResumeIter, 120)
+	p.mem.writeUint64(p.control+ctlResumeIteration, 120)
 	if c := p.Control(); c.Generation != 3 || c.ResumeIteration != 120 {
 		t.Fatalf("%+v", c)
 	}
-	p.mem.writeUint64(p.control+ctlResumeIter, ^uint64(0))
+	p.mem.writeUint64(p.control+ctlResumeIteration, ^uint64(0))
 	if c := p.Control(); c.ResumeIteration != 0 {
 		t.Fatalf("resume iteration %d", c.ResumeIteration)
 	}

@@ -260,7 +260,7 @@ func TestNormalExitRemovesTheFile(t *testing.T) {
 // A pid that a younger process has taken makes the old file stale.
 func TestRecycledPID(t *testing.T) {
 	dir, m := t.TempDir(), blank()
-	m.writeUint64(hdrStartUnix, uint64(time.Now().UnixNano())) // says nothing: the wall clock may have been set
+	m.writeUint64(hdrStartUnixNs, uint64(time.Now().UnixNano())) // says nothing: the wall clock may have been set
 	path := filepath.Join(dir, fmt.Sprintf("falcon.a.b.%d", os.Getpid()))
 	if err := os.WriteFile(path, m, 0o600); err != nil {
 		t.Fatal(err)
@@ -279,8 +279,8 @@ func TestStartIsComparedByTheMonotonicClock(t *testing.T) {
 		live  int
 	}{{0, 1}, {time.Hour, 0}} {
 		dir, m := t.TempDir(), blank()
-		m.writeUint64(hdrStartUnix, uint64(time.Now().AddDate(-1, 0, 0).UnixNano()))
-		m.writeUint64(hdrStartMono, uint64(MonoNs()+c.ahead.Nanoseconds()))
+		m.writeUint64(hdrStartUnixNs, uint64(time.Now().AddDate(-1, 0, 0).UnixNano()))
+		m.writeUint64(hdrStartMonoNs, uint64(MonoNs()+c.ahead.Nanoseconds()))
 		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("falcon.j.%d", os.Getpid())), m, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -19,8 +19,8 @@ const SuspendMax = suspendMaxMs * time.Millisecond
 
 // Status of a parked process; a negative one is that of its last rejoin, which failed.
 const (
-	ParkSuspended int32 = 0 // suspended, or a peer died
-	ParkJoin      int32 = 1 // a replacement: holds nothing
+	ParkSuspended int32 = parkSuspended // suspended, or a peer died
+	ParkJoin      int32 = parkJoin      // a replacement: holds nothing
 )
 
 // Suspend has the process abort its communicators of all generations before
@@ -41,7 +41,7 @@ func (p *Process) Suspend(generation uint64, untilNs int64) (err error) {
 	case left > int64(SuspendMax):
 		return fmt.Errorf("%w: a rank in its optimizer would be left alone for %v, at most %v can be", ErrRecover, time.Duration(left), SuspendMax)
 	}
-	w.writeUint64(ctlSuspendUntil, uint64(max(untilNs, 0)))
+	w.writeUint64(ctlSuspendUntilNs, uint64(max(untilNs, 0)))
 	w.writeUint64(ctlSuspendGeneration, generation)
 	p.wakeThreads()
 	return nil
@@ -177,8 +177,8 @@ type Rejoined struct {
 func (p *Process) Rejoined() (out Rejoined, ok bool) {
 	ok = p.readConsistent(ctlRejoinSeq, func(w image) {
 		out = Rejoined{
-			Generation: w.readUint64(ctlRejoinOrder), Iteration: w.readInt64(ctlRejoinIter), Status: w.readInt32(ctlRejoinStatus),
-			GroupsNs: w.readInt64(ctlRejoinSteps), StateNs: w.readInt64(ctlRejoinSteps + 8), Bytes: w.readUint64(ctlRejoinBytes),
+			Generation: w.readUint64(ctlRejoinOrder), Iteration: w.readInt64(ctlRejoinIteration), Status: w.readInt32(ctlRejoinStatus),
+			GroupsNs: w.readInt64(ctlRejoinStepNs), StateNs: w.readInt64(ctlRejoinStepNs + 8), Bytes: w.readUint64(ctlRejoinBytes),
 		}
 	})
 	if !ok || out.Generation == 0 {
@@ -214,11 +214,11 @@ func (p *Process) JobState() (s JobState) {
 	s = JobState{
 		ZeRO:       falcon.ZeRO{Stage: clampSize(w.readInt32(ctlZeroStage)), Instances: clampSize(w.readInt32(ctlZeroInstances))},
 		Bytes:      w.readUint64(ctlStateBytes),
-		CopyBytesS: w.readUint64(ctlCopyBytes),
+		CopyBytesS: w.readUint64(ctlCopyBytesS),
 		MicroMin:   clampSize(w.readInt32(ctlMicroMin)), MicroMax: clampSize(w.readInt32(ctlMicroMax)), MicroMultiple: clampSize(w.readInt32(ctlMicroMultiple)),
 		Checkpoint: falcon.NoIteration,
 	}
-	if next := w.readInt64(ctlCheckpointIter); next > 0 && next <= math.MaxInt64/2 {
+	if next := w.readInt64(ctlCheckpointIteration); next > 0 && next <= math.MaxInt64/2 {
 		s.Checkpoint = next - 1
 	}
 	if s.Bytes > placeBytesMax {

@@ -34,10 +34,10 @@ func TestSuspendIsWrittenAndAnnounced(t *testing.T) {
 	if err := p.Suspend(4, until); err != nil {
 		t.Fatal(err)
 	}
-	if c := p.Control(); c.SuspendWanted != 4 || c.Suspended != 0 || p.mem.readUint64(p.control+ctlSuspendUntil) != uint64(until) || p.mem.readUint32(p.control+ctlPauseWord) != 1 {
+	if c := p.Control(); c.SuspendWanted != 4 || c.Suspended != 0 || p.mem.readUint64(p.control+ctlSuspendUntilNs) != uint64(until) || p.mem.readUint32(p.control+ctlPauseWord) != 1 {
 		t.Fatalf("%+v", c)
 	}
-	p.mem.writeUint64(p.control+ctlSuspendedGen, 4)
+	p.mem.writeUint64(p.control+ctlSuspendedGeneration, 4)
 	p.mem.writeUint64(p.control+ctlSuspendedNs, 99)
 	if c := p.Control(); c.Suspended != 4 || c.SuspendedNs != 99 {
 		t.Fatalf("%+v", c)
@@ -201,7 +201,7 @@ func TestRejoinedIsReadWhole(t *testing.T) {
 	if got, ok := p.Rejoined(); !ok || got != (Rejoined{}) {
 		t.Fatalf("before any: %+v, %v", got, ok)
 	}
-	for off, v := range map[uint64]uint64{ctlRejoinOrder: 4, ctlRejoinIter: 57, ctlRejoinSteps: 1e6, ctlRejoinSteps + 8: 2e6, ctlRejoinBytes: 1 << 30} {
+	for off, v := range map[uint64]uint64{ctlRejoinOrder: 4, ctlRejoinIteration: 57, ctlRejoinStepNs: 1e6, ctlRejoinStepNs + 8: 2e6, ctlRejoinBytes: 1 << 30} {
 		w.writeUint64(off, v)
 	}
 	status := int32(-5)
@@ -209,9 +209,9 @@ func TestRejoinedIsReadWhole(t *testing.T) {
 	if got, ok := p.Rejoined(); !ok || got != (Rejoined{Generation: 4, Iteration: 57, Status: -5, GroupsNs: 1e6, StateNs: 2e6, Bytes: 1 << 30}) {
 		t.Fatalf("got %+v, %v", got, ok)
 	}
-	w.writeUint64(ctlRejoinSteps, uint64(2*time.Hour))
+	w.writeUint64(ctlRejoinStepNs, uint64(2*time.Hour))
 	w.writeUint64(ctlRejoinBytes, 1<<60)
-	w.writeUint64(ctlRejoinIter, ^uint64(3))
+	w.writeUint64(ctlRejoinIteration, ^uint64(3))
 	if got, _ := p.Rejoined(); got != (Rejoined{Generation: 4, Status: -5}) {
 		t.Fatalf("what can't be: %+v", got)
 	}
@@ -229,7 +229,7 @@ func TestJobStateIsRead(t *testing.T) {
 	for off, v := range map[uint64]uint32{ctlZeroStage: 1, ctlZeroInstances: 2, ctlMicroMin: 2, ctlMicroMax: 16, ctlMicroMultiple: 4} {
 		p.mem.writeUint32(p.control+off, v)
 	}
-	for off, v := range map[uint64]uint64{ctlStateBytes: 1 << 30, ctlCopyBytes: 5e9, ctlCheckpointIter: 121} {
+	for off, v := range map[uint64]uint64{ctlStateBytes: 1 << 30, ctlCopyBytesS: 5e9, ctlCheckpointIteration: 121} {
 		p.mem.writeUint64(p.control+off, v)
 	}
 	want := JobState{ZeRO: falcon.ZeRO{Stage: 1, Instances: 2}, Bytes: 1 << 30, CopyBytesS: 5e9, MicroMin: 2, MicroMax: 16, MicroMultiple: 4, Checkpoint: 120}
@@ -237,7 +237,7 @@ func TestJobStateIsRead(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	p.mem.writeUint32(p.control+ctlZeroStage, 1<<31)
-	p.mem.writeUint64(p.control+ctlCheckpointIter, 1<<63)
+	p.mem.writeUint64(p.control+ctlCheckpointIteration, 1<<63)
 	p.mem.writeUint64(p.control+ctlStateBytes, 1<<63)
 	if got := p.JobState(); got.ZeRO.Stage != 0 || got.Checkpoint != falcon.NoIteration || got.Bytes != 0 {
 		t.Fatalf("what can't be: %+v", got)

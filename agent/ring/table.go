@@ -7,10 +7,10 @@ type CommState uint32
 
 // States of a communicator.
 const (
-	CommFree CommState = iota
-	CommLive
-	CommGone    // finalized or destroyed
-	CommAborted // aborted or revoked
+	CommFree    CommState = commFree
+	CommLive    CommState = commLive
+	CommGone    CommState = commGone    // finalized or destroyed
+	CommAborted CommState = commAborted // aborted or revoked
 )
 
 // Comm is one entry of the communicator table.

@@ -15,14 +15,12 @@
 package tui
 
 import (
-	"context"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
 	uv "github.com/charmbracelet/ultraviolet"
 
-	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/alert"
 	"github.com/failslow/falcon/tui/feed"
@@ -30,21 +28,6 @@ import (
 	"github.com/failslow/falcon/tui/link"
 	"github.com/failslow/falcon/tui/widget"
 )
-
-// Source is what the console needs of a feed.
-type Source interface {
-	Latest() *feed.State
-	Changed() <-chan struct{}
-	Done() <-chan struct{}
-	Ask(feed.Want)
-	Blur(bool)
-	Decide(context.Context, *falconv1.DecideRequest) (*falconv1.Action, error)
-	Validate(context.Context, *falconv1.ValidateRequest) (*falconv1.Validation, error)
-	SetPolicy(context.Context, *falconv1.Policy) (*falconv1.Policy, error)
-	Freeze(context.Context) (*falconv1.Policy, error)
-	Recover(context.Context, *falconv1.RecoverRequest) (*falconv1.Recovery, error)
-	Incidents(ctx context.Context, id string) (*falconv1.IncidentsReply, error)
-}
 
 // Options shape one console.
 type Options struct {
@@ -77,7 +60,7 @@ const tickPeriod = time.Second
 // Model is the console's program: it hands messages to the parts that own the
 // state, and composes their pictures.
 type Model struct {
-	src  Source
+	src  feed.Source
 	opts Options
 	now  func() time.Time
 	keys *key.Map
@@ -102,7 +85,7 @@ type Model struct {
 }
 
 // New makes the program's model; the source stays the caller's to close.
-func New(src Source, opts Options) (*Model, error) {
+func New(src feed.Source, opts Options) (*Model, error) {
 	m := &Model{
 		src: src, opts: opts, now: opts.Now, keys: opts.Keys, screen: frameCache{dirty: true},
 		alerts: alert.NewNotifier(opts.Mute, opts.Silent), hint: hint{opts.Hint, opts.HintSeen}, pointer: pointer{on: !opts.NoMouse},

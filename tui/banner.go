@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -60,7 +61,7 @@ func (b banner) drawHeader() string {
 	base := b.pal.Style(themes.Header)
 	bold := base.With(themes.Bold).Lipgloss()
 	job := b.Live.Snap().GetJob()
-	left := " " + bold.Render(textOrElse(job.GetName(), noJob))
+	left := " " + bold.Render(cmp.Or(job.GetName(), noJob))
 	if job.GetEmulated() {
 		left += " (emulated)"
 	}
@@ -131,7 +132,7 @@ func (b banner) headerSecond() string {
 		right = b.replayHead()
 	}
 	if snap.Actor != "" && b.w >= nameW {
-		right = fmt.Sprintf("%s (%s)%s  %s", snap.Actor, textOrElse(snap.Role, "none"), b.otherOperators(), right)
+		right = fmt.Sprintf("%s (%s)%s  %s", snap.Actor, cmp.Or(snap.Role, "none"), b.otherOperators(), right)
 	} else if snap.Actor != "" {
 		right = widget.Cut(snap.Actor, 12) + b.otherOperators() + "  " + right
 	}
@@ -359,7 +360,7 @@ func (b banner) drawQuietBar(s *page.State) string {
 		left += b.styled(themes.Auto, " "+auto+" ") + " "
 	}
 	if inc == nil {
-		return left + b.styled(themes.Good, "● ") + b.styled(themes.Text, textOrElse(b.Live.Snap().GetJob().GetState(), noSnapshot))
+		return left + b.styled(themes.Good, "● ") + b.styled(themes.Text, cmp.Or(b.Live.Snap().GetJob().GetState(), noSnapshot))
 	}
 	role := themes.Accent
 	if page.Open(inc) {
@@ -395,14 +396,6 @@ func slowdownRole(x float64) themes.Role {
 		return themes.Warn
 	}
 	return themes.Good
-}
-
-// textOrElse is s, or what stands for an empty one.
-func textOrElse(s, empty string) string {
-	if s == "" {
-		return empty
-	}
-	return s
 }
 
 // What stands for what is not known yet.

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -77,7 +78,7 @@ type exportedMsg struct {
 
 // makeReport makes the report of an incident, as falcon incident export does, and
 // writes it as Markdown and JSON.
-func (x exporter) makeReport(src Source, id string) tea.Cmd {
+func (x exporter) makeReport(src feed.Source, id string) tea.Cmd {
 	return func() tea.Msg {
 		r, err := src.Incidents(context.Background(), id)
 		if err != nil || len(r.GetIncidents()) == 0 {
@@ -117,7 +118,7 @@ func (x exporter) exportedNote(msg exportedMsg) (themes.Role, string, tea.Cmd) {
 		return themes.Good, "the report is in " + msg.path + ", and beside it as JSON", nil
 	}
 	clip, _ := fitClipboard(msg.text)
-	note := textOrElse(x.why, "this session writes no files") + ": the report's beginning was sent to clipboard (terminal may ignore it)"
+	note := cmp.Or(x.why, "this session writes no files") + ": the report's beginning was sent to clipboard (terminal may ignore it)"
 	return themes.Good, note, tea.SetClipboard(clip)
 }
 
@@ -184,17 +185,10 @@ func incidentText(s *page.State) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s, job %s: slow since iteration %d, %s instead of %s\n%s\n", i.Id, i.State, s.Snap().GetJob().GetName(), i.OnsetIteration, phrase.Ms(i.SlowMs), phrase.Ms(i.HealthyMs), phrase.Verdict(i.Verdict))
 	for _, e := range i.GetVerdict().GetEvidence() {
-		sign := "for"
-		if e.GetAgainst() {
-			sign = "against"
-		}
-		fmt.Fprintf(&b, "  %s: %s\n", sign, e.GetText())
+		fmt.Fprintf(&b, "  %s: %s\n", report.ForOrAgainst(e.GetAgainst()), e.GetText())
 	}
 	for _, a := range s.Snap().GetLadder().GetActions() {
-		by := "nobody has decided yet"
-		if a.GetDecidedBy() != "" {
-			by = "decided by " + a.GetDecidedBy()
-		}
+		by := cmp.Or(phrase.Prefixed("decided by ", a.GetDecidedBy()), "nobody has decided yet")
 		fmt.Fprintf(&b, "%s %s, %s\n", a.GetId(), a.GetState(), by)
 	}
 	return b.String()

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -187,10 +188,7 @@ func approveLines(q *decision.Approve, w int) []ladder.Line {
 	}
 	out = append(out, wrapLines(themes.Title, "Evidence: "+phrase.Verdict(q.Verdict)+conf, w)...)
 	out = append(out, ladder.EvidenceLines(q.Verdict, w)...)
-	wrong := q.IfWrong // as the engine says it
-	if wrong == "" {
-		wrong = "the gain is measured; without one the plan is reverted by itself, and when the fault clears, too"
-	}
+	wrong := cmp.Or(q.IfWrong, "the gain is measured; without one the plan is reverted by itself, and when the fault clears, too")
 	return append(out, wrapLines(themes.Text, "If wrong: "+wrong, w)...)
 }
 

@@ -31,7 +31,7 @@ func heap() int64 {
 }
 
 // loaded is a console at 120×40 that has drawn every page.
-func loaded(t testing.TB, src Source) *Model {
+func loaded(t testing.TB, src feed.Source) *Model {
 	t.Helper()
 	profile := colorprofile.TrueColor
 	m, err := New(src, Options{Theme: "dark", Profile: &profile, Now: newClock().now})
@@ -48,7 +48,7 @@ func loaded(t testing.TB, src Source) *Model {
 }
 
 // watchUntil gives the console every picture until the engine's present iteration.
-func watchUntil(t testing.TB, m *Model, src Source, iteration int64) {
+func watchUntil(t testing.TB, m *Model, src feed.Source, iteration int64) {
 	t.Helper()
 	deadline := time.After(patience)
 	for {
@@ -85,7 +85,7 @@ func TestMemoryOfASession(t *testing.T) {
 	}
 	defer cc.Close()
 	client := falconv1.NewConsoleClient(cc)
-	pass := func(m *Model, src Source) {
+	pass := func(m *Model, src feed.Source) {
 		for range 3 {
 			e.Advance(1)
 			watchUntil(t, m, src, e.Iteration())

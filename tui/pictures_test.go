@@ -89,7 +89,7 @@ func (s screenshot) view(t *testing.T, r *record.Recording) string {
 	return s.still(t, p, opts)
 }
 
-func (s screenshot) still(t *testing.T, src tui.Source, opts tui.Options) string {
+func (s screenshot) still(t *testing.T, src feed.Source, opts tui.Options) string {
 	t.Helper()
 	var keys []tea.KeyPressMsg
 	for _, k := range s.keys {
@@ -119,7 +119,7 @@ func (s screenshot) write(t *testing.T, view string) {
 
 // oneState is a source that never changes and is never called.
 type oneState struct {
-	tui.Source
+	feed.Source
 	state *feed.State
 }
 

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -42,30 +43,23 @@ func (v *workspace) goToTarget(to link.Target) tea.Cmd {
 	switch to.Kind {
 	case link.Page:
 	case link.Incident:
-		view, cmd = scopeOrElse(view, key.Ladder), v.openIncident(to.ID)
+		view, cmd = cmp.Or(view, key.Ladder), v.openIncident(to.ID)
 	case link.Recovery:
-		view = scopeOrElse(view, key.Recovery)
+		view = cmp.Or(view, key.Recovery)
 		v.chooseRecovery(to.ID)
 	case link.Rank:
-		view = scopeOrElse(view, key.Ranks)
+		view = cmp.Or(view, key.Ranks)
 		if !v.state.Select(to.Rank) {
 			v.showNote(themes.Warn, fmt.Sprintf("there is no rank %d; they go from 0 to %d", to.Rank, v.state.Roster.World()-1))
 		}
 	case link.Link:
-		view = scopeOrElse(view, key.Validate)
+		view = cmp.Or(view, key.Validate)
 		v.pickLinkEnds(to.ID)
 	}
 	v.placeOnPage(view, to)
 	v.showPage(view)
 	v.shareChoice()
 	return cmd
-}
-
-func scopeOrElse(a, b key.Scope) key.Scope {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // placeOnPage sets what a link says about the page itself.

@@ -7,6 +7,8 @@ import (
 	"io"
 
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/failslow/falcon/tui/feed"
 )
 
 // ErrTerminal is wrapped when the terminal can't be driven.
@@ -27,7 +29,7 @@ const framesPerSecond = 60
 
 // Run runs a console until the operator leaves or ctx ends; the terminal is
 // restored either way, after a panic too. Ending by ctx is no error.
-func Run(ctx context.Context, src Source, t Terminal, opts Options) error {
+func Run(ctx context.Context, src feed.Source, t Terminal, opts Options) error {
 	opts.probe = t.Remote != nil && mayAnswer(t.Env)
 	m, err := New(src, opts)
 	if err != nil {

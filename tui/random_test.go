@@ -112,7 +112,7 @@ func run(m *Model, cmd tea.Cmd) {
 }
 
 // quiet makes a model on a source that has no goroutines.
-func quiet(t interface{ Fatal(...any) }, src Source, opts Options, w, h int) *Model {
+func quiet(t interface{ Fatal(...any) }, src feed.Source, opts Options, w, h int) *Model {
 	m, err := New(src, opts)
 	if err != nil {
 		t.Fatal(err)

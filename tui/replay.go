@@ -7,6 +7,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/record"
 )
@@ -69,7 +70,7 @@ func (m *Model) seekInReplay(place string) {
 // Still is one screen of a console as a string, without a terminal: the page,
 // after the keys, as a terminal of w × h cells would show it in full colour
 // unless Options.Profile says otherwise.
-func Still(src Source, opts Options, w, h int, p key.Scope, keys ...tea.KeyPressMsg) (string, error) {
+func Still(src feed.Source, opts Options, w, h int, p key.Scope, keys ...tea.KeyPressMsg) (string, error) {
 	m, err := New(src, opts)
 	if err != nil {
 		return "", err

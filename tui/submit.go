@@ -9,6 +9,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/decision"
+	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/phrase"
@@ -24,7 +25,7 @@ type answerMsg struct {
 }
 
 // submitRequest sends a request in a command.
-func submitRequest(src Source, dialog int, r decision.Request) tea.Cmd {
+func submitRequest(src feed.Source, dialog int, r decision.Request) tea.Cmd {
 	return func() tea.Msg {
 		msg := sendRequest(src, r)
 		msg.dialog = dialog
@@ -32,7 +33,7 @@ func submitRequest(src Source, dialog int, r decision.Request) tea.Cmd {
 	}
 }
 
-func sendRequest(src Source, r decision.Request) answerMsg {
+func sendRequest(src feed.Source, r decision.Request) answerMsg {
 	ctx := context.Background()
 	switch {
 	case r.Decide != nil:
@@ -73,7 +74,7 @@ func policyAnswer(p *falconv1.Policy, err error) answerMsg {
 
 // decisions owns the open dialog and what came of the questions before it.
 type decisions struct {
-	src    Source
+	src    feed.Source
 	keys   *key.Map
 	now    func() time.Time
 	notes  *notes

@@ -61,14 +61,14 @@ func (m summary) essentials() []point {
 	job := m.Live.Snap().GetJob()
 	conn, _ := m.connection()
 	list := []point{
-		{4, fmt.Sprintf("%s iter %s", textOrElse(job.GetName(), noJob), phrase.Iteration(job.GetIteration()))},
+		{4, fmt.Sprintf("%s iter %s", cmp.Or(job.GetName(), noJob), phrase.Iteration(job.GetIteration()))},
 		{5, fmt.Sprintf("%s %s vs base", phrase.Ms(job.GetIterationMs()), phrase.Percent(job.GetSlowdown()))},
 		{7, strings.TrimSpace(conn) + " " + phrase.Mode(m.Live.Snap().GetPolicy())},
 	}
 	if inc := m.Live.Incident(); inc != nil {
 		list = append(list, point{2, inc.Id + " " + inc.State + ": " + phrase.Verdict(inc.Verdict)})
 	} else {
-		list = append(list, point{2, textOrElse(job.GetState(), noSnapshot)})
+		list = append(list, point{2, cmp.Or(job.GetState(), noSnapshot)})
 	}
 	if r := m.Live.Recovering(); r != nil {
 		list = append(list, point{1, r.Id + " " + m.Live.Story(r)})

@@ -34,7 +34,7 @@ const maxTrail = 50
 // Nothing here decides or draws around the page.
 type workspace struct {
 	display
-	src   Source
+	src   feed.Source
 	keys  *key.Map
 	now   func() time.Time
 	notes *notes
@@ -50,7 +50,7 @@ type workspace struct {
 	pending  *link.Target // where to go once there is something to see
 }
 
-func newWorkspace(src Source, keys *key.Map, now func() time.Time, say *notes, open *link.Target) *workspace {
+func newWorkspace(src feed.Source, keys *key.Map, now func() time.Time, say *notes, open *link.Target) *workspace {
 	return &workspace{
 		display: newDisplay(src.Latest(), keys), src: src, keys: keys, now: now, notes: say, pending: open,
 		current: key.Overview, previous: key.Overview, zoomed: map[key.Scope]int{},

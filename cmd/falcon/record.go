@@ -7,7 +7,6 @@ import (
 	"os"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/tui"
 	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/record"
@@ -15,7 +14,7 @@ import (
 
 // recorded puts a recording between a feed and the console where one is
 // wanted; end finishes it and says what it came to.
-func recorded(f tui.Source, opts consoleOptions) (src tui.Source, end func(io.Writer), err error) {
+func recorded(f feed.Source, opts consoleOptions) (src feed.Source, end func(io.Writer), err error) {
 	if opts.Record == "" {
 		return f, func(io.Writer) {}, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/clean"
+	"github.com/failslow/falcon/tui/phrase"
 	"github.com/failslow/falcon/tui/report"
 )
 
@@ -95,7 +96,7 @@ func (s recoveryStory) writeSteps(w io.Writer) {
 func (s recoveryStory) writePhases(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "\nPHASE\tTOOK\tPREDICTED")
-	for _, p := range report.Phases {
+	for _, p := range phrase.Phases {
 		took, has := s.PhaseMs[p]
 		predicted, known := s.PredictMs[p]
 		if !has && !known {

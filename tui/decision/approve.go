@@ -1,6 +1,7 @@
 package decision
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -57,6 +58,12 @@ func restartEntry(word string) Entry {
 	return Entry{Word: word, What: "the job's name and its number of ranks: " + word, Reason: MustReason}
 }
 
+// Subject implements Question.
+func (p *Proposal) Subject() string { return p.Action.GetId() }
+
+// Incident implements Question.
+func (p *Proposal) Incident() string { return p.Action.GetIncident() }
+
 func (p *Proposal) decideRequest(approve bool, reason string) Request {
 	return Request{Decide: &falconv1.DecideRequest{
 		Incident: p.Action.Incident, Action: p.Action.Id, PlanHash: p.Action.PlanHash,
@@ -81,12 +88,6 @@ func (p *Proposal) staleAgainst(live *page.State, now *falconv1.Action) string {
 // Approve asks whether to approve a proposal.
 type Approve struct{ Proposal }
 
-// Subject implements Question.
-func (q *Approve) Subject() string { return q.Action.Id }
-
-// Incident implements Question.
-func (q *Approve) Incident() string { return q.Action.Incident }
-
 // Now is the proposal as the newest state has it, or nil.
 func (q *Approve) Now(live *page.State) *falconv1.Action { return live.ProposalOf(q.Action.Incident) }
 
@@ -109,12 +110,6 @@ func (q *Approve) Request(t Typed) Request { return q.decideRequest(true, t.Reas
 // Veto asks whether to veto a proposal, or to withdraw what is approved and not
 // ordered.
 type Veto struct{ Proposal }
-
-// Subject implements Question.
-func (q *Veto) Subject() string { return q.Action.Id }
-
-// Incident implements Question.
-func (q *Veto) Incident() string { return q.Action.Incident }
 
 // Now is what a veto acts on as the newest state has it: also what was approved
 // since and is not ordered; or nil.
@@ -171,9 +166,9 @@ func decidedText(a *falconv1.Action) string {
 	verb, after := "approved", "; it is "+a.State+" now"
 	switch {
 	case a.State == string(falcon.ActionExpired):
-		return a.Rung + " expired" + withReason(a.Reason) + "; close and look again"
+		return a.Rung + " expired" + phrase.Prefixed(": ", a.Reason) + "; close and look again"
 	case vetoed:
-		verb, after = "vetoed", withReason(a.Reason)
+		verb, after = "vetoed", phrase.Prefixed(": ", a.Reason)
 	}
 	at := ""
 	if a.DecidedUnixNs > 0 {
@@ -183,23 +178,13 @@ func decidedText(a *falconv1.Action) string {
 	if !vetoed && len(a.Approvals) > 1 {
 		who = phrase.Approvers(a)
 	}
-	if who == "" {
-		who = "somebody"
-	}
-	return fmt.Sprintf("%s has %s this%s%s", who, verb, at, after)
+	return fmt.Sprintf("%s has %s this%s%s", cmp.Or(who, "somebody"), verb, at, after)
 }
 
 // FirstReason is ": REASON" where the first who approved gave one.
 func FirstReason(a *falconv1.Action) string {
 	if list := a.GetApprovals(); len(list) > 0 {
-		return withReason(list[0].GetReason())
+		return phrase.Prefixed(": ", list[0].GetReason())
 	}
 	return ""
-}
-
-func withReason(reason string) string {
-	if reason == "" {
-		return ""
-	}
-	return ": " + reason
 }

@@ -101,20 +101,27 @@ func boundedReason(reason string) string {
 	return string(r[:min(len(r), ReasonMax)])
 }
 
-// Leave asks before the console ends, where more ends with it.
-type Leave struct{ Note string }
+// general is what questions have in common that are about no incident: nothing is
+// typed and no state makes them stale, unless the question has its own methods.
+type general struct{}
 
 // Subject implements Question.
-func (*Leave) Subject() string { return "" }
+func (general) Subject() string { return "" }
 
 // Incident implements Question.
-func (*Leave) Incident() string { return "" }
+func (general) Incident() string { return "" }
 
 // Stale implements Question.
-func (*Leave) Stale(*page.State) string { return "" }
+func (general) Stale(*page.State) string { return "" }
 
 // Entry implements Question.
-func (*Leave) Entry() Entry { return Entry{} }
+func (general) Entry() Entry { return Entry{} }
+
+// Leave asks before the console ends, where more ends with it.
+type Leave struct {
+	general
+	Note string
+}
 
 // Request implements Question.
 func (*Leave) Request(Typed) Request { return Request{Leave: true} }

@@ -1,6 +1,7 @@
 package decision
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -62,11 +63,7 @@ func (o Operator) Lacks(need, what string) string {
 	case o.Live.Feed.Conn != feed.Live:
 		return what + " needs the engine, which is unreachable"
 	case !o.May(need):
-		role := o.Live.Snap().Role
-		if role == "" {
-			role = "none"
-		}
-		return fmt.Sprintf("%s needs the role %s; yours is %s", what, need, role)
+		return fmt.Sprintf("%s needs the role %s; yours is %s", what, need, cmp.Or(o.Live.Snap().Role, "none"))
 	}
 	return ""
 }
@@ -195,7 +192,7 @@ func (o Operator) Freeze() (Question, Refusal) {
 	if why := o.LacksApprover("unfreezing"); why != "" {
 		return refuseWith(why)
 	}
-	return askQuestion(&Unfreeze{p})
+	return askQuestion(&Unfreeze{Policy: p})
 }
 
 // Recover asks about the recovery in progress.
@@ -209,7 +206,7 @@ func (o Operator) Recover(verb Verb) (Question, Refusal) {
 	case verb == VerbAbort && r.NoReturn:
 		return refuseWith(r.Id + " can't be aborted: the ranks were told to rejoin")
 	default:
-		return askQuestion(&Recovery{verb, r})
+		return askQuestion(&Recovery{Verb: verb, Recovery: r})
 	}
 }
 
@@ -237,7 +234,7 @@ func (o Operator) Test(r *falconv1.ValidateRequest) (Question, Refusal) {
 	if r.LinkTest && len(r.Ranks) == 1 && len(r.Links) == 0 {
 		return refuseWith("a link has two ends: pick another rank, a group with d or s, or GPUs only with t")
 	}
-	return askQuestion(&Test{r})
+	return askQuestion(&Test{Test: r})
 }
 
 // StopTest returns why a test can't be ended, or "". It is the safe direction

@@ -117,7 +117,7 @@ func (p *Pending) asWaitingNow(live *page.State) *Pending {
 // Approve is the question whether to approve what waits.
 func (p *Pending) Approve() Question {
 	if p.Recovery != nil {
-		return &Recovery{VerbApprove, p.Recovery}
+		return &Recovery{Verb: VerbApprove, Recovery: p.Recovery}
 	}
 	return &Approve{p.Proposal}
 }
@@ -125,7 +125,7 @@ func (p *Pending) Approve() Question {
 // Refuse is the question whether to deny, veto or withdraw what waits.
 func (p *Pending) Refuse() Question {
 	if p.Recovery != nil {
-		return &Recovery{VerbDeny, p.Recovery}
+		return &Recovery{Verb: VerbDeny, Recovery: p.Recovery}
 	}
 	return &Veto{p.Proposal}
 }

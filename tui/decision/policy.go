@@ -5,11 +5,18 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/tui/page"
 )
+
+// ofPolicy is what questions about the policy have in common. The engine refuses
+// a policy of an older version, so that none is stale here.
+type ofPolicy struct{ general }
+
+// Subject implements Question.
+func (ofPolicy) Subject() string { return "policy" }
 
 // SetMode asks who may act.
 type SetMode struct {
+	ofPolicy
 	Policy  *falconv1.Policy // as it was shown
 	Options []*falconv1.Policy
 	Chosen  int
@@ -48,18 +55,6 @@ func (q *SetMode) InForce(i int) bool {
 // Move moves the choice.
 func (q *SetMode) Move(by int) { q.Chosen = max(0, min(len(q.Options)-1, q.Chosen+by)) }
 
-// Subject implements Question.
-func (*SetMode) Subject() string { return "policy" }
-
-// Incident implements Question.
-func (*SetMode) Incident() string { return "" }
-
-// Stale implements Question; the engine refuses a policy of an older version.
-func (*SetMode) Stale(*page.State) string { return "" }
-
-// Entry implements Question.
-func (*SetMode) Entry() Entry { return Entry{} }
-
 // Request implements Question.
 func (q *SetMode) Request(Typed) Request { return Request{Policy: q.Options[q.Chosen]} }
 
@@ -67,16 +62,10 @@ func (q *SetMode) Request(Typed) Request { return Request{Policy: q.Options[q.Ch
 const UnfreezeWord = "unfreeze"
 
 // Unfreeze asks whether the engine may act again.
-type Unfreeze struct{ Policy *falconv1.Policy }
-
-// Subject implements Question.
-func (*Unfreeze) Subject() string { return "policy" }
-
-// Incident implements Question.
-func (*Unfreeze) Incident() string { return "" }
-
-// Stale implements Question; the engine refuses a policy of an older version.
-func (*Unfreeze) Stale(*page.State) string { return "" }
+type Unfreeze struct {
+	ofPolicy
+	Policy *falconv1.Policy
+}
 
 // Entry implements Question.
 func (*Unfreeze) Entry() Entry { return Entry{Word: UnfreezeWord, What: "the word " + UnfreezeWord} }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/page"
 )
@@ -26,15 +25,13 @@ const (
 
 // Recovery asks whether to approve, deny or abort a recovery.
 type Recovery struct {
+	general
 	Verb     Verb
 	Recovery *falconv1.Recovery // as it was shown
 }
 
 // Subject implements Question.
 func (q *Recovery) Subject() string { return q.Recovery.Id }
-
-// Incident implements Question.
-func (*Recovery) Incident() string { return "" }
 
 // Stale implements Question.
 func (q *Recovery) Stale(live *page.State) string {
@@ -70,6 +67,7 @@ func (q *Recovery) Request(t Typed) Request {
 // Demand asks whether to fence a node, to replace a rank's process or to lift a
 // fence: no fault asks for it, so it needs a reason.
 type Demand struct {
+	general
 	Verb  Verb
 	Node  string
 	Ranks []int32 // fence: what was on the node; renew: the rank
@@ -84,7 +82,7 @@ func newDemand(live *page.State, verb Verb, name string) (*Demand, string) {
 		if err != nil || n < 0 || n >= live.Roster.World() {
 			return nil, fmt.Sprintf("renew takes a rank from 0 to %d and the reason", live.Roster.World()-1)
 		}
-		q.Ranks, q.Node = []int32{int32(n)}, nodeOfRank(live.Roster.View(int32(n)))
+		q.Ranks, q.Node = []int32{int32(n)}, live.NodeOf(int32(n))
 	case VerbFence:
 		q.Ranks = live.RanksOn(name)
 		if len(q.Ranks) == 0 {
@@ -95,13 +93,8 @@ func newDemand(live *page.State, verb Verb, name string) (*Demand, string) {
 	return q, ""
 }
 
-func nodeOfRank(r *falconv1.RankView) string { return string(falcon.Device(r.GetDevice()).Node()) }
-
 // Subject implements Question.
 func (q *Demand) Subject() string { return string(q.Verb) + " " + q.Node }
-
-// Incident implements Question.
-func (*Demand) Incident() string { return "" }
 
 // Stale implements Question: a node or rank is not what it was.
 func (q *Demand) Stale(live *page.State) string {
@@ -109,7 +102,7 @@ func (q *Demand) Stale(live *page.State) string {
 		return ""
 	}
 	rank := q.Ranks[0]
-	if q.Verb == VerbRenew && (int(rank) >= live.Roster.World() || nodeOfRank(live.Roster.View(rank)) != q.Node) ||
+	if q.Verb == VerbRenew && (int(rank) >= live.Roster.World() || live.NodeOf(rank) != q.Node) ||
 		q.Verb == VerbFence && !slices.Equal(live.RanksOn(q.Node), q.Ranks) {
 		return "the ranks have changed places since this dialog opened; close and look again"
 	}

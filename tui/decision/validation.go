@@ -6,13 +6,10 @@ import (
 )
 
 // Test asks whether to hold the job and test GPUs or links.
-type Test struct{ Test *falconv1.ValidateRequest }
-
-// Subject implements Question.
-func (*Test) Subject() string { return "" }
-
-// Incident implements Question.
-func (*Test) Incident() string { return "" }
+type Test struct {
+	general
+	Test *falconv1.ValidateRequest
+}
 
 // Stale implements Question: one test holds the job at a time.
 func (*Test) Stale(live *page.State) string {
@@ -21,9 +18,6 @@ func (*Test) Stale(live *page.State) string {
 	}
 	return ""
 }
-
-// Entry implements Question.
-func (*Test) Entry() Entry { return Entry{} }
 
 // Request implements Question.
 func (q *Test) Request(Typed) Request { return Request{Validate: q.Test} }

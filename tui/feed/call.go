@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -33,60 +34,54 @@ type caller struct {
 	recovered func()                  // so have recoveries
 }
 
+// request makes one call within its time limit and cleans the reply; the error's
+// text is fit to be shown.
+func request[Q, R proto.Message](ctx context.Context, call func(context.Context, Q, ...grpc.CallOption) (R, error), q Q) (reply R, err error) {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	got, err := call(ctx, q)
+	if err != nil {
+		return reply, explain(err)
+	}
+	clean.Message(got)
+	return got, nil
+}
+
 // Decide submits one decision. The engine checks plan hash, job epoch and the
 // caller's role; the error's text is fit to be shown.
 func (c *caller) Decide(ctx context.Context, r *falconv1.DecideRequest) (*falconv1.Action, error) {
-	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
-	defer cancel()
-	reply, err := c.client.Decide(ctx, r)
+	reply, err := request(ctx, c.client.Decide, r)
 	c.pullNow()
-	if err != nil {
-		return nil, explain(err)
-	}
-	clean.Message(reply)
-	return reply.Action, nil
+	return reply.GetAction(), err
 }
 
 // SetPolicy submits a policy based on the version that it carries.
 func (c *caller) SetPolicy(ctx context.Context, p *falconv1.Policy) (*falconv1.Policy, error) {
-	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
-	defer cancel()
-	reply, err := c.client.SetPolicy(ctx, &falconv1.SetPolicyRequest{Policy: p})
+	reply, err := request(ctx, c.client.SetPolicy, &falconv1.SetPolicyRequest{Policy: p})
 	c.pullNow()
-	if err != nil {
-		return nil, explain(err)
-	}
-	clean.Message(reply)
-	return reply.Policy, nil
+	return reply.GetPolicy(), err
 }
 
 // Validate asks for a test of ranks or links, or ends one; the engine checks
 // the caller's role and whether the job can be held now.
 func (c *caller) Validate(ctx context.Context, r *falconv1.ValidateRequest) (*falconv1.Validation, error) {
-	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
-	defer cancel()
-	reply, err := c.client.Validate(ctx, r)
+	reply, err := request(ctx, c.client.Validate, r)
 	c.pullNow()
-	if err != nil {
-		return nil, explain(err)
-	}
-	clean.Message(reply)
-	return reply.Validation, nil
+	return reply.GetValidation(), err
 }
 
 // Recover decides on a recovery, or asks for one by hand; the engine checks
 // plan hash, state and the caller's role.
 func (c *caller) Recover(ctx context.Context, r *falconv1.RecoverRequest) (*falconv1.Recovery, error) {
-	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
-	defer cancel()
-	reply, err := c.client.Recover(ctx, r)
+	reply, err := request(ctx, c.client.Recover, r)
 	c.pullNow()
 	c.recovered()
-	if err != nil {
-		return nil, explain(err)
-	}
-	clean.Message(reply)
-	return reply.Recovery, nil
+	return reply.GetRecovery(), err
+}
+
+// Incidents asks for incidents as a whole, older ones too: all, or the one named.
+func (c *caller) Incidents(ctx context.Context, id string) (*falconv1.IncidentsReply, error) {
+	return request(ctx, c.client.Incidents, &falconv1.IncidentsRequest{Id: id})
 }
 
 // Freeze stops new actions whatever the policy's version is by now: the safe

@@ -2,6 +2,8 @@ package feed
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,7 +74,7 @@ func (h *Hub) Sessions() int {
 func (h *Hub) Close() {
 	h.mu.Lock()
 	h.closed = true
-	open := h.openSessions()
+	open := slices.Collect(maps.Keys(h.sessions))
 	h.mu.Unlock()
 	for _, s := range open {
 		s.Close()
@@ -80,15 +82,6 @@ func (h *Hub) Close() {
 	h.cancel()
 	h.wg.Wait()
 	h.feed.Close()
-}
-
-// openSessions is who is there; the caller holds mu.
-func (h *Hub) openSessions() []*Session {
-	out := make([]*Session, 0, len(h.sessions))
-	for s := range h.sessions {
-		out = append(out, s)
-	}
-	return out
 }
 
 func (h *Hub) notifySessions(ctx context.Context) {

@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/clean"
@@ -209,7 +208,7 @@ func (s *Session) joinShared(shared *State) {
 	out.Session, out.Operators = s.state.Session, s.own.Operators
 	out.Conn, out.Since, out.Err = s.state.Conn, s.state.Since, s.state.Err
 	out.enterConn(shared.Conn, shared.Err, s.hub.now())
-	out.Snap = shallow(shared.Snap)
+	out.Snap = Shallow(shared.Snap)
 	out.Snap.Role, out.Snap.Actor, out.Snap.Series = s.own.Role, s.own.Actor, s.own.Series
 	s.shared, s.state = shared, out
 	s.publish()
@@ -226,15 +225,4 @@ func (s *Session) publish() {
 	}
 	s.latest.Store(&out)
 	signal(s.changed)
-}
-
-// shallow is a new message that shares what m's fields point at.
-func shallow(m *falconv1.SnapshotReply) *falconv1.SnapshotReply {
-	out := &falconv1.SnapshotReply{}
-	to := out.ProtoReflect()
-	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		to.Set(f, v)
-		return true
-	})
-	return out
 }

@@ -1,10 +1,10 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
-	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/phrase"
@@ -96,7 +96,7 @@ func (s *State) Details(c *widget.Canvas, r widget.Rect, rank int32) {
 	glyph, word, role := s.Health(v)
 	row, rest := r.Rows(1)
 	p := c.Pen(row).Putf(themes.Title, "rank %d ", rank).Put(role, string(glyph)+" "+word)
-	p.Putf(themes.Text, "  %s  stage %d, replica %d, tp %d", deviceName(v), pp, dp, tp)
+	p.Putf(themes.Text, "  %s  stage %d, replica %d, tp %d", cmp.Or(v.GetDevice(), "no device known"), pp, dp, tp)
 	if s.following {
 		p.Put(themes.Dim, "  (following the worst)")
 	}
@@ -122,13 +122,6 @@ func (s *State) Details(c *widget.Canvas, r widget.Rect, rank int32) {
 		p.Putf(themes.Text, "CNP %s/s  ", thousands(v.CnpPerS))
 	}
 	p.Putf(themes.Text, "P(change) %.2f", v.Probability)
-}
-
-func deviceName(v *falconv1.RankView) string {
-	if v.GetDevice() == "" {
-		return "no device known"
-	}
-	return v.Device
 }
 
 // Empty shows in r's middle why there is nothing to draw.

@@ -3,9 +3,6 @@ package page
 import (
 	"slices"
 
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
-
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
@@ -81,7 +78,7 @@ func (s *State) About(incident string) (about *State, ok bool) {
 	if at < 0 || l == nil || !Open(s.Snap().Incidents[at]) {
 		return nil, false
 	}
-	snap := shallowCopy(s.Snap())
+	snap := feed.Shallow(s.Snap())
 	snap.Incidents = slices.Concat(s.Snap().Incidents[at:at+1], s.Snap().Incidents[:at], s.Snap().Incidents[at+1:])
 	snap.Ladder, snap.Others = l, []*falconv1.Ladder{s.Snap().GetLadder()}
 	for _, o := range s.Snap().GetOthers() {
@@ -104,28 +101,16 @@ func (s *State) withSnapshot(snap *falconv1.SnapshotReply) *State {
 // drawn, not to be acted on. Nothing is proposed there, and nothing is open
 // that the reply doesn't hold. It shares everything else with s.
 func (s *State) Showing(r *falconv1.IncidentsReply) *State {
-	snap := shallowCopy(s.Snap())
+	snap := feed.Shallow(s.Snap())
 	snap.Incidents, snap.Ladder, snap.Others = r.GetIncidents(), nil, nil
 	if l := r.GetLadders(); len(l) > 0 && l[0] != nil {
-		snap.Ladder = shallowCopy(l[0])
+		snap.Ladder = feed.Shallow(l[0])
 		snap.Ladder.Proposal = nil
 	}
 	if v := r.GetValidations(); len(v) > 0 {
 		snap.Validation = v[0]
 	}
 	return s.withSnapshot(snap)
-}
-
-// shallowCopy copies a message's fields, not what they point at: a snapshot of
-// 100,000 ranks is never copied as a whole.
-func shallowCopy[M proto.Message](m M) M {
-	src := m.ProtoReflect()
-	dst := src.New()
-	src.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		dst.Set(f, v)
-		return true
-	})
-	return dst.Interface().(M)
 }
 
 // OpenIncidents counts those whose fault lasts.
@@ -148,4 +133,12 @@ func (s *State) RanksOn(nodes ...string) []int32 {
 		}
 	}
 	return out
+}
+
+// NodeOf is the node of a rank's device, or "".
+func (s *State) NodeOf(rank int32) string {
+	if rank < 0 || int(rank) >= s.Roster.World() {
+		return ""
+	}
+	return feed.NodeOf(s.Roster.View(rank).GetDevice())
 }

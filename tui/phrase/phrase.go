@@ -132,6 +132,14 @@ func Few(items []string, most int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(items[:most], ", "), len(items)-most)
 }
 
+// Sign is + where evidence speaks for the cause, - against it.
+func Sign(e *falconv1.Evidence) string {
+	if e.GetAgainst() {
+		return "-"
+	}
+	return "+"
+}
+
 // Verdict is cause and place: "GPU degradation on n1.g0 (rank 2)".
 func Verdict(v *falconv1.Verdict) string {
 	if v == nil || v.Cause == "" {
@@ -243,10 +251,15 @@ func Because(a *falconv1.Action) string {
 	if state := falcon.ActionState(a.State); state == falcon.ActionReverting || state == falcon.ActionReverted {
 		reason = a.RevertReason
 	}
-	if reason == "" {
+	return Prefixed(": ", reason)
+}
+
+// Prefixed is s behind a prefix, and "" where s is.
+func Prefixed(prefix, s string) string {
+	if s == "" {
 		return ""
 	}
-	return ": " + reason
+	return prefix + s
 }
 
 // Capital begins a sentence: our own words, so its first letter is ASCII.

@@ -1,6 +1,7 @@
 package phrase
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -60,14 +61,7 @@ func Fault(f *falconv1.Fault) string {
 	if f.GetKind() == string(falcon.FaultNode) {
 		return "node " + f.Node + " lost"
 	}
-	where := f.GetDevice()
-	if where == "" {
-		where = f.GetNode()
-	}
-	s := FaultKind(f.GetKind())
-	if where != "" {
-		s += " on " + where
-	}
+	s := FaultKind(f.GetKind()) + Prefixed(" on ", cmp.Or(f.GetDevice(), f.GetNode()))
 	if len(f.GetRanks()) > 0 {
 		s += " (" + Ranks(f.Ranks, 4) + ")"
 	}
@@ -99,4 +93,10 @@ func FaultKind(k string) string {
 		return text
 	}
 	return k
+}
+
+// Phases are those of a recovery, in the order in which they come.
+var Phases = [...]string{
+	falcon.PhaseDetect, falcon.PhaseDecide, falcon.PhaseSuspend, falcon.PhaseFence, falcon.PhaseReplace,
+	falcon.PhaseTable, falcon.PhaseCollect, falcon.PhaseGroups, falcon.PhaseRestore, falcon.PhaseResume,
 }

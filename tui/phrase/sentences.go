@@ -120,7 +120,7 @@ func fillAction(text string, a *falconv1.Action) string {
 	}
 	return strings.NewReplacer(
 		"{action}", a.Rung+" ("+Rung(a.Rung)+")", "{state}", a.State, "{who}", who, "{why}", Because(a),
-		"{by}", withPrefix(" by ", a.DecidedBy), "{approved}", withPrefix(", approved by ", who), "{plan}", plan,
+		"{by}", Prefixed(" by ", a.DecidedBy), "{approved}", Prefixed(", approved by ", who), "{plan}", plan,
 		"{predicted}", Predicted(a), "{measured}", Measured(a), "{deadline}", time.Unix(0, a.DeadlineUnixNs).UTC().Format("15:04:05Z"),
 		"{applied}", Iteration(a.AppliedIteration), "{reverted}", Iteration(a.RevertedIteration),
 	).Replace(text)
@@ -129,13 +129,6 @@ func fillAction(text string, a *falconv1.Action) string {
 // Predicted is the change of the iteration time that an action promises.
 func Predicted(a *falconv1.Action) string {
 	return fmt.Sprintf("%s → %s (%s)", Ms(a.BeforeMs), Ms(a.PredictedMs), Change(a.BeforeMs, a.PredictedMs))
-}
-
-func withPrefix(before, s string) string {
-	if s == "" {
-		return ""
-	}
-	return before + s
 }
 
 var incidentSentences = map[falcon.IncidentState]sentences{

@@ -325,11 +325,7 @@ func (q *question) evidence() []string {
 	if v := q.Verdict; v != nil {
 		out = append(out, fmt.Sprintf("  verdict: %s, confidence %.0f%%", phrase.Verdict(v), 100*v.Confidence))
 		for _, e := range v.Evidence {
-			sign := "+"
-			if e.Against {
-				sign = "-"
-			}
-			out = append(out, "  "+sign+" "+e.Kind+": "+e.Text)
+			out = append(out, "  "+phrase.Sign(e)+" "+e.Kind+": "+e.Text)
 		}
 	}
 	x := q.Action

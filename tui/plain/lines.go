@@ -182,11 +182,7 @@ func incidentLines(i *falconv1.Incident, l *falconv1.Ladder) []string {
 	if v := i.Verdict; v.GetCause() != "" {
 		out = append(out, fmt.Sprintf("verdict   %s, severity %d, confidence %.0f%%", phrase.Verdict(v), v.Severity, 100*v.Confidence))
 		for _, e := range v.Evidence {
-			sign := "+"
-			if e.Against {
-				sign = "-"
-			}
-			out = append(out, fmt.Sprintf("evidence  %s %s: %s", sign, e.Kind, e.Text))
+			out = append(out, fmt.Sprintf("evidence  %s %s: %s", phrase.Sign(e), e.Kind, e.Text))
 		}
 	} else {
 		out = append(out, "verdict   none reached")
@@ -214,11 +210,9 @@ func incidentLines(i *falconv1.Incident, l *falconv1.Ladder) []string {
 }
 
 func actionStory(a *falconv1.Action) []string {
-	parts := []string{fmt.Sprintf("action    %s (%s) proposed at iteration %s", a.Rung, phrase.Rung(a.Rung), phrase.Iteration(a.ProposedIteration))}
-	if a.DecidedBy != "" {
-		parts = append(parts, a.State+", decided by "+a.DecidedBy)
-	} else {
-		parts = append(parts, a.State)
+	parts := []string{
+		fmt.Sprintf("action    %s (%s) proposed at iteration %s", a.Rung, phrase.Rung(a.Rung), phrase.Iteration(a.ProposedIteration)),
+		a.State + phrase.Prefixed(", decided by ", a.DecidedBy),
 	}
 	if a.AppliedIteration > 0 {
 		parts = append(parts, fmt.Sprintf("in force from %s", phrase.Iteration(a.AppliedIteration)))

@@ -6,16 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/phrase"
 )
-
-// phases are those of a recovery in their order.
-var phases = [...]string{
-	falcon.PhaseDetect, falcon.PhaseDecide, falcon.PhaseSuspend, falcon.PhaseFence, falcon.PhaseReplace,
-	falcon.PhaseTable, falcon.PhaseCollect, falcon.PhaseGroups, falcon.PhaseRestore, falcon.PhaseResume,
-}
 
 // Recoveries is every recovery in lines, the oldest first.
 func Recoveries(list []*falconv1.Recovery) []string {
@@ -58,7 +51,7 @@ func recovery(r *falconv1.Recovery) []string {
 		out = append(out, fmt.Sprintf("resume    at iteration %s, %s was the newest begun; %s", phrase.Iteration(r.ResumeIteration), phrase.Iteration(r.BeforeIteration), from))
 	}
 	var times []string
-	for _, name := range phases {
+	for _, name := range phrase.Phases {
 		if ms, ok := r.GetPhasesMs()[name]; ok {
 			times = append(times, name+" "+phrase.Ms(ms))
 		}

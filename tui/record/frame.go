@@ -227,17 +227,6 @@ func eachPlainField(visit func(protoreflect.FieldDescriptor)) {
 	}
 }
 
-// shallow is another message with the same parts.
-func shallow[T proto.Message](s T) T {
-	to := s.ProtoReflect().New()
-	s.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		to.Set(f, v)
-		return true
-	})
-	out, _ := to.Interface().(T)
-	return out
-}
-
 // diffEvents is what came after the lines that were known.
 func diffEvents(was, now []*falconv1.EventLine) (fresh []*falconv1.EventLine, anew bool) {
 	if len(was) == 0 {

@@ -114,11 +114,11 @@ func recorded(t testing.TB, path string, o Options, j *job, n int) ([]*feed.Stat
 // alike compares all but the chances exactly.
 func alike(t *testing.T, got, want *feed.State) {
 	t.Helper()
-	a, b := shallow(got.Snap), shallow(want.Snap)
+	a, b := feed.Shallow(got.Snap), feed.Shallow(want.Snap)
 	a.Ranks, b.Ranks, a.Events, b.Events = nil, nil, nil, nil
 	if b.Series != nil {
 		all := levelsOf(b.Series)
-		b.Series = shallow(b.Series)
+		b.Series = feed.Shallow(b.Series)
 		b.Series.Probability, b.Series.MapRunLength, b.Series.Posterior = nil, nil, nil
 		setLevels(b.Series, all)
 	}

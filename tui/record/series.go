@@ -40,7 +40,7 @@ func packSeries(was, now *falconv1.Series) *falconv1.RecordSeries {
 		return &falconv1.RecordSeries{Series: now}
 	}
 	kept := overlap(was, now)
-	rest := shallow(now)
+	rest := feed.Shallow(now)
 	rest.Ms, rest.Probability, rest.MapRunLength, rest.Posterior = now.Ms[kept:], nil, nil, nil
 	return &falconv1.RecordSeries{Kept: int32(kept), Series: rest, Chances: changesOf(knownLevels(was, kept), levelsOf(now))}
 }
@@ -124,7 +124,7 @@ func columnRange(s *falconv1.Series, from, to int) *falconv1.Series {
 	if !isWhole(s) {
 		return proto.CloneOf(s)
 	}
-	out := shallow(s)
+	out := feed.Shallow(s)
 	rows := int(s.RunLengths)
 	out.Ms, out.Probability, out.MapRunLength = s.Ms[from:to], s.Probability[from:to], s.MapRunLength[from:to]
 	out.Posterior = s.Posterior[from*rows : to*rows]
@@ -137,7 +137,7 @@ func unpackSeries(was *falconv1.Series, d *falconv1.RecordSeries) (*falconv1.Ser
 		return d.Series, nil
 	}
 	kept := int(d.Kept)
-	out := shallow(d.Series)
+	out := feed.Shallow(d.Series)
 	if kept != 0 {
 		if was == nil || !isWhole(was) || kept < 0 || kept > len(was.Ms) || was.RunLengths != out.RunLengths {
 			return nil, fmt.Errorf("%w: a series that goes on from %d columns that it does not have", ErrFrame, kept)
@@ -181,7 +181,7 @@ func fitState(s *feed.State, w feed.Want) *feed.State {
 		out.Recoveries, out.RecoveriesErr = nil, ""
 	}
 	if cut := fitSeries(e, w); cut != e {
-		out.Snap = shallow(s.Snap)
+		out.Snap = feed.Shallow(s.Snap)
 		out.Snap.Series = cut
 	}
 	return &out

@@ -1,28 +1,11 @@
 package record
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 
-	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
 )
-
-// Source is what a tap needs of a feed; it is what a console needs.
-type Source interface {
-	Latest() *feed.State
-	Changed() <-chan struct{}
-	Done() <-chan struct{}
-	Ask(feed.Want)
-	Blur(bool)
-	Decide(context.Context, *falconv1.DecideRequest) (*falconv1.Action, error)
-	Validate(context.Context, *falconv1.ValidateRequest) (*falconv1.Validation, error)
-	SetPolicy(context.Context, *falconv1.Policy) (*falconv1.Policy, error)
-	Freeze(context.Context) (*falconv1.Policy, error)
-	Recover(context.Context, *falconv1.RecoverRequest) (*falconv1.Recovery, error)
-	Incidents(ctx context.Context, id string) (*falconv1.IncidentsReply, error)
-}
 
 // wide is the least that is asked for while recording, so that a recording can
 // show more than its operator looked at.
@@ -31,7 +14,7 @@ var wide = feed.Want{Rank: feed.WorstRank, Columns: 240, RunLengths: 128, Recove
 // Tap hands a feed's pictures on to a console and to a Writer. It asks for
 // more than the console does, and shows it what it asked for.
 type Tap struct {
-	Source
+	feed.Source
 	writer  *Writer
 	want    atomic.Pointer[feed.Want]
 	changed chan struct{}
@@ -42,7 +25,7 @@ type Tap struct {
 
 // NewTap starts to record a source, which stays the caller's to close, as
 // does the writer.
-func NewTap(src Source, w *Writer) *Tap {
+func NewTap(src feed.Source, w *Writer) *Tap {
 	t := &Tap{Source: src, writer: w, changed: make(chan struct{}, 1), quit: make(chan struct{})}
 	t.Ask(feed.Want{Rank: feed.WorstRank, Columns: wide.Columns})
 	t.wg.Add(1)

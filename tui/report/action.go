@@ -8,6 +8,7 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/phrase"
 )
 
 // ActionOf is an action as commands and reports write it.
@@ -62,10 +63,7 @@ func (a Action) Details() []string {
 			verb = "withdrawn"
 		}
 		line := fmt.Sprintf("%s by %s from %s at %s UTC for job epoch %d", verb, OrNobody(a.DecidedBy), OrNobody(a.DecidedFrom), at, a.JobEpoch)
-		if a.Reason != "" {
-			line += ": " + a.Reason
-		}
-		out = append(out, line)
+		out = append(out, line+phrase.Prefixed(": ", a.Reason))
 	}
 	if p := a.Preview; p != nil {
 		out = append(out, previewLines(p)...)
@@ -95,11 +93,8 @@ func (a Action) Details() []string {
 }
 
 func approvalText(v falcon.Approval) string {
-	line := fmt.Sprintf("approved by %s from %s at %s UTC", OrNobody(v.By), OrNobody(v.From), time.Unix(0, v.UnixNs).UTC().Format(time.DateTime))
-	if v.Reason != "" {
-		line += ": " + v.Reason
-	}
-	return line
+	at := time.Unix(0, v.UnixNs).UTC().Format(time.DateTime)
+	return fmt.Sprintf("approved by %s from %s at %s UTC", OrNobody(v.By), OrNobody(v.From), at) + phrase.Prefixed(": ", v.Reason)
 }
 
 func previewLines(p *falcon.Preview) []string {
@@ -110,7 +105,7 @@ func previewLines(p *falcon.Preview) []string {
 	}{{"leave", p.Left}, {"join", p.Joined}} {
 		for _, d := range []falcon.Dimension{falcon.DimTP, falcon.DimDP, falcon.DimPP, falcon.DimWorld} {
 			if links := side.links[d]; len(links) > 0 {
-				out = append(out, fmt.Sprintf("links that %s %s: %s", side.what, d, linksText(links)))
+				out = append(out, fmt.Sprintf("links that %s %s: %s", side.what, d, strings.Join(linkNames(links), ", ")))
 			}
 		}
 	}
@@ -118,8 +113,4 @@ func previewLines(p *falcon.Preview) []string {
 		out = append(out, fmt.Sprintf("best split there: %v", p.Splits))
 	}
 	return out
-}
-
-func linksText(links []falcon.Link) string {
-	return strings.Join(linkNames(links), ", ")
 }

@@ -1,9 +1,12 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/failslow/falcon/tui/phrase"
 )
 
 // JSON is the report as one document; field names are a promise.
@@ -151,10 +154,7 @@ func reasonText(reason string) string {
 
 // Undone is why an action was reverted, or "".
 func Undone(why string) string {
-	if why == "" {
-		return ""
-	}
-	return "; reverted: " + why
+	return phrase.Prefixed("; reverted: ", why)
 }
 
 // ForOrAgainst is the word for a piece of evidence.
@@ -167,10 +167,7 @@ func ForOrAgainst(against bool) string {
 
 // OrNobody names who decided.
 func OrNobody(name string) string {
-	if name == "" {
-		return "nobody"
-	}
-	return name
+	return cmp.Or(name, "nobody")
 }
 
 // markdown keeps remote text from becoming markup.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,16 +15,10 @@ import (
 	"github.com/failslow/falcon/tui/phrase"
 )
 
-// Phases are those of a recovery, in the order in which they come.
-var Phases = []string{
-	falcon.PhaseDetect, falcon.PhaseDecide, falcon.PhaseSuspend, falcon.PhaseFence, falcon.PhaseReplace, falcon.PhaseTable,
-	falcon.PhaseCollect, falcon.PhaseGroups, falcon.PhaseRestore, falcon.PhaseResume,
-}
-
-// RecoveryOf is a recovery as commands and reports write it.
 // ranksMost is how many runs of ranks a report names before it only counts.
 const ranksMost = 8
 
+// RecoveryOf is a recovery as commands and reports write it.
 func RecoveryOf(p *falconv1.Recovery) falcon.Recovery {
 	return convert.RecoveryFromProto(received(p))
 }
@@ -56,18 +51,14 @@ func (s Incident) writeRecoveries(b *strings.Builder) {
 func lostText(r falcon.Recovery) string {
 	var parts []string
 	for _, f := range r.Faults {
-		where := string(f.Device)
-		if where == "" {
-			where = string(f.Node)
-		}
 		if f.Kind == falcon.FaultNode {
 			parts = append(parts, fmt.Sprintf("node %s lost (%s)", f.Node, phrase.Ranks(f.Ranks, ranksMost)))
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("%s on %s (%s)", phrase.FaultKind(string(f.Kind)), where, phrase.Ranks(f.Ranks, ranksMost)))
+		parts = append(parts, fmt.Sprintf("%s on %s (%s)", phrase.FaultKind(string(f.Kind)), cmp.Or(string(f.Device), string(f.Node)), phrase.Ranks(f.Ranks, ranksMost)))
 	}
 	if len(parts) == 0 {
-		return "no fault told"
+		return "no fault reported"
 	}
 	return strings.Join(parts, ", ")
 }
@@ -79,9 +70,9 @@ func recoveryLines(r falcon.Recovery) []string {
 			out = append(out, "evidence: "+e)
 		}
 	}
-	out = append(out, "decided by "+OrNobody(r.DecidedBy)+fromPlace(r.DecidedFrom)+planText(r.PlanHash))
+	out = append(out, "decided by "+OrNobody(r.DecidedBy)+phrase.Prefixed(" from ", r.DecidedFrom)+phrase.Prefixed(", plan ", r.PlanHash))
 	for _, rank := range slices.Sorted(maps.Keys(r.Replaced)) {
-		out = append(out, fmt.Sprintf("rank %d was made anew on %s", rank, r.Replaced[rank]))
+		out = append(out, fmt.Sprintf("rank %d was replaced on %s", rank, r.Replaced[rank]))
 	}
 	if len(r.Fenced) > 0 {
 		out = append(out, "fenced: "+strings.Join(stringsOf(r.Fenced), ", "))
@@ -115,10 +106,7 @@ func stateText(r falcon.Recovery) string {
 	case r.StartedNs != 0:
 		text += fmt.Sprintf("; began %s and goes on", timestamp(r.StartedNs))
 	}
-	if r.Reason != "" {
-		text += ": " + r.Reason
-	}
-	return text
+	return text + phrase.Prefixed(": ", r.Reason)
 }
 
 // movesMost bounds the lines about where single ranks got their state.
@@ -151,7 +139,7 @@ func phasesTable(b *strings.Builder, r falcon.Recovery) {
 		return
 	}
 	b.WriteString("\n| Phase | Predicted | Actual |\n|---|---|---|\n")
-	for _, p := range Phases {
+	for _, p := range phrase.Phases {
 		predicted, known := r.PredictMs[p]
 		actual, came := r.PhaseMs[p]
 		if known || came {
@@ -165,20 +153,6 @@ func msText(ms float64, known bool) string {
 		return "—"
 	}
 	return fmt.Sprintf("%.1f ms", ms)
-}
-
-func fromPlace(where string) string {
-	if where == "" {
-		return ""
-	}
-	return " from " + where
-}
-
-func planText(hash string) string {
-	if hash == "" {
-		return ""
-	}
-	return ", plan " + hash
 }
 
 func inBrackets(why string) string {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -143,13 +144,11 @@ func decisionOf(a Action, audit *falconv1.EventLine) Decision {
 }
 
 func verbOf(a Action, audit *falconv1.EventLine) string {
-	if v := audit.GetAudit().GetVerb(); v != "" {
-		return v
+	said := "approve"
+	if a.State == falcon.ActionVetoed {
+		said = "veto"
 	}
-	if a.Outcome == "vetoed" {
-		return "veto"
-	}
-	return "approve"
+	return cmp.Or(audit.GetAudit().GetVerb(), said)
 }
 
 func chartOf(c *falconv1.Series) *Chart {

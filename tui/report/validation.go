@@ -6,6 +6,7 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/phrase"
 )
 
 // ValidationOf is a validation as commands and reports write it. What was asked
@@ -16,10 +17,7 @@ func ValidationOf(p *falconv1.Validation) falcon.Validation {
 
 // Head is one sentence on a validation.
 func Head(v falcon.Validation) string {
-	s := fmt.Sprintf("%s %s", v.ID, v.State)
-	if v.Reason != "" {
-		s += ": " + v.Reason
-	}
+	s := fmt.Sprintf("%s %s", v.ID, v.State) + phrase.Prefixed(": ", v.Reason)
 	if v.PausedMs > 0 {
 		s += fmt.Sprintf("; held at iteration %d for %.0f ms, quiet %.0f ms after the order", v.Iteration, v.PausedMs, v.QuietMs)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/failslow/falcon/tui"
+	"github.com/failslow/falcon/tui/feed"
 )
 
 // held is a channel whose answers come after a while, or never.
@@ -136,7 +136,7 @@ func TestASlowClientIsNotCut(t *testing.T) {
 
 // fakeSource has changes and nothing else.
 type fakeSource struct {
-	tui.Source
+	feed.Source
 	changes chan struct{}
 	done    chan struct{}
 }

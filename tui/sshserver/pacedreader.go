@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/failslow/falcon/tui"
+	"github.com/failslow/falcon/tui/feed"
 )
 
 // Bounds of a session's pace.
@@ -19,14 +19,14 @@ const (
 // was busy, so that a key finds it free. States that came meanwhile are passed
 // over; the newest is drawn.
 type pacedReader struct {
-	tui.Source
+	feed.Source
 	link    *flowControl
 	now     func() time.Time
 	changed chan struct{}
 	held    atomic.Int64 // unix ns since when a change waits, 0 = none does
 }
 
-func newPacedReader(src tui.Source, l *flowControl, now func() time.Time) *pacedReader {
+func newPacedReader(src feed.Source, l *flowControl, now func() time.Time) *pacedReader {
 	return &pacedReader{Source: src, link: l, now: now, changed: make(chan struct{}, 1)}
 }
 

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/widget"
 )
@@ -155,7 +155,7 @@ func nodeGrids(s *page.State, v *falconv1.Preview, to []string) (now, then sites
 	slow := map[string]bool{}
 	for i, k := range s.Roster.Views() {
 		if k.GetHealth() == falconv1.RankHealth_RANK_HEALTH_CULPRIT || s.Blamed(i) != "" {
-			slow[nodeName(k)] = true
+			slow[feed.NodeOf(k.GetDevice())] = true
 		}
 	}
 	now, then = make(sites, s.PP), make(sites, s.PP)
@@ -177,10 +177,10 @@ func nodeBeforeAfter(s *page.State, v *falconv1.Preview, to []string, dp, pp int
 		if i >= s.Roster.World() {
 			break
 		}
-		a := nodeName(s.Roster.View(int32(i)))
+		a := s.NodeOf(int32(i))
 		b := nodeAfterSwaps(a, v.GetSwaps())
 		if i < len(to) {
-			b = string(falcon.Device(to[i]).Node())
+			b = feed.NodeOf(to[i])
 		}
 		if now == "" || a != b {
 			now, then = a, b
@@ -191,8 +191,6 @@ func nodeBeforeAfter(s *page.State, v *falconv1.Preview, to []string, dp, pp int
 	}
 	return now, then
 }
-
-func nodeName(k *falconv1.RankView) string { return string(falcon.Device(k.GetDevice()).Node()) }
 
 // nodeAfterSwaps is the node that stands in a node's place after the swaps.
 func nodeAfterSwaps(n string, swaps []*falconv1.NodeSwap) string {

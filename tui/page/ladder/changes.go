@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/phrase"
 )
 
@@ -46,7 +46,7 @@ func swapPairs(v *falconv1.Preview) []string {
 func nodesOfDevices(placement []string) []string {
 	var out []string
 	for _, d := range placement {
-		out = append(out, string(falcon.Device(d).Node()))
+		out = append(out, feed.NodeOf(d))
 	}
 	slices.Sort(out)
 	return slices.Compact(out)

@@ -5,6 +5,7 @@
 package ladder
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -232,10 +233,7 @@ func drawRung(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungVi
 
 // purposeOf is what a rung does: the variant's name says it best.
 func purposeOf(g *falconv1.RungView) string {
-	if g.Variant != "" {
-		return g.Variant
-	}
-	return phrase.Rung(g.Rung)
+	return cmp.Or(g.Variant, phrase.Rung(g.Rung))
 }
 
 // costText says "none" where a price of zero is meant, unlike Ms.
@@ -312,7 +310,7 @@ func (p *Page) drawReason(c *widget.Canvas, r widget.Rect, s *page.State, l *fal
 		if !taken && g.IfWrong != "" {
 			text += ". If wrong: " + g.IfWrong
 		}
-		text = nameAndReason(phrase.RungName(g), page.Standing(s, a)) + withdrawal(a) + ". " + text
+		text = phrase.RungName(g) + phrase.Prefixed(": ", page.Standing(s, a)) + withdrawal(a) + ". " + text
 	} else if prop := s.Proposal(); prop != nil && prop.Rung == g.Rung && prop.Variant == g.Variant {
 		text += ". When proposed: " + prop.Why
 		if left, ok := page.Countdown(s, prop); ok {

@@ -43,7 +43,7 @@ func exchangeLines(v *falconv1.Preview) []string {
 }
 
 func explainRung(g *falconv1.RungView, what []string) string {
-	parts := []string{nameAndReason(phrase.RungName(g), g.Reason)}
+	parts := []string{phrase.RungName(g) + phrase.Prefixed(": ", g.Reason)}
 	if g.Applicable {
 		parts = append(parts, what...)
 		if c := clockText(g); c != "" {
@@ -57,13 +57,6 @@ func explainRung(g *falconv1.RungView, what []string) string {
 		}
 	}
 	return strings.Join(parts, ". ")
-}
-
-func nameAndReason(name, reason string) string {
-	if reason == "" {
-		return name
-	}
-	return name + ": " + reason
 }
 
 var approvals = map[string]string{

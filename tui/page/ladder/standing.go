@@ -37,15 +37,15 @@ func actionInHand(l *falconv1.Ladder, g *falconv1.RungView) *falconv1.Action {
 func takenText(l *falconv1.Ladder, g *falconv1.RungView) (text string, ok bool) {
 	if g.Rung == string(falcon.RungS1) {
 		if !g.Current {
-			return nameAndReason(g.Rung, g.Reason), true
+			return g.Rung + phrase.Prefixed(": ", g.Reason), true
 		}
-		return nameAndReason(g.Rung, g.Reason) + ". In force: nothing has been changed in the job", true
+		return g.Rung + phrase.Prefixed(": ", g.Reason) + ". In force: nothing has been changed in the job", true
 	}
 	a := actionInHand(l, g)
 	if a == nil {
 		return "", false
 	}
-	parts := []string{nameAndReason(phrase.RungName(g), strings.TrimSuffix(g.Reason, ": "+a.State)), phrase.Taken(a)}
+	parts := []string{phrase.RungName(g) + phrase.Prefixed(": ", strings.TrimSuffix(g.Reason, ": "+a.State)), phrase.Taken(a)}
 	switch {
 	case a.State == string(falcon.ActionApplied) && g.IfWrong != "":
 		parts = append(parts, "If wrong: "+g.IfWrong)

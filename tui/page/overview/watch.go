@@ -1,6 +1,7 @@
 package overview
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -92,10 +93,7 @@ func stealText(s *page.State) string {
 
 // Recurs describes a device or link that several incidents named.
 func Recurs(x *falconv1.Recurrence, s *page.State) string {
-	name := x.GetDevice()
-	if name == "" {
-		name = "link " + x.GetLink()
-	}
+	name := cmp.Or(x.GetDevice(), "link "+x.GetLink())
 	text := fmt.Sprintf("%s was named by %d incidents", name, x.GetTimes())
 	if x.GetJobs() > 1 {
 		text += fmt.Sprintf(" in %d jobs", x.GetJobs())

@@ -14,11 +14,7 @@ import (
 
 const dim = themes.Dim
 
-// phases are those of a recovery in their order.
-var phases = [...]string{
-	falcon.PhaseDetect, falcon.PhaseDecide, falcon.PhaseSuspend, falcon.PhaseFence, falcon.PhaseReplace,
-	falcon.PhaseTable, falcon.PhaseCollect, falcon.PhaseGroups, falcon.PhaseRestore, falcon.PhaseResume,
-}
+var phases = phrase.Phases
 
 // in are the phases that a state is in; the ranks tell groups and restore
 // apart only when they train again.

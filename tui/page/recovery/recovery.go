@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/key"
@@ -94,20 +93,12 @@ func (p *Page) shownRecovery(s *page.State) *falconv1.Recovery {
 // is none.
 func (p *Page) Node(s *page.State) string {
 	if v := p.shownRecovery(s); feed.Recovering(v) {
-		return nodeOfRank(s, p.Rank(s))
+		return s.NodeOf(p.Rank(s))
 	}
 	if list := s.Feed.Recoveries.GetExposures(); p.row < len(list) && len(list[p.row].GetNodes()) == 1 {
 		return list[p.row].Nodes[0]
 	}
 	return ""
-}
-
-// nodeOfRank is where a rank runs, or "".
-func nodeOfRank(s *page.State, rank int32) string {
-	if rank < 0 || int(rank) >= s.Roster.World() {
-		return ""
-	}
-	return string(falcon.Device(s.Roster.View(rank).GetDevice()).Node())
 }
 
 // Rank is the rank under the cursor.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/phrase"
@@ -80,7 +80,7 @@ func nameOfEnd(device string, rank int32, byRank bool) string {
 	if byRank {
 		return fmt.Sprintf("r%d", rank)
 	}
-	return string(falcon.Device(device).Node())
+	return feed.NodeOf(device)
 }
 
 // countNodes counts the nodes of a validation's links.

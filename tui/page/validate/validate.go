@@ -6,6 +6,7 @@
 package validate
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -423,11 +424,7 @@ func Summary(v *falconv1.Validation) string {
 
 // Story returns in a sentence or two who asked, why, and what came of it.
 func Story(v *falconv1.Validation) string {
-	by := v.By
-	if by == "" {
-		by = "the engine"
-	}
-	t := "Asked by " + by
+	t := "Asked by " + cmp.Or(v.By, "the engine")
 	why := strings.TrimRight(v.Why, ".?! ")
 	switch {
 	case why != "" && strings.Contains(why, v.Incident):
@@ -480,8 +477,5 @@ func Findings(v *falconv1.Validation) string {
 
 // LinkName is the node pair, or both devices within a node.
 func LinkName(l *falconv1.LinkResult) string {
-	if l.Link != "" {
-		return l.Link
-	}
-	return l.FromDevice + "-" + l.ToDevice
+	return cmp.Or(l.Link, l.FromDevice+"-"+l.ToDevice)
 }

@@ -96,13 +96,13 @@ func (a *arbiter) present(now time.Time) jobUse {
 		recovery: a.cluster.recovering() != nil, proposed: a.state.current() != nil, adopting: a.cluster.unadopted() != nil,
 		restart: a.state.restart.Active(),
 		holding: a.validations.machine.Active(), mayHold: a.validations.machine.MayHold(now), requested: a.validations.request != nil,
-		heavy: a.orders.heavy(), profiling: a.windows.inFlight(now, a.cluster.jobNodes),
+		heavy: a.orders.heavy(), profiling: a.outbox.InFlight(now, windowCommand, a.cluster.jobNodes),
 	}
 	if u.holding || !a.validations.machine.Ready().Empty() {
 		u.testing = fmt.Sprintf("%s is in progress (%s)", v.ID, v.State)
 	}
-	for _, id := range sortedKeys(a.orders.open) {
-		u.orders = append(u.orders, a.orders.open[id].Order.ID)
+	for _, o := range a.orders.open() {
+		u.orders = append(u.orders, o.Order.ID)
 	}
 	return u
 }

@@ -36,10 +36,10 @@ func (b *bench) window() {
 
 // answerWindows has the agents answer what they have left open.
 func (b *bench) answerWindows() {
-	for _, w := range b.engine.windows.byCommand {
+	for _, it := range b.engine.outbox.Items(windowCommand) {
 		for _, a := range b.job.agents {
 			a.noWindow = false
-			a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Profile{Profile: &falconv1.Profile{Window: w.command}}})
+			a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Profile{Profile: &falconv1.Profile{Window: it.ID}}})
 		}
 	}
 	synctest.Wait()

@@ -8,6 +8,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/fleet"
+	"github.com/failslow/falcon/backend/outbox"
 )
 
 // clusterView answers where ranks, processes and agents are, from what agents
@@ -46,14 +47,20 @@ func (c *clusterView) nodeAtIteration(r falcon.Rank, iteration int64) falcon.Nod
 	return c.nodeOf(r)
 }
 
-// jobNodes are the nodes that hold ranks, sorted.
-func (c *clusterView) jobNodes() []falcon.Node {
+// rankNodes are the nodes that hold ranks, in the order of their lowest ranks.
+func (c *clusterView) rankNodes() []falcon.Node {
 	seen := map[falcon.Node]bool{}
+	var out []falcon.Node
 	for r := range c.state.job.Layout.World() {
-		seen[c.nodeOf(falcon.Rank(r))] = true
+		if n := c.nodeOf(falcon.Rank(r)); !seen[n] {
+			seen[n], out = true, append(out, n)
+		}
 	}
-	return sortedKeys(seen)
+	return out
 }
+
+// jobNodes are the nodes that hold ranks, sorted.
+func (c *clusterView) jobNodes() []falcon.Node { return slices.Sorted(slices.Values(c.rankNodes())) }
 
 // ranksOn lists a node's ranks in the order of their devices.
 func (c *clusterView) ranksOn(node falcon.Node) []falcon.Rank {
@@ -106,16 +113,12 @@ func (c *clusterView) sendTo(name falcon.Node, f *falconv1.EngineFrame) {
 	}
 }
 
-// broadcast reaches every node that holds a rank; those without a stream are
-// sent it when they come back.
-func (c *clusterView) broadcast(f *falconv1.EngineFrame) {
-	told := map[falcon.Node]bool{}
-	for r := range c.state.job.Layout.World() {
-		name := c.nodeOf(falcon.Rank(r))
-		if n := c.nodes.Node(name); n != nil && n.Connected() && !told[name] {
-			n.Session.Send(f)
-		}
-		told[name] = true
+// send sends commands to the nodes that are connected; the others are sent them
+// when they come back.
+func (c *clusterView) send(list []outbox.Message) {
+	for _, m := range list {
+		m.Command.Epoch = c.state.epoch
+		c.sendTo(m.Node, &falconv1.EngineFrame{Body: &falconv1.EngineFrame_Command{Command: m.Command}})
 	}
 }
 
@@ -236,4 +239,8 @@ func (c *clusterView) ownAcks(n *fleet.Node, in *falconv1.CommandResult) *falcon
 		return c.nodeOf(falcon.Rank(a.GetRank())) != n.Name || p != nil && c.state.fences.processFenced(p.name)
 	})
 	return in
+}
+
+func command(c *falconv1.Command, now time.Time) *falconv1.EngineFrame {
+	return &falconv1.EngineFrame{Body: &falconv1.EngineFrame_Command{Command: outbox.WithLife(c, now)}}
 }

@@ -63,7 +63,7 @@ func (d *jobDescriber) candidate() (rec jobRecord, wait time.Duration, why strin
 		if why != "" {
 			wait = max(wait, layoutWait)
 		}
-	case rec.MicroBatches == nil || d.orderOut() || d.cluster.unsettledRank() >= 0:
+	case rec.MicroBatches == nil || len(d.orders.open()) > 0 || d.cluster.unsettledRank() >= 0:
 		rec.MicroBatches = was.MicroBatches // the commit says
 	case was.MicroBatches != nil && !slices.Equal(rec.MicroBatches, was.MicroBatches):
 		wait = microBatchSettle
@@ -80,9 +80,6 @@ func countSame(a, b []string) int {
 	}
 	return n
 }
-
-// orderOut reports whether an order is on its way.
-func (d *jobDescriber) orderOut() bool { return len(d.orders.open) > 0 }
 
 // commit makes a changed description durable and steps it.
 func (d *jobDescriber) commit(now time.Time, rec jobRecord) {

@@ -333,16 +333,6 @@ func TestFinishedJobStaysFinished(t *testing.T) {
 	}
 }
 
-// Commands carry what is left of their lives, and say when nothing is.
-func TestCommandsCarryTheirLives(t *testing.T) {
-	for deadline, want := range map[time.Time]int64{t0.Add(90 * time.Second): 90_000, t0: lifeOver, t0.Add(-time.Hour): lifeOver} {
-		f := command(&falconv1.Command{DeadlineUnixNs: deadline.UnixNano()}, t0)
-		if got := f.GetCommand().GetLifeMs(); got != want {
-			t.Errorf("%v from its deadline it lives %d ms, wants %d", deadline.Sub(t0), got, want)
-		}
-	}
-}
-
 // All agents restart in the middle of a recovery: it waits for them, and succeeds
 // with every node.
 func TestAllAgentsRestartInARecovery(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/backend/outbox"
 	"github.com/failslow/falcon/backend/validate"
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
@@ -159,16 +160,17 @@ type shared struct {
 	rec     Recoverer
 	batch   *batch
 	oplog   *operatorLog
+	outbox  *outbox.Box
 	orders  *orderBook
-	windows *windowBook
 }
 
 func newShared(cfg Config, mem *journalState) *shared {
 	s := &shared{
 		cfg: cfg, log: cfg.Log, state: mem, job: newJob(), nodes: fleet.NewRegistry(),
 		det: cfg.Detector, plan: cfg.Planner, rec: cfg.Recoverer, batch: newBatch(mem),
-		orders: newOrderBook(mem.orders, mem.lostOrders), windows: newWindowBook(),
+		outbox: &outbox.Box{},
 	}
+	s.orders = newOrderBook(s.outbox, mem.orders, mem.lostOrders)
 	s.cluster = &clusterView{cfg: &s.cfg, state: mem, job: s.job, nodes: s.nodes, attached: map[falcon.Node]time.Time{}}
 	s.oplog = newOperatorLog(cfg.Now, s.det, s.batch)
 	s.job.remember(mem.job)
@@ -204,7 +206,7 @@ func assemble(cfg Config, mem *journalState) *Engine {
 	e.assembleDrivers()
 	e.validations.obstacle, e.validations.released = e.arbiter.testObstacle, e.delivery.resume
 	e.validations.changed = func() { e.views.dirty = true }
-	for _, o := range e.orders.open {
+	for _, o := range e.orders.open() {
 		o.quietUntil = cfg.Now().Add(VoteWait)
 	}
 	return e

@@ -8,6 +8,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/fleet"
+	"github.com/failslow/falcon/backend/outbox"
 	"github.com/failslow/falcon/backend/validate"
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
@@ -97,34 +98,18 @@ func (e *Engine) onAttach(s *fleet.Session, now time.Time) {
 // resendOpen sends what is still open to one node, under the same ids.
 func (e *Engine) resendOpen(n *fleet.Node, now time.Time) {
 	e.recoveries.resendTo(n.Name)
-	for _, c := range e.validations.machine.Open(n.Name) {
-		n.Session.Send(validationFrame(e.state.epoch, c, now))
-	}
+	e.sendTests(e.validations.machine.Open(n.Name))
 	if e.validations.machine.Active() {
 		return // what else is open is sent once the job goes on
 	}
 	e.restart.resendTo(n.Name)
-	e.delivery.resendOrders(n, now)
-	for _, id := range e.windows.order {
-		w := e.windows.byCommand[id]
-		if !w.answered[n.Name] && now.Before(w.deadline) {
-			n.Session.Send(w.frame(e.state.epoch, now))
+	holdsRanks := slices.Contains(e.cluster.jobNodes(), n.Name)
+	e.cluster.send(e.outbox.Again(now, n.Name, func(it *outbox.Item) bool {
+		if it.Class == windowCommand {
+			return !it.Expired(now)
 		}
-	}
-}
-
-// resendOrders sends the open orders again, to a node that holds ranks: another one
-// would refuse them.
-func (pd *planDelivery) resendOrders(n *fleet.Node, now time.Time) {
-	if len(pd.orders.open) == 0 || !slices.Contains(pd.cluster.jobNodes(), n.Name) {
-		return
-	}
-	for _, id := range sortedKeys(pd.orders.open) {
-		if o := pd.orders.open[id]; o.sent || pd.arbiter.present(now).mayOrder(o.Order.Epoch, o.heavy()) {
-			o.markSent(now)
-			n.Session.Send(o.frame(pd.state.epoch, now))
-		}
-	}
+		return holdsRanks && (it.Sent() || e.delivery.maySend(now, it)) // other nodes would refuse an order
+	}))
 }
 
 func (e *Engine) onFrame(n *fleet.Node, f *falconv1.AgentFrame, now time.Time) {
@@ -201,20 +186,24 @@ func (e *Engine) onResult(n *fleet.Node, in *falconv1.CommandResult, now time.Ti
 	if e.restart.onAnswer(now, n.Name, in) || e.recoveries.onAnswer(now, n.Name, in) {
 		return
 	}
-	if o := e.orders.open[in.GetId()]; o != nil {
-		o.result(n.Name, e.cluster.ownAcks(n, in))
-		e.delivery.judge(now)
-		return
-	}
 	if e.orders.lateResult(n.Name, e.cluster.ownAcks(n, in), e.state.job.Epoch) {
 		e.delivery.judge(now)
 		return
 	}
-	w := e.windows.byCommand[in.GetId()]
-	failed := in.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_REFUSED || in.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_EXPIRED
-	if w != nil && failed && !w.answered[n.Name] {
-		w.answered[n.Name] = true
-		e.det.Step(now, detect.Profiled{Window: w.window, Refused: clean(string(n.Name) + ": " + in.GetDetail())})
+	it := e.outbox.Find(n.Name, in.GetId())
+	if it == nil {
+		return
+	}
+	switch about := it.About.(type) {
+	case *order:
+		about.result(n.Name, e.cluster.ownAcks(n, in))
+		e.delivery.judge(now)
+	case window:
+		failed := in.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_REFUSED || in.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_EXPIRED
+		if failed && !it.Answered(n.Name) {
+			it.Close(n.Name)
+			e.det.Step(now, detect.Profiled{Window: uint64(about), Refused: clean(string(n.Name) + ": " + in.GetDetail())})
+		}
 	}
 }
 

@@ -137,7 +137,7 @@ func (si *sampleIntake) release(now time.Time) {
 // comingRanks are the ranks that a placement on its way brings to a node.
 func (si *sampleIntake) comingRanks(node falcon.Node) map[falcon.Rank]bool {
 	out := map[falcon.Rank]bool{}
-	for _, o := range si.orders.open {
+	for _, o := range si.orders.open() {
 		for old, now := range moves(o.Order.Blocks, len(si.state.job.Processes)) {
 			if si.cluster.nodeOf(falcon.Rank(old)) == node {
 				out[now] = true

@@ -23,16 +23,17 @@ type measurements struct {
 }
 
 func (ms *measurements) profile(n *fleet.Node, in *falconv1.Profile, now time.Time) {
-	w := ms.windows.byCommand[in.GetWindow()]
-	if w == nil {
+	it := ms.outbox.Find(n.Name, in.GetWindow())
+	if it == nil || it.Class != windowCommand {
 		return // of an engine before this one, or long past
 	}
-	w.answered[n.Name] = true
+	id := uint64(it.About.(window))
+	it.Close(n.Name)
 	ms.newSpeeds = true
-	out := detect.Profiled{Window: w.window, Refused: clean(in.GetRefused())}
+	out := detect.Profiled{Window: id, Refused: clean(in.GetRefused())}
 	for _, p := range in.GetRanks() {
 		if ms.cluster.nodeOf(falcon.Rank(p.GetRank())) == n.Name && plausibleProfile(p) {
-			out.Profiles = append(out.Profiles, profileFrom(w.window, p))
+			out.Profiles = append(out.Profiles, profileFrom(id, p))
 		}
 	}
 	ms.det.Step(now, out)

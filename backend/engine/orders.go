@@ -10,6 +10,7 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/outbox"
 )
 
 // Lives of commands. An order must reach all agents within OrderLife; the vote
@@ -18,17 +19,15 @@ const (
 	OrderLife  = 30 * time.Second
 	VoteWait   = 30 * time.Second
 	WindowLife = 30 * time.Second
-	windowsMax = 64 // profile windows remembered
-	lifeOver   = -1 // life_ms of a command whose deadline has passed
 )
 
 // order is one that waits for its ranks.
 type order struct {
 	orderRecord
+	item        *outbox.Item // as it is sent; nil once it is given up
 	acks        map[falcon.Rank]*falconv1.RankAck
 	announced   map[falcon.Rank]*falconv1.RankAck // what processes say of themselves in their states; see witness
 	announcedAt time.Time                         // newest of them
-	sent        bool                              // it has gone out; false while something holds it back
 	gone        string                            // a rank that has ended before anybody took the order
 	quietUntil  time.Time                         // until then no rank may have answered yet: the engine has just started
 	left        bool                              // no process is left that could acknowledge it
@@ -36,17 +35,34 @@ type order struct {
 	refused     map[falcon.Node]string            // nodes that will not deliver it, and why
 }
 
-// orderBook holds the orders without an outcome, by command id.
+// orderBook knows the orders in the outbox, which have no outcome, and those that
+// were given up.
 type orderBook struct {
-	open map[uint64]*order
-	lost []*order // given up on, newest last; the ranks may still agree on one
+	outbox *outbox.Box
+	lost   []*order // newest last; the ranks may still agree on one
+}
+
+// open are the orders without an outcome, oldest first.
+func (b *orderBook) open() []*order {
+	items := b.outbox.Items(orderCommand)
+	out := make([]*order, len(items))
+	for i, it := range items {
+		out[i] = it.About.(*order)
+	}
+	return out
+}
+
+// close takes an order out that has its outcome.
+func (b *orderBook) close(o *order) {
+	b.outbox.Remove(func(it *outbox.Item) bool { return it == o.item })
+	o.item = nil
 }
 
 // lostMax bounds the orders remembered that were given up on.
 const lostMax = 16
 
 func (b *orderBook) giveUp(o *order) {
-	delete(b.open, o.Command)
+	b.close(o)
 	b.lost = append(b.lost, o)
 	b.lost = b.lost[max(0, len(b.lost)-lostMax):]
 }
@@ -81,17 +97,11 @@ func (b *orderBook) revived(world int, jobEpoch uint64, recovered bool) (*order,
 }
 
 // votable are the orders that ranks may still vote for.
-func (b *orderBook) votable() []*order {
-	out := slices.Clone(b.lost)
-	for _, id := range sortedKeys(b.open) {
-		out = append(out, b.open[id])
-	}
-	return out
-}
+func (b *orderBook) votable() []*order { return slices.Concat(b.lost, b.open()) }
 
 // newOrderBook holds the orders that are open, and those that were given up.
-func newOrderBook(pending, lost []orderRecord) *orderBook {
-	b := &orderBook{open: map[uint64]*order{}}
+func newOrderBook(box *outbox.Box, pending, lost []orderRecord) *orderBook {
+	b := &orderBook{outbox: box}
 	for _, rec := range pending {
 		b.addOrder(rec)
 	}
@@ -101,12 +111,20 @@ func newOrderBook(pending, lost []orderRecord) *orderBook {
 	return b
 }
 
-// unsent are the commands of open orders that something holds back.
-func (b *orderBook) unsent() []uint64 {
-	return slices.DeleteFunc(sortedKeys(b.open), func(id uint64) bool { return b.open[id].sent })
+// addOrder puts an order into the outbox. Its life begins when it is sent for the
+// first time.
+func (b *orderBook) addOrder(rec orderRecord) *order {
+	o := newOrder(rec)
+	o.item = b.outbox.Put(outbox.Item{
+		Class: orderCommand, ID: rec.Command, Deadline: time.Unix(0, rec.DeadlineNs), Life: OrderLife, Repeat: true, About: o,
+		Body: func(falcon.Node) *falconv1.Command {
+			body := convert.OrderToProto(rec.Order)
+			body.Generation = rec.Generation
+			return &falconv1.Command{Body: &falconv1.Command_Order{Order: body}}
+		},
+	})
+	return o
 }
-
-func (b *orderBook) addOrder(rec orderRecord) { b.open[rec.Command] = newOrder(rec) }
 
 func newOrder(rec orderRecord) *order {
 	o := &order{
@@ -118,72 +136,6 @@ func newOrder(rec orderRecord) *order {
 		}
 	}
 	return o
-}
-
-func (o *order) frame(epoch uint64, now time.Time) *falconv1.EngineFrame {
-	body := convert.OrderToProto(o.Order)
-	body.Generation = o.Generation
-	return command(&falconv1.Command{
-		Epoch: epoch, Id: o.Command, DeadlineUnixNs: o.DeadlineNs, Body: &falconv1.Command_Order{Order: body},
-	}, now)
-}
-
-// markSent marks an order as sent. Its life begins now, where it is sent for the first
-// time.
-func (o *order) markSent(now time.Time) {
-	if fresh := now.Add(OrderLife).UnixNano(); !o.sent && o.DeadlineNs < fresh {
-		o.DeadlineNs = fresh
-	}
-	o.sent = true
-}
-
-// sendOrders lets orders go out that nothing holds back any more.
-func (pd *planDelivery) sendOrders(now time.Time) {
-	for _, id := range pd.orders.unsent() {
-		if o := pd.orders.open[id]; pd.arbiter.present(now).mayOrder(o.Order.Epoch, o.heavy()) {
-			o.markSent(now)
-			pd.cluster.broadcast(o.frame(pd.state.epoch, now))
-		}
-	}
-}
-
-// sendWaiting sends what has waited for something else to end.
-func (pd *planDelivery) sendWaiting(now time.Time) {
-	pd.sendOrders(now)
-	if len(pd.waiting) > 0 && pd.arbiter.present(now).mayProfile() {
-		pd.sendWindows(now)
-	}
-}
-
-// sendWindows sends the profile windows that have waited.
-func (pd *planDelivery) sendWindows(now time.Time) {
-	for _, w := range pd.waiting {
-		w.deadline = now.Add(WindowLife)
-		pd.windows.addWindow(w)
-		pd.cluster.broadcast(w.frame(pd.state.epoch, now))
-	}
-	pd.waiting = nil
-}
-
-// orderDeadline leaves an order its life beyond what holds it back.
-func (pd *planDelivery) orderDeadline(now time.Time, o falcon.Order) time.Time {
-	at := pd.afterHold(now)
-	if (&order{orderRecord: orderRecord{Order: o}}).heavy() && pd.windows.inFlight(now, pd.cluster.jobNodes) {
-		at = at.Add(WindowLife)
-	}
-	return at.Add(OrderLife)
-}
-
-// command gives a command the rest of its life as it is sent: agents count it
-// from its receipt, whatever their clocks say. One that is over says so.
-func command(c *falconv1.Command, now time.Time) *falconv1.EngineFrame {
-	if c.DeadlineUnixNs != 0 {
-		life := time.Unix(0, c.DeadlineUnixNs).Sub(now).Milliseconds()
-		if c.LifeMs = life; life <= 0 {
-			c.LifeMs = lifeOver
-		}
-	}
-	return &falconv1.EngineFrame{Body: &falconv1.EngineFrame_Command{Command: c}}
 }
 
 // result takes an agent's answer to an order.
@@ -208,7 +160,7 @@ func (o *order) result(node falcon.Node, res *falconv1.CommandResult) {
 func (o *order) outcome(world int, jobEpoch uint64, now time.Time) (outcomeRecord, bool) {
 	out := outcomeRecord{Order: o.Order.ID, Kind: o.Order.Kind, Iteration: falcon.NoIteration}
 	wait := max(VoteWait, o.patience)
-	late := now.UnixNano() > o.DeadlineNs+int64(wait) && now.After(o.quietUntil)
+	late := o.item != nil && now.After(o.item.Deadline.Add(wait)) && now.After(o.quietUntil)
 	switch {
 	case o.Order.Epoch != jobEpoch:
 		out.Failed = fmt.Sprintf("it was made for job epoch %d and this is epoch %d", o.Order.Epoch, jobEpoch)
@@ -301,32 +253,24 @@ func (o *order) heavy() bool {
 
 // leaving is the open order after which the processes end; nil without one.
 func (b *orderBook) leaving() *order {
-	for _, id := range sortedKeys(b.open) {
-		if b.open[id].Order.Leave {
-			return b.open[id]
-		}
+	return firstOf(b.open(), func(o *order) bool { return o.Order.Leave })
+}
+
+func firstOf(list []*order, is func(*order) bool) *order {
+	if i := slices.IndexFunc(list, is); i >= 0 {
+		return list[i]
 	}
 	return nil
 }
 
 // heavy reports whether an order is out that nothing else may overlap.
 func (b *orderBook) heavy() bool {
-	for _, o := range b.open {
-		if o.heavy() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(b.open(), (*order).heavy)
 }
 
 // byOrder finds an open one by the order's own id.
 func (b *orderBook) byOrder(id uint64) *order {
-	for _, o := range b.open {
-		if o.Order.ID == id {
-			return o
-		}
-	}
-	return nil
+	return firstOf(b.open(), func(o *order) bool { return o.Order.ID == id })
 }
 
 // forget drops an order that was given up on.
@@ -342,40 +286,4 @@ func (o *order) refusal() string {
 		}
 	}
 	return fmt.Sprintf("node %s does not deliver it: %s", first, o.refused[first])
-}
-
-// window is one profile request on its way. On the wire a window is named by
-// its command id, which no restart gives out twice.
-type window struct {
-	command    uint64
-	window     uint64 // the detector's id
-	iterations int
-	deadline   time.Time
-	answered   map[falcon.Node]bool
-}
-
-type windowBook struct {
-	byCommand map[uint64]*window
-	order     []uint64
-}
-
-func newWindowBook() *windowBook { return &windowBook{byCommand: map[uint64]*window{}} }
-
-func (b *windowBook) addWindow(w *window) {
-	w.answered = map[falcon.Node]bool{}
-	b.byCommand[w.command] = w
-	b.order = append(b.order, w.command)
-	if len(b.order) > windowsMax {
-		delete(b.byCommand, b.order[0])
-		b.order = b.order[1:]
-	}
-}
-
-func (w *window) frame(epoch uint64, now time.Time) *falconv1.EngineFrame {
-	return command(&falconv1.Command{
-		Epoch: epoch, Id: w.command, DeadlineUnixNs: w.deadline.UnixNano(),
-		Body: &falconv1.Command_Profile{Profile: &falconv1.ProfileCommand{
-			Window: w.command, Iterations: int32(w.iterations),
-		}},
-	}, now)
 }

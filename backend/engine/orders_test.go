@@ -7,6 +7,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/fleet"
+	"github.com/failslow/falcon/backend/outbox"
 )
 
 // What waited, for the disk or for something else to end, is not over as it goes
@@ -23,12 +24,12 @@ func TestACommandLivesFromWhenItIsSent(t *testing.T) {
 	if !c.deadline.Equal(now.Add(commandLife)) {
 		t.Errorf("a recovery's command lives until %v from now", c.deadline.Sub(now))
 	}
-	o := newOrder(orderRecord{DeadlineNs: now.Add(-time.Minute).UnixNano()})
-	o.markSent(now)
-	if life := time.Duration(o.DeadlineNs - now.UnixNano()); life != OrderLife {
+	o := e.orders.addOrder(orderRecord{DeadlineNs: now.Add(-time.Minute).UnixNano()})
+	o.item.Send(now, nil)
+	if life := o.item.Deadline.Sub(now); life != OrderLife {
 		t.Errorf("an order lives until %v from now", life)
 	}
-	if o.markSent(now.Add(time.Hour)); o.DeadlineNs != now.Add(OrderLife).UnixNano() {
+	if o.item.Send(now.Add(time.Hour), nil); !o.item.Deadline.Equal(now.Add(OrderLife)) {
 		t.Error("an order that was sent again lives longer")
 	}
 }
@@ -39,9 +40,9 @@ func TestLostOrdersOutliveAStart(t *testing.T) {
 	m := newJournalState()
 	m.addOrder(orderRecord{Order: falcon.Order{Epoch: 1, ID: 4, Kind: falcon.OrderCheckpoint, Leave: true}, Command: 9})
 	m.endOrder(outcomeRecord{Order: 4, Failed: "nobody took it"})
-	b := newOrderBook(m.orders, m.lostOrders)
-	if len(b.open) != 0 || len(b.lost) != 1 {
-		t.Fatalf("%d open, %d lost", len(b.open), len(b.lost))
+	b := newOrderBook(&outbox.Box{}, m.orders, m.lostOrders)
+	if len(b.open()) != 0 || len(b.lost) != 1 {
+		t.Fatalf("%d open, %d lost", len(b.open()), len(b.lost))
 	}
 	now := time.Unix(1_700_000_000, 0)
 	for r := range falcon.Rank(2) {

@@ -14,6 +14,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/backend/outbox"
 	"github.com/failslow/falcon/mitigate"
 )
 
@@ -222,11 +223,11 @@ func TestOrderOutcomes(t *testing.T) {
 		"refused":              {[]*falconv1.CommandResult{refuse}, 2, 1, t0, true, outcomeRecord{Order: 5, Iteration: -1, Failed: "node n does not deliver it: no"}},
 		"nobody":               {nil, 2, 1, t0, false, outcomeRecord{Order: 5, Iteration: -1}},
 	} {
-		b := newOrderBook([]orderRecord{{Order: falcon.Order{Epoch: 1, ID: 5}, Command: 9, DeadlineNs: t0.Add(OrderLife).UnixNano()}}, nil)
+		b := newOrderBook(&outbox.Box{}, []orderRecord{{Order: falcon.Order{Epoch: 1, ID: 5}, Command: 9, DeadlineNs: t0.Add(OrderLife).UnixNano()}}, nil)
 		for _, r := range c.results {
-			b.open[9].result("n", r)
+			b.open()[0].result("n", r)
 		}
-		if got, over := b.open[9].outcome(c.world, c.epoch, c.at); over != c.over || got != c.want {
+		if got, over := b.open()[0].outcome(c.world, c.epoch, c.at); over != c.over || got != c.want {
 			t.Errorf("%s: %+v, %v; want %+v, %v", name, got, over, c.want, c.over)
 		}
 	}

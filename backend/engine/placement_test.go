@@ -346,18 +346,19 @@ func TestPlacementAndValidationTakeTurns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		var sent *order
 		b.inLoop(func() {
 			o := falcon.Order{Epoch: b.engine.state.job.Epoch, ID: 99, Kind: falcon.OrderPlacement, Blocks: []int32{1, 0}}
-			b.engine.orders.addOrder(orderRecord{Order: o, Command: 1 << 40, DeadlineNs: time.Now().Add(time.Minute).UnixNano()})
-			b.engine.delivery.sendOrders(time.Now())
-			if b.engine.orders.open[1<<40].sent {
+			sent = b.engine.orders.addOrder(orderRecord{Order: o, Command: 1 << 40, DeadlineNs: time.Now().Add(time.Minute).UnixNano()})
+			b.engine.delivery.sendWaiting(time.Now())
+			if sent.item.Sent() {
 				t.Errorf("a placement went out while %s holds the job", v.GetId())
 			}
 		})
 		b.settleTests()
 		b.turn()
 		b.inLoop(func() {
-			if o := b.engine.orders.open[1<<40]; o != nil && !o.sent {
+			if sent.item != nil && !sent.item.Sent() {
 				t.Error("the placement did not go out after the validation")
 			}
 		})

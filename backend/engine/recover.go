@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -12,8 +11,6 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/fleet"
-	"github.com/failslow/falcon/backend/validate"
-	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery"
 )
@@ -290,25 +287,6 @@ func (e *Engine) digestRecovery(now time.Time, v recovery.Ready, r *decidedRound
 	}
 }
 
-// makeWay ends everything else that is being done with the job.
-func (pd *planDelivery) makeWay(now time.Time, id string) {
-	why := fmt.Sprintf("recovery %s has begun", id)
-	pd.validations.machine.Step(now, validate.Stop{Why: why})
-	for _, key := range sortedKeys(pd.orders.open) {
-		pd.withdraw(now, pd.orders.open[key], why)
-	}
-	for _, w := range pd.windows.byCommand {
-		if now.Before(w.deadline) {
-			w.deadline = now
-			pd.det.Step(now, detect.Profiled{Window: w.window, Refused: why})
-		}
-	}
-	for _, w := range pd.waiting {
-		pd.det.Step(now, detect.Profiled{Window: w.window, Refused: why})
-	}
-	pd.waiting = nil
-}
-
 // withdraw ends an order: by the vote where a rank has acknowledged it, as the vote
 // is the commit, and as undeliverable else. A process that unwinds drops what it
 // has not voted for.
@@ -318,9 +296,9 @@ func (pd *planDelivery) withdraw(now time.Time, o *order, why string) {
 		out.Failed = ""
 		out = o.agreed(out)
 	}
-	delete(pd.orders.open, o.Command)
 	pd.batch.addRecords(record(now, kindOutcome, out))
 	if out.Failed == "" {
+		pd.orders.close(o)
 		pd.commit(now, o, out)
 		return
 	}

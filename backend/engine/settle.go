@@ -7,6 +7,7 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/backend/outbox"
 	"github.com/failslow/falcon/backend/validate"
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
@@ -21,7 +22,7 @@ const baselineStep = 0.02
 type decidedRound struct {
 	records []pendingRecord
 	orders  []orderRecord
-	windows []*window
+	windows map[uint64]detect.ProfileRequest // by command id
 	tests   []validate.Command
 	sends   []func()
 	fences  []fenceRecord
@@ -91,16 +92,14 @@ func (e *Engine) acknowledgeDurable() error {
 
 // collectRound turns all Readies into one batch of records and what follows them.
 func (e *Engine) collectRound(now time.Time, d detect.Ready, p mitigate.Ready, v validate.Ready, x recovery.Ready) decidedRound {
-	var r decidedRound
+	r := decidedRound{windows: map[uint64]detect.ProfileRequest{}}
 	e.digestRecovery(now, x, &r)
 	e.digestValidation(now, v, &r)
 	for _, v := range d.Incidents {
 		e.digestIncident(now, v, &r)
 	}
 	for _, q := range d.Requests {
-		r.windows = append(r.windows, &window{
-			command: e.batch.commandID(now), window: q.Window, iterations: q.Iterations, deadline: now.Add(WindowLife),
-		})
+		r.windows[e.batch.commandID(now)] = q
 	}
 	for _, n := range d.Notes {
 		e.oplog.detected(n)
@@ -176,21 +175,15 @@ func (e *Engine) sendRound(r decidedRound) {
 	for _, rec := range r.orders {
 		e.orders.addOrder(rec)
 	}
-	e.delivery.sendOrders(e.cfg.Now())
-	for _, w := range r.windows {
-		if !e.arbiter.present(e.cfg.Now()).mayProfile() {
-			e.delivery.waiting = append(e.delivery.waiting[max(0, len(e.delivery.waiting)+1-windowsMax):], w)
-			continue
-		}
-		w.deadline = e.cfg.Now().Add(WindowLife)
-		e.windows.addWindow(w)
-		e.cluster.broadcast(w.frame(e.state.epoch, e.cfg.Now()))
+	for _, id := range sortedKeys(r.windows) {
+		e.delivery.addWindow(e.cfg.Now(), id, r.windows[id])
 	}
+	e.delivery.sendWaiting(e.cfg.Now())
 }
 
 func (e *Engine) sendTests(list []validate.Command) {
 	for _, c := range list {
-		e.cluster.sendTo(c.Node, validationFrame(e.state.epoch, c, e.cfg.Now()))
+		e.cluster.send([]outbox.Message{validationMessage(c, e.cfg.Now())})
 	}
 }
 

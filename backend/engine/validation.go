@@ -9,6 +9,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/outbox"
 	"github.com/failslow/falcon/backend/validate"
 	"github.com/failslow/falcon/detect"
 )
@@ -105,41 +106,14 @@ func (e *Engine) digestValidation(now time.Time, v validate.Ready, r *decidedRou
 	}
 }
 
-// resume sends what has waited for the validation's end; windows make way
-// for a validation that an operator waits for, and for a change of places.
-func (pd *planDelivery) resume(now time.Time) {
-	for _, id := range sortedKeys(pd.orders.open) {
-		pd.orders.open[id].sent = false // sent again: agents that lost it meanwhile take it, the others answer from memory
-	}
-	pd.sendWaiting(now)
-}
-
-// afterHold is when an order that is made now can go out at the latest.
-func (pd *planDelivery) afterHold(now time.Time) time.Time {
-	if ends := pd.validations.machine.Ends(); pd.validations.machine.Active() && ends.After(now) {
-		return ends
-	}
-	return now
-}
-
-// inFlight reports whether some node has not answered a window yet.
-func (b *windowBook) inFlight(now time.Time, jobNodes func() []falcon.Node) bool {
-	for _, w := range b.byCommand {
-		if now.Before(w.deadline) && slices.ContainsFunc(jobNodes(), func(n falcon.Node) bool { return !w.answered[n] }) {
-			return true
-		}
-	}
-	return false
-}
-
-func validationFrame(epoch uint64, c validate.Command, now time.Time) *falconv1.EngineFrame {
-	out := &falconv1.Command{Epoch: epoch, Id: c.ID, DeadlineUnixNs: c.Deadline.UnixNano()}
+func validationMessage(c validate.Command, now time.Time) outbox.Message {
+	out := &falconv1.Command{Id: c.ID, DeadlineUnixNs: c.Deadline.UnixNano()}
 	if c.Test != nil {
 		out.Body = &falconv1.Command_Test{Test: c.Test}
 	} else {
 		out.Body = &falconv1.Command_Pause{Pause: c.Pause}
 	}
-	return command(out, now)
+	return outbox.Message{Node: c.Node, Command: outbox.WithLife(out, now)}
 }
 
 // validationRecord is a validation as it stood when it began, before the job

@@ -397,7 +397,7 @@ func TestOnePlanAtATime(t *testing.T) {
 				a.poll(b.job)
 			}
 			synctest.Wait()
-			if len(b.engine.orders.open) > 0 && len(b.job.commits) == 0 && !held {
+			if len(b.engine.orders.open()) > 0 && len(b.job.commits) == 0 && !held {
 				v, err := b.validate(allTests)
 				held = err == nil && strings.Contains(v.GetReason(), "being agreed on")
 			}

@@ -17,8 +17,7 @@ func (pd *planDelivery) judge(now time.Time) {
 	if o, out := pd.orders.revived(pd.state.job.Layout.World(), pd.state.job.Epoch, pd.cluster.recoveryBegun()); o != nil {
 		pd.agreedLate(now, o, out)
 	}
-	for _, id := range sortedKeys(pd.orders.open) {
-		o := pd.orders.open[id]
+	for _, o := range pd.orders.open() {
 		pd.cluster.gatherWitnesses(o, now)
 		o.gone = pd.cluster.endedRank(now)
 		o.left = o.Order.Leave && pd.cluster.allGone(now)
@@ -28,13 +27,13 @@ func (pd *planDelivery) judge(now time.Time) {
 			pd.noteVote(now, o)
 			continue
 		}
-		delete(pd.orders.open, id)
 		pd.batch.addRecords(record(now, kindOutcome, out))
 		if out.Failed != "" {
 			pd.orders.giveUp(o)
 			pd.oplog.logf("action", 3, "order %d can't take effect: %s", o.Order.ID, out.Failed)
 			pd.plan.Step(now, mitigate.Undeliverable{Order: o.Order.ID, Reason: out.Failed})
 		} else {
+			pd.orders.close(o)
 			pd.commit(now, o, out)
 		}
 		pd.sendWaiting(now)

@@ -64,16 +64,16 @@ proto-check: $(BUF) $(PROTOC_GO) $(PROTOC_GRPC) ## prove that the committed prot
 	diff -r backend/api "$$tmp/api" && echo "protobuf code is fresh"
 
 native-test: native ## C tests as they are
-	$(MAKE) -s -C native/lab test BIN=$(BIN)
-	$(MAKE) -s -C native/hook test BIN=$(BIN)
+	$(MAKE) -s -j2 -C native/lab test BIN=$(BIN)
+	$(MAKE) -s -j2 -C native/hook test BIN=$(BIN)
 
 native-asan: ## C tests under AddressSanitizer and UndefinedBehaviorSanitizer
-	$(MAKE) -s -C native/lab asan BIN=$(BIN)
-	$(MAKE) -s -C native/hook asan BIN=$(BIN)
+	$(MAKE) -s -j2 -C native/lab asan BIN=$(BIN)
+	$(MAKE) -s -j2 -C native/hook asan BIN=$(BIN)
 
 native-tsan: ## C tests under ThreadSanitizer
-	$(MAKE) -s -C native/lab tsan BIN=$(BIN)
-	$(MAKE) -s -C native/hook tsan BIN=$(BIN)
+	$(MAKE) -s -j2 -C native/lab tsan BIN=$(BIN)
+	$(MAKE) -s -j2 -C native/hook tsan BIN=$(BIN)
 
 # Minimising an interesting input may take longer than the fuzzing itself.
 # Go before 1.27 can fail a target that found nothing when its time ends while

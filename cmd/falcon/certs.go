@@ -120,12 +120,7 @@ func certsRevokeCommand() *cobra.Command {
 			"list is in force again; another certificate for a revoked name needs that, so revoke the serial\n" +
 			"number where only a key was lost.",
 		Example: "  falcon certs revoke n1\n  falcon certs revoke serial:3f2a9c",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fmt.Errorf("%w: give one name, or one serial number as serial:HEX", errUsage)
-			}
-			return nil
-		},
+		Args:    oneArgument("give one name, or one serial number as serial:HEX"),
 		RunE: func(c *cobra.Command, args []string) error {
 			path := filepath.Join(dir, auth.RevokedFile)
 			added, err := auth.Revoke(path, args[0], time.Now().UTC().Format(time.RFC3339))

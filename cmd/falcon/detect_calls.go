@@ -29,26 +29,13 @@ apart by the times between them.
   {"calls":12,"period":null,"acf":0,"reason":"…","iterations_ms":[]}`
 
 func detectCallsCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return documentCommand(&cobra.Command{
 		Use:     "calls FILE",
 		Short:   "Find the iteration period in a log of communication calls",
 		Long:    detectCallsHelp,
 		Example: "  falcon detect calls rank0.csv --json",
 		Args:    oneFile,
-		RunE: func(c *cobra.Command, args []string) error {
-			report, err := detectCalls(c, args[0])
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return writeDocument(c.OutOrStdout(), report)
-			}
-			return report.printText(c.OutOrStdout())
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
-	return c
+	}, detectCalls, printCalls)
 }
 
 // callsReport is the document of falcon detect calls.
@@ -62,15 +49,10 @@ type callsReport struct {
 	IterationsMs []float64 `json:"iterations_ms"`
 }
 
-func detectCalls(c *cobra.Command, path string) (callsReport, error) {
-	in, err := openInput(c, path)
+func detectCalls(c *cobra.Command, args []string) (callsReport, error) {
+	log, err := readInput(c, args[0], trace.Calls)
 	if err != nil {
 		return callsReport{}, err
-	}
-	defer in.Close()
-	log, err := trace.Calls(in)
-	if err != nil {
-		return callsReport{}, fileError(path, err)
 	}
 	report := callsReport{Calls: len(log.Calls), IterationsMs: []float64{}}
 	result, err := period.Infer(log.Calls)
@@ -97,7 +79,7 @@ func (r *callsReport) addResult(result period.Result, log trace.CallLog) {
 	}
 }
 
-func (r callsReport) printText(w io.Writer) error {
+func printCalls(w io.Writer, r callsReport) error {
 	if r.Period == nil {
 		_, err := fmt.Fprintf(w, "%d calls, no period: %s\n", r.Calls, r.Reason)
 		return err

@@ -43,19 +43,17 @@ type iterationsFlags struct {
 	posterior string
 	raw       bool
 	prior     string
-	json      bool
 }
 
 func detectIterationsCommand() *cobra.Command {
 	var f iterationsFlags
-	c := &cobra.Command{
+	c := documentCommand(&cobra.Command{
 		Use:     "iterations FILE",
 		Short:   "Find onsets and reliefs in a series of iteration times",
 		Long:    detectIterationsHelp,
 		Example: "  falcon detect iterations run.csv --column ms --json",
 		Args:    oneFile,
-		RunE:    func(c *cobra.Command, args []string) error { return detectIterations(c, args[0], f) },
-	}
+	}, f.detectIterations, printIterations)
 	fl := c.Flags()
 	fl.StringVar(&f.column, "column", "", "CSV column that holds the milliseconds (default the last numeric one)")
 	fl.Float64Var(&f.hazard, "hazard", bocd.DefaultRunLength, "expected run length N in iterations; the hazard is 1/N")
@@ -64,7 +62,6 @@ func detectIterationsCommand() *cobra.Command {
 	fl.StringVar(&f.posterior, "posterior", "", "write t,run_length,probability after each observation to this file")
 	fl.BoolVar(&f.raw, "raw", false, "feed the numbers as they are, without scaling and pruning")
 	fl.StringVar(&f.prior, "prior", "0,1,1,1", "Normal-Gamma prior MU,KAPPA,ALPHA,BETA, with --raw")
-	fl.BoolVar(&f.json, "json", false, "write one JSON document")
 	return c
 }
 
@@ -111,40 +108,21 @@ func parsePrior(s string) (bocd.Prior, error) {
 	return bocd.Prior{Mu: v[0], Kappa: v[1], Alpha: v[2], Beta: v[3]}, nil
 }
 
-func detectIterations(c *cobra.Command, path string, f iterationsFlags) (err error) {
+func (f *iterationsFlags) detectIterations(c *cobra.Command, args []string) (report iterationsReport, err error) {
 	cfg, err := f.trackerConfig(c.Flags().Changed("prior"))
 	if err != nil {
-		return err
+		return report, err
 	}
-	series, err := readSeries(c, path, f.column)
+	series, err := readInput(c, args[0], func(r io.Reader) (trace.Series, error) { return trace.Iterations(r, f.column) })
 	if err != nil {
-		return err
+		return report, err
 	}
 	posterior, err := openPosterior(f.posterior)
 	if err != nil {
-		return err
+		return report, err
 	}
-	report, err := trackSeries(bocd.NewTracker(cfg), series, posterior)
-	if err = errors.Join(err, posterior.closeFile()); err != nil {
-		return err
-	}
-	if f.json {
-		return writeDocument(c.OutOrStdout(), report)
-	}
-	return report.printText(c.OutOrStdout())
-}
-
-func readSeries(c *cobra.Command, path, column string) (trace.Series, error) {
-	in, err := openInput(c, path)
-	if err != nil {
-		return trace.Series{}, err
-	}
-	defer in.Close()
-	series, err := trace.Iterations(in, column)
-	if err != nil {
-		return trace.Series{}, fileError(path, err)
-	}
-	return series, nil
+	report, err = trackSeries(bocd.NewTracker(cfg), series, posterior)
+	return report, errors.Join(err, posterior.closeFile())
 }
 
 // trackSeries runs the production tracker over a series.

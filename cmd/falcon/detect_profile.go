@@ -43,29 +43,25 @@ coordinate in other replicas.
 
 func detectProfileCommand() *cobra.Command {
 	var rules peer.Rules
-	var asJSON bool
-	c := &cobra.Command{
+	c := documentCommand(&cobra.Command{
 		Use:     "profile FILE",
 		Short:   "Find slow groups and ranks in one profile window",
 		Long:    detectProfileHelp,
 		Example: "  falcon detect profile window.json --json",
 		Args:    oneFile,
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := checkRules(rules); err != nil {
-				return err
-			}
-			report, err := detectProfile(c, args[0], rules)
+	}, func(c *cobra.Command, args []string) (judge.ProfileReport, error) {
+		if err := checkRules(rules); err != nil {
+			return judge.ProfileReport{}, err
+		}
+		return readInput(c, args[0], func(r io.Reader) (judge.ProfileReport, error) {
+			profile, err := trace.ReadProfile(r)
 			if err != nil {
-				return err
+				return judge.ProfileReport{}, err
 			}
-			if asJSON {
-				return writeDocument(c.OutOrStdout(), report)
-			}
-			return printProfile(c.OutOrStdout(), report)
-		},
-	}
+			return judge.Profile(profile, rules)
+		})
+	}, printProfile)
 	rulesFlags(c, &rules)
-	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
 	return c
 }
 
@@ -85,23 +81,6 @@ func checkRules(r peer.Rules) error {
 		return fmt.Errorf("%w: --min-peers %d must be at least 1", errUsage, r.MinPeers)
 	}
 	return nil
-}
-
-func detectProfile(c *cobra.Command, path string, rules peer.Rules) (judge.ProfileReport, error) {
-	in, err := openInput(c, path)
-	if err != nil {
-		return judge.ProfileReport{}, err
-	}
-	defer in.Close()
-	profile, err := trace.ReadProfile(in)
-	if err != nil {
-		return judge.ProfileReport{}, fileError(path, err)
-	}
-	report, err := judge.Profile(profile, rules)
-	if err != nil {
-		return report, fileError(path, err)
-	}
-	return report, nil
 }
 
 func printProfile(w io.Writer, r judge.ProfileReport) error {

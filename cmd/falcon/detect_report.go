@@ -44,7 +44,7 @@ func (r *iterationsReport) addChange(c bocd.Change) {
 	})
 }
 
-func (r *iterationsReport) printText(w io.Writer) error {
+func printIterations(w io.Writer, r iterationsReport) error {
 	_, err := fmt.Fprintf(w, "%d iterations, baseline %.4g ms, now %.4g ms\n", r.Points, r.BaselineMs, r.LevelMs)
 	if err == nil && len(r.Changes) == 0 {
 		_, err = fmt.Fprintln(w, "no verified change")

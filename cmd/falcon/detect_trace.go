@@ -46,35 +46,25 @@ members call differently. Pickles are refused: reading one can run code.
 func detectTraceCommand() *cobra.Command {
 	var rules peer.Rules
 	var shape trace.Shape
-	var asJSON bool
-	c := &cobra.Command{
+	c := documentCommand(&cobra.Command{
 		Use:     "trace FILE|DIR",
 		Short:   "Give a verdict on Chrome or Kineto traces, or on flight-recorder dumps",
 		Long:    detectTraceHelp,
 		Example: "  falcon detect trace timeline.json.gz --json\n  falcon detect trace dumps/",
 		Args:    oneFile,
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := checkRules(rules); err != nil {
-				return err
-			}
-			if shape.TP < 0 || shape.DP < 0 || shape.PP < 0 {
-				return fmt.Errorf("%w: --tp, --dp and --pp can't be negative", errUsage)
-			}
-			report, err := detectTrace(c, args[0], shape, rules)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return writeDocument(c.OutOrStdout(), report)
-			}
-			return printTrace(c.OutOrStdout(), report)
-		},
-	}
+	}, func(c *cobra.Command, args []string) (judge.TraceReport, error) {
+		if err := checkRules(rules); err != nil {
+			return judge.TraceReport{}, err
+		}
+		if shape.TP < 0 || shape.DP < 0 || shape.PP < 0 {
+			return judge.TraceReport{}, fmt.Errorf("%w: --tp, --dp and --pp can't be negative", errUsage)
+		}
+		return detectTrace(c, args[0], shape, rules)
+	}, printTrace)
 	rulesFlags(c, &rules)
 	c.Flags().IntVar(&shape.TP, "tp", 0, "tensor-parallel size (default: from the trace)")
 	c.Flags().IntVar(&shape.DP, "dp", 0, "data-parallel size (default: from the trace)")
 	c.Flags().IntVar(&shape.PP, "pp", 0, "pipeline stages (default: from the trace)")
-	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
 	return c
 }
 
@@ -144,15 +134,8 @@ func recordNames(dir string) ([]string, error) {
 }
 
 func readRecord(c *cobra.Command, path string, records *trace.Records) error {
-	in, err := openInput(c, path)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	if err := records.Add(filepath.Base(path), in); err != nil {
-		return fileError(path, err)
-	}
-	return nil
+	_, err := readInput(c, path, func(r io.Reader) (struct{}, error) { return struct{}{}, records.Add(filepath.Base(path), r) })
+	return err
 }
 
 func printTrace(w io.Writer, r judge.TraceReport) error {

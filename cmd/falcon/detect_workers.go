@@ -33,27 +33,17 @@ values are added up.
 
 func detectWorkersCommand() *cobra.Command {
 	var workerColumn, valueColumn string
-	var asJSON bool
-	c := &cobra.Command{
+	c := documentCommand(&cobra.Command{
 		Use:     "workers FILE",
 		Short:   "Find slow workers in a table of per-worker times",
 		Long:    detectWorkersHelp,
 		Example: "  falcon detect workers times.csv --worker-column rank --value-column ms --json",
 		Args:    oneFile,
-		RunE: func(c *cobra.Command, args []string) error {
-			report, err := detectWorkers(c, args[0], workerColumn, valueColumn)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return writeDocument(c.OutOrStdout(), report)
-			}
-			return report.printText(c.OutOrStdout())
-		},
-	}
+	}, func(c *cobra.Command, args []string) (workersReport, error) {
+		return readInput(c, args[0], func(r io.Reader) (workersReport, error) { return detectWorkers(r, workerColumn, valueColumn) })
+	}, printWorkers)
 	c.Flags().StringVar(&workerColumn, "worker-column", "", "column that names the worker (default worker or rank, else the coordinates)")
 	c.Flags().StringVar(&valueColumn, "value-column", "", "column that holds the time (default the last numeric one; see above)")
-	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
 	return c
 }
 
@@ -71,15 +61,10 @@ type flagReport struct {
 	Kind   string  `json:"kind"`
 }
 
-func detectWorkers(c *cobra.Command, path, workerColumn, valueColumn string) (workersReport, error) {
-	in, err := openInput(c, path)
-	if err != nil {
-		return workersReport{}, err
-	}
-	defer in.Close()
+func detectWorkers(r io.Reader, workerColumn, valueColumn string) (workersReport, error) {
 	watch := bocd.NewWorkers(bocd.DefaultTrackerConfig())
-	if err := trace.Workers(in, workerColumn, valueColumn, watch.Observe); err != nil {
-		return workersReport{}, fileError(path, err)
+	if err := trace.Workers(r, workerColumn, valueColumn, watch.Observe); err != nil {
+		return workersReport{}, err
 	}
 	report := workersReport{Workers: watch.Count(), Flagged: []flagReport{}}
 	for _, f := range watch.Flagged() {
@@ -92,7 +77,7 @@ func detectWorkers(c *cobra.Command, path, workerColumn, valueColumn string) (wo
 	return report, nil
 }
 
-func (r workersReport) printText(w io.Writer) error {
+func printWorkers(w io.Writer, r workersReport) error {
 	_, err := fmt.Fprintf(w, "%d workers, %d slow spells\n", r.Workers, len(r.Flagged))
 	for _, f := range r.Flagged {
 		if err != nil {

@@ -28,13 +28,6 @@ const callTimeout = 10 * time.Second
 // snapshotBytesMax bounds what a console takes: 100,000 ranks are about 15 MB.
 const snapshotBytesMax = 64 << 20
 
-func takesNothing(c *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return fmt.Errorf("%w: %s takes no arguments, got %q (see %s --help)", errUsage, c.CommandPath(), args[0], c.CommandPath())
-	}
-	return nil
-}
-
 // engineTarget says which engine a command talks to: a unix socket by its
 // path, or HOST:PORT with certificates.
 type engineTarget struct {

@@ -87,10 +87,8 @@ func loadEngineConfig(path string) (engineConfig, error) {
 		if err != nil {
 			return cfg, fmt.Errorf("%w: %w", errUsage, err)
 		}
-		dec := yaml.NewDecoder(bytes.NewReader(b))
-		dec.KnownFields(true)
-		if err := dec.Decode(&cfg); err != nil && !errors.Is(err, io.EOF) {
-			return cfg, fmt.Errorf("%w: %s: %s", errUsage, path, yamlSentence(err))
+		if err := decodeStrict(b, &cfg, path); err != nil {
+			return cfg, err
 		}
 	}
 	if err := cfg.loadPolicy(filepath.Dir(path)); err != nil {
@@ -99,6 +97,17 @@ func loadEngineConfig(path string) (engineConfig, error) {
 	cfg.fillDefaults()
 	cfg.Policy.fillUndo()
 	return cfg, cfg.validate()
+}
+
+// decodeStrict reads YAML of from into v and refuses unknown keys: they would
+// have no effect.
+func decodeStrict(b []byte, v any, from string) error {
+	dec := yaml.NewDecoder(bytes.NewReader(b))
+	dec.KnownFields(true)
+	if err := dec.Decode(v); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: %s: %s", errUsage, from, yamlSentence(err))
+	}
+	return nil
 }
 
 // yamlSentence makes the decoder's list of errors one line without Go's types.
@@ -137,31 +146,15 @@ func (c *engineConfig) validate() error {
 	if err := engine.CheckPolicy(c.Policy.policy()); err != nil {
 		return fmt.Errorf("%w: policy: %w", errUsage, err)
 	}
-	if err := c.Validation.validate(); err != nil {
-		return err
-	}
-	if err := checkRestart(c.Restart); err != nil {
-		return err
-	}
-	for _, err := range []error{c.Mitigate.Check(), c.Recovery.Machine.Check()} {
-		if err != nil {
+	for _, check := range []func() error{
+		c.Validation.validate, func() error { return checkRestart(c.Restart) }, c.Mitigate.Check, c.Recovery.Machine.Check,
+		c.Store.validate, c.SSH.validate, c.Journal.validate, c.checkAdmission, c.Detect.Check,
+	} {
+		if err := check(); errors.Is(err, errUsage) {
+			return err
+		} else if err != nil {
 			return fmt.Errorf("%w: %w", errUsage, err)
 		}
-	}
-	if err := c.Store.validate(); err != nil {
-		return err
-	}
-	if err := c.SSH.validate(); err != nil {
-		return err
-	}
-	if err := c.Journal.validate(); err != nil {
-		return err
-	}
-	if err := c.checkAdmission(); err != nil {
-		return err
-	}
-	if err := c.Detect.Check(); err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -10,8 +9,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"time"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/recovery/restart"
@@ -103,18 +100,7 @@ func (c *engineConfig) loadPolicy(dir string) error {
 	if len(b) > policyBytesMax {
 		return fmt.Errorf("%w: policy file %s is larger than %d bytes", errUsage, path, policyBytesMax)
 	}
-	return c.Policy.decodeStrict(b, path)
-}
-
-// decodeStrict reads a policy and refuses unknown keys: such a rule would have no
-// effect.
-func (p *policyConfig) decodeStrict(b []byte, path string) error {
-	dec := yaml.NewDecoder(bytes.NewReader(b))
-	dec.KnownFields(true)
-	if err := dec.Decode(p); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: %s: %s", errUsage, path, yamlSentence(err))
-	}
-	return nil
+	return decodeStrict(b, &c.Policy, path)
 }
 
 // restartMost bounds the phases of a restart (S4): a longer one is stuck.

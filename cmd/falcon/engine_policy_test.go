@@ -101,7 +101,7 @@ func FuzzPolicyFile(f *testing.F) {
 	f.Add([]byte("rungs: {S2: {countdown_s: .nan}}"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var c engineConfig
-		if err := c.Policy.decodeStrict(b, "p.yaml"); err != nil {
+		if err := decodeStrict(b, &c.Policy, "p.yaml"); err != nil {
 			if !errors.Is(err, errUsage) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%q", err)
 			}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -28,47 +27,28 @@ func incidentCommand() *cobra.Command {
 }
 
 func incidentListCommand(t *engineTarget) *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return documentCommand(&cobra.Command{
 		Use:     "list",
 		Short:   "List incidents, open ones first",
 		Example: "  falcon incident list --json",
 		Args:    takesNothing,
-		RunE: func(c *cobra.Command, _ []string) error {
-			r, err := fetchIncidents(c, t, "")
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return writeJSON(c.OutOrStdout(), map[string]any{"incidents": report.Of(r)})
-			}
-			return listIncidents(c.OutOrStdout(), report.Of(r))
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
-	return c
+	}, func(c *cobra.Command, _ []string) (incidentList, error) {
+		r, err := fetchIncidents(c, t, "")
+		return incidentList{report.Of(r)}, err
+	}, listIncidents)
+}
+
+type incidentList struct {
+	Incidents []report.Incident `json:"incidents"`
 }
 
 func incidentShowCommand(t *engineTarget) *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return documentCommand(&cobra.Command{
 		Use:     "show ID",
 		Short:   "Show one incident with its evidence and ladder",
 		Example: "  falcon incident show INC-0001",
 		Args:    exactlyOneID("incident", "INC-0001"),
-		RunE: func(c *cobra.Command, args []string) error {
-			s, err := fetchStory(c, t, args[0])
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return writeJSON(c.OutOrStdout(), s)
-			}
-			return writeText(c.OutOrStdout(), s)
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
-	return c
+	}, func(c *cobra.Command, args []string) (report.Incident, error) { return fetchStory(c, t, args[0]) }, writeText)
 }
 
 func incidentExportCommand(t *engineTarget) *cobra.Command {
@@ -96,16 +76,6 @@ func incidentExportCommand(t *engineTarget) *cobra.Command {
 	return c
 }
 
-// exactlyOneID takes one argument, the id of a thing such as the example.
-func exactlyOneID(thing, example string) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return fmt.Errorf("%w: give one %s, such as %s (see %s --help)", errUsage, thing, example, c.CommandPath())
-		}
-		return nil
-	}
-}
-
 func fetchIncidents(c *cobra.Command, t *engineTarget, id string) (*falconv1.IncidentsReply, error) {
 	return ask(c, t, func(ctx context.Context, cl falconv1.ConsoleClient) (*falconv1.IncidentsReply, error) {
 		return cl.Incidents(ctx, &falconv1.IncidentsRequest{Id: id})
@@ -124,20 +94,13 @@ func fetchStory(c *cobra.Command, t *engineTarget, id string) (report.Incident, 
 	return stories[0], nil
 }
 
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
-
-func listIncidents(w io.Writer, stories []report.Incident) error {
-	if len(stories) == 0 {
-		_, err := fmt.Fprintln(w, "no incidents")
-		return err
+func listIncidents(w io.Writer, list incidentList) error {
+	if len(list.Incidents) == 0 {
+		return writeString(w, "no incidents\n")
 	}
 	tab := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(tab, "ID\tSTATE\tONSET\tSLOWDOWN\tCAUSE\tWHERE\tNEWEST ACTION")
-	for _, s := range stories {
+	for _, s := range list.Incidents {
 		fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", s.ID, s.State, s.OnsetIteration, s.Slowdown(), s.Verdict.Cause, s.Where(), s.Newest())
 	}
 	return tab.Flush()
@@ -169,11 +132,5 @@ func writeText(w io.Writer, s report.Incident) error {
 			fmt.Fprintf(&b, "      %s\n", line)
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-func writeString(w io.Writer, text string) error {
-	_, err := io.WriteString(w, text)
-	return err
+	return writeString(w, b.String())
 }

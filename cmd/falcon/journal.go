@@ -30,37 +30,32 @@ func journalCommand() *cobra.Command {
 }
 
 func journalVerifyCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return documentCommand(&cobra.Command{
 		Use:     "verify [FILE]",
 		Short:   "Check every record's place in the hash chain; the engine must not be running",
 		Long:    "Check every record's place in the hash chain, and the chain's end against the head file beside it (journal.head of journal.db): a journal that ends before that has lost records. Older records that a snapshot has replaced can't be checked any more; those that it has kept for the audit are proved by it.",
 		Example: "  falcon journal verify /var/lib/falcon/journal.db",
 		Args:    oneJournal,
-		RunE: func(c *cobra.Command, args []string) error {
-			path := journalPath(args)
-			r, err := journal.Verify(path)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return writeJSON(c.OutOrStdout(), verified(path, r))
-			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", path, reportText(r))
-			return err
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
-	return c
+	}, func(_ *cobra.Command, args []string) (verified, error) {
+		path := journalPath(args)
+		r, err := journal.Verify(path)
+		return verified{path, r}, err
+	}, func(w io.Writer, v verified) error { return writeString(w, v.path+": "+reportText(v.report)+"\n") })
 }
 
-// verified is what verify --json writes. Records counts all that there ever
-// were: the number of the newest.
-func verified(path string, r journal.Report) map[string]any {
-	return map[string]any{
-		"file": path, "records": r.Head.Seq, "head": hex.EncodeToString(r.Head.Hash[:]), "format": r.Version, "written_by": r.By,
+// verified is what verify writes.
+type verified struct {
+	path   string
+	report journal.Report
+}
+
+// MarshalJSON counts as records all that there ever were: the number of the newest.
+func (v verified) MarshalJSON() ([]byte, error) {
+	r := v.report
+	return json.Marshal(map[string]any{
+		"file": v.path, "records": r.Head.Seq, "head": hex.EncodeToString(r.Head.Hash[:]), "format": r.Version, "written_by": r.By,
 		"replaced": r.From.Seq, "audit_records": r.Kept, "audit_lost": r.TailLost, "head_file": r.Anchored,
-	}
+	})
 }
 
 // reportText is a checked journal in a sentence.

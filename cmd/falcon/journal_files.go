@@ -92,12 +92,7 @@ func journalFlag(c *cobra.Command, path *string) {
 	c.Flags().StringVar(path, "journal", journalPath(nil), "the engine's journal")
 }
 
-func oneBackup(c *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("%w: give one FILE (see %s --help)", errUsage, c.CommandPath())
-	}
-	return nil
-}
+var oneBackup = oneArgument("give one FILE")
 
 func asideText(aside string) string {
 	if aside == "" {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -56,7 +55,7 @@ func labRunCommand() *cobra.Command {
 		Short:   "Play a scenario: a console on a terminal, a plain story without one",
 		Long:    "Play a scenario: a console on a terminal, a plain story without one.\nShipped scenarios: " + strings.Join(lab.Names(), ", ") + ".",
 		Example: "  falcon lab run --scenario gpu-throttle --headless --approve s2 --report r.json",
-		Args:    refuseArguments,
+		Args:    takesNothing,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
@@ -88,14 +87,6 @@ func labRunCommand() *cobra.Command {
 	prefsFlag(c, &o.prefs)
 	f.BoolVar(&o.noRef, "no-reference", false, "skip the undisturbed reference run behind the report")
 	return c
-}
-
-// refuseArguments refuses stray arguments as wrong use.
-func refuseArguments(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return fmt.Errorf("%w: unexpected argument %q; see --help", errUsage, args[0])
-	}
-	return nil
 }
 
 // loadScenario applies the flags over the scenario and judges the result.
@@ -137,8 +128,8 @@ func labInjectCommand() *cobra.Command {
 			func(target string, v float64) lab.Event { return lab.Event{Link: target, Bandwidth: v} }),
 		injectFault("cpu NODE", "Starve the ranks of a node of CPU", "share", "  falcon lab inject cpu n2 --share 0.1",
 			func(target string, v float64) lab.Event { return lab.Event{CPU: target, Share: v} }),
-		injectWork("stage STAGE", "Change the job's own work on one pipeline stage; no hardware is at fault", "  falcon lab inject stage 1 --load 2 --for 60s", exactlyOneArgument),
-		injectWork("work", "Change the job's own work on all ranks; no hardware is at fault", "  falcon lab inject work --load 2", refuseArguments),
+		injectWork("stage STAGE", "Change the job's own work on one pipeline stage; no hardware is at fault", "  falcon lab inject stage 1 --load 2 --for 60s", oneTarget),
+		injectWork("work", "Change the job's own work on all ranks; no hardware is at fault", "  falcon lab inject work --load 2", takesNothing),
 		injectSignal("kill RANK|NODE|console|agent NODE", "Kill a rank, a whole node, the engine or a node's agent", "kill"),
 		injectSignal("freeze RANK|NODE", "Stop a rank or a whole node without killing it", "freeze"),
 	)
@@ -149,7 +140,7 @@ func injectFault(use, short, flag, example string, event func(string, float64) l
 	var value float64
 	var when timing
 	c := &cobra.Command{
-		Use: use, Short: short, Example: example, Args: exactlyOneArgument,
+		Use: use, Short: short, Example: example, Args: oneTarget,
 		RunE: func(c *cobra.Command, args []string) error {
 			if !(value > 0 && value < 1) {
 				return fmt.Errorf("%w: --%s is %v, it must lie between 0 and 1, such as 0.5", errUsage, flag, value)
@@ -211,7 +202,7 @@ func injectSignal(use, short, op string) *cobra.Command {
 			if len(args) == 2 && args[0] == "agent" {
 				return nil
 			}
-			return exactlyOneArgument(c, args)
+			return oneTarget(c, args)
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			return requestLab(c, lab.Request{Op: op, Target: strings.Join(args, " ")})
@@ -219,12 +210,7 @@ func injectSignal(use, short, op string) *cobra.Command {
 	}
 }
 
-func exactlyOneArgument(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("%w: name exactly one target; see --help", errUsage)
-	}
-	return nil
-}
+var oneTarget = oneArgument("name exactly one target")
 
 func requestLab(c *cobra.Command, req lab.Request) error {
 	reply, err := lab.Ask(req)
@@ -237,22 +223,20 @@ func requestLab(c *cobra.Command, req lab.Request) error {
 
 func labStatusCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Show the running lab as JSON", Example: "  falcon lab status", Args: refuseArguments,
+		Use: "status", Short: "Show the running lab as JSON", Example: "  falcon lab status", Args: takesNothing,
 		RunE: func(c *cobra.Command, _ []string) error {
 			reply, err := lab.Ask(lab.Request{Op: "status"})
 			if err != nil {
 				return err
 			}
-			e := json.NewEncoder(c.OutOrStdout())
-			e.SetIndent("", " ")
-			return e.Encode(reply.Status)
+			return writeJSON(c.OutOrStdout(), reply.Status)
 		},
 	}
 }
 
 func labStopCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "stop", Short: "End the running lab", Example: "  falcon lab stop", Args: refuseArguments,
+		Use: "stop", Short: "End the running lab", Example: "  falcon lab stop", Args: takesNothing,
 		RunE: func(c *cobra.Command, _ []string) error { return requestLab(c, lab.Request{Op: "stop"}) },
 	}
 }

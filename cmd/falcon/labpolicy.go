@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 
 	"go.yaml.in/yaml/v3"
@@ -53,10 +52,8 @@ func scenarioPart(name string, said map[string]any, part any, c *engineConfig) e
 	if err != nil {
 		return err
 	}
-	d := yaml.NewDecoder(bytes.NewReader(b))
-	d.KnownFields(true)
-	if err := d.Decode(part); err != nil {
-		return fmt.Errorf("%w: the scenario's %s: %s", errUsage, name, yamlSentence(err))
+	if err := decodeStrict(b, part, "the scenario's "+name); err != nil {
+		return err
 	}
 	filled := *c
 	filled.fillDefaults()

@@ -10,12 +10,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
-	"golang.org/x/term"
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent"
@@ -100,7 +98,7 @@ func newLabRun(c *cobra.Command, o labOptions) (*labRun, error) {
 		return nil, err
 	}
 	r := &labRun{o: o, sc: sc, out: c.OutOrStdout()}
-	r.screen = !o.headless && term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb"
+	r.screen = !o.headless && hasScreen()
 	if r.screen || o.prefs != "" { // before a job starts for a console that can't
 		if _, err := loadPrefs(o.prefs); err != nil {
 			return nil, err
@@ -237,18 +235,7 @@ func (r *labRun) keepServing(ctx context.Context) error {
 			return fmt.Errorf("can't start the engine: %w", err)
 		}
 		r.lab.SetEngine(cmd.Process.Pid, r.socket)
-		ended := make(chan error, 1)
-		go func() { ended <- cmd.Wait() }()
-		select {
-		case <-ctx.Done():
-			_ = cmd.Process.Signal(syscall.SIGTERM)
-			if !endsWithin(ended, settleWait) {
-				_ = cmd.Process.Kill()
-				<-ended
-			}
-			return nil
-		case <-ended:
-		}
+		_ = waitOrStop(ctx, cmd)
 		select {
 		case <-ctx.Done():
 			return nil

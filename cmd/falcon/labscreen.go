@@ -69,7 +69,7 @@ func (r *labRun) keepConsole(ctx context.Context, restore func()) error {
 	}
 }
 
-// waitOrStop waits for the console, and asks it to leave when ctx ends.
+// waitOrStop waits for a process, and asks it to leave when ctx ends.
 func waitOrStop(ctx context.Context, cmd *exec.Cmd) error {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -79,9 +79,7 @@ func waitOrStop(ctx context.Context, cmd *exec.Cmd) error {
 	case <-ctx.Done():
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 	}
-	select {
-	case <-ended:
-	case <-time.After(settleWait):
+	if !endsWithin(ended, settleWait) {
 		_ = cmd.Process.Kill()
 		<-ended
 	}

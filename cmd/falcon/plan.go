@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,7 +30,7 @@ func planCommand() *cobra.Command {
 
 // problemCommand is a command that reads one JSON problem and writes one JSON plan. A
 // problem that can't be one is wrong use; one that has no solution is not.
-func problemCommand(use, short, example string, solve func(io.Reader) (any, error)) *cobra.Command {
+func problemCommand[P any](use, short, example string, solve func(*P) (any, error)) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Example: example, Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -38,7 +39,7 @@ func problemCommand(use, short, example string, solve func(io.Reader) (any, erro
 				return err
 			}
 			defer in.Close()
-			out, err := solve(in)
+			out, err := solveOne(in, solve)
 			switch {
 			case errors.Is(err, microbatch.ErrInfeasible):
 				return fileError(args[0], err)
@@ -53,17 +54,25 @@ func problemCommand(use, short, example string, solve func(io.Reader) (any, erro
 	}
 }
 
+// solveOne decodes a problem and solves it.
+func solveOne[P any](r io.Reader, solve func(*P) (any, error)) (any, error) {
+	in := new(P)
+	if err := decodeOne(r, in); err != nil {
+		return nil, err
+	}
+	return solve(in)
+}
+
 func planMicrobatchCommand() *cobra.Command {
 	return problemCommand("microbatch FILE", "Split a batch over replicas of different speed (S2); - reads standard input",
 		`  echo '{"micro_batch_ms":[1,1,2,1],"total":32,"stages":1}' | falcon plan microbatch -
-  {"micro_batches":[9,9,5,9],"iteration_ms":10,"even_iteration_ms":16,"optimal":true}`,
-		func(r io.Reader) (any, error) { return planMicrobatch(r) })
+  {"micro_batches":[9,9,5,9],"iteration_ms":10,"even_iteration_ms":16,"optimal":true}`, planMicrobatch)
 }
 
-// microbatchProblem is the input; a nil pointer is a missing field.
+// microbatchProblem is the input.
 type microbatchProblem struct {
 	MicroBatchMs []float64 `json:"micro_batch_ms"`
-	Total        *int      `json:"total"`
+	Total        *int      `json:"total" need:"give the number of micro-batches in a global batch"`
 	Stages       *int      `json:"stages"` // default 1
 	FillMs       []float64 `json:"fill_ms"`
 	Min          []int     `json:"min"`
@@ -78,14 +87,7 @@ type microbatchPlan struct {
 	Optimal         bool    `json:"optimal"` // the solver is exact: true
 }
 
-func planMicrobatch(r io.Reader) (microbatchPlan, error) {
-	var in microbatchProblem
-	if err := decodeOne(r, &in); err != nil {
-		return microbatchPlan{}, err
-	}
-	if in.Total == nil {
-		return microbatchPlan{}, errors.New("total is missing: give the number of micro-batches in a global batch")
-	}
+func planMicrobatch(in *microbatchProblem) (any, error) {
 	stages := 1
 	if in.Stages != nil {
 		stages = *in.Stages
@@ -95,12 +97,13 @@ func planMicrobatch(r io.Reader) (microbatchPlan, error) {
 		Min: in.Min, Max: in.Max, MultipleOf: in.MultipleOf,
 	})
 	if err != nil {
-		return microbatchPlan{}, &inputError{text: strings.TrimPrefix(err.Error(), "microbatch: "), cause: err}
+		return nil, &inputError{text: strings.TrimPrefix(err.Error(), "microbatch: "), cause: err}
 	}
 	return microbatchPlan{s.MicroBatches, s.IterationMs, s.EvenIterationMs, true}, nil
 }
 
-// decodeOne reads exactly one JSON object, strictly.
+// decodeOne reads exactly one JSON object, strictly. A field of v that has a tag
+// "need" must be there; the tag is what to give.
 func decodeOne(r io.Reader, v any) error {
 	limited := &io.LimitedReader{R: r, N: planInputMax + 1}
 	dec := json.NewDecoder(limited)
@@ -108,7 +111,7 @@ func decodeOne(r io.Reader, v any) error {
 	err := dec.Decode(v)
 	if err == nil {
 		if _, more := dec.Token(); errors.Is(more, io.EOF) {
-			return nil
+			return missingField(v)
 		}
 		return errors.New("more follows after the JSON object; give exactly one")
 	}
@@ -124,4 +127,15 @@ func decodeOne(r io.Reader, v any) error {
 		return fmt.Errorf("there is no field %s; see --help for an example", clean.String(strings.TrimPrefix(err.Error(), "json: unknown field ")))
 	}
 	return fmt.Errorf("this is no JSON object: %s", clean.String(strings.TrimPrefix(err.Error(), "json: ")))
+}
+
+func missingField(v any) error {
+	problem := reflect.ValueOf(v).Elem()
+	for i := range problem.NumField() {
+		field := problem.Type().Field(i)
+		if need := field.Tag.Get("need"); need != "" && problem.Field(i).IsZero() {
+			return fmt.Errorf("%s is missing: %s", field.Tag.Get("json"), need)
+		}
+	}
+	return nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,12 +20,12 @@ from replicas replica_s0_s, replica_s1_s (redone training, default step_s) and
 checkpoint_share (of failures that leave a shard without a replica).`, planCheckpoint)
 }
 
-// checkpointProblem is the input; a nil pointer is a missing field.
+// checkpointProblem is the input.
 type checkpointProblem struct {
-	PeriodS  *float64 `json:"period_s"`
-	Failures *float64 `json:"failures"`
-	SaveS    *float64 `json:"k0_s"`
-	RestartS *float64 `json:"s0_s"`
+	PeriodS  *float64 `json:"period_s" need:"give the seconds of training that are judged"`
+	Failures *float64 `json:"failures" need:"give how many the period has"`
+	SaveS    *float64 `json:"k0_s" need:"give how long training stands still for one checkpoint"`
+	RestartS *float64 `json:"s0_s" need:"give how long a restart from a checkpoint takes"`
 	StepS    float64  `json:"step_s"`
 	RecoverS *float64 `json:"replica_s0_s"`
 	RedoS    *float64 `json:"replica_s1_s"`
@@ -60,24 +59,7 @@ type replicasPlan struct {
 	GainS  float64  `json:"gain_s"` // against f_min_s
 }
 
-func planCheckpoint(r io.Reader) (any, error) {
-	var in checkpointProblem
-	if err := decodeOne(r, &in); err != nil {
-		return nil, err
-	}
-	for _, need := range []struct {
-		v    *float64
-		text string
-	}{
-		{in.PeriodS, "period_s is missing: give the seconds of training that are judged"},
-		{in.Failures, "failures is missing: give how many the period has"},
-		{in.SaveS, "k0_s is missing: give how long training stands still for one checkpoint"},
-		{in.RestartS, "s0_s is missing: give how long a restart from a checkpoint takes"},
-	} {
-		if need.v == nil {
-			return nil, errors.New(need.text)
-		}
-	}
+func planCheckpoint(in *checkpointProblem) (any, error) {
 	m := overhead.Model{PeriodS: *in.PeriodS, Failures: *in.Failures, SaveS: *in.SaveS, RestartS: *in.RestartS}
 	if err := m.Check(); err != nil {
 		return nil, modelError(err)

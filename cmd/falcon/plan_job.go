@@ -59,9 +59,6 @@ const planNumberMost = 1e12
 func validQuantity(v float64) bool { return v >= 0 && v <= planNumberMost }
 
 func (in *topologyProblem) checkShape() error {
-	if in.Layout == nil {
-		return errors.New("layout is missing: give tp, dp and pp")
-	}
 	l := *in.Layout
 	if err := l.Validate(); err != nil {
 		return err

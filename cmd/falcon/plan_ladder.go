@@ -1,9 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,9 +23,9 @@ approve), gpus (for lost GPU-hours).`, planLadder)
 
 // ladderProblem is the input.
 type ladderProblem struct {
-	HealthyMs   *float64                `json:"healthy_ms"`
+	HealthyMs   *float64                `json:"healthy_ms" need:"give the iteration time before the onset"`
 	Iterations  []float64               `json:"iterations"`
-	Cause       falcon.Cause            `json:"cause"`
+	Cause       falcon.Cause            `json:"cause" need:"give the verdict's cause, such as gpu_degradation"`
 	OverheadsMs map[falcon.Rung]float64 `json:"overheads_ms"`
 	Gains       map[falcon.Rung]float64 `json:"gains"`
 	GainsMs     map[falcon.Rung]float64 `json:"gains_ms"`
@@ -45,11 +43,7 @@ type ladderPlan struct {
 	Rungs        []falcon.RungView `json:"rungs"`
 }
 
-func planLadder(r io.Reader) (any, error) {
-	var in ladderProblem
-	if err := decodeOne(r, &in); err != nil {
-		return nil, err
-	}
+func planLadder(in *ladderProblem) (any, error) {
 	rental, err := in.rental()
 	if err != nil {
 		return nil, err
@@ -67,12 +61,7 @@ func planLadder(r io.Reader) (any, error) {
 }
 
 func (in *ladderProblem) rental() (mitigate.Rental, error) {
-	switch {
-	case in.HealthyMs == nil:
-		return mitigate.Rental{}, errors.New("healthy_ms is missing: give the iteration time before the onset")
-	case in.Cause == "":
-		return mitigate.Rental{}, errors.New("cause is missing: give the verdict's cause, such as gpu_degradation")
-	case in.GPUs < 0:
+	if in.GPUs < 0 {
 		return mitigate.Rental{}, fmt.Errorf("gpus is %d; give the number of GPUs of the job", in.GPUs)
 	}
 	policy := falcon.Policy{Mode: falcon.ModeApprove}

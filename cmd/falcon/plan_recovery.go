@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -30,7 +29,7 @@ at one step. With --map, switches adds domains like racks, and
 "chance":{"node":0.001,"domain":0.0001} asks how likely it is that some shard
 has no replica: every node and every rack or switch fails by itself; optional
 trials (default 1000000) and seed.`,
-		func(r io.Reader) (any, error) { return planRecovery(r, asMap) })
+		func(in *recoveryProblem) (any, error) { return planRecovery(in, asMap) })
 	c.Flags().BoolVar(&asMap, "map", false, "what would be unrecoverable if a node, rack or switch were gone now, worst first")
 	return c
 }
@@ -55,11 +54,7 @@ type shardRecovery struct {
 
 const resumeRule = "the largest of i and i+1 at which every shard has a survivor, by fresh word; whoever does not hold it restores; otherwise the checkpoint"
 
-func planRecovery(r io.Reader, asMap bool) (any, error) {
-	var in recoveryProblem
-	if err := decodeOne(r, &in); err != nil {
-		return nil, err
-	}
+func planRecovery(in *recoveryProblem, asMap bool) (any, error) {
 	q, err := in.shardQuery()
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ const planTrialsMost = 10_000_000
 
 // recoveryProblem is the input.
 type recoveryProblem struct {
-	Layout      *falcon.Layout              `json:"layout"`
+	Layout      *falcon.Layout              `json:"layout" need:"give tp, dp and pp"`
 	ZeRO        falcon.ZeRO                 `json:"zero"`
 	Nodes       []falcon.Node               `json:"nodes"`
 	GPUsPerNode int                         `json:"gpus_per_node"`
@@ -47,7 +47,7 @@ type chanceProblem struct {
 // shardQuery is the job that the input describes, after its faults.
 func (in *recoveryProblem) shardQuery() (replica.Query, error) {
 	job := topologyProblem{Layout: in.Layout, Nodes: in.Nodes, GPUsPerNode: in.GPUsPerNode, Placement: in.Placement}
-	if in.GPUsPerNode == 0 && in.Layout != nil && len(in.Nodes) > 0 && in.Layout.Validate() == nil {
+	if in.GPUsPerNode == 0 && len(in.Nodes) > 0 && in.Layout.Validate() == nil {
 		job.GPUsPerNode = max(1, (in.Layout.World()+len(in.Nodes)-1)/len(in.Nodes), in.gpusPerNode())
 	}
 	if err := job.checkShape(); err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -137,6 +136,6 @@ func FuzzPlanRecovery(f *testing.F) {
 	f.Add(lostNode, true)
 	f.Add(`{"layout":{"tp":1,"dp":2,"pp":1},"nodes":["a","b"],"holds":{"0":{"steps":[4,3],"sums":[1,2]}},"chance":{"node":0.1,"trials":9}}`, false)
 	f.Fuzz(func(t *testing.T, in string, asMap bool) {
-		oneAnswer(t, in, func(r io.Reader) (any, error) { return planRecovery(r, asMap) })
+		oneAnswer(t, in, func(in *recoveryProblem) (any, error) { return planRecovery(in, asMap) })
 	})
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-	"io"
 	"math"
 	"strings"
 
@@ -22,13 +20,13 @@ and step: work moves in such pieces), spare_wait_s (until a node is to be had
 when spares is 0).`, planReplace)
 }
 
-// replaceProblem is the input; a nil pointer is a missing field.
+// replaceProblem is the input.
 type replaceProblem struct {
-	Ranks        *int     `json:"ranks"`
-	StepMs       *float64 `json:"step_ms"`
-	SlowRatio    *float64 `json:"slow_ratio"`
-	RemainingS   *float64 `json:"remaining_s"`
-	ReplaceS     *float64 `json:"replace_s"`
+	Ranks        *int     `json:"ranks" need:"give the number of ranks of the job"`
+	StepMs       *float64 `json:"step_ms" need:"give the healthy time of one step"`
+	SlowRatio    *float64 `json:"slow_ratio" need:"give the slow rank's step over the healthy one, such as 1.4"`
+	RemainingS   *float64 `json:"remaining_s" need:"give how long the run still lasts"`
+	ReplaceS     *float64 `json:"replace_s" need:"give how long the job stands still while a node is replaced"`
 	Spares       int      `json:"spares"`
 	ReplicaRanks int      `json:"replica_ranks"`
 	DropS        float64  `json:"drop_s"`
@@ -58,32 +56,7 @@ type remedyView struct {
 	DelayGPUHours *float64            `json:"delay_gpu_hours"`
 }
 
-func planReplace(r io.Reader) (any, error) {
-	var in replaceProblem
-	if err := decodeOne(r, &in); err != nil {
-		return nil, err
-	}
-	for _, need := range []struct {
-		v    any
-		text string
-	}{
-		{in.Ranks, "ranks is missing: give the number of ranks of the job"},
-		{in.StepMs, "step_ms is missing: give the healthy time of one step"},
-		{in.SlowRatio, "slow_ratio is missing: give the slow rank's step over the healthy one, such as 1.4"},
-		{in.RemainingS, "remaining_s is missing: give how long the run still lasts"},
-		{in.ReplaceS, "replace_s is missing: give how long the job stands still while a node is replaced"},
-	} {
-		switch v := need.v.(type) {
-		case *int:
-			if v == nil {
-				return nil, errors.New(need.text)
-			}
-		case *float64:
-			if v == nil {
-				return nil, errors.New(need.text)
-			}
-		}
-	}
+func planReplace(in *replaceProblem) (any, error) {
 	price, err := mitigate.Replacement{
 		Ranks: *in.Ranks, StepMs: *in.StepMs, SlowRatio: *in.SlowRatio, RemainingS: *in.RemainingS, ReplaceS: *in.ReplaceS,
 		Spares: in.Spares, ReplicaRanks: in.ReplicaRanks, DropS: in.DropS, SpareWaitS: in.SpareWaitS, MicroBatches: in.MicroBatches,

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"math"
 	"strings"
 	"testing"
@@ -53,9 +52,9 @@ func FuzzPlanReplace(f *testing.F) {
 }
 
 // oneAnswer holds a decoder to a plan that JSON can hold, or one sentence.
-func oneAnswer(t *testing.T, in string, solve func(r io.Reader) (any, error)) {
+func oneAnswer[P any](t *testing.T, in string, solve func(*P) (any, error)) {
 	t.Helper()
-	out, err := solve(strings.NewReader(in))
+	out, err := solveOne(strings.NewReader(in), solve)
 	if err != nil {
 		if strings.ContainsAny(err.Error(), "\n\x1b") || err.Error() == "" {
 			t.Errorf("%q: %q is not one clean sentence", in, err)

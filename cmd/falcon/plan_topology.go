@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"math"
 	"strings"
 
@@ -40,7 +39,7 @@ split alone would bring.`, planTopology)
 
 // topologyProblem is the input.
 type topologyProblem struct {
-	Layout       *falcon.Layout     `json:"layout"`
+	Layout       *falcon.Layout     `json:"layout" need:"give tp, dp and pp"`
 	Nodes        []falcon.Node      `json:"nodes"`
 	GPUsPerNode  int                `json:"gpus_per_node"`
 	Placement    falcon.Placement   `json:"placement"`
@@ -79,11 +78,7 @@ type topologyPlan struct {
 	Reason       string                   `json:"reason,omitempty"`
 }
 
-func planTopology(r io.Reader) (any, error) {
-	var in topologyProblem
-	if err := decodeOne(r, &in); err != nil {
-		return nil, err
-	}
+func planTopology(in *topologyProblem) (any, error) {
 	p, err := in.solverProblem()
 	if err != nil {
 		return nil, err

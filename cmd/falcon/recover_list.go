@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -45,39 +46,32 @@ func fetchRecoveries(c *cobra.Command, t *engineTarget, q *falconv1.RecoveriesRe
 }
 
 func recoveryListCommand(t *engineTarget) *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return documentCommand(&cobra.Command{
 		Use:     "list",
 		Short:   "List recoveries, newest first",
 		Example: "  falcon recovery list --json",
 		Args:    takesNothing,
-		RunE: func(c *cobra.Command, _ []string) error {
-			r, err := fetchRecoveries(c, t, &falconv1.RecoveriesRequest{})
-			if err != nil {
-				return err
-			}
-			list := make([]recoveryStory, 0, len(r.GetRecoveries()))
-			for _, v := range r.GetRecoveries() {
-				list = append(list, recoveryStoryOf(v))
-			}
-			if asJSON {
-				return writeJSON(c.OutOrStdout(), map[string]any{"recoveries": list})
-			}
-			return listRecoveries(c.OutOrStdout(), list)
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
-	return c
+	}, func(c *cobra.Command, _ []string) (recoveryList, error) {
+		r, err := fetchRecoveries(c, t, &falconv1.RecoveriesRequest{})
+		list := make([]recoveryStory, 0, len(r.GetRecoveries()))
+		for _, v := range r.GetRecoveries() {
+			list = append(list, recoveryStoryOf(v))
+		}
+		return recoveryList{list}, err
+	}, listRecoveries)
 }
 
-func listRecoveries(w io.Writer, list []recoveryStory) error {
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(w, "no recoveries")
-		return err
+type recoveryList struct {
+	Recoveries []recoveryStory `json:"recoveries"`
+}
+
+func listRecoveries(w io.Writer, list recoveryList) error {
+	if len(list.Recoveries) == 0 {
+		return writeString(w, "no recoveries\n")
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "ID\tSTATE\tFAULT\tMADE ANEW\tRESUMED AT\tTOOK\tDECIDED BY")
-	for _, v := range list {
+	for _, v := range list.Recoveries {
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%d of %d ranks\t%s\t%s\t%s\n", v.ID, v.State, faultText(v.Faults), len(v.Replaced),
 			len(v.Replaced)+len(v.Survivors), resumeText(v.Resume), v.elapsedText(), report.OrNobody(v.DecidedBy))
 	}
@@ -107,29 +101,21 @@ func resumeText(i int64) string {
 }
 
 func recoveryShowCommand(t *engineTarget) *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return documentCommand(&cobra.Command{
 		Use:     "show ID",
 		Short:   "Show one recovery: evidence, phases, where every shard came from",
 		Example: "  falcon recovery show REC-0001",
 		Args:    exactlyOneID("recovery", "REC-0001"),
-		RunE: func(c *cobra.Command, args []string) error {
-			r, err := fetchRecoveries(c, t, &falconv1.RecoveriesRequest{Id: args[0]})
-			if err != nil {
-				return err
-			}
-			if len(r.GetRecoveries()) != 1 {
-				return fmt.Errorf("the engine answers with %d recoveries for %s", len(r.GetRecoveries()), clean.String(args[0]))
-			}
-			s := recoveryStoryOf(r.GetRecoveries()[0])
-			if asJSON {
-				return writeJSON(c.OutOrStdout(), s)
-			}
-			return s.writeText(c.OutOrStdout())
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
-	return c
+	}, func(c *cobra.Command, args []string) (recoveryStory, error) {
+		r, err := fetchRecoveries(c, t, &falconv1.RecoveriesRequest{Id: args[0]})
+		if err != nil {
+			return recoveryStory{}, err
+		}
+		if len(r.GetRecoveries()) != 1 {
+			return recoveryStory{}, fmt.Errorf("the engine answers with %d recoveries for %s", len(r.GetRecoveries()), clean.String(args[0]))
+		}
+		return recoveryStoryOf(r.GetRecoveries()[0]), nil
+	}, writeRecovery)
 }
 
 func recoveryAbortCommand(t *engineTarget) *cobra.Command {
@@ -149,6 +135,12 @@ func recoveryAbortCommand(t *engineTarget) *cobra.Command {
 	return c
 }
 
+// exposureMap is what would be lost with each part of the cluster.
+type exposureMap struct {
+	Exposures []exposureStory `json:"exposures"`
+	Note      string          `json:"note"`
+}
+
 // exposureStory is what would be lost with a part of the cluster.
 type exposureStory struct {
 	Domain     string        `json:"domain"`
@@ -160,45 +152,31 @@ type exposureStory struct {
 }
 
 func recoveryMapCommand(t *engineTarget) *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return documentCommand(&cobra.Command{
 		Use:     "map",
 		Short:   "What would have no replica if a node or rack went now, worst first",
 		Example: "  falcon recovery map --json",
 		Args:    takesNothing,
-		RunE: func(c *cobra.Command, _ []string) error {
-			r, err := fetchRecoveries(c, t, &falconv1.RecoveriesRequest{Map: true})
-			if err != nil {
-				return err
-			}
-			list := make([]exposureStory, 0, len(r.GetExposures()))
-			for _, x := range r.GetExposures() {
-				list = append(list, exposureStory{
-					Domain: clean.String(x.GetDomain()), Nodes: report.Cleaned[falcon.Node](x.GetNodes()), Ranks: x.GetRanks(), Why: clean.String(x.GetWhy()),
-					Checkpoint: x.GetCheckpointIteration(), Spare: x.GetSpare(),
-				})
-			}
-			if asJSON {
-				return writeJSON(c.OutOrStdout(), map[string]any{"exposures": list, "note": clean.String(r.GetNote())})
-			}
-			return writeMap(c.OutOrStdout(), list, clean.String(r.GetNote()))
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
-	return c
+	}, func(c *cobra.Command, _ []string) (exposureMap, error) {
+		r, err := fetchRecoveries(c, t, &falconv1.RecoveriesRequest{Map: true})
+		out := exposureMap{Exposures: make([]exposureStory, 0, len(r.GetExposures())), Note: clean.String(r.GetNote())}
+		for _, x := range r.GetExposures() {
+			out.Exposures = append(out.Exposures, exposureStory{
+				Domain: clean.String(x.GetDomain()), Nodes: report.Cleaned[falcon.Node](x.GetNodes()), Ranks: x.GetRanks(), Why: clean.String(x.GetWhy()),
+				Checkpoint: x.GetCheckpointIteration(), Spare: x.GetSpare(),
+			})
+		}
+		return out, err
+	}, writeMap)
 }
 
-func writeMap(w io.Writer, list []exposureStory, note string) error {
-	if len(list) == 0 {
-		if note == "" {
-			note = "nothing is known of the job's nodes"
-		}
-		_, err := fmt.Fprintf(w, "no map: %s\n", note)
-		return err
+func writeMap(w io.Writer, m exposureMap) error {
+	if len(m.Exposures) == 0 {
+		return writeString(w, "no map: "+cmp.Or(m.Note, "nothing is known of the job's nodes")+"\n")
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "IF THIS WENT\tLOST\tTHEN\tSPARE")
-	for _, x := range list {
+	for _, x := range m.Exposures {
 		lost, then, spare := "nothing", "restored from replicas", "none"
 		if n := len(x.Ranks); n > 0 {
 			lost = fmt.Sprintf("the state of %d ranks, the first rank %d", n, x.Ranks[0])

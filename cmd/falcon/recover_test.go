@@ -68,10 +68,10 @@ func remoteRecovery() *falconv1.Recovery {
 func TestRecoveryIsShown(t *testing.T) {
 	s := recoveryStoryOf(remoteRecovery())
 	var b bytes.Buffer
-	if err := s.writeText(&b); err != nil {
+	if err := writeRecovery(&b, s); err != nil {
 		t.Fatal(err)
 	}
-	if err := listRecoveries(&b, []recoveryStory{s}); err != nil {
+	if err := listRecoveries(&b, recoveryList{[]recoveryStory{s}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -106,7 +106,7 @@ func TestMapIsShown(t *testing.T) {
 		{Domain: "rack r1", Ranks: []int32{4, 5}, Why: "both copies are in it", Checkpoint: 40},
 		{Domain: "n1", Spare: true},
 	}
-	if err := writeMap(&b, list, ""); err != nil {
+	if err := writeMap(&b, exposureMap{Exposures: list}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"rack r1", "the state of 2 ranks, the first rank 4", "checkpoint of iteration 40: both copies are in it", "restored from replicas", "there"} {

@@ -48,7 +48,7 @@ func (s recoveryStory) elapsedText() string {
 	return time.Duration(s.EndedNs - s.StartedNs).Round(time.Millisecond).String()
 }
 
-func (s recoveryStory) writeText(w io.Writer) error {
+func writeRecovery(w io.Writer, s recoveryStory) error {
 	if err := writeRecoveryLine(w, s.Recovery); err != nil {
 		return err
 	}

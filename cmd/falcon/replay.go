@@ -43,7 +43,7 @@ func replayCommand() *cobra.Command {
 			"Recordings are made by falcon console --record FILE and falcon lab run --record FILE.",
 		Example: "  falcon replay night.frec --speed 8 --at 14:02:11\n  falcon replay night.frec --headless\n" +
 			"  falcon replay night.frec --picture ranks.png --at incident:1 --page ranks --size 120x40",
-		Args: oneRecording,
+		Args: oneArgument("give the recording's FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
@@ -62,13 +62,6 @@ func replayCommand() *cobra.Command {
 	f.StringVar(&o.picture.size, "size", "120x40", "of the picture: columns x rows")
 	f.StringVar(&o.picture.page, "page", "overview", "of the picture")
 	return c
-}
-
-func oneRecording(c *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("%w: give the recording's FILE (see %s --help)", errUsage, c.CommandPath())
-	}
-	return nil
 }
 
 func replayRecording(ctx context.Context, out io.Writer, path string, o replayOptions) error {

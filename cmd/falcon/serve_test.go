@@ -230,7 +230,7 @@ func TestStoriesAreCleanedAndComplete(t *testing.T) {
 	}
 	s := report.Of(r)[0]
 	var text, md, js bytes.Buffer
-	if err := errors.Join(writeText(&text, s), writeString(&md, s.Markdown()), writeJSON(&js, s), listIncidents(&text, report.Of(r))); err != nil {
+	if err := errors.Join(writeText(&text, s), writeString(&md, s.Markdown()), writeJSON(&js, s), listIncidents(&text, incidentList{report.Of(r)})); err != nil {
 		t.Fatal(err)
 	}
 	for name, b := range map[string]*bytes.Buffer{"text": &text, "markdown": &md, "json": &js} {

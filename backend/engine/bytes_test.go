@@ -79,14 +79,14 @@ func promisesOf(v falcon.Recovery, job jobRecord) (out []sentRecord) {
 	for r := range v.Replaced {
 		pids[r] = 7000
 	}
-	for i, kind := range []string{tellSuspend, tellLaunch, tellTable, tellRejoin} {
+	for i, kind := range []string{suspendKind, launchKind, tableKind, rejoinKind} {
 		s := sentRecord{Generation: v.Generation, Kind: kind, Hash: "8bf27c3661fa", First: uint64(i) * 20_000, Nodes: nodes}
 		switch kind {
-		case tellSuspend:
+		case suspendKind:
 			s.Nodes = difference(old, v.Fenced)
-		case tellLaunch:
+		case launchKind:
 			s.Nodes = difference(nodes, old)
-		case tellRejoin:
+		case rejoinKind:
 			s.Pids = pids
 		}
 		out = append(out, s)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -13,7 +14,9 @@ import (
 
 // Classes of commands in the outbox, in the order in which a node is sent them.
 const (
-	orderCommand outbox.Class = iota
+	fenceCommand outbox.Class = iota
+	recoveryCommand
+	orderCommand
 	windowCommand
 )
 
@@ -54,6 +57,20 @@ func (pd *planDelivery) maySend(now time.Time, it *outbox.Item) bool {
 		return pd.arbiter.present(now).mayOrder(o.Order.Epoch, o.heavy())
 	}
 	return pd.arbiter.present(now).mayProfile()
+}
+
+// wantedBy reports whether a node that has connected again is sent a command. While
+// a validation holds the job, what is not a recovery's waits for its end.
+func (pd *planDelivery) wantedBy(now time.Time, n falcon.Node, it *outbox.Item) bool {
+	switch about := it.About.(type) {
+	case *nodeCommand:
+		return !pd.state.fences.nodeFenced(n) && pd.cluster.wanted(about, n)
+	case *order: // nodes without ranks would refuse it
+		return !pd.validations.machine.Active() && slices.Contains(pd.cluster.jobNodes(), n) && (it.Sent() || pd.maySend(now, it))
+	case window:
+		return !pd.validations.machine.Active() && !it.Expired(now)
+	}
+	return true
 }
 
 // sendWaiting sends the orders and profile windows that nothing holds back any more.

@@ -70,7 +70,7 @@ func (e *Engine) describe(now time.Time) {
 // beginEpoch forgets what was of the job epoch before.
 func (e *Engine) beginEpoch(now time.Time, rec jobRecord) {
 	e.intake.beginEpoch(falcon.NoIteration)
-	e.recoveries.sent.forget(false)
+	e.recoveries.forgetCommands(false)
 	e.validations.machine.Step(now, validate.Stop{Why: "the job's processes or its layout changed"})
 	e.oplog.logf("rank", 0, "job epoch %d: %d ranks, %s", rec.Epoch, rec.Layout.World(), rec.Layout)
 }

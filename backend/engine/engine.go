@@ -359,7 +359,7 @@ func (e *Engine) onTick(now time.Time) {
 	e.validations.machine.Tick(now)
 	e.recoveries.reportProgress(now)
 	e.rec.Tick(now)
-	e.recoveries.continueTable()
+	e.cluster.send(e.outbox.NextBatch(now)) // of a rank table
 	e.validations.tryAsks(now)
 	e.delivery.judge(now)
 	e.delivery.sendWaiting(now)

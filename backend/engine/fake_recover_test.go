@@ -43,15 +43,15 @@ func (a *fakeAgent) recovers(c *falconv1.Command, j *fakeJob) bool {
 	kind := ""
 	switch {
 	case c.GetSuspend() != nil:
-		kind = tellSuspend
+		kind = suspendKind
 	case c.GetLaunch().GetJoin():
-		kind = tellLaunch
+		kind = launchKind
 	case c.GetTable() != nil:
-		kind = tellTable
+		kind = tableKind
 	case c.GetRejoin() != nil:
-		kind = tellRejoin
+		kind = rejoinKind
 	case c.GetStop() != nil:
-		kind = tellStop
+		kind = stopKind
 	default:
 		return false
 	}
@@ -66,19 +66,19 @@ func (a *fakeAgent) recovers(c *falconv1.Command, j *fakeJob) bool {
 	}
 	done := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
 	switch kind {
-	case tellSuspend:
+	case suspendKind:
 		a.park(c.GetSuspend().GetGeneration(), j)
-	case tellLaunch:
+	case launchKind:
 		a.join(c.GetLaunch(), j)
-	case tellTable:
+	case tableKind:
 		a.crew.tables = append(a.crew.tables, c.GetTable())
-	case tellRejoin:
+	case rejoinKind:
 		if why := a.unseated(c.GetRejoin(), j); why != "" {
 			done.Status, done.Detail = falconv1.CommandStatus_COMMAND_STATUS_REFUSED, why
 			break
 		}
 		done.Ranks = a.rejoin(c.GetRejoin(), j)
-	case tellStop:
+	case stopKind:
 		a.crew.stops++
 		a.stopRanks(c.GetStop(), j)
 	}

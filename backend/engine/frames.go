@@ -97,19 +97,11 @@ func (e *Engine) onAttach(s *fleet.Session, now time.Time) {
 
 // resendOpen sends what is still open to one node, under the same ids.
 func (e *Engine) resendOpen(n *fleet.Node, now time.Time) {
-	e.recoveries.resendTo(n.Name)
 	e.sendTests(e.validations.machine.Open(n.Name))
-	if e.validations.machine.Active() {
-		return // what else is open is sent once the job goes on
+	if !e.validations.machine.Active() {
+		e.restart.resendTo(n.Name)
 	}
-	e.restart.resendTo(n.Name)
-	holdsRanks := slices.Contains(e.cluster.jobNodes(), n.Name)
-	e.cluster.send(e.outbox.Again(now, n.Name, func(it *outbox.Item) bool {
-		if it.Class == windowCommand {
-			return !it.Expired(now)
-		}
-		return holdsRanks && (it.Sent() || e.delivery.maySend(now, it)) // other nodes would refuse an order
-	}))
+	e.cluster.send(e.outbox.Again(now, n.Name, func(it *outbox.Item) bool { return e.delivery.wantedBy(now, n.Name, it) }))
 }
 
 func (e *Engine) onFrame(n *fleet.Node, f *falconv1.AgentFrame, now time.Time) {
@@ -183,7 +175,7 @@ func (e *Engine) onResult(n *fleet.Node, in *falconv1.CommandResult, now time.Ti
 		e.validations.machine.Step(now, validate.Answer{Node: n.Name, Result: e.cluster.cleanResult(n, in)})
 		return
 	}
-	if e.restart.onAnswer(now, n.Name, in) || e.recoveries.onAnswer(now, n.Name, in) {
+	if e.restart.onAnswer(now, n.Name, in) {
 		return
 	}
 	if e.orders.lateResult(n.Name, e.cluster.ownAcks(n, in), e.state.job.Epoch) {
@@ -195,6 +187,8 @@ func (e *Engine) onResult(n *fleet.Node, in *falconv1.CommandResult, now time.Ti
 		return
 	}
 	switch about := it.About.(type) {
+	case *nodeCommand:
+		e.recoveries.onAnswer(now, it, n.Name, in)
 	case *order:
 		about.result(n.Name, e.cluster.ownAcks(n, in))
 		e.delivery.judge(now)

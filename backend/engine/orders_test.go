@@ -6,7 +6,6 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/backend/outbox"
 )
 
@@ -15,14 +14,13 @@ import (
 func TestACommandLivesFromWhenItIsSent(t *testing.T) {
 	e := jobOfSix()
 	now := time.Unix(1_700_000_000, 0)
-	e.nodes, e.cfg.Now = fleet.NewRegistry(), func() time.Time { return now }
-	c := &nodeCommand{
+	c := e.recoveries.putCommand(&nodeCommand{
 		sentRecord: sentRecord{First: 1, Nodes: []falcon.Node{"n1"}}, deadline: now.Add(-time.Minute),
 		body: func(falcon.Node) *falconv1.Command { return &falconv1.Command{} },
-	}
-	e.recoveries.sendOne(c, "n1")
-	if !c.deadline.Equal(now.Add(commandLife)) {
-		t.Errorf("a recovery's command lives until %v from now", c.deadline.Sub(now))
+	})
+	c.SendAll(now)
+	if !c.Deadline.Equal(now.Add(commandLife)) {
+		t.Errorf("a recovery's command lives until %v from now", c.Deadline.Sub(now))
 	}
 	o := e.orders.addOrder(orderRecord{DeadlineNs: now.Add(-time.Minute).UnixNano()})
 	o.item.Send(now, nil)

@@ -77,6 +77,9 @@ func (m *journalState) setRecovery(v falcon.Recovery) {
 // restore gives the machine back what the journal kept.
 func (dr *recoveryDriver) restore(now time.Time) {
 	dr.fenceStore(dr.state.fences.newest)
+	for _, n := range sortedKeys(dr.state.fences.nodes) {
+		dr.putStop(n)
+	}
 	dr.rec.Step(now, recovery.SetPolicy{Policy: dr.state.policy.Policy})
 	ended := dr.state.ended.ranksOf(dr.state.job.Epoch)
 	if len(dr.state.recoveries) > 0 || dr.cluster.newestGeneration() > 0 || len(dr.state.devices) > 0 || len(ended) > 0 {
@@ -309,7 +312,7 @@ func (pd *planDelivery) withdraw(now time.Time, o *order, why string) {
 
 // recovered lets the job go on as something that others look at again.
 func (e *Engine) recovered(now time.Time, v falcon.Recovery) {
-	e.recoveries.sent.forget(v.State != falcon.RecoveryResumed)
+	e.recoveries.forgetCommands(v.State != falcon.RecoveryResumed)
 	e.job.dirty = true
 	e.describe(now)
 	e.delivery.resume(now)

@@ -11,6 +11,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/fleet"
+	"github.com/failslow/falcon/backend/outbox"
 	"github.com/failslow/falcon/recovery"
 )
 
@@ -135,7 +136,9 @@ func (dr *recoveryDriver) applyFence(now time.Time, v fenceRecord) {
 		}
 	}
 	for _, n := range v.Nodes {
-		dr.stopFenced(n)
+		if it := dr.putStop(n); it != nil {
+			dr.cluster.send(it.SendAll(dr.cfg.Now()))
+		}
 	}
 	dr.fenceStore(v.Generation)
 }
@@ -161,18 +164,25 @@ func (dr *recoveryDriver) logStoreNews() {
 	}
 }
 
-// stopFenced has a fenced node end what it still runs.
-func (dr *recoveryDriver) stopFenced(n falcon.Node) {
-	v, is := dr.state.fences.nodes[n]
-	if !is || v.Stop == 0 {
-		return
+// putStop puts the order to end what a fenced node still runs into the outbox; nil
+// where its fence has none. It is sent again whenever the node comes back.
+func (dr *recoveryDriver) putStop(n falcon.Node) *outbox.Item {
+	v := dr.state.fences.nodes[n]
+	if v.Stop == 0 {
+		return nil
 	}
-	now := dr.cfg.Now()
-	dr.cluster.sendTo(n, command(&falconv1.Command{
-		Epoch: dr.state.epoch, Id: v.Stop + uint64(slices.Index(v.Nodes, n)), DeadlineUnixNs: now.Add(commandLife).UnixNano(),
-		Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: v.Generation}},
-	}, now))
+	dr.outbox.Remove(func(it *outbox.Item) bool { return it.About == stopOf(n) })
+	return dr.outbox.Put(outbox.Item{
+		Class: fenceCommand, To: []outbox.To{{Node: n, ID: v.Stop + uint64(slices.Index(v.Nodes, n))}},
+		Life: commandLife, Renew: true, Repeat: true, About: stopOf(n),
+		Body: func(falcon.Node) *falconv1.Command {
+			return &falconv1.Command{Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: v.Generation}}}
+		},
+	})
 }
+
+// stopOf is the node that is ordered to end what it still runs.
+type stopOf falcon.Node
 
 // refuses reports whether a frame does not count because its node or process is
 // fenced. What only describes the node is taken all the same.
@@ -215,6 +225,7 @@ func (rd *recoveryDemands) liftFence(now time.Time, who Actor, node falcon.Node,
 	}
 	rec := fenceRecord{Lifted: node, By: who.Name, From: who.From, Reason: reason}
 	rd.batch.apply(record(now, kindFence, rec))
+	rd.outbox.Remove(func(it *outbox.Item) bool { return it.About == stopOf(node) })
 	rd.oplog.logf("recovery", 1, "the fence of node %s is lifted by %s: %s", node, who.Name, reason)
 	rd.oplog.audit(now, who, auditEntry{Verb: verbLift, About: string(node), Reason: reason})
 	rd.describer.means = means{}

@@ -148,7 +148,7 @@ func TestFencedNodeAfterARecoveryThatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := suffer(t, outages()[1])
 		b.recovery = recovery.Config{SpareWait: 2 * time.Second}
-		b.job.agents[2].crew.refuse = map[string]string{tellLaunch: "no container"}
+		b.job.agents[2].crew.refuse = map[string]string{launchKind: "no container"}
 		b.start()
 		for range 200 {
 			b.turn()
@@ -254,7 +254,7 @@ func TestRestartWhereSurvivorsCanNotBeKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := suffer(t, outages()[0])
 		for _, a := range b.job.agents {
-			a.crew.refuse = map[string]string{tellSuspend: "rank 0 has no adapter"}
+			a.crew.refuse = map[string]string{suspendKind: "rank 0 has no adapter"}
 			a.crew.blunt = true
 		}
 		b.start()

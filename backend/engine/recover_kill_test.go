@@ -115,7 +115,7 @@ func TestKilledWhereARecoveryFails(t *testing.T) {
 	atEveryPoint(t, func(t *testing.T, k *killing) {
 		b := suffer(t, outages()[1])
 		b.recovery = recovery.Config{SpareWait: 2 * time.Second}
-		b.job.agents[2].crew.refuse = map[string]string{tellLaunch: "no container"}
+		b.job.agents[2].crew.refuse = map[string]string{launchKind: "no container"}
 		k.on(b)
 		b.outlive(400)
 		if list := b.recoveries(); len(list) != 1 || list[0].State != falcon.RecoveryFailed {
@@ -137,7 +137,7 @@ func TestKilledInAWholeRestart(t *testing.T) {
 	atEveryPoint(t, func(t *testing.T, k *killing) {
 		b := suffer(t, outages()[0])
 		for _, a := range b.job.agents {
-			a.crew.refuse = map[string]string{tellSuspend: "rank 0 has no adapter"}
+			a.crew.refuse = map[string]string{suspendKind: "rank 0 has no adapter"}
 			a.crew.blunt = true
 		}
 		k.on(b)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -11,6 +12,7 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/outbox"
 	"github.com/failslow/falcon/recovery"
 )
 
@@ -24,11 +26,11 @@ const commandLife = time.Minute
 
 // Kinds of commands of a recovery, in records.
 const (
-	tellSuspend = "suspend"
-	tellLaunch  = "launch"
-	tellTable   = "table"
-	tellRejoin  = "rejoin"
-	tellStop    = "stop"
+	suspendKind = "suspend"
+	launchKind  = "launch"
+	tableKind   = "table"
+	rejoinKind  = "rejoin"
+	stopKind    = "stop"
 )
 
 // sentRecord promises the ids of one command's frames.
@@ -62,67 +64,37 @@ func (m *journalState) sentAs(generation uint64, kind, hash string) (sentRecord,
 	return sentRecord{}, false
 }
 
-// nodeCommand is a command on its way, with what each node gets of it.
+// nodeCommand is a command of a recovery, with what each node gets of it.
 type nodeCommand struct {
 	sentRecord
 	deadline time.Time
 	body     func(n falcon.Node) *falconv1.Command
-	answered map[falcon.Node]bool
-	number   map[falcon.Node]int // index in Nodes
-	paced    bool                // sent to some nodes at a time; see layOn
+	batch    int // nodes that it is sent to per tick, 0 = all at once
 }
 
-// indexOf is a node's index in Nodes; -1 = it gets none.
-func (t *nodeCommand) indexOf(n falcon.Node) int {
-	if t.number == nil {
-		t.number = make(map[falcon.Node]int, len(t.Nodes))
-		for i, n := range t.Nodes {
-			t.number[n] = i
-		}
-	}
-	if i, is := t.number[n]; is {
-		return i
-	}
-	return -1
-}
-
-func (t *nodeCommand) frame(epoch uint64, n falcon.Node, now time.Time) *falconv1.EngineFrame {
-	i := t.indexOf(n)
-	c := t.body(n)
-	if i < 0 || c == nil {
-		return nil
-	}
-	c.Epoch, c.Id, c.DeadlineUnixNs = epoch, t.First+uint64(i), t.deadline.UnixNano()
-	return command(c, now)
-}
-
-// sentCommands holds the commands that are on their way.
-type sentCommands struct{ open []*nodeCommand }
-
-// add takes a command in; what older generations were sent is void, but for
-// what ends processes, and what made those that are still awaited.
-func (b *sentCommands) add(t *nodeCommand) {
-	b.open = slices.DeleteFunc(b.open, func(o *nodeCommand) bool {
-		lasts := o.Kind == tellStop || o.Kind == tellLaunch
-		return !lasts && o.Generation < t.Generation || o.First == t.First
+// putCommand puts a command into the outbox. What older generations were sent is
+// void, but for what ends processes, and what started those that are still awaited.
+func (dr *recoveryDriver) putCommand(t *nodeCommand) *outbox.Item {
+	dr.outbox.Remove(func(it *outbox.Item) bool {
+		o, is := it.About.(*nodeCommand)
+		return is && o.Kind != stopKind && o.Kind != launchKind && o.Generation < t.Generation
 	})
-	b.open = append(b.open, t)
-}
-
-// forget ends all commands; those that end processes stay where the recovery
-// has failed.
-func (b *sentCommands) forget(keepStops bool) {
-	b.open = slices.DeleteFunc(b.open, func(o *nodeCommand) bool { return !keepStops || o.Kind != tellStop })
-}
-
-// find is the command that a node's answer belongs to.
-func (b *sentCommands) find(node falcon.Node, id uint64) *nodeCommand {
-	for _, t := range b.open {
-		if id >= t.First && id-t.First < uint64(len(t.Nodes)) && t.Nodes[id-t.First] == node {
-			return t
-		}
+	to := make([]outbox.To, len(t.Nodes))
+	for i, n := range t.Nodes {
+		to[i] = outbox.To{Node: n, ID: t.First + uint64(i)}
 	}
-	return nil
+	return dr.outbox.Put(outbox.Item{
+		Class: recoveryCommand, To: to, Body: t.body, Deadline: t.deadline, Life: commandLife, Renew: true, Batch: t.batch, About: t,
+	})
+}
+
+// forgetCommands ends all commands; those that end processes stay where the recovery
+// has failed.
+func (dr *recoveryDriver) forgetCommands(keepStops bool) {
+	dr.outbox.Remove(func(it *outbox.Item) bool {
+		t, is := it.About.(*nodeCommand)
+		return is && (!keepStops || t.Kind != stopKind)
+	})
 }
 
 // prepare prepares what the machine wants carried out.
@@ -140,7 +112,7 @@ func (dr *recoveryDriver) prepare(now time.Time, c recovery.Command, r *decidedR
 	default:
 		if t := dr.compose(c); t != nil {
 			dr.promise(now, t, r)
-			r.told = append(r.told, t)
+			r.commands = append(r.commands, t)
 		}
 	}
 }
@@ -164,29 +136,29 @@ func (dr *recoveryDriver) promise(now time.Time, t *nodeCommand, r *decidedRound
 }
 
 func (dr *recoveryDriver) compose(c recovery.Command) *nodeCommand {
-	t := &nodeCommand{answered: map[falcon.Node]bool{}}
+	t := &nodeCommand{}
 	switch c := c.(type) {
 	case recovery.Suspend:
-		t.Generation, t.Kind, t.Nodes = c.Generation, tellSuspend, slices.Clone(c.Nodes)
+		t.Generation, t.Kind, t.Nodes = c.Generation, suspendKind, slices.Clone(c.Nodes)
 		t.body = func(falcon.Node) *falconv1.Command {
 			return &falconv1.Command{Body: &falconv1.Command_Suspend{Suspend: &falconv1.SuspendCommand{
 				Generation: c.Generation, OptimizerWaitMs: c.WaitMs,
 			}}}
 		}
 	case recovery.Launch:
-		t.Generation, t.Kind, t.Nodes = c.Generation, tellLaunch, nodesOf(c.Ranks)
+		t.Generation, t.Kind, t.Nodes = c.Generation, launchKind, nodesOf(c.Ranks)
 		t.body = func(n falcon.Node) *falconv1.Command { return joinCommand(c, n) }
 	case recovery.Table:
-		t.Generation, t.Kind, t.Nodes = c.Generation, tellTable, c.Placement.SortedNodes()
+		t.Generation, t.Kind, t.Nodes = c.Generation, tableKind, c.Placement.SortedNodes()
 		if !dr.composeTable(t, c.Placement) {
 			return nil
 		}
 	case recovery.Rejoin:
-		t.Generation, t.Kind, t.Nodes, t.Pids = c.Generation, tellRejoin, c.Placement.SortedNodes(), dr.cluster.livePids()
+		t.Generation, t.Kind, t.Nodes, t.Pids = c.Generation, rejoinKind, c.Placement.SortedNodes(), dr.cluster.livePids()
 		on := seats(c.Placement)
 		t.body = func(n falcon.Node) *falconv1.Command { return rejoinCommand(c, on[n], t.Pids) }
 	case recovery.Stop:
-		t.Generation, t.Kind, t.Nodes = c.Generation, tellStop, dr.cluster.stopNodes(c)
+		t.Generation, t.Kind, t.Nodes = c.Generation, stopKind, dr.cluster.stopNodes(c)
 		t.body = func(n falcon.Node) *falconv1.Command {
 			return &falconv1.Command{Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: c.Generation, Ranks: dr.cluster.stopRanks(c, n)}}}
 		}
@@ -288,38 +260,8 @@ func (c *clusterView) stopRanks(stop recovery.Stop, n falcon.Node) []int32 {
 // sendCommands sends commands to their nodes.
 func (dr *recoveryDriver) sendCommands(list []*nodeCommand) {
 	for _, t := range list {
-		dr.sent.add(t)
-		if t.paced {
-			dr.tableAwaited = slices.Clone(t.Nodes)
-			continue
-		}
-		for _, n := range t.Nodes {
-			dr.sendOne(t, n)
-		}
-	}
-}
-
-// sendOne sends a command to a node. Its life begins now: the node may have been
-// away until now, or the disk may not have taken the promise for long.
-func (dr *recoveryDriver) sendOne(t *nodeCommand, n falcon.Node) {
-	now := dr.cfg.Now()
-	if fresh := now.Add(commandLife); t.deadline.Before(fresh) {
-		t.deadline = fresh
-	}
-	if f := t.frame(dr.state.epoch, n, now); f != nil {
-		dr.cluster.sendTo(n, f)
-	}
-}
-
-// resendTo sends a node again what it has not answered.
-func (dr *recoveryDriver) resendTo(n falcon.Node) {
-	if dr.state.fences.nodeFenced(n) {
-		dr.stopFenced(n)
-		return
-	}
-	for _, t := range dr.sent.open {
-		if !t.answered[n] && dr.cluster.wanted(t, n) {
-			dr.sendOne(t, n)
+		if it := dr.putCommand(t); t.batch == 0 {
+			dr.cluster.send(it.SendAll(dr.cfg.Now()))
 		}
 	}
 }
@@ -328,7 +270,7 @@ func (dr *recoveryDriver) resendTo(n falcon.Node) {
 // may have been launched elsewhere since.
 func (c *clusterView) wanted(t *nodeCommand, n falcon.Node) bool {
 	v := c.state.current()
-	if t.Kind != tellLaunch || v == nil {
+	if t.Kind != launchKind || v == nil {
 		return true
 	}
 	return !slices.ContainsFunc(t.body(n).GetLaunch().GetRanks(), func(r *falconv1.RankLaunch) bool {
@@ -337,45 +279,37 @@ func (c *clusterView) wanted(t *nodeCommand, n falcon.Node) bool {
 	})
 }
 
-// onAnswer takes a node's answer; false for one about something else.
-func (dr *recoveryDriver) onAnswer(now time.Time, node falcon.Node, in *falconv1.CommandResult) bool {
-	t := dr.sent.find(node, in.GetId())
-	if t == nil {
-		return false
-	}
-	failed := ""
+// onAnswer takes a node's answer to a command.
+func (dr *recoveryDriver) onAnswer(now time.Time, it *outbox.Item, node falcon.Node, in *falconv1.CommandResult) {
+	t, failed := it.About.(*nodeCommand), ""
 	switch in.GetStatus() {
 	case falconv1.CommandStatus_COMMAND_STATUS_DONE:
 	case falconv1.CommandStatus_COMMAND_STATUS_REFUSED, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED:
-		if failed = clean(in.GetDetail()); failed == "" {
-			failed = noReason
-		}
+		failed = cmp.Or(clean(in.GetDetail()), noReason)
 	default:
 		dr.rejoinedRanks(now, t, node, in)
-		return true
+		return
 	}
-	t.answered[node] = true
+	if t.Kind == tableKind && dr.tables.answered(node, t.Generation, failed) {
+		dr.resendWhole(t, node)
+		return
+	}
+	it.Close(node)
 	dr.commandDone(now, t, node, in, failed)
-	return true
 }
 
 // commandDone steps the machine with the outcome of a command on one node.
 func (dr *recoveryDriver) commandDone(now time.Time, t *nodeCommand, node falcon.Node, in *falconv1.CommandResult, failed string) {
 	switch t.Kind {
-	case tellSuspend:
+	case suspendKind:
 		dr.rec.Step(now, recovery.Suspended{
 			Node: node, Generation: t.Generation, Refused: failed, Late: in.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_EXPIRED,
 		})
-	case tellLaunch:
+	case launchKind:
 		dr.rec.Step(now, recovery.Launched{Node: node, Generation: t.Generation, Failed: failed})
-	case tellTable:
-		if dr.tables.answered(node, t.Generation, failed) {
-			t.answered[node] = false
-			dr.resendWhole(t, node)
-			return
-		}
+	case tableKind:
 		dr.rec.Step(now, recovery.Tabled{Node: node, Generation: t.Generation, Failed: failed})
-	case tellRejoin:
+	case rejoinKind:
 		dr.rejoinedRanks(now, t, node, in)
 		if failed != "" {
 			dr.rejoinRefused(now, t, node, failed)
@@ -385,7 +319,7 @@ func (dr *recoveryDriver) commandDone(now time.Time, t *nodeCommand, node falcon
 
 // rejoinedRanks passes on the acknowledgements of the ranks that were meant.
 func (dr *recoveryDriver) rejoinedRanks(now time.Time, t *nodeCommand, node falcon.Node, in *falconv1.CommandResult) {
-	if t.Kind != tellRejoin {
+	if t.Kind != rejoinKind {
 		return
 	}
 	for _, a := range in.GetRanks() {

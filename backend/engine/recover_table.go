@@ -107,9 +107,9 @@ func (dr *recoveryDriver) composeTable(t *nodeCommand, p falcon.Placement) bool 
 	return true
 }
 
-// layAtOnce is how many nodes are brought a whole table per tick: those of
+// tablesPerTick is how many nodes are sent a whole table per tick: those of
 // thousands of nodes together are gigabytes.
-const layAtOnce = 32
+const tablesPerTick = 32
 
 // distributeTable brings the rank table of a job that has just been described to its
 // nodes, so that a recovery has no more to bring than what changes by it.
@@ -119,28 +119,15 @@ func (dr *recoveryDriver) distributeTable() {
 	}
 	dr.tableSent = true
 	if t := dr.compose(recovery.Table{Generation: dr.cluster.newestGeneration(), Placement: dr.state.job.Placement}); t != nil {
-		t.paced = true
+		t.batch = tablesPerTick
 		dr.resend = append(dr.resend, t)
 	}
-}
-
-// continueTable goes on with that.
-func (dr *recoveryDriver) continueTable() {
-	n := min(layAtOnce, len(dr.tableAwaited))
-	for _, node := range dr.tableAwaited[:n] {
-		for _, t := range dr.sent.open {
-			if t.paced && !t.answered[node] {
-				dr.sendOne(t, node)
-			}
-		}
-	}
-	dr.tableAwaited = dr.tableAwaited[n:]
 }
 
 // resendWhole has a node's table sent again, under another id, as agents answer
 // what they know from memory.
 func (dr *recoveryDriver) resendWhole(t *nodeCommand, node falcon.Node) {
-	again := &nodeCommand{sentRecord: t.sentRecord, body: t.body, answered: map[falcon.Node]bool{}}
+	again := &nodeCommand{sentRecord: t.sentRecord, body: t.body}
 	again.Nodes, again.First, again.Hash = []falcon.Node{node}, 0, fmt.Sprintf("%s/%s", t.Hash, node)
 	dr.resend = append(dr.resend, again)
 }

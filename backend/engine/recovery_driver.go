@@ -17,14 +17,12 @@ type recoveryDriver struct {
 	links   *linkWatch
 	restart *restartDriver
 
-	sent        sentCommands
 	rejoinAcks  map[falcon.Rank]rejoinAck
 	refusedTold map[string]bool // of whom it was logged that they are fenced
 	paced       recovery.Pace   // as the machine knows it
 	pacedAt     time.Time
 
-	tables       tableBook
-	tableSent    bool           // this start has brought the job's rank table to its nodes
-	tableAwaited []falcon.Node  // that it is still to be brought to
-	resend       []*nodeCommand // commands that are sent again in another form
+	tables    tableBook
+	tableSent bool           // this start has brought the job's rank table to its nodes
+	resend    []*nodeCommand // commands that are sent again in another form
 }

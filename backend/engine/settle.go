@@ -20,14 +20,14 @@ const baselineStep = 0.02
 
 // decidedRound is what one Ready of all machines leads to.
 type decidedRound struct {
-	records []pendingRecord
-	orders  []orderRecord
-	windows map[uint64]detect.ProfileRequest // by command id
-	tests   []validate.Command
-	sends   []func()
-	fences  []fenceRecord
-	told    []*nodeCommand
-	steps   []func() // inputs that one machine has for the other
+	records  []pendingRecord
+	orders   []orderRecord
+	windows  map[uint64]detect.ProfileRequest // by command id
+	tests    []validate.Command
+	sends    []func()
+	fences   []fenceRecord
+	commands []*nodeCommand // of recoveries
+	steps    []func()       // inputs that one machine has for the other
 }
 
 // settleMachines does what the machines want until they want nothing more: persist the
@@ -129,7 +129,7 @@ func (e *Engine) collectRound(now time.Time, d detect.Ready, p mitigate.Ready, v
 	}
 	for _, t := range e.recoveries.resend {
 		e.recoveries.promise(now, t, &r)
-		r.told = append(r.told, t)
+		r.commands = append(r.commands, t)
 	}
 	e.recoveries.resend = nil
 	for _, v := range p.Impacts {
@@ -167,7 +167,7 @@ func (e *Engine) sendRound(r decidedRound) {
 	for _, v := range r.fences {
 		e.recoveries.applyFence(e.cfg.Now(), v)
 	}
-	e.recoveries.sendCommands(r.told)
+	e.recoveries.sendCommands(r.commands)
 	e.sendTests(r.tests)
 	for _, send := range r.sends {
 		send()

@@ -111,7 +111,7 @@ func (h *history) recovery() {
 }
 
 func (h *history) sent() {
-	v := sentRecord{Generation: uint64(h.number("generation", 9)), Kind: tellRejoin, Hash: fmt.Sprint(h.number("hash", 9)), First: uint64(h.number("first", 99))}
+	v := sentRecord{Generation: uint64(h.number("generation", 9)), Kind: rejoinKind, Hash: fmt.Sprint(h.number("hash", 9)), First: uint64(h.number("first", 99))}
 	for n := range 4 {
 		if h.number("node", 2) > 0 {
 			v.Nodes = append(v.Nodes, falcon.Node(fmt.Sprint("n", n)))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/outbox"
 )
 
 // A stray is a process of an older launch that is not the job's: its order came
@@ -46,8 +47,10 @@ func (dr *recoveryDriver) endStray(now time.Time, node falcon.Node, rank falcon.
 		return
 	}
 	c := &falconv1.Command{
-		Epoch: dr.state.epoch, Id: dr.batch.commandID(now), DeadlineUnixNs: now.Add(commandLife).UnixNano(),
+		Id: dr.batch.commandID(now), DeadlineUnixNs: now.Add(commandLife).UnixNano(),
 		Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: in.GetGeneration() + 1, Ranks: []int32{int32(rank)}}},
 	}
-	dr.batch.sendDurable(func() { dr.cluster.sendTo(node, command(c, dr.cfg.Now())) })
+	dr.batch.sendDurable(func() {
+		dr.cluster.send([]outbox.Message{{Node: node, Command: outbox.WithLife(c, dr.cfg.Now())}})
+	})
 }

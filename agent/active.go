@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/act"
 	"github.com/failslow/falcon/agent/ring"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
@@ -39,7 +40,7 @@ type waitingTest struct {
 
 // startTest puts a test into each rank's mailbox. What can't be tested is a
 // result, not a refusal: the others go on.
-func (a *Agent) startTest(cmd *falconv1.TestCommand) (*testTask, error) {
+func (a *Agent) startTest(cmd *falconv1.TestCommand) (act.Task, error) {
 	switch n := len(cmd.GetTests()); {
 	case a.held == nil || a.held.pause != cmd.GetPause():
 		return nil, errNotHeld

@@ -236,51 +236,26 @@ func (a *Agent) startCommand(cmd *falconv1.Command, now, deadline time.Time) (ac
 		t, err := a.startProfile(body.Profile, now, deadline)
 		if err != nil {
 			a.ship.Send(profileFrame(&falconv1.Profile{Window: body.Profile.GetWindow(), Refused: err.Error()}))
-			return nil, err
 		}
-		return t, nil
+		return t, err
 	case *falconv1.Command_Order:
-		t, err := a.startOrder(body.Order, now, deadline)
-		if err != nil {
-			return nil, err
-		}
-		return t, nil
+		return a.startOrder(body.Order, now, deadline)
 	case *falconv1.Command_Pause:
 		return a.startPause(body.Pause, now)
 	case *falconv1.Command_Launch:
-		t, err := a.startLaunch(body.Launch, now)
-		if err != nil {
-			return nil, err
-		}
-		return t, nil
+		return a.startLaunch(body.Launch, now)
 	case *falconv1.Command_Test:
-		t, err := a.startTest(body.Test)
-		if err != nil {
-			return nil, err
-		}
-		return t, nil
-	}
-	return a.startRecoveryCommand(cmd, now)
-}
-
-// startRecoveryCommand starts what a recovery orders.
-func (a *Agent) startRecoveryCommand(cmd *falconv1.Command, now time.Time) (task act.Task, err error) {
-	switch body := cmd.Body.(type) {
+		return a.startTest(body.Test)
 	case *falconv1.Command_Suspend:
-		task, err = a.startSuspend(body.Suspend, now)
+		return a.startSuspend(body.Suspend, now)
 	case *falconv1.Command_Rejoin:
-		task, err = a.startRejoin(body.Rejoin, now)
+		return a.startRejoin(body.Rejoin, now)
 	case *falconv1.Command_Stop:
-		task, err = a.startStop(body.Stop)
+		return a.startStop(body.Stop)
 	case *falconv1.Command_Table:
-		task, err = a.startTable(body.Table)
-	default:
-		return nil, errUnknown
+		return a.startTable(body.Table)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return task, nil
+	return nil, errUnknown
 }
 
 // acceptWelcome takes over the engine's epoch and pace.

@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"cmp"
+	_ "embed" // of Example
 	"errors"
 	"fmt"
 	"io"
@@ -89,45 +90,9 @@ type LabConfig struct {
 }
 
 // Example is a configuration file with every key and its default.
-const Example = `node: n1                      # this machine; its GPUs are n1.g0, n1.g1, ...
-job: ""                       # only this job's processes; "" = every job's
-engine: console.example:7440  # HOST:PORT of falcon serve or falcon console
-server_name: ""               # name in the engine's certificate; "" = HOST
-cert: /etc/falcon/n1.crt      # "falcon certs issue --role agent --name n1" makes these two
-key: /etc/falcon/n1.key
-ca: /etc/falcon/ca.crt        # "falcon certs init" made it
-shm_dir: /dev/shm             # where the hook's files are
-rank_table: ""                # file that a recovery puts its HCCL rank table into (RANK_TABLE_FILE); "" = none is written
-log_level: info               # debug, info, warn, error
-beat_ms: 2000
-telemetry_ms: 1000
-drain_ms: 50                  # how often the rings are emptied
-spool_frames: 4096            # kept while the engine is away
-spool_mb: 16
-nvml:
-  enabled: true
-  library: ""                 # "" = libnvidia-ml.so.1
-nic:
-  sysfs: /sys                 # "" = don't look at the network ports
-  down_s: 5                   # a port that was up and is down for so long is a fault
-nics: {}                      # {n1.g0: n1.nic0}: which port a GPU's traffic takes, where PCI does not tell
-host:
-  proc: /proc
-  cgroup: /sys/fs/cgroup      # the ranks' cgroup directory
-launch:                       # how this node starts the job's processes when the engine asks (see docs/cluster.md)
-  command: []                 # [/usr/bin/falcon-agent, run, --, python, train.py, "{resume}"]; [] = this node starts nothing
-  env: {}                     # added to the agent's own; {rank} and the other words are replaced here too
-  node_ranks: 0               # processes that fit on this node
-  dir: ""                     # working directory; "" = /
-  log_dir: ""                 # for what they print, one file a process; "" = nowhere
-store:                        # one way to the rendezvous store for all processes of this node (MASTER_ADDR, MASTER_PORT)
-  listen: ""                  # HOST:PORT on loopback that they connect to; "" = they reach the store by themselves
-  upstream: ""                # HOST:PORT of the store; it asks nobody who he is, so the way to it must be private
-lab:                          # emulated nodes only
-  state: ""                   # the lab's state file; "" = a real node
-  node: 0
-  gpus: 0
-`
+//
+//go:embed agent.example.yaml
+var Example string
 
 // Defaults is the configuration before a file is read.
 func Defaults() Config {

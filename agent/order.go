@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/act"
 	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
@@ -31,7 +32,7 @@ type orderTask struct {
 // startOrder puts an order into the mailboxes of the processes that it was made
 // for. Those of a later generation are not among them, and once its deadline has
 // passed no more get it: the engine may have withdrawn it by then.
-func (a *Agent) startOrder(cmd *falconv1.OrderCommand, now, deadline time.Time) (*orderTask, error) {
+func (a *Agent) startOrder(cmd *falconv1.OrderCommand, now, deadline time.Time) (act.Task, error) {
 	ranks := a.processes.withRanks(nil)
 	if len(ranks) == 0 {
 		return nil, errNoRank

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/act"
 	"github.com/failslow/falcon/agent/ring"
 	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -32,7 +33,7 @@ type profileTask struct {
 	stopped  time.Time // zero while it is open
 }
 
-func (a *Agent) startProfile(cmd *falconv1.ProfileCommand, now, deadline time.Time) (*profileTask, error) {
+func (a *Agent) startProfile(cmd *falconv1.ProfileCommand, now, deadline time.Time) (act.Task, error) {
 	ranks := a.processes.withRanks(cmd.GetRanks())
 	if len(ranks) == 0 {
 		return nil, errNoRank

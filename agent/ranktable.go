@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/failslow/falcon/agent/act"
 	"github.com/failslow/falcon/agent/table"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
@@ -14,7 +15,7 @@ import (
 // a disk may take seconds and signs of life must not wait for it.
 type tableTask struct{ written chan error }
 
-func (a *Agent) startTable(cmd *falconv1.TableCommand) (*tableTask, error) {
+func (a *Agent) startTable(cmd *falconv1.TableCommand) (act.Task, error) {
 	whole, change := cmd.GetTable(), cmd.GetDelta()
 	if (len(whole) == 0) == (len(change) == 0) {
 		return nil, errors.New("a rank table comes whole or as a delta")

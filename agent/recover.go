@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/act"
 	"github.com/failslow/falcon/agent/ring"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
@@ -46,7 +47,7 @@ type suspendTask struct {
 // startSuspend has every process of an older generation leave training, or
 // none: where one can't park, nothing is written. What the agent holds or
 // profiles of the job ends: the recovery goes first.
-func (a *Agent) startSuspend(cmd *falconv1.SuspendCommand, now time.Time) (*suspendTask, error) {
+func (a *Agent) startSuspend(cmd *falconv1.SuspendCommand, now time.Time) (act.Task, error) {
 	g := cmd.GetGeneration()
 	for _, p := range a.processes.living() {
 		st := p.seg.Control()
@@ -157,7 +158,7 @@ type rejoinTask struct {
 
 // startRejoin orders the node's seats to go on, all or none: each must be parked in this
 // generation, or have been ordered so by an earlier life of this agent.
-func (a *Agent) startRejoin(cmd *falconv1.RejoinCommand, now time.Time) (*rejoinTask, error) {
+func (a *Agent) startRejoin(cmd *falconv1.RejoinCommand, now time.Time) (act.Task, error) {
 	t := &rejoinTask{agent: a, generation: cmd.GetGeneration(), began: now}
 	for _, seat := range cmd.GetSeats() {
 		p, err := a.processInSeat(seat, t.generation)
@@ -299,7 +300,7 @@ type stopTask struct {
 // suspended for it; one that has gone on in this generation is not meant. Without
 // ranks the whole node is meant: also what becomes known only later, and what was
 // launched for an earlier generation and never made a communicator.
-func (a *Agent) startStop(cmd *falconv1.StopCommand) (*stopTask, error) {
+func (a *Agent) startStop(cmd *falconv1.StopCommand) (act.Task, error) {
 	t := &stopTask{agent: a, cmd: cmd}
 	if err := t.orderStops(); err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -134,7 +135,10 @@ func (l *Lab) Report(ctx context.Context, client falconv1.ConsoleClient, ref Ref
 	if err != nil {
 		return r, fmt.Errorf("lab: the engine gave no incidents: %w", err)
 	}
-	r.Incidents, r.Validations = incidentStories(reply), validations(reply)
+	r.Incidents, r.Validations = incidentStories(reply), []falcon.Validation{}
+	for _, v := range slices.Backward(reply.GetValidations()) { // oldest first
+		r.Validations = append(r.Validations, convert.ValidationFromProto(v))
+	}
 	if r.Recoveries, err = l.recoveries(ctx, client); err != nil {
 		return r, err
 	}

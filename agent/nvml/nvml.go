@@ -218,13 +218,6 @@ func (p *Prober) isStalled(now time.Time) []falcon.GPUReading {
 	return out
 }
 
-// Period is the present time between readings.
-func (p *Prober) Period() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.pace.period
-}
-
 // Close stops probing and unloads the library.
 func (p *Prober) Close() {
 	close(p.stop)

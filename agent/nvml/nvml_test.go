@@ -311,3 +311,10 @@ func TestFieldValue(t *testing.T) {
 		}
 	}
 }
+
+// Period is the present time between readings.
+func (p *Prober) Period() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pace.period
+}

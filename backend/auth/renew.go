@@ -47,12 +47,6 @@ func (ca *CA) Renew(csr []byte, leaf *x509.Certificate, now time.Time) (certPEM 
 	return encodeCert(der), nil
 }
 
-// RenewAt is when the holder of a certificate renews it: after two thirds of
-// its life.
-func RenewAt(leaf *x509.Certificate) time.Time {
-	return leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) * 2 / 3)
-}
-
 // strongKey takes the kinds that this build makes itself.
 func strongKey(key any) error {
 	switch k := key.(type) {

@@ -1,7 +1,5 @@
 package schedule
 
-import "fmt"
-
 // Part is the work of one micro-batch on one model chunk (virtual stage) of a
 // stage; None is none.
 type Part struct{ Chunk, Micro int }
@@ -15,19 +13,6 @@ var None = Part{-1, -1}
 type Swap struct {
 	Out, In         Part // activations
 	GradOut, GradIn Part
-}
-
-func (w Swap) String() string {
-	s := ""
-	for _, p := range []struct {
-		name string
-		part Part
-	}{{"out", w.Out}, {"in", w.In}, {"grad_out", w.GradOut}, {"grad_in", w.GradIn}} {
-		if p.part != None {
-			s += fmt.Sprintf(" %s %d.%d", p.name, p.part.Chunk, p.part.Micro)
-		}
-	}
-	return "exchange" + s
 }
 
 // Interleaved lists the steps of one stage that holds several model chunks,

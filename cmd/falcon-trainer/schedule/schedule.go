@@ -8,8 +8,6 @@
 // computes.
 package schedule
 
-import "fmt"
-
 // Kind describes what a step does.
 type Kind uint8
 
@@ -26,13 +24,6 @@ const (
 	Exchange                            // Swap with both neighbours in the ring of stages
 )
 
-var kindNames = [...]string{
-	"recv_forward", "send_forward", "recv_backward", "send_backward",
-	"send_forward_recv_backward", "send_backward_recv_forward", "forward", "backward", "exchange",
-}
-
-func (k Kind) String() string { return kindNames[k] }
-
 // Step is one action of a stage. Micro-batches count from 0 within the
 // replica; fields that Kind does not use are −1.
 type Step struct {
@@ -43,29 +34,6 @@ type Step struct {
 
 	Chunk int  // model chunk of Work, 0 where a stage holds one only
 	Swap  Swap // of an Exchange
-}
-
-func (s Step) String() string {
-	switch s.Kind {
-	case Exchange:
-		return s.Swap.String()
-	case Forward, Backward:
-		if s.Chunk > 0 {
-			return fmt.Sprintf("%s %d.%d", s.Kind, s.Chunk, s.Work)
-		}
-		return fmt.Sprintf("%s %d", s.Kind, s.Work)
-	case SendForward, SendBackward:
-		return fmt.Sprintf("%s %d", s.Kind, s.Send)
-	case RecvForward, RecvBackward:
-		return fmt.Sprintf("%s %d", s.Kind, s.Recv)
-	}
-	return fmt.Sprintf("%s %d %d", s.Kind, s.Send, s.Recv)
-}
-
-// InFlightMax is the most micro-batches whose activations a stage holds at
-// once under OneFOneB, hence the number of activation slots it needs.
-func InFlightMax(stage, stages, microBatches int) int {
-	return min(stages-stage, microBatches)
 }
 
 // Iteration is OneFOneB where a stage holds one model chunk, else Interleaved.

@@ -107,18 +107,14 @@ func (c *clusterView) launchSlots(name falcon.Node) int {
 	return 0
 }
 
-func (c *clusterView) sendTo(name falcon.Node, f *falconv1.EngineFrame) {
-	if n := c.nodes.Node(name); n != nil && n.Connected() {
-		n.Session.Send(f)
-	}
-}
-
 // send sends commands to the nodes that are connected; the others are sent them
 // when they come back.
 func (c *clusterView) send(list []outbox.Message) {
 	for _, m := range list {
-		m.Command.Epoch = c.state.epoch
-		c.sendTo(m.Node, &falconv1.EngineFrame{Body: &falconv1.EngineFrame_Command{Command: m.Command}})
+		if n := c.nodes.Node(m.Node); n != nil && n.Connected() {
+			m.Command.Epoch = c.state.epoch
+			n.Session.Send(&falconv1.EngineFrame{Body: &falconv1.EngineFrame_Command{Command: m.Command}})
+		}
 	}
 }
 
@@ -239,8 +235,4 @@ func (c *clusterView) ownAcks(n *fleet.Node, in *falconv1.CommandResult) *falcon
 		return c.nodeOf(falcon.Rank(a.GetRank())) != n.Name || p != nil && c.state.fences.processFenced(p.name)
 	})
 	return in
-}
-
-func command(c *falconv1.Command, now time.Time) *falconv1.EngineFrame {
-	return &falconv1.EngineFrame{Body: &falconv1.EngineFrame_Command{Command: outbox.WithLife(c, now)}}
 }

@@ -10,12 +10,15 @@ import (
 	"github.com/failslow/falcon/backend/outbox"
 	"github.com/failslow/falcon/backend/validate"
 	"github.com/failslow/falcon/detect"
+	"github.com/failslow/falcon/recovery/restart"
 )
 
 // Classes of commands in the outbox, in the order in which a node is sent them.
 const (
 	fenceCommand outbox.Class = iota
 	recoveryCommand
+	stopCommand   // of a restart
+	launchCommand // of a restart
 	orderCommand
 	windowCommand
 )
@@ -65,6 +68,8 @@ func (pd *planDelivery) wantedBy(now time.Time, n falcon.Node, it *outbox.Item) 
 	switch about := it.About.(type) {
 	case *nodeCommand:
 		return !pd.state.fences.nodeFenced(n) && pd.cluster.wanted(about, n)
+	case restart.NodeCommand:
+		return !pd.validations.machine.Active() && pd.cluster.restartWants(it.Class)
 	case *order: // nodes without ranks would refuse it
 		return !pd.validations.machine.Active() && slices.Contains(pd.cluster.jobNodes(), n) && (it.Sent() || pd.maySend(now, it))
 	case window:

@@ -98,9 +98,6 @@ func (e *Engine) onAttach(s *fleet.Session, now time.Time) {
 // resendOpen sends what is still open to one node, under the same ids.
 func (e *Engine) resendOpen(n *fleet.Node, now time.Time) {
 	e.sendTests(e.validations.machine.Open(n.Name))
-	if !e.validations.machine.Active() {
-		e.restart.resendTo(n.Name)
-	}
 	e.cluster.send(e.outbox.Again(now, n.Name, func(it *outbox.Item) bool { return e.delivery.wantedBy(now, n.Name, it) }))
 }
 
@@ -175,9 +172,6 @@ func (e *Engine) onResult(n *fleet.Node, in *falconv1.CommandResult, now time.Ti
 		e.validations.machine.Step(now, validate.Answer{Node: n.Name, Result: e.cluster.cleanResult(n, in)})
 		return
 	}
-	if e.restart.onAnswer(now, n.Name, in) {
-		return
-	}
 	if e.orders.lateResult(n.Name, e.cluster.ownAcks(n, in), e.state.job.Epoch) {
 		e.delivery.judge(now)
 		return
@@ -187,6 +181,8 @@ func (e *Engine) onResult(n *fleet.Node, in *falconv1.CommandResult, now time.Ti
 		return
 	}
 	switch about := it.About.(type) {
+	case restart.NodeCommand:
+		e.restart.onAnswer(now, it, n.Name, in)
 	case *nodeCommand:
 		e.recoveries.onAnswer(now, it, n.Name, in)
 	case *order:

@@ -1,12 +1,14 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/outbox"
 	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery"
 	"github.com/failslow/falcon/recovery/restart"
@@ -35,11 +37,11 @@ type restartDriver struct {
 
 // stepWith gives the machine an input, and carries out what follows.
 func (rs *restartDriver) stepWith(now time.Time, in restart.Input) {
-	rs.carryOut(now, rs.machine.Step(now, restartWorld{rs.cluster, now}, in))
+	rs.carryOut(now, rs.machine.Step(now, restartWorld{rs.cluster, rs.outbox, now}, in))
 }
 
 func (rs *restartDriver) tick(now time.Time) {
-	rs.carryOut(now, rs.machine.Tick(now, restartWorld{rs.cluster, now}))
+	rs.carryOut(now, rs.machine.Tick(now, restartWorld{rs.cluster, rs.outbox, now}))
 }
 
 // restore gives the planner back what it may not have been sent.
@@ -47,13 +49,19 @@ func (rs *restartDriver) restore(now time.Time) {
 	if l := rs.state.restart.Launch; l != nil {
 		rs.job.floor = max(rs.job.floor, l.Generation)
 	}
-	rs.carryOut(now, rs.machine.Restored(now, restartWorld{rs.cluster, now}))
+	rs.putStops()
+	rs.putLaunches()
+	rs.carryOut(now, rs.machine.Restored(now, restartWorld{rs.cluster, rs.outbox, now}))
 }
 
 func (rs *restartDriver) carryOut(now time.Time, e restart.Effects) {
 	if e.Changed {
 		rs.batch.apply(record(now, kindRestart, rs.machine.State()))
 		rs.views.dirty = true
+		rs.outbox.Remove(func(it *outbox.Item) bool {
+			c, is := it.About.(restart.NodeCommand)
+			return is && !rs.machine.Knows(c)
+		})
 	}
 	if e.Ended != nil {
 		rs.batch.apply(record(now, kindLaunchEnded, launchEndedRecord{Generation: e.Ended.Generation, Rank: e.Ended.Rank}))
@@ -71,13 +79,17 @@ func (rs *restartDriver) carryOut(now time.Time, e restart.Effects) {
 		rs.launched(now, *e.Launched)
 	}
 	if e.Stops {
-		rs.batch.sendDurable(func() { rs.sendStops("") })
+		rs.batch.sendDurable(func() {
+			rs.putStops()
+			rs.sendAll(stopCommand)
+		})
 	}
 	if e.Launches {
 		rs.batch.sendDurable(func() {
 			rs.job.floor = max(rs.job.floor, rs.state.restart.Launch.Generation)
 			rs.job.forgetEnded() // what has ended makes room for what comes
-			rs.sendLaunch("")
+			rs.putLaunches()
+			rs.sendAll(launchCommand)
 		})
 	}
 }
@@ -146,67 +158,75 @@ func (rs *restartDriver) describe(now time.Time, fresh bool) {
 	}
 }
 
-// onAnswer takes a node's answer; false for one about something else.
-func (rs *restartDriver) onAnswer(now time.Time, node falcon.Node, in *falconv1.CommandResult) bool {
-	c := restart.NodeCommand{Node: node, Command: in.GetId()}
-	if !rs.machine.Knows(c) {
-		return false
-	}
-	answer := restart.Answered{NodeCommand: c}
+// onAnswer takes a node's answer.
+func (rs *restartDriver) onAnswer(now time.Time, it *outbox.Item, node falcon.Node, in *falconv1.CommandResult) {
 	switch in.GetStatus() {
 	case falconv1.CommandStatus_COMMAND_STATUS_DONE:
-		answer.Done = true
+		it.Close(node)
 	case falconv1.CommandStatus_COMMAND_STATUS_REFUSED, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED:
-		answer.Refused = clean(in.GetDetail())
-		if answer.Refused == "" {
-			answer.Refused = noReason
-		}
+		rs.stepWith(now, restart.Refused{NodeCommand: it.About.(restart.NodeCommand), Reason: cmp.Or(clean(in.GetDetail()), noReason)})
 	}
-	rs.stepWith(now, answer)
-	return true
 }
 
-// noReason stands for a refusal without a reason.
+// noReason takes the place of a refusal's reason where there is none.
 const noReason = "no reason was given"
 
-// resendTo sends a node what it has not answered.
-func (rs *restartDriver) resendTo(node falcon.Node) {
-	rs.sendStops(node)
-	rs.sendLaunch(node)
-}
-
-func (rs *restartDriver) sendStops(node falcon.Node) {
-	now := rs.cfg.Now()
-	deadline := now.Add(rs.cfg.Restart.LeaveLimit()).UnixNano()
-	for _, c := range rs.machine.OpenStops(node) {
-		rs.cluster.sendTo(c.Node, command(&falconv1.Command{
-			Epoch: rs.state.epoch, Id: c.Command, DeadlineUnixNs: deadline,
-			Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: rs.state.restart.Stop.Generation}},
-		}, now))
+// putStops puts the restart's stop commands into the outbox. Their lives begin with
+// every sending.
+func (rs *restartDriver) putStops() {
+	if s := rs.machine.State().Stop; s != nil {
+		rs.putAll(s.Commands, outbox.Item{
+			Class: stopCommand, Life: rs.cfg.Restart.LeaveLimit(), Renew: true,
+			Body: func(falcon.Node) *falconv1.Command {
+				return &falconv1.Command{Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: s.Generation}}}
+			},
+		})
 	}
 }
 
-func (rs *restartDriver) sendLaunch(node falcon.Node) {
-	for _, c := range rs.machine.OpenLaunches(node) {
-		rs.cluster.sendTo(c.Node, launchFrame(rs.state.epoch, rs.machine.State(), c, rs.cfg.Now()))
+// putLaunches puts its launch commands there.
+func (rs *restartDriver) putLaunches() {
+	s := rs.machine.State()
+	rs.putAll(s.Commands, outbox.Item{
+		Class: launchCommand, Deadline: time.Unix(0, s.Deadline), Body: func(n falcon.Node) *falconv1.Command { return launchCommandOf(*s.Launch, n) },
+	})
+}
+
+func (rs *restartDriver) putAll(list []restart.NodeCommand, v outbox.Item) {
+	for _, c := range list {
+		v.To, v.About = []outbox.To{{Node: c.Node, ID: c.Command}}, c
+		rs.outbox.Put(v)
 	}
 }
 
-func launchFrame(epoch uint64, s restart.State, c restart.NodeCommand, now time.Time) *falconv1.EngineFrame {
-	l := &falconv1.LaunchCommand{Generation: s.Launch.Generation, World: int32(len(s.Launch.Placement)), Resume: s.Launch.Resume}
-	for rank, d := range s.Launch.Placement {
-		if d.Node() == c.Node {
+// sendAll sends the commands of a class, where the restart still wants them.
+func (rs *restartDriver) sendAll(c outbox.Class) {
+	for _, it := range rs.outbox.Items(c) {
+		if rs.cluster.restartWants(c) {
+			rs.cluster.send(it.SendAll(rs.cfg.Now()))
+		}
+	}
+}
+
+// restartWants reports whether a restart's commands of a class are still sent.
+func (c *clusterView) restartWants(class outbox.Class) bool {
+	return class == stopCommand && c.state.restart.Active() || class == launchCommand && c.state.restart.Phase == restart.Launching
+}
+
+func launchCommandOf(launch falcon.Launch, n falcon.Node) *falconv1.Command {
+	l := &falconv1.LaunchCommand{Generation: launch.Generation, World: int32(len(launch.Placement)), Resume: launch.Resume}
+	for rank, d := range launch.Placement {
+		if d.Node() == n {
 			l.Ranks = append(l.Ranks, &falconv1.RankLaunch{Rank: int32(rank), LocalRank: int32(d.Index()), Device: string(d)})
 		}
 	}
-	return command(&falconv1.Command{
-		Epoch: epoch, Id: c.Command, DeadlineUnixNs: s.Deadline, Body: &falconv1.Command_Launch{Launch: l},
-	}, now)
+	return &falconv1.Command{Body: &falconv1.Command_Launch{Launch: l}}
 }
 
 // restartWorld is the cluster as the restart machine asks about it.
 type restartWorld struct {
 	cluster *clusterView
+	outbox  *outbox.Box
 	now     time.Time
 }
 
@@ -229,6 +249,11 @@ func (w restartWorld) Lost(l falcon.Launch) string {
 func (w restartWorld) Missing(l falcon.Launch) string { return w.cluster.launchText(l) }
 func (w restartWorld) Alive() int                     { return w.cluster.job.alive }
 func (w restartWorld) Fenced(n falcon.Node) bool      { return w.cluster.state.fences.nodeFenced(n) }
+
+func (w restartWorld) Done(c restart.NodeCommand) bool {
+	it := w.outbox.Find(c.Node, c.Command)
+	return it != nil && it.Answered(c.Node)
+}
 
 // launchLost finds a rank of a launch that has ended, and not well; nil for none.
 func (c *clusterView) launchLost(now time.Time, l falcon.Launch) (falcon.Rank, *process) {

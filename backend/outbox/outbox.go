@@ -70,7 +70,9 @@ func (b *Box) Put(v Item) *Item {
 	if len(it.To) > 0 {
 		it.ID = it.To[0].ID
 	}
-	b.Remove(func(o *Item) bool { return o.ID == it.ID })
+	if old := b.byID[it.ID]; old != nil && old.ID == it.ID {
+		b.Remove(func(o *Item) bool { return o == old })
+	}
 	if b.byID == nil {
 		b.byID = map[uint64]*Item{}
 	}

@@ -28,11 +28,10 @@ type (
 	}
 	// Planned is what the planner wants launched once all processes have left.
 	Planned struct{ Launch *falcon.Launch }
-	// Answered is a node's answer to a command.
-	Answered struct {
+	// Refused is a node's refusal of a command.
+	Refused struct {
 		NodeCommand
-		Done    bool
-		Refused string // why
+		Reason string
 	}
 	// Ended is a launched rank that has ended with success.
 	Ended struct {
@@ -52,7 +51,7 @@ type (
 func (Checkpointed) input() {}
 func (Demanded) input()     {}
 func (Planned) input()      {}
-func (Answered) input()     {}
+func (Refused) input()      {}
 func (Ended) input()        {}
 func (Described) input()    {}
 func (Superseded) input()   {}
@@ -64,6 +63,7 @@ type World interface {
 	Missing(l falcon.Launch) string       // what a launch waits for
 	Alive() int                           // ranks whose processes run
 	Fenced(n falcon.Node) bool
+	Done(c NodeCommand) bool // the node has carried it out
 }
 
 // Effects are what an input leads to, in the order in which they are to be
@@ -75,8 +75,8 @@ type Effects struct {
 	RanToEnd bool      // the launch has run to its end before it was described as the job
 	Left     *NoLaunch // for the planner
 	Launched *Launched // for whoever planned the launch
-	Stops    bool      // stop commands go out once State is durable
-	Launches bool      // so do launch commands
+	Stops    bool      // State's stop commands go out once it is durable
+	Launches bool      // so do its launch commands
 }
 
 // Note is a line for operators.
@@ -102,17 +102,16 @@ type Launched struct {
 
 // Machine is one restart after the other.
 type Machine struct {
-	cfg      Config
-	state    State
-	answered map[uint64]bool // commands that were carried out
-	nextID   func() uint64
-	out      Effects
+	cfg    Config
+	state  State
+	nextID func() uint64
+	out    Effects
 }
 
 // New makes the machine go on from a state; nextID gives out command ids that
 // are durable with the state that holds them.
 func New(cfg Config, s State, nextID func() uint64) *Machine {
-	return &Machine{cfg: cfg, state: s, answered: map[uint64]bool{}, nextID: nextID}
+	return &Machine{cfg: cfg, state: s, nextID: nextID}
 }
 
 // State is what is to be durable. It must not be changed.
@@ -136,8 +135,8 @@ func (m *Machine) Step(now time.Time, w World, in Input) Effects {
 		m.demand(now, w, in)
 	case Planned:
 		m.launch(now, in.Launch)
-	case Answered:
-		m.answer(now, w, in)
+	case Refused:
+		m.refused(now, w, in)
 	case Ended:
 		if m.state.Phase == Launching && m.state.NoteEnded(in.Generation, in.Rank) {
 			m.out.Ended = &in
@@ -268,7 +267,7 @@ func (m *Machine) launchFails(now time.Time, w World, why string) {
 // cleared reports whether every node says that nothing of before runs there.
 func (m *Machine) cleared(w World) bool {
 	return m.state.Stop == nil || !slices.ContainsFunc(m.state.Stop.Commands, func(c NodeCommand) bool {
-		return !m.answered[c.Command] && !w.Fenced(c.Node)
+		return !w.Done(c) && !w.Fenced(c.Node)
 	})
 }
 
@@ -305,44 +304,13 @@ func (m *Machine) isStop(c NodeCommand) bool {
 	return m.state.Stop != nil && slices.Contains(m.state.Stop.Commands, c)
 }
 
-func (m *Machine) answer(now time.Time, w World, in Answered) {
+func (m *Machine) refused(now time.Time, w World, in Refused) {
 	switch {
-	case !m.Knows(in.NodeCommand):
-	case in.Done:
-		m.answered[in.Command] = true
-	case in.Refused == "":
 	case m.isStop(in.NodeCommand):
-		m.note("action", 2, "node %s has not ended what runs there of before: %s", in.Node, in.Refused)
-	case m.state.Phase == Launching && len(m.state.Ended) == 0: // else it came up: ranks have come to the job's end
-		m.launchFails(now, w, fmt.Sprintf("node %s: %s", in.Node, in.Refused))
+		m.note("action", 2, "node %s has not ended what runs there of before: %s", in.Node, in.Reason)
+	case m.Knows(in.NodeCommand) && m.state.Phase == Launching && len(m.state.Ended) == 0: // else it came up: ranks have come to the job's end
+		m.launchFails(now, w, fmt.Sprintf("node %s: %s", in.Node, in.Reason))
 	}
-}
-
-// OpenStops are the stop commands of a node that are not carried out; node "" =
-// those of all.
-func (m *Machine) OpenStops(node falcon.Node) []NodeCommand {
-	if m.state.Stop == nil || !m.state.Active() {
-		return nil
-	}
-	return m.open(m.state.Stop.Commands, node)
-}
-
-// OpenLaunches are the launch commands that are not carried out, likewise.
-func (m *Machine) OpenLaunches(node falcon.Node) []NodeCommand {
-	if m.state.Phase != Launching {
-		return nil
-	}
-	return m.open(m.state.Commands, node)
-}
-
-func (m *Machine) open(list []NodeCommand, node falcon.Node) []NodeCommand {
-	var out []NodeCommand
-	for _, c := range list {
-		if (node == "" || c.Node == node) && !m.answered[c.Command] {
-			out = append(out, c)
-		}
-	}
-	return out
 }
 
 // described ends a restart once its launch is the job.

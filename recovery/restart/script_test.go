@@ -41,6 +41,7 @@ type script struct {
 	running, lost string
 	alive         int
 	fenced        []falcon.Node
+	done          map[NodeCommand]bool
 }
 
 func (s *script) Running(falcon.Placement) string { return s.running }
@@ -50,8 +51,10 @@ func (s *script) Missing(l falcon.Launch) string {
 }
 func (s *script) Alive() int                { return s.alive }
 func (s *script) Fenced(n falcon.Node) bool { return slices.Contains(s.fenced, n) }
+func (s *script) Done(c NodeCommand) bool   { return s.done[c] }
 
 func (s *script) boot(state State) {
+	s.done = map[NodeCommand]bool{}
 	s.m = New(Config{}, state, func() uint64 { s.next++; return s.next })
 }
 
@@ -82,7 +85,11 @@ func (s *script) do(d *datadriven.TestData) string {
 		return step(Planned{launch()})
 	case "answer":
 		c := NodeCommand{falcon.Node(arg("node")), number("command")}
-		return step(Answered{NodeCommand: c, Done: d.HasArg("done"), Refused: arg("refused")})
+		if d.HasArg("done") {
+			s.done[c] = true
+			return "nothing\n"
+		}
+		return step(Refused{NodeCommand: c, Reason: arg("refused")})
 	case "ended":
 		return step(Ended{Generation: number("generation"), Rank: falcon.Rank(number("rank"))})
 	case "described":
@@ -162,10 +169,10 @@ func (s *script) text(e Effects) string {
 		fmt.Fprintf(&b, "launch %d over, of the recovery %t, failed %q\n", v.Generation, v.Recovery, v.Failed)
 	}
 	if e.Stops {
-		fmt.Fprintf(&b, "stop %v\n", s.m.OpenStops(""))
+		fmt.Fprintf(&b, "stop %v\n", s.m.State().Stop.Commands)
 	}
 	if e.Launches {
-		fmt.Fprintf(&b, "launch %v\n", s.m.OpenLaunches(""))
+		fmt.Fprintf(&b, "launch %v\n", s.m.State().Commands)
 	}
 	if b.Len() == 0 {
 		return "nothing\n"

@@ -11,7 +11,7 @@ import (
 const (
 	Leaving   = "leaving"   // the checkpoint is written; the processes are to end
 	Left      = "left"      // all have ended; the planner is to say what is launched
-	Launching = "launching" // nodes were told to start processes
+	Launching = "launching" // nodes were ordered to start processes
 	Clearing  = "clearing"  // the launch has failed; what it started is to end
 	Over      = "over"
 )

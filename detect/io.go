@@ -155,6 +155,3 @@ type Steady struct {
 	CurrentMs  float64 // median of the last iterations, slowest rank each
 	Iteration  int64   // newest iteration seen from all ranks
 }
-
-// Clock is when an input happened, by the engine's clock.
-type Clock = time.Time

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/recovery/replica"
 )
 
 // Machine recovers one job. It is not safe for concurrent use, and must not be copied.
@@ -41,22 +40,6 @@ func (m *Machine) Ready() Ready { return m.out.pendingReady(m.hist.oldestFirst()
 // Advance confirms that the last Ready was carried out.
 func (m *Machine) Advance() { m.out.clearAll() }
 
-// Current returns the recovery in progress, false where there is none.
-func (m *Machine) Current() (falcon.Recovery, bool) {
-	if m.op.rec == nil {
-		return falcon.Recovery{}, false
-	}
-	return cloneRecovery(m.op.rec), true
-}
-
-// Recovery finds one by its id.
-func (m *Machine) Recovery(id string) (falcon.Recovery, bool) {
-	if c := m.hist.findByID(id); c != nil {
-		return cloneRecovery(c), true
-	}
-	return falcon.Recovery{}, false
-}
-
 // Recoveries lists those that are kept, newest first.
 func (m *Machine) Recoveries() []falcon.Recovery {
 	out := make([]falcon.Recovery, 0, recoveriesMost)
@@ -64,14 +47,6 @@ func (m *Machine) Recoveries() []falcon.Recovery {
 		out = append(out, cloneRecovery(c))
 	}
 	return out
-}
-
-// Exposure lists, for every node and failure domain of the present job, the
-// shards that would have no replica if it were lost now, worst first.
-func (m *Machine) Exposure(more ...replica.Domain) ([]replica.Exposure, error) {
-	return replica.Map(replica.Query{
-		Layout: m.job.Layout, ZeRO: m.job.ZeRO, Placement: m.job.Placement, Domains: m.job.Domains,
-	}, more...)
 }
 
 // Step takes one input. Time never goes back.

@@ -61,12 +61,6 @@ type Style struct {
 	Attr   Attr
 }
 
-// On returns the style over another background.
-func (s Style) On(bg Color) Style {
-	s.BG = bg
-	return s
-}
-
 // Lipgloss is the style for everything that is not a cell of a raster.
 func (s Style) Lipgloss() lipgloss.Style {
 	st := lipgloss.NewStyle().Bold(s.Attr&Bold != 0).Faint(s.Attr&Faint != 0).

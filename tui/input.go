@@ -9,9 +9,6 @@ import (
 	"github.com/failslow/falcon/tui/key"
 )
 
-// maxInput bounds a reason, in characters; a prompt is bounded by its row.
-const maxInput = 120
-
 // newTextEntry is a text entry with the keys that a table gives a scope and no
 // others. Above all it has no key to paste the clipboard: what is pasted comes
 // through Model.pasteText, where the safety rules are.

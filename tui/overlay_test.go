@@ -70,7 +70,7 @@ func TestReasonIsEditedAndTheCursorFollows(t *testing.T) {
 // Only typing unfreezes: neither a paste by the terminal nor the text entry's
 // own clipboard key may reach the confirmation.
 func TestNoPasteIntoTheConfirmation(t *testing.T) {
-	in := newTextEntry(key.Default(), key.Dialog, "", maxInput)
+	in := newTextEntry(key.Default(), key.Dialog, "", decision.ReasonMax)
 	if _, cmd := in.Update(keyMsg("ctrl+v")); cmd != nil {
 		if msg := cmd(); msg != nil {
 			t.Errorf("ctrl+v reads the clipboard: %T", msg)
@@ -100,7 +100,7 @@ func TestPromptIsEditedWithinItsRow(t *testing.T) {
 	if x := m.View().Cursor.X; x != len(" /")+3 {
 		t.Errorf("the cursor is in column %d, not after two columns and one", x)
 	}
-	for range 2 * maxInput {
+	for range 2 * decision.ReasonMax {
 		send(m, "x")
 	}
 	checkGeometry(t, m.View().Content, 80, 24)

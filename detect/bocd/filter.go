@@ -169,9 +169,6 @@ func (f *Filter) Reset() {
 	f.last = Step{PRecent: 1, PMAP: 1, Runs: 1}
 }
 
-// Config returns the configuration in force, defaults filled in.
-func (f *Filter) Config() Config { return f.cfg }
-
 // Seen returns how many observations were taken in.
 func (f *Filter) Seen() int { return f.seen }
 

@@ -323,16 +323,6 @@ func (t *Tracker) PRecent() float64 {
 	return t.filter.Last().PRecent
 }
 
-// MAP is the most probable run length, in observations.
-func (t *Tracker) MAP() int { return t.filter.Last().MAP }
-
-// Posterior appends the run-length posterior to dst[:0]: see Filter.Posterior.
-func (t *Tracker) Posterior(dst []float64) []float64 { return t.filter.Posterior(dst) }
-
-// Binned fills dst with the posterior, its tail in the last entry: see
-// Filter.Binned.
-func (t *Tracker) Binned(dst []float64) { t.filter.Binned(dst) }
-
 // observations copies observations from … to−1 in order; older ones than the history
 // holds are left out.
 func (t *Tracker) observations(from, to int) []float64 {

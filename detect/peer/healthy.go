@@ -68,9 +68,7 @@ func (h *Healthy) Learn(res Result) {
 // Known reports whether any window was learnt.
 func (h *Healthy) Known() bool { return h != nil && len(h.selfMs) > 0 }
 
-// SelfMs is the healthy self time of rank r per micro-batch, 0 when unknown.
-func (h *Healthy) SelfMs(r falcon.Rank) float64 { return h.selfTime(r) }
-
+// selfTime is the healthy self time of rank r per micro-batch, 0 when unknown.
 func (h *Healthy) selfTime(r falcon.Rank) float64 {
 	if h == nil {
 		return 0

@@ -35,7 +35,6 @@ type Tracker struct {
 	expected int
 
 	last      Iteration // its Start fields: where the running iteration began
-	started   bool
 	fresh     bool
 	since     int // calls since the last anchor
 	hits      int // calls of the anchor's class since the last anchor
@@ -68,9 +67,6 @@ func (t *Tracker) Period() int { return t.result.Period }
 
 // Anchor is the call that iterations are counted on, once known.
 func (t *Tracker) Anchor() (Anchor, bool) { return t.result.Anchor, t.known }
-
-// Agreement is the agreement at the period when it was learned, 0..1.
-func (t *Tracker) Agreement() float64 { return t.result.Agreement }
 
 // Expect announces that iterations will have this many calls from soon on (an
 // order changes the micro-batches): the first such iteration is believed.
@@ -167,7 +163,7 @@ func (t *Tracker) tryLearning() []Iteration {
 // anchor.
 func (t *Tracker) applyResult(r Result) []Iteration {
 	t.known, t.result = true, r
-	t.started, t.fresh = false, true
+	t.fresh = true
 	t.odd, t.total, t.recheckAt = 0, 0, len(t.calls)
 	t.since, t.hits, t.short = 0, 0, 0
 	t.classes = make(map[Class]struct{})
@@ -201,7 +197,6 @@ func (t *Tracker) firstNumber(c Call) int64 {
 }
 
 func (t *Tracker) beginIteration(c Call, number int64) {
-	t.started = true
 	t.last = Iteration{Number: number, StartNs: c.TimeNs, Ordinal: c.Ordinal}
 	t.since, t.hits, t.gap = 0, 0, false
 }

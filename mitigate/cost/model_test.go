@@ -173,31 +173,3 @@ func TestVolumesByCounting(t *testing.T) {
 		}
 	}
 }
-
-// GPT-3 175B (Brown et al. 2020: 96 layers, 12,288 wide, 96 heads of 128) on 8 TP
-// × 8 PP: sizes that can be checked with a pocket calculator.
-func TestTransformer(t *testing.T) {
-	v := Transformer(TransformerShape{
-		Layers: 96, Hidden: 12288, Heads: 96, HeadDim: 128, Vocabulary: 50257, Context: 2048,
-		TP: 8, DP: 16, PP: 8, MicroBatch: 2, MicroBatches: 32,
-	})
-	for _, c := range []struct {
-		what      string
-		got, want float64
-	}{
-		{"parameters", v.Parameters, 174_594_797_568},
-		{"12·L·h²", v.About, 173_946_175_488},
-		{"per GPU", v.PerGPU, 2_728_043_712},
-		{"one activation, MB", v.ActivationMB, 2 * 2048 * 12288 * 2 / 1e6},
-		{"PP, MB", v.PPMB, 32 * 2 * 2048 * 12288 * 2 / 1e6},
-		{"TP, MB", v.TPMB, 8 * 2 * 32 * 2048 * 12288 * 96 * 7 / 64. * 2 / 1e6},
-		{"DP, MB", v.DPMB, 2_728_043_712 * 4 / 1e6},
-	} {
-		if math.Abs(c.got-c.want) > 1e-6*c.want {
-			t.Errorf("%s: %.0f, want %.0f", c.what, c.got, c.want)
-		}
-	}
-	if v.TPMB < v.PPMB {
-		t.Error("tensor-parallel traffic is not the largest (appendix 9.2)")
-	}
-}

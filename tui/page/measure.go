@@ -11,24 +11,10 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// Metric is what the maps colour ranks by.
-type Metric = roster.Metric
-
-// The metrics.
-const (
-	MetricAuto        = roster.Auto
-	MetricSelf        = roster.Self
-	MetricIteration   = roster.Slowdown
-	MetricWait        = roster.Wait
-	MetricTemperature = roster.Temperature
-	MetricClock       = roster.Clock
-	MetricCNP         = roster.CNP
-)
-
 // Measured owns what is known of the ranks, and by which metric maps show it.
 type Measured struct {
 	Roster *roster.Roster // derived from the snapshot, shared by all who show it
-	Metric Metric
+	Metric roster.Metric
 }
 
 // Anomalous reports whether a rank is not simply healthy.
@@ -40,7 +26,7 @@ func (m *Measured) Anomalous(r *falconv1.RankView) bool {
 func (m *Measured) Anomalies() []int32 { return m.Roster.Anomalies }
 
 // BySelf reports whether maps show self time.
-func (m *Measured) BySelf() bool { return m.Roster.Resolve(m.Metric) == MetricSelf }
+func (m *Measured) BySelf() bool { return m.Roster.Resolve(m.Metric) == roster.Self }
 
 // ToggleMetric goes on to the next metric.
 func (m *Measured) ToggleMetric() {
@@ -71,28 +57,19 @@ func (m *Measured) Reading(r *falconv1.RankView) string {
 		return "—"
 	}
 	switch m.Roster.Resolve(m.Metric) {
-	case MetricSelf:
+	case roster.Self:
 		return phrase.Percent(x - 1)
-	case MetricIteration:
+	case roster.Slowdown:
 		return phrase.Percent(x / 100)
-	case MetricWait:
+	case roster.Wait:
 		return fmt.Sprintf("%.0f%%", min(x, 999))
-	case MetricTemperature:
+	case roster.Temperature:
 		return fmt.Sprintf("%d°", min(r.TemperatureC, 999))
-	case MetricClock:
+	case roster.Clock:
 		return fmt.Sprintf("%dM", min(r.SmClockMhz, 9999))
 	}
 	return thousands(x)
 }
-
-// Level is a rank's step on the heat ramp by the metric, 0 to 6.
-func (m *Measured) Level(r *falconv1.RankView) int {
-	n, _ := m.Roster.LevelOf(m.Metric, r)
-	return n
-}
-
-// Pixel is a rank's value in a raster.
-func (m *Measured) Pixel(r *falconv1.RankView) uint8 { return Pixels[m.Roster.Code(m.Metric, r)] }
 
 // Ended reports whether nothing comes from a rank because the job has finished,
 // which is no trouble.

@@ -237,9 +237,6 @@ func (c *cursor) moveTo(i int) (*feed.State, error) {
 	return c.state, nil
 }
 
-// State is the picture of frame i as it was recorded.
-func (r *Recording) State(i int) (*feed.State, error) { return r.cursor().moveTo(i) }
-
 // All visits every frame in order, until visit says no.
 func (r *Recording) All(visit func(Moment, *feed.State) bool) error {
 	c := r.cursor()

@@ -183,7 +183,7 @@ func TestCutAnywhere(t *testing.T) {
 			continue
 		}
 		last := len(r.Moments) - 1
-		s, err := r.State(last)
+		s, err := r.cursor().moveTo(last)
 		if err != nil {
 			t.Fatalf("cut at %d: %v", n, err)
 		}
@@ -215,7 +215,7 @@ func TestResumeAfterACut(t *testing.T) {
 	if err != nil || r.Cut != "" || len(r.Moments) != len(cut.Moments)+5 {
 		t.Fatalf("%v, cut %q, %d moments", err, r.Cut, len(r.Moments))
 	}
-	s, err := r.State(len(r.Moments) - 1)
+	s, err := r.cursor().moveTo(len(r.Moments) - 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,8 +240,8 @@ func TestDropsAreMarked(t *testing.T) {
 	for range 5 {
 		w.Take(j.next(start))
 	}
-	if w.Dropped() != 4 {
-		t.Fatalf("%d dropped", w.Dropped())
+	if w.dropped.Load() != 4 {
+		t.Fatalf("%d dropped", w.dropped.Load())
 	}
 	var out bytes.Buffer
 	w.count, w.opts.Limit = &counter{w: &out}, DefaultLimit

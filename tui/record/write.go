@@ -193,12 +193,6 @@ func (w *Writer) Record(s *feed.State) {
 	}
 }
 
-// Dropped is how many pictures were lost.
-func (w *Writer) Dropped() uint64 { return w.dropped.Load() }
-
-// Full reports whether the recording has reached its limit and stopped.
-func (w *Writer) Full() bool { return w.full.Load() }
-
 // Stopped is why nothing more is recorded; "" while it goes on.
 func (w *Writer) Stopped() string {
 	switch {

@@ -53,17 +53,6 @@ const (
 	CulpritCode
 )
 
-// Level is the code of a level, 0 to 6.
-func Level(n int) Code {
-	switch {
-	case n <= 0:
-		return Level0
-	case n == 1:
-		return Level1
-	}
-	return Level2 + Code(min(n, 6)-2)
-}
-
 // scale is a metric's ramp.
 type scale struct {
 	name string

@@ -139,13 +139,6 @@ func (l *flowControl) isStuck() time.Duration {
 	return long
 }
 
-// bytesInFlight is how many bytes are not known to have arrived.
-func (l *flowControl) bytesInFlight() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.written - l.arrived
-}
-
 // settleWrites waits until all that was written has arrived, and says for how long
 // the link was busy carrying it: what the last mark took beyond the way there
 // and back.

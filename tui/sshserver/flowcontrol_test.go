@@ -220,3 +220,10 @@ type desk string
 
 func (desk) Network() string  { return "tcp" }
 func (d desk) String() string { return "[" + string(d) + "]:4711" }
+
+// bytesInFlight is how many bytes are not known to have arrived.
+func (l *flowControl) bytesInFlight() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.written - l.arrived
+}

@@ -38,11 +38,6 @@ func (r Rect) Columns(n int) (left, rest Rect) {
 	return Rect{r.X, r.Y, n, r.H}, Rect{r.X + n, r.Y, r.W - n, r.H}
 }
 
-// Inset cuts h columns off both sides and v rows off top and bottom.
-func (r Rect) Inset(h, v int) Rect {
-	return Rect{r.X + h, r.Y + v, max(0, r.W-2*h), max(0, r.H-2*v)}
-}
-
 // Empty reports whether nothing can be drawn in r.
 func (r Rect) Empty() bool { return r.W <= 0 || r.H <= 0 }
 

@@ -84,20 +84,6 @@ func moveCursor(a key.Action, s *page.State, t *table) {
 	}
 }
 
-// Hit is the rank that is drawn at a cell of the page, the worst of several.
-func (p *Page) Hit(s *page.State, r widget.Rect, x, y int) (rank int32, ok bool) {
-	if !isComplete(s) {
-		return 0, false
-	}
-	_, body := p.tableRect(r).Rows(1)
-	t := newNodeTable(s, body)
-	x, y = x-body.X-labelW, y-body.Y-1
-	if x < 0 || y < 0 || x/t.cellW >= t.cols || y >= t.rows {
-		return 0, false
-	}
-	return t.worstRankOf(x/t.cellW, t.first+y), true
-}
-
 // isComplete reports whether every place of the layout has a rank.
 func isComplete(s *page.State) bool {
 	n := s.Roster.World()

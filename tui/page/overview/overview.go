@@ -21,9 +21,6 @@ type Page struct{}
 // New makes the page.
 func New() *Page { return &Page{} }
 
-// autoZoom lets the map choose.
-const autoZoom = -1
-
 // Breakpoints, in columns and rows of the body.
 const (
 	twoColumns   = 110
@@ -63,7 +60,7 @@ func (p *Page) Panes(*page.State) []page.Pane {
 			posterior.Chart(c, chart, s)
 			posterior.Strip(c, strip, s)
 		}},
-		{Name: "ranks", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) { ranks.Map(c, r, s, autoZoom) }},
+		{Name: "ranks", Draw: ranks.Map},
 		{Name: "grid", Draw: grid.Table},
 		{Name: "ladder", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) { ladder.Rungs(c, r, s, -1) }},
 		{Name: "events", Draw: events.Tail},
@@ -91,7 +88,7 @@ func drawOneColumn(c *widget.Canvas, r widget.Rect, s *page.State) {
 	chart, rest := rest.Rows(max(4, rest.H-mapRows-3))
 	posterior.Chart(c, chart, s)
 	m, rest := rest.Rows(mapRows)
-	ranks.Map(c, m, s, autoZoom)
+	ranks.Map(c, m, s)
 	if rest.H >= 2 {
 		events.Tail(c, rest, s)
 	}
@@ -106,7 +103,7 @@ func drawTwoColumns(c *widget.Canvas, r widget.Rect, s *page.State) {
 	left, right := cutColumns(middle, middle.W*56/100)
 	mapRows := max(4, min(left.H*2/5, ranks.Rows(widget.Rect{W: left.W, H: left.H * 2 / 5}, s)+1))
 	m, left := left.Rows(mapRows)
-	ranks.Map(c, m, s, autoZoom)
+	ranks.Map(c, m, s)
 	chart, strip := left.Rows(left.H - 3)
 	posterior.Chart(c, chart, s)
 	posterior.Strip(c, strip, s)
@@ -127,7 +124,7 @@ func drawThreeColumns(c *widget.Canvas, r widget.Rect, s *page.State) {
 	left, body := cutColumns(body, body.W*34/100)
 	middle, right := cutColumns(body, body.W*53/100)
 	m, sus := left.Rows(left.H - min(left.H/3, len(s.Anomalies())+3))
-	ranks.Map(c, m, s, autoZoom)
+	ranks.Map(c, m, s)
 	drawSuspects(c, sus, s)
 	g, middle := middle.Rows(min(middle.H/3, s.PP+4))
 	grid.Table(c, g, s)

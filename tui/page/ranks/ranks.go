@@ -162,15 +162,6 @@ func (p *Page) pickUnderCursor(a key.Action, s *page.State, g geometry) {
 	s.Select(at)
 }
 
-// Hit is the rank that is drawn at a cell of the page, the worst of several.
-func (p *Page) Hit(s *page.State, r widget.Rect, x, y int) (rank int32, ok bool) {
-	if s.Roster.World() == 0 {
-		return 0, false
-	}
-	body := p.drawnMapRect(r)
-	return layoutMap(body, s, p.level, p.order, p.halves).worstRankAt(s, body, x, y)
-}
-
 // Draw draws the map, the metric's legend, and below them the cursor's rank.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	p.alone = false
@@ -258,12 +249,10 @@ func showRank(c *widget.Canvas, body widget.Rect, s *page.State, g geometry, mar
 	}
 }
 
-// Map draws title and map in r for other pages too, at the level that fits. It
-// returns the room that the map took.
-func Map(c *widget.Canvas, r widget.Rect, s *page.State, _ int) widget.Rect {
+// Map draws title and map in r for other pages too, at the level that fits.
+func Map(c *widget.Canvas, r widget.Rect, s *page.State) {
 	_, body := r.Rows(1)
 	g := layoutMap(body, s, auto, Topology, c.PixelRows(1))
 	c.Rule(r, strings.TrimSpace(g.headingText()), g.titleText(s))
 	showRank(c, body, s, g, s.Picked)
-	return body
 }

@@ -347,7 +347,7 @@ func BenchmarkAggregate100k(b *testing.B) {
 			out := make([]uint8, g.columns*min(g.rows, g.total))
 			for b.Loop() {
 				clear(out)
-				g.aggregate(roster.Make(snaps[1], tables[1]).Codes(page.MetricSelf), int32(g.top*g.columns), out)
+				g.aggregate(roster.Make(snaps[1], tables[1]).Codes(roster.Self), int32(g.top*g.columns), out)
 			}
 		})
 	}
@@ -403,4 +403,13 @@ func BenchmarkFilter100k(b *testing.B) {
 			}
 		})
 	}
+}
+
+// Hit is the rank that is drawn at a cell of the page, the worst of several.
+func (p *Page) Hit(s *page.State, r widget.Rect, x, y int) (rank int32, ok bool) {
+	if s.Roster.World() == 0 {
+		return 0, false
+	}
+	body := p.drawnMapRect(r)
+	return layoutMap(body, s, p.level, p.order, p.halves).worstRankAt(s, body, x, y)
 }

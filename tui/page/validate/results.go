@@ -46,8 +46,8 @@ func drawGEMMHeading(c *widget.Canvas, r widget.Rect, g *falconv1.GemmResult) {
 	}
 }
 
-// gemmW is the room of a result's name, and of its numbers.
-const gemmW, gemmNumW = 21, 24
+// gemmNumW is the room of a result's numbers.
+const gemmNumW = 24
 
 func drawGEMMResult(c *widget.Canvas, r widget.Rect, g *falconv1.GemmResult, top float64) {
 	pen := c.Pen(r).Putf(themes.Text, "%-10s rank %-5d", widget.Cut(g.Device, 10), g.Rank)

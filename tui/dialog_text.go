@@ -19,12 +19,12 @@ import (
 
 // dialogLines are what a dialog says, in w columns: what has changed since it
 // opened and what happens without an answer, then what it asks.
-func dialogLines(q decision.Question, live *page.State, w int) []ladder.Line {
+func dialogLines(q decision.Question, live *page.State, w int) []page.Line {
 	return slices.Concat(changedLines(q, live, w), countdownLines(q, live, w), approvalLines(q, live, w), askedLines(q, live, w))
 }
 
 // askedLines say what the dialog asks, as it was when it opened.
-func askedLines(q decision.Question, live *page.State, w int) []ladder.Line {
+func askedLines(q decision.Question, live *page.State, w int) []page.Line {
 	switch q := q.(type) {
 	case *decision.Approve:
 		return approveLines(q, w)
@@ -48,16 +48,16 @@ func askedLines(q decision.Question, live *page.State, w int) []ladder.Line {
 	return nil
 }
 
-func wrapLines(role themes.Role, text string, w int) []ladder.Line {
-	var out []ladder.Line
+func wrapLines(role themes.Role, text string, w int) []page.Line {
+	var out []page.Line
 	for _, l := range widget.Wrap(text, w) {
-		out = append(out, ladder.Line{Text: l, Role: role})
+		out = append(out, page.Line{Text: l, Role: role})
 	}
 	return out
 }
 
 // changedLines describe how the plan differs from the one that the dialog showed.
-func changedLines(q decision.Question, live *page.State, w int) []ladder.Line {
+func changedLines(q decision.Question, live *page.State, w int) []page.Line {
 	var list []string
 	switch q := q.(type) {
 	case *decision.Approve:
@@ -69,7 +69,7 @@ func changedLines(q decision.Question, live *page.State, w int) []ladder.Line {
 			list = ladder.Changes(ladder.PlanOfRung(q.Rung), ladder.PlanOfRung(now))
 		}
 	}
-	var out []ladder.Line
+	var out []page.Line
 	for i, text := range list {
 		if i == 0 {
 			out = wrapLines(themes.Urgent, " CHANGED since this dialog opened ", w)
@@ -87,7 +87,7 @@ func planChanges(asked, now *falconv1.Action) []string {
 }
 
 // countdownLines say when policy approves what the dialog is about by itself.
-func countdownLines(q decision.Question, live *page.State, w int) []ladder.Line {
+func countdownLines(q decision.Question, live *page.State, w int) []page.Line {
 	asked := questionAction(q)
 	now := live.ProposalOf(q.Incident())
 	if asked == nil || now.GetId() != asked.Id {
@@ -112,7 +112,7 @@ func questionAction(q decision.Question) *falconv1.Action {
 }
 
 // approvalLines say who has approved, and what an approval here would begin.
-func approvalLines(q decision.Question, live *page.State, w int) []ladder.Line {
+func approvalLines(q decision.Question, live *page.State, w int) []page.Line {
 	switch q := q.(type) {
 	case *decision.Veto:
 		now := q.Now(live)
@@ -135,14 +135,14 @@ func approvalLines(q decision.Question, live *page.State, w int) []ladder.Line {
 	return nil
 }
 
-func secondLines(live *page.State, rung string, w int) []ladder.Line {
+func secondLines(live *page.State, rung string, w int) []page.Line {
 	if !decision.WantsTwo(live, rung) {
 		return nil
 	}
 	return wrapLines(themes.Warn, "Two people have to approve "+rung+": nothing happens until somebody else has approved it, too.", w)
 }
 
-func undoLines(live *page.State, rung string, w int) []ladder.Line {
+func undoLines(live *page.State, rung string, w int) []page.Line {
 	undo := decision.Undo(live, rung)
 	if undo <= 0 {
 		return nil
@@ -152,7 +152,7 @@ func undoLines(live *page.State, rung string, w int) []ladder.Line {
 
 // planLines describe what would be done to the job, and what it is predicted to
 // bring.
-func planLines(p *decision.Proposal, w int) []ladder.Line {
+func planLines(p *decision.Proposal, w int) []page.Line {
 	a := p.Action
 	out := wrapLines(themes.Title, fmt.Sprintf("%s for %s, plan %s: %s", a.Rung, a.Incident, a.PlanHash, phrase.Rung(a.Rung)), w)
 	if plan := phrase.Plan(a.Previous, a.MicroBatches, w-34); plan != "" {
@@ -174,7 +174,7 @@ var impacts = map[falcon.Rung]string{
 	falcon.RungS4: "Impact: all processes of the job end after a checkpoint and are started again; nothing trains until they are up.",
 }
 
-func approveLines(q *decision.Approve, w int) []ladder.Line {
+func approveLines(q *decision.Approve, w int) []page.Line {
 	out := planLines(&q.Proposal, w)
 	if text := impacts[falcon.Rung(q.Action.Rung)]; text != "" {
 		out = append(out, wrapLines(themes.Warn, text, w)...)
@@ -192,7 +192,7 @@ func approveLines(q *decision.Approve, w int) []ladder.Line {
 	return append(out, wrapLines(themes.Text, "If wrong: "+wrong, w)...)
 }
 
-func takeLines(q *decision.Take, w int) []ladder.Line {
+func takeLines(q *decision.Take, w int) []page.Line {
 	g := q.Rung
 	out := wrapLines(themes.Title, phrase.RungName(g)+" for "+q.Incident()+", plan "+g.PlanHash+": "+phrase.Rung(g.Rung), w)
 	out = append(out, wrapLines(themes.Text, ladder.Explain(g, w), w)...)
@@ -214,8 +214,8 @@ var modeTexts = [...]string{
 	"S1 to S3 act by themselves, a restart (S4) waits",
 }
 
-func modeLines(q *decision.SetMode, w int) []ladder.Line {
-	var out []ladder.Line
+func modeLines(q *decision.SetMode, w int) []page.Line {
+	var out []page.Line
 	for i, o := range q.Options {
 		sign, role := "  ○ ", themes.Text
 		if i == q.Chosen {
@@ -225,7 +225,7 @@ func modeLines(q *decision.SetMode, w int) []ladder.Line {
 		if q.InForce(i) {
 			text += " (now)"
 		}
-		out = append(out, ladder.Line{Text: widget.Cut(text, w), Role: role})
+		out = append(out, page.Line{Text: widget.Cut(text, w), Role: role})
 	}
 	return out
 }
@@ -242,7 +242,7 @@ var consequences = map[decision.Verb]string{
 	decision.VerbAbort:   "The recovery ends here. The job stands: parked ranks stay parked for a while and then end.",
 }
 
-func recoveryLines(q *decision.Recovery, live *page.State, w int) []ladder.Line {
+func recoveryLines(q *decision.Recovery, live *page.State, w int) []page.Line {
 	now := live.Recovering()
 	if now.GetId() != q.Recovery.Id {
 		now = q.Recovery
@@ -267,7 +267,7 @@ func recoveryLines(q *decision.Recovery, live *page.State, w int) []ladder.Line 
 	return out
 }
 
-func demandLines(q *decision.Demand, live *page.State, w int) []ladder.Line {
+func demandLines(q *decision.Demand, live *page.State, w int) []page.Line {
 	switch q.Verb {
 	case decision.VerbLift:
 		return wrapLines(themes.Text, "What "+q.Node+" sends is taken again, and it may be used as a spare. Lift a fence only once the node is sound.", w)
@@ -287,7 +287,7 @@ func demandLines(q *decision.Demand, live *page.State, w int) []ladder.Line {
 }
 
 // testLines say what is about to happen to the job.
-func testLines(r *falconv1.ValidateRequest, world, w int) []ladder.Line {
+func testLines(r *falconv1.ValidateRequest, world, w int) []page.Line {
 	what := "links " + phrase.Few(r.Links, namesMost)
 	if r.Gemm {
 		what += ", and the GPUs at their ends"

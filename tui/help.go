@@ -12,7 +12,7 @@ import (
 
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/key"
-	"github.com/failslow/falcon/tui/page/ladder"
+	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/widget"
 )
 
@@ -98,21 +98,21 @@ func (h *helpBox) rollWheel(notches int) {
 // helpKeyW is the room for a key's name.
 const helpKeyW = 11
 
-func (h *helpBox) helpLines(w int) []ladder.Line {
-	var out []ladder.Line
+func (h *helpBox) helpLines(w int) []page.Line {
+	var out []page.Line
 	for _, s := range slices.Concat(h.scopes, []key.Scope{key.Global, key.Dialog, key.Prompt, key.Help}) {
 		list := h.foundBindings(s)
 		if len(list) == 0 {
 			continue
 		}
-		out = append(out, ladder.Line{Text: string(s), Role: themes.Title})
+		out = append(out, page.Line{Text: string(s), Role: themes.Title})
 		for _, b := range list {
 			for i, l := range widget.Wrap(b.Sentence, max(10, w-helpKeyW-2)) {
 				name := ""
 				if i == 0 {
 					name = b.Help().Key
 				}
-				out = append(out, ladder.Line{Text: "  " + name + blankText(helpKeyW-widget.Width(name)-1) + l, Role: themes.Text})
+				out = append(out, page.Line{Text: "  " + name + blankText(helpKeyW-widget.Width(name)-1) + l, Role: themes.Text})
 			}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/key"
-	"github.com/failslow/falcon/tui/page/ladder"
+	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/widget"
 )
 
@@ -94,7 +94,7 @@ func (s *skin) drawField(question string, in *textinput.Model, w, x, y int) (str
 }
 
 // scrolledRows is what a pane of w × h shows of the lines.
-func (s *skin) scrolledRows(pane *viewport.Model, lines []ladder.Line, w, h int) []string {
+func (s *skin) scrolledRows(pane *viewport.Model, lines []page.Line, w, h int) []string {
 	text := make([]string, len(lines))
 	for i, l := range lines {
 		text[i] = widget.Cut(widget.Arrows(l.Text, s.ascii), w)

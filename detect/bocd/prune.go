@@ -172,20 +172,6 @@ func (f *Filter) currentStep() Step {
 	return s
 }
 
-// Posterior appends P(r = 0), P(r = 1), … to dst[:0] up to the longest run
-// length kept and returns it; run lengths that were pruned read 0.
-func (f *Filter) Posterior(dst []float64) []float64 {
-	longest := f.run[0]
-	dst = dst[:0]
-	for range longest + 1 {
-		dst = append(dst, 0)
-	}
-	for i, r := range f.run {
-		dst[r] = f.prob[i]
-	}
-	return dst
-}
-
 // Binned fills dst with P(r = 0) … P(r = len-2); the last entry holds the
 // mass of all longer run lengths. It costs the run lengths kept, however long
 // the series is.

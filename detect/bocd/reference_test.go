@@ -188,3 +188,17 @@ func checkPosterior(t testing.TB, f *Filter, name string, i int) {
 		t.Fatalf("%s[%d]: mass %v, %+v", name, i, sum, s)
 	}
 }
+
+// Posterior appends P(r = 0), P(r = 1), … to dst[:0] up to the longest run
+// length kept and returns it; run lengths that were pruned read 0.
+func (f *Filter) Posterior(dst []float64) []float64 {
+	longest := f.run[0]
+	dst = dst[:0]
+	for range longest + 1 {
+		dst = append(dst, 0)
+	}
+	for i, r := range f.run {
+		dst[r] = f.prob[i]
+	}
+	return dst
+}

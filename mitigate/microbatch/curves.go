@@ -26,16 +26,7 @@ func SolveCurves(curves [][]float64, total int) ([]int, float64, error) {
 	if total < len(curves) || total > room {
 		return nil, 0, fmt.Errorf("%w: %d micro-batches over %d replicas that take at most %d", ErrInfeasible, total, len(curves), room)
 	}
-	heap.Init(h)
-	for range total - len(curves) {
-		i := h.order[0]
-		h.m[i]++
-		if h.m[i]+1 < len(curves[i]) {
-			heap.Fix(h, 0)
-		} else {
-			heap.Pop(h)
-		}
-	}
+	h.raiseBy(total - len(curves))
 	worst := 0.0
 	for i, k := range h.m {
 		worst = max(worst, curves[i][k])
@@ -48,6 +39,20 @@ type raises struct {
 	curves [][]float64
 	m      []int
 	order  []int
+}
+
+// raiseBy takes n steps, each the one that ends first.
+func (h *raises) raiseBy(n int) {
+	heap.Init(h)
+	for range n {
+		i := h.order[0]
+		h.m[i]++
+		if h.m[i]+1 < len(h.curves[i]) {
+			heap.Fix(h, 0)
+		} else {
+			heap.Pop(h)
+		}
+	}
 }
 
 func (h *raises) Len() int { return len(h.order) }

@@ -1,7 +1,6 @@
 package microbatch
 
 import (
-	"container/heap"
 	"fmt"
 	"slices"
 )
@@ -99,16 +98,7 @@ func raiseWithin(curves [][]float64, total int, lo, hi []int, step int) ([]int, 
 			h.order = append(h.order, i)
 		}
 	}
-	heap.Init(h)
-	for range (total - sumCounts(lo)) / step {
-		i := h.order[0]
-		h.m[i]++
-		if h.m[i]+1 < len(coarse[i]) {
-			heap.Fix(h, 0)
-		} else {
-			heap.Pop(h)
-		}
-	}
+	h.raiseBy((total - sumCounts(lo)) / step)
 	out := make([]int, len(curves))
 	for i, k := range h.m {
 		out[i] = lo[i] + k*step

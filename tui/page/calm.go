@@ -1,7 +1,8 @@
 package page
 
 import (
-	"github.com/failslow/falcon"
+	"slices"
+
 	"github.com/failslow/falcon/tui/feed"
 )
 
@@ -12,15 +13,10 @@ func AllWell(f *feed.State) bool {
 	if f.Conn != feed.Live || f.Slow || proposalOn(snap.GetLadder()) != nil {
 		return false
 	}
-	for _, i := range snap.GetIncidents() {
-		if Open(i) {
-			return false
-		}
-	}
-	if v := snap.GetValidation(); v != nil && !falcon.ValidationState(v.GetState()).Over() {
+	if slices.ContainsFunc(snap.GetIncidents(), Open) {
 		return false
 	}
-	return !feed.Recovering(snap.GetRecovery())
+	return !Underway(snap.GetValidation()) && !feed.Recovering(snap.GetRecovery())
 }
 
 // SameButMeasurements reports whether two pictures differ in numbers alone: no rank

@@ -115,12 +115,7 @@ func (s *State) Story(r *falconv1.Recovery) string {
 
 // Underway reports whether a validation holds the job or is about to.
 func Underway(v *falconv1.Validation) bool {
-	switch falcon.ValidationState(v.GetState()) {
-	case falcon.ValidationSurveying, falcon.ValidationArming, falcon.ValidationWaiting, falcon.ValidationTesting, falcon.ValidationResuming:
-		return true
-	case falcon.ValidationDone, falcon.ValidationRefused, falcon.ValidationFailed:
-	}
-	return false
+	return v.GetState() != "" && !falcon.ValidationState(v.GetState()).Over()
 }
 
 // Took is how long a recovery that is over took from the first sign on, ms.
@@ -184,15 +179,19 @@ func (s *State) KeptPids(r *falconv1.Recovery) (kept, of int, ok bool) {
 // RecoveryList is the newest recovery as the snapshot has it, then the older
 // ones as they were last asked for.
 func (s *State) RecoveryList() []*falconv1.Recovery {
-	newest := s.Snap().GetRecovery()
-	if newest == nil {
-		return s.Feed.Recoveries.GetRecoveries()
+	return newestThen(s.Snap().GetRecovery(), s.Feed.Recoveries.GetRecoveries())
+}
+
+// ValidationList is the same of validations.
+func (s *State) ValidationList() []*falconv1.Validation {
+	return newestThen(s.Snap().GetValidation(), s.Feed.Validations)
+}
+
+// newestThen lists the newest, if there is one, then the others.
+func newestThen[T interface{ GetId() string }](newest T, list []T) []T {
+	if newest.GetId() == "" {
+		return list
 	}
-	out := []*falconv1.Recovery{newest}
-	for _, r := range s.Feed.Recoveries.GetRecoveries() {
-		if r.GetId() != newest.Id {
-			out = append(out, r)
-		}
-	}
-	return out
+	rest := slices.DeleteFunc(slices.Clone(list), func(x T) bool { return x.GetId() == newest.GetId() })
+	return append([]T{newest}, rest...)
 }

@@ -91,7 +91,7 @@ func TestStandings(t *testing.T) {
 // The worst of several ranks is the maximum of their codes; a straightforward
 // second look at the same ranks must agree that nothing graver is hidden.
 func TestCodesAreOrderedByWhatMustBeSeen(t *testing.T) {
-	order := []Code{None, Excluded, Unmeasured, ofLevel[0], Level(1), StaleCode, Level(2), Level(3), Level(4), Level(5), Level(6), LostCode, CulpritCode}
+	order := []Code{None, Excluded, Unmeasured, Level(0), Level(1), StaleCode, Level(2), Level(3), Level(4), Level(5), Level(6), LostCode, CulpritCode}
 	if !slices.IsSorted(order) || Level(-3) != Level0 || Level(99) != Level6 {
 		t.Error(order)
 	}
@@ -356,3 +356,6 @@ func TestTablesThatDoNotFit(t *testing.T) {
 		t.Errorf("of nothing: %+v", r)
 	}
 }
+
+// Level is the code of a level, 0 to 6.
+func Level(n int) Code { return ofLevel[max(0, min(n, 6))] }

@@ -18,6 +18,13 @@ func (c *Canvas) Pen(r Rect) *Pen {
 	return &Pen{c: c, X: r.X, Y: r.Y, End: r.X + r.W}
 }
 
+// SelectedPen writes on a row that is drawn as selected.
+func (c *Canvas) SelectedPen(r Rect) *Pen {
+	sel := c.Pal.Style(themes.Selected)
+	c.Fill(r, ' ', sel)
+	return c.Pen(r).Over(sel)
+}
+
 // Over makes all further text lie on a background and carry attributes.
 func (p *Pen) Over(s themes.Style) *Pen {
 	p.base = s

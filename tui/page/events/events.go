@@ -19,6 +19,7 @@ import (
 
 // Page is the events page.
 type Page struct {
+	page.NoSeries
 	anchor   uint64 // sequence number of the bottom line, 0 = the newest
 	cursor   uint64 // of the line under the cursor, 0 = the newest
 	class    int
@@ -28,9 +29,6 @@ type Page struct {
 
 // New makes the page.
 func New() *Page { return &Page{} }
-
-// Want asks for no series.
-func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
 
 // Under is the event under the cursor, or nil where none is shown.
 func (p *Page) Under(s *page.State) *falconv1.EventLine {

@@ -20,6 +20,7 @@ import (
 
 // Page is the grid page.
 type Page struct {
+	page.NoSeries
 	alone bool // the grid fills the page, as last drawn
 }
 
@@ -27,9 +28,6 @@ type Page struct {
 func New() *Page { return &Page{} }
 
 const detailRows = 3
-
-// Want asks for no series.
-func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
 
 // tableRect is where the table is drawn, its title included.
 func (p *Page) tableRect(r widget.Rect) widget.Rect {

@@ -94,16 +94,21 @@ func signedChange(n int32) string {
 
 // mostChanged picks at most n replicas, those that change most, in their order.
 func mostChanged(now, then []int32, n int) []int {
-	at := make([]int, len(now))
+	return pickFirst(len(now), n, func(i int) int32 { return -max(then[i]-now[i], now[i]-then[i]) })
+}
+
+// pickFirst picks at most n of the numbers below count, those of the lowest rank
+// before others, in their order.
+func pickFirst(count, n int, rank func(i int) int32) []int {
+	at := make([]int, count)
 	for i := range at {
 		at[i] = i
 	}
-	if len(at) <= n {
+	if count <= n {
 		return at
 	}
-	change := func(i int) int32 { return max(then[i]-now[i], now[i]-then[i]) }
-	slices.SortStableFunc(at, func(a, b int) int { return cmp.Compare(change(b), change(a)) })
-	at = at[:n]
+	slices.SortStableFunc(at, func(a, b int) int { return cmp.Compare(rank(a), rank(b)) })
+	at = at[:max(0, n)]
 	slices.Sort(at)
 	return at
 }
@@ -208,23 +213,12 @@ func nodeAfterSwaps(n string, swaps []*falconv1.NodeSwap) string {
 // linesWorthDrawing picks at most n of the lines of a grid: those that hold what moves or is
 // slow before others, in their order.
 func linesWorthDrawing(count, n int, of func(i int) []site) []int {
-	at := make([]int, count)
-	for i := range at {
-		at[i] = i
-	}
-	if count <= n {
-		return at
-	}
-	matters := func(i int) int {
+	return pickFirst(count, n, func(i int) int32 {
 		if slices.ContainsFunc(of(i), func(x site) bool { return x.moved || x.slow }) {
 			return 0
 		}
 		return 1
-	}
-	slices.SortStableFunc(at, func(a, b int) int { return cmp.Compare(matters(a), matters(b)) })
-	at = at[:max(0, n)]
-	slices.Sort(at)
-	return at
+	})
 }
 
 // stageW is the room for a stage's name in a grid.
@@ -255,15 +249,10 @@ func drawGridPair(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.Ru
 		drawOneGrid(c, top, "after", then, stages, replicas, cell)
 	}
 	if hidden := s.DP*s.PP - len(stages)*len(replicas); hidden > 0 {
-		links = append(links, Line{fmt.Sprintf("  %d of %d places shown, first those that change", len(stages)*len(replicas), s.DP*s.PP), themes.Dim})
+		links = append(links, page.Line{Text: fmt.Sprintf("  %d of %d places shown, first those that change", len(stages)*len(replicas), s.DP*s.PP), Role: themes.Dim})
 	}
-	for _, l := range links {
-		var row widget.Rect
-		if row, rest = rest.Rows(1); row.Empty() {
-			break
-		}
-		c.Text(row.X, row.Y, row.W, l.Text, c.Pal.Style(l.Role))
-	}
+	page.DrawLines(c, rest, links)
+	_, rest = rest.Rows(len(links))
 	return rest
 }
 
@@ -306,8 +295,8 @@ func drawOneGrid(c *widget.Canvas, r widget.Rect, title string, g sites, stages,
 
 // linkLines describe which links a dimension would leave and use then, and what it
 // carries between nodes afterwards.
-func linkLines(v *falconv1.Preview, w int) []Line {
-	var out []Line
+func linkLines(v *falconv1.Preview, w int) []page.Line {
+	var out []page.Line
 	for _, side := range []struct {
 		of   []*falconv1.LinksOf
 		sign string
@@ -322,7 +311,7 @@ func linkLines(v *falconv1.Preview, w int) []Line {
 			if mb := v.TrafficMb[l.Dimension]; mb > 0 && side.sign == "+" {
 				text += fmt.Sprintf("; it carries %s an iteration between nodes then", sizeText(mb))
 			}
-			out = append(out, Line{widget.Cut(text, w), side.role})
+			out = append(out, page.Line{Text: widget.Cut(text, w), Role: side.role})
 		}
 	}
 	return out

@@ -21,17 +21,15 @@ import (
 
 // Page is the ladder page.
 type Page struct {
+	page.NoSeries
 	of     string // the incident that the next ones are about
 	rung   int    // row under the cursor
 	moved  bool   // the operator has moved; until then the cursor stays on what matters
-	scroll int
+	scroll page.Scroll
 }
 
 // New makes the page.
 func New() *Page { return &Page{} }
-
-// Want asks for no series.
-func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
 
 // Act steps through the rungs and scrolls.
 func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
@@ -41,10 +39,8 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 		p.stepCursor(s, -1, n)
 	case key.Down:
 		p.stepCursor(s, +1, n)
-	case key.PageUp:
-		p.scroll = max(0, p.scroll-max(1, r.H/4))
-	case key.PageDown:
-		p.scroll += max(1, r.H/4)
+	default:
+		p.scroll.Act(a, r.H)
 	}
 	return ""
 }
@@ -68,7 +64,7 @@ func (p *Page) Point(t widget.Target, s *page.State) {
 // rung in force.
 func (p *Page) cursorRung(s *page.State) int {
 	if id := s.Snap().GetLadder().GetIncident(); id != p.of { // a choice among another's rungs says nothing
-		p.of, p.moved, p.scroll = id, false, 0
+		p.of, p.moved, p.scroll = id, false, page.Scroll{}
 	}
 	rungs := s.Snap().GetLadder().GetRungs()
 	if p.moved {
@@ -204,15 +200,9 @@ func drawRung(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungVi
 	if !g.Applicable {
 		role = themes.Dim
 	}
-	if cursor {
-		sel := c.Pal.Style(themes.Selected)
-		c.Fill(r, ' ', sel)
-		pen.Over(sel)
-		role = themes.Selected
-	}
 	mark := "  "
 	if cursor {
-		mark = "▸ "
+		pen, role, mark = c.SelectedPen(r), themes.Selected, "▸ "
 	}
 	label := fmt.Sprintf("%-*s", name, widget.Cut(g.Rung+" "+purposeOf(g), name))
 	if name < 10 {
@@ -348,25 +338,13 @@ func (p *Page) drawEvidence(c *widget.Canvas, r widget.Rect, s *page.State) {
 	head, body := body.Rows(1)
 	c.Pen(head).Put(themes.Title, phrase.Verdict(v))
 	lines := EvidenceLines(v, body.W)
-	p.scroll = max(0, min(p.scroll, len(lines)-max(1, body.H)))
-	for i, l := range lines[min(p.scroll, len(lines)):] {
-		if i >= body.H {
-			break
-		}
-		c.Text(body.X, body.Y+i, body.W, l.Text, c.Pal.Style(l.Role))
-	}
-}
-
-// Line is one row of wrapped text with its role.
-type Line struct {
-	Text string
-	Role themes.Role
+	page.DrawLines(c, body, lines[p.scroll.First(len(lines), body.H):])
 }
 
 // EvidenceLines wraps a verdict's evidence for width w: + speaks for the
 // cause, − against it.
-func EvidenceLines(v *falconv1.Verdict, w int) []Line {
-	var out []Line
+func EvidenceLines(v *falconv1.Verdict, w int) []page.Line {
+	var out []page.Line
 	for _, e := range v.GetEvidence() {
 		sign, role := "+", themes.Text
 		if e.Against {
@@ -377,7 +355,7 @@ func EvidenceLines(v *falconv1.Verdict, w int) []Line {
 			if i > 0 {
 				head = fmt.Sprintf("%*s", 10, "")
 			}
-			out = append(out, Line{head + " " + l, role})
+			out = append(out, page.Line{Text: head + " " + l, Role: role})
 		}
 	}
 	return out
@@ -392,19 +370,15 @@ func drawActions(c *widget.Canvas, r widget.Rect, l *falconv1.Ladder) {
 		c.Pen(body).Put(themes.Dim, "none taken or proposed")
 		return
 	}
-	y := body.Y
-	for i := len(l.Actions) - 1; i >= 0 && y < body.Y+body.H; i-- {
-		for _, line := range ActionLines(l.Actions[i], body.W) {
-			if y < body.Y+body.H {
-				c.Text(body.X, y, body.W, line.Text, c.Pal.Style(line.Role))
-			}
-			y++
-		}
+	var lines []page.Line
+	for _, a := range slices.Backward(l.Actions) {
+		lines = append(lines, ActionLines(a, body.W)...)
 	}
+	page.DrawLines(c, body, lines)
 }
 
 // ActionLines describes an action in two lines, a placement's steps in a third.
-func ActionLines(a *falconv1.Action, w int) []Line {
+func ActionLines(a *falconv1.Action, w int) []page.Line {
 	head := fmt.Sprintf("%s %s", a.Rung, a.State)
 	if a.Variant != "" {
 		head = fmt.Sprintf("%s %s %s", a.Rung, a.Variant, a.State)
@@ -436,9 +410,9 @@ func ActionLines(a *falconv1.Action, w int) []Line {
 	if because := phrase.Because(a); because != "" {
 		times += " · " + because[2:]
 	}
-	out := []Line{{head, stateRole(falcon.ActionState(a.State))}, {times, themes.Text}}
+	out := []page.Line{{Text: head, Role: stateRole(falcon.ActionState(a.State))}, {Text: times, Role: themes.Text}}
 	if steps := SwapSteps(a); steps != "" {
-		out = append(out, Line{"   " + steps, themes.Dim})
+		out = append(out, page.Line{Text: "   " + steps, Role: themes.Dim})
 	}
 	return out
 }

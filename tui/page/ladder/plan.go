@@ -117,37 +117,27 @@ const previewW = 50
 
 // splitText describes micro-batches by replica in about w columns, else their range.
 func splitText(m []int32, w int) string {
-	names := make([]string, len(m))
-	for i, n := range m {
-		names[i] = fmt.Sprint(n)
-	}
-	if s := strings.Join(names, " "); len(s) <= w || len(m) == 0 {
+	if s := strings.Join(numberNames(m), " "); len(s) <= w || len(m) == 0 {
 		return s
 	}
 	return fmt.Sprintf("%d to %d in %d replicas", slices.Min(m), slices.Max(m), len(m))
 }
 
-func swapNames(v *falconv1.Preview) string {
-	var pairs []string
-	for _, s := range v.GetSwaps() {
-		pairs = append(pairs, s.A+" with "+s.B)
-	}
-	return fewNames(pairs)
-}
+func swapNames(v *falconv1.Preview) string { return fewNames(swapPairs(v)) }
 
 // listMost is how many names of a list are listed before it is cut short.
 const listMost = 4
 
 func fewNames(names []string) string { return phrase.Few(names, listMost) }
 
-func numberList(v []int32) string {
-	v = slices.Clone(v)
-	slices.Sort(v)
+func numberList(v []int32) string { return fewNames(numberNames(slices.Sorted(slices.Values(v)))) }
+
+func numberNames(v []int32) []string {
 	names := make([]string, len(v))
 	for i, n := range v {
 		names[i] = fmt.Sprint(n)
 	}
-	return fewNames(names)
+	return names
 }
 
 func sizeText(mb float64) string {

@@ -36,18 +36,13 @@ func drawNow(c *widget.Canvas, r widget.Rect, s *page.State) {
 	c.Pen(doing).Put(themes.Accent, "→ ").Put(themes.Text, page.Doing(s))
 	if list := concernLines(s); len(list) > 0 && !roomForWatch(r) {
 		row, body = body.Rows(1)
-		text := list[0].text
+		text := list[0].Text
 		if len(list) > 1 {
 			text = fmt.Sprintf("%d things to watch: %s", len(list), text)
 		}
-		c.Pen(row).Put(list[0].role, "▲ "+text)
+		c.Pen(row).Put(list[0].Role, "▲ "+text)
 	}
-	for i, l := range ladder.EvidenceLines(inc.Verdict, body.W) {
-		if i >= body.H {
-			break
-		}
-		c.Text(body.X, body.Y+i, body.W, l.Text, c.Pal.Style(l.Role))
-	}
+	page.DrawLines(c, body, ladder.EvidenceLines(inc.Verdict, body.W))
 }
 
 // roomForWatch reports whether concerns have a panel of their own beside NOW.
@@ -96,6 +91,6 @@ func drawCalm(c *widget.Canvas, r widget.Rect, s *page.State) {
 	c.Pen(row).Put(themes.Text, agentsText(s))
 	for _, x := range concernLines(s) {
 		row, rest = rest.Rows(1)
-		c.Pen(row).Put(x.role, "▲ "+x.text)
+		c.Pen(row).Put(x.Role, "▲ "+x.Text)
 	}
 }

@@ -158,10 +158,5 @@ func recovered(c *widget.Canvas, r widget.Rect, s *page.State) {
 		return
 	}
 	body := c.Rule(r, "RECOVERY "+v.Id, v.State)
-	for i, l := range recovery.Story(s, v, body.W) {
-		if i >= body.H {
-			return
-		}
-		c.Text(body.X, body.Y+i, body.W, l.Text, c.Pal.Style(l.Role))
-	}
+	page.DrawLines(c, body, recovery.Story(s, v, body.W))
 }

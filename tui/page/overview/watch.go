@@ -3,7 +3,6 @@ package overview
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -14,12 +13,6 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// concern is something to watch beside the incident, in one line.
-type concern struct {
-	text string
-	role themes.Role
-}
-
 // Bounds from which on something is worth a line, and of the names in one.
 const (
 	oldData   = 5 * time.Second // data age
@@ -28,11 +21,11 @@ const (
 )
 
 // concernLines lists what to watch beside the incident, worst first.
-func concernLines(s *page.State) []concern {
-	var out []concern
+func concernLines(s *page.State) []page.Line {
+	var out []page.Line
 	add := func(role themes.Role, text string) {
 		if text != "" {
-			out = append(out, concern{text, role})
+			out = append(out, page.Line{Text: text, Role: role})
 		}
 	}
 	if v := s.Recovering(); v != nil {
@@ -57,14 +50,6 @@ func concernLines(s *page.State) []concern {
 	return out
 }
 
-// someNames joins the first names, and counts the rest.
-func someNames(names []string) string {
-	if n := len(names); n > namesMost {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:namesMost], ", "), n-namesMost)
-	}
-	return strings.Join(names, ", ")
-}
-
 func lostAgents(s *page.State) string {
 	var names []string
 	for _, n := range s.Snap().GetNodes() {
@@ -75,7 +60,7 @@ func lostAgents(s *page.State) string {
 	if len(names) == 0 || s.Over() {
 		return ""
 	}
-	return "no agent on " + someNames(names)
+	return "no agent on " + phrase.Few(names, namesMost)
 }
 
 func stealText(s *page.State) string {
@@ -88,7 +73,7 @@ func stealText(s *page.State) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return "CPU taken away by the host: " + someNames(names)
+	return "CPU taken away by the host: " + phrase.Few(names, namesMost)
 }
 
 // Recurs describes a device or link that several incidents named.
@@ -127,15 +112,15 @@ func agentsText(s *page.State) string {
 }
 
 // watchLines are the concerns wrapped to a width.
-func watchLines(s *page.State, w int) []concern {
-	var out []concern
+func watchLines(s *page.State, w int) []page.Line {
+	var out []page.Line
 	for _, x := range concernLines(s) {
-		for n, line := range widget.Wrap(x.text, max(1, w-2)) {
+		for n, line := range widget.Wrap(x.Text, max(1, w-2)) {
 			sign := "▲ "
 			if n > 0 {
 				sign = "  "
 			}
-			out = append(out, concern{sign + line, x.role})
+			out = append(out, page.Line{Text: sign + line, Role: x.Role})
 		}
 	}
 	return out
@@ -152,9 +137,5 @@ func drawWatch(c *widget.Canvas, r widget.Rect, s *page.State) {
 		c.Pen(body).Put(themes.Good, "✓ ").Put(themes.Text, "nothing else: agents, hosts and data are well")
 		return
 	}
-	for _, x := range list {
-		row, rest := body.Rows(1)
-		body = rest
-		c.Pen(row).Put(x.role, x.text)
-	}
+	page.DrawLines(c, body, list)
 }

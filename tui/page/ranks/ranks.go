@@ -19,6 +19,7 @@ import (
 
 // Page is the ranks page.
 type Page struct {
+	page.NoSeries
 	level  Level
 	order  Order
 	halves int   // pixel rows a text row, as drawn last
@@ -40,9 +41,6 @@ const (
 	detailRows = 3
 	legendRows = 1
 )
-
-// Want asks for no series.
-func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
 
 // mapRectOf is where the map is drawn, below its title.
 func mapRectOf(r widget.Rect) widget.Rect {

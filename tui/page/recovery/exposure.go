@@ -82,10 +82,7 @@ func drawExposure(c *widget.Canvas, r widget.Rect, s *page.State, x *falconv1.Ex
 		spare, spareRole = "none", themes.Warn
 	}
 	if cursor {
-		sel := c.Pal.Style(themes.Selected)
-		c.Fill(r, ' ', sel)
-		pen.Over(sel)
-		role, spareRole, mark = themes.Selected, themes.Selected, "▸ "
+		pen, role, spareRole, mark = c.SelectedPen(r), themes.Selected, themes.Selected, "▸ "
 	}
 	w := costWidth(r.W)
 	if len(x.GetRanks()) > 0 && !cursor {

@@ -14,8 +14,6 @@ import (
 
 const dim = themes.Dim
 
-var phases = phrase.Phases
-
 // in are the phases that a state is in; the ranks tell groups and restore
 // apart only when they train again.
 var in = map[falcon.RecoveryState][]string{
@@ -28,12 +26,12 @@ var in = map[falcon.RecoveryState][]string{
 // from there; none when it is over.
 func phaseRowsOf(v *falconv1.Recovery) (row, n int) {
 	now := in[falcon.RecoveryState(v.GetState())]
-	for i, name := range phases {
+	for i, name := range phrase.Phases {
 		if len(now) > 0 && name == now[0] {
 			return i, len(now)
 		}
 	}
-	return len(phases), 0
+	return len(phrase.Phases), 0
 }
 
 // drawPhases draws the table; where not all rows fit, those around the present.
@@ -43,19 +41,19 @@ func drawPhases(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Reco
 	now, n := phaseRowsOf(v)
 	rows := max(0, body.H-1)
 	from := 0
-	if rows < len(phases) {
-		from = max(0, min(now-rows/2, len(phases)-rows))
+	if rows < len(phrase.Phases) {
+		from = max(0, min(now-rows/2, len(phrase.Phases)-rows))
 	}
-	line := rows > len(phases)
-	for i := from; i < len(phases) && i-from < rows; i++ {
-		if line && phases[i] == noReturn {
+	line := rows > len(phrase.Phases)
+	for i := from; i < len(phrase.Phases) && i-from < rows; i++ {
+		if line && phrase.Phases[i] == noReturn {
 			row, rest := body.Rows(1)
 			body = rest
 			drawNoReturn(c, row, v)
 		}
 		row, rest := body.Rows(1)
 		body = rest
-		drawPhase(c, row, s, v, phases[i], i >= now && i < now+n, i == now)
+		drawPhase(c, row, s, v, phrase.Phases[i], i >= now && i < now+n, i == now)
 	}
 	drawTotal(c, body, s, v)
 }
@@ -81,10 +79,7 @@ func drawPhase(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recov
 	actual, known := v.GetPhasesMs()[name]
 	switch {
 	case present:
-		sel := c.Pal.Style(themes.Selected)
-		c.Fill(r, ' ', sel)
-		pen.Over(sel)
-		role, mark = themes.Selected, "▸ "
+		pen, role, mark = c.SelectedPen(r), themes.Selected, "▸ "
 	case !known:
 		role = dim
 	}
@@ -122,7 +117,7 @@ func spanText(ms float64) string {
 // drawTotal adds up; where the recovery is not over the time runs.
 func drawTotal(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
 	sum := 0.0
-	for _, name := range phases {
+	for _, name := range phrase.Phases {
 		sum += v.GetPredictedMs()[name]
 	}
 	ms, dots := page.Took(v), ""

@@ -14,33 +14,31 @@ import (
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/phrase"
 	"github.com/failslow/falcon/tui/widget"
 )
 
 // Page is the recovery page.
 type Page struct {
-	back   int    // recoveries back from the newest
-	of     string // recovery that scroll is for
-	scroll int    // of the story
-	row    int    // of the map, under the cursor
-	wanted string // recovery to show once it is known
-	alone  bool   // the ranks fill the page, as drawn last
+	page.NoSeries
+	back   int         // recoveries back from the newest
+	of     string      // recovery that scroll is for
+	scroll page.Scroll // of the story
+	row    int         // of the map, under the cursor
+	wanted string      // recovery to show once it is known
+	alone  bool        // the ranks fill the page, as drawn last
 }
 
 // New makes the page.
 func New() *Page { return &Page{} }
 
-// Want asks for no series.
-func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
-
 // Act moves the cursor among ranks or the map's rows, scrolls the story and
 // steps through older recoveries.
 func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
+	if p.scroll.Act(a, r.H) {
+		return ""
+	}
 	switch a {
-	case key.PageUp:
-		p.scroll = max(0, p.scroll-max(1, r.H/4))
-	case key.PageDown:
-		p.scroll += max(1, r.H/4)
 	case key.Older:
 		p.wanted = ""
 		p.back = min(p.back+1, max(0, len(s.RecoveryList())-1))
@@ -115,7 +113,7 @@ const restRows = 6
 // splitPage parts the room between the recovery and ranks or map: the phases have
 // room first, on a large screen the story too, up to three fifths.
 func splitPage(r widget.Rect, s *page.State, v *falconv1.Recovery) (top, rest widget.Rect) {
-	rows := min(2+len(phases)+2, max(4, r.H-restRows))
+	rows := min(2+len(phrase.Phases)+2, max(4, r.H-restRows))
 	if most := r.H * 3 / 5; rows < most {
 		rows = max(rows, min(most, 1+len(Story(s, v, r.W-phasesW-1))))
 	}
@@ -164,7 +162,7 @@ const phasesW = 36
 
 func (p *Page) drawRecovery(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
 	if v.Id != p.of {
-		p.of, p.scroll = v.Id, 0
+		p.of, p.scroll = v.Id, page.Scroll{}
 	}
 	title := v.Id + " " + v.State
 	if p.back > 0 {
@@ -193,16 +191,5 @@ func headlineText(s *page.State, v *falconv1.Recovery) string {
 
 func (p *Page) drawStory(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
 	lines := Story(s, v, r.W)
-	p.scroll = max(0, min(p.scroll, len(lines)-r.H))
-	for i, l := range lines[p.scroll:] {
-		if i >= r.H {
-			break
-		}
-		if rest := len(lines) - p.scroll - r.H; i == r.H-1 && rest > 0 {
-			more := fmt.Sprintf("… %d more, ctrl-d", rest+1)
-			c.Text(r.X, r.Y+i, r.W, more, c.Pal.Style(dim))
-			break
-		}
-		c.Text(r.X, r.Y+i, r.W, l.Text, c.Pal.Style(l.Role))
-	}
+	p.scroll.Rows(c, r, len(lines), func(row widget.Rect, i int) { page.DrawLines(c, row, lines[i:]) })
 }

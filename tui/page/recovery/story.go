@@ -15,16 +15,10 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// Line is one row of wrapped text with its role.
-type Line struct {
-	Text string
-	Role themes.Role
-}
-
 // teller collects lines of a width.
 type teller struct {
 	w   int
-	out []Line
+	out []page.Line
 }
 
 // sayLine wraps text; what goes on in further rows is indented.
@@ -33,12 +27,12 @@ func (t *teller) sayLine(role themes.Role, format string, a ...any) {
 		if i > 0 {
 			l = "  " + l
 		}
-		t.out = append(t.out, Line{l, role})
+		t.out = append(t.out, page.Line{Text: l, Role: role})
 	}
 }
 
 // Story describes faults, decision, replacements and shards in rows of w columns.
-func Story(s *page.State, v *falconv1.Recovery, w int) []Line {
+func Story(s *page.State, v *falconv1.Recovery, w int) []page.Line {
 	t := &teller{w: w}
 	t.sayState(s, v)
 	for _, f := range v.GetFaults() {

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/failslow/falcon"
-	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
@@ -42,7 +41,7 @@ func (p *Page) candidates(s *page.State) (out []candidate, more string) {
 			add(l, "named by "+i.GetId())
 		}
 	}
-	for _, v := range p.validations(s) {
+	for _, v := range s.ValidationList() {
 		for _, l := range v.GetLinks() {
 			if l.GetSlow() {
 				add(l.GetLink(), fmt.Sprintf("%.2f× in %s", l.GetRatio(), v.GetId()))
@@ -141,10 +140,7 @@ func (p *Page) linkKindText() string {
 func (p *Page) drawLinkRow(c *widget.Canvas, r widget.Rect, x candidate, cursor bool) {
 	pen, text, warn := c.Pen(r), themes.Text, themes.Warn
 	if cursor {
-		sel := c.Pal.Style(themes.Selected)
-		c.Fill(r, ' ', sel)
-		pen.Over(sel)
-		text, warn = themes.Selected, themes.Selected
+		pen, text, warn = c.SelectedPen(r), themes.Selected, themes.Selected
 	}
 	box := "[ ] "
 	if p.picked[x.link] {
@@ -154,20 +150,4 @@ func (p *Page) drawLinkRow(c *widget.Canvas, r widget.Rect, x candidate, cursor 
 	if x.why != "" {
 		pen.Put(warn, "▲ suspicious: "+x.why)
 	}
-}
-
-// validations is the newest validation as the snapshot has it, then older ones as they
-// were last asked for.
-func (p *Page) validations(s *page.State) []*falconv1.Validation {
-	newest := s.Snap().GetValidation()
-	if newest.GetId() == "" {
-		return s.Feed.Validations
-	}
-	out := []*falconv1.Validation{newest}
-	for _, v := range s.Feed.Validations {
-		if v.GetId() != newest.Id {
-			out = append(out, v)
-		}
-	}
-	return out
 }

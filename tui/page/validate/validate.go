@@ -50,8 +50,9 @@ const (
 
 // Page is the validate page.
 type Page struct {
+	page.NoSeries
 	kind   Kind
-	scroll int
+	scroll page.Scroll
 	of     string // validation that scroll and cursor are for
 	back   int    // validations back from the newest
 	look   look
@@ -81,18 +82,14 @@ func (p *Page) Request(links []string, s *page.State) *falconv1.ValidateRequest 
 	return r
 }
 
-// Want asks for no series.
-func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
-
 // Act moves the cursor, picks ranks or links, and chooses what is shown.
 func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
+	if p.scroll.Act(a, r.H) {
+		return ""
+	}
 	switch a {
-	case key.PageUp:
-		p.scroll = max(0, p.scroll-max(1, r.H/4))
-	case key.PageDown:
-		p.scroll += max(1, r.H/4)
 	case key.Older:
-		p.back = min(p.back+1, max(0, len(p.validations(s))-1))
+		p.back = min(p.back+1, max(0, len(s.ValidationList())-1))
 	case key.Newer:
 		p.back = max(0, p.back-1)
 	case key.Links:
@@ -189,7 +186,7 @@ func (p *Page) switchLook(s *page.State) {
 
 // shownValidation is the validation on the page; empty before the first.
 func (p *Page) shownValidation(s *page.State) *falconv1.Validation {
-	list := p.validations(s)
+	list := s.ValidationList()
 	if len(list) == 0 {
 		return &falconv1.Validation{}
 	}
@@ -200,7 +197,7 @@ func (p *Page) shownValidation(s *page.State) *falconv1.Validation {
 // followLook goes to the validation that another page wants shown.
 func (p *Page) followLook(s *page.State) {
 	id, ok := s.Looked("VAL-")
-	for i, v := range p.validations(s) {
+	for i, v := range s.ValidationList() {
 		if ok && v.GetId() == id {
 			p.back = i
 		}
@@ -303,10 +300,7 @@ func drawRankCell(c *widget.Canvas, r widget.Rect, s *page.State, rank int32) {
 	c.Hit(r, widget.Target{Kind: widget.TargetRank, N: int64(rank)})
 	if rank == s.Rank() {
 		c.Focus(r.X, r.Y)
-		sel := c.Pal.Style(themes.Selected)
-		c.Fill(r, ' ', sel)
-		pen.Over(sel)
-		role = themes.Selected
+		pen, role = c.SelectedPen(r), themes.Selected
 	}
 	box := "[ ]"
 	if s.Picked(rank) {
@@ -327,7 +321,7 @@ func (p *Page) validation(c *widget.Canvas, r widget.Rect, s *page.State) {
 		return
 	}
 	if v.Id != p.of {
-		p.of, p.scroll, p.at = v.Id, 0, [2]int{}
+		p.of, p.scroll, p.at = v.Id, page.Scroll{}, [2]int{}
 		if !p.chosen {
 			p.look = asList
 			if len(v.Gemm) == 0 && len(v.Links) > 0 {
@@ -336,7 +330,7 @@ func (p *Page) validation(c *widget.Canvas, r widget.Rect, s *page.State) {
 		}
 	}
 	title := v.Id + " " + v.State
-	if n := len(p.validations(s)); n > 1 {
+	if n := len(s.ValidationList()); n > 1 {
 		title += fmt.Sprintf("  %d of %d", n-p.back, n)
 	}
 	body := c.Rule(r, title, Summary(v))
@@ -376,18 +370,10 @@ func (p *Page) drawMatrix(c *widget.Canvas, r widget.Rect, v *falconv1.Validatio
 
 func (p *Page) resultList(c *widget.Canvas, r widget.Rect, v *falconv1.Validation) {
 	lines := resultLines(c, v, r.W)
-	p.scroll = max(0, min(p.scroll, len(lines)-r.H))
-	for i, l := range lines[p.scroll:] {
-		if i >= r.H {
-			break
-		}
-		l(widget.Rect{X: r.X, Y: r.Y + i, W: r.W, H: 1})
+	if _, last := r.Rows(r.H - 1); len(lines)-p.scroll.First(len(lines), r.H) > r.H && r.H > 1 {
+		c.Fill(last, ' ', c.Pal.Style(themes.Dim))
 	}
-	if rest := len(lines) - p.scroll - r.H; rest > 0 && r.H > 1 {
-		row := widget.Rect{X: r.X, Y: r.Y + r.H - 1, W: r.W, H: 1}
-		c.Fill(row, ' ', c.Pal.Style(themes.Dim))
-		c.Pen(row).Putf(themes.Dim, "… %d more, ctrl-d", rest+1)
-	}
+	p.scroll.Rows(c, r, len(lines), func(row widget.Rect, i int) { lines[i](row) })
 }
 
 func stateRole(v *falconv1.Validation) themes.Role {

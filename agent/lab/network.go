@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/internal/ownfile"
 )
 
 // refreshNetwork is how often the emulated port counters move.
@@ -139,15 +140,11 @@ func (w *network) congestion(node int) float64 {
 	return lost
 }
 
-// replaceFile writes one value as sysfs shows it; readers see the old one or
-// the new one.
-func replaceFile(path, value string) error {
-	tmp := path + ".new"
-	if err := os.WriteFile(tmp, []byte(value+"\n"), 0o600); err != nil {
-		return fmt.Errorf("lab: can't write the emulated NIC: %w", err)
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		return fmt.Errorf("lab: can't write the emulated NIC: %w", err)
+// replaceFile writes a file of one line or more; readers see the old one or the new
+// one.
+func replaceFile(path, text string) error {
+	if err := ownfile.Replace(path, []byte(text+"\n")); err != nil {
+		return fmt.Errorf("lab: can't write %s: %w", path, err)
 	}
 	return nil
 }

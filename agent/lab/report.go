@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -318,12 +317,5 @@ func WriteReport(path string, r Report) error {
 	if err != nil {
 		return fmt.Errorf("lab: %w", err)
 	}
-	tmp := path + "." + strconv.Itoa(os.Getpid())
-	if err := os.WriteFile(tmp, append(b, '\n'), 0o600); err != nil {
-		return fmt.Errorf("lab: can't write the report: %w", err)
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		return fmt.Errorf("lab: can't write the report: %w", err)
-	}
-	return nil
+	return replaceFile(path, string(b))
 }

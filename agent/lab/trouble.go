@@ -3,7 +3,6 @@ package lab
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -121,15 +120,7 @@ func (t Trouble) Stall(d time.Duration) error {
 
 // writeUntil writes a file that holds for so long, from an iteration on.
 func (t Trouble) writeUntil(name, prefix string, d time.Duration, from int64) error {
-	path := filepath.Join(t.lab.place.dir, name)
-	text := prefix + fmt.Sprintln(time.Now().Add(d).UnixNano(), from)
-	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
-		return fmt.Errorf("lab: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("lab: %w", err)
-	}
-	return nil
+	return replaceFile(filepath.Join(t.lab.place.dir, name), prefix+fmt.Sprint(time.Now().Add(d).UnixNano(), from))
 }
 
 // runAfter calls do when d is over, unless the lab closes before.

@@ -56,14 +56,10 @@ func (p *Process) clockError() error {
 }
 
 func (p *Process) calibration() (ticks, mono uint64, ok bool) {
-	for range seqlockTries {
-		seq := p.mem.readUint64(hdrCalibSeq)
+	ok = p.mem.readConsistent(hdrCalibSeq, func() {
 		ticks, mono = p.mem.readUint64(hdrCalibTicks), p.mem.readUint64(hdrCalibMonoNs)
-		if seq%2 == 0 && p.mem.readUint64(hdrCalibSeq) == seq {
-			return ticks, mono, true
-		}
-	}
-	return 0, 0, false
+	})
+	return ticks, mono, ok
 }
 
 // ticksToMono is ticks as CLOCK_MONOTONIC ns.

@@ -1,10 +1,6 @@
 package ring
 
-import (
-	"runtime/debug"
-
-	falcon "github.com/failslow/falcon"
-)
+import falcon "github.com/failslow/falcon"
 
 // Control is what the hook reports of its process. Times are CLOCK_MONOTONIC ns.
 type Control struct {
@@ -52,12 +48,13 @@ func (c Control) Committed() Commitment {
 
 // Control reads the hook's half of the control block.
 func (p *Process) Control() (c Control) {
-	if p.err != nil {
-		return c
-	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guardFault(nil)
-	w := p.mem[p.control : p.control+controlBytes]
+	p.access(func() { c = p.controlBlock().readControl() })
+	return c
+}
+
+func (p *Process) controlBlock() image { return p.mem[p.control : p.control+controlBytes] }
+
+func (w image) readControl() Control {
 	return Control{
 		HeartbeatNs: w.readInt64(ctlHeartbeatNs), Iteration: w.readInt64(ctlIteration), StepTag: w.readInt64(ctlStepTag),
 		IterationStartNs: w.readInt64(ctlIterationStartNs), MarksWritten: w.readUint64(ctlIterationsDone),
@@ -93,26 +90,20 @@ type Mark struct {
 // and returns the number to ask for next time and how many were overwritten.
 func (p *Process) Marks(next uint64, out []Mark) (marks []Mark, following, lost uint64) {
 	out = out[:0]
-	if p.err != nil {
-		return out, next, 0
-	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guardFault(nil)
-	written := p.mem.readUint64(p.control + ctlIterationsDone)
-	if written <= next {
-		return out, next, 0
-	}
-	if written-next > marksMax {
-		lost = written - next - marksMax
-		next += lost
-	}
-	for ; next < written; next++ {
-		if m, ok := p.markAt(next); ok {
-			out = append(out, m)
-		} else {
-			lost++
+	p.access(func() {
+		written := p.mem.readUint64(p.control + ctlIterationsDone)
+		if written > next && written-next > marksMax {
+			lost = written - next - marksMax
+			next += lost
 		}
-	}
+		for ; next < written; next++ {
+			if m, ok := p.markAt(next); ok {
+				out = append(out, m)
+			} else {
+				lost++
+			}
+		}
+	})
 	return out, next, lost
 }
 
@@ -167,16 +158,16 @@ func (p *Process) StopProfile() {
 
 // PutOrder places an order in the mailbox and announces it. Its id must be
 // larger than all before it. The error wraps ErrOrder.
-func (p *Process) PutOrder(o falcon.Order) (err error) {
+func (p *Process) PutOrder(o falcon.Order) error {
 	kind, values, err := p.checkOrder(o)
 	if err != nil {
 		return err
 	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guardFault(&err)
-	p.writeOrder(ctlOrders+o.ID%orderSlots*orderBytes, o, kind, values)
-	p.mem.writeUint64(p.control+ctlNewestOrder, o.ID)
-	return nil
+	return p.guarded(func() error {
+		p.writeOrder(ctlOrders+o.ID%orderSlots*orderBytes, o, kind, values)
+		p.mem.writeUint64(p.control+ctlNewestOrder, o.ID)
+		return nil
+	})
 }
 
 // writeOrder fills one slot of the mailbox.
@@ -196,33 +187,17 @@ func (p *Process) writeOrder(slot uint64, o falcon.Order, kind uint32, values []
 }
 
 // NewestOrder is the id of the newest order in the mailbox, 0 for none.
-func (p *Process) NewestOrder() uint64 { return p.newestOrder() }
-
-func (p *Process) newestOrder() (id uint64) {
-	if p.err != nil {
-		return 0
-	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guardFault(nil)
-	return p.mem.readUint64(p.control + ctlNewestOrder)
+func (p *Process) NewestOrder() (id uint64) {
+	p.access(func() { id = p.mem.readUint64(p.control + ctlNewestOrder) })
+	return id
 }
 
 func (p *Process) write64(off, v uint64) {
-	if p.err != nil {
-		return
-	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guardFault(nil)
-	p.mem.writeUint64(p.control+off, v)
+	p.access(func() { p.mem.writeUint64(p.control+off, v) })
 }
 
 func (p *Process) write32(off uint64, v uint32) {
-	if p.err != nil {
-		return
-	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guardFault(nil)
-	p.mem.writeUint32(p.control+off, v)
+	p.access(func() { p.mem.writeUint32(p.control+off, v) })
 }
 
 // wakeSideThread rouses the hook's side thread, which sleeps on the mode word. Without

@@ -1,10 +1,6 @@
 package ring
 
-import (
-	"runtime/debug"
-
-	falcon "github.com/failslow/falcon"
-)
+import falcon "github.com/failslow/falcon"
 
 // Record is one NCCL call of one rank. Times are CLOCK_MONOTONIC ns of the node.
 type Record struct {
@@ -28,30 +24,27 @@ type Record struct {
 // is recorded when it returns, so one that took long may come in a later batch
 // than a shorter one of another thread. Zero means nothing new (or Err).
 func (p *Process) Drain(buf []Record) (n int, lost uint64) {
-	if p.err != nil {
-		return 0, 0
-	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guardFault(nil)
-	_ = p.readClock()
-	var active [ringsMax]int
-	var heads [ringsMax]uint64
-	rings := p.activeRings(&active, &heads)
-	for n < len(buf) {
-		next := -1
-		for _, i := range rings {
-			lost += p.fillPeek(i, heads[i])
-			if p.peeked[i] && (next < 0 || p.peek[i].EnterNs < p.peek[next].EnterNs) {
-				next = i
+	p.access(func() {
+		_ = p.readClock()
+		var active [ringsMax]int
+		var heads [ringsMax]uint64
+		rings := p.activeRings(&active, &heads)
+		for n < len(buf) {
+			next := -1
+			for _, i := range rings {
+				lost += p.fillPeek(i, heads[i])
+				if p.peeked[i] && (next < 0 || p.peek[i].EnterNs < p.peek[next].EnterNs) {
+					next = i
+				}
 			}
+			if next < 0 {
+				break
+			}
+			buf[n] = p.peek[next]
+			p.peeked[next] = false
+			n++
 		}
-		if next < 0 {
-			break
-		}
-		buf[n] = p.peek[next]
-		p.peeked[next] = false
-		n++
-	}
+	})
 	return n, lost
 }
 

@@ -29,6 +29,20 @@ func (m image) readUint32(off uint64) uint32     { return atomic.LoadUint32(m.po
 func (m image) readInt32(off uint64) int32       { return int32(m.readUint32(off)) }
 func (m image) writeUint64(off uint64, v uint64) { atomic.StoreUint64(m.pointer64(off), v) }
 func (m image) writeUint32(off uint64, v uint32) { atomic.StoreUint32(m.pointer32(off), v) }
+
+// readConsistent reads fields that another process writes under the sequence at seq;
+// false while it writes them.
+func (m image) readConsistent(seq uint64, read func()) bool {
+	for range seqlockTries {
+		before := m.readUint64(seq)
+		read()
+		if before%2 == 0 && m.readUint64(seq) == before {
+			return true
+		}
+	}
+	return false
+}
+
 func (m image) copyName(off uint64) [8]uint64 {
 	var w [8]uint64
 	for i := range w {

@@ -1,10 +1,10 @@
 package ring
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"runtime/debug"
 )
 
 // ErrTest is wrapped when a test can't be put into the mailbox.
@@ -66,15 +66,14 @@ type TestResult struct {
 }
 
 // PutTest gives the process a test. The error wraps ErrTest.
-func (p *Process) PutTest(t Test) (err error) {
-	if p.err != nil {
-		return p.err
-	}
-	if err := t.validate(); err != nil {
+func (p *Process) PutTest(t Test) error {
+	if err := cmp.Or(p.err, t.validate()); err != nil {
 		return err
 	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guardFault(&err)
+	return p.guarded(func() error { return p.writeTest(t) })
+}
+
+func (p *Process) writeTest(t Test) error {
 	at := p.control + ctlTest
 	w := p.mem[at : at+testBytes]
 	if newest := w.readUint64(tstID); t.ID <= newest {
@@ -125,16 +124,9 @@ func (t Test) validate() error {
 // TestResult copies the newest result; false while there is none, or while the
 // hook writes one. Values that no test can have read as a failed one.
 func (p *Process) TestResult() (r TestResult, ok bool) {
-	if p.err != nil {
-		return r, false
-	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guardFault(nil)
-	at := p.control + ctlResult
-	w := p.mem[at : at+testResultBytes]
 	var ids [2 * uniqueBytes]byte
-	for range seqlockTries {
-		seq := w.readUint64(resSeq)
+	ok = p.readConsistent(ctlResult+resSeq, func(c image) {
+		w := c[ctlResult : ctlResult+testResultBytes]
 		r = TestResult{
 			ID: w.readUint64(resID), Kind: TestKind(w.readUint32(resKind)), Status: TestStatus(w.readUint32(resStatus)), Reason: PauseReason(w.readUint32(resReason)),
 			Repeats: int(w.readUint32(resRepeats)), MedianNs: w.readInt64(resMedianNs), BestNs: w.readInt64(resBestNs), SetupNs: w.readInt64(resSetupNs), Bytes: w.readInt64(resBytes),
@@ -142,14 +134,14 @@ func (p *Process) TestResult() (r TestResult, ok bool) {
 		for word := range len(ids) / 8 {
 			binary.LittleEndian.PutUint64(ids[8*word:], w.readUint64(resIDs+uint64(8*word)))
 		}
-		if seq%2 == 0 && w.readUint64(resSeq) == seq {
-			if r.Kind == TestMint && r.Status == TestDone {
-				r.IDs = [2][]byte{ids[:uniqueBytes], ids[uniqueBytes:]}
-			}
-			return r.validated(), r.ID != 0
-		}
+	})
+	if !ok {
+		return TestResult{}, false
 	}
-	return TestResult{}, false
+	if r.Kind == TestMint && r.Status == TestDone {
+		r.IDs = [2][]byte{ids[:uniqueBytes], ids[uniqueBytes:]}
+	}
+	return r.validated(), r.ID != 0
 }
 
 // validated makes a failure of what can't be.

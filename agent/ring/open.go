@@ -169,9 +169,24 @@ func roundUpToPage(n uint64) uint64 { return (n + pageBytes - 1) / pageBytes * p
 
 func (p *Process) ringOffset(i int) uint64 { return p.rings + uint64(i)*p.stride }
 
-// guardFault turns a fault on the mapping (the file was truncated) into an error.
-// Every exported method that touches the image defers it, under
-// debug.SetPanicOnFault, which makes such faults of this goroutine recoverable.
+// guarded runs what touches the image, unless that has failed before.
+func (p *Process) guarded(touch func() error) (err error) {
+	if p.err != nil {
+		return p.err
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer p.guardFault(&err)
+	return touch()
+}
+
+// access is guarded for what can't fail by itself; Err has the fault.
+func (p *Process) access(touch func()) {
+	_ = p.guarded(func() error { touch(); return nil })
+}
+
+// guardFault turns a fault on the mapping (the file was truncated) into an error,
+// under debug.SetPanicOnFault, which makes such faults of this goroutine
+// recoverable.
 func (p *Process) guardFault(err *error) {
 	r := recover()
 	if r == nil {
@@ -181,9 +196,7 @@ func (p *Process) guardFault(err *error) {
 		panic(r)
 	}
 	p.err = fmt.Errorf("%w: %s shrank while it was mapped", ErrCorrupt, p.path)
-	if err != nil {
-		*err = p.err
-	}
+	*err = p.err
 }
 
 // Header is what the process said about itself at its start.

@@ -20,7 +20,7 @@ func (p *Process) checkOrder(o falcon.Order) (code uint32, values []int32, err e
 		return 0, nil, fmt.Errorf("%w: "+format, append([]any{ErrOrder}, args...)...)
 	}
 	code, known := orderCodes[o.Kind]
-	switch newest := p.newestOrder(); {
+	switch newest := p.NewestOrder(); {
 	case p.err != nil:
 		return 0, nil, p.err
 	case !known:

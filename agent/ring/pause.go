@@ -3,7 +3,6 @@ package ring
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -95,12 +94,11 @@ func (s Pause) HeldNs(nowNs int64) int64 {
 // Pause reads the state of the newest pause order. A state beyond the known ones reads as
 // refused: nothing may rely on it.
 func (p *Process) Pause() (s Pause) {
-	if p.err != nil {
-		return s
-	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guardFault(nil)
-	w := p.mem[p.control : p.control+controlBytes]
+	p.access(func() { s = p.controlBlock().readPause() })
+	return s
+}
+
+func (w image) readPause() (s Pause) {
 	for range seqlockTries { // the state is stored last: equal before and after, it goes with the times
 		state, seen := w.readUint32(ctlPauseState), w.readUint64(ctlPauseSeen)
 		s = Pause{
@@ -132,7 +130,7 @@ type Cut struct {
 // call that then contradicts the cuts ends the pause. Every live communicator
 // needs a cut. The error wraps ErrPause, and ErrMissed where a cut is behind or
 // a communicator is new, or is the fault that made this Process useless.
-func (p *Process) Arm(order uint64, untilNs, boundary int64, cuts []Cut) (err error) {
+func (p *Process) Arm(order uint64, untilNs, boundary int64, cuts []Cut) error {
 	if p.err != nil {
 		return p.err
 	}
@@ -140,8 +138,10 @@ func (p *Process) Arm(order uint64, untilNs, boundary int64, cuts []Cut) (err er
 	if err != nil {
 		return err
 	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guardFault(&err)
+	return p.guarded(func() error { return p.writePause(order, untilNs, boundary, gates, cuts) })
+}
+
+func (p *Process) writePause(order uint64, untilNs, boundary int64, gates []gate, cuts []Cut) error {
 	if err := p.checkPause(order, untilNs); err != nil {
 		return err
 	}
@@ -236,14 +236,7 @@ func (p *Process) armGate(g gate, c Cut) error {
 
 // Release takes the pause back: trapped calls go on at once. It may be called
 // at any time, and does nothing where nothing is held.
-func (p *Process) Release() {
-	if p.err != nil {
-		return
-	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guardFault(nil)
-	p.releaseGates()
-}
+func (p *Process) Release() { p.access(p.releaseGates) }
 
 func (p *Process) releaseGates() {
 	p.mem.writeUint64(p.control+ctlPauseOrder, 0)

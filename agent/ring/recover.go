@@ -1,10 +1,10 @@
 package ring
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
-	"runtime/debug"
 	"time"
 
 	falcon "github.com/failslow/falcon"
@@ -28,13 +28,12 @@ const (
 // (CLOCK_MONOTONIC; a time that is over: no wait). Control().Suspended
 // shows that it was done, Park that the job has left training. The same
 // generation again is no new suspension. It can't be taken back: a rejoin ends it.
-func (p *Process) Suspend(generation uint64, untilNs int64) (err error) {
-	if p.err != nil {
-		return p.err
-	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guardFault(&err)
-	w := p.mem[p.control : p.control+controlBytes]
+func (p *Process) Suspend(generation uint64, untilNs int64) error {
+	return p.guarded(func() error { return p.writeSuspension(generation, untilNs) })
+}
+
+func (p *Process) writeSuspension(generation uint64, untilNs int64) error {
+	w := p.controlBlock()
 	switch newest, left := w.readUint64(ctlSuspendGeneration), untilNs-MonoNs(); {
 	case generation == 0 || generation < newest:
 		return fmt.Errorf("%w: generation %d is suspended already, %d is older", ErrRecover, newest, generation)
@@ -67,17 +66,16 @@ type Rejoin struct {
 // PutRejoin orders the process to go on. It is taken by a parked process only,
 // once, and only when no newer suspension has come; the agent reads Park
 // before. The error wraps ErrRecover.
-func (p *Process) PutRejoin(r Rejoin) (err error) {
-	if p.err != nil {
-		return p.err
-	}
+func (p *Process) PutRejoin(r Rejoin) error {
 	values, err := r.encodeOrder()
-	if err != nil {
+	if err = cmp.Or(p.err, err); err != nil {
 		return err
 	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guardFault(&err)
-	w := p.mem[p.control : p.control+controlBytes]
+	return p.guarded(func() error { return p.writeRejoin(r, values) })
+}
+
+func (p *Process) writeRejoin(r Rejoin, values []int32) error {
+	w := p.controlBlock()
 	had := w.readUint64(ctlRejoinID)
 	if park, ok := p.Park(); !ok || !park.On || park.Status != ParkJoin { // a replacement begins with its own generation
 		had = max(had, w.readUint64(ctlGenerationNow))
@@ -205,43 +203,31 @@ type JobState struct {
 // JobState reads it. Values that no job has read as unknown.
 func (p *Process) JobState() (s JobState) {
 	s.Checkpoint = falcon.NoIteration
-	if p.err != nil {
-		return s
-	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guardFault(nil)
-	w := p.mem[p.control : p.control+controlBytes]
-	s = JobState{
-		ZeRO:       falcon.ZeRO{Stage: clampSize(w.readInt32(ctlZeroStage)), Instances: clampSize(w.readInt32(ctlZeroInstances))},
-		Bytes:      w.readUint64(ctlStateBytes),
-		CopyBytesS: w.readUint64(ctlCopyBytesS),
-		MicroMin:   clampSize(w.readInt32(ctlMicroMin)), MicroMax: clampSize(w.readInt32(ctlMicroMax)), MicroMultiple: clampSize(w.readInt32(ctlMicroMultiple)),
-		Checkpoint: falcon.NoIteration,
-	}
-	if next := w.readInt64(ctlCheckpointIteration); next > 0 && next <= math.MaxInt64/2 {
-		s.Checkpoint = next - 1
-	}
-	if s.Bytes > placeBytesMax {
-		s.Bytes = 0
-	}
+	p.access(func() {
+		w := p.controlBlock()
+		s = JobState{
+			ZeRO:       falcon.ZeRO{Stage: clampSize(w.readInt32(ctlZeroStage)), Instances: clampSize(w.readInt32(ctlZeroInstances))},
+			Bytes:      w.readUint64(ctlStateBytes),
+			CopyBytesS: w.readUint64(ctlCopyBytesS),
+			MicroMin:   clampSize(w.readInt32(ctlMicroMin)), MicroMax: clampSize(w.readInt32(ctlMicroMax)), MicroMultiple: clampSize(w.readInt32(ctlMicroMultiple)),
+			Checkpoint: falcon.NoIteration,
+		}
+		if next := w.readInt64(ctlCheckpointIteration); next > 0 && next <= math.MaxInt64/2 {
+			s.Checkpoint = next - 1
+		}
+		if s.Bytes > placeBytesMax {
+			s.Bytes = 0
+		}
+	})
 	return s
 }
 
-// readConsistent reads fields that the hook writes under the sequence at seq; false
-// while it writes them.
+// readConsistent reads fields of the control block that the hook writes under the
+// sequence at seq; false while it writes them.
 func (p *Process) readConsistent(seq uint64, read func(image)) (ok bool) {
-	if p.err != nil {
-		return false
-	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guardFault(nil)
-	w := p.mem[p.control : p.control+controlBytes]
-	for range seqlockTries {
-		before := w.readUint64(seq)
-		read(w)
-		if before%2 == 0 && w.readUint64(seq) == before {
-			return true
-		}
-	}
-	return false
+	p.access(func() {
+		w := p.controlBlock()
+		ok = w.readConsistent(seq, func() { read(w) })
+	})
+	return ok
 }

@@ -1,7 +1,5 @@
 package ring
 
-import "runtime/debug"
-
 // CommState is what became of a communicator.
 type CommState uint32
 
@@ -32,16 +30,13 @@ type Comm struct {
 // as long as their slot is not used again.
 func (p *Process) Comms(out []Comm) []Comm {
 	out = out[:0]
-	if p.err != nil {
-		return out
-	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guardFault(nil)
-	for slot := range uint32(commsMax) {
-		if c, ok := p.commEntry(slot); ok {
-			out = append(out, c)
+	p.access(func() {
+		for slot := range uint32(commsMax) {
+			if c, ok := p.commEntry(slot); ok {
+				out = append(out, c)
+			}
 		}
-	}
+	})
 	return out
 }
 
@@ -51,21 +46,20 @@ func (p *Process) commEntry(slot uint32) (c Comm, ok bool) {
 	if w.readUint32(comState) == uint32(CommFree) {
 		return c, false
 	}
-	for range seqlockTries {
-		seq := w.readUint64(comSeq)
+	var text [8]uint64
+	ok = w.readConsistent(comSeq, func() {
 		c = Comm{
 			Slot: slot, ID: w.readUint64(comID), Parent: w.readUint64(comParent), Calls: w.readUint64(comGate) & gateCountMask,
 			Generation: w.readUint32(comGeneration), State: CommState(w.readUint32(comState)),
 			Size: int(w.readInt32(comSize)), Rank: int(w.readInt32(comRank)), Device: int(w.readInt32(comDevice)),
 		}
-		text := w.copyName(comName)
-		if seq%2 == 0 && w.readUint64(comSeq) == seq {
-			c.Armed, c.Cut = w.fullCut(comGate)
-			c.Name = printableName(text)
-			return c, c.State <= CommAborted
-		}
+		text = w.copyName(comName)
+	})
+	if ok {
+		c.Armed, c.Cut = w.fullCut(comGate)
+		c.Name = printableName(text)
 	}
-	return c, false
+	return c, ok && c.State <= CommAborted
 }
 
 // fullCut completes a gate's cut, which is a number modulo 2^23, by its count: a

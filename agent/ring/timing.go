@@ -1,10 +1,6 @@
 package ring
 
-import (
-	"runtime/debug"
-
-	falcon "github.com/failslow/falcon"
-)
+import falcon "github.com/failslow/falcon"
 
 // Timing is one call timed on the device in a profile window.
 type Timing struct {
@@ -26,21 +22,15 @@ type Timing struct {
 // has the group's start and duration and FlagGrouped.
 func (p *Process) Timings(window uint32, out []Timing) []Timing {
 	out = out[:0]
-	if p.err != nil {
-		return out
-	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guardFault(nil)
-	head := p.mem.readUint64(p.control + ctlTimingHead)
-	first := uint64(0)
-	if head > timingSlots {
-		first = head - timingSlots
-	}
-	for seq := first + 1; seq != 0 && seq <= head; seq++ {
-		if t, ok := p.timingAt(seq); ok && t.Window == window {
-			out = append(out, t)
+	p.access(func() {
+		head := p.mem.readUint64(p.control + ctlTimingHead)
+		first := max(head, timingSlots) - timingSlots
+		for seq := first + 1; seq != 0 && seq <= head; seq++ {
+			if t, ok := p.timingAt(seq); ok && t.Window == window {
+				out = append(out, t)
+			}
 		}
-	}
+	})
 	return out
 }
 

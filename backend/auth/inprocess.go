@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"context"
 	"fmt"
 	"net"
 
@@ -30,29 +29,18 @@ type vouchedConn struct {
 
 // VouchedCredentials takes the identity from a connection that Vouch has made,
 // and refuses every other.
-func VouchedCredentials() credentials.TransportCredentials { return vouchedCredentials{} }
-
-type vouchedCredentials struct{ socketCredentials }
-
-func (vouchedCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	v, ok := c.(vouchedConn)
-	if !ok {
-		return nil, nil, fmt.Errorf("%w: nobody vouches for it", ErrPeer)
-	}
-	return c, Vouched{
-		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
-		Identity:       v.id,
-	}, nil
+func VouchedCredentials() credentials.TransportCredentials {
+	return ServerOnly("vouched", func(c net.Conn) (credentials.AuthInfo, error) {
+		v, ok := c.(vouchedConn)
+		if !ok {
+			return nil, fmt.Errorf("%w: no code of this process vouches for it", ErrPeer)
+		}
+		return Vouched{
+			CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
+			Identity:       v.id,
+		}, nil
+	})
 }
-
-func (vouchedCredentials) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, fmt.Errorf("%w: these credentials are for servers", ErrPeer)
-}
-
-func (vouchedCredentials) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "vouched"}
-}
-func (v vouchedCredentials) Clone() credentials.TransportCredentials { return v }
 
 // fromVouched checks the identity once more: it must be a person's.
 func fromVouched(v Vouched) (Identity, error) {

@@ -30,23 +30,37 @@ func (PeerCred) AuthType() string { return "unix-peer" }
 
 // SocketCredentials identifies callers of a unix socket by SO_PEERCRED. The
 // bytes on the wire stay as they are: clients dial with insecure credentials.
-func SocketCredentials() credentials.TransportCredentials { return socketCredentials{} }
+func SocketCredentials() credentials.TransportCredentials {
+	return ServerOnly("unix-peer", func(c net.Conn) (credentials.AuthInfo, error) {
+		uc, ok := c.(*net.UnixConn)
+		if !ok {
+			return nil, fmt.Errorf("%w: not a unix socket", ErrPeer)
+		}
+		cred, err := peerCred(uc)
+		if err != nil {
+			return nil, err
+		}
+		return PeerCred{
+			CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
+			UID:            int(cred.Uid), PID: int(cred.Pid),
+		}, nil
+	})
+}
 
-type socketCredentials struct{}
+// ServerOnly makes credentials for a server that learns from the connection itself
+// who the caller is; the bytes on the wire stay as they are.
+func ServerOnly(protocol string, identify func(net.Conn) (credentials.AuthInfo, error)) credentials.TransportCredentials {
+	return serverOnly{protocol, identify}
+}
 
-func (socketCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	uc, ok := c.(*net.UnixConn)
-	if !ok {
-		return nil, nil, fmt.Errorf("%w: not a unix socket", ErrPeer)
-	}
-	cred, err := peerCred(uc)
-	if err != nil {
-		return nil, nil, err
-	}
-	return c, PeerCred{
-		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
-		UID:            int(cred.Uid), PID: int(cred.Pid),
-	}, nil
+type serverOnly struct {
+	protocol string
+	identify func(net.Conn) (credentials.AuthInfo, error)
+}
+
+func (s serverOnly) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	info, err := s.identify(c)
+	return c, info, err
 }
 
 func peerCred(c *net.UnixConn) (*unix.Ucred, error) {
@@ -65,15 +79,15 @@ func peerCred(c *net.UnixConn) (*unix.Ucred, error) {
 	return cred, nil
 }
 
-func (socketCredentials) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (serverOnly) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, fmt.Errorf("%w: these credentials are for servers", ErrPeer)
 }
 
-func (socketCredentials) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "unix-peer"}
+func (s serverOnly) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: s.protocol}
 }
-func (s socketCredentials) Clone() credentials.TransportCredentials { return s }
-func (socketCredentials) OverrideServerName(string) error           { return nil }
+func (s serverOnly) Clone() credentials.TransportCredentials { return s }
+func (serverOnly) OverrideServerName(string) error           { return nil }
 
 // FromContext identifies the caller of an RPC: by the verified certificate on
 // TLS, by the peer's user id on a unix socket, by this process's own word on a

@@ -60,8 +60,8 @@ type Door struct {
 	cfg     Config
 	waiting *waiting
 	guests  *guests
-	agents  *queue
-	people  *queue
+	agents  *Queue
+	people  *Queue
 	running sync.WaitGroup
 	stop    chan struct{}
 	once    sync.Once
@@ -79,7 +79,7 @@ func Open(cfg Config) *Door {
 	cfg.TLS = secured(cfg.TLS)
 	d := &Door{
 		cfg: cfg, waiting: newWaiting(cfg.Limits.Unproven, cfg.Limits.PerSource, speakGrace), guests: newGuests(cfg.Limits),
-		agents: newQueue(cfg.Listener.Addr()), people: newQueue(cfg.Listener.Addr()), stop: make(chan struct{}),
+		agents: NewQueue(cfg.Listener.Addr()), people: NewQueue(cfg.Listener.Addr()), stop: make(chan struct{}),
 	}
 	d.running.Go(d.accept)
 	d.running.Go(d.recheck)
@@ -216,7 +216,7 @@ func (d *Door) let(g *Guest) error {
 		g.cancel(context.Canceled) // the peer's doing unless a reason was given before
 		d.guests.leave(g)
 	}
-	if !to.put(c) {
+	if to.Put(context.Background(), c) != nil {
 		return c.Close()
 	}
 	return nil
@@ -264,28 +264,34 @@ func (d *Door) Close() {
 	d.running.Wait()
 }
 
-// queue is a listener that is fed.
-type queue struct {
+// Queue is a listener that is fed with connections.
+type Queue struct {
 	addr   net.Addr
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
 }
 
-func newQueue(addr net.Addr) *queue {
-	return &queue{addr: addr, conns: make(chan net.Conn), closed: make(chan struct{})}
+// NewQueue makes a listener that gives addr as its address.
+func NewQueue(addr net.Addr) *Queue {
+	return &Queue{addr: addr, conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-func (q *queue) put(c net.Conn) bool {
+// Put blocks until Accept takes the connection. The error is net.ErrClosed or the
+// context's cause.
+func (q *Queue) Put(ctx context.Context, c net.Conn) error {
 	select {
 	case q.conns <- c:
-		return true
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	case <-q.closed:
-		return false
+		return net.ErrClosed
 	}
 }
 
-func (q *queue) Accept() (net.Conn, error) {
+// Accept waits for the next connection.
+func (q *Queue) Accept() (net.Conn, error) {
 	select {
 	case c := <-q.conns:
 		return c, nil
@@ -294,9 +300,11 @@ func (q *queue) Accept() (net.Conn, error) {
 	}
 }
 
-func (q *queue) Close() error {
+// Close ends Put and Accept with net.ErrClosed.
+func (q *Queue) Close() error {
 	q.once.Do(func() { close(q.closed) })
 	return nil
 }
 
-func (q *queue) Addr() net.Addr { return q.addr }
+// Addr is the address that it was made with.
+func (q *Queue) Addr() net.Addr { return q.addr }

@@ -133,7 +133,7 @@ func TestOneIdentityReplacesItsOwnConnections(t *testing.T) {
 // A connection that its peer closes does not look as if the engine had ended
 // what went over it.
 func TestPeersOwnEndIsNoReason(t *testing.T) {
-	d := &Door{guests: newGuests(Limits{}.fill()), people: newQueue(nil)}
+	d := &Door{guests: newGuests(Limits{}.fill()), people: NewQueue(nil)}
 	ours, theirs := net.Pipe()
 	defer theirs.Close()
 	g := guest(auth.RoleViewer, "ann")

@@ -111,26 +111,14 @@ func (c *conn) Close() error {
 
 // Credentials takes the guest from a connection that a Door has handed out, and
 // refuses every other.
-func Credentials() credentials.TransportCredentials { return proven{} }
-
-type proven struct{}
+func Credentials() credentials.TransportCredentials {
+	return auth.ServerOnly("tls", func(c net.Conn) (credentials.AuthInfo, error) {
+		p, ok := c.(*conn)
+		if !ok {
+			return nil, errNotProven
+		}
+		return p.guest, nil
+	})
+}
 
 var errNotProven = errors.New("door: the connection did not come through the door")
-
-func (proven) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	p, ok := c.(*conn)
-	if !ok {
-		return nil, nil, errNotProven
-	}
-	return c, p.guest, nil
-}
-
-func (proven) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errNotProven
-}
-
-func (proven) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
-}
-func (p proven) Clone() credentials.TransportCredentials { return p }
-func (proven) OverrideServerName(string) error           { return nil }

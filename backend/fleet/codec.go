@@ -72,15 +72,16 @@ func (c *Codec) Unmarshal(data mem.BufferSlice, v any) (err error) {
 var decoding = proto.UnmarshalOptions{DiscardUnknown: true}
 
 func decodeFrame(b []byte, f *falconv1.AgentFrame, shed Shed) error {
+	seq, body := head(b)
 	if !within(b) {
 		proto.Reset(f)
-		f.Seq = sequence(b)
+		f.Seq = seq
 		f.ProtoReflect().SetUnknown(refusedMark)
 		return nil
 	}
-	if empty := leftOut(body(b), shed); empty != nil {
+	if empty := leftOut(body, shed); empty != nil {
 		proto.Reset(f)
-		f.Seq, f.Body = sequence(b), empty.Body
+		f.Seq, f.Body = seq, empty.Body
 		return nil
 	}
 	return decoding.Unmarshal(b, f)

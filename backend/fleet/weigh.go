@@ -136,40 +136,25 @@ func (f *fieldShape) takes(kind protowire.Type, b []byte, count, left *int) bool
 	return true
 }
 
-// sequence finds a frame's number without decoding the rest; the last one
-// counts, as in decoding.
-func sequence(frame []byte) (seq uint64) {
+// head finds a frame's number and the number of its body field (0 = none) without
+// decoding the rest; the last ones count, as in decoding.
+func head(frame []byte) (seq uint64, body protowire.Number) {
 	for b := frame; len(b) > 0; {
 		number, kind, n := protowire.ConsumeTag(b)
 		if n < 0 {
-			return seq
+			return seq, body
 		}
 		b = b[n:]
-		if number == 1 && kind == protowire.VarintType {
+		switch {
+		case number == 1 && kind == protowire.VarintType:
 			seq, _ = protowire.ConsumeVarint(b)
+		case number > 1:
+			body = number
 		}
 		if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
-			return seq
+			return seq, body
 		}
 		b = b[n:]
 	}
-	return seq
-}
-
-// body is the number of the frame's body field, 0 = none.
-func body(frame []byte) (last protowire.Number) {
-	for b := frame; len(b) > 0; {
-		number, kind, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return last
-		}
-		if b = b[n:]; number > 1 {
-			last = number
-		}
-		if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
-			return last
-		}
-		b = b[n:]
-	}
-	return last
+	return seq, body
 }

@@ -75,7 +75,7 @@ type Server struct {
 	people  *grpc.Server // from the network
 	agents  *grpc.Server
 	door    *door.Door
-	pipes   *pipes
+	pipes   *door.Queue // connections made inside the process
 	socket  net.Listener
 	network net.Listener
 	streams *fleet.Service
@@ -94,7 +94,7 @@ func Listen(cfg Config) (*Server, error) {
 	s.local = grpc.NewServer(append(s.options(auth.SocketCredentials()), grpc.InTapHandle(s.gate.ownerTap))...)
 	falconv1.RegisterConsoleServer(s.local, console)
 	s.serveListener(s.local, s.socket)
-	s.pipes = newPipes()
+	s.pipes = door.NewQueue(&net.UnixAddr{Name: "inside", Net: "inside"})
 	s.inside = grpc.NewServer(append(s.options(auth.VouchedCredentials()), grpc.InTapHandle(s.gate.guestTap), grpc.MaxConcurrentStreams(personStreams))...)
 	falconv1.RegisterConsoleServer(s.inside, console)
 	s.serveListener(s.inside, s.pipes)

@@ -74,7 +74,7 @@ func promisesOf(v falcon.Recovery, job jobRecord) (out []sentRecord) {
 	old := job.Placement.SortedNodes()
 	pids := map[falcon.Rank]int32{}
 	for _, r := range v.Survivors {
-		pids[r], _ = job.pidOf(r)
+		pids[r], _ = pidOf(job, r)
 	}
 	for r := range v.Replaced {
 		pids[r] = 7000

@@ -159,7 +159,7 @@ func (c *clusterView) descriptionFrozen() bool {
 
 // newestGeneration is the highest one ever used.
 func (c *clusterView) newestGeneration() uint64 {
-	g := max(c.state.generation, c.state.job.newest())
+	g := max(c.state.generation, c.state.job.Newest())
 	if l := c.state.restart.Launch; l != nil {
 		g = max(g, l.Generation)
 	}

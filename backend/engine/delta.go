@@ -212,21 +212,21 @@ func jobDelta(was, is jobRecord) any {
 		return is
 	}
 	d := delta{Of: ofJob}
-	d.change(was.fields(), is.fields())
+	d.change(jobFields(was), jobFields(is))
 	diffList(&d, "processes", was.Processes, is.Processes)
 	diffList(&d, "placement", was.Placement, is.Placement)
 	diffList(&d, "placement_before", was.Before, is.Before)
 	return d
 }
 
-// fields are the record's, without what is listed by rank.
-func (r jobRecord) fields() map[string]json.RawMessage {
+// jobFields are a job's, without what is listed by rank.
+func jobFields(r jobRecord) map[string]json.RawMessage {
 	r.Processes, r.Placement, r.Before = nil, nil, nil
 	return fieldsOf(r, "processes", "placement", "placement_before")
 }
 
 func (d *delta) jobAfter(was jobRecord) (is jobRecord, err error) {
-	if err := d.merge(was.fields(), &is); err != nil {
+	if err := d.merge(jobFields(was), &is); err != nil {
 		return is, err
 	}
 	var errs [3]error

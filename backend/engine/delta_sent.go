@@ -40,7 +40,7 @@ func (m *journalState) sentDelta(v sentRecord) any {
 	}
 	var same []falcon.Rank
 	for _, r := range sortedKeys(v.Pids) {
-		if pid, known := m.job.pidOf(r); known && pid == v.Pids[r] {
+		if pid, known := pidOf(m.job, r); known && pid == v.Pids[r] {
 			same = append(same, r)
 			continue
 		}
@@ -64,7 +64,7 @@ func difference(a, b []falcon.Node) (out []falcon.Node) {
 }
 
 // pidOf reads a process's name; see processName.
-func (r jobRecord) pidOf(rank falcon.Rank) (int32, bool) {
+func pidOf(r jobRecord, rank falcon.Rank) (int32, bool) {
 	if rank < 0 || int(rank) >= len(r.Processes) {
 		return 0, false
 	}
@@ -102,7 +102,7 @@ func (d *sentDelta) whole(m *journalState) (sentRecord, error) {
 		v.Pids = make(map[falcon.Rank]int32, len(ranks)+len(d.Pids))
 	}
 	for _, r := range ranks {
-		pid, known := m.job.pidOf(r)
+		pid, known := pidOf(m.job, r)
 		if !known {
 			return v, fmt.Errorf("%w: the job has no process of rank %d", errDelta, r)
 		}

@@ -8,17 +8,10 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/validate"
+	"github.com/failslow/falcon/recovery/epoch"
 )
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
-
-// How long a description must hold still before it is believed. Ranks speak one
-// by one, so that what is seen in between is a mixture.
-const (
-	layoutWait       = 5 * time.Second // the adapter may still declare a layout
-	processesSettle  = 2 * time.Second // a restarted job shows up rank by rank
-	microBatchSettle = 3 * time.Second // ranks report a new split at different moments
-)
 
 // describe announces the job to the machines once all its ranks are known, and
 // again when something in it has changed. Other processes than before are
@@ -32,27 +25,21 @@ func (e *Engine) describe(now time.Time) {
 	default:
 		e.describer.announceToRecovery(now) // what the adapters say may be new
 	}
-	if e.cluster.descriptionFrozen() || !e.job.complete() {
+	d := e.describer.machine.Step(now, e.describer.view())
+	switch d.Kind {
+	case epoch.Nothing:
 		return
-	}
-	if v := e.cluster.unadopted(); v != nil && e.adopt(now, *v) {
-		return
-	}
-	rec, wait, why := e.describer.candidate()
-	if !rec.equal(e.describer.seen) {
-		e.describer.seen, e.describer.seenAt = rec, now
-	}
-	if now.Sub(e.describer.seenAt) < wait {
+	case epoch.Wait:
 		e.describer.recheck = true // the tick looks again
 		return
+	case epoch.BeginAfter:
+		e.adopt(now, d.Job)
+		return
 	}
-	if why != e.describer.alarm {
-		e.describer.alarm = why
-		if why != "" {
-			e.oplog.logf("rank", 2, "%s", why)
-		}
+	if d.Doubt != "" {
+		e.oplog.logf("rank", 2, "%s", d.Doubt)
 	}
-	fresh := rec.Epoch != e.state.job.Epoch
+	rec, fresh := d.Job, d.Kind == epoch.Begin
 	if fresh {
 		e.beginEpoch(now, rec)
 	}
@@ -73,17 +60,6 @@ func (e *Engine) beginEpoch(now time.Time, rec jobRecord) {
 	e.recoveries.forgetCommands(false)
 	e.validations.machine.Step(now, validate.Stop{Why: "the job's processes or its layout changed"})
 	e.oplog.logf("rank", 0, "job epoch %d: %d ranks, %s", rec.Epoch, rec.Layout.World(), rec.Layout)
-}
-
-// newest is the newest generation that the job is of: its launch's, or that of its
-// newest rejoin.
-func (r jobRecord) newest() uint64 { return max(r.Generation, r.Rejoined) }
-
-func (r jobRecord) equal(o jobRecord) bool {
-	return r.Epoch == o.Epoch && r.Layout == o.Layout && slices.Equal(r.Processes, o.Processes) &&
-		slices.Equal(r.Placement, o.Placement) && slices.Equal(r.MicroBatches, o.MicroBatches) &&
-		r.PlacementOrder == o.PlacementOrder && r.PlacedIteration == o.PlacedIteration && slices.Equal(r.Before, o.Before) &&
-		r.Generation == o.Generation && r.Adapter == o.Adapter && r.Rejoined == o.Rejoined
 }
 
 // means are what a restart of the job can be carried out with.

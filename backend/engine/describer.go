@@ -10,6 +10,7 @@ import (
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery"
+	"github.com/failslow/falcon/recovery/epoch"
 )
 
 // jobDescriber turns what the agents say of processes into one description of
@@ -19,11 +20,9 @@ type jobDescriber struct {
 
 	intake *sampleIntake
 
-	seen        jobRecord // newest candidate
-	seenAt      time.Time // since when
-	recheck     bool      // it must hold still for longer
-	lastWritten written   // what the newest records say
-	alarm       string    // what is doubtful about the description
+	machine     epoch.Machine
+	recheck     bool    // the description must not change for longer
+	lastWritten written // what the newest records say
 
 	described     bool // the machines know the job
 	detectorLater bool // the detector is to hear of the job after the action that changed it
@@ -34,51 +33,17 @@ type jobDescriber struct {
 	recoveryAt    time.Time // when that was compared with the present
 }
 
-// candidate is the job as its ranks describe it now, how long that must hold
-// still, and what is doubtful about it.
-func (d *jobDescriber) candidate() (rec jobRecord, wait time.Duration, why string) {
-	was := d.state.job
-	layout, why := d.job.layout()
-	processes := d.job.processes()
-	same := countSame(was.Processes, processes)
-	if why != "" && same == len(processes) {
-		layout, why = was.Layout, "" // what was declared once holds for these processes
+// view is what is seen of the job now.
+func (d *jobDescriber) view() epoch.View {
+	v := epoch.View{Job: d.state.job, Frozen: d.cluster.descriptionFrozen()}
+	if v.Frozen || !d.job.complete() {
+		return v
 	}
-	rec = jobRecord{
-		Epoch: was.Epoch, Processes: processes, Layout: layout,
-		Placement: d.job.placement(), MicroBatches: d.job.microBatches(layout),
-		PlacementOrder: was.PlacementOrder, PlacedIteration: was.PlacedIteration, Before: was.Before,
-		Generation: d.job.generation(), Adapter: d.job.adapter(), Rejoined: was.Rejoined,
+	v.Ranks, v.Unsettled = d.job.ranksView(), len(d.orders.open()) > 0 || d.cluster.unsettledRank() >= 0
+	if r := d.cluster.unadopted(); r != nil {
+		v.Recovered = &epoch.Recovered{Generation: r.Generation, EndedNs: r.EndedNs, Replaced: d.cluster.replacedSince(v.Job.Epoch)}
 	}
-	if was.Rejoined != 0 && same == len(processes) {
-		rec.Generation = was.Generation // survivors and replaced ranks are of several launches
-	}
-	switch {
-	case same != len(processes) || len(was.Processes) != same || layout != was.Layout:
-		rec.Epoch++
-		rec.PlacementOrder, rec.PlacedIteration, rec.Before, rec.Rejoined = d.job.order(), 0, nil, 0
-		if same > 0 && same < len(processes) {
-			wait = processesSettle
-		}
-		if why != "" {
-			wait = max(wait, layoutWait)
-		}
-	case rec.MicroBatches == nil || len(d.orders.open()) > 0 || d.cluster.unsettledRank() >= 0:
-		rec.MicroBatches = was.MicroBatches // the commit says
-	case was.MicroBatches != nil && !slices.Equal(rec.MicroBatches, was.MicroBatches):
-		wait = microBatchSettle
-	}
-	return rec, wait, why
-}
-
-func countSame(a, b []string) int {
-	n := 0
-	for i := range min(len(a), len(b)) {
-		if a[i] == b[i] {
-			n++
-		}
-	}
-	return n
+	return v
 }
 
 // commit makes a changed description durable and steps it.
@@ -90,9 +55,9 @@ func (d *jobDescriber) commit(now time.Time, rec jobRecord) {
 
 // record makes a changed description durable.
 func (d *jobDescriber) record(now time.Time, rec jobRecord) {
-	if !rec.equal(d.state.job) {
+	if !rec.Equal(d.state.job) {
 		d.batch.apply(record(now, kindJob, jobDelta(d.state.job, rec)))
-		d.seen, d.seenAt = rec, now // ranks that still describe the job as it was have not done so for long
+		d.machine.Committed(now, rec)
 		d.job.remember(rec)
 	}
 }

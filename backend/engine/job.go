@@ -9,6 +9,7 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/recovery/epoch"
 )
 
 // Bounds of what agents can claim.
@@ -226,90 +227,20 @@ func (j *job) complete() bool {
 	return true
 }
 
-// processes names the process of every rank: what makes one job epoch.
-func (j *job) processes() []string {
-	out := make([]string, j.world())
-	for r := range out {
-		out[r] = j.ranks[falcon.Rank(r)].name
-	}
-	return out
-}
-
-// layout is what the adapters declare; without a consistent word all ranks
-// count as replicas, which is how a job without an adapter is watched.
-func (j *job) layout() (falcon.Layout, string) {
-	world := j.world()
-	fallback := falcon.Layout{TP: 1, DP: world, PP: 1}
-	first := j.ranks[0].state
-	l := falcon.Layout{TP: int(first.GetTp()), DP: int(first.GetDp()), PP: int(first.GetPp())}
-	for r := range world {
-		s := j.ranks[falcon.Rank(r)].state
-		if int(s.GetTp()) != l.TP || int(s.GetDp()) != l.DP || int(s.GetPp()) != l.PP {
-			return fallback, "the ranks declare different layouts"
-		}
-	}
-	if l.Validate() != nil || max(l.TP, l.DP, l.PP) > world {
-		return fallback, "the job declares no layout: all ranks are taken for replicas"
-	}
-	if l.World() != world {
-		return fallback, fmt.Sprintf("the declared layout %s has %d ranks and the job %d", l, l.World(), world)
-	}
-	return l, ""
-}
-
-// order is the newest placement that a process of the picture has carried out.
-func (j *job) order() uint64 {
-	newest := uint64(0)
-	for r, p := range j.ranks {
-		if j.outside(r) {
-			continue
-		}
-		newest = max(newest, p.order)
-	}
-	return newest
-}
-
-// generation is the launch that all ranks are of, 0 for a mixture.
-func (j *job) generation() uint64 {
-	first := j.ranks[0].state.GetGeneration()
-	for r, p := range j.ranks {
-		if !j.outside(r) && p.state.GetGeneration() != first {
-			return 0
-		}
-	}
-	return first
-}
-
 // coverageAdapter is FALCON_COV_ADAPTER of native/include/falcon_shm.h.
 const coverageAdapter = 1 << 4
 
-// adapter reports whether the framework of every rank takes orders.
-func (j *job) adapter() bool {
-	for r, p := range j.ranks {
-		if !j.outside(r) && p.state.GetCoverage()&coverageAdapter == 0 {
-			return false
-		}
-	}
-	return true
-}
-
-func (j *job) placement() falcon.Placement {
-	out := make(falcon.Placement, j.world())
+// ranksView is every rank of the world as its agent describes it.
+func (j *job) ranksView() []epoch.Rank {
+	out := make([]epoch.Rank, j.world())
 	for r := range out {
-		out[r] = j.ranks[falcon.Rank(r)].device
-	}
-	return out
-}
-
-// microBatches are per replica; nil while a rank does not say.
-func (j *job) microBatches(l falcon.Layout) []int32 {
-	out := make([]int32, l.DP)
-	for r := range l.World() {
-		m := j.ranks[falcon.Rank(r)].state.GetMicroBatches()
-		if m <= 0 || m > countMost {
-			return nil
+		p := j.ranks[falcon.Rank(r)]
+		s := p.state
+		out[r] = epoch.Rank{
+			Process: p.name, Device: p.device, Layout: falcon.Layout{TP: int(s.GetTp()), DP: int(s.GetDp()), PP: int(s.GetPp())},
+			MicroBatches: s.GetMicroBatches(), Order: p.order, Generation: s.GetGeneration(), Rejoined: s.GetRejoinedGeneration(),
+			Adapter: s.GetCoverage()&coverageAdapter != 0,
 		}
-		out[l.Replica(falcon.Rank(r))] = m
 	}
 	return out
 }

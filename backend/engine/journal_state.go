@@ -14,6 +14,7 @@ import (
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery"
+	"github.com/failslow/falcon/recovery/epoch"
 	"github.com/failslow/falcon/recovery/restart"
 )
 
@@ -55,20 +56,8 @@ type reserveRecord struct {
 	Below uint64 `json:"below"`
 }
 
-type jobRecord struct {
-	Epoch        uint64           `json:"epoch"`
-	Processes    []string         `json:"processes"` // by rank: node/pid, and the launch if it was one
-	Layout       falcon.Layout    `json:"layout"`
-	Placement    falcon.Placement `json:"placement"`
-	MicroBatches []int32          `json:"micro_batches,omitempty"`
-
-	PlacementOrder  uint64           `json:"placement_order,omitempty"`     // in force, 0 = as launched
-	PlacedIteration int64            `json:"placement_iteration,omitempty"` // first one of Placement
-	Before          falcon.Placement `json:"placement_before,omitempty"`    // until then
-	Generation      uint64           `json:"generation,omitempty"`          // launch of the processes, 0 = none of ours
-	Adapter         bool             `json:"adapter,omitempty"`             // the framework takes orders
-	Rejoined        uint64           `json:"rejoined,omitempty"`            // recovery that the epoch began with, 0 = none
-}
+// jobRecord is the description of a job epoch.
+type jobRecord = epoch.Job
 
 type baselineRecord struct {
 	JobEpoch uint64  `json:"job_epoch"`

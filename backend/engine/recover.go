@@ -42,7 +42,6 @@ type newsworthy interface {
 // Bounds of recoveries.
 const (
 	recoveriesKept = 128                    // in memory; the journal keeps them all
-	adoptWait      = 3 * time.Second        // for the processes' word on their new communicators, once all train again
 	pacePeriod     = 500 * time.Millisecond // between two reports of an unchanged pace
 )
 
@@ -93,7 +92,7 @@ func (dr *recoveryDriver) restore(now time.Time) {
 func (c *clusterView) recoveryJob() recovery.Job {
 	rec := c.state.job
 	in := recovery.Job{
-		Epoch: rec.Epoch, Layout: rec.Layout, Placement: slices.Clone(rec.Placement), Generation: rec.newest(),
+		Epoch: rec.Epoch, Layout: rec.Layout, Placement: slices.Clone(rec.Placement), Generation: rec.Newest(),
 		Spares: c.launchMeans().spares, CanLaunch: map[falcon.Node]bool{}, Away: c.awayNodes(), Domains: c.cfg.Recovery.Racks, Adapter: rec.Adapter,
 		Splits: slices.Clone(rec.MicroBatches), Checkpoint: falcon.NoIteration,
 	}
@@ -318,42 +317,12 @@ func (e *Engine) recovered(now time.Time, v falcon.Recovery) {
 	e.delivery.resume(now)
 }
 
-// adopt begins the job epoch that a recovery has led to; false while, or as, it
-// is another job that runs.
-func (e *Engine) adopt(now time.Time, v falcon.Recovery) bool {
-	rec, ok := e.cluster.adoptable(v)
-	if !ok {
-		return false
-	}
-	if r := e.cluster.unjoined(v.Generation); r >= 0 && now.UnixNano()-v.EndedNs < int64(adoptWait) {
-		e.describer.recheck = true
-		return true
-	}
+// adopt begins the job epoch that a recovery has led to.
+func (e *Engine) adopt(now time.Time, rec jobRecord) {
+	v := e.cluster.unadopted()
 	e.intake.beginEpoch(v.Resume - 1)
 	e.describer.commit(now, rec)
 	e.oplog.logf("recovery", 0, "job epoch %d: %d ranks go on from iteration %d as generation %d", rec.Epoch, len(rec.Processes), v.Resume, v.Generation)
-	return true
-}
-
-// adoptable describes the job after a recovery, where its processes are those
-// that the recovery has left and made.
-func (c *clusterView) adoptable(v falcon.Recovery) (jobRecord, bool) {
-	rec := c.state.job
-	now := c.job.processes()
-	if len(now) != len(rec.Processes) {
-		return rec, false
-	}
-	made := c.replacedSince(rec.Epoch)
-	for r, name := range now {
-		p := c.job.ranks[falcon.Rank(r)]
-		if name != rec.Processes[r] && (!made[falcon.Rank(r)] || p.state.GetGeneration() > v.Generation) {
-			return rec, false
-		}
-	}
-	rec.Epoch++
-	rec.Processes, rec.Placement, rec.Rejoined, rec.Adapter = now, c.job.placement(), v.Generation, c.job.adapter()
-	rec.PlacementOrder, rec.PlacedIteration, rec.Before = c.job.order(), 0, nil
-	return rec, true
 }
 
 // replacedSince are the ranks that recoveries of a job epoch have replaced: one may
@@ -368,15 +337,4 @@ func (c *clusterView) replacedSince(epoch uint64) map[falcon.Rank]bool {
 		}
 	}
 	return out
-}
-
-// unjoined is a rank whose process has not reported that it trains in a generation;
-// -1 when there is none.
-func (c *clusterView) unjoined(generation uint64) falcon.Rank {
-	for r := range c.job.world() {
-		if p := c.job.ranks[falcon.Rank(r)]; p == nil || p.state.GetRejoinedGeneration() < generation {
-			return falcon.Rank(r)
-		}
-	}
-	return -1
 }

@@ -111,7 +111,9 @@ func (rs *restartDriver) ranToEnd(now time.Time) {
 	s := rs.machine.State()
 	rec := rs.cluster.unseenLaunch(*s.Launch)
 	if n := len(s.Launch.Placement); len(rs.job.ranks) == n && rs.job.world() == n {
-		rec, _, _ = rs.describer.candidate()
+		v := rs.describer.view()
+		v.Ranks = rs.job.ranksView()
+		rec = v.Candidate()
 	}
 	rs.beginEpoch(now, rec) // the job was another one before
 	rs.describer.commit(now, rec)

@@ -109,7 +109,7 @@ func (e *Engine) collectRound(now time.Time, d detect.Ready, p mitigate.Ready, v
 		e.decisions.recordByPolicy(now, a)
 	}
 	for _, o := range p.Orders {
-		g := e.state.job.newest()
+		g := e.state.job.Newest()
 		rec := orderRecord{Order: o, Command: e.batch.commandID(now), DeadlineNs: e.delivery.orderDeadline(now, o).UnixNano(), Generation: &g}
 		r.orders = append(r.orders, rec)
 		e.batch.addRecords(record(now, kindOrder, rec))

@@ -118,7 +118,7 @@ func (h *history) sent() {
 		}
 	}
 	for r := range falcon.Rank(4) {
-		if pid, known := h.m.job.pidOf(r); h.number("pid", 1) == 1 {
+		if pid, known := pidOf(h.m.job, r); h.number("pid", 1) == 1 {
 			v.Pids = mapOf(v.Pids, r, map[bool]int32{true: pid, false: 7}[known && h.number("same", 3) > 0])
 		}
 	}

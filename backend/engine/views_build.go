@@ -73,7 +73,7 @@ func (sv *stateViews) jobView(now time.Time) *falconv1.Job {
 		Iteration: steady.Iteration, IterationMs: steady.CurrentMs, BaselineMs: steady.BaselineMs,
 		Epoch: sv.state.job.Epoch, State: sv.status.current(now), Emulated: sv.job.emulated,
 		MicroBatches: sv.state.job.MicroBatches, Exact: sv.job.exact, Alarm: sv.jobAlarm(now), DataAgeMs: -1,
-		PlacementOrder: sv.state.job.PlacementOrder, Generation: sv.state.job.newest(), Restart: sv.status.restarting(now),
+		PlacementOrder: sv.state.job.PlacementOrder, Generation: sv.state.job.Newest(), Restart: sv.status.restarting(now),
 	}
 	if steady.BaselineMs > 0 && steady.CurrentMs > 0 { // none is known yet in a new job epoch
 		v.Slowdown = steady.CurrentMs/steady.BaselineMs - 1
@@ -105,7 +105,7 @@ func (sv *stateViews) jobAlarm(now time.Time) string {
 	if name := sv.cluster.blindNode(now); name != "" {
 		return fmt.Sprintf("the agent of node %s is gone: its ranks are not watched", name)
 	}
-	return sv.describer.alarm
+	return sv.describer.machine.Doubt()
 }
 
 // rankTable is what is known of all ranks, and the one to look at: a culprit,

@@ -116,7 +116,13 @@ func (w *world) run(n int) {
 		w.request = nil
 		n -= take
 		held := w.validate()
-		samples, profiles := w.job.Iteration(take, window)
+		var samples []falcon.Sample
+		var profiles []falcon.RankProfile
+		if req != nil {
+			samples, profiles = w.job.Iteration(take, window)
+		} else {
+			samples = w.job.Samples(take)
+		}
 		for i := range w.job.Layout.World() {
 			samples[i].Ms += held
 			samples[i].PausedMs += held

@@ -31,17 +31,14 @@ type Job struct {
 	// stages of its replica; 0 = all alike.
 	Lengths float64
 
-	rng   *rand.Rand
-	calls map[call]uint64
-	next  int64
+	rng  *rand.Rand
+	next int64
 	// generation counts the sets of communicators.
 	generation uint64
+	groups     []*group    // the communicators
+	lanes      [][]lane    // per rank: its place in each of its communicators, in the order of Comms
 	work       [][]float64 // of this iteration's micro-batches, per replica
-}
-
-type call struct {
-	rank falcon.Rank
-	comm uint64
+	playing    playing     // the newest iteration; its memory serves the next
 }
 
 // Kernels per compute pass, and payloads of the communication calls.
@@ -59,8 +56,7 @@ func New(l falcon.Layout, nodes, microBatches int, seed uint64) *Job {
 	j := &Job{
 		Layout: l, ForwardMs: 5, DPMs: 3, PPMs: 0.2, TPMs: 0.1, LaunchMs: 0.1, Noise: 0.01,
 		Clock: map[falcon.Device]float64{}, Share: map[falcon.Node]float64{}, Link: map[falcon.Link]float64{},
-		calls: map[call]uint64{},
-		rng:   rand.New(rand.NewPCG(seed, 1)),
+		rng: rand.New(rand.NewPCG(seed, 1)),
 	}
 	per := max(1, l.World()/nodes)
 	for r := range l.World() {
@@ -77,7 +73,8 @@ func New(l falcon.Layout, nodes, microBatches int, seed uint64) *Job {
 // connect makes the communicators, with ids that no earlier ones had.
 func (j *Job) connect() {
 	l := j.Layout
-	j.Comms = map[falcon.Rank][]falcon.Comm{}
+	before := j.lanes
+	j.Comms, j.groups, j.lanes = map[falcon.Rank][]falcon.Comm{}, nil, make([][]lane, l.World())
 	j.generation++
 	id := 100 + (j.generation-1)*(100+3*uint64(l.World()))
 	for _, d := range []falcon.Dimension{falcon.DimTP, falcon.DimDP, falcon.DimPP} {
@@ -91,6 +88,11 @@ func (j *Job) connect() {
 		all[r] = falcon.Rank(r)
 	}
 	j.join(WorldComm, falcon.DimWorld, all)
+	for r, own := range before { // the ranks go on counting their votes
+		if n := len(j.lanes[r]); n > 0 && len(own) > 0 {
+			j.lanes[r][n-1].calls = own[len(own)-1].calls
+		}
+	}
 }
 
 // Place has the processes of block b take block blocks[b] over (S3): each keeps
@@ -107,7 +109,7 @@ func (j *Job) Place(blocks []int32) {
 
 // Relaunch starts the job again on other devices, from an iteration on (S4).
 func (j *Job) Relaunch(p falcon.Placement, next int64) {
-	j.Placement, j.next, j.calls = p, next, map[call]uint64{}
+	j.Placement, j.next, j.lanes = p, next, nil
 	j.connect()
 }
 
@@ -119,16 +121,40 @@ func itoa(n int) string {
 }
 
 func (j *Job) join(id uint64, d falcon.Dimension, ranks []falcon.Rank) {
-	if len(ranks) < 2 {
+	if len(ranks) < 2 && id != WorldComm {
 		return
 	}
+	g := &group{id: id, dimension: d, ranks: ranks}
+	j.groups = append(j.groups, g)
 	for i, r := range ranks {
+		j.lanes[r] = append(j.lanes[r], lane{group: g})
+		if len(ranks) < 2 {
+			continue // no communicator, but it votes
+		}
 		j.Comms[r] = append(j.Comms[r], falcon.Comm{ID: id, Dimension: d, Size: len(ranks), RankInComm: i})
 	}
 }
 
-// Iteration plays n iterations and returns every rank's samples; with profile
-// set, also what the hook measured in them.
+// Samples plays n iterations and returns every rank's samples.
+func (j *Job) Samples(n int) []falcon.Sample {
+	samples := make([]falcon.Sample, 0, n*j.Layout.World())
+	for range n {
+		samples = j.sample(samples, j.play().end)
+	}
+	return samples
+}
+
+// sample adds every rank's sample of the iteration that ends.
+func (j *Job) sample(samples []falcon.Sample, ms float64) []falcon.Sample {
+	for r := range j.Layout.World() {
+		samples = append(samples, falcon.Sample{Rank: falcon.Rank(r), Iteration: j.next, Ms: ms, Exact: true})
+	}
+	j.next++
+	return samples
+}
+
+// Iteration plays n iterations and returns every rank's samples and what the
+// hook measured in them.
 func (j *Job) Iteration(n int, window uint64) ([]falcon.Sample, []falcon.RankProfile) {
 	var samples []falcon.Sample
 	profiles := make([]falcon.RankProfile, j.Layout.World())
@@ -137,12 +163,10 @@ func (j *Job) Iteration(n int, window uint64) ([]falcon.Sample, []falcon.RankPro
 	for range n {
 		p := j.play()
 		for r := range profiles {
-
-			samples = append(samples, falcon.Sample{Rank: falcon.Rank(r), Iteration: j.next, Ms: p.end, Exact: true})
 			selfs[r] = append(selfs[r], p.measure(&profiles[r], falcon.Rank(r), offset))
 		}
 		offset += p.end
-		j.next++
+		samples = j.sample(samples, p.end)
 	}
 	for r := range profiles {
 		q := &profiles[r]

@@ -1,7 +1,6 @@
 package jobtest
 
 import (
-	"math"
 	"slices"
 
 	"github.com/failslow/falcon"
@@ -20,11 +19,12 @@ const (
 type op struct {
 	kind  kind
 	ms    float64 // compute
-	comm  uint64
+	lane  int     // the communicator, by its place among the rank's
 	op    falcon.Op
 	bytes int64
 	peer  int // in the communicator, for send and recv
-	tag   int // distinguishes messages: micro-batch, negative for gradients
+	mb    int // micro-batch of a message
+	back  bool
 	other falcon.Rank
 }
 
@@ -35,44 +35,55 @@ type timed struct {
 	ordinal           uint64
 }
 
+// group is one communicator.
+type group struct {
+	id        uint64
+	dimension falcon.Dimension
+	ranks     []falcon.Rank
+	worst     float64    // how much longer its slowest link takes, in this iteration
+	meetings  [2]meeting // the open ones: no rank is further than one ahead of another
+}
+
+// meeting is one collective call of a group.
+type meeting struct {
+	arrived, left int
+	last, end     float64
+	ended         bool // end is known
+}
+
+// lane is a rank's place in a communicator.
+type lane struct {
+	group   *group
+	calls   uint64
+	nth     int  // of the next collective, this iteration
+	arrived bool // at it
+}
+
 // playing is one iteration under way.
 type playing struct {
-	job     *Job
-	ops     [][]op
-	at      []int
-	host    []float64
-	device  []float64
-	ran     [][]timed
-	arrived map[meeting]map[falcon.Rank]float64
-	sent    map[message]float64
-	nth     map[call]int
-	end     float64
-}
-
-type meeting struct {
-	comm uint64
-	nth  int
-}
-
-type message struct {
-	from, to falcon.Rank
-	tag      int
+	job    *Job
+	ops    [][]op
+	at     []int
+	host   []float64
+	device []float64
+	ran    [][]timed
+	sent   [][2][]float64 // per rank: when it sent each micro-batch's activation and gradient, -1 = not yet
+	nodes  []falcon.Node
+	launch []float64 // of a kernel, per rank
+	clock  []float64 // share of nominal, per rank
+	end    float64
 }
 
 // play runs one iteration: streams advance until all are done.
 func (j *Job) play() *playing {
-	world := j.Layout.World()
 	j.draw()
-	p := &playing{
-		job: j, ops: make([][]op, world), at: make([]int, world),
-		host: make([]float64, world), device: make([]float64, world), ran: make([][]timed, world),
-		arrived: map[meeting]map[falcon.Rank]float64{}, sent: map[message]float64{}, nth: map[call]int{},
-	}
+	p := &j.playing
+	p.reset(j)
 	for r := range p.ops {
-		p.ops[r] = j.program(falcon.Rank(r))
+		p.ops[r] = p.program(p.ops[r][:0], falcon.Rank(r))
 	}
 	if j.Hiccup > 0 && j.rng.Float64() < j.Hiccup {
-		r := j.rng.IntN(world)
+		r := j.rng.IntN(len(p.ops))
 		p.ops[r] = slices.Insert(p.ops[r], len(p.ops[r])/2, op{kind: compute, ms: 40})
 	}
 	for moved := true; moved; {
@@ -87,41 +98,78 @@ func (j *Job) play() *playing {
 		if p.at[r] < len(p.ops[r]) {
 			panic("jobtest: schedule deadlocked")
 		}
-		p.end = math.Max(p.end, p.device[r])
+		p.end = max(p.end, p.device[r])
 	}
 	return p
 }
 
+// reset begins an iteration of the job as it is now.
+func (p *playing) reset(j *Job) {
+	world := j.Layout.World()
+	if p.job != j || len(p.ops) != world {
+		*p = playing{
+			job: j, ops: make([][]op, world), at: make([]int, world), host: make([]float64, world), device: make([]float64, world),
+			ran: make([][]timed, world), sent: make([][2][]float64, world), nodes: make([]falcon.Node, world),
+			launch: make([]float64, world), clock: make([]float64, world),
+		}
+	}
+	p.end = 0
+	for r := range world {
+		p.at[r], p.host[r], p.device[r], p.ran[r] = 0, 0, 0, p.ran[r][:0]
+		p.nodes[r] = j.Placement[r].Node()
+		p.launch[r], p.clock[r] = j.launch(p.nodes[r]), j.clockOf(falcon.Rank(r))
+		for way := range p.sent[r] {
+			p.sent[r][way] = p.sent[r][way][:0]
+			for range j.MicroBatches[j.Layout.Replica(falcon.Rank(r))] {
+				p.sent[r][way] = append(p.sent[r][way], -1)
+			}
+		}
+	}
+	for _, g := range j.groups {
+		g.worst = 1
+		for i, r := range g.ranks {
+			if g.dimension != falcon.DimWorld {
+				g.worst = max(g.worst, p.slowest(r, g.ranks[(i+1)%len(g.ranks)]))
+			}
+		}
+	}
+}
+
 // step runs the next op of a rank, false when it has to wait for another rank.
 func (p *playing) step(r falcon.Rank) bool {
-	o := p.ops[r][p.at[r]]
-	enter := p.host[r] + p.job.launch(r)
-	start := math.Max(p.device[r], enter)
-	end := start
-	switch o.kind {
-	case compute:
+	o := &p.ops[r][p.at[r]]
+	if o.kind == compute {
 		p.compute(r, o.ms)
 		p.at[r]++
 		return true
+	}
+	enter := p.host[r] + p.launch[r]
+	start := max(p.device[r], enter)
+	end, way := start, 0
+	if o.back {
+		way = 1
+	}
+	switch o.kind {
 	case send:
-		p.sent[message{r, o.other, o.tag}] = start
+		p.sent[r][way][o.mb] = start
 		end = start + 0.01
 	case recv:
-		sent, ok := p.sent[message{o.other, r, o.tag}]
-		if !ok {
+		sent := p.sent[o.other][way][o.mb]
+		if sent < 0 {
 			return false
 		}
-		end = math.Max(start, sent) + p.job.noisy(p.job.PPMs*p.job.slowest(r, o.other))
+		end = max(start, sent) + p.job.noisy(p.job.PPMs*p.slowest(r, o.other))
 	case collective:
-		last, ok := p.meet(r, o.comm, start)
+		last, ok := p.meet(&p.job.lanes[r][o.lane], start)
 		if !ok {
 			return false
 		}
-		end = math.Max(start, last)
+		end = max(start, last)
 	}
 	p.host[r], p.device[r] = enter, end
-	p.job.calls[call{r, o.comm}]++
-	p.ran[r] = append(p.ran[r], timed{op: o, enter: enter, start: start, end: end, ordinal: p.job.calls[call{r, o.comm}] - 1})
+	own := &p.job.lanes[r][o.lane]
+	p.ran[r] = append(p.ran[r], timed{op: *o, enter: enter, start: start, end: end, ordinal: own.calls})
+	own.calls++
 	p.at[r]++
 	return true
 }
@@ -129,65 +177,54 @@ func (p *playing) step(r falcon.Rank) bool {
 // compute runs a pass: the host enqueues its kernels one by one.
 func (p *playing) compute(r falcon.Rank, ms float64) {
 	for range kernels {
-		p.host[r] += p.job.launch(r)
-		p.device[r] = math.Max(p.device[r], p.host[r]) + p.job.noisy(ms/kernels)
+		p.host[r] += p.launch[r]
+		p.device[r] = max(p.device[r], p.host[r]) + p.job.noisy(ms/kernels)
 	}
 }
 
 // meet registers a rank at a collective and says when it ends, once all
 // members are there: all members end together.
-func (p *playing) meet(r falcon.Rank, comm uint64, start float64) (float64, bool) {
-	k := meeting{comm, p.nth[call{r, comm}]}
-	if p.arrived[k] == nil {
-		p.arrived[k] = map[falcon.Rank]float64{}
-	}
-	p.arrived[k][r] = start
-	members := p.job.members(r, comm)
-	end := 0.0
-	for _, q := range members {
-		at, ok := p.arrived[k][q]
-		if !ok {
-			return 0, false
-		}
-		end = math.Max(end, at)
-	}
-	if p.arrived[k][-1] == 0 {
-		p.arrived[k][-1] = end + p.job.transfer(comm, members)
-	}
-	p.nth[call{r, comm}]++
-	return p.arrived[k][-1], true
-}
-
-func (j *Job) members(r falcon.Rank, comm uint64) []falcon.Rank {
-	for _, c := range j.Comms[r] {
-		if c.ID == comm {
-			return j.Layout.Peers(r, c.Dimension)
+func (p *playing) meet(own *lane, start float64) (float64, bool) {
+	g := own.group
+	m := &g.meetings[own.nth%2]
+	if !own.arrived {
+		own.arrived = true
+		if m.arrived++; len(g.ranks) > 1 { // a lone rank waits for no one
+			m.last = max(m.last, start)
 		}
 	}
-	return nil
+	if m.arrived < len(g.ranks) {
+		return 0, false
+	}
+	if !m.ended {
+		m.end, m.ended = m.last+p.job.transfer(g), true
+	}
+	end := m.end
+	own.nth, own.arrived = own.nth+1, false
+	if m.left++; m.left == len(g.ranks) {
+		*m = meeting{}
+	}
+	return end, true
 }
 
-func (j *Job) transfer(comm uint64, members []falcon.Rank) float64 {
-	if comm == WorldComm {
+func (j *Job) transfer(g *group) float64 {
+	switch g.dimension {
+	case falcon.DimWorld:
 		return j.noisy(0.05)
+	case falcon.DimTP:
+		return j.noisy(j.TPMs * g.worst)
 	}
-	base := j.DPMs
-	for _, c := range j.Comms[members[0]] {
-		if c.ID == comm && c.Dimension == falcon.DimTP {
-			base = j.TPMs
-		}
-	}
-	worst := 1.0
-	for i, r := range members {
-		worst = math.Max(worst, j.slowest(r, members[(i+1)%len(members)]))
-	}
-	return j.noisy(base * worst)
+	return j.noisy(j.DPMs * g.worst)
 }
 
 // slowest is how much longer the link between two ranks takes.
-func (j *Job) slowest(a, b falcon.Rank) float64 {
-	x, y := j.Placement[a].Node(), j.Placement[b].Node()
-	if x == y {
+func (p *playing) slowest(a, b falcon.Rank) float64 {
+	return p.job.slowerBy(p.nodes[a], p.nodes[b])
+}
+
+// slowerBy is how much longer the link between two nodes takes.
+func (j *Job) slowerBy(x, y falcon.Node) float64 {
+	if x == y || len(j.Link) == 0 {
 		return 1
 	}
 	if f := j.Link[falcon.NewLink(x, y)]; f > 0 {
@@ -196,8 +233,9 @@ func (j *Job) slowest(a, b falcon.Rank) float64 {
 	return 1
 }
 
-func (j *Job) launch(r falcon.Rank) float64 {
-	if s := j.Share[j.Placement[r].Node()]; s > 0 {
+// launch is how long a node's host takes for one kernel.
+func (j *Job) launch(n falcon.Node) float64 {
+	if s := j.Share[n]; s > 0 {
 		return j.LaunchMs / s
 	}
 	return j.LaunchMs
@@ -211,10 +249,12 @@ func (j *Job) noisy(ms float64) float64 {
 // the device saw them. It returns the self time: the rest of the iteration.
 func (p *playing) measure(q *falcon.RankProfile, r falcon.Rank, offset float64) float64 {
 	self := p.device[r]
-	for _, t := range p.ran[r] {
+	q.Calls = slices.Grow(q.Calls, len(p.ran[r]))
+	for i := range p.ran[r] {
+		t := &p.ran[r][i]
 		self -= t.end - t.start
 		q.Calls = append(q.Calls, falcon.CallTiming{
-			Comm: t.comm, Ordinal: t.ordinal, Op: t.op.op, Peer: t.peer, Bytes: t.bytes,
+			Comm: p.job.lanes[r][t.lane].group.id, Ordinal: t.ordinal, Op: t.op.op, Peer: t.peer, Bytes: t.bytes,
 			StartMs: offset + t.start, DurationMs: t.end - t.start, QueueMs: t.start - t.enter,
 		})
 	}
@@ -231,45 +271,51 @@ func medianQueue(calls []falcon.CallTiming) float64 {
 
 // program is a rank's stream for one iteration: 1F1B, then the gradient
 // all-reduce, then the vote.
-func (j *Job) program(r falcon.Rank) []op {
+func (p *playing) program(ops []op, r falcon.Rank) []op {
+	j := p.job
 	at := j.Layout.Coord(r)
 	m := j.MicroBatches[at.DP]
 	warm := min(j.Layout.PP-at.PP-1, m)
-	var ops []op
 	f, b := 0, 0
 	for range warm {
-		ops = j.forward(ops, r, f)
+		ops = p.forward(ops, r, f)
 		f++
 	}
 	for b < m {
 		if f < m {
-			ops = j.forward(ops, r, f)
+			ops = p.forward(ops, r, f)
 			f++
 		}
-		ops = j.backward(ops, r, b)
+		ops = p.backward(ops, r, b)
 		b++
 	}
-	for _, c := range j.Comms[r] {
-		if c.Dimension == falcon.DimDP {
-			ops = append(ops, op{kind: collective, comm: c.ID, op: falcon.OpAllReduce, bytes: dpBytes, peer: -1})
+	ops = p.collectives(ops, r, falcon.DimDP, dpBytes)
+	if j.StepMs > 0 {
+		ops = append(ops, op{kind: compute, ms: j.StepMs / p.clock[r]})
+	}
+	return p.collectives(ops, r, falcon.DimWorld, 64)
+}
+
+// collectives are an all-reduce on the rank's communicators of a dimension.
+func (p *playing) collectives(ops []op, r falcon.Rank, d falcon.Dimension, bytes int64) []op {
+	for i := range p.job.lanes[r] {
+		if p.job.lanes[r][i].group.dimension == d {
+			ops = append(ops, op{kind: collective, lane: i, op: falcon.OpAllReduce, bytes: bytes, peer: -1})
 		}
 	}
-	if j.StepMs > 0 {
-		ops = append(ops, op{kind: compute, ms: j.StepMs / j.clockOf(r)})
-	}
-	return append(ops, op{kind: collective, comm: WorldComm, op: falcon.OpAllReduce, bytes: 64, peer: -1})
+	return ops
 }
 
-func (j *Job) forward(ops []op, r falcon.Rank, mb int) []op {
-	ops = j.message(ops, recv, r, -1, mb+1)
-	ops = j.pass(ops, r, j.ForwardMs*j.lengthOf(r, mb))
-	return j.message(ops, send, r, +1, mb+1)
+func (p *playing) forward(ops []op, r falcon.Rank, mb int) []op {
+	ops = p.message(ops, recv, r, -1, mb, false)
+	ops = p.pass(ops, r, p.job.ForwardMs*p.job.lengthOf(r, mb))
+	return p.message(ops, send, r, +1, mb, false)
 }
 
-func (j *Job) backward(ops []op, r falcon.Rank, mb int) []op {
-	ops = j.message(ops, recv, r, +1, -mb-1)
-	ops = j.pass(ops, r, 2*j.ForwardMs*j.lengthOf(r, mb))
-	return j.message(ops, send, r, -1, -mb-1)
+func (p *playing) backward(ops []op, r falcon.Rank, mb int) []op {
+	ops = p.message(ops, recv, r, +1, mb, true)
+	ops = p.pass(ops, r, 2*p.job.ForwardMs*p.job.lengthOf(r, mb))
+	return p.message(ops, send, r, -1, mb, true)
 }
 
 // draw gives the micro-batches of an iteration their lengths.
@@ -295,18 +341,12 @@ func (j *Job) lengthOf(r falcon.Rank, mb int) float64 {
 }
 
 // pass is compute on the rank's device, then the tensor-parallel all-reduce.
-func (j *Job) pass(ops []op, r falcon.Rank, ms float64) []op {
-	ms /= j.clockOf(r)
-	if stage := j.Layout.Coord(r).PP; stage < len(j.Load) {
-		ms *= j.Load[stage]
+func (p *playing) pass(ops []op, r falcon.Rank, ms float64) []op {
+	ms /= p.clock[r]
+	if stage := p.job.Layout.Coord(r).PP; stage < len(p.job.Load) {
+		ms *= p.job.Load[stage]
 	}
-	ops = append(ops, op{kind: compute, ms: ms})
-	for _, c := range j.Comms[r] {
-		if c.Dimension == falcon.DimTP {
-			ops = append(ops, op{kind: collective, comm: c.ID, op: falcon.OpAllReduce, bytes: tpBytes, peer: -1})
-		}
-	}
-	return ops
+	return p.collectives(append(ops, op{kind: compute, ms: ms}), r, falcon.DimTP, tpBytes)
 }
 
 // clockOf is the share of its nominal clock that a rank's device runs at.
@@ -319,20 +359,19 @@ func (j *Job) clockOf(r falcon.Rank) float64 {
 
 // message is a send to, or a receive from, the neighbour stage, if there is
 // one.
-func (j *Job) message(ops []op, k kind, r falcon.Rank, step, tag int) []op {
-	at := j.Layout.Coord(r)
+func (p *playing) message(ops []op, k kind, r falcon.Rank, step, mb int, back bool) []op {
+	at := p.job.Layout.Coord(r)
 	at.PP += step
-	if at.PP < 0 || at.PP >= j.Layout.PP {
+	if at.PP < 0 || at.PP >= p.job.Layout.PP {
 		return ops
 	}
-	other := j.Layout.RankOf(at)
-	o := op{kind: k, op: falcon.OpSend, bytes: ppBytes, peer: at.PP, tag: tag, other: other}
+	o := op{kind: k, op: falcon.OpSend, bytes: ppBytes, peer: at.PP, mb: mb, back: back, other: p.job.Layout.RankOf(at)}
 	if k == recv {
 		o.op = falcon.OpRecv
 	}
-	for _, c := range j.Comms[r] {
-		if c.Dimension == falcon.DimPP {
-			o.comm = c.ID
+	for i := range p.job.lanes[r] {
+		if p.job.lanes[r][i].group.dimension == falcon.DimPP {
+			o.lane = i
 		}
 	}
 	return append(ops, o)

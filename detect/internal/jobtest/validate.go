@@ -40,7 +40,7 @@ func (j *Job) exchange(a, b falcon.Rank) []falcon.LinkResult {
 	one := func(a, b falcon.Rank) falcon.LinkResult {
 		x, y := j.Placement[a], j.Placement[b]
 		r := falcon.LinkResult{From: a, To: b, FromDevice: x, ToDevice: y, Class: falcon.LinkIntraNode, Bytes: 1 << 20, Basis: "class"}
-		r.Ms = j.noisy(exchangeMs * j.slowest(a, b))
+		r.Ms = j.noisy(exchangeMs * j.slowerBy(x.Node(), y.Node()))
 		if x.Node() != y.Node() {
 			r.Class, r.Link = falcon.LinkSameRail, falcon.NewLink(x.Node(), y.Node()).String()
 		}

@@ -75,20 +75,8 @@ native-tsan: ## C tests under ThreadSanitizer
 	$(MAKE) -s -j2 -C native/lab tsan BIN=$(BIN)
 	$(MAKE) -s -j2 -C native/hook tsan BIN=$(BIN)
 
-# Minimising an interesting input may take longer than the fuzzing itself.
-# Go before 1.27 can fail a target that found nothing when its time ends while
-# a worker is busy (go.dev/issue/75804); only that answer is tried again.
 fuzz: ## every fuzz target for FUZZTIME (default 2s)
-	@set -e; out=$$(mktemp); trap 'rm -f '$$out EXIT; \
-	for pkg in $$(grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u); do \
-	  for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$pkg/*_test.go | sed 's/func //'); do \
-	    for try in 1 2 3; do \
-	      echo "fuzz $$pkg $$f"; \
-	      if go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x $$pkg >$$out 2>&1; then break; fi; \
-	      if [ $$try = 3 ] || grep -q 'Failing input' $$out || ! grep -q '^ *context deadline exceeded$$' $$out; then cat $$out; exit 1; fi; \
-	    done; \
-	  done; \
-	done
+	.ci/fuzz $(FUZZTIME)
 
 bench: build ## benchmarks; writes docs/benchmarks.md
 	./docs/bench.sh

@@ -163,7 +163,7 @@ static ncclResult_t meet(const id_words *w, int n, int rank, const address *self
   int64_t deadline = net_deadline() + 1000000000; /* the root's verdict first */
   join_t j = {.magic = ID_MAGIC, .nonce = w->nonce, .n = n, .rank = rank, .at = *self};
   int fd = net_dial(w->ip, w->port, deadline);
-  if (fd < 0) return nccl_error(ncclRemoteError, "nobody listens for this unique id any more");
+  if (fd < 0) return nccl_error(ncclRemoteError, "no process listens for this unique id any more");
   ncclResult_t rc = ncclSuccess;
   if (net_write_all(fd, &j, sizeof j, deadline)) rc = nccl_error(ncclRemoteError, "the rendezvous broke off");
   if (rc == ncclSuccess) rc = read_roll(fd, n, table, deadline);

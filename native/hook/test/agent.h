@@ -30,7 +30,7 @@ static inline void rouse(void) {
   syscall(SYS_futex, &CTL(b)->mode, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* boundary: the iteration that begins at the cut, plus 1; 0 = not told. */
+/* boundary: the iteration that begins at the cut, plus 1; 0 = not given. */
 static inline void order_at(uint64_t id, uint64_t ms, uint64_t boundary) {
   __atomic_store_n(&CTL(b)->pause_until_ns, now_ns() + ms * MS, __ATOMIC_RELEASE);
   __atomic_store_n(&CTL(b)->pause_boundary, boundary, __ATOMIC_RELEASE);

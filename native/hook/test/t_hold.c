@@ -55,7 +55,7 @@ static void case_uneven(void) {
   CHECK(arm(0, count(0) + 2) && arm(1, count(1)));
   rouse();
   CHECK(reduce(comm, S1) == 0 && LOAD(CTL(b)->pause_state) == FALCON_PAUSE_REFUSED && REASON == FALCON_REASON_UNEVEN);
-  order_at(4, 20000, 0); /* not told: the counts alone decide */
+  order_at(4, 20000, 0); /* not given: the counts alone decide */
   CHECK(arm(0, count(0) + 1) && arm(1, count(1)));
   rouse();
   CHECK(reduce(comm, S1) == 0);
@@ -143,7 +143,7 @@ static void case_exit(void) {
   exit(0);
 }
 
-/* A profile window is over at the cut, its timings written, though nobody ends it. */
+/* A profile window is over at the cut, its timings written, though no agent ends it. */
 static void case_profile(void) {
   comm = comm_of(1);
   CHECK(reduce(comm, S1) == 0);

@@ -278,7 +278,7 @@ static void case_missing(void) {
   CHECK(ncclCommRevoke(NULL, 0) == NCCL_INVALID_USAGE);
 }
 
-/* An NCCL that can more than the hook knows is told, any other is not. */
+/* An NCCL that can more than the hook knows is reported, any other is not. */
 static void case_stranger(void) {
   int strange = getenv("TEST_STRANGE") != NULL;
   void *c = comm_of(1, 2, 0);
@@ -296,7 +296,7 @@ static void case_stranger(void) {
   CHECK(!"exec failed");
 }
 
-/* Without CUDA nobody can say whether the streams have drained: no pause. */
+/* Without CUDA it is unknown whether the streams have drained: no pause. */
 static void case_no_cuda(void) {
   void *c = comm_of(1, 2, 0);
   b = shm_map();

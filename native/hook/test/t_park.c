@@ -57,7 +57,7 @@ static int outcome(void) {
   return me.rc;
 }
 
-/* Parked since a peer died, before anybody said so; then suspended, then told to
+/* Parked since a peer died, before anybody said so; then suspended, then ordered to
  * go on; the word is fresh at each moment. */
 static void case_word(void) {
   FIND(falcon_job_begin_iteration);
@@ -81,7 +81,7 @@ static void case_word(void) {
   CHECK(LOAD(CTL(b)->generation_now) == 6 && f_falcon_job_suspended() == 0);
 }
 
-/* Made anew for generation 3: its first rejoin is that one, later ones are not. */
+/* Replaced in generation 3: its first rejoin is that one, later ones are not. */
 static void case_joining(void) {
   FIND(falcon_job_rejoined);
   start();
@@ -103,7 +103,7 @@ static void case_joining(void) {
   CHECK(LOAD(CTL(b)->rejoin_step_ns[1]) == 2000 && LOAD(CTL(b)->rejoin_bytes) == 1 << 20 && LOAD(CTL(b)->step_tag) == 57);
 }
 
-/* An order that lay in the mailbox of the generation before binds nobody in this
+/* An order that lay in the mailbox of the generation before binds no process of this
  * one; a newer one does. */
 static void case_orders_void(void) {
   FIND(falcon_job_poll);
@@ -171,7 +171,7 @@ static void case_nobody(void) {
   CHECK(outcome() == FALCON_PARK_NOBODY && now_ns() - begun >= 3000 * MS);
 }
 
-/* Without a file there is nobody to wait for. */
+/* Without a file there is no agent to wait for. */
 static void case_no_hook(void) {
   FIND(falcon_job_park);
   FIND(falcon_job_suspended);

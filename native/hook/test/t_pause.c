@@ -106,7 +106,7 @@ static void case_held(void) {
   armed(1, 20000, 2);
   CHECK(await_state(1, FALCON_PAUSE_ARMED, 5000));
   CHECK(reduce(comm, S1) == 0 && reduce(comm, S1) == 0); /* before the cut */
-  CHECK(await_state(1, FALCON_PAUSE_QUIET, 5000)); /* nobody waits, and yet it is at its cut */
+  CHECK(await_state(1, FALCON_PAUSE_QUIET, 5000)); /* no rank waits, and yet it is at its cut */
   CHECK(!LOAD(CTL(b)->trapped_ns));
   pthread_t id = call_aside();
   await_trapped();
@@ -163,7 +163,7 @@ static void case_group(void) {
   CHECK(!pthread_join(id, NULL) && count(0) == 4);
 }
 
-/* A group across the cut can't be held: everything is let go, and the reason told. */
+/* A group across the cut can't be held: everything is let go, and the reason published. */
 static void case_overrun(void) {
   comm = comm_of(1);
   armed(1, 20000, 1);
@@ -179,7 +179,7 @@ static void case_overrun(void) {
   CHECK(await_state(2, FALCON_PAUSE_REFUSED, 5000) && REASON == FALCON_REASON_GROUP);
 }
 
-/* Nobody takes the order back, as when the agent was killed. */
+/* No agent takes the order back, as when the agent was killed. */
 static void case_expiry(void) {
   comm = comm_of(1);
   uint64_t begun = now_ns();

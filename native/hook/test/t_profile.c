@@ -110,7 +110,7 @@ static void case_group_window(void) {
   CHECK(timing_of(send)->op == FALCON_OP_SEND && timing_of(send + 2)->op == FALCON_OP_RECV);
 }
 
-/* Nobody tells the hook to stop: it stops at the deadline by itself, and does
+/* No agent stops the window: the hook stops at the deadline by itself, and does
  * not begin the same window again. */
 static void case_deadline(void) {
   setup();

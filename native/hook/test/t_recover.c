@@ -31,7 +31,7 @@ typedef struct job {
 static int members(uint64_t generation) { return RANKS - (generation < FIRST ? 0 : (int)(generation - FIRST) + 1); }
 static board *board_of(const job *j) { return &j->round[j->generation < FIRST ? 0 : j->generation - FIRST + 1]; }
 
-/* The last rank of the first two groups, and the last that is told to join the third. */
+/* The last rank of the first two groups, and the last that is ordered to join the third. */
 static int is_victim(const job *j, int joining) {
   return j->rank == members(j->generation) - 1 && (joining ? j->generation == FIRST + 1 : j->generation <= FIRST);
 }

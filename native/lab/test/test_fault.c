@@ -59,7 +59,7 @@ static void abort_blocked(int rank, int n, void *arg) {
     CHECK(ncclSend(&x[0], 1, ncclInt, 1, c, s) == ncclInvalidArgument); /* the handle is gone */
     CHECK(ncclCommAbort(c) == ncclInvalidArgument);
     OK(cudaStreamSynchronize(s)); /* the stream is usable again */
-  } else { /* and the others, who wait for rank 0, are told */
+  } else { /* and the others, who wait for rank 0, get an error */
     OK(ncclAllReduce(x, x, 1, ncclInt, ncclSum, c, s));
     CHECK(cudaStreamSynchronize(s) == cudaErrorLaunchFailure);
     ncclResult_t async;

@@ -143,7 +143,7 @@ static void group_time(int rank, int n, void *arg) {
 }
 
 /* A scaled communicator's messages take as long as larger ones, both ways and
- * until it is told otherwise; its collectives take what they always did. */
+ * until it is changed; its collectives take what they always did. */
 static void scaled_time(int rank, int n, void *arg) {
   rig r = set_up(arg, rank, n);
   static char x[500000];

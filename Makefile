@@ -88,7 +88,7 @@ PAGES   ?= $(CURDIR)/docs
 RESULTS ?= $(BIN)
 
 # Exact on any machine first, then what is timed.
-NIGHTLY := simulate schedules crashes attacks eval table7 outage pictures seeds pauses swaps harmless ends recoveries estimates detection-times soak figures pairs rings store-scale
+NIGHTLY := simulate core-race schedules crashes attacks eval table7 outage pictures seeds pauses swaps harmless ends recoveries estimates detection-times soak figures pairs rings store-scale
 .PHONY: $(NIGHTLY)
 NIGHT := $(BIN)/nightly
 NIGHT_SEEDS ?= 10000
@@ -106,6 +106,9 @@ SIM_COUNT ?= 300
 SIM_TIMEOUT ?= 2h
 simulate: ## engine, agents, job, network and clocks under one seed: SIM_COUNT (300) random schedules from SIM_FIRST (1), and those that found something
 	go test ./backend/sim/cluster -count=1 -timeout $(SIM_TIMEOUT) -v -run 'TestSeeds|TestFound|TestRepeats' -first $(SIM_FIRST) -seeds $(SIM_COUNT)
+
+core-race: ## the pure core's tests under the race detector: machines side by side share nothing
+	go test ./detect/... ./mitigate/... ./recovery/... -race -short -timeout 1h
 
 SCHEDULES ?= 100000
 STORIES ?= 1400

@@ -27,7 +27,7 @@ type tierRow struct {
 func (r *tierRow) covers(dir, test string) bool {
 	return r.run.MatchString(test) && slices.ContainsFunc(r.packages, func(p string) bool {
 		parent, all := strings.CutSuffix(p, "/...")
-		return p == "./..." || p == "./"+dir || all && (parent == "./"+dir || strings.HasPrefix("./"+dir, parent+"/"))
+		return p == "./..." || p == dir || p == "./"+dir || all && (parent == "./"+dir || strings.HasPrefix("./"+dir, parent+"/"))
 	})
 }
 

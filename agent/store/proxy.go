@@ -111,7 +111,7 @@ type waitFor struct {
 func Open(o Options) (*Proxy, error) {
 	host, _, err := net.SplitHostPort(o.Listen)
 	if ip := net.ParseIP(host); err != nil || (host != "localhost" && (ip == nil || !ip.IsLoopback())) {
-		return nil, fmt.Errorf("%w: %q is not on loopback, and the store's protocol asks nobody who he is: use 127.0.0.1:PORT", ErrListen, o.Listen)
+		return nil, fmt.Errorf("%w: %q is not on loopback, and the store's protocol authenticates no client: use 127.0.0.1:PORT", ErrListen, o.Listen)
 	}
 	if _, _, err := net.SplitHostPort(o.Upstream); err != nil {
 		return nil, fmt.Errorf("%w: the store's address %q is not HOST:PORT", ErrListen, o.Upstream)

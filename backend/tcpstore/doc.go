@@ -30,7 +30,7 @@
 // others. Connections are bounded in total and, from other machines, by address.
 //
 // Who can reach the store and follows the protocol can still fill it with small
-// keys: the protocol asks nobody who he is. That is why a server listens on
+// keys: the protocol authenticates no client. That is why a server listens on
 // loopback only, unless Options say otherwise.
 //
 // # Layouts

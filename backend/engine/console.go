@@ -56,20 +56,26 @@ func (e *Engine) Series(ctx context.Context, rank falcon.Rank, columns, rows int
 // taken until the action is ordered, and withdraws an approval.
 func (e *Engine) Decide(ctx context.Context, who Actor, q *falconv1.DecideRequest) (*falconv1.Action, error) {
 	var id string
-	var refused error
-	if err := e.decideInLoop(ctx, func() { id, refused = e.decisions.decide(who, q) }); err != nil {
+	err := e.decideInLoop(ctx, func() (refused error) {
+		id, refused = e.decisions.decide(who, q)
+		return refused
+	})
+	if err != nil {
 		return nil, err
 	}
-	if refused != nil {
-		return nil, refused
-	}
 	var out *falconv1.Action
-	err := e.readInLoop(ctx, func() {
+	err = e.readInLoop(ctx, func() {
 		if i := e.state.actionIndex(id); i >= 0 {
 			out = convert.ActionToProto(e.state.actions[i])
 		}
 	})
 	return out, err
+}
+
+// actionDecisions takes operators' decisions on the planner's actions: it checks
+// that what is decided on is what the operator saw, and records who decided.
+type actionDecisions struct {
+	*shared
 }
 
 func (ad *actionDecisions) decide(who Actor, q *falconv1.DecideRequest) (string, error) {

@@ -372,9 +372,15 @@ func (e *Engine) onTick(now time.Time) {
 // what reads: it is answered also while nothing can be made durable.
 func (e *Engine) readInLoop(ctx context.Context, f func()) error { return e.inTurn(ctx, f, false) }
 
-// decideInLoop is do for what decides: it is refused while the journal can't be
-// written.
-func (e *Engine) decideInLoop(ctx context.Context, f func()) error { return e.inTurn(ctx, f, true) }
+// decideInLoop is readInLoop for what decides: it is refused while the journal can't
+// be written, and otherwise returns f's own refusal.
+func (e *Engine) decideInLoop(ctx context.Context, f func() error) error {
+	var refused error
+	if err := e.inTurn(ctx, func() { refused = f() }, true); err != nil {
+		return err
+	}
+	return refused
+}
 
 func (e *Engine) inTurn(ctx context.Context, f func(), decides bool) error {
 	ready := make(chan error, 1)

@@ -104,10 +104,7 @@ func (si *sampleIntake) dropTooFarAhead(samples []falcon.Sample, now time.Time) 
 
 // keepEarly holds samples that came before all ranks were known.
 func (si *sampleIntake) keepEarly(samples []falcon.Sample) {
-	si.early = append(si.early, samples...)
-	if extra := len(si.early) - earlySamples; extra > 0 {
-		si.early = slices.Delete(si.early, 0, extra)
-	}
+	si.early = keepNewest(append(si.early, samples...), earlySamples)
 }
 
 // takeEarly feeds what came before the job was described.
@@ -160,10 +157,7 @@ type aheadSample struct {
 
 // keepAhead holds samples of ranks that the picture gives to other nodes still.
 func (si *sampleIntake) keepAhead(node falcon.Node, s falcon.Sample) {
-	si.ahead = append(si.ahead, aheadSample{node, s})
-	if extra := len(si.ahead) - earlySamples; extra > 0 {
-		si.ahead = slices.Delete(si.ahead, 0, extra)
-	}
+	si.ahead = keepNewest(append(si.ahead, aheadSample{node, s}), earlySamples)
 }
 
 // takeAhead feeds what has waited for the picture that holds now, and drops

@@ -208,9 +208,6 @@ func keepShape(s, old *falconv1.RankState) *falconv1.RankState {
 	return s
 }
 
-// outside reports whether a rank is none of the claimed world.
-func (j *job) outside(r falcon.Rank) bool { return j.claimed > 0 && int(r) >= j.claimed }
-
 // world is the claimed number of ranks, 0 while unknown.
 func (j *job) world() int { return j.claimed }
 

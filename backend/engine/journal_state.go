@@ -299,19 +299,37 @@ func (m *journalState) setIncident(v falcon.Incident, atNs int64) {
 	if !v.Open() {
 		delete(m.speeds, v.ID) // nothing is planned for it any more
 	}
-	if i := slices.IndexFunc(m.incidents, func(x falcon.Incident) bool { return x.ID == v.ID }); i >= 0 {
-		m.incidents[i] = v
+	if !replaceOrAppend(&m.incidents, v, func(x falcon.Incident) string { return x.ID }) {
 		return
 	}
-	if n, err := strconv.Atoi(strings.TrimPrefix(v.ID, "INC-")); err == nil {
-		m.nextNo = max(m.nextNo, n+1)
-	}
+	m.nextNo = numberAfter(m.nextNo, "INC-", v.ID)
 	m.opened[v.ID] = opening{atNs, m.job.Epoch}
-	m.incidents = append(m.incidents, v)
 	if len(m.incidents) > incidentsKept {
 		m.forgetOldest()
 	}
 }
+
+// replaceOrAppend puts v in the place of the one with its id, or behind the others. It
+// reports whether it is new.
+func replaceOrAppend[T any](list *[]T, v T, id func(T) string) bool {
+	if i := slices.IndexFunc(*list, func(x T) bool { return id(x) == id(v) }); i >= 0 {
+		(*list)[i] = v
+		return false
+	}
+	*list = append(*list, v)
+	return true
+}
+
+// numberAfter is the next number to give out once an id is known.
+func numberAfter(next int, prefix, id string) int {
+	if n, err := strconv.Atoi(strings.TrimPrefix(id, prefix)); err == nil {
+		return max(next, n+1)
+	}
+	return next
+}
+
+// keepNewest drops the oldest but for most.
+func keepNewest[T any](list []T, most int) []T { return slices.Delete(list, 0, max(0, len(list)-most)) }
 
 // incidentsKept bounds the incidents in memory; the journal keeps them all.
 const incidentsKept = 512
@@ -348,11 +366,7 @@ func (m *journalState) impactList() []mitigate.Impact {
 }
 
 func (m *journalState) setAction(v falcon.Action) {
-	if i := m.actionIndex(v.ID); i >= 0 {
-		m.actions[i] = v
-		return
-	}
-	m.actions = append(m.actions, v)
+	replaceOrAppend(&m.actions, v, func(x falcon.Action) string { return x.ID })
 }
 
 func (m *journalState) actionIndex(id string) int {
@@ -377,8 +391,7 @@ func (m *journalState) setVote(v voteRecord) {
 func (m *journalState) endOrder(v outcomeRecord) {
 	for _, o := range m.orders {
 		if o.Order.ID == v.Order && v.Failed != "" {
-			m.lostOrders = append(m.lostOrders, o)
-			m.lostOrders = slices.Delete(m.lostOrders, 0, max(0, len(m.lostOrders)-lostMax))
+			m.lostOrders = keepNewest(append(m.lostOrders, o), lostMax)
 		}
 	}
 	has := func(o orderRecord) bool { return o.Order.ID == v.Order }

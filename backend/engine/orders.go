@@ -63,8 +63,7 @@ const lostMax = 16
 
 func (b *orderBook) giveUp(o *order) {
 	b.close(o)
-	b.lost = append(b.lost, o)
-	b.lost = b.lost[max(0, len(b.lost)-lostMax):]
+	b.lost = keepNewest(append(b.lost, o), lostMax)
 }
 
 // lateResult takes an agent's answer to an order that was given up on; false for one

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -132,9 +131,14 @@ func policyFrom(p *falconv1.Policy) falcon.Policy {
 // for approvers: others may only freeze.
 func (e *Engine) SetPolicy(ctx context.Context, who Actor, mayLoosen bool, p *falconv1.Policy) (*falconv1.Policy, error) {
 	var out *falconv1.Policy
-	var refused error
-	err := e.decideInLoop(ctx, func() { out, refused = e.policies.replacePolicy(who, mayLoosen, p) })
-	return out, errors.Join(err, refused)
+	err := e.decideInLoop(ctx, func() (refused error) {
+		out, refused = e.policies.replacePolicy(who, mayLoosen, p)
+		return refused
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (pk *policyKeeper) replacePolicy(who Actor, mayLoosen bool, p *falconv1.Policy) (*falconv1.Policy, error) {

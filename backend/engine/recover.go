@@ -4,8 +4,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -62,15 +60,30 @@ func (m *journalState) recovery(id string) (falcon.Recovery, bool) {
 
 func (m *journalState) setRecovery(v falcon.Recovery) {
 	m.generation = max(m.generation, v.Generation)
-	if i := slices.IndexFunc(m.recoveries, func(x falcon.Recovery) bool { return x.ID == v.ID }); i >= 0 {
-		m.recoveries[i] = v
-		return
+	if replaceOrAppend(&m.recoveries, v, func(x falcon.Recovery) string { return x.ID }) {
+		m.nextRecovery = numberAfter(m.nextRecovery, "REC-", v.ID)
+		m.recoveries = keepNewest(m.recoveries, recoveriesKept)
 	}
-	if n, err := strconv.Atoi(strings.TrimPrefix(v.ID, "REC-")); err == nil {
-		m.nextRecovery = max(m.nextRecovery, n+1)
-	}
-	m.recoveries = append(m.recoveries, v)
-	m.recoveries = slices.Delete(m.recoveries, 0, max(0, len(m.recoveries)-recoveriesKept))
+}
+
+// recoveryDriver carries out what the recovery machine wants, and feeds it with
+// what nodes answer. Commands keep their ids over any restart of the engine.
+type recoveryDriver struct {
+	*shared
+
+	arbiter *arbiter
+	intake  *sampleIntake
+	links   *linkWatch
+	restart *restartDriver
+
+	rejoinAcks  map[falcon.Rank]rejoinAck
+	refusedTold map[string]bool // of whom it was logged that they are fenced
+	paced       recovery.Pace   // as the machine knows it
+	pacedAt     time.Time
+
+	tables    tableBook
+	tableSent bool           // this start has brought the job's rank table to its nodes
+	resend    []*nodeCommand // commands that are sent again in another form
 }
 
 // restore gives the machine back what the journal kept.

@@ -112,20 +112,29 @@ func (sv *stateViews) stage(v falcon.Recovery, r falcon.Rank, p *process) string
 // and what it led to are durable.
 func (e *Engine) Recover(ctx context.Context, who Actor, q *falconv1.RecoverRequest) (*falconv1.Recovery, error) {
 	var id string
-	var refused error
-	if err := e.decideInLoop(ctx, func() { id, refused = e.demands.recover(who, q) }); err != nil {
+	err := e.decideInLoop(ctx, func() (refused error) {
+		id, refused = e.demands.recover(who, q)
+		return refused
+	})
+	if err != nil {
 		return nil, err
 	}
-	if refused != nil {
-		return nil, refused
-	}
 	var out *falconv1.Recovery
-	err := e.readInLoop(ctx, func() {
+	err = e.readInLoop(ctx, func() {
 		if v, ok := e.state.recovery(id); ok {
 			out = e.views.recoveryView(v, id == e.state.recoveries[len(e.state.recoveries)-1].ID)
 		}
 	})
 	return out, err
+}
+
+// recoveryDemands takes operators' decisions on recoveries, and what they ask
+// for by hand: a rank replaced, a node fenced, a fence lifted.
+type recoveryDemands struct {
+	*shared
+
+	status    *jobStatus
+	describer *jobDescriber
 }
 
 func (rd *recoveryDemands) recover(who Actor, q *falconv1.RecoverRequest) (string, error) {

@@ -51,8 +51,7 @@ const (
 )
 
 func (m *journalState) setSent(v sentRecord) {
-	m.sent = slices.DeleteFunc(append(m.sent, v), func(o sentRecord) bool { return o.Generation+sentGenerations <= v.Generation })
-	m.sent = slices.Delete(m.sent, 0, max(0, len(m.sent)-sentKept))
+	m.sent = keepNewest(slices.DeleteFunc(append(m.sent, v), func(o sentRecord) bool { return o.Generation+sentGenerations <= v.Generation }), sentKept)
 }
 
 func (m *journalState) sentAs(generation uint64, kind, hash string) (sentRecord, bool) {

@@ -45,8 +45,7 @@ func (c *clusterView) rankTable(p falcon.Placement) ([]byte, error) {
 // addTable keeps a table.
 func (b *tableBook) addTable(t rankTable) {
 	b.made = slices.DeleteFunc(b.made, func(o rankTable) bool { return o.generation == t.generation })
-	b.made = append(b.made, t)
-	b.made = slices.Delete(b.made, 0, max(0, len(b.made)-tablesKept))
+	b.made = keepNewest(append(b.made, t), tablesKept)
 }
 
 func (b *tableBook) tableOf(generation uint64) (rankTable, bool) {

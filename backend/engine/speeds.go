@@ -2,11 +2,12 @@ package engine
 
 import (
 	"math"
+	"slices"
 
 	"github.com/failslow/falcon"
 )
 
-// speedsStep is the relative change of a measured time that is worth telling
+// speedsStep is the relative change of a measured time that is worth a step of
 // the planner: less is a window's noise.
 const speedsStep = 0.02
 
@@ -16,39 +17,16 @@ func (v speedsRecord) sameSpeeds(o speedsRecord) bool {
 		sameLinks(v.Profile.Links, o.Profile.Links)
 }
 
-func nearlyEqual(a, b []float64) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if math.Abs(a[i]-b[i]) > speedsStep*max(math.Abs(a[i]), math.Abs(b[i])) {
-			return false
-		}
-	}
-	return true
-}
+func nearlyEqual(a, b []float64) bool { return slices.EqualFunc(a, b, near) }
+
+func near(a, b float64) bool { return math.Abs(a-b) <= speedsStep*max(math.Abs(a), math.Abs(b)) }
 
 func sameGroups(a, b []falcon.GroupTransfer) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		x, y := &a[i], &b[i]
-		if x.Dimension != y.Dimension || x.Calls != y.Calls || x.Bytes != y.Bytes || !nearlyEqual([]float64{x.TransferMs}, []float64{y.TransferMs}) {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(a, b, func(x, y falcon.GroupTransfer) bool {
+		return x.Dimension == y.Dimension && x.Calls == y.Calls && x.Bytes == y.Bytes && near(x.TransferMs, y.TransferMs)
+	})
 }
 
 func sameLinks(a, b []falcon.LinkSpeed) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].Link != b[i].Link || !nearlyEqual([]float64{a[i].Ratio}, []float64{b[i].Ratio}) {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(a, b, func(x, y falcon.LinkSpeed) bool { return x.Link == y.Link && near(x.Ratio, y.Ratio) })
 }

@@ -26,22 +26,20 @@ const (
 // that passes (at most askPatience), or is refused (ErrRefused, with the
 // reason); how it goes on is in the snapshot.
 func (e *Engine) Validate(ctx context.Context, who Actor, q *falconv1.ValidateRequest) (*falconv1.Validation, error) {
+	ask := e.validate
+	if q.GetCancel() != "" {
+		ask = e.cancelValidation
+	}
 	var id string
-	var refused error
-	if err := e.decideInLoop(ctx, func() {
-		if q.GetCancel() != "" {
-			id, refused = e.cancelValidation(who, q)
-			return
-		}
-		id, refused = e.validate(who, q)
-	}); err != nil {
+	err := e.decideInLoop(ctx, func() (refused error) {
+		id, refused = ask(who, q)
+		return refused
+	})
+	if err != nil {
 		return nil, err
 	}
-	if refused != nil {
-		return nil, refused
-	}
 	var out *falconv1.Validation
-	err := e.readInLoop(ctx, func() {
+	err = e.readInLoop(ctx, func() {
 		for _, v := range e.validations.listViews("") {
 			if v.GetId() == id {
 				out = v

@@ -2,9 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -41,6 +38,23 @@ func (v Validation) machine() validate.Config {
 	return validate.Config{
 		Life: v.Life, CollectiveTimeout: v.CollectiveTimeout, GEMMSide: v.GEMMSide, Repeats: v.Repeats, MessageBytes: v.MessageBytes,
 	}
+}
+
+// validationQueue holds what waits to be tested, begins one validation at a time
+// when its moment has come, and ends the wait with a reason otherwise. What an
+// operator asked for comes before the detector's requests.
+type validationQueue struct {
+	*shared
+
+	obstacle func(now time.Time, p pendingAsk) (why string, passing bool)
+	released func(now time.Time) // what has made way for a request may go on
+	changed  func()              // what consoles see is new
+
+	machine *validate.Machine
+	asks    []pendingAsk // of the detector, waiting for their moment
+	request *request     // of an operator, waiting for its moment; nil = none
+	asking  asking       // who asked for the one in progress
+	number  int          // newest that was given out
 }
 
 // start begins; obstacle has found nothing.
@@ -137,15 +151,10 @@ type asking struct {
 }
 
 func (m *journalState) setValidation(v validationRecord) {
-	if i := slices.IndexFunc(m.tests, func(x validationRecord) bool { return x.Validation.ID == v.Validation.ID }); i >= 0 {
-		m.tests[i] = v
-		return
+	if replaceOrAppend(&m.tests, v, func(x validationRecord) string { return x.Validation.ID }) {
+		m.nextTest = numberAfter(m.nextTest, "VAL-", v.Validation.ID)
+		m.tests = keepNewest(m.tests, testsKept)
 	}
-	if n, err := strconv.Atoi(strings.TrimPrefix(v.Validation.ID, "VAL-")); err == nil {
-		m.nextTest = max(m.nextTest, n+1)
-	}
-	m.tests = append(m.tests, v)
-	m.tests = slices.Delete(m.tests, 0, max(0, len(m.tests)-testsKept))
 }
 
 // ownTimes are the least times of every direction in earlier validations in

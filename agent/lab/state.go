@@ -46,6 +46,16 @@ func createSilicon(path string, nodes, gpus int, peakFlops, linkBytes float64) (
 	return s, nil
 }
 
+// CreateState makes the state file of healthy hardware for processes that no Lab
+// starts: the file of createSilicon, with its default links.
+func CreateState(path string, nodes, gpus int, peakFlops, linkBytes float64) error {
+	s, err := createSilicon(path, nodes, gpus, peakFlops, linkBytes)
+	if err != nil {
+		return err
+	}
+	return s.unmapState()
+}
+
 func (s *silicon) init(nodes, gpus int, peakFlops, linkBytes float64) {
 	s.storeUint32(offVersion, stateVersion)
 	s.storeUint32(offNodes, uint32(nodes))

@@ -54,20 +54,20 @@ func (p *Process) Control() (c Control) {
 
 func (p *Process) controlBlock() image { return p.mem[p.control : p.control+controlBytes] }
 
-func (w image) readControl() Control {
+func (m image) readControl() Control {
 	return Control{
-		HeartbeatNs: w.readInt64(ctlHeartbeatNs), Iteration: w.readInt64(ctlIteration), StepTag: w.readInt64(ctlStepTag),
-		IterationStartNs: w.readInt64(ctlIterationStartNs), MarksWritten: w.readUint64(ctlIterationsDone),
-		CommittedOrder: w.readUint64(ctlCommittedOrder), CommittedIteration: w.readInt64(ctlCommittedIteration),
-		CommittedStatus: w.readInt32(ctlCommittedStatus), MicroBatches: clampSize(w.readInt32(ctlMicroBatches)),
-		TP: clampSize(w.readInt32(ctlTP)), DP: clampSize(w.readInt32(ctlDP)), PP: clampSize(w.readInt32(ctlPP)),
-		Described: w.readUint32(ctlDescribeSeq), TimingsWritten: w.readUint64(ctlTimingHead), TimingsLost: w.readUint64(ctlTimingLost),
-		RecordsLost: w.readUint64(ctlRecordsLost), Coverage: w.readUint32(ctlCoverage), ProfileDone: w.readUint32(ctlProfileDone),
-		PausedNs: w.readInt64(ctlPausedNs), TestWorkspace: w.readUint64(ctlTestWorkspace),
-		ResumeIteration: max(w.readInt64(ctlResumeIteration), 0), Generation: w.readUint64(ctlGeneration),
-		GenerationNow: w.readUint64(ctlGenerationNow), SuspendWanted: w.readUint64(ctlSuspendGeneration),
-		WaitingSinceNs: max(w.readInt64(ctlWaitingSinceNs), 0), Ended: w.exitMark(ctlEndedNs, ctlEndedStatus),
-		Suspended: w.readUint64(ctlSuspendedGeneration), SuspendedNs: max(w.readInt64(ctlSuspendedNs), 0), RejoinOrdered: w.readUint64(ctlRejoinID),
+		HeartbeatNs: m.readInt64(ctlHeartbeatNs), Iteration: m.readInt64(ctlIteration), StepTag: m.readInt64(ctlStepTag),
+		IterationStartNs: m.readInt64(ctlIterationStartNs), MarksWritten: m.readUint64(ctlIterationsDone),
+		CommittedOrder: m.readUint64(ctlCommittedOrder), CommittedIteration: m.readInt64(ctlCommittedIteration),
+		CommittedStatus: m.readInt32(ctlCommittedStatus), MicroBatches: clampSize(m.readInt32(ctlMicroBatches)),
+		TP: clampSize(m.readInt32(ctlTP)), DP: clampSize(m.readInt32(ctlDP)), PP: clampSize(m.readInt32(ctlPP)),
+		Described: m.readUint32(ctlDescribeSeq), TimingsWritten: m.readUint64(ctlTimingHead), TimingsLost: m.readUint64(ctlTimingLost),
+		RecordsLost: m.readUint64(ctlRecordsLost), Coverage: m.readUint32(ctlCoverage), ProfileDone: m.readUint32(ctlProfileDone),
+		PausedNs: m.readInt64(ctlPausedNs), TestWorkspace: m.readUint64(ctlTestWorkspace),
+		ResumeIteration: max(m.readInt64(ctlResumeIteration), 0), Generation: m.readUint64(ctlGeneration),
+		GenerationNow: m.readUint64(ctlGenerationNow), SuspendWanted: m.readUint64(ctlSuspendGeneration),
+		WaitingSinceNs: max(m.readInt64(ctlWaitingSinceNs), 0), Ended: m.exitMark(ctlEndedNs, ctlEndedStatus),
+		Suspended: m.readUint64(ctlSuspendedGeneration), SuspendedNs: max(m.readInt64(ctlSuspendedNs), 0), RejoinOrdered: m.readUint64(ctlRejoinID),
 	}
 }
 

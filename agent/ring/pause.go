@@ -98,14 +98,14 @@ func (p *Process) Pause() (s Pause) {
 	return s
 }
 
-func (w image) readPause() (s Pause) {
+func (m image) readPause() (s Pause) {
 	for range seqlockTries { // the state is stored last: equal before and after, it goes with the times
-		state, seen := w.readUint32(ctlPauseState), w.readUint64(ctlPauseSeen)
+		state, seen := m.readUint32(ctlPauseState), m.readUint64(ctlPauseSeen)
 		s = Pause{
-			Wanted: w.readUint64(ctlPauseOrder), UntilNs: w.readInt64(ctlPauseUntilNs), Seen: seen, State: PauseState(state), Reason: PauseReason(w.readUint32(ctlPauseReason)),
-			TrappedNs: w.readInt64(ctlTrappedNs), QuietNs: w.readInt64(ctlQuietNs), ReleasedNs: w.readInt64(ctlReleasedNs),
+			Wanted: m.readUint64(ctlPauseOrder), UntilNs: m.readInt64(ctlPauseUntilNs), Seen: seen, State: PauseState(state), Reason: PauseReason(m.readUint32(ctlPauseReason)),
+			TrappedNs: m.readInt64(ctlTrappedNs), QuietNs: m.readInt64(ctlQuietNs), ReleasedNs: m.readInt64(ctlReleasedNs),
 		}
-		if w.readUint32(ctlPauseState) == state && w.readUint64(ctlPauseSeen) == seen {
+		if m.readUint32(ctlPauseState) == state && m.readUint64(ctlPauseSeen) == seen {
 			break
 		}
 	}

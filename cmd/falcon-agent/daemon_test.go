@@ -6,9 +6,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/failslow/falcon/agent/lab"
 	"github.com/failslow/falcon/agent/ship/shiptest"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
@@ -28,9 +30,14 @@ func TestMain(m *testing.M) {
 const atExit = "GORACE=atexit_sleep_ms=0"
 
 const (
-	jobRanks      = 2 // DP 2
-	jobIterations = 3000
+	jobRanks      = 2   // DP 2
+	jobIterations = 600 // of a job that ends by itself: 3 s
+	endless       = 1_000_000
 )
+
+// jobModel is small, and each iteration takes 5 ms on emulated GPUs, most of which
+// a rank sleeps.
+var jobModel = []string{"--dp", strconv.Itoa(jobRanks), "--hidden", "16", "--batch", "1", "--fwd-ms", "0.2"}
 
 // start runs the agent's binary as a process of its own.
 func start(t *testing.T, env []string, args ...string) *exec.Cmd {
@@ -50,9 +57,11 @@ type node struct {
 	dir    string
 	config string
 	engine *shiptest.Engine
+	job    []string // command of each rank
 	ranks  []*exec.Cmd
 }
 
+// newNode has a running engine and no other process so far.
 func newNode(t *testing.T, iterations int, args ...string) *node {
 	t.Helper()
 	bin := os.Getenv("FALCON_TEST_BIN") // of another build
@@ -81,16 +90,55 @@ func newNode(t *testing.T, iterations int, args ...string) *node {
 	if err := os.Mkdir(rendezvous, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for r := range jobRanks {
-		run := append([]string{
-			"run", "--job", "live", "--hook", hook, "--", trainer,
-			"--dp", strconv.Itoa(jobRanks), "--iterations", strconv.Itoa(iterations), "--rendezvous", rendezvous,
-		}, args...)
-		n.ranks = append(n.ranks, start(t, []string{
-			"RANK=" + strconv.Itoa(r), "LOCAL_RANK=" + strconv.Itoa(r), "WORLD_SIZE=" + strconv.Itoa(jobRanks), "FALCON_SHM_DIR=" + n.dir,
-		}, run...))
+	out, err := exec.Command(trainer, append(jobModel, "--print-peak")...).Output()
+	if err != nil {
+		t.Fatal(err)
 	}
+	peak, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+	if err == nil {
+		err = lab.CreateState(n.state(), 1, jobRanks, peak, 1e9)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.job = append([]string{"run", "--job", "live", "--hook", hook, "--", trainer}, jobModel...)
+	n.job = append(append(n.job, "--iterations", strconv.Itoa(iterations), "--rendezvous", rendezvous), args...)
+	n.engine.Start()
 	return n
+}
+
+func (n *node) state() string { return filepath.Join(n.dir, "state") }
+
+// begin starts a daemon, then the job, and returns once the engine has seen the
+// first iterations.
+func (n *node) begin(t *testing.T, env ...string) *exec.Cmd {
+	t.Helper()
+	daemon := start(t, env, "--config", n.config)
+	shiptest.Until(t, "the daemon", func() bool { return len(n.engine.Hellos()) > 0 })
+	for r := range jobRanks {
+		n.ranks = append(n.ranks, start(t, []string{
+			"RANK=" + strconv.Itoa(r), "LOCAL_RANK=" + strconv.Itoa(r), "WORLD_SIZE=" + strconv.Itoa(jobRanks),
+			"FALCON_SHM_DIR=" + n.dir, "FALCON_LAB_STATE=" + n.state(), "FALCON_LAB_NODE=0",
+		}, n.job...))
+	}
+	shiptest.Until(t, "the first iterations", n.beyond(10))
+	return daemon
+}
+
+// finish orders the job to stop, waits for the ranks' ends and checks that the last
+// iterations and the ends are reported.
+func (n *node) finish(t *testing.T, order uint64) {
+	t.Helper()
+	n.order(&falconv1.Command{Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{Order: order, Kind: "stop", JobEpoch: 1}}}, order)
+	for r, cmd := range n.ranks {
+		if err := cmd.Wait(); err != nil {
+			t.Fatalf("rank %d: %v", r, err)
+		}
+	}
+	shiptest.Until(t, "the stop", func() bool { _, done := n.acks(order); return done > 0 })
+	acks, _ := n.acks(order)
+	shiptest.Until(t, "the last iterations", n.beyond(acks[0].Iteration-2))
+	shiptest.Until(t, "the ends", n.ended)
 }
 
 // newest is the newest iteration of each rank that the engine has.
@@ -133,11 +181,8 @@ func (n *node) acks(order uint64) (acks []*falconv1.RankAck, done int) {
 // job goes on, an order that the engine repeats to the new daemon holds once,
 // and what the engine's absence delayed arrives.
 func TestKilledDaemonComesBackToALiveJob(t *testing.T) {
-	n := newNode(t, jobIterations)
-	n.engine.Start()
-	first := start(t, nil, "--config", n.config)
-	shiptest.Until(t, "the first iterations", n.beyond(10))
-
+	n := newNode(t, endless)
+	first := n.begin(t)
 	n.engine.Command(&falconv1.Command{
 		Epoch: 1, Id: 1, DeadlineUnixNs: time.Now().Add(time.Minute).UnixNano(),
 		Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{Order: 1, Kind: "microbatches", MicroBatches: []int32{7, 9}, JobEpoch: 1}},
@@ -163,13 +208,7 @@ func TestKilledDaemonComesBackToALiveJob(t *testing.T) {
 	if len(hellos) < 2 || hellos[0].Boot == hellos[len(hellos)-1].Boot || hellos[0].Node != "n1" {
 		t.Fatalf("hellos %v", hellos)
 	}
-	for r, cmd := range n.ranks {
-		if err := cmd.Wait(); err != nil {
-			t.Fatalf("rank %d: %v", r, err)
-		}
-	}
-	shiptest.Until(t, "the last iterations", n.beyond(jobIterations-2))
-	shiptest.Until(t, "the ends", n.ended)
+	n.finish(t, 2)
 	_ = second.Process.Signal(os.Interrupt)
 	if err := second.Wait(); err != nil {
 		t.Fatalf("the daemon did not end well on SIGINT: %v", err)
@@ -180,10 +219,8 @@ func TestKilledDaemonComesBackToALiveJob(t *testing.T) {
 // when it has told of it: whatever step the ranks are at then, they swap, and the
 // next daemon tells who held which rank before and who holds it now.
 func TestKilledDaemonTellsOfTheSwap(t *testing.T) {
-	n := newNode(t, 100_000)
-	n.engine.Start()
-	daemon := start(t, nil, "--config", n.config)
-	shiptest.Until(t, "the first iterations", n.beyond(10))
+	n := newNode(t, endless)
+	daemon := n.begin(t)
 	n.engine.Command(&falconv1.Command{
 		Epoch: 1, Id: 1, DeadlineUnixNs: time.Now().Add(time.Minute).UnixNano(),
 		Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{Order: 1, Kind: "placement", Blocks: []int32{1, 0}, JobEpoch: 1}},

@@ -98,10 +98,8 @@ func (n *node) states(t *testing.T) (out []ring.Pause) {
 // A daemon that is asked to end lets the job go first; the successor of one
 // that was killed does so as soon as it finds the job.
 func TestDaemonsEndLetsTheJobGo(t *testing.T) {
-	n := newNode(t, 100*jobIterations)
-	n.engine.Start()
-	daemon := start(t, nil, "--config", n.config)
-	shiptest.Until(t, "the first iterations", n.beyond(10))
+	n := newNode(t, endless)
+	daemon := n.begin(t)
 	n.hold(t, 100)
 	checkInspect(t, n)
 	_ = daemon.Process.Signal(syscall.SIGTERM)

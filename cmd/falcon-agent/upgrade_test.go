@@ -48,10 +48,8 @@ func (n *node) exits() map[int32][]string {
 // of the agent, and every stream that ended in order has said goodbye.
 func TestUpgradesWhileAJobTrains(t *testing.T) {
 	const upgrades = 6
-	n := newNode(t, jobIterations)
-	n.engine.Start()
-	daemon := start(t, nil, "--config", n.config)
-	shiptest.Until(t, "the first iterations", n.beyond(10))
+	n := newNode(t, endless)
+	daemon := n.begin(t)
 	for i := range upgrades {
 		switch at := n.newest()[0]; i % 3 {
 		case 0:
@@ -68,13 +66,7 @@ func TestUpgradesWhileAJobTrains(t *testing.T) {
 			shiptest.Until(t, "iterations after the engine's return", n.beyond(at+30))
 		}
 	}
-	for r, cmd := range n.ranks {
-		if err := cmd.Wait(); err != nil {
-			t.Fatalf("rank %d: %v", r, err)
-		}
-	}
-	shiptest.Until(t, "the ends", n.ended)
-	shiptest.Until(t, "the last iterations", n.beyond(jobIterations-2))
+	n.finish(t, 1)
 	stop(t, daemon)
 	n.checkOnce(t)
 	for r, how := range n.exits() {
@@ -123,10 +115,8 @@ var oldKernels = []string{"FALCON_NO_PIDFD=1", "FALCON_NO_EXIT_INFO=1"}
 func TestAJobEndsWithoutADaemon(t *testing.T) {
 	for name, kill := range map[string]bool{"in order": false, "killed": true} {
 		t.Run(name, func(t *testing.T) {
-			n := newNode(t, jobIterations/3)
-			n.engine.Start()
-			daemon := start(t, oldKernels, "--config", n.config)
-			shiptest.Until(t, "the first iterations", n.beyond(10))
+			n := newNode(t, jobIterations)
+			daemon := n.begin(t, oldKernels...)
 			_ = daemon.Process.Kill()
 			_ = daemon.Wait()
 			if kill {
@@ -151,10 +141,8 @@ func TestAJobEndsWithoutADaemon(t *testing.T) {
 
 // An end under the eyes of a daemon on an old kernel.
 func TestEndsOnAnOldKernel(t *testing.T) {
-	n := newNode(t, jobIterations/3)
-	n.engine.Start()
-	daemon := start(t, oldKernels, "--config", n.config)
-	shiptest.Until(t, "the first iterations", n.beyond(10))
+	n := newNode(t, jobIterations)
+	daemon := n.begin(t, oldKernels...)
 	shiptest.Until(t, "the ends", n.ended)
 	stop(t, daemon)
 	for r, how := range n.exits() {
@@ -187,10 +175,8 @@ func (n *node) done(id uint64) func() bool {
 // Upgrades in the middle of a suspension and of a rejoin: the ranks park, stay
 // parked without a daemon, and go on as the same processes.
 func TestUpgradesInARecovery(t *testing.T) {
-	n := newNode(t, 100*jobIterations, "--park")
-	n.engine.Start()
-	daemon := start(t, nil, "--config", n.config)
-	shiptest.Until(t, "the first iterations", n.beyond(10))
+	n := newNode(t, endless, "--park")
+	daemon := n.begin(t)
 	n.order(&falconv1.Command{Body: &falconv1.Command_Suspend{Suspend: &falconv1.SuspendCommand{Generation: 1}}}, 1)
 	shiptest.Until(t, "the suspension's begin", func() bool { return n.last(1) != nil })
 	daemon = n.upgrade(t, daemon)

@@ -75,7 +75,7 @@ func (s *fakeSegment) parks(generation uint64, tag int64, steps ...int64) {
 	})
 }
 
-// joins is a process made anew: it parks at once and holds nothing.
+// joins is a replacement process: it parks at once and holds nothing.
 func (s *fakeSegment) joins(generation uint64) {
 	s.parks(generation, -1)
 	s.set(func() {

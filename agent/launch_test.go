@@ -204,7 +204,7 @@ func TestLaunchedProcessesOutliveTheAgent(t *testing.T) {
 	}
 }
 
-// A rank is made anew beside others that go on: it is known when it parks, and
+// A rank is replaced beside others that go on: it is known when it parks, and
 // then says which generation it is of.
 func TestLaunchOfAProcessThatJoins(t *testing.T) {
 	m := &fakeMachine{how: map[int]string{}}

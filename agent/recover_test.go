@@ -26,7 +26,7 @@ func suspendCommand(generation uint64, waitMs int64) *falconv1.Command {
 func rejoinCommand(generation uint64, resume int64, seats ...*falconv1.RankSeat) *falconv1.Command {
 	return &falconv1.Command{Body: &falconv1.Command_Rejoin{Rejoin: &falconv1.RejoinCommand{
 		Generation: generation, ResumeIteration: resume, Seats: seats, MicroBatches: []int32{4, 4},
-		Moves: []*falconv1.ShardMove{{Rank: 1, From: 0, Why: "made anew"}},
+		Moves: []*falconv1.ShardMove{{Rank: 1, From: 0, Why: "replaced"}},
 	}}}
 }
 

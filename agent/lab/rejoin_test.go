@@ -69,7 +69,7 @@ func TestRejoin(t *testing.T) {
 	if !s.SurvivorPidsKept || s.LostIterations != 1 {
 		t.Errorf("%+v", s)
 	}
-	s = RecoveryStory{Generation: 2} // nobody says that rank 1 was made anew
+	s = RecoveryStory{Generation: 2} // nobody says that rank 1 was replaced
 	if l.records.fillRecovery(&s, 0); s.SurvivorPidsKept {
 		t.Error("rank 1 has another process id")
 	}

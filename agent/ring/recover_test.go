@@ -129,7 +129,7 @@ func TestRejoinsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// One made anew begins with the generation that it was launched for, once.
+// A replacement begins with the generation that it was launched for, once.
 func TestRejoinOfOneMadeAnew(t *testing.T) {
 	p := open(t, blank())
 	p.mem.writeUint64(p.control+ctlGenerationNow, 4)
@@ -178,7 +178,7 @@ func TestParkThatCannotBe(t *testing.T) {
 	}{
 		{ParkSuspended, [2]int64{-7, math.MaxInt64}, [2]int64{-1, -1}},
 		{ParkSuspended, [2]int64{5, 5}, [2]int64{5, -1}}, // one step with two sums: the first counts
-		{ParkJoin, [2]int64{5, 6}, [2]int64{-1, -1}},     // made anew: holds nothing
+		{ParkJoin, [2]int64{5, 6}, [2]int64{-1, -1}},     // a replacement: holds nothing
 		{9, [2]int64{-1, 6}, [2]int64{-1, 6}},
 	} {
 		p := open(t, blank())

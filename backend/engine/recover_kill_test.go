@@ -177,7 +177,7 @@ func TestDeviceReportOutlivesTheEngine(t *testing.T) {
 		b.job.agents[1].crash(2, b.job, "killed by signal 7")
 		b.playTurns(60)
 		if list := b.recoveries(); len(list) != 1 || !maps.Equal(list[0].Replaced, o.replaced) || !slices.Equal(list[0].Fenced, o.fenced) {
-			t.Errorf("recoveries %+v, want %v made anew and %v fenced", list, o.replaced, o.fenced)
+			t.Errorf("recoveries %+v, want %v replaced and %v fenced", list, o.replaced, o.fenced)
 		}
 		if err := b.halt(); err != nil {
 			t.Error(err)

@@ -104,7 +104,7 @@ func checkRecovered(b *bench, o outage) {
 	for _, a := range b.job.agents {
 		for r := range a.crew.made {
 			if o.replaced[falcon.Rank(r)] == "" {
-				b.t.Errorf("rank %d on %s was made anew", r, a.node)
+				b.t.Errorf("rank %d on %s was replaced", r, a.node)
 			}
 		}
 	}

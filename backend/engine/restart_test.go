@@ -152,7 +152,7 @@ func TestLaunchThatARankEnds(t *testing.T) {
 		}
 		_, err := b.engine.Recover(context.Background(), tester, &falconv1.RecoverRequest{Verb: verbRenew, Rank: 1, Reason: "leaks"})
 		if synctest.Wait(); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "the job is restarting") {
-			t.Errorf("a rank made anew in the midst of a restart: %v", err)
+			t.Errorf("a rank replaced in the midst of a restart: %v", err)
 		}
 		s := b.job.rankState("n0", 0)
 		s.GetRank().Alive, s.GetRank().Exit = false, "killed by signal 9 (SIGKILL)"

@@ -103,7 +103,7 @@ func describeRecovery(park func() (ring.Park, bool), rejoined func() (ring.Rejoi
 	case !ok:
 		parts = append(parts, "is parking")
 	case at.On && at.Status == ring.ParkJoin:
-		parts = append(parts, fmt.Sprintf("made anew, parked in generation %d", at.Generation))
+		parts = append(parts, fmt.Sprintf("replaced, parked in generation %d", at.Generation))
 	case at.On:
 		parts = append(parts, fmt.Sprintf("parked in generation %d with step tag %d, holds steps %v", at.Generation, at.Tag, at.Hold.Steps))
 	default:

@@ -107,7 +107,7 @@ func TestInspectTellsOfRecoveries(t *testing.T) {
 			true,
 			ring.Rejoined{},
 			ring.Control{GenerationNow: 3},
-			"communicators of generation 3; made anew, parked in generation 3",
+			"communicators of generation 3; replaced, parked in generation 3",
 		},
 	} {
 		got := describeRecovery(func() (ring.Park, bool) { return c.park, c.ok }, func() (ring.Rejoined, bool) { return c.rejoined, true }, c.control)

@@ -132,7 +132,7 @@ func pointTable(dir string, cells []recoverRun, bad map[string]string) string {
 
 const pointsAbout = `Jobs of 8 ranks on 4 nodes with 2 spares in the lab: GPUs and links are
 emulated, processes, agents, engine, deaths and recoveries are real. "Right" is
-one recovery with the job training again; the dead ranks made anew and nobody
+one recovery with the job training again; the dead ranks replaced and nobody
 else; every survivor the same process; at most one iteration run again; and the
 weights, every loss and every iteration's samples those of the undisturbed run,
 to the bit. At the points park, groups and restore rank 1 has died before, and

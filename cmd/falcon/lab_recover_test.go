@@ -20,12 +20,12 @@ var (
 
 // recoveryWants is what a report of a run with one recovery must show.
 type recoveryWants struct {
-	replaced []int // ranks made anew
+	replaced []int // ranks replaced
 	kills    int   // deaths and freezes that were dealt
 }
 
 // judgeRecovery: one recovery, which ended with the job training again; those it
-// says were made anew and nobody else; at most one step run again; the weights,
+// says were replaced and nobody else; at most one step run again; the weights,
 // the losses and the samples are the undisturbed run's; no slowdown was told of.
 func judgeRecovery(want recoveryWants) func(lab.Report) []string {
 	return func(r lab.Report) []string {
@@ -87,7 +87,7 @@ func judgeOne(s lab.RecoveryStory, replaced []int) []string {
 		got = append(got, n)
 	}
 	if slices.Sort(got); !slices.Equal(got, replaced) {
-		bad = append(bad, fmt.Sprintf("ranks %v were made anew, want %v", got, replaced))
+		bad = append(bad, fmt.Sprintf("ranks %v were replaced, want %v", got, replaced))
 	}
 	if !s.SurvivorPidsKept {
 		bad = append(bad, "a survivor is another process than before")
@@ -249,7 +249,7 @@ func TestJudgeRecovery(t *testing.T) {
 		"rank 5 killed is taken for a slowdown": func(r *lab.Report) { r.Incidents = []lab.IncidentStory{{OnsetIteration: 30}} },
 		"0 recoveries":                          func(r *lab.Report) { r.Recoveries = nil },
 		"is failed: no spare":                   func(r *lab.Report) { r.Recoveries[0].State, r.Recoveries[0].Reason = "failed", "no spare" },
-		"ranks [4] were made anew":              func(r *lab.Report) { r.Recoveries[0].Replaced = map[string]string{"4": "n4.g0"} },
+		"ranks [4] were replaced":               func(r *lab.Report) { r.Recoveries[0].Replaced = map[string]string{"4": "n4.g0"} },
 		"a survivor is another process":         func(r *lab.Report) { r.Recoveries[0].SurvivorPidsKept = false },
 		"2 iterations were run again":           func(r *lab.Report) { r.Recoveries[0].LostIterations = 2 },
 		"from storage: true":                    func(r *lab.Report) { r.Recoveries[0].Checkpoint = true },

@@ -10,7 +10,7 @@ import (
 )
 
 // judgeFewer: one recovery, which ended with the job training on fewer replicas,
-// all of them made anew; every iteration was run, over the samples of the
+// all of them replaced; every iteration was run, over the samples of the
 // undisturbed run, and came to its loss.
 func judgeFewer(r lab.Report, world int, given string) []string {
 	bad := append(judgeSums(r), judgeDeaths(r, 1)...)
@@ -25,7 +25,7 @@ func judgeFewer(r lab.Report, world int, given string) []string {
 		bad = append(bad, fmt.Sprintf("%s is %s: %s", s.ID, s.State, s.Reason))
 	}
 	if len(s.Replaced) != world || len(s.Survivors) != 0 {
-		bad = append(bad, fmt.Sprintf("%d ranks were made anew and %d stayed, want a world of %d", len(s.Replaced), len(s.Survivors), world))
+		bad = append(bad, fmt.Sprintf("%d ranks were replaced and %d stayed, want a world of %d", len(s.Replaced), len(s.Survivors), world))
 	}
 	return bad
 }
@@ -72,14 +72,14 @@ func TestJudgeFewer(t *testing.T) {
 		t.Errorf("a right report: %v", bad)
 	}
 	for want, spoil := range map[string]func(*lab.Report){
-		"loss 2, reference 0":       func(r *lab.Report) { r.FinalLoss = 2 },
-		"iteration 9 began with":    func(r *lab.Report) { r.SamplesNote = "iteration 9 began with sample 3" },
-		"2 deaths were dealt":       func(r *lab.Report) { r.Kills = append(r.Kills, r.Kills[0]) },
-		"0 recoveries":              func(r *lab.Report) { r.Recoveries = nil },
-		"is failed: 1 of 2":         func(r *lab.Report) { r.Recoveries[0].State = "failed" },
-		"is resumed: another":       func(r *lab.Report) { r.Recoveries[0].Reason = "another" },
-		"2 ranks were made anew":    func(r *lab.Report) { r.Recoveries[0].Replaced["1"] = "n1.g0" },
-		"1 ranks were made anew an": func(r *lab.Report) { r.Recoveries[0].Survivors = []int32{1} },
+		"loss 2, reference 0":      func(r *lab.Report) { r.FinalLoss = 2 },
+		"iteration 9 began with":   func(r *lab.Report) { r.SamplesNote = "iteration 9 began with sample 3" },
+		"2 deaths were dealt":      func(r *lab.Report) { r.Kills = append(r.Kills, r.Kills[0]) },
+		"0 recoveries":             func(r *lab.Report) { r.Recoveries = nil },
+		"is failed: 1 of 2":        func(r *lab.Report) { r.Recoveries[0].State = "failed" },
+		"is resumed: another":      func(r *lab.Report) { r.Recoveries[0].Reason = "another" },
+		"2 ranks were replaced":    func(r *lab.Report) { r.Recoveries[0].Replaced["1"] = "n1.g0" },
+		"1 ranks were replaced an": func(r *lab.Report) { r.Recoveries[0].Survivors = []int32{1} },
 	} {
 		r := good()
 		spoil(&r)

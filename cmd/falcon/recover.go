@@ -13,12 +13,12 @@ import (
 	"github.com/failslow/falcon/tui/report"
 )
 
-const recoverHelp = `Have a node replaced, or a rank made anew, although no fault was seen; or take a
+const recoverHelp = `Have a node replaced, or a rank replaced, although no fault was seen; or take a
 fenced node back.
 
 With --node the job is suspended, the node is fenced, its ranks move to a spare,
 and training goes on with the state of their replicas. With --rank only that
-rank's process ends and is made anew on its own device. At most one step is done
+rank's process ends and is replaced on its own device. At most one step is done
 again. With --lift a node that an earlier recovery has fenced may be a spare
 again: look at it first. All need the role approver and a reason, which is kept
 with the decision.
@@ -53,7 +53,7 @@ func recoverCommand() *cobra.Command {
 	}
 	target.declareFlags(c)
 	c.Flags().StringVar(&f.node, "node", "", "the node to be fenced and replaced")
-	c.Flags().Int32Var(&f.rank, "rank", f.rank, "the rank to be made anew")
+	c.Flags().Int32Var(&f.rank, "rank", f.rank, "the rank to be replaced")
 	c.Flags().StringVar(&f.lift, "lift", "", "the fenced node that is sound again")
 	c.Flags().StringVar(&f.reason, "reason", "", "why, for the record")
 	c.Flags().BoolVar(&f.json, "json", false, "write one JSON document")

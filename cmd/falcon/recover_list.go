@@ -20,7 +20,7 @@ the cluster went now.
 
 Ranks are counted from 0; times are in milliseconds; a resume iteration of -1 is
 not chosen yet. --json writes the recoveries with their faults (kind, node, ranks,
-evidence), what was made anew where, where every shard came from, and each phase's
+evidence), what was replaced where, where every shard came from, and each phase's
 time beside the predicted one:
   {"recoveries":[{"id":"REC-0001","state":"resumed","generation":1,"faults":[…],"replaced":{"5":"n2.g1"},
    "survivors":[0,1,…],"fenced":["n1"],"resume_iteration":120,"moves":[{"rank":5,"from":1}],
@@ -70,7 +70,7 @@ func listRecoveries(w io.Writer, list recoveryList) error {
 		return writeString(w, "no recoveries\n")
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "ID\tSTATE\tFAULT\tMADE ANEW\tRESUMED AT\tTOOK\tDECIDED BY")
+	fmt.Fprintln(tw, "ID\tSTATE\tFAULT\tREPLACED\tRESUMED AT\tTOOK\tDECIDED BY")
 	for _, v := range list.Recoveries {
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%d of %d ranks\t%s\t%s\t%s\n", v.ID, v.State, faultText(v.Faults), len(v.Replaced),
 			len(v.Replaced)+len(v.Survivors), resumeText(v.Resume), v.elapsedText(), report.OrNobody(v.DecidedBy))

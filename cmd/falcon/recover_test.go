@@ -76,7 +76,7 @@ func TestRecoveryIsShown(t *testing.T) {
 	}
 	for _, want := range []string{
 		"REC-0001 is resumed (decided by policy): plan abc, generation 3", "fault: node on n1, ranks 2, 3", "nothing was heard",
-		"rank 2 is made anew on n2.g0", "2 survivors keep their processes", "goes on at iteration 20", "rank 2 restores from rank 0",
+		"rank 2 is replaced on n2.g0", "2 survivors keep their processes", "goes on at iteration 20", "rank 2 restores from rank 0",
 		"rank 3 restores from storage (no replica)", "12.3 ms", "500.0 ms", "2 of 4 ranks", "2s",
 	} {
 		if !strings.Contains(b.String(), want) {

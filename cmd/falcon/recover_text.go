@@ -63,7 +63,7 @@ func writeRecovery(w io.Writer, s recoveryStory) error {
 		fmt.Fprintf(w, "fenced: %s\n", joinNodes(s.Fenced))
 	}
 	for _, r := range slices.Sorted(maps.Keys(s.Replaced)) {
-		fmt.Fprintf(w, "rank %d is made anew on %s\n", r, s.Replaced[r])
+		fmt.Fprintf(w, "rank %d is replaced on %s\n", r, s.Replaced[r])
 	}
 	if s.Whole {
 		fmt.Fprintln(w, "a whole restart: no process is kept")

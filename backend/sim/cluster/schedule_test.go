@@ -253,7 +253,7 @@ func (c *Cluster) decide(ctx context.Context, e *engine.Engine, no int) error {
 	return errNothing
 }
 
-// demand has a rank made anew, or a whole node given up, though nothing is known
+// demand has a rank replaced, or a whole node given up, though nothing is known
 // against it. What is in doubt counts as done: an engine may die as it answers.
 func (c *Cluster) demand(ctx context.Context, e *engine.Engine, d deed) error {
 	p := c.victim(d.rank)

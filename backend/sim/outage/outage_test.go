@@ -55,7 +55,7 @@ func small(t *testing.T, devices int) *Cluster {
 	return c
 }
 
-// One node of four is lost: its ranks, and only they, are made anew on the
+// One node of four is lost: its ranks, and only they, are replaced on the
 // spare, from replicas, and the store refuses the generation before.
 func TestNodeIsLost(t *testing.T) {
 	c := small(t, 32)

@@ -43,7 +43,7 @@ func layoutsToRecover() []recoverJob {
 	return recoverJobs
 }
 
-// One rank dies at each point of an iteration: its process alone is made anew,
+// One rank dies at each point of an iteration: its process alone is replaced,
 // and the weights and samples are those of a run without a fault.
 func TestARankDiesAtEachPoint(t *testing.T) {
 	need(t)

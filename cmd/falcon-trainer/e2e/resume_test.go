@@ -140,7 +140,7 @@ func TestFewerReplicasShareTheBatch(t *testing.T) {
 	}
 }
 
-// Who is made anew in a job that has fewer replicas than its command names counts
+// Who is replaced in a job that has fewer replicas than its command names counts
 // those that are there, too: it comes as far as asking for the hook.
 func TestWhoJoinsFewerReplicas(t *testing.T) {
 	env := []string{"RANK=1", "WORLD_SIZE=2", "FALCON_JOIN=1", "FALCON_GENERATION=2"}

@@ -1522,7 +1522,7 @@ func (x *Commitment) GetResumeIteration() int64 {
 type Park struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Generation    uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"` // newest suspension it obeyed; of a joining one: the launch's
-	Joining       bool                   `protobuf:"varint,2,opt,name=joining,proto3" json:"joining,omitempty"`       // made anew: holds nothing
+	Joining       bool                   `protobuf:"varint,2,opt,name=joining,proto3" json:"joining,omitempty"`       // a replacement: holds nothing
 	Tag           int64                  `protobuf:"varint,3,opt,name=tag,proto3" json:"tag,omitempty"`               // step tag when it parked
 	Steps         []int64                `protobuf:"varint,4,rep,packed,name=steps,proto3" json:"steps,omitempty"`    // steps of its shard that it holds, at most 2
 	Sums          []uint64               `protobuf:"fixed64,5,rep,packed,name=sums,proto3" json:"sums,omitempty"`     // aligned: the checksum of each
@@ -8931,7 +8931,7 @@ type Recovery struct {
 	Generation      uint64                 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
 	Attempts        int32                  `protobuf:"varint,4,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	Faults          []*Fault               `protobuf:"bytes,5,rep,name=faults,proto3" json:"faults,omitempty"`
-	Replaced        map[int32]string       `protobuf:"bytes,6,rep,name=replaced,proto3" json:"replaced,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // device by rank made anew
+	Replaced        map[int32]string       `protobuf:"bytes,6,rep,name=replaced,proto3" json:"replaced,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // new device by replaced rank
 	Survivors       []int32                `protobuf:"varint,7,rep,packed,name=survivors,proto3" json:"survivors,omitempty"`
 	Fenced          []string               `protobuf:"bytes,8,rep,name=fenced,proto3" json:"fenced,omitempty"`
 	ResumeIteration int64                  `protobuf:"varint,9,opt,name=resume_iteration,json=resumeIteration,proto3" json:"resume_iteration,omitempty"` // -1 = not chosen yet

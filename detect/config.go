@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -96,9 +97,7 @@ func DefaultConfig() Config {
 
 func (c Config) withDefaults() Config {
 	d := DefaultConfig()
-	if c.Tracker == (bocd.TrackerConfig{}) {
-		c.Tracker = d.Tracker
-	}
+	c.Tracker = cmp.Or(c.Tracker, d.Tracker)
 	setDefault(&c.Tracker.Verify, d.Tracker.Verify)
 	setDefault(&c.Quorum, d.Quorum)
 	setDefault(&c.MergeWithin, d.MergeWithin)
@@ -128,9 +127,7 @@ func (c *ProfileConfig) setDefaults(d ProfileConfig) {
 }
 
 func (c *ValidateConfig) setDefaults(d ValidateConfig) {
-	if c.Tries == 0 {
-		c.Tries = d.Tries
-	}
+	c.Tries = cmp.Or(c.Tries, d.Tries)
 	setDefault(&c.Spacing, d.Spacing)
 }
 
@@ -142,13 +139,8 @@ func (c *ReliefConfig) setDefaults(d ReliefConfig) {
 }
 
 func (c *WatchConfig) setDefaults(d WatchConfig) {
-	if c.Every == 0 {
-		c.Every = d.Every
-	}
+	c.Every, c.Spacing = cmp.Or(c.Every, d.Every), cmp.Or(c.Spacing, d.Spacing)
 	setDefault(&c.Iterations, d.Iterations)
-	if c.Spacing == 0 {
-		c.Spacing = d.Spacing
-	}
 	setDefault(&c.Over, d.Over)
 	setDefault(&c.Steps, d.Steps)
 }

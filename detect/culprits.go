@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -94,11 +95,10 @@ func (c *culpritHistory) addRecurrence(v *falcon.Verdict, name string, past []Na
 }
 
 func (c *culpritHistory) incidentName(n Named) string {
-	job := c.jobName(n)
-	if job == "" {
-		return n.Incident
+	if job := c.jobName(n); job != "" {
+		return n.Incident + " of job " + job
 	}
-	return n.Incident + " of job " + job
+	return n.Incident
 }
 
 // formatSpan says a length of time in its largest whole unit, rounded up.
@@ -114,13 +114,22 @@ func formatSpan(d time.Duration) string {
 	return "minute"
 }
 
-// recordIncident remembers the culprits that an incident named, once it is over.
-func (c *culpritHistory) recordIncident(s *incidentState) {
+// namedBy are the culprits that an incident names now.
+func (c *culpritHistory) namedBy(s *incidentState) []Named {
+	var out []Named
 	for _, d := range s.Verdict.Devices {
-		c.remember(Named{Incident: s.ID, At: c.clock.now, Device: d, Cause: s.Verdict.Cause, epoch: c.job.desc.Epoch})
+		out = append(out, Named{Incident: s.ID, At: c.clock.now, Device: d, epoch: c.job.desc.Epoch})
 	}
 	for _, l := range s.Verdict.Links {
-		c.remember(Named{Incident: s.ID, At: c.clock.now, Link: l, Cause: s.Verdict.Cause, epoch: c.job.desc.Epoch})
+		out = append(out, Named{Incident: s.ID, At: c.clock.now, Link: l, epoch: c.job.desc.Epoch})
+	}
+	return out
+}
+
+// recordIncident remembers the culprits that an incident named, once it is over.
+func (c *culpritHistory) recordIncident(s *incidentState) {
+	for _, n := range c.namedBy(s) {
+		c.remember(n)
 	}
 }
 
@@ -129,12 +138,7 @@ func (c *culpritHistory) recordIncident(s *incidentState) {
 func (c *culpritHistory) recurring() []Recurrence {
 	all := slices.Clone(c.past)
 	for _, s := range c.incidents.openIncidents() {
-		for _, d := range s.Verdict.Devices {
-			all = append(all, Named{Incident: s.ID, At: c.clock.now, Device: d, epoch: c.job.desc.Epoch})
-		}
-		for _, l := range s.Verdict.Links {
-			all = append(all, Named{Incident: s.ID, At: c.clock.now, Link: l, epoch: c.job.desc.Epoch})
-		}
+		all = append(all, c.namedBy(s)...)
 	}
 	type culprit struct {
 		device falcon.Device
@@ -158,10 +162,7 @@ func (c *culpritHistory) recurring() []Recurrence {
 		}
 	}
 	slices.SortFunc(out, func(a, b Recurrence) int {
-		if a.Times != b.Times {
-			return b.Times - a.Times
-		}
-		return slices.Compare([]string{string(a.Device), a.Link.String()}, []string{string(b.Device), b.Link.String()})
+		return cmp.Or(b.Times-a.Times, cmp.Compare(a.Device, b.Device), cmp.Compare(a.Link.String(), b.Link.String()))
 	})
 	return out
 }

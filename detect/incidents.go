@@ -217,18 +217,23 @@ func (n *incidentSet) updateRanks() {
 		if !s.Open() || len(s.Verdict.Devices) == 0 {
 			continue
 		}
-		var ranks []falcon.Rank
-		for _, d := range s.Verdict.Devices {
-			if r, ok := n.job.desc.Placement.Rank(d); ok {
-				ranks = append(ranks, r)
-			}
-		}
-		slices.Sort(ranks)
-		if !slices.Equal(ranks, s.Verdict.Ranks) {
+		if ranks := n.ranksOn(s.Verdict.Devices); !slices.Equal(ranks, s.Verdict.Ranks) {
 			s.Verdict.Ranks = ranks
 			n.out.updateIncident(s)
 		}
 	}
+}
+
+// ranksOn are the ranks that devices carry now, ascending.
+func (n *incidentSet) ranksOn(devices []falcon.Device) []falcon.Rank {
+	var out []falcon.Rank
+	for _, d := range devices {
+		if r, ok := n.job.desc.Placement.Rank(d); ok {
+			out = append(out, r)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // displace takes an incident to the new placement: what compares ranks with what they
@@ -239,16 +244,13 @@ func (n *incidentSet) displace(s *incidentState, was falcon.Placement, window ui
 	if len(s.Verdict.Devices) > 0 || !s.Open() {
 		return
 	}
-	var ranks []falcon.Rank
+	var devices []falcon.Device
 	for _, r := range s.Verdict.Ranks {
 		if int(r) < len(was) {
-			if q, placed := n.job.desc.Placement.Rank(was[r]); placed {
-				ranks = append(ranks, q)
-			}
+			devices = append(devices, was[r])
 		}
 	}
-	slices.Sort(ranks)
-	if len(ranks) > 0 && !slices.Equal(ranks, s.Verdict.Ranks) {
+	if ranks := n.ranksOn(devices); len(ranks) > 0 && !slices.Equal(ranks, s.Verdict.Ranks) {
 		s.Verdict.Ranks = ranks
 		if s.ID != "" {
 			n.out.updateIncident(s)

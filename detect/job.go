@@ -85,11 +85,8 @@ func (j *jobState) linkBetween(a, b falcon.Rank) (falcon.Link, bool) {
 
 // addLink adds the node pair of two ranks, if they are on different nodes.
 func (j *jobState) addLink(links map[falcon.Link]bool, a, b falcon.Rank) {
-	if int(max(a, b)) >= len(j.desc.Placement) {
-		return
-	}
-	if x, y := j.desc.Placement[a].Node(), j.desc.Placement[b].Node(); x != y {
-		links[falcon.NewLink(x, y)] = true
+	if l, ok := j.linkBetween(a, b); ok {
+		links[l] = true
 	}
 }
 

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -38,13 +39,14 @@ const (
 	restSpan    = 5 * time.Second // over which ports must be at rest
 )
 
-// sign is what one look says about a link.
+// sign is what one look says about a link. Of the links of an incident the
+// greatest counts: one slow link is enough, and one that is not proven.
 type sign int
 
 const (
-	unseen sign = iota // nothing was measured
+	proven sign = iota // what accused it, or would, is healthy
 	quiet              // nothing speaks against it, and nothing proves it
-	proven             // what accused it, or would, is healthy
+	unseen             // nothing was measured
 	slow
 )
 
@@ -57,7 +59,7 @@ func (lw *linkWatch) judgeWindow(s *incidentState, w *window, res *peer.Result) 
 	}
 	worst := proven
 	for _, l := range s.Verdict.Links {
-		worst = isWorse(worst, lw.trafficSign(s, l, res))
+		worst = max(worst, lw.trafficSign(s, l, res))
 	}
 	switch worst {
 	case unseen:
@@ -84,20 +86,6 @@ func (lw *linkWatch) judgeWindow(s *incidentState, w *window, res *peer.Result) 
 		lw.relief.relieve(s, max(s.relief.healthyAt, s.relief.badAt+1), fmt.Sprintf(
 			"the ports at the ends of %s were at rest in %d looks running, while it carried little; no test confirms it (%s)", culpritNames(s.Verdict), s.move.links.looks, s.move.links.barred))
 	}
-}
-
-// isWorse is the sign of an incident whose links have two: one slow link is enough,
-// and one that is not proven.
-func isWorse(a, b sign) sign {
-	switch {
-	case a == slow || b == slow:
-		return slow
-	case a == unseen || b == unseen:
-		return unseen
-	case a == quiet || b == quiet:
-		return quiet
-	}
-	return proven
 }
 
 // trafficSign is what a window says about a link at its present use: the transfers of
@@ -226,13 +214,7 @@ func (lw *linkWatch) requestTest(at int64) bool {
 // median that the slow ones don't move.
 func (lw *linkWatch) testFor(s *incidentState) falcon.ValidationAsk {
 	ask := falcon.ValidationAsk{Incident: s.ID, By: "engine", Why: fmt.Sprintf("%s: %s has looked at rest since iteration %d: is it healthy again?", s.ID, culpritNames(s.Verdict), s.relief.healthyAt)}
-	at := lw.job.ranksByNode()
-	avoid := map[falcon.Link]bool{}
-	for _, o := range lw.incidents.openIncidents() {
-		for _, l := range o.Verdict.Links {
-			avoid[l] = true
-		}
-	}
+	at, avoid := lw.job.ranksByNode(), lw.incidents.namedLinks()
 	for _, l := range s.Verdict.Links {
 		if p, ok := lw.job.rankAcross(at, l.A, l.B); ok {
 			ask.Pairs = append(ask.Pairs, p)
@@ -301,9 +283,7 @@ func (lw *linkWatch) judgeTest(s *incidentState, v falcon.Validation) bool {
 // only, such as that of an agent between two connections, and is soon repeated.
 func (lw *linkWatch) recordRefusal(s *incidentState, v falcon.Validation, at int64) {
 	s.move.links.refusals++
-	if s.move.links.barred = v.Reason; s.move.links.barred == "" {
-		s.move.links.barred = "a test could not judge it"
-	}
+	s.move.links.barred = cmp.Or(v.Reason, "a test could not judge it")
 	if s.move.links.refusals < barredLeast {
 		s.move.links.testAt = min(s.move.links.testAt, at+testGap)
 	}

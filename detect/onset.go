@@ -31,13 +31,16 @@ func (od *onsetDetector) alarmsNear(at int64) []alarm {
 	seen := map[falcon.Rank]bool{}
 	var out []alarm
 	for _, a := range od.alarms {
-		if d := a.iteration - at; d >= -od.cfg.MergeWithin && d <= od.cfg.MergeWithin && !seen[a.rank] {
+		if od.isNear(a.iteration, at) && !seen[a.rank] {
 			seen[a.rank] = true
 			out = append(out, a)
 		}
 	}
 	return out
 }
+
+// isNear reports whether changes at two iterations are taken for one.
+func (od *onsetDetector) isNear(a, b int64) bool { return max(a-b, b-a) <= od.cfg.MergeWithin }
 
 func (od *onsetDetector) medianIteration(alarms []alarm) int64 {
 	at := make([]int64, len(alarms))
@@ -51,11 +54,7 @@ func (od *onsetDetector) medianIteration(alarms []alarm) int64 {
 // isPartOfOnset reports whether a change placed at iteration is part of an onset that was
 // already reported.
 func (od *onsetDetector) isPartOfOnset(iteration int64) bool {
-	if od.lastOnset == falcon.NoIteration {
-		return false
-	}
-	d := iteration - od.lastOnset
-	return d >= -od.cfg.MergeWithin && d <= od.cfg.MergeWithin
+	return od.lastOnset != falcon.NoIteration && od.isNear(iteration, od.lastOnset)
 }
 
 // onJobChange is a change of the slowest rank's series.

@@ -32,8 +32,19 @@ func (l *sampleLog) stillSlow(s *incidentState) bool {
 // firstSlow moves a placement past a hiccup before the change: to the first
 // iteration that is slow together with the one after it.
 func (l *sampleLog) firstSlow(at int64, middle float64) int64 {
+	return l.firstTwo(at, func(ms float64) bool { return ms > middle })
+}
+
+// firstFast moves a placement past what is still slow: to the first iteration
+// that is fast together with the one after it.
+func (l *sampleLog) firstFast(at int64, middle float64) int64 {
+	return l.firstTwo(at, func(ms float64) bool { return ms <= middle })
+}
+
+// firstTwo is the first iteration from one on that is so together with the next.
+func (l *sampleLog) firstTwo(at int64, is func(ms float64) bool) int64 {
 	for i := max(l.slowest.indexOfIteration(at), l.slowest.seen-len(l.slowest.ms)); i+1 < l.slowest.seen; i++ {
-		if l.slowest.valueAt(i) > middle && l.slowest.valueAt(i+1) > middle {
+		if is(l.slowest.valueAt(i)) && is(l.slowest.valueAt(i+1)) {
 			return l.slowest.iteration(i)
 		}
 	}
@@ -47,17 +58,6 @@ func (l *sampleLog) peakAround(c bocd.Change) float64 {
 		top = max(top, l.slowest.valueAt(i))
 	}
 	return top
-}
-
-// firstFast moves a placement past what is still slow: to the first iteration
-// that is fast together with the one after it.
-func (l *sampleLog) firstFast(at int64, middle float64) int64 {
-	for i := max(l.slowest.indexOfIteration(at), l.slowest.seen-len(l.slowest.ms)); i+1 < l.slowest.seen; i++ {
-		if l.slowest.valueAt(i) <= middle && l.slowest.valueAt(i+1) <= middle {
-			return l.slowest.iteration(i)
-		}
-	}
-	return at
 }
 
 // backSince is the first iteration of the newest run below a level; a single

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -252,10 +253,7 @@ func (m *Machine) applyTests(s *incidentState, v falcon.Validation) {
 
 // validationSummary is one sentence on a validation for the event log.
 func validationSummary(v falcon.Validation) string {
-	id := v.ID
-	if id == "" {
-		id = "The validation"
-	}
+	id := cmp.Or(v.ID, "The validation")
 	if len(v.GEMM)+len(v.Links) == 0 && v.State != falcon.ValidationDone {
 		return fmt.Sprintf("%s was %s: %s", id, v.State, v.Reason)
 	}

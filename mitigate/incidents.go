@@ -59,8 +59,13 @@ func (s *incidentState) underWayIndex() int {
 
 // newestOf is the newest action of a rung, if any.
 func (s *incidentState) newestOf(r falcon.Rung) *falcon.Action {
-	for i := len(s.actions) - 1; i >= 0; i-- {
-		if s.actions[i].Rung == r {
+	return s.newestAction(func(a *falcon.Action) bool { return a.Rung == r })
+}
+
+// newestAction is the newest action that f takes, if any.
+func (s *incidentState) newestAction(f func(*falcon.Action) bool) *falcon.Action {
+	for i := range slices.Backward(s.actions) {
+		if f(&s.actions[i]) {
 			return &s.actions[i]
 		}
 	}
@@ -91,33 +96,25 @@ func (s *incidentState) shownAction(c candidate) *falcon.Action {
 
 // restartUnderWay is the S4 whose processes are ending or being started, if any.
 func (n *incidentSet) restartUnderWay() *falcon.Action {
-	for _, s := range n.list {
-		for i := range s.actions {
-			if a := &s.actions[i]; a.State == falcon.ActionDispatched && slices.Contains([]string{falcon.PhaseLeaving, falcon.PhaseLaunching, falcon.PhaseRelaunch}, a.Phase) {
-				return a
-			}
-		}
-	}
-	return nil
+	_, a := n.findAction(func(a *falcon.Action) bool {
+		return a.State == falcon.ActionDispatched && slices.Contains([]string{falcon.PhaseLeaving, falcon.PhaseLaunching, falcon.PhaseRelaunch}, a.Phase)
+	})
+	return a
 }
 
 // findAction is the newest action that f takes.
 func (n *incidentSet) findAction(f func(*falcon.Action) bool) (*incidentState, *falcon.Action) {
 	for _, s := range slices.Backward(n.list) {
-		for i := len(s.actions) - 1; i >= 0; i-- {
-			if f(&s.actions[i]) {
-				return s, &s.actions[i]
-			}
+		if a := s.newestAction(f); a != nil {
+			return s, a
 		}
 	}
 	return nil, nil
 }
 
 func (n *incidentSet) byID(id string) *incidentState {
-	for _, s := range n.list {
-		if s.incident.ID == id {
-			return s
-		}
+	if i := slices.IndexFunc(n.list, func(s *incidentState) bool { return s.incident.ID == id }); i >= 0 {
+		return n.list[i]
 	}
 	return nil
 }
@@ -152,12 +149,8 @@ func (n *incidentSet) dropOldest() {
 
 // actionUnderWay is the action that keeps others waiting, if any: one plan per job.
 func (n *incidentSet) actionUnderWay() *falcon.Action {
-	for _, s := range n.list {
-		if i := s.underWayIndex(); i >= 0 {
-			return &s.actions[i]
-		}
-	}
-	return nil
+	_, a := n.findAction(func(a *falcon.Action) bool { return isUnderWay(a.State) })
+	return a
 }
 
 // namedLinks are the links that located incidents name, in their order.
@@ -246,8 +239,10 @@ func isInForce(a *falcon.Action) bool {
 	return false
 }
 
-func startedBefore(a, b *incidentState) bool {
-	return cmp.Or(cmp.Compare(a.incident.OnsetIteration, b.incident.OnsetIteration), cmp.Compare(a.incident.ID, b.incident.ID)) < 0
+func startedBefore(a, b *incidentState) bool { return compareOnsets(a, b) < 0 }
+
+func compareOnsets(a, b *incidentState) int {
+	return cmp.Or(cmp.Compare(a.incident.OnsetIteration, b.incident.OnsetIteration), cmp.Compare(a.incident.ID, b.incident.ID))
 }
 
 func sameCulprit(a, b *incidentState) bool {

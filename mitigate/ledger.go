@@ -1,7 +1,6 @@
 package mitigate
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/failslow/falcon"
@@ -71,9 +70,7 @@ func (l *costLedger) lossShares(it Iteration) map[*incidentState]float64 {
 			at = append(at, s)
 		}
 	}
-	slices.SortFunc(at, func(a, b *incidentState) int {
-		return cmp.Or(cmp.Compare(a.incident.OnsetIteration, b.incident.OnsetIteration), cmp.Compare(a.incident.ID, b.incident.ID))
-	})
+	slices.SortFunc(at, compareOnsets)
 	out := make(map[*incidentState]float64, len(at))
 	rest := 0.0
 	for _, s := range at {

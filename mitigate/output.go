@@ -2,6 +2,7 @@ package mitigate
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/failslow/falcon"
 )
@@ -43,13 +44,7 @@ func (o *output) setLaunch(l falcon.Launch) { o.ready.Launch = &l }
 
 // addImpact queues the cost of an incident, replacing an older one.
 func (o *output) addImpact(v Impact) {
-	for i := range o.ready.Impacts {
-		if o.ready.Impacts[i].Incident == v.Incident {
-			o.ready.Impacts[i] = v
-			return
-		}
-	}
-	o.ready.Impacts = append(o.ready.Impacts, v)
+	o.ready.Impacts = replaceOrAdd(o.ready.Impacts, v, func(w Impact) bool { return w.Incident == v.Incident })
 }
 
 func (o *output) addNote(kind, format string, args ...any) {
@@ -58,13 +53,16 @@ func (o *output) addNote(kind, format string, args ...any) {
 
 // addAction queues the action's whole present state, replacing an older one.
 func (o *output) addAction(a falcon.Action) {
-	for i := range o.ready.Actions {
-		if o.ready.Actions[i].ID == a.ID {
-			o.ready.Actions[i] = a
-			return
-		}
+	o.ready.Actions = replaceOrAdd(o.ready.Actions, a, func(b falcon.Action) bool { return b.ID == a.ID })
+}
+
+// replaceOrAdd puts v in the place of the one that is the same, else at the end.
+func replaceOrAdd[T any](list []T, v T, same func(T) bool) []T {
+	if i := slices.IndexFunc(list, same); i >= 0 {
+		list[i] = v
+		return list
 	}
-	o.ready.Actions = append(o.ready.Actions, a)
+	return append(list, v)
 }
 
 func (o *output) expireAction(a *falcon.Action, why string) {

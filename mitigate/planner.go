@@ -1,6 +1,7 @@
 package mitigate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -91,18 +92,10 @@ func New(cfg Config) *Planner {
 }
 
 func (c Config) withDefaults() *Config {
-	if c.SettleIterations == 0 {
-		c.SettleIterations = DefaultSettleIterations
-	}
-	if c.MeasureIterations == 0 {
-		c.MeasureIterations = DefaultMeasureIterations
-	}
-	if c.MinGain == 0 {
-		c.MinGain = DefaultMinGain
-	}
-	if c.KeepShare == 0 {
-		c.KeepShare = DefaultKeepShare
-	}
+	c.SettleIterations = cmp.Or(c.SettleIterations, DefaultSettleIterations)
+	c.MeasureIterations = cmp.Or(c.MeasureIterations, DefaultMeasureIterations)
+	c.MinGain = cmp.Or(c.MinGain, DefaultMinGain)
+	c.KeepShare = cmp.Or(c.KeepShare, DefaultKeepShare)
 	return &c
 }
 

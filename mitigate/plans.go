@@ -232,7 +232,7 @@ func (pm *planMaker) revertTarget(s *incidentState, a *falcon.Action) []int32 {
 			return m
 		}
 	}
-	return int32sOf(microbatch.Even(int(want), len(pm.job.desc.MicroBatches)))
+	return converted[int32](microbatch.Even(int(want), len(pm.job.desc.MicroBatches)))
 }
 
 // blockedBy is why a placement can't go yet: a newer one was built on it, or the

@@ -88,13 +88,13 @@ func (b split) predictMs(beforeMs, healthyMs float64) float64 {
 // solveSplit finds the best split for T_i(m) of every replica at its present place.
 func (pm *planMaker) solveSplit(curves [][]float64) split {
 	out := split{now: slices.Clone(pm.job.desc.MicroBatches)}
-	now := intsOf(pm.job.desc.MicroBatches)
-	counts, makespan, err := microbatch.SolveCurvesWithin(curves, sumInts(now), pm.splitBounds())
+	now := converted[int](pm.job.desc.MicroBatches)
+	counts, makespan, err := microbatch.SolveCurvesWithin(curves, int(totalOf(pm.job.desc.MicroBatches)), pm.splitBounds())
 	if err != nil {
 		out.err = err
 		return out
 	}
-	out.counts, out.makespanMs = int32sOf(counts), makespan
+	out.counts, out.makespanMs = converted[int32](counts), makespan
 	for i, m := range now {
 		if m >= len(curves[i]) {
 			out.err = fmt.Errorf("replica %d runs %d micro-batches, beyond what was priced", i, m)
@@ -113,7 +113,7 @@ func (pm *planMaker) splitBounds() microbatch.Bounds {
 		if len(v) != pm.job.desc.Layout.DP {
 			return nil
 		}
-		return intsOf(v)
+		return converted[int](v)
 	}
 	b := microbatch.Bounds{Min: ints(pm.job.desc.MicroMin), Max: ints(pm.job.desc.MicroMax), MultipleOf: ints(pm.job.desc.MicroMultiple)}
 	for i, v := range b.Max {
@@ -166,28 +166,13 @@ func (pm *planMaker) replicaCurves(speeds []float64, m *cost.Model) [][]float64 
 	return out
 }
 
-func intsOf(v []int32) []int {
-	out := make([]int, len(v))
+// converted is a list of another type of numbers; each must fit.
+func converted[To, From int | int32](v []From) []To {
+	out := make([]To, len(v))
 	for i, x := range v {
-		out[i] = int(x)
+		out[i] = To(x)
 	}
 	return out
-}
-
-func int32sOf(v []int) []int32 {
-	out := make([]int32, len(v))
-	for i, x := range v {
-		out[i] = int32(x)
-	}
-	return out
-}
-
-func sumInts(v []int) int {
-	t := 0
-	for _, x := range v {
-		t += x
-	}
-	return t
 }
 
 // splitModelMs is the present iteration time by what splits are priced with; 0 =

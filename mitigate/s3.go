@@ -102,10 +102,10 @@ func (pm *planMaker) placementProblem(m cost.Model) topology.Problem {
 	}
 	b := pm.splitBounds()
 	if b.Min != nil {
-		out.Bounds.Min = int32sOf(b.Min)
+		out.Bounds.Min = converted[int32](b.Min)
 	}
 	if b.Max != nil {
-		out.Bounds.Max = int32sOf(b.Max)
+		out.Bounds.Max = converted[int32](b.Max)
 	}
 	if !pm.policy.maySplit() { // a place that is good with another split only is no good
 		out.Bounds.Min, out.Bounds.Max = pm.job.desc.MicroBatches, pm.job.desc.MicroBatches

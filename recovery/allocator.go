@@ -71,12 +71,11 @@ func (al *allocator) useSpares(a *assignment) []falcon.Node {
 
 // ranksToLaunch are the pending ranks, and all of nodes that are given up.
 func (al *allocator) ranksToLaunch(a assignment) []falcon.Rank {
-	out := slices.Clone(al.op.rec.Pending)
+	out := withRanks(nil, al.op.rec.Pending)
 	for _, n := range a.fence {
-		out = append(out, al.ranks.ranksOnNode(n)...)
+		out = withRanks(out, al.ranks.ranksOnNode(n))
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return out
 }
 
 // freeSpares lists the spares that can take a node's ranks.

@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -163,10 +164,7 @@ func (d *detector) judgeRank(now time.Time, r falcon.Rank, n falcon.Node) (falco
 
 // exitFault is the fault of a process's end.
 func (d *detector) exitFault(now time.Time, p Process) falcon.Fault {
-	how := p.Exit
-	if how == "" {
-		how = "how is unknown"
-	}
+	how := cmp.Or(p.Exit, "how is unknown")
 	f := falcon.Fault{
 		Kind: falcon.FaultExit, Node: p.Node, Device: d.ranks.deviceOf(p.Rank), Ranks: []falcon.Rank{p.Rank}, FirstNs: now.UnixNano(),
 		Evidence: []string{fmt.Sprintf("rank %d (process %d on %s) ended: %s", p.Rank, p.Pid, d.ranks.deviceOf(p.Rank), how)},

@@ -46,17 +46,9 @@ func (h *history) restore(all []falcon.Recovery, nextID int) {
 	})
 }
 
-func (h *history) oldestFirst() iter.Seq[*falcon.Recovery] { return slices.Values(h.recs) }
+func (h *history) oldestFirst() []*falcon.Recovery { return h.recs }
 
-func (h *history) newestFirst() iter.Seq[*falcon.Recovery] {
-	return func(yield func(*falcon.Recovery) bool) {
-		for _, c := range slices.Backward(h.recs) {
-			if !yield(c) {
-				return
-			}
-		}
-	}
-}
+func (h *history) newestFirst() iter.Seq2[int, *falcon.Recovery] { return slices.Backward(h.recs) }
 
 // newest is the newest recovery, nil where there was none.
 func (h *history) newest() *falcon.Recovery {
@@ -67,10 +59,8 @@ func (h *history) newest() *falcon.Recovery {
 }
 
 func (h *history) findByID(id string) *falcon.Recovery {
-	for _, c := range h.recs {
-		if c.ID == id {
-			return c
-		}
+	if i := slices.IndexFunc(h.recs, func(c *falcon.Recovery) bool { return c.ID == id }); i >= 0 {
+		return h.recs[i]
 	}
 	return nil
 }
@@ -105,7 +95,7 @@ func (h *history) automaticWithinHour(now time.Time, but *falcon.Recovery) int {
 // rejoinedGeneration is the newest generation that the job of an epoch has rejoined; 0
 // for none.
 func (h *history) rejoinedGeneration(jobEpoch uint64) uint64 {
-	for c := range h.newestFirst() {
+	for _, c := range slices.Backward(h.recs) {
 		if c.State == falcon.RecoveryResumed && !c.Whole && c.JobEpoch >= jobEpoch-1 {
 			return c.Generation
 		}
@@ -143,7 +133,7 @@ func (h *history) predictPhases(stateMB float64) map[string]float64 {
 // phaseTimes are the newest times of a phase, ascending.
 func (h *history) phaseTimes(phase string) []float64 {
 	var out []float64
-	for c := range h.newestFirst() {
+	for _, c := range slices.Backward(h.recs) {
 		if v, ok := c.PhaseMs[phase]; ok && c.State == falcon.RecoveryResumed && !c.Whole && len(out) < predictFrom {
 			out = append(out, v)
 		}

@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/failslow/falcon"
@@ -33,4 +34,11 @@ func listNames[T any](what string, list []T) string {
 		what += "s"
 	}
 	return what + " " + text
+}
+
+// withRanks is a list with others, ascending, each rank once.
+func withRanks(list, others []falcon.Rank) []falcon.Rank {
+	out := slices.Concat(list, others)
+	slices.Sort(out)
+	return slices.Compact(out)
 }

@@ -43,7 +43,7 @@ func (m *Machine) Advance() { m.out.clearAll() }
 // Recoveries lists those that are kept, newest first.
 func (m *Machine) Recoveries() []falcon.Recovery {
 	out := make([]falcon.Recovery, 0, recoveriesMost)
-	for c := range m.hist.newestFirst() {
+	for _, c := range m.hist.newestFirst() {
 		out = append(out, cloneRecovery(c))
 	}
 	return out

@@ -147,12 +147,9 @@ func (op *operation) addFault(now time.Time, f falcon.Fault) falcon.Fault {
 		op.fenceNode(f.Node)
 	}
 	for _, r := range f.Ranks {
-		if !slices.Contains(c.Pending, r) {
-			c.Pending = append(c.Pending, r)
-		}
 		op.replies.Arrived(r)
 	}
-	slices.Sort(c.Pending)
+	c.Pending = withRanks(c.Pending, f.Ranks)
 	op.markChanged()
 	op.clock.Advance(now)
 	early := c.State == falcon.RecoveryProposed || c.State == falcon.RecoverySuspend

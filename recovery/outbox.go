@@ -2,7 +2,6 @@ package recovery
 
 import (
 	"fmt"
-	"iter"
 
 	"github.com/failslow/falcon"
 )
@@ -16,9 +15,9 @@ type outbox struct {
 func newOutbox() outbox { return outbox{changed: map[string]bool{}} }
 
 // pendingReady is what is to be done, with copies of those recoveries that have changed.
-func (o *outbox) pendingReady(all iter.Seq[*falcon.Recovery]) Ready {
+func (o *outbox) pendingReady(all []*falcon.Recovery) Ready {
 	r := Ready{Commands: o.ready.Commands, Notes: o.ready.Notes, Ended: o.ready.Ended}
-	for c := range all {
+	for _, c := range all {
 		if o.changed[c.ID] {
 			r.Recoveries = append(r.Recoveries, cloneRecovery(c))
 		}

@@ -40,7 +40,7 @@ func (w *workflow) restoreHistory(now time.Time, generation uint64) {
 	if last == nil {
 		return
 	}
-	for c := range w.hist.newestFirst() {
+	for _, c := range w.hist.newestFirst() {
 		w.gens.raiseTo(c.Generation)
 		w.ranks.restoreFloors(c, w.job)
 	}

@@ -87,12 +87,7 @@ func losesNode(f falcon.Fault) bool {
 // mergeFault adds a later sign against the same node to its fault.
 func mergeFault(o *falcon.Fault, f falcon.Fault) {
 	o.Evidence = append(o.Evidence, f.Evidence...)
-	for _, r := range f.Ranks {
-		if !slices.Contains(o.Ranks, r) {
-			o.Ranks = append(o.Ranks, r)
-		}
-	}
-	slices.Sort(o.Ranks)
+	o.Ranks = withRanks(o.Ranks, f.Ranks)
 	if f.AskedBy == "" {
 		o.AskedBy = ""
 	}

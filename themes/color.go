@@ -8,8 +8,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// Color is one terminal colour: a kind in the top byte, a value below it.
-// Zero means "leave what is there".
+// Color is one terminal colour: a kind in the top byte, a value below. Zero leaves what is there.
 type Color uint32
 
 const (
@@ -78,8 +77,7 @@ func (s Style) AppendSGR(b []byte) []byte {
 // SGR is the sequence that selects a style from scratch.
 func (s Style) SGR() string { return string(s.AppendSGR(nil)) }
 
-// Terminal is the colour for the libraries, exactly as the theme names it;
-// nil for a zero colour.
+// Terminal is the colour for the libraries, as the theme names it; nil for a zero colour.
 func (c Color) Terminal() color.Color {
 	v := uint32(c &^ kindMask)
 	switch c & kindMask {

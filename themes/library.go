@@ -15,15 +15,13 @@ import (
 // maxFile bounds what is read of a theme's file.
 const maxFile = 64 << 10
 
-// Library is the themes that ship, and over them those of a folder: a file
-// there with a shipped theme's name takes its place. The zero value holds the
-// shipped ones only.
+// Library is the themes that ship, and over them those of a folder, by name.
+// The zero value holds the shipped ones only.
 type Library struct {
 	Dir string // "" = none; it may be missing
 }
 
-// Stamp tells one version of a theme's file from another; zero for a theme
-// that ships.
+// Stamp is the version of a theme's file; zero for a theme that ships.
 type Stamp struct {
 	mod  time.Time
 	size int64
@@ -58,16 +56,14 @@ func (l Library) Names() []string {
 	return slices.Compact(names)
 }
 
-// plainName keeps a theme's name from being a path, and from steering a
-// terminal that lists it.
+// plainName keeps a theme's name from being a path or from steering a terminal.
 func plainName(n string) bool {
 	return n != "" && len(n) <= 40 && !strings.ContainsFunc(n, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
 	})
 }
 
-// Load reads a theme: the operator's, else the one that ships. Errors wrap
-// ErrTheme and name the file.
+// Load reads a theme: the operator's, else the one that ships. Errors wrap ErrTheme and name the file.
 func (l Library) Load(name string) (*Theme, Stamp, error) {
 	if l.Dir == "" || !plainName(name) {
 		return l.loadShipped(name)

@@ -19,8 +19,7 @@ func (p *Palette) Style(r Role) Style { return p.roles[r] }
 // 16 colours or none a level needs a glyph of its own.
 func (p *Palette) HalfBlocks() bool { return p.Profile >= colorprofile.ANSI256 }
 
-// leastOn is the least contrast of text on a background that is not its own
-// (WCAG 2, AA).
+// leastOn is the least contrast of text on a background of another role (WCAG 2, AA).
 const leastOn = 4.5
 
 // On is a style on the background of another, such as a selected row: its own

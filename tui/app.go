@@ -271,8 +271,7 @@ func (m *Model) handleAnswer(msg tea.Msg) tea.Cmd {
 	return cmd
 }
 
-// updateState takes a new state over. Header, bar and dialogs always show it; the
-// pages only while the display runs.
+// updateState takes a new state. Header, bar and dialogs always show it; pages while the display runs.
 func (m *Model) updateState(s *feed.State) {
 	if !m.mayWaitForTick(s) { // else the next tick draws it
 		m.screen.dirty = true

@@ -171,8 +171,7 @@ func (b banner) otherOperators() string {
 	}
 }
 
-// recoveryHead is what the header shows of a recovery in progress, or on one that
-// left the job standing; else "".
+// recoveryHead is the header's text on a recovery in progress or one that failed; else "".
 func (b banner) recoveryHead() string {
 	r := b.Live.Recovering()
 	if r == nil {
@@ -212,8 +211,7 @@ func (b banner) replayHead() string {
 	return lost + base.Lipgloss().Render(head)
 }
 
-// recordingMark shows that this session is recorded, or no more: what is done
-// here stays in a file.
+// recordingMark shows whether this session is recorded: what is done here stays in a file.
 func (b banner) recordingMark() string {
 	switch {
 	case b.opts.Recorder == nil:
@@ -306,9 +304,8 @@ func (b banner) approvedBar(s *page.State, standing string) string {
 	return layoutRow(b.pal.Style(themes.Urgent), b.w, text, keys+" ", 2)
 }
 
-// proposalText describes a proposal in w columns: of what it would say, the times go
-// first where room is short, never the incident, the countdown, or that others
-// wait.
+// proposalText describes a proposal in w columns. Where room is short the times go
+// first, never the incident, the countdown, or that others wait.
 func (b banner) proposalText(s *page.State, prop *falconv1.Action, w int) string {
 	change := phrase.Change(prop.BeforeMs, prop.PredictedMs)
 	rest := ""

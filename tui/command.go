@@ -20,8 +20,7 @@ import (
 // commandTest is the command that asks for a test.
 const commandTest = "test"
 
-// commands are what takes words after its name; the rest of the palette is the
-// table of keys.
+// commands take words after their name; the rest of the palette is the table of keys.
 var commands = []palette.Entry{
 	{Name: "rank N", Text: "Choose a rank.", Fill: "rank "},
 	{Name: "filter TEXT", Text: "Filter the page that you see; without a text show all.", Fill: "filter "},
@@ -37,9 +36,8 @@ var commands = []palette.Entry{
 // steps are of little use from a list, and stand last.
 var steps = []key.Action{key.Up, key.Down, key.Left, key.Right, key.PageUp, key.PageDown, key.NextPage, key.PrevPage, key.Back}
 
-// paletteEntries are all that can be done where keys of these scopes work: what
-// belongs to the page first, then what works everywhere, then commands, then
-// single steps.
+// paletteEntries are the actions of some scopes: the page's own first, then global
+// ones, then commands, then single steps.
 func paletteEntries(keys *key.Map, scopes []key.Scope) []palette.Entry {
 	var out, last []palette.Entry
 	for _, s := range scopes {
@@ -93,8 +91,7 @@ type commandLine struct {
 	first   int           // the number of the first entry there
 }
 
-// newCommandLine takes as much text as its row of w columns shows, so that it
-// never scrolls.
+// newCommandLine takes as much text as its row of w columns shows: it never scrolls.
 func newCommandLine(keys *key.Map, sign, text string, w int) *commandLine {
 	return &commandLine{sign: sign, keys: keys, input: newTextEntry(keys, key.Prompt, text, max(1, w-promptKeysW-len(sign)-3))}
 }
@@ -285,8 +282,7 @@ func matchedName(s *skin, e palette.Match, role themes.Role) string {
 // promptKeysW is the room that a text entry leaves for its keys.
 const promptKeysW = 24
 
-// drawInputRow is a text entry behind its sign in a row of w columns, with a note or
-// else its keys.
+// drawInputRow is a text entry behind its sign in w columns, with a note or its keys.
 func drawInputRow(s *skin, keys *key.Map, sign string, in *textinput.Model, w, y int, note func(room int) string) (string, *tea.Cursor) {
 	left := " " + s.styled(themes.Key, sign)
 	text, cursor := showInput(in, w-promptKeysW-lipgloss.Width(left), lipgloss.Width(left), y)
@@ -312,8 +308,7 @@ func (c *commandLine) drawInput(s *skin, w, y int) (string, *tea.Cursor) {
 	})
 }
 
-// promptKeys are the keys of a text entry; enter runs a command and keeps what
-// is searched for.
+// promptKeys are the keys of a text entry; enter runs a command or keeps a filter.
 func promptKeys(keys *key.Map, sign string) []key.Binding {
 	list := slices.Clone(keys.Footer(key.Prompt))
 	for i, b := range list {

@@ -29,8 +29,7 @@ const (
 
 func (m *Model) isTooSmall() bool { return m.w < minWidth || m.h < minHeight }
 
-// composeScreen draws the whole screen: the page on a canvas of cells, all around
-// and over it with lipgloss.
+// composeScreen draws the screen: the page on a canvas, the rest with lipgloss.
 func (m *Model) composeScreen() (string, *tea.Cursor) {
 	if m.isTooSmall() {
 		s := summary{banner: m.newBanner(), dialog: m.decisions.dialog, h: m.h}
@@ -135,8 +134,7 @@ func pageBinding(keys *key.Map, s key.Scope) key.Binding {
 	return key.Binding{}
 }
 
-// drawLastRow draws the keys that work here; a prompt or a message takes their
-// place.
+// drawLastRow draws a prompt, a message, or else the keys that work here.
 func (m *Model) drawLastRow(y int) (string, []zone, *tea.Cursor) {
 	if m.prompt != nil {
 		text, cursor := m.prompt.drawInput(m.skin, m.w, y)

@@ -42,9 +42,8 @@ func (msg savedMsg) noteText() (themes.Role, string) {
 	return themes.Good, msg.what + "; also in " + msg.path
 }
 
-// exporter takes text out of the console: to the clipboard and, where there is
-// a place for it, to files: terminals may ignore the one, and the other is
-// always whole.
+// exporter copies text to the clipboard, which the terminal may ignore, and to files
+// where there is a place for them.
 type exporter struct {
 	save      Saver  // nil = nowhere
 	why       string // there is no save
@@ -76,8 +75,7 @@ type exportedMsg struct {
 	err  error
 }
 
-// makeReport makes the report of an incident, as falcon incident export does, and
-// writes it as Markdown and JSON.
+// makeReport writes an incident's report as Markdown and JSON, like falcon incident export.
 func (x exporter) makeReport(src feed.Source, id string) tea.Cmd {
 	return func() tea.Msg {
 		r, err := src.Incidents(context.Background(), id)
@@ -106,8 +104,7 @@ func (x exporter) writeReport(s report.Incident) exportedMsg {
 	return out
 }
 
-// exportedNote returns where the report is; where no file may be written, as much of
-// it as fits goes to the clipboard.
+// exportedNote returns where the report is; without files its beginning goes to the clipboard.
 func (x exporter) exportedNote(msg exportedMsg) (themes.Role, string, tea.Cmd) {
 	switch {
 	case msg.err != nil:

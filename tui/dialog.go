@@ -47,8 +47,7 @@ func newDialog(id int, q decision.Question, keys *key.Map, now time.Time) *dialo
 	return d
 }
 
-// subjectName names what is decided on, for other operators to see; "" where
-// nothing is.
+// subjectName names what is decided on, for other operators to see; or "".
 func (d *dialog) subjectName() string {
 	if d == nil {
 		return ""
@@ -126,8 +125,7 @@ const (
 	pressed // the button; all is typed and nothing prevents it
 )
 
-// handleKey handles a key. Cancelling always works; everything else waits for the
-// guard and for a call under way.
+// handleKey handles a key. Cancelling always works; the rest waits for the guard and for a call.
 func (d *dialog) handleKey(k tea.KeyPressMsg, a key.Action, live *page.State, now time.Time) outcome {
 	if a == key.Cancel {
 		return cancelled

@@ -79,8 +79,7 @@ func (d *dialog) messageText(s *skin, live *page.State) string {
 	return ""
 }
 
-// drawButtons draws Cancel and the action; they look pressable once the guard is
-// over and nothing prevents it.
+// drawButtons draws Cancel and the action; they look active when they can be pressed.
 func (d *dialog) drawButtons(s *skin, live *page.State, now time.Time, do string) string {
 	out := ""
 	for i, label := range []string{"Cancel", do} {
@@ -115,8 +114,7 @@ func focusMark(focused bool, label string) string {
 	return "  " + label + "  "
 }
 
-// buttonZones are the buttons, which a click focuses and never presses; the
-// cursor is on the focused one.
+// buttonZones are the buttons: a click focuses and never presses. The cursor is on the focused one.
 func (d *dialog) buttonZones(do string, x, y int) (zones []zone, cursor *tea.Cursor) {
 	for i, label := range []string{"Cancel", do} {
 		w := widget.Width(focusMark(true, label))

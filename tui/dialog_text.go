@@ -150,8 +150,7 @@ func undoLines(live *page.State, rung string, w int) []page.Line {
 	return wrapLines(themes.Text, fmt.Sprintf("It goes out %s after the approval; until then %s withdraws it.", phrase.Seconds(undo), live.Key(key.Global, key.Veto)), w)
 }
 
-// planLines describe what would be done to the job, and what it is predicted to
-// bring.
+// planLines describe what would be done to the job, and the prediction.
 func planLines(p *decision.Proposal, w int) []page.Line {
 	a := p.Action
 	out := wrapLines(themes.Title, fmt.Sprintf("%s for %s, plan %s: %s", a.Rung, a.Incident, a.PlanHash, phrase.Rung(a.Rung)), w)

@@ -65,8 +65,7 @@ func (d *display) holdPages(now time.Time) {
 	d.state, d.pausedAt = &held, now
 }
 
-// resumePages lets the pages follow again; what filtered the held ranks is returned,
-// to be applied to the newest.
+// resumePages lets the pages follow again. It returns the filter of the held ranks, to be applied.
 func (d *display) resumePages() (rankFilter string) {
 	d.live.Filter, d.live.Metric = d.state.Filter, d.state.Metric
 	rankFilter = d.state.RankFilter()
@@ -104,8 +103,7 @@ func (d *display) listedIndex(id string) int {
 	return slices.IndexFunc(d.live.Snap().Incidents, func(i *falconv1.Incident) bool { return i.GetId() == id })
 }
 
-// takeFetched takes an answer over, if it is still what is looked at, and returns
-// why there is none, or "".
+// takeFetched takes the answer about the incident looked at, and returns why there is none, or "".
 func (d *display) takeFetched(msg incidentMsg) string {
 	switch {
 	case d.look == nil || d.look.id != msg.id:
@@ -144,8 +142,7 @@ func (d *display) renewLooked(now time.Time) bool {
 	return true
 }
 
-// stepFrom is the incident that is older (+1) or newer (-1), the first being the
-// present one; or why there is none.
+// stepFrom is the incident that is older (+1) or newer (-1), or why there is none.
 func (d *display) stepFrom(by int) (id, why string) {
 	list := d.live.Snap().Incidents
 	if len(list) == 0 {
@@ -165,9 +162,8 @@ func (d *display) stepFrom(by int) (id, why string) {
 	}
 }
 
-// subjectState is the live state about the one incident that header, bar and keys
-// are about: the one asked about in a dialog, else the open one that is looked
-// at, else the present one.
+// subjectState is the live state about the incident of header, bar and keys: the one
+// in a dialog, else the open one looked at, else the present one.
 func (d *display) subjectState(asked string) *page.State {
 	if asked == "" && d.look != nil {
 		asked = d.look.id
@@ -194,8 +190,7 @@ func (d *display) awaitedState(asked string) *page.State {
 	return s
 }
 
-// waitingElse lists the incidents that wait for a decision beside the subject,
-// the next one first.
+// waitingElse lists the other incidents that wait for a decision, the next one first.
 func (d *display) waitingElse(asked string) []string {
 	list, own := d.live.Waiting(), d.subjectState(asked).Incident().GetId()
 	if i := slices.Index(list, own); i >= 0 {
@@ -204,8 +199,7 @@ func (d *display) waitingElse(asked string) []string {
 	return list
 }
 
-// drawnState is the state that a page draws: the one that shows the incident looked
-// at where there is one.
+// drawnState is the state that a page draws, with the incident looked at where there is one.
 func (d *display) drawnState(on key.Scope) *page.State {
 	if d.look == nil || !showsIncident(on) {
 		return d.state
@@ -218,8 +212,7 @@ func (d *display) drawnState(on key.Scope) *page.State {
 
 func showsIncident(on key.Scope) bool { return on == key.Ladder || on == key.Overview }
 
-// readOnlyReason returns why nothing can be decided on the incident that is looked
-// at, or "".
+// readOnlyReason returns why nothing can be decided on the incident looked at, or "".
 func (d *display) readOnlyReason() string {
 	if d.look == nil {
 		return ""

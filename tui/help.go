@@ -29,8 +29,7 @@ func newHelpBox(table *key.Map, s ...key.Scope) *helpBox {
 	return &helpBox{table: table, scopes: s, pane: viewport.New()}
 }
 
-// handleKey handles a key on a screen of w columns; it reports whether the help is to
-// be closed.
+// handleKey handles a key on a screen of w columns and reports whether to close the help.
 func (h *helpBox) handleKey(k tea.KeyPressMsg, w int) (closed bool) {
 	if h.search != nil {
 		h.searchKey(k)
@@ -137,8 +136,7 @@ func (h *helpBox) foundBindings(s key.Scope) []key.Binding {
 
 func blankText(n int) string { return fmt.Sprintf("%*s", max(1, n), "") }
 
-// drawOver draws the help over the page; its bottom edge says how much more there
-// is.
+// drawOver draws the help over the page; its bottom edge counts the hidden lines.
 func (h *helpBox) drawOver(s *skin, over widget.Rect) *lipgloss.Layer {
 	box := widget.Centre(over, min(dialogW, over.W-2), over.H)
 	rows := s.scrolledRows(&h.pane, h.helpLines(box.W-4), box.W-4, box.H-2)

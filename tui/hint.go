@@ -24,8 +24,7 @@ func (h *hint) hintText(keys *key.Map, mouse bool) string {
 	return text + "."
 }
 
-// markSeen takes the hint away for good; the caller remembers it, outside the event
-// loop.
+// markSeen removes the hint; the caller remembers that outside the event loop.
 func (h *hint) markSeen() tea.Cmd {
 	if !h.on {
 		return nil

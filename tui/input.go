@@ -31,8 +31,7 @@ func newTextEntry(table *key.Map, s key.Scope, text string, most int) textinput.
 	return in
 }
 
-// enterText gives a text entry a key or pasted text, without what could steer a
-// terminal.
+// enterText gives a text entry a key or pasted text, without terminal sequences.
 func enterText(in textinput.Model, msg tea.Msg) textinput.Model {
 	switch x := msg.(type) {
 	case tea.KeyPressMsg:

@@ -44,8 +44,7 @@ func (m *Model) dialogKey(k tea.KeyPressMsg) tea.Cmd {
 	return cmd
 }
 
-// handleSmallKey cancels and leaves, and nothing else: where a dialog can't be seen,
-// nothing can be decided.
+// handleSmallKey only cancels and leaves: nothing is decided in a dialog that can't be seen.
 func (m *Model) handleSmallKey(k tea.KeyPressMsg) tea.Cmd {
 	switch cancel := m.keys.Lookup(k, key.Dialog) == key.Cancel; {
 	case m.decisions.dialog != nil && (cancel || m.decisions.dialog.asksToLeave()):
@@ -146,8 +145,7 @@ func (m *Model) whoDecides() decision.Operator {
 	return m.work.operatorFor(m.decisions.dialog.incidentID(), m.opts.Replay != nil)
 }
 
-// openDecision leads to what decides something; all but freezing and letting a job
-// go ask first.
+// openDecision opens a decision's dialog; freezing and ending a test act at once.
 func (m *Model) openDecision(a key.Action) tea.Cmd {
 	by := m.whoDecides()
 	switch a {
@@ -177,8 +175,7 @@ func (m *Model) openDecision(a key.Action) tea.Cmd {
 	return nil
 }
 
-// openTestDialog asks before the job is held: for the links named, else for what is
-// picked.
+// openTestDialog asks before the job is held, for the links named or what is picked.
 func (m *Model) openTestDialog(links []string) tea.Cmd {
 	if why := m.whoDecides().LacksApprover("a test"); why != "" {
 		return m.decisions.askQuestion(nil, decision.Refusal{Text: why})

@@ -70,8 +70,7 @@ func (p *pointer) gatherMore() tea.Cmd {
 	return tea.Tick(wheelPause, func(time.Time) tea.Msg { return pointedMsg{} })
 }
 
-// takeGathered is what was done since the last pause: the notches, and what the
-// mouse was dragged to.
+// takeGathered is what was done since the last pause: notches, and the place dragged to.
 func (p *pointer) takeGathered() (notches int, to widget.Target) {
 	if p.dragged {
 		to = p.targetAt(p.x, p.y)
@@ -182,8 +181,7 @@ func (m *Model) clickAt(x, y int) tea.Cmd {
 	return nil
 }
 
-// tapBinding is a click on a key that the screen shows: it does what the key does,
-// unless that acts at once.
+// tapBinding is a click on a key on screen. It does the same, unless that acts at once.
 func (m *Model) tapBinding(b key.Binding) tea.Cmd {
 	if key.AtOnce(b.Action) {
 		m.notes.showNote(themes.Warn, b.Help().Key+" acts at once: press the key")

@@ -23,8 +23,7 @@ type Terminal struct {
 	Remote *Remote // nil = the process's own terminal
 }
 
-// framesPerSecond caps redraws; data comes at 5 Hz, so that this bounds only
-// how soon a key shows.
+// framesPerSecond caps redraws; with data at 5 Hz it bounds how soon a key shows.
 const framesPerSecond = 60
 
 // Run runs a console until the operator leaves or ctx ends; the terminal is

@@ -34,8 +34,7 @@ const calmAfter = 3 * time.Second
 // the header's numbers go on every second.
 const calmPeriod = 2 * time.Second
 
-// mayKeepPage reports whether the clock's tick finds nothing new worth drawing the
-// page for.
+// mayKeepPage reports whether a tick need not draw the page again.
 func (m *Model) mayKeepPage() bool {
 	return !m.screen.dirty && m.screen.page != "" && !m.isInUse() && page.AllWell(m.work.live.Feed) && m.now().Sub(m.screen.paged) < calmPeriod
 }

@@ -30,8 +30,7 @@ type filters [2]filter.Filter
 
 type searchedMsg struct{}
 
-// prepareState makes a new state ready for the filters as they are by now. It runs
-// in a command.
+// prepareState makes a new state ready for the present filters. It runs in a command.
 func (r *rankSearch) prepareState(s *feed.State) {
 	if by := r.next.Load(); by != nil {
 		page.Prepare(s, by[:]...)
@@ -52,8 +51,7 @@ func prepareAgain(s *feed.State, by filter.Filter) tea.Cmd {
 	}
 }
 
-// startNext begins to search what is wanted in a state, after any message; inForce
-// is the page's filter.
+// startNext searches what is wanted in a state; inForce is the page's filter.
 func (r *rankSearch) startNext(s *feed.State, inForce filter.Filter) tea.Cmd {
 	by := filters{inForce, r.filter}
 	if old := r.next.Load(); old == nil || old[0].Text() != by[0].Text() || old[1].Text() != by[1].Text() {
@@ -80,8 +78,7 @@ func (r *rankSearch) finishSearch() (text string, keep bool) {
 // searchFor has a filter searched; keep = to filter the page by it.
 func (r *rankSearch) searchFor(f filter.Filter, keep bool) { r.filter, r.keep = f, keep }
 
-// applySearched goes on with what has been found; it is searched again where a newer
-// state is shown by now.
+// applySearched applies what was found; a newer state is searched again.
 func (v *workspace) applySearched() {
 	if text, keep := v.search.finishSearch(); keep {
 		v.filterRanks(text)
@@ -117,8 +114,7 @@ func (v *workspace) setFilter(text string) {
 	v.filterRanks(text)
 }
 
-// filterRanks filters the ranks page, now or once the ranks are found; the
-// cursor goes to one that is left.
+// filterRanks filters the ranks page, at once or after a search, and moves the cursor to a match.
 func (v *workspace) filterRanks(text string) {
 	f, err := filter.Parse(text)
 	if err != nil {
@@ -137,8 +133,7 @@ func (v *workspace) filterRanks(text string) {
 	}
 }
 
-// previewFilter says while a filter of ranks is typed how many it leaves, or what is
-// wrong with it.
+// previewFilter returns how many ranks a typed filter leaves, or its mistake.
 func (v *workspace) previewFilter(text string) (note string, mistake bool) {
 	if v.current != key.Ranks {
 		return "", false

@@ -106,8 +106,7 @@ func (s *skin) scrolledRows(pane *viewport.Model, lines []page.Line, w, h int) [
 	return strings.Split(pane.View(), "\n")
 }
 
-// moreBelow returns how many lines a pane has under those it shows, and the key
-// that goes there.
+// moreBelow returns how many lines a pane has below, and the key that goes there.
 func moreBelow(pane *viewport.Model, key string) string {
 	if rest := pane.TotalLineCount() - pane.YOffset() - pane.VisibleLineCount(); rest > 0 {
 		return fmt.Sprintf("%d more, %s", rest, key)

@@ -11,8 +11,7 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// point is a line of the summary; of those that don't fit, the ones with the
-// highest number go first.
+// point is a line of the summary; the highest weights are dropped first.
 type point struct {
 	weight int
 	text   string

@@ -68,8 +68,7 @@ type Input struct {
 	Silent  bool // no notes
 }
 
-// Step decides. A cause that has gone before the limits let it be reported is not
-// reported any more.
+// Step decides. A cause that ends before the limits allow its report is not reported.
 func (c *Core) Step(now time.Time, in Input) Alert {
 	causes := Causes(in.State, now)
 	fresh := c.newCauses(causes, in.State)
@@ -130,8 +129,7 @@ func (c *Core) rememberCause(id string) {
 	c.order = append(c.order, id)
 }
 
-// forgetEnded forgets what waits and no longer stands. A lost connection may come
-// back and be lost again.
+// forgetEnded forgets what has ended. A lost connection may come back and be lost again.
 func (c *Core) forgetEnded(causes []Cause) {
 	stands := func(id string) bool {
 		return slices.ContainsFunc(causes, func(x Cause) bool { return x.ID == id })

@@ -21,8 +21,7 @@ const (
 	OSC99          // kitty and others: with an id, so that a newer note replaces an older one
 )
 
-// Probe asks whether the terminal knows OSC 99; one that does answers with the
-// same id and p=?, others ignore it.
+// Probe asks whether the terminal knows OSC 99: then it answers with the same id and p=?.
 var Probe = ansi.DesktopNotification("", "i="+probeID, "p=?")
 
 const probeID = "falcon-probe"

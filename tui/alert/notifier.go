@@ -17,12 +17,10 @@ type Notifier struct {
 	silent  bool // no desktop notifications
 }
 
-// NewNotifier makes a console's notifier; muted is without the bell, silent
-// without desktop notifications.
+// NewNotifier makes a console's notifier; muted: no bell, silent: no desktop notifications.
 func NewNotifier(muted, silent bool) Notifier { return Notifier{muted: muted, silent: silent} }
 
-// Meet chooses the sequences by the terminal's environment, and returns what to
-// ask the terminal, or "".
+// Meet chooses the sequences by the environment, and returns what to ask the terminal, or "".
 func (n *Notifier) Meet(getenv func(string) string) (probe string) {
 	if n.silent {
 		return ""

@@ -107,12 +107,10 @@ func (q *Approve) Entry() Entry { return restartEntry(q.Word) }
 // Request implements Question.
 func (q *Approve) Request(t Typed) Request { return q.decideRequest(true, t.Reason) }
 
-// Veto asks whether to veto a proposal, or to withdraw what is approved and not
-// ordered.
+// Veto asks whether to veto a proposal or withdraw an approval that is not ordered.
 type Veto struct{ Proposal }
 
-// Now is what a veto acts on as the newest state has it: also what was approved
-// since and is not ordered; or nil.
+// Now is the proposal, or the approval that is not ordered yet, in the newest state; or nil.
 func (q *Veto) Now(live *page.State) *falconv1.Action { return live.AwaitedOf(q.Action.Incident) }
 
 // Withdraws reports whether the veto takes an approval back.
@@ -127,8 +125,7 @@ func (*Veto) Entry() Entry { return Entry{Reason: MayReason} }
 // Request implements Question.
 func (q *Veto) Request(t Typed) Request { return q.decideRequest(false, t.Reason) }
 
-// approvedMyself returns why who is at this console can't approve: they are the
-// first of two approvers; else "".
+// approvedMyself returns why this operator, as the first of two approvers, can't approve; else "".
 func approvedMyself(live *page.State, a *falconv1.Action) string {
 	if WantsTwo(live, a.GetRung()) && HasApproved(live, a) {
 		return "you have approved " + a.Rung + " already; another person has to approve it, too"

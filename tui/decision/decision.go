@@ -128,8 +128,7 @@ func (*Leave) Request(Typed) Request { return Request{Leave: true} }
 
 const planChanged = "the plan has changed since this dialog opened; close and look again"
 
-// otherEpoch returns that the job is not the one that a question was asked for,
-// or "".
+// otherEpoch returns that the job was restarted since a question was asked, or "".
 func otherEpoch(live *page.State, asked uint64) string {
 	if now := live.Snap().GetJob().GetEpoch(); now != asked {
 		return fmt.Sprintf("the job was restarted since this dialog opened (epoch %d, now %d); close and look again", asked, now)

@@ -46,8 +46,7 @@ func nothingToDecide(text string) (Question, Refusal) { return nil, Refusal{Text
 
 func askQuestion(q Question) (Question, Refusal) { return q, Refusal{} }
 
-// May reports whether the operator's role covers another; the engine checks
-// again, this only spares a refusal.
+// May reports whether the operator's role covers another. The engine checks again.
 func (o Operator) May(need string) bool {
 	return !o.Replay && feed.Covers(o.Live.Snap().Role, need)
 }
@@ -84,8 +83,7 @@ func (o Operator) CantApprove() string {
 	}
 }
 
-// nothingProposed explains that the incident on screen waits for no decision, and
-// which does.
+// nothingProposed returns that nothing waits on the incident on screen, and which one does.
 func (o Operator) nothingProposed() string {
 	id := o.Subject.Incident().GetId()
 	switch {
@@ -137,8 +135,7 @@ func (o Operator) Veto() (Question, Refusal) {
 	return askQuestion(&Veto{proposalOf(o.At, p)})
 }
 
-// Take asks about a rung of the subject's ladder; one that is proposed is
-// approved.
+// Take asks about a rung of the subject's ladder; one that is proposed is approved.
 func (o Operator) Take(g *falconv1.RungView, now time.Time) (Question, Refusal) {
 	if why := o.LacksApprover("taking a rung"); why != "" {
 		return refuseWith(why)
@@ -179,8 +176,7 @@ func (o Operator) SetMode() (Question, Refusal) {
 	return askQuestion(newSetMode(p))
 }
 
-// Freeze acts at once, without a question, where both results are empty; the
-// way back asks for the typed word.
+// Freeze needs no question where both results are empty; unfreezing asks for a typed word.
 func (o Operator) Freeze() (Question, Refusal) {
 	p := o.Live.Snap().GetPolicy()
 	if !p.GetFrozen() {
@@ -237,8 +233,7 @@ func (o Operator) Test(r *falconv1.ValidateRequest) (Question, Refusal) {
 	return askQuestion(&Test{Test: r})
 }
 
-// StopTest returns why a test can't be ended, or "". It is the safe direction
-// and needs no question.
+// StopTest returns why a test can't be ended, or "". The safe direction needs no question.
 func (o Operator) StopTest(running *falconv1.Validation) Refusal {
 	if !page.Underway(running) {
 		return Refusal{Text: "no validation is in progress", Mild: true}

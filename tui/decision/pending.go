@@ -62,8 +62,7 @@ func (p *Pending) PlanHash() string {
 	return p.Action.PlanHash
 }
 
-// decisionStage tells apart what is asked about one action: by its state and by how
-// many have approved it.
+// decisionStage is an action's state and how many have approved it.
 func (p *Pending) decisionStage() string {
 	if p.Recovery != nil {
 		return ""

@@ -9,8 +9,7 @@ import (
 	"github.com/failslow/falcon/tui/page"
 )
 
-// Verb is a decision on a recovery, or what can be asked for without one, as
-// the engine takes it.
+// Verb is a decision on a recovery, or a demand without one, as the engine takes it.
 type Verb string
 
 // The verbs.

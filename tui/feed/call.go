@@ -14,15 +14,13 @@ import (
 	"github.com/failslow/falcon/tui/clean"
 )
 
-// ErrUnreachable is wrapped by calls that no engine answered: whether they
-// took effect is unknown.
+// ErrUnreachable is wrapped by calls without an answer: whether they took effect is unknown.
 var ErrUnreachable = errors.New("feed: engine unreachable")
 
 // ErrRefused is wrapped by calls that the engine answered with no.
 var ErrRefused = errors.New("feed: refused")
 
-// freezeTries bounds how often Freeze reads the policy again because somebody
-// else changed it meanwhile.
+// freezeTries bounds how often Freeze reads the policy again after somebody changed it.
 const freezeTries = 3
 
 // caller submits what one operator decides, by that operator's own client: the
@@ -34,8 +32,7 @@ type caller struct {
 	recovered func()                  // so have recoveries
 }
 
-// request makes one call within its time limit and cleans the reply; the error's
-// text is fit to be shown.
+// request makes one call within its time limit and cleans the reply and the error's text.
 func request[Q, R proto.Message](ctx context.Context, call func(context.Context, Q, ...grpc.CallOption) (R, error), q Q) (reply R, err error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
@@ -84,8 +81,7 @@ func (c *caller) Incidents(ctx context.Context, id string) (*falconv1.IncidentsR
 	return request(ctx, c.client.Incidents, &falconv1.IncidentsRequest{Id: id})
 }
 
-// Freeze stops new actions whatever the policy's version is by now: the safe
-// direction must not lose a race.
+// Freeze stops new actions whatever the policy's version is: the safe direction never loses a race.
 func (c *caller) Freeze(ctx context.Context) (*falconv1.Policy, error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()

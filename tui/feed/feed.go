@@ -53,8 +53,7 @@ const (
 	Lost // reached before, not now
 )
 
-// State is one immutable picture. Snap is never nil; before the first
-// snapshot it is empty.
+// State is one immutable picture. Snap is never nil; it is empty before the first snapshot.
 type State struct {
 	Snap     *falconv1.SnapshotReply
 	Events   []*falconv1.EventLine // oldest first
@@ -87,8 +86,7 @@ func (s *State) Others() []*falconv1.Operator {
 	return out
 }
 
-// Age is how old the newest data is, by the client's clock since it came and
-// the engine's word before.
+// Age is how old the newest data is: by the client's clock since it came, by the engine's before.
 func (s *State) Age(now time.Time) time.Duration {
 	if s.Received.IsZero() {
 		return 0
@@ -223,8 +221,7 @@ func (f *Feed) setPace(p pace) {
 
 func (f *Feed) pullNow() { signal(f.kick) }
 
-// signal leaves word in a channel of capacity 1; a pending word covers later
-// ones.
+// signal signals on a channel of capacity 1; a pending signal covers later ones.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -2,9 +2,8 @@ package feed
 
 import "sync"
 
-// Memo holds what is derived from a snapshot, once for all who share it: the
-// sessions of a hub do not compute the same tables each. The zero Memo is
-// empty.
+// Memo holds what is derived from a snapshot, once for all sessions that share it.
+// The zero Memo is empty.
 type Memo struct {
 	once  sync.Once
 	value any

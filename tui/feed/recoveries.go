@@ -10,9 +10,8 @@ import (
 	"github.com/failslow/falcon/tui/clean"
 )
 
-// recoveriesLoop pulls them, and older validations, while they are wanted and
-// somebody looks, at a calm pace: what is in progress comes with every snapshot
-// anyway.
+// recoveriesLoop pulls recoveries and older validations while they are wanted, slowly:
+// what is in progress comes with every snapshot.
 func (f *Feed) recoveriesLoop(ctx context.Context) {
 	defer f.wg.Done()
 	timer := time.NewTimer(RecoverPeriod)
@@ -53,8 +52,7 @@ func (f *Feed) pullRecoveries(ctx context.Context) {
 	f.publish()
 }
 
-// pullValidations keeps what it has where the engine does not answer: the
-// connection's own state says so.
+// pullValidations keeps what it has where the engine does not answer.
 func (f *Feed) pullValidations(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, PullTimeout)
 	defer cancel()

@@ -196,8 +196,7 @@ func (s *Session) failed(err error) {
 	}
 }
 
-// joinShared publishes the shared picture with what is the operator's own, unless
-// both are as they were.
+// joinShared publishes the shared picture with the operator's own part, if one has changed.
 func (s *Session) joinShared(shared *State) {
 	snap := s.state.Snap
 	if shared == s.shared && s.own.Series == snap.Series && s.own.Role == snap.Role && s.own.Actor == snap.Actor &&

@@ -9,8 +9,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// Source is what a console needs of a feed: a Feed, a Session, or what stands
-// between one and the console.
+// Source is what a console needs of a feed, which may be a Feed, a Session or a wrapper.
 type Source interface {
 	Latest() *State
 	Changed() <-chan struct{}

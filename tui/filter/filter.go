@@ -25,8 +25,7 @@ import (
 // ErrFilter is wrapped by every error about a filter.
 var ErrFilter = errors.New("filter")
 
-// MaxText bounds a filter's length in bytes, and with it the depth of its
-// parentheses.
+// MaxText bounds a filter's length in bytes, and so the depth of its parentheses.
 const MaxText = 512
 
 // Subject is one rank as filters see it.
@@ -54,8 +53,7 @@ func (f Filter) Text() string { return f.text }
 // Empty reports whether the filter chooses all.
 func (f Filter) Empty() bool { return f.match == nil }
 
-// ByPicks reports whether what is chosen may depend on the operator's picks, not on
-// the snapshot alone.
+// ByPicks reports whether the choice may depend on the operator's picks.
 func (f Filter) ByPicks() bool { return strings.Contains(strings.ToLower(f.text), "picked") }
 
 // Match reports whether a rank is chosen.

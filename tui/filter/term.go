@@ -110,8 +110,7 @@ func (p *patterns) matchAny(name string) bool {
 	return name != "" && slices.ContainsFunc(p.list, func(g string) bool { return matchGlob(g, name) })
 }
 
-// hostGlobs reads names of nodes as globs does, and matches once for ranks of a
-// node that follow each other.
+// hostGlobs is globs on node names; it matches once for neighbouring ranks of a node.
 func hostGlobs(_, value string) (match, error) {
 	p := &patterns{strings.Split(value, ",")}
 	return func(s *Subject) bool {
@@ -131,8 +130,7 @@ func parseGlobs(of func(*Subject) string) func(name, value string) (match, error
 	}
 }
 
-// matchGlob matches a lower-case pattern of *, ? and characters; letters of s match
-// in either case.
+// matchGlob matches a lower-case pattern of *, ? and characters, whatever the case of s.
 func matchGlob(pattern, s string) bool {
 	i, star, mark := 0, -1, 0
 	for j := 0; j < len(s); {

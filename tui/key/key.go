@@ -134,9 +134,8 @@ const (
 	ToEnd         Action = "to-end"
 )
 
-// Binding is one line of the table: the library's binding holds the keys as
-// the terminal names them, and as help the key as the operator reads it with
-// the footer's name.
+// Binding is one line of the table. Its library binding holds the keys as the terminal
+// names them; its help has the key as shown and the footer's name.
 type Binding struct {
 	bubbles.Binding
 	Scope    Scope

@@ -18,8 +18,7 @@ var Default = sync.OnceValue(func() *Map { return &Map{table} })
 // added scopes hold beside the page's and Global.
 var added = []Scope{Replay}
 
-// modal scopes own the keyboard alone; every other scope but Global is looked
-// up together with Global.
+// modal scopes own the keyboard alone; the others are looked up together with Global.
 var modal = []Scope{Dialog, Prompt, Help}
 
 // Scopes lists the scopes in the order in which help shows them.
@@ -27,8 +26,7 @@ func Scopes() []Scope {
 	return slices.Concat([]Scope{Global}, Pages, added, modal)
 }
 
-// Together lists the sets of scopes that are looked up at once: within one, a
-// key means one thing.
+// Together lists the scopes that are looked up at once: within them a key is unique.
 func Together() [][]Scope {
 	sets := [][]Scope{{Global}}
 	for _, s := range modal {
@@ -66,8 +64,7 @@ func (m *Map) In(s Scope) []Binding {
 	return out
 }
 
-// Footer lists the bindings that the footer shows: scope by scope as given,
-// most useful first.
+// Footer lists the bindings of the footer, scope by scope, most useful first.
 func (m *Map) Footer(scopes ...Scope) []Binding {
 	var out []Binding
 	for _, s := range scopes {
@@ -78,8 +75,7 @@ func (m *Map) Footer(scopes ...Scope) []Binding {
 	return out
 }
 
-// ForAction is the binding of an action in a scope; one that no key matches
-// where there is none.
+// ForAction is the binding of an action in a scope; one without keys where there is none.
 func (m *Map) ForAction(s Scope, a Action) Binding {
 	for _, b := range m.list {
 		if b.Scope == s && b.Action == a {
@@ -89,8 +85,7 @@ func (m *Map) ForAction(s Scope, a Action) Binding {
 	return Binding{}
 }
 
-// Name is the key of an action as the operator reads it: the first of the
-// scopes that has the action counts.
+// Name is the key of an action as shown; the first of the scopes that has it counts.
 func (m *Map) Name(a Action, scopes ...Scope) string {
 	for _, s := range scopes {
 		if b := m.ForAction(s, a); len(b.Keys()) > 0 {

@@ -83,8 +83,7 @@ func (m *Map) rebindAction(s Scope, a Action, keys []string) error {
 	return nil
 }
 
-// isRequired actions can't go without a key: the ways out, and what a text entry
-// or a dialog can't be used without.
+// isRequired actions must keep a key: the ways out, and those of text entries and dialogs.
 func isRequired(s Scope, a Action) bool {
 	return slices.Contains(modal, s) && a != EraseWord && a != EraseAll || slices.Contains([]Action{Quit, ShowHelp, Command}, a)
 }

@@ -23,8 +23,7 @@ import (
 	"github.com/failslow/falcon/tui/key"
 )
 
-// ErrLink is wrapped by every error of Parse; the text is one sentence with
-// what would be understood.
+// ErrLink is wrapped by every error of Parse; the text says what is understood.
 var ErrLink = errors.New("link: not a link into the console")
 
 // Bounds of a link. A longer one is refused, never cut.

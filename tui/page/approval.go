@@ -8,12 +8,10 @@ import (
 	"github.com/failslow/falcon/tui/phrase"
 )
 
-// Pending is the action that is approved and not ordered yet, or nil: a veto
-// withdraws it.
+// Pending is the action that is approved and not ordered yet, or nil.
 func (s *State) Pending() *falconv1.Action { return pendingIn(s.Snap().GetLadder()) }
 
-// PendingFor is the incident whose action is Pending, the present one first, or
-// "".
+// PendingFor is the incident whose action is Pending, the present one first, or "".
 func (s *State) PendingFor() string {
 	for _, l := range append([]*falconv1.Ladder{s.Snap().GetLadder()}, s.Snap().GetOthers()...) {
 		if pendingIn(l) != nil {
@@ -47,8 +45,7 @@ func awaitedIn(l *falconv1.Ladder) *falconv1.Action {
 	return pendingIn(l)
 }
 
-// GoesOut is how long it takes until an approved action is ordered; ok is false
-// where nothing counts down.
+// GoesOut is the time until an approved action is ordered; ok is false without a countdown.
 func GoesOut(s *State, a *falconv1.Action) (left time.Duration, ok bool) {
 	if a.GetState() != string(falcon.ActionApproved) || a.GetDeadlineUnixNs() == 0 || heldBecause(s) != "" {
 		return 0, false

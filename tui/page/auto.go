@@ -61,8 +61,7 @@ func automaticRate(p *falconv1.Policy, g *falconv1.RungView) string {
 	return ""
 }
 
-// Countdown is how long it takes until policy approves a proposal by itself;
-// ok is false where a person must.
+// Countdown is the time until policy approves a proposal; ok is false where a person must.
 func Countdown(s *State, a *falconv1.Action) (left time.Duration, ok bool) {
 	if a.GetState() != string(falcon.ActionProposed) || a.DeadlineUnixNs == 0 || s.Snap().GetPolicy().GetFrozen() {
 		return 0, false

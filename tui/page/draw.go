@@ -51,8 +51,7 @@ var looks = [roster.Standings]struct {
 	roster.OK:      {'●', "ok", themes.Good},
 }
 
-// Legend explains the glyphs; fenced ranks and missing values only where there
-// are some.
+// Legend explains the glyphs that are in use.
 func (s *State) Legend() string {
 	if s.Over() {
 		return "○ finished"
@@ -74,8 +73,7 @@ func (s *State) countTally() string {
 	return fmt.Sprintf("all %d ok", s.Roster.World())
 }
 
-// TallyOf names all standings but OK that some rank has, worst first; "" where
-// all are OK.
+// TallyOf counts the standings other than OK, worst first; "" where all are OK.
 func TallyOf(count [roster.Standings]int) string {
 	var parts []string
 	for st, n := range count {

@@ -35,8 +35,7 @@ func (s *State) ranksMatching(f filter.Filter) []int32 {
 	return matchesOf(s.Roster, f, false)
 }
 
-// joinByPicks joins what a filter would choose if no rank were picked, and if all
-// were: a rank's own pick decides.
+// joinByPicks joins the matches without and with all ranks picked, by each rank's own pick.
 func (s *State) joinByPicks(without, with []int32) []int32 {
 	out := slices.DeleteFunc(slices.Clone(without), s.Picked)
 	for _, r := range with {
@@ -52,8 +51,7 @@ func (s *State) joinByPicks(without, with []int32) []int32 {
 // aside (Prepare), as a text among 100,000 names takes longer than a key may.
 const atOnce = 4096
 
-// Knows reports whether a filter costs little: what it chooses is known, or soon
-// found.
+// Knows reports whether a filter's ranks are known or soon found.
 func (s *State) Knows(f filter.Filter) bool { return isKnownFilter(s.Roster, f) }
 
 func isKnownFilter(t *roster.Roster, f filter.Filter) bool {
@@ -71,8 +69,7 @@ func searchAll(t *roster.Roster, f filter.Filter) {
 	}
 }
 
-// matchesOf is what a filter finds in a roster with no or with all ranks picked,
-// sought once.
+// matchesOf is what a filter finds with no or with all ranks picked, searched once.
 func matchesOf(t *roster.Roster, f filter.Filter, picked bool) []int32 {
 	return t.Remember(searchKey(f, picked), func() []int32 { return searchRanks(t, f, picked) })
 }
@@ -85,8 +82,7 @@ func searchKey(f filter.Filter, picked bool) string {
 	return f.Text()
 }
 
-// searchRanks goes through all ranks in the order of the layout, so that none has to
-// be divided into its coordinates.
+// searchRanks goes through all ranks in layout order, so that no coordinates are divided.
 func searchRanks(t *roster.Roster, f filter.Filter, picked bool) []int32 {
 	var out []int32
 	sub := filter.Subject{Picked: picked}

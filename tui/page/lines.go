@@ -41,8 +41,7 @@ func (s *Scroll) First(n, h int) int {
 	return s.first
 }
 
-// Rows draws the n rows of a list that fit in r; where more follow, the last row
-// counts them.
+// Rows draws the rows of a list that fit in r; the last row counts the hidden ones.
 func (s *Scroll) Rows(c *widget.Canvas, r widget.Rect, n int, draw func(row widget.Rect, i int)) {
 	first := s.First(n, r.H)
 	hidden := n - first - r.H

@@ -60,8 +60,7 @@ func (s *State) TargetOf(e *falconv1.EventLine) (Target, bool) {
 	return Target{}, false
 }
 
-// targetOfID is what an id names: "REC-0001", and of an action's, "INC-0001/S2/1",
-// the incident.
+// targetOfID is what an id names; of an action, "INC-0001/S2/1", the incident.
 func targetOfID(id string) (Target, bool) {
 	id, _, _ = strings.Cut(id, "/")
 	kind, _, _ := strings.Cut(id, "-")
@@ -69,8 +68,7 @@ func targetOfID(id string) (Target, bool) {
 	return Target{Page: home, ID: id}, ok && named.FindString(id) == id
 }
 
-// aboutIncident are kinds of which every line is about an incident; where it
-// names none, it is the present one.
+// aboutIncident are kinds that are always about an incident, by default the present one.
 var aboutIncident = map[string]bool{"incident": true, "verdict": true, "proposal": true, "decision": true, "action": true}
 
 // Go looks at a target and returns its page.

@@ -71,12 +71,10 @@ func (m *Measured) Reading(r *falconv1.RankView) string {
 	return thousands(x)
 }
 
-// Ended reports whether nothing comes from a rank because the job has finished,
-// which is no trouble.
+// Ended reports whether a rank is silent because the job has finished.
 func (m *Measured) Ended(r *falconv1.RankView) bool { return m.Roster.StandingOf(r) == roster.Ended }
 
-// Taking reports whether a rank takes part and fresh data comes from it, so that its
-// level says something.
+// Taking reports whether a rank takes part with fresh data, so that its level is valid.
 func (m *Measured) Taking(r *falconv1.RankView) bool {
 	switch m.Roster.StandingOf(r) {
 	case roster.OK, roster.Slow, roster.Culprit:

@@ -68,8 +68,7 @@ func (p *Selection) Looked(kind string) (id string, ok bool) {
 	return id, true
 }
 
-// Suspects are the ranks that open incidents name, and those that are slow
-// against their peers.
+// Suspects are the ranks named by open incidents or slow against their peers.
 func (s *State) Suspects() []int32 {
 	var out []int32
 	for _, r := range s.Anomalies() {

@@ -54,8 +54,7 @@ func proposalOn(l *falconv1.Ladder) *falconv1.Action {
 	return nil
 }
 
-// Waiting lists the incidents on which something waits for a decision, the
-// present one first.
+// Waiting lists the incidents that wait for a decision, the present one first.
 func (s *State) Waiting() []string {
 	var out []string
 	for _, l := range append([]*falconv1.Ladder{s.Snap().GetLadder()}, s.Snap().GetOthers()...) {

@@ -28,8 +28,7 @@ func (s *State) Asked() *falconv1.Recovery {
 	return nil
 }
 
-// Stands is a recovery that ended without the job training again, as long as
-// nothing newer has come, or nil.
+// Stands is the newest recovery if it failed and the job has not trained since, or nil.
 func (s *State) Stands() *falconv1.Recovery {
 	r := s.Snap().GetRecovery()
 	if r == nil || feed.Recovering(r) || r.State == string(falcon.RecoveryResumed) || s.Snap().GetJob().GetIteration() > r.BeforeIteration || s.Over() {
@@ -38,8 +37,7 @@ func (s *State) Stands() *falconv1.Recovery {
 	return r
 }
 
-// EngineNow is the present moment by the engine's clock, which deadlines are
-// told by.
+// EngineNow is the present by the engine's clock, to which deadlines refer.
 func (s *State) EngineNow() time.Time {
 	at := time.Unix(0, s.Snap().GetAtUnixNs())
 	if s.Now.IsZero() || s.Feed.Received.IsZero() {
@@ -48,8 +46,7 @@ func (s *State) EngineNow() time.Time {
 	return at.Add(max(0, s.Now.Sub(s.Feed.Received)))
 }
 
-// Left is how long the present state of a recovery may still last; ok is false
-// where it has no deadline.
+// Left is the time to the deadline of a recovery's state; ok is false without one.
 func (s *State) Left(r *falconv1.Recovery) (left time.Duration, ok bool) {
 	if r.GetDeadlineUnixNs() == 0 {
 		return 0, false
@@ -133,9 +130,8 @@ func (s *State) Running(r *falconv1.Recovery) float64 {
 	return max(0, spent)
 }
 
-// pids remembers which process each rank had when this console first saw a
-// recovery, to say whether survivors kept theirs. It is a value: a held state
-// keeps what it has seen.
+// pids is each rank's process when this console first saw a recovery, to show whether
+// survivors kept theirs. It is a value: a held state keeps what it has seen.
 type pids struct {
 	id    string
 	first map[int32]int32
@@ -176,8 +172,7 @@ func (s *State) KeptPids(r *falconv1.Recovery) (kept, of int, ok bool) {
 	return s.pids.kept, s.pids.seen, r.GetId() == s.pids.id && s.pids.seen > 0
 }
 
-// RecoveryList is the newest recovery as the snapshot has it, then the older
-// ones as they were last asked for.
+// RecoveryList is the snapshot's recovery, then the older ones last pulled.
 func (s *State) RecoveryList() []*falconv1.Recovery {
 	return newestThen(s.Snap().GetRecovery(), s.Feed.Recoveries.GetRecoveries())
 }

@@ -148,8 +148,7 @@ func Open(i *falconv1.Incident) bool {
 	return false
 }
 
-// Proposal is the action on the present incident that waits for a decision, or
-// nil.
+// Proposal is the action on the present incident that waits for a decision, or nil.
 func (s *State) Proposal() *falconv1.Action {
 	return proposalOn(s.Snap().GetLadder())
 }

@@ -81,8 +81,7 @@ func (l *List) Search(text string) {
 	l.shown = slices.Concat(first, begins, named, rest)
 }
 
-// commandMatch is the command that a text begins with, once there is a space after
-// its name.
+// commandMatch is the command that a text begins with, once its name is complete.
 func (l *List) commandMatch(text string) (Entry, bool) {
 	for _, e := range l.all {
 		if e.Fill != "" && strings.HasPrefix(text, e.Fill) {

@@ -24,8 +24,7 @@ const (
 	sending             // the engine's answer
 )
 
-// question is one decision, on what was printed when it was asked, and how far
-// its answer has come.
+// question is one decision as it was printed, and how far its answer has come.
 type question struct {
 	*decision.Pending
 	step   step
@@ -41,8 +40,7 @@ type request struct {
 	quit   bool
 }
 
-// asker turns states and typed lines into prompts and requests. It does no I/O
-// and keeps no time of its own.
+// asker turns states and typed lines into prompts and requests, without I/O or a clock.
 type asker struct {
 	role   string
 	closed bool // nothing more can be typed
@@ -54,8 +52,7 @@ func newAsker() *asker { return &asker{asked: map[string]bool{}} }
 
 func (a *asker) may(need string) bool { return feed.Covers(a.role, need) }
 
-// state takes a new state: it withdraws a question that no longer fits, and asks
-// the next.
+// state takes a new state: it withdraws a stale question and asks the next.
 func (a *asker) state(s *feed.State, now time.Time) []string {
 	a.role = s.Snap.GetRole()
 	if a.closed || !a.may("approver") || s.Conn != feed.Live {

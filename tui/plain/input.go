@@ -39,8 +39,7 @@ type answer struct {
 	own  bool // of the open question, not of a freeze
 }
 
-// desk is where decisions are given: what asks, what is typed, and the calls
-// under way.
+// desk takes decisions: the asker, what is typed, and the calls under way.
 type desk struct {
 	ask     *asker
 	feed    Source
@@ -67,8 +66,7 @@ func (d *desk) takeLine(ctx context.Context, text string, ok bool, now time.Time
 		d.typed, d.ask.closed = nil, true
 		return d.ask.withdraw(d.feed.Latest())
 	}
-	// What the engine says by now counts, not what it said when the question
-	// was printed.
+	// The engine's newest state counts, not that of the printed question.
 	s := d.feed.Latest()
 	out := d.ask.state(s, now)
 	more, r := d.ask.line(text, s, now)

@@ -13,8 +13,7 @@ import (
 	"golang.org/x/image/math/fixed"
 )
 
-// points makes the font's characters as wide as a cell: they are 0.6 of their
-// size wide.
+// points makes the font's characters, 0.6 of their size, as wide as a cell.
 const points = CellW / 0.6
 
 // baseline is where letters stand, from a cell's top.

@@ -64,8 +64,7 @@ func Path(env func(string) string) (path string, named bool) {
 	return filepath.Join(dir, "falcon", "console.toml"), false
 }
 
-// Load reads a file; one that was not named may be missing. Errors wrap
-// ErrPrefs and name the file.
+// Load reads a file; the default one may be missing. Errors wrap ErrPrefs and name the file.
 func Load(path string, named bool) (Prefs, error) {
 	if path == "" {
 		return Default(), nil

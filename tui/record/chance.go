@@ -8,8 +8,7 @@ type span struct {
 	first      int64 // steps before it
 }
 
-// roundingSlack keeps 1.1, say, in the step that begins there, although it is a
-// little less in binary.
+// roundingSlack keeps 1.1 in the step that begins there, although its binary is less.
 const roundingSlack = 1e-6
 
 // stepOf is the step that x lies in; 0 stays 0.

@@ -146,8 +146,7 @@ func applyRows[M interface {
 	return out, nil
 }
 
-// diffSeries compares with the newest series of the same rank; nil where the
-// one that is shown stays.
+// diffSeries compares with the newest series of the same rank; nil for no change.
 func (c *scene) diffSeries(now *falconv1.Series) *falconv1.RecordSeries {
 	switch {
 	case now == c.series, now != nil && c.series != nil && proto.Equal(c.series, now):
@@ -200,8 +199,7 @@ func atUnixNs(ns int64) time.Time {
 	return time.Unix(0, ns).UTC()
 }
 
-// diffSnap is the fields of now that are not as they were, and the numbers of
-// those that are empty now.
+// diffSnap is the fields of now that have changed, and the numbers of those now empty.
 func diffSnap(was, now *falconv1.SnapshotReply) (*falconv1.SnapshotReply, []int32) {
 	out := &falconv1.SnapshotReply{}
 	var cleared []int32
@@ -240,8 +238,7 @@ func diffEvents(was, now []*falconv1.EventLine) (fresh []*falconv1.EventLine, an
 	return now[i+1:], false
 }
 
-// applyFrame makes a frame's picture the scene and returns it. What was returned
-// before is not touched.
+// applyFrame makes a frame the scene and returns it; earlier results are not touched.
 func (c *scene) applyFrame(f *falconv1.RecordFrame) (*feed.State, error) {
 	if f.Whole {
 		*c = *newScene()

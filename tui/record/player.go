@@ -18,8 +18,7 @@ var Speeds = []float64{0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128}
 // publishPeriod is the least time between two pictures of a player.
 const publishPeriod = 40 * time.Millisecond
 
-// commandQueue bounds commands that wait; more are dropped, as they come from
-// keys.
+// commandQueue bounds commands that wait, as they come from keys; more are dropped.
 const commandQueue = 16
 
 // Command moves a player.
@@ -47,8 +46,7 @@ func Toggle() Command { return Command{kind: doToggle} }
 // Faster takes the next speed up (+1) or down (−1).
 func Faster(by int) Command { return Command{kind: doFaster, n: by} }
 
-// StepFrame goes to the next (+1) or the previous (−1) picture and holds the
-// player still, as all steps do.
+// StepFrame goes to the next (+1) or previous (−1) picture and pauses, as all steps do.
 func StepFrame(by int) Command { return Command{kind: doFrame, n: by} }
 
 // StepIteration goes to the next picture of another iteration.

@@ -55,8 +55,7 @@ type Recording struct {
 	ladders map[string][]int // frames that brought an incident's ladder, ascending
 }
 
-// Open reads a recording as far as it makes sense; one that was cut plays up
-// to the cut.
+// Open reads a recording as far as it is valid; one that was cut plays up to the cut.
 func Open(path string) (*Recording, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -127,8 +126,7 @@ func (r *Recording) readEntries(in *bufio.Reader) error {
 	}
 }
 
-// readEntry reads one entry with its length; io.EOF where the file ends as it
-// should.
+// readEntry reads one entry with its length; io.EOF at the regular end.
 func readEntry(in *bufio.Reader) ([]byte, error) {
 	n, err := binary.ReadUvarint(in)
 	if err != nil {
@@ -209,8 +207,7 @@ type cursor struct {
 
 func (r *Recording) cursor() *cursor { return &cursor{r: r, at: -1, scene: newScene()} }
 
-// moveTo moves to a frame. A frame that makes no sense ends the recording before
-// it: the cursor stays where it is.
+// moveTo moves to a frame. It stays where it is before a frame that is invalid.
 func (c *cursor) moveTo(i int) (*feed.State, error) {
 	if i == c.at && c.state != nil {
 		return c.state, nil

@@ -70,8 +70,7 @@ func knownLevels(s *falconv1.Series, columns int) []int64 {
 // perColumn is how many numbers levels has of a column.
 func perColumn(runLengths int32) int { return int(runLengths) + 2 }
 
-// levelsOf are what a series says of each column, oldest first: P(r ≤ w), the
-// MAP run length and the posterior.
+// levelsOf are each column's P(r ≤ w), MAP run length and posterior, oldest first.
 func levelsOf(s *falconv1.Series) []int64 {
 	rows := int(s.RunLengths)
 	out := make([]int64, 0, len(s.Ms)*perColumn(s.RunLengths))

@@ -23,8 +23,7 @@ type Tap struct {
 	wg      sync.WaitGroup
 }
 
-// NewTap starts to record a source, which stays the caller's to close, as
-// does the writer.
+// NewTap starts to record a source; the caller closes source and writer.
 func NewTap(src feed.Source, w *Writer) *Tap {
 	t := &Tap{Source: src, writer: w, changed: make(chan struct{}, 1), quit: make(chan struct{})}
 	t.Ask(feed.Want{Rank: feed.WorstRank, Columns: wide.Columns})

@@ -132,8 +132,7 @@ func createFile(path string, resume bool) (*os.File, [][]byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// What was cut can't be written on: it is copied beside, and the copy takes
-	// the old one's place.
+	// A cut file can't be appended to: a copy takes its place.
 	beside := path + ".new"
 	file, err = os.OpenFile(beside, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -166,8 +165,7 @@ func (w *Writer) openStream(before [][]byte) error {
 	return errors.Join(err, zip.Flush())
 }
 
-// Take records a picture; it never blocks. Where the writer can't keep up the
-// picture is dropped and counted.
+// Take records a picture. It never blocks: what the writer can't take is dropped and counted.
 func (w *Writer) Take(s *feed.State) {
 	select {
 	case <-w.closing:
@@ -204,8 +202,7 @@ func (w *Writer) Stopped() string {
 	return ""
 }
 
-// Close writes what waits and ends the file. The first error of all is
-// returned, again each time.
+// Close writes what waits and ends the file. It returns the first error, each time.
 func (w *Writer) Close() error {
 	w.once.Do(func() { close(w.closing) })
 	<-w.done
@@ -271,8 +268,7 @@ func (w *Writer) writeState(p picture) {
 	}
 }
 
-// putFrame writes one frame: what changed, or now and then everything, so that a
-// player can begin there.
+// putFrame writes one frame: the changes, or regularly all, so that a player can begin there.
 func (w *Writer) putFrame(p picture) (n int, whole bool, err error) {
 	whole = w.sum.Frames == 0 || w.n >= wholeFrames && w.since >= wholeShare*w.size
 	if whole {

@@ -47,8 +47,7 @@ func (a Action) Measured() string {
 	return fmt.Sprintf("measured %.1f ms", a.MeasuredMs)
 }
 
-// Details are the lines below an action: how it was decided, what was foreseen
-// and what came.
+// Details are the lines below an action: decision, prediction and outcome.
 func (a Action) Details() []string {
 	var out []string
 	if n := len(a.Approvals); n > 1 || n == 1 && (a.State == falcon.ActionVetoed || a.DecidedBy != a.Approvals[0].By) {

@@ -62,8 +62,7 @@ type Cost struct {
 	LostGPUHours float64 `json:"lost_gpu_hours"`
 }
 
-// Of makes the reports of all incidents in an answer; an answer about one
-// incident makes a whole one.
+// Of makes the reports of all incidents in an answer; that of a single one is complete.
 func Of(answer *falconv1.IncidentsReply) []Incident {
 	r := received(answer)
 	out := make([]Incident, len(r.GetIncidents()))

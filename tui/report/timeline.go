@@ -57,13 +57,11 @@ type Chart struct {
 	Probability    []float32 `json:"probability"` // of a change just before, aligned with ms
 	Threshold      float64   `json:"threshold"`
 	Marks          []Mark    `json:"marks"`
-	// CutFrom is the incident's onset where the chart begins after it, because the engine
-	// keeps the newest iterations only.
+	// CutFrom is the onset where the chart begins after it: the engine keeps the newest iterations.
 	CutFrom *int64 `json:"cut_from_iteration,omitempty"`
 }
 
-// Mark is what happened at an iteration: "onset", "applied", "reverted",
-// "relief".
+// Mark is what happened at an iteration: "onset", "applied", "reverted", "relief".
 type Mark struct {
 	Iteration int64  `json:"iteration"`
 	Kind      string `json:"kind"`
@@ -105,8 +103,7 @@ func lastApprovalDecided(a Action) bool {
 	return len(a.Approvals) > 0 && a.State != falcon.ActionVetoed
 }
 
-// approvalsOf are the people's words for an action, each with its own line of
-// the journal.
+// approvalsOf are the approvals of an action, each with its line of the journal.
 func approvalsOf(a Action, events []*falconv1.EventLine) []Decision {
 	var out []Decision
 	for i, v := range a.Approvals {

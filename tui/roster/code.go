@@ -7,8 +7,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// byStanding is what ranks of a standing show by any metric; None leaves it to
-// the metric.
+// byStanding is the code of a standing by any metric; None leaves it to the metric.
 var byStanding = [Standings]Code{
 	Culprit: CulpritCode, Lost: LostCode, Stale: StaleCode, Unknown: StaleCode, Fenced: Excluded, Ended: Level0,
 }

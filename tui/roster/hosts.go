@@ -8,9 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// Hosts is which ranks share a node. It stays the same object from snapshot to
-// snapshot until a rank changes its device, so that a layout made of it
-// stays valid.
+// Hosts is which ranks share a node. The object stays the same until a rank changes
+// its device, so that layouts made of it stay valid.
 type Hosts struct {
 	Names  []string // of nodes, n2 before n10
 	NodeOf []int32  // by rank: index into Names

@@ -122,8 +122,7 @@ func (t *Roster) Bounds(m Metric) (bounds []string, unit string) {
 	return bounds, s.unit
 }
 
-// Value is what was measured of a rank, in the metric's unit; ok is false
-// where nothing was.
+// Value is what was measured of a rank, in the metric's unit; ok is false without a value.
 func (t *Roster) Value(m Metric, v *falconv1.RankView) (x float64, ok bool) {
 	if v == nil {
 		return 0, false
@@ -152,8 +151,7 @@ func clockShare(v *falconv1.RankView, fast float64) (float64, bool) {
 
 func packetRate(v *falconv1.RankView, _ float64) (float64, bool) { return v.CnpPerS, v.CnpPerS >= 0 }
 
-// LevelOf is a rank's step on a metric's ramp, 0 to 6; ok is false where
-// nothing was measured.
+// LevelOf is a rank's step on a metric's ramp, 0 to 6; ok is false without a value.
 func (t *Roster) LevelOf(m Metric, v *falconv1.RankView) (level int, ok bool) {
 	if v == nil {
 		return 0, false

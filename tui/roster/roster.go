@@ -153,8 +153,7 @@ func (t *Roster) countStandings() {
 	}
 }
 
-// findWorst finds the rank that most needs a look: by gravity, then self time,
-// then the engine's level.
+// findWorst finds the worst rank: by gravity, then self time, then the engine's level.
 func (t *Roster) findWorst() {
 	const levels = 1 << 8
 	ratios, levelOf := t.table.Units(columns.SelfRatio), t.table.Units(columns.Level)

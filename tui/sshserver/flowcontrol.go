@@ -139,9 +139,8 @@ func (l *flowControl) isStuck() time.Duration {
 	return long
 }
 
-// settleWrites waits until all that was written has arrived, and says for how long
-// the link was busy carrying it: what the last mark took beyond the way there
-// and back.
+// settleWrites waits until all writes have arrived, and returns for how long the link
+// was busy: the last mark's time less the round trip.
 func (l *flowControl) settleWrites(ctx context.Context) time.Duration {
 	for {
 		l.mu.Lock()

@@ -66,8 +66,7 @@ func (in *input) Read(p []byte) (int, error) {
 	}
 }
 
-// restAfter lets the library finish with what it has gathered, where the client
-// does not.
+// restAfter lets the library finish a sequence where the client does not.
 func (in *input) restAfter(n int, waited time.Duration) {
 	if waited >= burstRest {
 		in.burst = 0

@@ -12,12 +12,10 @@ import (
 	"github.com/failslow/falcon/backend/api/netaddr"
 )
 
-// addressesMax bounds how many addresses the door remembers; the ones that
-// were quiet longest are forgotten.
+// addressesMax bounds the addresses that are remembered; the longest quiet are forgotten.
 const addressesMax = 4096
 
-// connectionLimiter lets connections in: so many at once, and so many a minute from one
-// address.
+// connectionLimiter bounds open connections, and new ones a minute from one address.
 type connectionLimiter struct {
 	limits Limits
 	mu     sync.Mutex
@@ -68,8 +66,7 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// sessionLimiter bounds sessions: in all, of one connection and of one person, so that
-// no one shuts the others out.
+// sessionLimiter bounds sessions in all, of one connection and of one person.
 type sessionLimiter struct {
 	mu    sync.Mutex
 	most  int
@@ -78,12 +75,10 @@ type sessionLimiter struct {
 	of    map[string]int // by the person's name
 }
 
-// perConnection is how many sessions may share one connection, as OpenSSH's
-// ControlMaster makes them.
+// perConnection bounds sessions of one connection, as by OpenSSH's ControlMaster.
 const perConnection = 4
 
-// perPersonLeast is what one person may have however few seats there are; of
-// many, a quarter.
+// perPersonLeast is what one person may have of few seats; of many, a quarter.
 const perPersonLeast = 8
 
 func newSessionLimiter(most int) *sessionLimiter {

@@ -212,8 +212,7 @@ func (s *Server) beginSession() bool {
 	return !s.closing
 }
 
-// Close asks all sessions to leave, cuts those that do not within leaveWait,
-// and waits.
+// Close asks all sessions to leave, cuts those left after leaveWait, and waits.
 func (s *Server) Close() {
 	s.once.Do(func() {
 		s.mu.Lock()

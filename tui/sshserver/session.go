@@ -133,8 +133,7 @@ func (o *openSession) followLive(engine Engine) (int, string) {
 	return code, why
 }
 
-// sessionVerdict is how a session ended: by what ended it from outside, or by its own
-// error.
+// sessionVerdict is how a session ended: by an outside cause or by its own error.
 func sessionVerdict(cause, err error) (int, string) {
 	switch {
 	case cause != nil && !errors.Is(cause, context.Canceled):

@@ -6,8 +6,7 @@ import (
 	"github.com/failslow/falcon/tui"
 )
 
-// boundedSize is a window's size within what a screen is drawn for: a client may
-// claim any.
+// boundedSize is a window's size within bounds: a client may claim any.
 func boundedSize(w ssh.Window) tui.Size {
 	return tui.Size{W: min(max(1, w.Width), columnsMax), H: min(max(1, w.Height), rowsMax)}
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/failslow/falcon/themes"
 )
 
-// Rule draws a panel's title line and returns the room below it. Right is
-// cut first when the line is short.
+// Rule draws a panel's title line and returns the room below; right is cut first.
 func (c *Canvas) Rule(r Rect, title, right string) Rect {
 	if r.Empty() {
 		return r

@@ -41,8 +41,7 @@ func (r Rect) Columns(n int) (left, rest Rect) {
 // Empty reports whether nothing can be drawn in r.
 func (r Rect) Empty() bool { return r.W <= 0 || r.H <= 0 }
 
-// Cell is one character position. A zero rune continues the wide character
-// to its left.
+// Cell is one character position; rune 0 continues the wide character to its left.
 type Cell struct {
 	R rune
 	S themes.Style
@@ -147,8 +146,7 @@ func (c *Canvas) Text(x, y, w int, s string, st themes.Style) int {
 	return used
 }
 
-// setCell draws one character of n columns; a wide one that the canvas's edge
-// would halve becomes a space.
+// setCell draws one character of n columns; a wide one halved by the edge becomes a space.
 func (c *Canvas) setCell(x, y int, r rune, n int, st themes.Style) {
 	if n == 1 || x < 0 || x+1 >= c.W {
 		if n == 2 {

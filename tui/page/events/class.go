@@ -29,8 +29,7 @@ var classes = [...]class{
 
 func (c class) includes(kind string) bool { return c.kinds == nil || slices.Contains(c.kinds, kind) }
 
-// severities in the order in which the key steps through them: the least that
-// is shown.
+// severities are the least severities shown, in the order of their key.
 var severities = [...]struct {
 	least int32
 	name  string

@@ -98,8 +98,7 @@ func (p *Page) moveCursor(a key.Action, list []*falconv1.EventLine, at int, body
 	p.cursor, p.anchor = heldSequence(list, at), heldSequence(list, bottom)
 }
 
-// heldSequence is what to hold on to at a place of the list: nothing at its end, where
-// the newest is followed.
+// heldSequence is the sequence number to hold on to; 0, the newest, at the list's end.
 func heldSequence(list []*falconv1.EventLine, i int) uint64 {
 	if i >= len(list)-1 {
 		return 0
@@ -107,8 +106,7 @@ func heldSequence(list []*falconv1.EventLine, i int) uint64 {
 	return list[i].Seq
 }
 
-// indexOfEvent is the place of a sequence number, or of the first after it; 0 = the
-// newest.
+// indexOfEvent is the index of a sequence number or the next one; 0 = the newest.
 func indexOfEvent(list []*falconv1.EventLine, seq uint64) int {
 	if seq != 0 {
 		for i, e := range list {

@@ -330,8 +330,7 @@ func (t *table) causeLetter(rank int32, v *falconv1.RankView) rune {
 	return phrase.CauseLetter(cause)
 }
 
-// drawCell shows the state's glyph, the excess where it fits, and the letter of
-// the cause.
+// drawCell shows the state's glyph, the excess where it fits, and the cause's letter.
 func (t *table) drawCell(c *widget.Canvas, r widget.Rect, rank int32, cursor bool) {
 	v := t.s.Roster.View(rank)
 	glyph, _, role := t.s.Health(v)

@@ -97,8 +97,7 @@ func mostChanged(now, then []int32, n int) []int {
 	return pickFirst(len(now), n, func(i int) int32 { return -max(then[i]-now[i], now[i]-then[i]) })
 }
 
-// pickFirst picks at most n of the numbers below count, those of the lowest rank
-// before others, in their order.
+// pickFirst picks at most n of the numbers below count, lowest rank first, in their order.
 func pickFirst(count, n int, rank func(i int) int32) []int {
 	at := make([]int, count)
 	for i := range at {
@@ -144,8 +143,7 @@ func (x site) placeRole() themes.Role {
 // sites are all places by stage and replica.
 type sites [][]site
 
-// placement is where a proposal would put each rank, or nil where only the
-// swaps are known.
+// placement is where a proposal puts each rank, or nil where only the swaps are known.
 func placement(s *page.State, g *falconv1.RungView) []string {
 	if prop := s.Proposal(); prop != nil && prop.PlanHash == g.PlanHash && len(prop.Placement) == s.Roster.World() {
 		return prop.Placement
@@ -153,9 +151,8 @@ func placement(s *page.State, g *falconv1.RungView) []string {
 	return nil
 }
 
-// nodeGrids lays the nodes out as they are and as they would be: by the placement
-// where it is known, else the nodes of each pair change places, in order. What
-// is slow goes with its node.
+// nodeGrids are the nodes now and then: by the placement where it is known, else by
+// the swaps in order. Slowness moves with its node.
 func nodeGrids(s *page.State, v *falconv1.Preview, to []string) (now, then sites) {
 	slow := map[string]bool{}
 	for i, k := range s.Roster.Views() {
@@ -293,8 +290,7 @@ func drawOneGrid(c *widget.Canvas, r widget.Rect, title string, g sites, stages,
 	}
 }
 
-// linkLines describe which links a dimension would leave and use then, and what it
-// carries between nodes afterwards.
+// linkLines describe the links that a dimension leaves and uses, and its traffic then.
 func linkLines(v *falconv1.Preview, w int) []page.Line {
 	var out []page.Line
 	for _, side := range []struct {

@@ -60,8 +60,7 @@ func (p *Page) Point(t widget.Target, s *page.State) {
 	}
 }
 
-// cursorRung is the row that the operator chose, else the proposal's, else the
-// rung in force.
+// cursorRung is the row chosen by the operator, else the proposal's, else the rung in force.
 func (p *Page) cursorRung(s *page.State) int {
 	if id := s.Snap().GetLadder().GetIncident(); id != p.of { // a choice among another's rungs says nothing
 		p.of, p.moved, p.scroll = id, false, page.Scroll{}
@@ -341,8 +340,7 @@ func (p *Page) drawEvidence(c *widget.Canvas, r widget.Rect, s *page.State) {
 	page.DrawLines(c, body, lines[p.scroll.First(len(lines), body.H):])
 }
 
-// EvidenceLines wraps a verdict's evidence for width w: + speaks for the
-// cause, − against it.
+// EvidenceLines wraps a verdict's evidence for width w: + for the cause, − against it.
 func EvidenceLines(v *falconv1.Verdict, w int) []page.Line {
 	var out []page.Line
 	for _, e := range v.GetEvidence() {

@@ -32,8 +32,7 @@ func actionInHand(l *falconv1.Ladder, g *falconv1.RungView) *falconv1.Action {
 	return nil
 }
 
-// takenText returns how a rung that has been taken stands; ok is false for one that
-// has not.
+// takenText is the state of a rung that was taken; ok is false for one that was not.
 func takenText(l *falconv1.Ladder, g *falconv1.RungView) (text string, ok bool) {
 	if g.Rung == string(falcon.RungS1) {
 		if !g.Current {

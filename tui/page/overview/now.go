@@ -70,8 +70,7 @@ func costText(s *page.State) string {
 	return ""
 }
 
-// drawCalm shows that all is well, or what is being waited for, and what to watch
-// nevertheless.
+// drawCalm shows that all is well or what is awaited, and the concerns.
 func drawCalm(c *widget.Canvas, r widget.Rect, s *page.State) {
 	job := s.Snap().GetJob()
 	row, rest := r.Rows(1)

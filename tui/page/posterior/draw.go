@@ -92,8 +92,7 @@ func markGlyph(kind string) rune {
 	return '╎'
 }
 
-// drawMarks draws the marks row: the iterations at both ends, and each mark with
-// its iteration where that has room.
+// drawMarks draws the iterations at both ends, and each mark with its iteration if it fits.
 func (v view) drawMarks(c *widget.Canvas, r widget.Rect) {
 	if r.Empty() {
 		return
@@ -218,8 +217,7 @@ func runLengthBins(rows, lengths int) []bin {
 // floor is the least log10 of probability that has a colour of its own.
 const floor = -6.0
 
-// Step is the ramp's step for a probability relative to its column's maximum:
-// 6 for the maximum, 0 below 1e-6.
+// Step is the ramp's step for a probability relative to its column's maximum, 6 to 0 (1e-6).
 func Step(p float64) uint8 {
 	if p <= 0 || math.IsNaN(p) {
 		return 0

@@ -23,16 +23,14 @@ import (
 // labelW is the room for the axis left of every part.
 const labelW = 7
 
-// Run lengths that are asked for, the last of them the tail: as many as a
-// screen of that size has rows for.
+// Run lengths to request, the last of them the tail: as many as a screen has rows for.
 const (
 	RunLengths     = 128
 	RunLengthsTall = 256
 	tallH          = 45
 )
 
-// pastStep rounds what is asked for while looking back, so that not every
-// iteration changes the question.
+// pastStep rounds a request for the past, so that not every iteration changes it.
 const pastStep = 64
 
 // pastMost bounds it; the engine has a bound of its own.
@@ -54,8 +52,7 @@ func (p *Page) At() (iteration int64, chosen bool) { return p.hair, p.hair >= 0 
 // SetAt puts the hairline on an iteration.
 func (p *Page) SetAt(iteration int64) { p.hair, p.end = iteration, following }
 
-// Want asks for as many iterations as fit, and for those that lie between them
-// and the present.
+// Want asks for as many iterations as fit, and for those up to the present.
 func (p *Page) Want(r widget.Rect) (columns, runLengths int) {
 	runLengths = RunLengths
 	if r.H >= tallH {
@@ -184,8 +181,7 @@ const heatMin = 8
 // textRows are those of the numbers, the rank's included.
 const textRows = 5
 
-// parts are the rectangles of a page, from top to bottom; heat is empty where
-// only chart and strip fit.
+// parts are the rectangles of a page, top to bottom; heat is empty on small screens.
 type parts struct{ chart, heat, strip, text widget.Rect }
 
 func splitRows(r widget.Rect, lengths int) parts {

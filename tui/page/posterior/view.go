@@ -102,8 +102,7 @@ type run struct {
 	p      float64
 }
 
-// mostProbableRuns lists the most probable run lengths after the i-th observation, most
-// probable first.
+// mostProbableRuns lists run lengths after the i-th observation, most probable first.
 func (v view) mostProbableRuns(i, most int) []run {
 	var out []run
 	for r, p := range v.posterior(i) {

@@ -39,8 +39,7 @@ const (
 
 var orderNames = [orders]string{"by topology", "by host", "by rank"}
 
-// arrangement says which item of a level stands for a rank. Items are laid
-// left to right, row by row.
+// arrangement maps ranks to the items of a level, which are laid out row by row.
 type arrangement struct {
 	place []int32 // by rank: its item
 	first []int32 // by item: its lowest rank

@@ -67,8 +67,7 @@ func (g geometry) headingText() string {
 	return t
 }
 
-// drawCells draws one cell with words or numbers an item, and of ranks that the
-// filter hides the number alone.
+// drawCells draws one cell an item, and of filtered ranks the number alone.
 func (g geometry) drawCells(c *widget.Canvas, r widget.Rect, s *page.State, marked func(int32) bool) {
 	for i := g.top * g.columns; i < min(len(g.first), (g.top+g.rows)*g.columns); i++ {
 		row, col := i/g.columns-g.top, i%g.columns
@@ -85,8 +84,7 @@ func (g geometry) drawCells(c *widget.Canvas, r widget.Rect, s *page.State, mark
 	}
 }
 
-// drawReplica draws a replica's worst rank and how many of its ranks are not
-// healthy.
+// drawReplica draws a replica's worst rank and its number of unhealthy ranks.
 func (g geometry) drawReplica(c *widget.Canvas, r widget.Rect, s *page.State, item int) {
 	rank, n := g.worstRankOf(s, item), 0
 	for _, a := range s.Anomalies() {
@@ -147,8 +145,7 @@ func (g geometry) drawCell(c *widget.Canvas, r widget.Rect, s *page.State, rank 
 	}
 }
 
-// cellStyle is readable text on the level's colour; what has no level keeps
-// the style of its state.
+// cellStyle is text on the level's colour, or the style of the state without a level.
 func cellStyle(c *widget.Canvas, s *page.State, rank int32) themes.Style {
 	v := s.Roster.View(rank)
 	_, _, role := s.Health(v)

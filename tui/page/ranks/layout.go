@@ -36,8 +36,7 @@ const (
 
 func (g geometry) hasCells() bool { return g.cellW > 1 }
 
-// layoutMap fits the ranks of s into r; halves is 2 where one text row holds two
-// pixel rows.
+// layoutMap fits the ranks of s into r, with halves pixel rows a text row.
 func layoutMap(r widget.Rect, s *page.State, level Level, order Order, halves int) geometry {
 	if level == auto {
 		level = closestLevel(r, s, order, halves)
@@ -74,8 +73,7 @@ func (g *geometry) sizeCells(r widget.Rect, n int) {
 // jobCellW is the room of one replica in words: "r781 ✖12 ".
 const jobCellW = 10
 
-// sizeForJob gives each replica a cell with words if all fit, else a pixel, else
-// several replicas one.
+// sizeForJob gives each replica a cell, else a pixel, else several replicas one.
 func (g *geometry) sizeForJob(r widget.Rect, s *page.State) {
 	if fit := max(1, r.W/jobCellW); (s.DP+fit-1)/fit <= r.H {
 		g.cellW, g.columns, g.rows = jobCellW, fit, max(1, r.H)
@@ -116,8 +114,7 @@ func (g *geometry) roomFor(r widget.Rect, n int) {
 
 func digitCount(n int) int { return len(strconv.Itoa(max(1, n-1))) }
 
-// columnCount is how many items a row holds: a stage if one fits, else as many as
-// fit.
+// columnCount is the number of items in a row: a stage if one fits, else all that fit.
 func columnCount(fit, items, line int) int {
 	if line > 1 && line <= fit && line < items {
 		return line
@@ -135,8 +132,7 @@ func pixelColumns(fit, items, line, rows int) int {
 	return fit / line * line
 }
 
-// scrollTo keeps the cursor's row in view; with half blocks a text row stays
-// whole.
+// scrollTo keeps the cursor's row in view; with half blocks text rows stay whole.
 func (g *geometry) scrollTo(row int) {
 	if g.total <= g.rows {
 		return
@@ -147,8 +143,7 @@ func (g *geometry) scrollTo(row int) {
 	}
 }
 
-// closestLevel is the nearest level at which everything fits; by stages everything
-// does.
+// closestLevel is the nearest level at which everything fits; Stage always does.
 func closestLevel(r widget.Rect, s *page.State, order Order, halves int) Level {
 	for l := Detail; l > Stage; l-- {
 		if l == Detail && s.Roster.World() > detailMost {

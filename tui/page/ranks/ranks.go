@@ -87,8 +87,7 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	return ""
 }
 
-// openRank looks nearer: from a mark of several ranks at those, from a rank at its
-// posterior.
+// openRank zooms into a mark of several ranks, or opens a rank's posterior.
 func (p *Page) openRank(s *page.State, g geometry) key.Scope {
 	s.Select(s.Rank())
 	if g.level >= Rank {
@@ -126,8 +125,7 @@ func (p *Page) moveCursor(a key.Action, s *page.State, g geometry) {
 	}
 }
 
-// pickUnderCursor changes what is picked; the cursor then stays where it is, even if
-// another rank gets worse.
+// pickUnderCursor changes the picks; the cursor stays even if another rank gets worse.
 func (p *Page) pickUnderCursor(a key.Action, s *page.State, g geometry) {
 	at, item := s.Rank(), g.itemAt(s)
 	switch a {

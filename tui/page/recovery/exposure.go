@@ -12,8 +12,7 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// exposures draws what the loss of each node and domain would cost now, worst
-// first.
+// exposures draws what the loss of each node and domain would cost, worst first.
 func (p *Page) exposures(c *widget.Canvas, r widget.Rect, s *page.State) {
 	list := s.Feed.Recoveries.GetExposures()
 	body := c.Rule(r, "IF IT FAILED NOW", whoDecides(s.Snap().GetPolicy()))

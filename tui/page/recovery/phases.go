@@ -14,16 +14,14 @@ import (
 
 const dim = themes.Dim
 
-// in are the phases that a state is in; the ranks tell groups and restore
-// apart only when they train again.
+// in are the phases of a state; groups and restore are told apart only at the end.
 var in = map[falcon.RecoveryState][]string{
 	falcon.RecoveryProposed: {falcon.PhaseDecide}, falcon.RecoverySuspend: {falcon.PhaseSuspend, falcon.PhaseFence},
 	falcon.RecoveryReplace: {falcon.PhaseReplace}, falcon.RecoveryTable: {falcon.PhaseTable}, falcon.RecoveryCollect: {falcon.PhaseCollect},
 	falcon.RecoveryRejoin: {falcon.PhaseGroups, falcon.PhaseRestore, falcon.PhaseResume},
 }
 
-// phaseRowsOf is the row of the phase that a recovery is in, and how many there are
-// from there; none when it is over.
+// phaseRowsOf is the row of the present phase and their number; none when it is over.
 func phaseRowsOf(v *falconv1.Recovery) (row, n int) {
 	now := in[falcon.RecoveryState(v.GetState())]
 	for i, name := range phrase.Phases {
@@ -58,8 +56,7 @@ func drawPhases(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Reco
 	drawTotal(c, body, s, v)
 }
 
-// noReturn is the first phase that can't be taken back: the ranks have been
-// told to rejoin.
+// noReturn is the first phase that can't be taken back: rejoin has been ordered.
 const noReturn = falcon.PhaseGroups
 
 // drawNoReturn draws the line between what can be aborted and what can't.

@@ -66,8 +66,7 @@ func Tally(v *falconv1.Recovery) string {
 	return strings.Join(parts, "  ")
 }
 
-// cursorOf is the chosen rank; while the worst is followed, the first of those
-// that are least far.
+// cursorOf is the chosen rank; while the worst is followed, the first that is least far.
 func cursorOf(s *page.State, v *falconv1.Recovery) int32 {
 	if !s.Following() || len(v.GetRanks()) == 0 {
 		return s.Rank()
@@ -102,8 +101,7 @@ type grid struct {
 	cols  int
 }
 
-// gridRectOf is where the ranks lie below their title; the last row is the
-// cursor's.
+// gridRectOf is where the ranks are, between their title and the cursor's row.
 func gridRectOf(r widget.Rect) widget.Rect {
 	_, body := r.Rows(1)
 	if body.H > 1 {

@@ -32,8 +32,7 @@ type Page struct {
 // New makes the page.
 func New() *Page { return &Page{} }
 
-// Act moves the cursor among ranks or the map's rows, scrolls the story and
-// steps through older recoveries.
+// Act moves the cursor, scrolls the story and steps through older recoveries.
 func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	if p.scroll.Act(a, r.H) {
 		return ""
@@ -87,8 +86,7 @@ func (p *Page) shownRecovery(s *page.State) *falconv1.Recovery {
 	return list[p.back]
 }
 
-// Node is the node under the cursor, or "": a failure domain of several nodes
-// is none.
+// Node is the node under the cursor, or "" for a failure domain of several.
 func (p *Page) Node(s *page.State) string {
 	if v := p.shownRecovery(s); feed.Recovering(v) {
 		return s.NodeOf(p.Rank(s))

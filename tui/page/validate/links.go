@@ -25,9 +25,8 @@ type candidate struct {
 	why  string // it is suspicious; empty = a pair of nodes like others
 }
 
-// candidates lists links: the suspicious ones first, each once, then all pairs
-// of the nodes of the picked ranks, or of all ranks. More says what is left
-// out.
+// candidates lists links, each once: the suspicious ones, then all pairs of the nodes
+// of the picked ranks, or of all. More explains what is left out.
 func (p *Page) candidates(s *page.State) (out []candidate, more string) {
 	seen := map[string]bool{}
 	add := func(link, why string) {

@@ -14,8 +14,7 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// Limit is where FALCON calls a tested GPU or link slow: over 1.2 × the median
-// of its kind.
+// Limit is where FALCON calls a GPU or link slow: over 1.2 × the median of its kind.
 const Limit = 1.2
 
 // matrix is a validation's link results by their ends: rows send, columns

@@ -14,8 +14,7 @@ import (
 // line draws one row of results where it is told to.
 type line func(widget.Rect)
 
-// resultLines are the rows of a validation's results, the slowest of each kind
-// first.
+// resultLines are the rows of a validation's results, the slowest of each kind first.
 func resultLines(c *widget.Canvas, v *falconv1.Validation, w int) []line {
 	var out []line
 	gemm := slices.Clone(v.Gemm)

@@ -204,8 +204,7 @@ func (p *Page) followLook(s *page.State) {
 	}
 }
 
-// pickRanks changes what is picked; the cursor then stays where it is, even if
-// another rank gets worse.
+// pickRanks changes the picks; the cursor stays even if another rank gets worse.
 func (p *Page) pickRanks(a key.Action, s *page.State) {
 	at := s.Rank()
 	switch a {

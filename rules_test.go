@@ -83,6 +83,7 @@ var impure = []string{"os", "os/exec", "net", "net/http", "sync", "sync/atomic",
 var directions = []rule{
 	{"backend/api/convert", []string{"", "backend/api"}, impure[:len(impure)-1], "the contract and the vocabulary meet here alone"},
 	{"backend/api", []string{"backend/api"}, nil, "the contract knows nobody"},
+	{"backend/vote", []string{"", "backend/api"}, impure, "a vote takes time as an argument and does no I/O"},
 	{"backend/outbox", []string{"", "backend/api"}, impure, "the outbox takes time as an argument and sends nothing itself"},
 	{"detect", []string{"", "detect"}, impure, "the pure core takes time as an argument and does no I/O"},
 	{"mitigate", []string{"", "mitigate"}, impure, "the pure core takes time as an argument and does no I/O"},

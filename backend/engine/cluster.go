@@ -227,12 +227,18 @@ func (c *clusterView) placed(node falcon.Node, r falcon.Rank) bool {
 	return v != nil && r >= 0 && int(r) < len(v.Placement) && v.Placement[r].Node() == node
 }
 
-// ownAcks leaves only acknowledgements of ranks that live on the node. A rank
-// whose process has ended since still counts: its vote was cast.
+// ownAcks leaves only acknowledgements of ranks that live on the node, cleaned. A
+// rank whose process has ended since still counts: it has voted.
 func (c *clusterView) ownAcks(n *fleet.Node, in *falconv1.CommandResult) *falconv1.CommandResult {
 	in.Ranks = slices.DeleteFunc(in.Ranks, func(a *falconv1.RankAck) bool {
 		p := c.job.ranks[falcon.Rank(a.GetRank())]
 		return c.nodeOf(falcon.Rank(a.GetRank())) != n.Name || p != nil && c.state.fences.processFenced(p.name)
 	})
+	for _, a := range in.Ranks {
+		for i, ms := range a.StepMs {
+			a.StepMs[i] = finite(ms, msMost)
+		}
+	}
+	in.Detail = clean(in.GetDetail())
 	return in
 }

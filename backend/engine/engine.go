@@ -14,6 +14,7 @@ import (
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/backend/outbox"
 	"github.com/failslow/falcon/backend/validate"
+	"github.com/failslow/falcon/backend/vote"
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery"
@@ -207,7 +208,7 @@ func assemble(cfg Config, mem *journalState) *Engine {
 	e.validations.obstacle, e.validations.released = e.arbiter.testObstacle, e.delivery.resume
 	e.validations.changed = func() { e.views.dirty = true }
 	for _, o := range e.orders.open() {
-		o.quietUntil = cfg.Now().Add(VoteWait)
+		o.quiet = cfg.Now().Add(vote.Wait)
 	}
 	return e
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/vote"
 )
 
 // approveIfProposed decides as an operator would; it says whether it did.
@@ -124,7 +125,7 @@ func TestOrderThatNobodyTakes(t *testing.T) {
 			a.stream.cancel()
 			a.stream = nil
 		}
-		time.Sleep(OrderLife + VoteWait + time.Second)
+		time.Sleep(OrderLife + vote.Wait + time.Second)
 		synctest.Wait()
 		if a := b.action(); a.GetState() != string(falcon.ActionFailed) || !strings.Contains(a.GetReason(), "deadline") {
 			t.Errorf("action %v", a)

@@ -186,7 +186,7 @@ func (e *Engine) onResult(n *fleet.Node, in *falconv1.CommandResult, now time.Ti
 	case *nodeCommand:
 		e.recoveries.onAnswer(now, it, n.Name, in)
 	case *order:
-		about.result(n.Name, e.cluster.ownAcks(n, in))
+		about.vote.Answer(n.Name, e.cluster.ownAcks(n, in))
 		e.delivery.judge(now)
 	case window:
 		failed := in.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_REFUSED || in.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_EXPIRED

@@ -13,6 +13,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/backend/vote"
 	"github.com/failslow/falcon/mitigate"
 )
 
@@ -135,7 +136,7 @@ func TestOrderThatWasGivenUpOnAndTaken(t *testing.T) {
 		for _, a := range b.job.agents { // the orders arrive, the job stands still
 			a.poll(b.job)
 		}
-		time.Sleep(OrderLife + VoteWait + time.Second)
+		time.Sleep(OrderLife + vote.Wait + time.Second)
 		synctest.Wait()
 		if a := b.action(); a.GetState() != string(falcon.ActionFailed) {
 			t.Fatalf("action %v", a)
@@ -241,19 +242,4 @@ func TestUnknownEndIsNotYetALoss(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-}
-
-// One rank that names another iteration does not undo the vote of all.
-func TestOneWrongAcknowledgement(t *testing.T) {
-	o := &order{orderRecord: orderRecord{Order: falcon.Order{ID: 7, Epoch: 1}}, acks: map[falcon.Rank]*falconv1.RankAck{}, refused: map[falcon.Node]string{}}
-	for r, iteration := range []int64{50, 50, 900, 50} {
-		o.acks[falcon.Rank(r)] = &falconv1.RankAck{Rank: int32(r), Order: 7, Iteration: iteration}
-	}
-	if out, over := o.outcome(4, 1, time.Unix(0, 0)); !over || out.Failed != "" || out.Iteration != 50 {
-		t.Errorf("outcome %+v, %v", out, over)
-	}
-	o.acks[0].Iteration = 900
-	if out, _ := o.outcome(4, 1, time.Unix(0, 0)); out.Failed == "" {
-		t.Errorf("two against two: %+v", out)
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/backend/vote"
 	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery"
 	"github.com/failslow/falcon/recovery/epoch"
@@ -72,27 +73,10 @@ type orderRecord struct {
 	Voted      *voteRecord  `json:"voted,omitempty"`      // the first vote known; nil while there is none
 }
 
-// voteRecord is what the first rank has said of its vote: as the vote is the commit,
-// the order holds, whatever else of it gets lost.
-type voteRecord struct {
-	Order     uint64      `json:"order"`
-	Rank      falcon.Rank `json:"rank"`
-	Iteration int64       `json:"iteration"`
-	Status    int32       `json:"status,omitempty"`
-	Resume    int64       `json:"resume_iteration,omitempty"`
-}
-
-// outcomeRecord ends an order.
-type outcomeRecord struct {
-	Order     uint64 `json:"order"`
-	Iteration int64  `json:"iteration"`
-	Status    int32  `json:"status"`
-	Failed    string `json:"failed,omitempty"` // why it can't take effect any more
-
-	Kind   string       `json:"kind,omitempty"`
-	Swap   *falcon.Swap `json:"swap,omitempty"`             // placements
-	Resume int64        `json:"resume_iteration,omitempty"` // checkpoints
-}
+type (
+	voteRecord    = vote.First
+	outcomeRecord = vote.Outcome
+)
 
 // speedsRecord keeps what a located incident's plans are solved with: a
 // restarted engine must not need another profile for it.

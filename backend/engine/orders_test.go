@@ -46,7 +46,7 @@ func TestLostOrdersOutliveAStart(t *testing.T) {
 	for r := range falcon.Rank(2) {
 		p := &process{rank: r, state: &falconv1.RankState{Committed: &falconv1.Commitment{Order: 4, Iteration: 60, ResumeIteration: 60}}}
 		for _, o := range b.votable() {
-			o.noteOwnState(p, now)
+			o.announce(now, p)
 		}
 	}
 	if o, _ := b.revived(2, 1, true); o != nil {

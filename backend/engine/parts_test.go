@@ -14,7 +14,6 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/backend/journal"
-	"github.com/failslow/falcon/backend/outbox"
 	"github.com/failslow/falcon/mitigate"
 )
 
@@ -182,42 +181,6 @@ func TestReportsThatAreNotTaken(t *testing.T) {
 	j.setState("n0", &falconv1.RankState{Rank: 2, Pid: 12, Exit: "exited normally"})
 	if j.complete() || j.alive != 3 || j.ranks[2].state.GetDp() != 4 {
 		t.Errorf("after an end: alive %d, state %v", j.alive, j.ranks[2].state)
-	}
-}
-
-func TestOrderOutcomes(t *testing.T) {
-	ack := func(iteration int64, status int32) *falconv1.CommandResult {
-		res := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
-		for r := range int32(2) {
-			res.Ranks = append(res.Ranks, &falconv1.RankAck{Rank: r, Order: 5, Iteration: iteration, Status: status})
-		}
-		return res
-	}
-	refuse := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED, Detail: "no"}
-	after := t0.Add(OrderLife + VoteWait + 1)
-	for name, c := range map[string]struct {
-		results []*falconv1.CommandResult
-		world   int
-		epoch   uint64
-		at      time.Time
-		over    bool
-		want    outcomeRecord
-	}{
-		"all agree":            {[]*falconv1.CommandResult{ack(7, 0)}, 2, 1, t0, true, outcomeRecord{Order: 5, Iteration: 7}},
-		"all refuse alike":     {[]*falconv1.CommandResult{ack(7, 3)}, 2, 1, t0, true, outcomeRecord{Order: 5, Iteration: 7, Status: 3}},
-		"half are missing":     {[]*falconv1.CommandResult{ack(7, 0)}, 4, 1, t0, false, outcomeRecord{Order: 5, Iteration: -1}},
-		"half stay missing":    {[]*falconv1.CommandResult{ack(7, 0)}, 4, 1, after, true, outcomeRecord{Order: 5, Iteration: 7}},
-		"refused after a vote": {[]*falconv1.CommandResult{ack(7, 0), refuse}, 4, 1, t0, false, outcomeRecord{Order: 5, Iteration: -1}},
-		"refused":              {[]*falconv1.CommandResult{refuse}, 2, 1, t0, true, outcomeRecord{Order: 5, Iteration: -1, Failed: "node n does not deliver it: no"}},
-		"nobody":               {nil, 2, 1, t0, false, outcomeRecord{Order: 5, Iteration: -1}},
-	} {
-		b := newOrderBook(&outbox.Box{}, []orderRecord{{Order: falcon.Order{Epoch: 1, ID: 5}, Command: 9, DeadlineNs: t0.Add(OrderLife).UnixNano()}}, nil)
-		for _, r := range c.results {
-			b.open()[0].result("n", r)
-		}
-		if got, over := b.open()[0].outcome(c.world, c.epoch, c.at); over != c.over || got != c.want {
-			t.Errorf("%s: %+v, %v; want %+v, %v", name, got, over, c.want, c.over)
-		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
-	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/mitigate"
 )
 
@@ -12,10 +11,6 @@ import (
 // changes in one piece, when the order's outcome is known: what agents say of
 // their new ranks before is kept beside it, whatever the order in which their
 // messages arrive. The job epoch stays, as the processes do.
-
-// placedWait is how long the acknowledgements of a placement may be missing
-// after every process has announced its new rank: they carry the steps' times.
-const placedWait = 3 * time.Second
 
 // moves is the rank that each rank's process holds after a placement; nil
 // where the blocks are no permutation that fits the world.
@@ -45,56 +40,6 @@ func moved[T any](in []T, now []falcon.Rank) []T {
 	out := make([]T, len(in))
 	for old, r := range now {
 		out[r] = in[old]
-	}
-	return out
-}
-
-// noteOwnState takes what a process's state says of its vote for its word on the order,
-// of a placement the new rank. The acknowledgement says more and wins; but it can
-// be lost with the agent, and the state can't.
-func (o *order) noteOwnState(p *process, now time.Time) {
-	if o.announced[p.rank] != nil {
-		return
-	}
-	var ack *falconv1.RankAck
-	if s := p.next; o.Order.Kind == falcon.OrderPlacement && s != nil && s.GetPlacementOrder() == o.Order.ID {
-		ack = &falconv1.RankAck{Rank: int32(p.rank), Order: o.Order.ID, Iteration: s.GetPlacementIteration(), NowRank: s.GetRank()}
-	}
-	if c := p.state.GetCommitted(); o.Order.Kind != falcon.OrderPlacement && c.GetOrder() == o.Order.ID {
-		ack = &falconv1.RankAck{
-			Rank: int32(p.rank), Order: o.Order.ID, Iteration: c.GetIteration(), Status: c.GetStatus(), NowRank: int32(p.rank), ResumeIteration: c.GetResumeIteration(),
-		}
-	}
-	if ack != nil {
-		o.announced[p.rank], o.announcedAt = ack, now
-	}
-}
-
-// gatherWitnesses gathers what the processes have announced about an order.
-func (c *clusterView) gatherWitnesses(o *order, now time.Time) {
-	if o.Order.Kind != falcon.OrderPlacement {
-		return
-	}
-	for _, r := range sortedKeys(c.job.ranks) {
-		o.noteOwnState(c.job.ranks[r], now)
-	}
-}
-
-// swapSummary sums a placement up: the steps of the slowest rank, the bytes of all.
-func (o *order) swapSummary() *falcon.Swap {
-	out, slowest := &falcon.Swap{}, -1.0
-	for _, r := range sortedKeys(o.acks) {
-		a := o.acks[r]
-		out.MovedMB += float64(a.GetMovedBytes()) / 1e6
-		var steps [4]float64
-		total := 0.0
-		for i, ms := range a.GetStepMs()[:min(len(a.GetStepMs()), len(steps))] {
-			steps[i] = finite(ms, msMost)
-			total += steps[i]
-		}
-		if total > slowest {
-			out.StepMs, slowest = steps, total
-		}
 	}
 	return out
 }

@@ -178,7 +178,7 @@ func (d *jobDescriber) leaving() bool {
 	if d.state.restart.Active() {
 		return true
 	}
-	return slices.ContainsFunc(d.orders.votable(), func(o *order) bool { return o.Order.Leave && o.Order.Epoch == d.state.job.Epoch && o.heardRanks() > 0 })
+	return slices.ContainsFunc(d.orders.votable(), func(o *order) bool { return o.Order.Leave && o.Order.Epoch == d.state.job.Epoch && o.vote.Taken() > 0 })
 }
 
 // parkFrom reads where a process waits. A report about a generation that was never
@@ -306,10 +306,9 @@ func (e *Engine) digestRecovery(now time.Time, v recovery.Ready, r *decidedRound
 // is the commit, and as undeliverable else. A process that unwinds drops what it
 // has not voted for.
 func (pd *planDelivery) withdraw(now time.Time, o *order, why string) {
-	out := outcomeRecord{Order: o.Order.ID, Kind: o.Order.Kind, Iteration: falcon.NoIteration, Failed: why}
-	if o.heardRanks() > 0 {
-		out.Failed = ""
-		out = o.agreed(out)
+	out := o.vote.Failed(why)
+	if o.vote.Taken() > 0 {
+		out = o.vote.Agreed()
 	}
 	pd.batch.addRecords(record(now, kindOutcome, out))
 	if out.Failed == "" {

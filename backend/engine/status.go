@@ -65,7 +65,7 @@ func (s *jobStatus) restarting(now time.Time) string {
 	case restart.Clearing:
 		return fmt.Sprintf("restarting: launch %d has failed (%s), what it started is to end", r.Launch.Generation, r.Failed)
 	}
-	if o := s.orders.leaving(); o != nil && (o.heardRanks() > 0 || s.job.ended()) {
+	if o := s.orders.leaving(); o != nil && (o.vote.Taken() > 0 || s.job.ended()) {
 		return fmt.Sprintf("restarting: order %d has the processes write a checkpoint and leave", o.Order.ID)
 	}
 	return ""

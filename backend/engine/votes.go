@@ -3,6 +3,8 @@ package engine
 import (
 	"time"
 
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/vote"
 	"github.com/failslow/falcon/mitigate"
 )
 
@@ -18,11 +20,12 @@ func (pd *planDelivery) judge(now time.Time) {
 		pd.agreedLate(now, o, out)
 	}
 	for _, o := range pd.orders.open() {
-		pd.cluster.gatherWitnesses(o, now)
-		o.gone = pd.cluster.endedRank(now)
-		o.left = o.Order.Leave && pd.cluster.allGone(now)
-		o.patience = votesAfter * time.Duration(min(pd.det.Steady().CurrentMs, 1e9)*float64(time.Millisecond))
-		out, over := o.outcome(pd.state.job.Layout.World(), pd.state.job.Epoch, now)
+		if o.Order.Kind == falcon.OrderPlacement {
+			for _, p := range pd.job.ranks {
+				o.announce(now, p)
+			}
+		}
+		out, over := o.vote.Outcome(now, pd.situation(now, o))
 		if !over {
 			pd.noteVote(now, o)
 			continue
@@ -39,6 +42,18 @@ func (pd *planDelivery) judge(now time.Time) {
 		pd.sendWaiting(now)
 	}
 }
+
+// situation is what is seen of the job while an order's vote is waited for.
+func (pd *planDelivery) situation(now time.Time, o *order) vote.Situation {
+	return vote.Situation{
+		JobEpoch: pd.state.job.Epoch, World: pd.state.job.Layout.World(), Deadline: o.item.Deadline, Quiet: o.quiet,
+		Patience: votesAfter * time.Duration(min(pd.det.Steady().CurrentMs, 1e9)*float64(time.Millisecond)),
+		Gone:     pd.cluster.endedRank(now), Left: o.Order.Leave && pd.cluster.allGone(now),
+	}
+}
+
+// announce takes what a process reports of its vote in its state.
+func (o *order) announce(now time.Time, p *process) { o.vote.Announce(now, p.rank, p.state, p.next) }
 
 // recoveryBegun reports whether a recovery has begun in this job epoch.
 func (c *clusterView) recoveryBegun() bool {
@@ -59,14 +74,14 @@ func (pd *planDelivery) takeVote(p *process, now time.Time) {
 		return
 	}
 	for _, o := range pd.orders.votable() {
-		o.noteOwnState(p, now)
+		o.announce(now, p)
 		pd.noteVote(now, o)
 	}
 }
 
 // noteVote makes the first vote known of an order durable.
 func (pd *planDelivery) noteVote(now time.Time, o *order) {
-	if v := o.firstVote(); v != nil {
+	if v := o.vote.TakeFirst(); v != nil {
 		pd.batch.addRecords(record(now, kindVote, *v))
 		pd.views.dirty = true
 	}

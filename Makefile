@@ -90,16 +90,9 @@ RESULTS ?= $(BIN)
 # Exact on any machine first, then what is timed.
 NIGHTLY := simulate core-race schedules crashes attacks eval table7 outage pictures seeds pauses swaps harmless ends recoveries estimates detection-times soak figures pairs rings store-scale
 .PHONY: $(NIGHTLY)
-NIGHT := $(BIN)/nightly
-NIGHT_SEEDS ?= 10000
-nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages go to bin/nightly
-	@rm -rf $(NIGHT) && mkdir -p $(NIGHT) && cp docs/*.md $(NIGHT)/
-	@failed=; \
-	for t in $(NIGHTLY); do \
-	  $(MAKE) $$t PAGES=$(NIGHT) RESULTS=$(NIGHT) SIM_COUNT=$(NIGHT_SEEDS) SIM_TIMEOUT=6h || failed="$$failed $$t"; \
-	done; \
-	$(MAKE) fuzz FUZZTIME=60s || failed="$$failed fuzz"; \
-	if [ -n "$$failed" ]; then echo "nightly: failed:$$failed"; exit 1; fi
+export NIGHT_SEEDS ?= 10000
+nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped
+	.ci/nightly $(NIGHTLY) fuzz
 
 SIM_FIRST ?= 1
 SIM_COUNT ?= 300

@@ -1,39 +1,26 @@
 package agent
 
 import (
-	"bytes"
 	"fmt"
-	"os"
-	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/failslow/falcon/agent/internal/procstat"
 )
 
 // exitPollEvery is between two polls of a process without a pidfd.
 const exitPollEvery = 50 * time.Millisecond
 
-// Fields of /proc/PID/stat behind the name.
-const (
-	statState   = 0
-	statThreads = 17
-	statBorn    = 19
-)
-
 // startTicks is when the process with this number began, in clock ticks since boot: a
 // number is used again, but not at one start. It is false where none runs, or
 // what is left of one waits for its parent.
 func startTicks(pid int) (ticks uint64, ok bool) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	f := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if err != nil || len(f) <= statBorn {
-		return 0, false
-	}
+	s, err := procstat.Read("/proc", pid)
 	// Where the first thread alone has ended, the others go on.
-	ended := string(f[statState]) == "X" || string(f[statState]) == "Z" && len(f[statThreads]) == 1 && f[statThreads][0] <= '1'
-	ticks, err = strconv.ParseUint(string(f[statBorn]), 10, 64)
-	return ticks, err == nil && !ended
+	ended := s.State == 'X' || s.State == 'Z' && s.Threads <= 1
+	return s.Start, err == nil && !ended
 }
 
 // polledExit watches a process by polling it.

@@ -116,10 +116,10 @@ func TestStrangeFilesAreNamed(t *testing.T) {
 // labFile is a state file of 2 nodes with 2 GPUs each and these host shares.
 func labFile(t *testing.T, shares map[int]float64) string {
 	t.Helper()
-	b := make([]byte, labHeaderBytes+labNodesMax*labGPUsMax*labGPUBytes)
+	b := make([]byte, gpuOffset+nodesMax*gpusMax*gpuBytes)
 	le := binary.LittleEndian
-	le.PutUint64(b, labMagic)
-	le.PutUint32(b[8:], labVersion)
+	le.PutUint64(b, stateMagic)
+	le.PutUint32(b[8:], stateVersion)
 	le.PutUint32(b[12:], 2)
 	le.PutUint32(b[16:], 2)
 	for node := range 2 {
@@ -128,7 +128,7 @@ func labFile(t *testing.T, shares map[int]float64) string {
 			if !ok {
 				share = 1
 			}
-			le.PutUint64(b[labHeaderBytes+(node*8+gpu)*256+8:], math.Float64bits(share))
+			le.PutUint64(b[gpuOffset+(node*8+gpu)*256+8:], math.Float64bits(share))
 		}
 	}
 	path := filepath.Join(t.TempDir(), "state")
@@ -193,13 +193,13 @@ func FuzzHostFiles(f *testing.F) {
 func FuzzLabSteal(f *testing.F) {
 	f.Add([]byte("short"), 0)
 	head := make([]byte, 64)
-	binary.LittleEndian.PutUint64(head, labMagic)
-	binary.LittleEndian.PutUint32(head[8:], labVersion)
+	binary.LittleEndian.PutUint64(head, stateMagic)
+	binary.LittleEndian.PutUint32(head[8:], stateVersion)
 	binary.LittleEndian.PutUint32(head[12:], 64)
 	binary.LittleEndian.PutUint32(head[16:], 8)
 	f.Add(head, 63)
 	f.Fuzz(func(t *testing.T, head []byte, node int) {
-		b := make([]byte, labHeaderBytes+labNodesMax*labGPUsMax*labGPUBytes)
+		b := make([]byte, gpuOffset+nodesMax*gpusMax*gpuBytes)
 		copy(b, head)
 		path := filepath.Join(t.TempDir(), "state")
 		if err := os.WriteFile(path, b, 0o600); err != nil {

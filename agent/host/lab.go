@@ -8,18 +8,7 @@ import (
 	"os"
 )
 
-// Offsets and bounds of native/include/falcon_lab.h.
-const (
-	labMagic       = 0x31304241434c4146
-	labVersion     = 1
-	labNodesMax    = 64
-	labGPUsMax     = 8
-	labHeaderBytes = 4096
-	labGPUBytes    = 256
-	labShareOffset = 8 // of host_share in falcon_lab_gpu
-	labNodesOffset = 12
-	labGPUsOffset  = 16
-)
+// The layout of native/include/falcon_lab.h is in abi_gen.go.
 
 // ErrLab is wrapped where the lab's state file can't be used.
 var ErrLab = errors.New("host: bad lab state file")
@@ -56,11 +45,11 @@ func emulatedGPUs(f *os.File, node int) (int, error) {
 		return 0, fmt.Errorf("%w: %w", ErrLab, err)
 	}
 	le := binary.LittleEndian
-	if le.Uint64(h[:]) != labMagic || le.Uint32(h[8:]) != labVersion {
+	if le.Uint64(h[offMagic:]) != stateMagic || le.Uint32(h[offVersion:]) != stateVersion {
 		return 0, fmt.Errorf("%w: it was not written by this version of the lab", ErrLab)
 	}
-	nodes, gpus := le.Uint32(h[labNodesOffset:]), le.Uint32(h[labGPUsOffset:])
-	if nodes > labNodesMax || gpus > labGPUsMax || node < 0 || node >= int(nodes) {
+	nodes, gpus := le.Uint32(h[offNodes:]), le.Uint32(h[offGpusPerNode:])
+	if nodes > nodesMax || gpus > gpusMax || node < 0 || node >= int(nodes) {
 		return 0, fmt.Errorf("%w: node %d of %d with %d GPUs each", ErrLab, node, nodes, gpus)
 	}
 	return int(gpus), nil
@@ -68,7 +57,7 @@ func emulatedGPUs(f *os.File, node int) (int, error) {
 
 func emulatedShare(f *os.File, node, gpu int) (float64, error) {
 	var b [8]byte
-	at := labHeaderBytes + (node*labGPUsMax+gpu)*labGPUBytes + labShareOffset
+	at := gpuOffset + (node*gpusMax+gpu)*gpuBytes + gpuHostShare
 	if _, err := f.ReadAt(b[:], int64(at)); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrLab, err)
 	}

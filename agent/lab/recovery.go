@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -17,36 +17,25 @@ type RecoveryStory struct {
 	ID         string             `json:"id"`
 	State      string             `json:"state"`
 	Generation uint64             `json:"generation"`
-	Attempts   int32              `json:"attempts"`
+	Attempts   int                `json:"attempts"`
 	Fault      string             `json:"fault"`       // what the lab did, else what Falcon saw
-	Faults     []FaultStory       `json:"faults"`      // what Falcon saw
+	Faults     []falcon.Fault     `json:"faults"`      // what Falcon saw
 	DetectedMs float64            `json:"detected_ms"` // from the first death that the lab dealt until the engine was certain; without one, from its first sign
 	PhasesMs   map[string]float64 `json:"phases_ms"`
 	PredictMs  map[string]float64 `json:"predicted_ms"`
 	TotalMs    float64            `json:"total_ms"` // of the phases
 	DownMs     float64            `json:"down_ms"`  // by the ranks' logs: from the end of the last iteration before to the start of the first after
 
-	ResumeIteration  int64             `json:"resume_iteration"`
-	LostIterations   int64             `json:"lost_iterations"` // begun before and run again, by the ranks' logs
-	RestoredFrom     map[string]int32  `json:"restored_from"`   // by rank; -2 = storage
-	Replaced         map[string]string `json:"replaced"`        // device by replaced rank
-	Survivors        []int32           `json:"survivors"`
-	SurvivorPidsKept bool              `json:"survivor_pids_kept"` // by the ranks' logs
-	Fenced           []string          `json:"fenced"`
-	Checkpoint       bool              `json:"checkpoint"`
-	Reason           string            `json:"reason,omitempty"`
-	DecidedBy        string            `json:"decided_by"`
-}
-
-// FaultStory is one fault as Falcon saw it.
-type FaultStory struct {
-	Kind           string   `json:"kind"`
-	Node           string   `json:"node"`
-	Device         string   `json:"device,omitempty"`
-	Ranks          []int32  `json:"ranks"`
-	Evidence       []string `json:"evidence"`
-	FirstUnixNs    int64    `json:"first_unix_ns"`
-	DetectedUnixNs int64    `json:"detected_unix_ns"`
+	ResumeIteration  int64                         `json:"resume_iteration"`
+	LostIterations   int64                         `json:"lost_iterations"` // begun before and run again, by the ranks' logs
+	RestoredFrom     map[falcon.Rank]falcon.Rank   `json:"restored_from"`   // by rank; falcon.FromCheckpoint = storage
+	Replaced         map[falcon.Rank]falcon.Device `json:"replaced"`        // device by replaced rank
+	Survivors        []falcon.Rank                 `json:"survivors"`
+	SurvivorPidsKept bool                          `json:"survivor_pids_kept"` // by the ranks' logs
+	Fenced           []falcon.Node                 `json:"fenced"`
+	Checkpoint       bool                          `json:"checkpoint"`
+	Reason           string                        `json:"reason,omitempty"`
+	DecidedBy        string                        `json:"decided_by"`
 }
 
 // recoveries asks the engine for its recoveries, oldest first, and lays the
@@ -58,7 +47,7 @@ func (l *Lab) recoveries(ctx context.Context, client falconv1.ConsoleClient) ([]
 	}
 	out := []RecoveryStory{}
 	for _, r := range slices.Backward(reply.GetRecoveries()) {
-		out = append(out, recoveryStory(r))
+		out = append(out, recoveryStory(convert.RecoveryFromProto(r)))
 	}
 	since := uint64(0)
 	for i := range out {
@@ -69,36 +58,19 @@ func (l *Lab) recoveries(ctx context.Context, client falconv1.ConsoleClient) ([]
 	return out, nil
 }
 
-func recoveryStory(r *falconv1.Recovery) RecoveryStory {
+func recoveryStory(r falcon.Recovery) RecoveryStory {
 	s := RecoveryStory{
-		ID: r.GetId(), State: r.GetState(), Generation: r.GetGeneration(), Attempts: r.GetAttempts(), Faults: []FaultStory{},
-		PhasesMs: noneIfNil(r.GetPhasesMs()), PredictMs: noneIfNil(r.GetPredictedMs()), ResumeIteration: r.GetResumeIteration(),
-		RestoredFrom: map[string]int32{}, Replaced: map[string]string{}, Survivors: emptyIfNil(r.GetSurvivors()), Fenced: emptyIfNil(r.GetFenced()),
-		Checkpoint: r.GetCheckpoint(), Reason: r.GetReason(), DecidedBy: r.GetDecidedBy(),
+		ID: r.ID, State: string(r.State), Generation: r.Generation, Attempts: r.Attempts, Faults: emptyIfNil(r.Faults),
+		PhasesMs: r.PhaseMs, PredictMs: r.PredictMs, ResumeIteration: r.Resume, RestoredFrom: map[falcon.Rank]falcon.Rank{},
+		Replaced: r.Replaced, Survivors: r.Survivors, Fenced: r.Fenced, Checkpoint: r.Checkpoint, Reason: r.Reason, DecidedBy: r.DecidedBy,
 	}
-	for _, f := range r.GetFaults() {
-		s.Faults = append(s.Faults, FaultStory{
-			Kind: f.GetKind(), Node: f.GetNode(), Device: f.GetDevice(), Ranks: emptyIfNil(f.GetRanks()), Evidence: emptyIfNil(f.GetEvidence()),
-			FirstUnixNs: f.GetFirstUnixNs(), DetectedUnixNs: f.GetDetectedUnixNs(),
-		})
-	}
-	for _, m := range r.GetMoves() {
-		s.RestoredFrom[strconv.Itoa(int(m.GetRank()))] = m.GetFrom()
-	}
-	for rank, d := range r.GetReplaced() {
-		s.Replaced[strconv.Itoa(int(rank))] = d
+	for _, m := range r.Moves {
+		s.RestoredFrom[m.Rank] = m.From
 	}
 	for _, ms := range s.PhasesMs {
 		s.TotalMs += ms
 	}
 	return s
-}
-
-func noneIfNil(m map[string]float64) map[string]float64 {
-	if m == nil {
-		return map[string]float64{}
-	}
-	return m
 }
 
 // fillRecovery adds what the ranks logged of the recovery: of its generations, which
@@ -121,14 +93,8 @@ func (r *records) fillRecovery(s *RecoveryStory, since uint64) {
 	if last == nil {
 		return
 	}
-	var anew []falcon.Rank
-	for text := range s.Replaced {
-		if n, err := strconv.Atoi(text); err == nil {
-			anew = append(anew, falcon.Rank(n))
-		}
-	}
 	whole := rejoin{before: first.before, after: last.after}
-	s.SurvivorPidsKept, s.DownMs = whole.survivorsKept(anew), last.downMs
+	s.SurvivorPidsKept, s.DownMs = whole.survivorsKept(s.Replaced), last.downMs
 }
 
 // matchDeaths finds the deaths that the recovery is about, and how long it took to be
@@ -142,7 +108,7 @@ func (s *RecoveryStory) matchDeaths(kills []Kill, sc Scenario) {
 		if !ok || k.Recovery != "" {
 			continue
 		}
-		ms := float64(f.DetectedUnixNs-k.UnixNs) / 1e6
+		ms := float64(f.DetectedNs-k.UnixNs) / 1e6
 		k.Recovery, k.DetectedMs = s.ID, &ms
 		if said = append(said, k.String()); first == 0 {
 			first, s.DetectedMs = k.UnixNs, ms
@@ -153,22 +119,22 @@ func (s *RecoveryStory) matchDeaths(kills []Kill, sc Scenario) {
 			break
 		}
 		said = append(said, fmt.Sprintf("%s of %s %s", f.Kind, f.Node, f.Device))
-		s.DetectedMs = float64(s.Faults[0].DetectedUnixNs-s.Faults[0].FirstUnixNs) / 1e6
+		s.DetectedMs = float64(s.Faults[0].DetectedNs-s.Faults[0].FirstNs) / 1e6
 	}
 	s.Fault = strings.TrimSpace(strings.Join(said, "; "))
 }
 
 // faultOfDeath is the fault of the recovery that a death led to: the earliest that
 // names its rank or its node and was seen after it.
-func (s *RecoveryStory) faultOfDeath(k Kill, sc Scenario) (FaultStory, bool) {
+func (s *RecoveryStory) faultOfDeath(k Kill, sc Scenario) (falcon.Fault, bool) {
 	v, err := sc.parseVictim(k.Target)
 	if err != nil || v.what != "rank" && v.what != "node" {
-		return FaultStory{}, false
+		return falcon.Fault{}, false
 	}
-	var out FaultStory
+	var out falcon.Fault
 	for _, f := range s.Faults {
-		hit := v.what == "node" && f.Node == string(v.node) || v.what == "rank" && slices.Contains(f.Ranks, int32(v.rank))
-		if hit && f.DetectedUnixNs >= k.UnixNs && (out.Kind == "" || f.DetectedUnixNs < out.DetectedUnixNs) {
+		hit := v.what == "node" && f.Node == v.node || v.what == "rank" && slices.Contains(f.Ranks, v.rank)
+		if hit && f.DetectedNs >= k.UnixNs && (out.Kind == "" || f.DetectedNs < out.DetectedNs) {
 			out = f
 		}
 	}

@@ -103,9 +103,9 @@ func (r *records) rejoinOfGeneration(generation uint64) *rejoin {
 
 // survivorsKept reports whether every survivor is the process that it was: all ranks but
 // the replaced ones have come back, each with its process id of before.
-func (j *rejoin) survivorsKept(anew []falcon.Rank) bool {
+func (j *rejoin) survivorsKept(replaced map[falcon.Rank]falcon.Device) bool {
 	for r, pid := range j.before {
-		if !slices.Contains(anew, r) && j.after[r] != pid {
+		if _, anew := replaced[r]; !anew && j.after[r] != pid {
 			return false
 		}
 	}

@@ -64,7 +64,7 @@ func TestRejoin(t *testing.T) {
 	if l.records.done != 4 || l.records.rows[3].Generation != 2 {
 		t.Errorf("done %d, rows %+v", l.records.done, l.records.rows)
 	}
-	s := RecoveryStory{Generation: 2, Replaced: map[string]string{"1": "n2.g0"}}
+	s := RecoveryStory{Generation: 2, Replaced: map[falcon.Rank]falcon.Device{1: "n2.g0"}}
 	l.records.fillRecovery(&s, 0)
 	if !s.SurvivorPidsKept || s.LostIterations != 1 {
 		t.Errorf("%+v", s)
@@ -113,9 +113,9 @@ func TestFrozenIsNoMember(t *testing.T) {
 func TestBlame(t *testing.T) {
 	l := played(t)
 	kills := []Kill{{Target: "console", UnixNs: 1}, {Target: "rank 1", UnixNs: 5e6}, {Target: "node n0", Frozen: true, UnixNs: 9e6}}
-	s := RecoveryStory{ID: "REC-0001", Faults: []FaultStory{
-		{Kind: "exit", Node: "n1", Ranks: []int32{1}, DetectedUnixNs: 45e6},
-		{Kind: "node", Node: "n0", Ranks: []int32{0}, DetectedUnixNs: 109e6},
+	s := RecoveryStory{ID: "REC-0001", Faults: []falcon.Fault{
+		{Kind: "exit", Node: "n1", Ranks: []falcon.Rank{1}, DetectedNs: 45e6},
+		{Kind: "node", Node: "n0", Ranks: []falcon.Rank{0}, DetectedNs: 109e6},
 	}}
 	s.matchDeaths(kills, l.sc)
 	if s.Fault != "rank 1 killed; node n0 frozen" || s.DetectedMs != 40 {
@@ -124,7 +124,7 @@ func TestBlame(t *testing.T) {
 	if k := kills[2]; k.Recovery != "REC-0001" || *k.DetectedMs != 100 || kills[0].Recovery != "" {
 		t.Errorf("%+v", kills)
 	}
-	alone := RecoveryStory{ID: "REC-0002", Faults: []FaultStory{{Kind: "device", Node: "n0", Device: "n0.g0", FirstUnixNs: 1e6, DetectedUnixNs: 3e6}}}
+	alone := RecoveryStory{ID: "REC-0002", Faults: []falcon.Fault{{Kind: "device", Node: "n0", Device: "n0.g0", FirstNs: 1e6, DetectedNs: 3e6}}}
 	if alone.matchDeaths(kills, l.sc); alone.Fault != "device of n0 n0.g0" || alone.DetectedMs != 2 {
 		t.Errorf("%q after %v ms", alone.Fault, alone.DetectedMs)
 	}

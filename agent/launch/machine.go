@@ -1,28 +1,27 @@
 package launch
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/failslow/falcon/agent/internal/procstat"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
 // Bounds of what is read of /proc.
 const (
-	pidMax        = 1 << 22 // the kernel's PID_MAX_LIMIT
-	environMax    = 2 << 20
-	processesMax  = 1 << 16
-	statBytesMax  = 4096
-	statSession   = 3  // fields behind the name: state, ppid, pgrp, session
-	statStartTime = 19 // clock ticks since boot
+	pidMax       = 1 << 22 // the kernel's PID_MAX_LIMIT
+	environMax   = 2 << 20
+	processesMax = 1 << 16
 )
 
 // Spec is one process to be started.
@@ -67,12 +66,12 @@ func (m machine) Start(s Spec) (Proc, error) {
 	}
 	p := Proc{PID: started.Pid}
 	_ = started.Release() // collected by number: an earlier agent's processes are no children of this one
-	st, err := m.readStat(p.PID)
+	st, err := procstat.Read(m.proc, p.PID)
 	if err != nil {
 		_ = unix.Kill(-p.PID, unix.SIGKILL)
 		return Proc{}, fmt.Errorf("process %d can't be looked at: %w", p.PID, err)
 	}
-	p.Start = st.start
+	p.Start = st.Start
 	return p, nil
 }
 
@@ -89,12 +88,12 @@ func (m machine) Ended(p Proc) (string, bool) {
 }
 
 func (m machine) isRunning(p Proc) bool {
-	st, err := m.readStat(p.PID)
-	return err == nil && st.start == p.Start && st.state != 'Z'
+	st, err := procstat.Read(m.proc, p.PID)
+	return err == nil && st.Start == p.Start && st.State != 'Z'
 }
 
 func (m machine) Kill(p Proc) {
-	if st, err := m.readStat(p.PID); err == nil && st.start == p.Start {
+	if st, err := procstat.Read(m.proc, p.PID); err == nil && st.Start == p.Start {
 		_ = unix.Kill(-p.PID, unix.SIGKILL) // the group that it leads; gone already is as good
 	}
 }
@@ -112,59 +111,25 @@ func (m machine) Find(assignment string) (Proc, bool) {
 		if err != nil {
 			continue
 		}
-		st, err := m.readStat(pid)
-		if err != nil || st.session != pid || st.state == 'Z' || !m.hasVariable(pid, assignment) {
+		st, err := procstat.Read(m.proc, pid)
+		if err != nil || st.Session != pid || st.State == 'Z' || !m.hasVariable(pid, assignment) {
 			continue
 		}
-		if found.PID == 0 || st.start < found.Start { // the eldest: its children inherit the mark
-			found = Proc{PID: pid, Start: st.start}
+		if found.PID == 0 || st.Start < found.Start { // the eldest: its children inherit the mark
+			found = Proc{PID: pid, Start: st.Start}
 		}
 	}
 	return found, found.PID != 0
 }
 
 func (m machine) hasVariable(pid int, assignment string) bool {
-	env := m.readProcFile(pid, "environ", environMax)
-	for kv := range bytes.SplitSeq(env, []byte{0}) {
-		if string(kv) == assignment {
-			return true
-		}
-	}
-	return false
-}
-
-type stat struct {
-	state   byte
-	session int
-	start   uint64
-}
-
-var errStat = errors.New("launch: /proc/PID/stat does not look as documented")
-
-func (m machine) readStat(pid int) (stat, error) {
-	text := m.readProcFile(pid, "stat", statBytesMax)
-	i := bytes.LastIndexByte(text, ')')
-	fields := bytes.Fields(text[i+1:])
-	if i < 0 || len(fields) <= statStartTime || len(fields[0]) != 1 {
-		return stat{}, errStat
-	}
-	session, err := strconv.Atoi(string(fields[statSession]))
-	start, err2 := strconv.ParseUint(string(fields[statStartTime]), 10, 64)
-	if errors.Join(err, err2) != nil {
-		return stat{}, errStat
-	}
-	return stat{state: fields[0][0], session: session, start: start}, nil
-}
-
-// readProcFile is the head of one process's file, nil where there is none.
-func (m machine) readProcFile(pid int, file string, most int64) []byte {
-	f, err := os.Open(filepath.Join(m.proc, strconv.Itoa(pid), file))
+	f, err := os.Open(filepath.Join(m.proc, strconv.Itoa(pid), "environ"))
 	if err != nil {
-		return nil
+		return false
 	}
 	defer f.Close()
-	text, _ := io.ReadAll(io.LimitReader(f, most))
-	return text
+	env, _ := io.ReadAll(io.LimitReader(f, environMax))
+	return slices.Contains(strings.Split(string(env), "\x00"), assignment)
 }
 
 // DescribeExit describes how a process ended, for people.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/failslow/falcon/agent/internal/procstat"
 )
 
 const patience = 30 * time.Second
@@ -81,15 +83,15 @@ func TestRealStartThatFails(t *testing.T) {
 // A number that another process has taken is not the process that was started.
 func TestAnotherProcessOfTheSameNumber(t *testing.T) {
 	m := machine{proc: "/proc"}
-	st, err := m.readStat(os.Getpid())
-	if err != nil || st.start == 0 {
+	st, err := procstat.Read("/proc", os.Getpid())
+	if err != nil || st.Start == 0 {
 		t.Fatal(st, err)
 	}
-	if _, ended := m.Ended(Proc{PID: os.Getpid(), Start: st.start}); ended {
+	if _, ended := m.Ended(Proc{PID: os.Getpid(), Start: st.Start}); ended {
 		t.Fatal("this process was said to have ended")
 	}
-	if _, ended := m.Ended(Proc{PID: os.Getpid(), Start: st.start - 1}); !ended {
+	if _, ended := m.Ended(Proc{PID: os.Getpid(), Start: st.Start - 1}); !ended {
 		t.Fatal("another process's number was believed")
 	}
-	m.Kill(Proc{PID: os.Getpid(), Start: st.start - 1}) // would end this test
+	m.Kill(Proc{PID: os.Getpid(), Start: st.Start - 1}) // would end this test
 }

@@ -1,7 +1,6 @@
 package ring
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/failslow/falcon/agent/internal/procstat"
 )
 
 // DefaultDir is where the hook puts its files unless $FALCON_SHM_DIR is set.
@@ -137,17 +138,8 @@ func sinceBoot() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// processStart is when a process began, since boot: field 22 of its stat line.
+// processStart is when a process began, since boot.
 func processStart(pid int) (began time.Duration, ok bool) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	i := bytes.LastIndexByte(stat, ')')
-	if err != nil || i < 0 {
-		return 0, false
-	}
-	fields := strings.Fields(string(stat[i+1:]))
-	if len(fields) < 20 {
-		return 0, false
-	}
-	ticks, err := strconv.ParseInt(fields[19], 10, 64)
-	return time.Duration(ticks) * (time.Second / clockHz), err == nil
+	s, err := procstat.Read("/proc", pid)
+	return time.Duration(s.Start) * (time.Second / clockHz), err == nil
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/lab"
 )
 
@@ -180,10 +181,10 @@ func rightOr(bad string) string {
 	return "no: " + bad
 }
 
-func sourcesText(from map[string]int32) string {
+func sourcesText(from map[falcon.Rank]falcon.Rank) string {
 	var out []string
 	for rank, source := range from {
-		out = append(out, fmt.Sprintf("%s ← %d", rank, source))
+		out = append(out, fmt.Sprintf("%d ← %d", rank, source))
 	}
 	slices.Sort(out)
 	text := ""

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/lab"
 )
 
@@ -79,12 +80,8 @@ func judgeOne(s lab.RecoveryStory, replaced []int) []string {
 		bad = append(bad, fmt.Sprintf("%s is %s: %s", s.ID, s.State, s.Reason))
 	}
 	var got []int
-	for text := range s.Replaced {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			bad = append(bad, fmt.Sprintf("%q is no rank", text))
-		}
-		got = append(got, n)
+	for r := range s.Replaced {
+		got = append(got, int(r))
 	}
 	if slices.Sort(got); !slices.Equal(got, replaced) {
 		bad = append(bad, fmt.Sprintf("ranks %v were replaced, want %v", got, replaced))
@@ -96,7 +93,7 @@ func judgeOne(s lab.RecoveryStory, replaced []int) []string {
 		bad = append(bad, fmt.Sprintf("%d iterations were run again, from storage: %v; %s", s.LostIterations, s.Checkpoint, s.Reason))
 	}
 	for _, rank := range replaced {
-		if from, ok := s.RestoredFrom[strconv.Itoa(rank)]; !ok || from < 0 {
+		if from, ok := s.RestoredFrom[falcon.Rank(rank)]; !ok || from < 0 {
 			bad = append(bad, fmt.Sprintf("rank %d got its state from %d", rank, from))
 		}
 	}
@@ -232,7 +229,7 @@ func TestJudgeRecovery(t *testing.T) {
 			Training: lab.Training{SamplesNote: lab.SamplesEqual, WeightsNote: "must be equal", WeightsSha: "a", ReferenceSha: "a"},
 			Kills:    []lab.Kill{{Target: "rank 5", Iteration: 30, DetectedMs: &ms}},
 			Recoveries: []lab.RecoveryStory{{
-				ID: "REC-0001", State: "resumed", Replaced: map[string]string{"5": "n2.g1"}, RestoredFrom: map[string]int32{"5": 1},
+				ID: "REC-0001", State: "resumed", Replaced: map[falcon.Rank]falcon.Device{5: "n2.g1"}, RestoredFrom: map[falcon.Rank]falcon.Rank{5: 1},
 				SurvivorPidsKept: true, LostIterations: 1, ResumeIteration: 30,
 			}},
 		}
@@ -249,11 +246,11 @@ func TestJudgeRecovery(t *testing.T) {
 		"rank 5 killed is taken for a slowdown": func(r *lab.Report) { r.Incidents = []lab.IncidentStory{{OnsetIteration: 30}} },
 		"0 recoveries":                          func(r *lab.Report) { r.Recoveries = nil },
 		"is failed: no spare":                   func(r *lab.Report) { r.Recoveries[0].State, r.Recoveries[0].Reason = "failed", "no spare" },
-		"ranks [4] were replaced":               func(r *lab.Report) { r.Recoveries[0].Replaced = map[string]string{"4": "n4.g0"} },
+		"ranks [4] were replaced":               func(r *lab.Report) { r.Recoveries[0].Replaced = map[falcon.Rank]falcon.Device{4: "n4.g0"} },
 		"a survivor is another process":         func(r *lab.Report) { r.Recoveries[0].SurvivorPidsKept = false },
 		"2 iterations were run again":           func(r *lab.Report) { r.Recoveries[0].LostIterations = 2 },
 		"from storage: true":                    func(r *lab.Report) { r.Recoveries[0].Checkpoint = true },
-		"rank 5 got its state from -2":          func(r *lab.Report) { r.Recoveries[0].RestoredFrom["5"] = -2 },
+		"rank 5 got its state from -2":          func(r *lab.Report) { r.Recoveries[0].RestoredFrom[5] = -2 },
 		"loss 2, reference 0":                   func(r *lab.Report) { r.FinalLoss = 2 },
 	} {
 		r := good()

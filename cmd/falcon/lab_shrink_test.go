@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/lab"
 )
 
@@ -65,7 +66,7 @@ func TestJudgeFewer(t *testing.T) {
 		return lab.Report{
 			Training:   lab.Training{SamplesNote: lab.SamplesShared, WeightsNote: "replicas were given up", WeightsSha: "a", ReferenceSha: "b"},
 			Kills:      []lab.Kill{{Target: "node n1", Iteration: 30, DetectedMs: &ms}},
-			Recoveries: []lab.RecoveryStory{{ID: "REC-0001", State: "resumed", Reason: "1 of 2 replicas", Replaced: map[string]string{"0": "n0.g0"}}},
+			Recoveries: []lab.RecoveryStory{{ID: "REC-0001", State: "resumed", Reason: "1 of 2 replicas", Replaced: map[falcon.Rank]falcon.Device{0: "n0.g0"}}},
 		}
 	}
 	if bad := judgeFewer(good(), 1, "1 of 2"); bad != nil {
@@ -78,8 +79,8 @@ func TestJudgeFewer(t *testing.T) {
 		"0 recoveries":             func(r *lab.Report) { r.Recoveries = nil },
 		"is failed: 1 of 2":        func(r *lab.Report) { r.Recoveries[0].State = "failed" },
 		"is resumed: another":      func(r *lab.Report) { r.Recoveries[0].Reason = "another" },
-		"2 ranks were replaced":    func(r *lab.Report) { r.Recoveries[0].Replaced["1"] = "n1.g0" },
-		"1 ranks were replaced an": func(r *lab.Report) { r.Recoveries[0].Survivors = []int32{1} },
+		"2 ranks were replaced":    func(r *lab.Report) { r.Recoveries[0].Replaced[1] = "n1.g0" },
+		"1 ranks were replaced an": func(r *lab.Report) { r.Recoveries[0].Survivors = []falcon.Rank{1} },
 	} {
 		r := good()
 		spoil(&r)

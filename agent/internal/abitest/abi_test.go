@@ -67,6 +67,7 @@ func TestABI(t *testing.T) {
 	for _, f := range []struct{ program, header, pkg string }{
 		{"../../../native/hook/test/abi_dump.c", "falcon_shm.h", "ring"},
 		{"testdata/lab_dump.c", "falcon_lab.h", "lab"},
+		{"testdata/lab_dump.c", "falcon_lab.h", "host"},
 	} {
 		path := filepath.Join("..", "..", f.pkg, "abi_gen.go")
 		want := constants(t, f.program, f.header, f.pkg)

@@ -13,9 +13,8 @@ type baseline struct {
 	settleTo   int64   // first iteration that no action owns
 }
 
-// holdWhileOpen keeps the baseline while an incident is open: the ranks may have
-// showed it before the job's own series did, whose first level then takes in
-// iterations that are slow.
+// holdWhileOpen keeps the baseline while an incident is open: where ranks showed it first,
+// the job's first level takes in slow iterations.
 func (bl *baseline) holdWhileOpen(before float64) {
 	if before > 0 && bl.currentMs() > before*(1+bl.cfg.Settled) && len(bl.incidents.openIncidents()) > 0 {
 		bl.restoredMs = before
@@ -86,8 +85,7 @@ func (bl *baseline) startEpoch(again bool) {
 	}
 }
 
-// finishRelearn ends relearning once the settle window is over. It reports
-// whether it did.
+// finishRelearn ends relearning after the settle window and reports whether it did.
 func (bl *baseline) finishRelearn(iteration int64) bool {
 	tracker := bl.samples.slowest.tracker
 	if !bl.rebase || iteration < bl.settleTo || tracker.Learning() {

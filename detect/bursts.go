@@ -69,9 +69,8 @@ func (u *burstLog) recurring(s *incidentState) string {
 	return fmt.Sprintf("Intermittent: the job was about as slow in iterations %s, and is again from %d on", strings.Join(spans, ", "), s.OnsetIteration)
 }
 
-// isRegular reports whether iterations follow each other at one distance, give or take
-// what the placement of an onset is off by. Checkpoints and evaluations do;
-// faults do not count iterations.
+// isRegular reports whether iterations follow at one distance, as checkpoints do and faults
+// do not, within the error of placing an onset.
 func isRegular(at []int64) (every int64, ok bool) {
 	least, most := int64(math.MaxInt64), int64(0)
 	for i := 1; i < len(at); i++ {

@@ -39,8 +39,7 @@ type Config struct {
 	CloseAfter   int64 `yaml:"-"` // iterations from relief to close, for actions still on their way; 8
 }
 
-// ProfileConfig bounds the profile windows that seek a culprit or learn the
-// healthy state.
+// ProfileConfig bounds the windows that seek a culprit or learn the healthy state.
 type ProfileConfig struct {
 	Iterations int           // of one window; 4
 	Tries      int           // windows per onset before the verdict stays "unknown"; 3
@@ -152,8 +151,7 @@ func setDefault[T int | int64 | float64 | time.Duration](v *T, def T) {
 	}
 }
 
-// Check reports the first value of falcon.yaml that makes no sense. Zero values
-// pass: they mean the defaults.
+// Check reports the first invalid value of falcon.yaml. Zero values mean the defaults.
 func (c Config) Check() error {
 	within := func(v, least, most float64) bool { return v >= least && v <= most }
 	share := func(v float64) bool { return v > 0 && v < 1 }

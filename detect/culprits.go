@@ -51,9 +51,8 @@ func (c *culpritHistory) remember(n Named) {
 	c.past = slices.Delete(c.past, 0, max(0, len(c.past)-pastMost))
 }
 
-// conclude gives an incident its verdict, with a line for each culprit that was
-// named before. Severity and confidence stay as they are: both speak of this
-// slowdown alone.
+// conclude gives an incident its verdict, with a line for each culprit named before. Severity
+// and confidence are of this slowdown alone.
 func (c *culpritHistory) conclude(s *incidentState, v falcon.Verdict) {
 	if len(s.tests.ownLinks) > 0 {
 		v.Links = slices.DeleteFunc(slices.Clone(v.Links), func(l falcon.Link) bool { return !slices.Contains(s.tests.ownLinks, l) })

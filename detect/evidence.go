@@ -20,8 +20,7 @@ type evidence struct {
 	healthy   peer.Healthy
 }
 
-// computesLonger reports whether a rank of an incident computes even longer than when it was
-// judged.
+// computesLonger reports whether a rank of an incident computes longer than when judged.
 func (ev *evidence) computesLonger(o *incidentState, res peer.Result) bool {
 	was := o.comparedWindow()
 	return was != nil && slices.ContainsFunc(res.Slow, func(r falcon.Rank) bool {
@@ -29,8 +28,7 @@ func (ev *evidence) computesLonger(o *incidentState, res peer.Result) bool {
 	})
 }
 
-// transfersLonger reports whether the slow groups or pairs of a network incident take longer
-// than when it was judged.
+// transfersLonger reports whether a network incident's transfers take longer than when judged.
 func (ev *evidence) transfersLonger(o *incidentState, res peer.Result) bool {
 	was := o.comparedWindow()
 	if was == nil || !o.Verdict.HasCause(falcon.CauseNetwork) {
@@ -104,9 +102,8 @@ func (ev *evidence) slowInMostSteps(r *peer.Rank) bool {
 	return over >= (3*of+3)/4
 }
 
-// explainedShare is the share of the iteration's slowdown that a rank's excess of
-// self time accounts for, over its m + p − 1 passes (1F1B); 1 where it can't be
-// told.
+// explainedShare is the share of the slowdown that a rank's excess of self time explains over
+// its m + p − 1 passes (1F1B); 1 where it is unknown.
 func (ev *evidence) explainedShare(s *incidentState, r peer.Rank) float64 {
 	replica := ev.job.desc.Layout.Replica(r.Rank)
 	lost := s.SlowMs - s.beforeMs
@@ -131,10 +128,8 @@ func (ev *evidence) caseFor(s *incidentState, timing peer.Result) cause.Case {
 	return c
 }
 
-// withoutOthers takes those out of a result whom other open incidents explain
-// already: the ranks they name, the groups and pairs of a slow link, and those
-// of a rank whose host is slow, as it serves the network late too. A slow GPU
-// makes no transfer longer.
+// withoutOthers leaves out of a result what other open incidents explain: their ranks, and the
+// groups and pairs of a slow link or of a rank whose slow host serves the network late.
 func (ev *evidence) withoutOthers(res peer.Result, s *incidentState) peer.Result {
 	others := slices.DeleteFunc(ev.incidents.openIncidents(), func(o *incidentState) bool { return o == s || !o.isLocated() })
 	named := func(r falcon.Rank) bool {
@@ -172,14 +167,12 @@ func (ev *evidence) clearExplained(res *peer.Result, others []*incidentState) {
 	}
 }
 
-// isCompute reports whether an incident is about ranks that compute slowly, not only
-// about a link.
+// isCompute reports whether an incident is about slow computation, not only about a link.
 func (ev *evidence) isCompute(s *incidentState) bool {
 	return len(s.Verdict.Devices) > 0 || !s.Verdict.HasCause(falcon.CauseNetwork)
 }
 
-// isConvincing asks for more than one proof where no onset speaks: trusted peers
-// with a rank waiting, or counters.
+// isConvincing requires a second proof without an onset: a rank that waits, or counters.
 func (ev *evidence) isConvincing(v falcon.Verdict, res peer.Result) bool {
 	for _, e := range v.Evidence {
 		if e.Kind == falcon.EvidenceCounter && !e.Against {
@@ -301,8 +294,7 @@ func (ev *evidence) concerned(s *incidentState, v falcon.Validation) bool {
 // explain. A transfer's least time hides much of it where computation overlaps.
 const linkLeast = 1.0 / 8
 
-// explainLeast is the share of the slowdown that a culprit without counters
-// must explain.
+// explainLeast is the share of the slowdown that a culprit without counters must explain.
 const explainLeast = 1.0 / 3
 
 // longerBy is how much longer a rank must compute, or a transfer take, than when

@@ -8,9 +8,8 @@ import (
 	"github.com/failslow/falcon/detect/peer"
 )
 
-// mergeIntoOpen ends an unreported incident that has no culprit of its own: the culprit of
-// an open incident got worse, or, in the last window, the new slowness went with
-// it.
+// mergeIntoOpen ends an unreported incident that is the growth of an open one, or in the last
+// window began with it.
 func (m *Machine) mergeIntoOpen(s *incidentState, res peer.Result, last bool) bool {
 	for _, o := range m.incidents.list {
 		if o == s || !o.isLocated() || !o.Open() {

@@ -39,8 +39,7 @@ type searchState struct {
 	accused   []falcon.Rank // by the window before
 }
 
-// verdictBasis is the window that a verdict was given on, to judge again when
-// counters come.
+// verdictBasis is the window of a verdict, to judge it again when counters come.
 type verdictBasis struct {
 	timing  *peer.Result
 	at      time.Time
@@ -64,8 +63,7 @@ type burstState struct {
 	evidence string // what makes it intermittent
 }
 
-// moveState is of an incident whose culprits a placement gave other work than
-// when they were named.
+// moveState is of an incident whose culprits were given other work by a placement.
 type moveState struct {
 	done      bool
 	reference *peer.Result // a later window is compared with it while the verdict has no basis
@@ -155,15 +153,13 @@ func (s *incidentState) comparedWindow() *peer.Result {
 	return s.basis.timing
 }
 
-// pauseRelief is the beginning of a silence: looks from before it and after it are not
-// looks running.
+// pauseRelief begins a silence: looks before and after it are not consecutive.
 func (s *incidentState) pauseRelief(now time.Time) {
 	s.relief.silent, s.relief.streak = nodeSilence{since: now, later: s.relief.check}, 0
 	s.relief.check, s.relief.urgent = false, false
 }
 
-// resumeRelief is its end. A look that was put off is due; that no test could be had
-// meanwhile says nothing.
+// resumeRelief ends it. A postponed look is due; tests refused meanwhile do not count.
 func (s *incidentState) resumeRelief() {
 	s.relief.check, s.relief.silent = s.relief.silent.later, nodeSilence{}
 	s.move.links.clearRefusals()
@@ -184,8 +180,7 @@ func (s *incidentState) isLocated() bool {
 // hasVerdict reports whether there is a verdict, even one that names no rank.
 func (s *incidentState) hasVerdict() bool { return s.State != falcon.IncidentVerified }
 
-// isUnexplained reports whether the verdict names no rank and no cause: worth another try
-// while the fault lasts.
+// isUnexplained reports whether the verdict names no rank and no cause, to be tried again.
 func (s *incidentState) isUnexplained() bool {
 	return s.State == falcon.IncidentLocated && s.Verdict.Cause == falcon.CauseUnknown && !s.isLocated()
 }
@@ -299,8 +294,7 @@ func (n *incidentSet) namedLinks() map[falcon.Link]bool {
 	return out
 }
 
-// relievedNear reports whether an incident was relieved around iteration at, so that the
-// job is faster because of it.
+// relievedNear reports whether a relief around iteration at explains a faster job.
 func (n *incidentSet) relievedNear(at int64) bool {
 	return slices.ContainsFunc(n.list, func(s *incidentState) bool {
 		return s.State == falcon.IncidentRelieved && at-s.RelievedIteration <= 2*n.cfg.MergeWithin

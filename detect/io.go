@@ -21,8 +21,7 @@ type Job struct {
 	Emulated     bool
 }
 
-// Samples are iterations of any ranks, in any order; each rank's own come in
-// order of iteration.
+// Samples are iterations of any ranks; each rank's come in order of iteration.
 type Samples struct {
 	Samples []falcon.Sample
 }
@@ -73,8 +72,7 @@ type Acted struct {
 	Reverted     bool
 	MicroBatches []int32 // per replica, from then on
 	// Placement is the device of each rank from then on (S3); empty = as before.
-	// Faults belong to hardware: open incidents go on under the ranks that their
-	// devices and links carry then.
+	// Open incidents stay with their devices and links, under other ranks.
 	Placement falcon.Placement
 }
 
@@ -110,8 +108,7 @@ type Note struct {
 	Text      string
 }
 
-// Ready is what a Step led to. Incidents must be persisted before requests
-// are sent.
+// Ready is what a Step led to. Incidents are persisted before requests are sent.
 type Ready struct {
 	Incidents []falcon.Incident // whole, each changed one once
 	Requests  []ProfileRequest

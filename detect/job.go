@@ -27,8 +27,7 @@ func (j *jobState) ranksByNode() map[falcon.Node][]falcon.Rank {
 	return out
 }
 
-// rankAcross is a rank on each of two nodes, on the first device of both: those
-// share a rail.
+// rankAcross is a rank on the first device of each of two nodes: those share a rail.
 func (j *jobState) rankAcross(at map[falcon.Node][]falcon.Rank, a, b falcon.Node) ([2]falcon.Rank, bool) {
 	first := func(n falcon.Node) (out falcon.Rank) {
 		out = -1
@@ -43,8 +42,7 @@ func (j *jobState) rankAcross(at map[falcon.Node][]falcon.Rank, a, b falcon.Node
 	return [2]falcon.Rank{min(x, y), max(x, y)}, x >= 0 && y >= 0 && x != y
 }
 
-// crossesLinkOf reports whether an incident's links make a group slow: its ring goes
-// over one of them.
+// crossesLinkOf reports whether a group's ring goes over one of an incident's links.
 func (j *jobState) crossesLinkOf(o *incidentState, g *peer.Group) bool {
 	return slices.ContainsFunc(j.ringLinks(*g), func(l falcon.Link) bool { return slices.Contains(o.Verdict.Links, l) })
 }
@@ -90,8 +88,7 @@ func (j *jobState) addLink(links map[falcon.Link]bool, a, b falcon.Rank) {
 	}
 }
 
-// ringOrder orders a group's members by their rank in the communicator, which is
-// the order of its ring.
+// ringOrder is a group's members by their rank in the communicator: the order of its ring.
 func (j *jobState) ringOrder(g peer.Group) []falcon.Rank {
 	place := func(r falcon.Rank) int {
 		for _, c := range j.desc.Comms[r] {

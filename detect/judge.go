@@ -10,8 +10,7 @@ import (
 	"github.com/failslow/falcon/detect/peer"
 )
 
-// judgeWindow draws every conclusion from a window that ended: verdicts, relief, and
-// the healthy state.
+// judgeWindow concludes from a window: verdicts, relief, and the healthy state.
 func (m *Machine) judgeWindow(w *window) {
 	res := m.evidence.compare(sortedProfiles(w))
 	m.profile.keep(w.id, res)

@@ -33,8 +33,7 @@ const (
 	linkMost = 1024
 )
 
-// linkSpeeds lists the links between nodes of the job that were judged lately,
-// slow ones first.
+// linkSpeeds lists the job's links that were judged lately, slow ones first.
 func (y *linkLog) linkSpeeds() []falcon.LinkSpeed {
 	nodes := map[falcon.Node]bool{}
 	for _, d := range y.job.desc.Placement {
@@ -71,9 +70,8 @@ func (y *linkLog) addTests(v falcon.Validation) {
 	}
 }
 
-// addTransfers remembers what a window says about links that no test has judged,
-// or found healthy before: pairs against their class, and rings whose slow link
-// an incident names.
+// addTransfers remembers what a window shows of links without a slow test: pairs against their
+// class, and rings whose slow link an incident names.
 func (y *linkLog) addTransfers(res *peer.Result) {
 	named, ratios := y.incidents.namedLinks(), map[falcon.Link]float64{}
 	for i := range res.Pairs {

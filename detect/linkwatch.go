@@ -127,9 +127,8 @@ func (lw *linkWatch) ringSign(l falcon.Link, res *peer.Result) sign {
 	return out
 }
 
-// pairSign judges a link by the messages of pipeline neighbours over it, each
-// against its class. A little longer than that, of messages that weigh nothing,
-// is neither: a test must decide.
+// pairSign judges a link by the pipeline's messages over it, against their class. A small
+// excess proves nothing: a test must decide.
 func (lw *linkWatch) pairSign(l falcon.Link, res *peer.Result) sign {
 	out := unseen
 	for i := range res.Pairs {
@@ -169,8 +168,7 @@ func (lw *linkWatch) countersHot(l falcon.Link) (hot, known bool) {
 	return hot, true
 }
 
-// portsAtRest reports whether the ports at the ends of all of an incident's links are
-// known and see no congestion.
+// portsAtRest reports whether the ports at all ends of an incident's links are free of congestion.
 func (lw *linkWatch) portsAtRest(s *incidentState) bool {
 	return !slices.ContainsFunc(s.Verdict.Links, func(l falcon.Link) bool {
 		hot, known := lw.countersHot(l)
@@ -235,9 +233,8 @@ func (lw *linkWatch) testFor(s *incidentState) falcon.ValidationAsk {
 	return ask
 }
 
-// judgeTest takes in a test of a displaced incident's links. It proves nothing
-// about who slowed the job, so the verdict stays as it is. It reports whether the
-// test was about them.
+// judgeTest takes a test of a displaced incident's links, which leaves the verdict as it is,
+// and reports whether the test was about them.
 func (lw *linkWatch) judgeTest(s *incidentState, v falcon.Validation) bool {
 	if !s.hasOnlyLinks() || v.Ask.Incident != "" && !s.move.links.asked {
 		return false

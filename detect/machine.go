@@ -61,8 +61,7 @@ func New(cfg Config) *Machine {
 	return m
 }
 
-// Step takes in one input. Samples, profiles and actions that come before a
-// job is described are dropped.
+// Step takes one input. Samples, profiles and actions before the first Job are dropped.
 func (m *Machine) Step(now time.Time, in Input) {
 	m.clock.set(now)
 	switch in := in.(type) {

@@ -34,9 +34,8 @@ func (m *Machine) adoptPlacement(now falcon.Placement, before int64) {
 	m.incidents.displaceAll(was, m.profile.windowID)
 }
 
-// placementChanged takes in that ranks changed devices, or are back on them. The actions
-// of before a restart are reported again: then the job's description brought the
-// placement already.
+// placementChanged takes a change of the ranks' devices. The actions of before a restart are
+// reported again, when the job has the placement already.
 func (m *Machine) placementChanged(in Acted) {
 	m.adoptPlacement(in.Placement, in.Iteration)
 	m.dropOwnOnsets()
@@ -60,8 +59,7 @@ func (m *Machine) dropOwnOnsets() {
 	})
 }
 
-// keepReference keeps of a complete window what a displaced incident is compared with when
-// the job gets slower again.
+// keepReference keeps a window to compare a displaced incident with if it grows.
 func (m *Machine) keepReference(s *incidentState, w *window, res *peer.Result) {
 	if s.move.done && s.isLocated() && s.basis.timing == nil && s.move.reference == nil && res.Missing == 0 && w.iteration >= s.actions.since {
 		s.move.reference = res

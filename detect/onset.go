@@ -25,8 +25,7 @@ func (m *Machine) checkQuorum() {
 	}
 }
 
-// alarmsNear are the alarms placed within the merge distance of an iteration, one
-// per rank.
+// alarmsNear are the alarms within the merge distance of an iteration, one per rank.
 func (od *onsetDetector) alarmsNear(at int64) []alarm {
 	seen := map[falcon.Rank]bool{}
 	var out []alarm
@@ -51,8 +50,7 @@ func (od *onsetDetector) medianIteration(alarms []alarm) int64 {
 	return at[len(at)/2]
 }
 
-// isPartOfOnset reports whether a change placed at iteration is part of an onset that was
-// already reported.
+// isPartOfOnset reports whether a change belongs to the newest reported onset.
 func (od *onsetDetector) isPartOfOnset(iteration int64) bool {
 	return od.lastOnset != falcon.NoIteration && od.isNear(iteration, od.lastOnset)
 }
@@ -82,8 +80,7 @@ func (m *Machine) onJobChange(c bocd.Change) {
 	}
 }
 
-// recordDip remembers where the job last got a little faster: the sign of relief
-// while an action hides the fault.
+// recordDip remembers where the job last got a little faster: a sign of a hidden relief.
 func (od *onsetDetector) recordDip(at int64, c bocd.Change) {
 	_, noise := meanAndSpread(od.samples.slowest.newestValues(dipOver))
 	if c.BeforeMs-c.AfterMs > 2*noise && !od.baseline.isSettling(at) {
@@ -154,8 +151,7 @@ func (od *onsetDetector) startEpoch() {
 	od.jitterAt, od.dipAt = -od.cfg.MergeWithin-1, falcon.NoIteration
 }
 
-// addAlarm keeps the alarm of one rank, unless an action or an onset that is
-// already reported explains it.
+// addAlarm keeps the alarm of one rank, unless an action or a reported onset explains it.
 func (od *onsetDetector) addAlarm(a alarm) {
 	if !od.baseline.isSettling(a.iteration) && !od.isPartOfOnset(a.iteration) {
 		od.alarms = append(od.alarms, a)

@@ -86,8 +86,7 @@ func (m *Machine) Steady() Steady {
 	}
 }
 
-// Speeds are the self times of the last complete profile, ms per micro-batch
-// by rank; nil before the first.
+// Speeds are the last complete profile's self times by rank, ms per micro-batch, or nil.
 func (m *Machine) Speeds() []float64 {
 	if !m.profile.haveLast {
 		return nil

@@ -9,9 +9,8 @@ import (
 	"github.com/failslow/falcon/detect/peer"
 )
 
-// onFaster is a verified downward change of the job. It relieves no incident by
-// itself: levelRelief does where the level is back, and where it is not the
-// culprit is looked at.
+// onFaster takes a verified downward change. It relieves no incident by itself: where the
+// level is not back, the culprit is looked at.
 func (rj *reliefJudge) onFaster(at int64, c bocd.Change) {
 	open := rj.incidents.openIncidents()
 	if len(open) == 0 {
@@ -58,9 +57,8 @@ func (rj *reliefJudge) checkLevel(iteration int64) {
 	}
 }
 
-// acceptWork takes work of the job's own that grew (a longer sequence, a larger
-// batch) as its normal pace once it has lasted, so that what comes on top of it
-// is measured against it.
+// acceptWork takes the job's own work that grew as its normal pace once it has lasted, to
+// measure further slowness against it.
 func (rj *reliefJudge) acceptWork(iteration int64) {
 	open := rj.incidents.openIncidents()
 	if len(open) != 1 || !open[0].hasVerdict() || rj.incidents.awaitsNodes(open[0]) || open[0].Verdict.Cause != falcon.CauseNotHardware || len(open[0].actions.inForce) > 0 ||
@@ -72,8 +70,7 @@ func (rj *reliefJudge) acceptWork(iteration int64) {
 	rj.evidence.resetHealthy()
 }
 
-// checkClocks makes a watched culprit due when its clock is back at its
-// peers' for the first time.
+// checkClocks makes a watched culprit due when its clock is first back at its peers'.
 func (rj *reliefJudge) checkClocks() {
 	for _, s := range rj.incidents.openIncidents() {
 		if !s.reliefByWindows() || s.relief.streak > 0 || s.Verdict.Cause != falcon.CauseGPU || s.relief.urgent {
@@ -85,8 +82,7 @@ func (rj *reliefJudge) checkClocks() {
 	}
 }
 
-// judgeRelief judges an incident's culprit by a window that was asked for after its
-// action took force.
+// judgeRelief judges a culprit by a window requested after its action took force.
 func (m *Machine) judgeRelief(s *incidentState, w *window, res peer.Result) {
 	if w.iteration < s.actions.since || m.incidents.awaitsNodes(s) {
 		return
@@ -183,8 +179,7 @@ type reliefJudge struct {
 	departures bool // the epoch is new: incidents may have lost their culprits
 }
 
-// pausing reports whether an incident's slowdown is one that comes and goes, and that it
-// is too early to call it relieved.
+// pausing reports whether an intermittent slowdown pauses: too early for relief.
 func (rj *reliefJudge) pausing(s *incidentState, iteration int64) bool {
 	if s.burst.onset == 0 || iteration >= s.burst.onset+rj.cfg.BurstWithin {
 		return false
@@ -197,8 +192,7 @@ func (rj *reliefJudge) pausing(s *incidentState, iteration int64) bool {
 	return true
 }
 
-// dropBurst ends a slowdown that was not reported: it is logged, and remembered
-// in case that others like it follow.
+// dropBurst ends a slowdown that was not reported; it is logged and remembered.
 func (rj *reliefJudge) dropBurst(s *incidentState, at int64) {
 	b := burst{from: s.OnsetIteration, to: max(at, s.OnsetIteration+1), ms: s.SlowMs}
 	rj.bursts.add(b)

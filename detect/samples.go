@@ -60,8 +60,7 @@ func (l *sampleLog) peakAround(c bocd.Change) float64 {
 	return top
 }
 
-// backSince is the first iteration of the newest run below a level; a single
-// hiccup does not end the run.
+// backSince begins the newest run below a level; a single hiccup does not end it.
 func (l *sampleLog) backSince(ms float64) int64 {
 	i, oldest := l.slowest.seen-1, l.slowest.seen-len(l.slowest.ms)
 	for i > oldest {
@@ -139,8 +138,7 @@ func (l *sampleLog) heard(r *series, iteration int64) {
 	l.newest, r.heardAt = max(l.newest, iteration), l.clock.now
 }
 
-// lastIteration is the newest iteration that all ranks took part in, -1 before the
-// first.
+// lastIteration is the newest iteration of all ranks, -1 before the first.
 func (l *sampleLog) lastIteration() int64 { return l.slowest.lastIteration() }
 
 // isLearning reports whether the job's warm-up is not over.

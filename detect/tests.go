@@ -35,8 +35,7 @@ func (t *testPlanner) waiting() bool {
 	return t.pending != nil && t.clock.now.Sub(t.pending.at) < askHold
 }
 
-// request asks for the tests that a fresh verdict lacks, one incident at a time.
-// It reports whether it did.
+// request asks for the tests that a verdict lacks, for one incident, and reports whether it did.
 func (t *testPlanner) request(at int64) bool {
 	if t.waiting() || t.cfg.Validate.Tries < 0 || t.baseline.isSettling(at) {
 		return false
@@ -220,8 +219,7 @@ func (m *Machine) stepValidated(in Validated) {
 	}
 }
 
-// applyTests judges an incident again with what was measured. A refusal leaves the
-// verdict with less confidence.
+// applyTests judges an incident again by a test. A refusal lowers the confidence.
 func (m *Machine) applyTests(s *incidentState, v falcon.Validation) {
 	t := &cause.Tests{Refused: v.Reason}
 	if v.State == falcon.ValidationDone {

@@ -15,9 +15,8 @@ func (m *Machine) watchDue(at int64) bool {
 	return m.cfg.Watch.Every > 0 && len(m.incidents.openIncidents()) == 0 && m.evidence.hasHealthy() && m.rankWatch.due(at, m.clock.now) && !m.baseline.isSettling(at)
 }
 
-// watchRanks feeds a window's iterations to the rank-level watch
-// and logs what it saw of ranks that no incident
-// names.
+// watchRanks feeds a window to the rank-level watch and logs what it saw of ranks that no
+// incident names.
 func (m *Machine) watchRanks(w *window, res *peer.Result) {
 	m.rankWatch.schedule(m.samples.lastIteration()+m.cfg.Watch.Every, m.clock.now.Add(m.cfg.Watch.Spacing))
 	for _, s := range m.rankWatch.steps.Look(m.job.desc.Layout, res, w.iteration) {
@@ -50,8 +49,7 @@ func formatSteps(n int) string {
 	return fmt.Sprintf("%d steps", n)
 }
 
-// failing keeps of a list the ranks that the watch calls failing, seen by more
-// than one window.
+// failing keeps the ranks that the watch calls failing, seen by more than one window.
 func (rw *rankWatcher) failing(ranks []falcon.Rank) []falcon.Rank {
 	return slices.DeleteFunc(slices.Clone(ranks), func(r falcon.Rank) bool {
 		_, failing := rw.steps.Steps(r)
@@ -112,8 +110,7 @@ func (rw *rankWatcher) startEpoch(world int, cfg WatchConfig) {
 	rw.steps, rw.nextAt, rw.unexplained = peer.NewWatch(world, cfg.Over, cfg.Steps), 0, nil
 }
 
-// schedule sets when the ranks of a quiet job are profiled next: not before an
-// iteration and a time.
+// schedule sets the earliest iteration and time of the next profile of a quiet job.
 func (rw *rankWatcher) schedule(iteration int64, at time.Time) {
 	rw.nextAt, rw.nextTime = iteration, at
 }

@@ -35,9 +35,8 @@ const (
 	deadlineMost  = time.Minute
 )
 
-// planWindow asks for the profile window that is needed most, if none is in flight:
-// the culprit of an onset, then the relief of a watched one, then the healthy
-// state.
+// planWindow requests the window needed most, if none is in flight: for the culprit of an
+// onset, then for a relief, then for the healthy state.
 func (m *Machine) planWindow() {
 	if !m.job.known || m.profile.inFlight() || m.samples.isLearning() {
 		return
@@ -225,9 +224,8 @@ func (p *profiler) keep(window uint64, res peer.Result) {
 	}
 }
 
-// move forgets what was measured of ranks on other devices. A window that was
-// asked for before an iteration mixes both placements: it reports whether it
-// dropped one.
+// move forgets what was measured on other devices. It reports whether it dropped a window that
+// mixes both placements.
 func (p *profiler) move(was, now falcon.Placement, before int64) (dropped bool) {
 	for r := range now {
 		if now[r] != was[r] {

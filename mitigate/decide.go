@@ -40,8 +40,7 @@ func (p *Planner) Check(d Decision) error {
 	return p.checkApproval(d, a.Rung)
 }
 
-// decidable reports whether a decision may still be made: on a proposal, and against an
-// approval until it is ordered.
+// decidable reports whether a proposal, or a veto of an unordered approval, is still possible.
 func decidable(a *falcon.Action, approve bool) bool {
 	return a.State == falcon.ActionProposed || a.State == falcon.ActionApproved && !approve
 }
@@ -135,8 +134,7 @@ func (p *Planner) recordVote(s *incidentState, a *falcon.Action, d Decision) {
 	p.recordDecision(s, a, d)
 }
 
-// recordDecision records the decision that counts. A veto ends an approval, too, as long
-// as nothing was ordered.
+// recordDecision records the decision. A veto ends an approval until it is ordered.
 func (p *Planner) recordDecision(s *incidentState, a *falcon.Action, d Decision) {
 	verb, name := "vetoed", a.ID
 	if a.State == falcon.ActionApproved {

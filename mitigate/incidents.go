@@ -181,8 +181,7 @@ func (n *incidentSet) actionsInForce() []actionRef {
 	return out
 }
 
-// healthyMs is the iteration time without any of the open incidents' faults:
-// that of the earliest.
+// healthyMs is the iteration time without the open faults: that of the earliest.
 func (n *incidentSet) healthyMs(s *incidentState) float64 {
 	first := s
 	for _, o := range n.list {
@@ -193,8 +192,7 @@ func (n *incidentSet) healthyMs(s *incidentState) float64 {
 	return first.incident.HealthyMs
 }
 
-// mustLeave reports whether a device has to go: it is named, or it hangs on the end of
-// a slow link that goes.
+// mustLeave reports whether a device has to go: it is named, or at the end of a slow link.
 func (n *incidentSet) mustLeave(d falcon.Device, bad []falcon.Node) bool {
 	if !slices.Contains(bad, d.Node()) {
 		return false
@@ -254,8 +252,7 @@ func shareCulprit(v, w falcon.Verdict) bool {
 		slices.ContainsFunc(v.Links, func(l falcon.Link) bool { return slices.Contains(w.Links, l) })
 }
 
-// causeHelped is why rung r can't help the incident's cause, nil if it can
-// (FALCON table 3).
+// causeHelped is why rung r can't help the incident's cause, nil if it can (FALCON table 3).
 func causeHelped(s *incidentState, r falcon.Rung) error {
 	switch {
 	case s.incident.State != "" && !s.incident.Open():

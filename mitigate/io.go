@@ -44,8 +44,7 @@ type Iteration struct {
 	Unheard []falcon.Node // silent: it was counted without their ranks
 }
 
-// Speeds are the self times of the last complete profile, per micro-batch, by
-// rank; what S2 is solved with.
+// Speeds are the last complete profile's self times per micro-batch, by rank, for S2.
 type Speeds struct {
 	Incident string
 	SelfMs   []float64         // indexed by rank; 0 = not measured

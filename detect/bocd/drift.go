@@ -51,9 +51,8 @@ func nextCount(n int, beyond bool) int {
 	return max(n-driftForgive, 0)
 }
 
-// findDrift looks for a level that came without a change point of its own: the
-// median of the newest points is off the reference by Verify and a margin for
-// noise.
+// findDrift looks for a level without a change point of its own: the median of the newest
+// points is off the reference by Verify and a margin for noise.
 func (t *Tracker) findDrift() (Change, bool) {
 	d := &t.drift
 	n := max(d.slower, d.faster)
@@ -115,9 +114,8 @@ func (t *Tracker) updateReference() {
 	}
 }
 
-// checkReference reports whether a change that is too small against what was just before it
-// makes one against the reference, as the last step of a ladder does; then c is
-// that one.
+// checkReference reports whether a change that is too small by itself is one against the
+// reference, as the last step of a ladder is; then c is that one.
 func (t *Tracker) checkReference(c *Change) bool {
 	r := t.drift.reference
 	if r <= 0 || (c.AfterMs > c.BeforeMs) != (c.BeforeMs > r) {

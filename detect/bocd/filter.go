@@ -34,8 +34,7 @@ type Prior struct {
 	Beta  float64 // rate of the precision, > 0
 }
 
-// UnitPrior is mu 0 and kappa = alpha = beta = 1: right for a series that was
-// standardised.
+// UnitPrior is mu 0 and kappa = alpha = beta = 1, for a standardised series.
 var UnitPrior = Prior{Mu: 0, Kappa: 1, Alpha: 1, Beta: 1}
 
 // Config sets up a Filter. The zero value of each field means its default,
@@ -181,8 +180,7 @@ func (f *Filter) Alarm() bool {
 	return f.seen > f.cfg.Window && f.last.PRecent > f.cfg.Threshold
 }
 
-// Observe takes in one observation. It returns ErrNotFinite, and changes
-// nothing, on NaN and infinities.
+// Observe takes one observation; on NaN and infinities it returns ErrNotFinite and changes nothing.
 func (f *Filter) Observe(x float64) (Step, error) {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return f.last, fmt.Errorf("%w: %v", ErrNotFinite, x)
@@ -253,8 +251,7 @@ func logGrowth(s float64) float64 {
 	return 2 * s * (1 + q*(1.0/3+q*(1.0/5+q*(1.0/7+q*(1.0/9+q*(1.0/11))))))
 }
 
-// normalise turns the weights into log probabilities that sum to 1 − hazard:
-// every run goes on with that chance.
+// normalise turns the weights into log probabilities that sum to 1 − hazard.
 func (f *Filter) normalise(top float64) {
 	logw := f.logw
 	prob := f.prob[:len(logw)]

@@ -34,8 +34,7 @@ func logFrom1(x float64) float64 {
 	return float64(int(bits>>52)-1023)*math.Ln2 + part.log + (r + tail)
 }
 
-// expNegative is exp x for x ≤ 0, off by less than 1e-13 of it, and 0 for x below
-// the exponent's range.
+// expNegative is exp x for x ≤ 0, off by less than 1e-13 of it, or 0 below the exponent's range.
 func expNegative(x float64) float64 {
 	if !(x > -700) {
 		return 0

@@ -129,8 +129,7 @@ func (f *Filter) predictsAlike(older, i int, tolerance float64) bool {
 	return gap/(r*r)+far*far/least+4*spread*spread < tolerance
 }
 
-// distributeMass moves entry i's mass to both neighbours so that the mean run length
-// stays what it is.
+// distributeMass moves entry i's mass to both neighbours, keeping the mean run length.
 func (f *Filter) distributeMass(older, i int) {
 	newer := i + 1
 	part := float64(f.run[i]-f.run[newer]) / float64(f.run[older]-f.run[newer])
@@ -172,9 +171,8 @@ func (f *Filter) currentStep() Step {
 	return s
 }
 
-// Binned fills dst with P(r = 0) … P(r = len-2); the last entry holds the
-// mass of all longer run lengths. It costs the run lengths kept, however long
-// the series is.
+// Binned fills dst with P(r = 0) … P(r = len-2) and, last, the mass of all longer run
+// lengths. Its cost grows with the run lengths kept, not with the series.
 func (f *Filter) Binned(dst []float64) {
 	clear(dst)
 	for i, r := range f.run {
@@ -184,8 +182,7 @@ func (f *Filter) Binned(dst []float64) {
 	}
 }
 
-// Runs calls yield with each run length kept and its probability, longest
-// first, until yield returns false.
+// Runs yields each run length kept with its probability, longest first.
 func (f *Filter) Runs(yield func(runLength int, probability float64) bool) {
 	for i, r := range f.run {
 		if !yield(r, f.prob[i]) {

@@ -147,8 +147,7 @@ func (t *Tracker) learnWarmUp() {
 	t.refilter()
 }
 
-// refilter starts the filter over with the remembered observations of the
-// present level.
+// refilter starts the filter over with the observations of the present level.
 func (t *Tracker) refilter() {
 	if t.cfg.Raw {
 		return
@@ -191,8 +190,7 @@ func (t *Tracker) standard(ms float64) float64 {
 	return min(max(ms/t.scale-t.centre/t.scale, -Limit), Limit)
 }
 
-// updateAlarm notes an alarm, or moves the one that waits to where the most
-// probable run length now puts it.
+// updateAlarm notes an alarm, or moves the pending one to its most probable place.
 func (t *Tracker) updateAlarm() {
 	step := t.filter.Last()
 	probability := step.PRecent
@@ -283,8 +281,7 @@ func (t *Tracker) checkRelief() []Change {
 // level, and neither open nor end an incident.
 func (t *Tracker) Settle(index, n int) { t.settleFrom, t.settleTo = index, index+n }
 
-// Rebase makes ms the baseline and ends an open incident; with 0 the present
-// level is taken.
+// Rebase makes ms, or with 0 the present level, the baseline and ends an open incident.
 func (t *Tracker) Rebase(ms float64) {
 	if ms == 0 {
 		ms = t.LevelMs()
@@ -308,8 +305,7 @@ func (t *Tracker) Slow() bool { return t.slow }
 // BaselineMs is the lowest verified level, 0 during the warm-up.
 func (t *Tracker) BaselineMs() float64 { return t.baseline }
 
-// LevelMs is the median of the newest few observations of the present level,
-// 0 before the first.
+// LevelMs is the median of the newest observations of the present level, or 0.
 func (t *Tracker) LevelMs() float64 {
 	return falcon.Median(t.observations(max(t.from, t.next-recent), t.next))
 }
@@ -323,8 +319,7 @@ func (t *Tracker) PRecent() float64 {
 	return t.filter.Last().PRecent
 }
 
-// observations copies observations from … to−1 in order; older ones than the history
-// holds are left out.
+// observations copies observations from … to−1 in order, as far as they are held.
 func (t *Tracker) observations(from, to int) []float64 {
 	from = max(from, t.next-history, 0)
 	out := make([]float64, 0, max(0, to-from))

@@ -6,8 +6,7 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// verifyAlarm verifies the alarm that waits, and ends an incident whose level is
-// back at the baseline.
+// verifyAlarm verifies the pending alarm, and ends an incident back at the baseline.
 func (t *Tracker) verifyAlarm() []Change {
 	if !t.alarm.raised {
 		if c, unlike := t.correctLevel(); unlike {
@@ -158,8 +157,7 @@ func (t *Tracker) holdsAfter(c Change) bool {
 	return beyond >= n-n/5
 }
 
-// isBeyondMiddle reports whether an observation lies on the new level's side of the
-// middle between the two.
+// isBeyondMiddle reports whether an observation is on the new level's side of the middle.
 func (t *Tracker) isBeyondMiddle(c Change, index int) bool {
 	middle := c.BeforeMs/2 + c.AfterMs/2
 	return (t.past[index%history] > middle) == (c.AfterMs > c.BeforeMs)

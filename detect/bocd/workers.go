@@ -81,8 +81,7 @@ func (o *worker) applyChange(name string, c Change) {
 	}
 }
 
-// Flagged lists the slow spells of single workers, in the order in which the
-// workers first came.
+// Flagged lists the slow spells of single workers, in the order of the workers.
 func (w *Workers) Flagged() []Flag {
 	var out []Flag
 	for _, name := range w.order {

@@ -7,8 +7,7 @@ import (
 	"github.com/failslow/falcon/detect/peer"
 )
 
-// computation explains the ranks that compute slower than their peers, one
-// opinion per cause.
+// computation explains ranks slower than their peers, one opinion per cause.
 func (c *Case) computation() []opinion {
 	var out []opinion
 	for _, r := range c.Timing.Slow {
@@ -120,8 +119,7 @@ func (c *Case) neighbours(o *opinion, r falcon.Rank) {
 	}
 }
 
-// unexplained is a slow rank whose cause neither counters nor the host's lead
-// tell.
+// unexplained is a slow rank whose cause neither counters nor the host's lead show.
 func (c *Case) unexplained(o opinion, r falcon.Rank) opinion {
 	o.cause = falcon.CauseUnknown
 	if g, ok := c.gemmResult(c.deviceOf(r)); ok {

@@ -7,9 +7,8 @@ import (
 func (c *Case) gpuKnown(r falcon.Rank) bool  { return c.Counters.GPUs[c.deviceOf(r)].Known }
 func (c *Case) hostKnown(r falcon.Rank) bool { return c.Counters.Hosts[c.deviceOf(r).Node()].Known }
 
-// Confirmed reports whether the counters of rank r's GPU or node show trouble of
-// their own, or that its GPU failed a test, so that one window of timing is
-// enough to accuse it.
+// Confirmed reports whether counters or a failed test accuse rank r's GPU or node, so that
+// one window of timing is enough.
 func (c *Case) Confirmed(r falcon.Rank) bool {
 	var scratch opinion
 	g, tested := c.gemmResult(c.deviceOf(r))
@@ -49,14 +48,12 @@ func (c *Case) gpuProofs(o *opinion, r falcon.Rank) bool {
 	return len(o.proofs) > before
 }
 
-// isCrowded reports whether a rank was compared with its own past as most of its peers
-// are slow: they clear it of nothing.
+// isCrowded reports whether a rank was compared with its own past: its peers clear it of nothing.
 func (c *Case) isCrowded(r falcon.Rank) bool {
 	return int(r) < len(c.Timing.Ranks) && c.Timing.Ranks[r].Crowded(crowdLeast)
 }
 
-// hostProofs adds what the counters of a rank's node prove, and reports whether
-// anything.
+// hostProofs adds what the counters of a rank's node prove, and reports whether any do.
 func (c *Case) hostProofs(o *opinion, r falcon.Rank) bool {
 	n := c.deviceOf(r).Node()
 	h := c.Counters.Hosts[n]

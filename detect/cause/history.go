@@ -158,8 +158,7 @@ func summarizeGPU(before, since []stamped[falcon.GPUReading]) GPU {
 	return g
 }
 
-// summarizeHost sums up the looks since a moment; Before is the same of those before
-// it.
+// summarizeHost sums up the looks since a moment; Before is those before it.
 func summarizeHost(before, since []stamped[falcon.HostReading]) Host {
 	h := hostShares(before, since)
 	if past := hostShares(nil, before); h.Known && past.Known {
@@ -246,8 +245,7 @@ func (h *History) Normal(d falcon.Device) (since, until Moment, ok bool) {
 	return since, Moment{}, ok
 }
 
-// typicalClock is the median over devices of the newest busy clock's share of
-// its maximum.
+// typicalClock is the median of the devices' newest busy clock over its maximum.
 func (h *History) typicalClock() float64 {
 	var out []float64
 	for _, v := range h.gpus {

@@ -8,9 +8,8 @@ import (
 	"github.com/failslow/falcon/detect/peer"
 )
 
-// network explains long transfers by a link, where peers leave one, else by
-// the group. Groups that hold a slow rank are left out: its host serves the
-// network late too.
+// network explains long transfers by a link, or else by the group. Groups with a slow rank
+// are left out: its host serves the network late too.
 func (c *Case) network() (opinion, bool) {
 	o := opinion{cause: falcon.CauseNetwork}
 	best := 0.0
@@ -41,8 +40,7 @@ func (c *Case) network() (opinion, bool) {
 	return o, true
 }
 
-// narrowRanks leaves the ranks at the ends of the named links: the others of their
-// group wait like everybody else.
+// narrowRanks leaves the ranks at the ends of the named links; the others only wait.
 func (c *Case) narrowRanks(o *opinion) {
 	if len(o.links) == 0 {
 		return
@@ -57,9 +55,8 @@ func (c *Case) holdsSlow(ranks []falcon.Rank) bool {
 	return slices.ContainsFunc(ranks, func(r falcon.Rank) bool { return slices.Contains(c.Timing.Slow, r) })
 }
 
-// worstPairs are the suspect pairs with the greatest excess: a slow link
-// throttles its whole pipeline, so lesser excesses in the same replica follow
-// from it.
+// worstPairs are the suspect pairs with the greatest excess: lesser ones in the same replica
+// follow from a slow link.
 func (c *Case) worstPairs() []peer.Pair {
 	worst := map[int]float64{}
 	for _, p := range c.Timing.Pairs {
@@ -102,9 +99,8 @@ func (c *Case) nameLinks(o *opinion) {
 	}
 }
 
-// nameByTest names the slow links among the suspects' that were tested, and
-// takes the healthy ones out of those that timing leaves. It reports whether it
-// named any.
+// nameByTest names the tested links that are slow, takes the healthy ones out, and reports
+// whether it named any.
 func (c *Case) nameByTest(o *opinion, u linkUse) bool {
 	tests := c.linkTests()
 	slow := slowLinks(tests, u.suspect)
@@ -187,8 +183,7 @@ func (c *Case) countLinkUse() linkUse {
 	return u
 }
 
-// ringLinks are the links that a ring over the ranks uses: neighbours on different
-// nodes.
+// ringLinks are the links between neighbours of a ring that are on different nodes.
 func (c *Case) ringLinks(ranks []falcon.Rank) []falcon.Link {
 	var out []falcon.Link
 	for i := range ranks {

@@ -9,8 +9,7 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// NIC is how a network port did since a moment, against the time before it.
-// Rates are per second.
+// NIC is a network port since a moment, against the time before; rates are per second.
 type NIC struct {
 	Known        bool    // two readings that span a rate exist
 	Marks        float64 // congestion notifications sent and handled, and marked packets
@@ -63,9 +62,8 @@ func hasCounters(r falcon.NICReading) bool {
 	return r.Err == "" || r.Active || some > 0
 }
 
-// portLost reports whether a port that was active is not any more, two looks running. A
-// port without a cable was never active and has lost nothing; a look that
-// brought nothing shows nothing.
+// portLost reports whether a port that was active is down in two looks running. A port
+// without a cable was never active.
 func portLost(before, since []stamped[falcon.NICReading]) bool {
 	down, active := 0, false
 	for _, s := range slices.Concat(before, since) {
@@ -80,8 +78,7 @@ func portLost(before, since []stamped[falcon.NICReading]) bool {
 	return active && down > 1
 }
 
-// growthRates are the growths between two readings per second; ok false where they
-// span no time.
+// growthRates are the growths between two readings per second; ok is false for no time.
 func growthRates(first, last falcon.NICReading) (marks, resent, wait float64, ok bool) {
 	seconds := float64(last.AtNs-first.AtNs) / 1e9
 	if seconds <= 0 {
@@ -201,8 +198,7 @@ func (c *Case) nodePorts(n falcon.Node) []falcon.NIC {
 	return out
 }
 
-// hotPort is the first port of a node that is congested, with what its
-// counters say.
+// hotPort is the first congested port of a node, with what its counters show.
 func (c *Case) hotPort(n falcon.Node) (falcon.NIC, string) {
 	for _, id := range c.nodePorts(n) {
 		if said := c.congestion(id); said != "" {

@@ -30,8 +30,7 @@ func (c *Case) allSlow() opinion {
 	return o
 }
 
-// slowStages explains stages that slowed as a whole: the counters of their nodes,
-// or the job's own work.
+// slowStages explains stages that slowed as a whole, by counters or by the job's own work.
 func (c *Case) slowStages() opinion {
 	var ranks []falcon.Rank
 	for _, r := range c.Timing.Ranks {
@@ -62,9 +61,8 @@ func (c *Case) slowStages() opinion {
 	return o
 }
 
-// unevenWork explains a job whose ranks' work differs from iteration to iteration
-// while none of them is slow in all of them: sequences of different length, or
-// another imbalance of the job's own.
+// unevenWork explains a job whose ranks' work varies while none is always slow: sequences
+// of different length, or another imbalance of the job's own.
 func (c *Case) unevenWork() opinion {
 	o := opinion{cause: falcon.CauseNotHardware}
 	o.addEvidence(falcon.EvidenceTiming, weightTogether, "The same passes of all %d measured ranks differ by %.0f %% from iteration to iteration (healthy %.0f %%), and who is slowest changes: the work differs, as with sequences of different length", len(c.Timing.Ranks)-c.Timing.Missing, 100*c.Timing.Spread, 100*c.Timing.HealthySpread)
@@ -83,8 +81,7 @@ func (c *Case) unevenWork() opinion {
 	return o
 }
 
-// hostsLate reports whether most hosts launch late: then their noise makes the work
-// look uneven.
+// hostsLate reports whether most hosts launch late, whose noise looks like uneven work.
 func (c *Case) hostsLate() bool {
 	late := 0
 	for r := range c.Timing.Ranks {

@@ -7,17 +7,15 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// Tests is what active tests measured since the onset. Which of them are slow
-// was judged where they were made (FALCON §4.4); nothing is compared again
-// here.
+// Tests is what active tests measured since the onset, judged where they were made
+// (FALCON §4.4).
 type Tests struct {
 	GEMM    []falcon.GEMMResult
 	Links   []falcon.LinkResult
 	Refused string // why there are none, or not all; empty when all came
 }
 
-// gemmResult is the matrix multiplication of a device, ok false where it was not
-// tested or failed.
+// gemmResult is a device's matrix multiplication; ok is false without a valid test.
 func (c *Case) gemmResult(d falcon.Device) (falcon.GEMMResult, bool) {
 	if c.Tests == nil || d == "" {
 		return falcon.GEMMResult{}, false
@@ -148,9 +146,8 @@ func resultLink(r falcon.LinkResult) (falcon.Link, bool) {
 	return falcon.NewLink(a, b), true
 }
 
-// slowLinks are the tested links among candidates that are slow, the greatest
-// excess first. One whose excess is a small part of the greatest is noise of
-// the test, or no matter beside it.
+// slowLinks are the tested candidates that are slow, greatest excess first. A small part of
+// the greatest excess is noise of the test.
 func slowLinks(tests map[falcon.Link]linkTest, candidates map[falcon.Link]bool) []falcon.Link {
 	worst := 0.0
 	for l := range candidates {

@@ -6,8 +6,7 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// Rules of FALCON §4.4: what counts as slow, and how many links make a class
-// whose median can be trusted.
+// Rules of FALCON §4.4: what is slow, and how many links make a class with a median.
 const (
 	SlowRatio  = 1.2
 	ClassLeast = 3

@@ -7,8 +7,7 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// Pair is two ranks that exchange messages in both directions, lower rank
-// first.
+// Pair is two ranks that exchange messages in both directions, lower rank first.
 type Pair [2]falcon.Rank
 
 // NewPair sorts the two ranks.

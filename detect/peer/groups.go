@@ -16,8 +16,7 @@ type class struct {
 	bytes int64
 }
 
-// joinedCalls is a class with its calls laid side by side, one row per call that
-// every member measured.
+// joinedCalls is a class's calls, one row per call that every member measured.
 type joinedCalls struct {
 	class
 	members []falcon.Rank // ascending
@@ -94,8 +93,7 @@ func (w *Window) joinCalls(profiles []falcon.RankProfile) []joinedCalls {
 	return out
 }
 
-// membersOf lists the communicator's ranks: as the job describes them, else
-// those that were seen calling on it.
+// membersOf lists the communicator's ranks by the job, else those seen calling on it.
 func (w *Window) membersOf(comm uint64, seen map[falcon.Rank]bool) []falcon.Rank {
 	for r := range seen {
 		for _, c := range w.Comms[r] {
@@ -110,8 +108,7 @@ func (w *Window) membersOf(comm uint64, seen map[falcon.Rank]bool) []falcon.Rank
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// dimension is the communicator's dimension as the job says it, else by its
-// members.
+// dimension is the communicator's dimension by the job, else by its members.
 func (w *Window) dimension(comm uint64, ranks []falcon.Rank) falcon.Dimension {
 	for _, c := range w.Comms[ranks[0]] {
 		if c.ID == comm && c.Dimension != "" {
@@ -253,9 +250,8 @@ func (j *joinedCalls) stepWaits(res *Result) {
 	}
 }
 
-// compareGroup judges a group's transfer by others of its kind, or by its own
-// past where there are too few of them, or where most of them are slow and their
-// median with them.
+// compareGroup judges a group's transfer by others of its kind, or by its own past where
+// they are too few or most are slow.
 func (w *Window) compareGroup(res *Result, i int, alike others, was past) {
 	g := &res.Groups[i]
 	g.Classmates = alike.count()

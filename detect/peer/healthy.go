@@ -7,9 +7,8 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// Healthy is what a job looked like when nothing was wrong: self time and host
-// lead per rank, transfer per group, receives per pair. The zero value and nil
-// know nothing. One goroutine owns it.
+// Healthy is the healthy job: self time and host lead per rank, transfer per group, receives
+// per pair. The zero value and nil know nothing. One goroutine owns it.
 type Healthy struct {
 	selfMs, queueMs map[falcon.Rank]float64
 	spreads         map[falcon.Rank]float64
@@ -97,8 +96,7 @@ func (h *Healthy) gapSpread(r falcon.Rank) float64 {
 	return h.spreads[r]
 }
 
-// transferTime is a group's healthy transfer: that of its communicator, else of one
-// with the same members.
+// transferTime is a communicator's healthy transfer, else that of the same members.
 func (h *Healthy) transferTime(c class, ranks []falcon.Rank) float64 {
 	if h == nil {
 		return 0

@@ -15,8 +15,7 @@ func othersOf(v []float64) others {
 // count is how many are left without one.
 func (o others) count() int { return max(0, len(o.sorted)-1) }
 
-// medianWithout is that of the values without x, which must be one of them; 0 where
-// none is left.
+// medianWithout is the median of the values without x, one of them; 0 for none.
 func (o others) medianWithout(x float64) float64 {
 	n := o.count()
 	if n == 0 {

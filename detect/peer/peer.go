@@ -7,14 +7,12 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// Rules are the thresholds of the comparison. The zero value of each field
-// means its default.
+// Rules are the thresholds of the comparison; zero means the default.
 type Rules struct {
 	// Suspect is the ratio over the median of its kind above which a group's
 	// transfer or a rank's self time is suspicious; default 1.1 (FALCON §4.3).
 	Suspect float64 `yaml:"suspect"`
-	// WaitOver is how many transfers a wait must exceed to say that somebody is
-	// waited for; default 2.
+	// WaitOver is how many transfers a wait must exceed to count; default 2.
 	WaitOver float64 `yaml:"-"`
 	// Margin is how much slower the least slow accused rank must be than the
 	// slowest rank that is not accused; default 1.03.
@@ -183,8 +181,7 @@ func (w *Window) indexComms() {
 	}
 }
 
-// usableProfiles are the profiles of ranks of the layout with a sensible self time,
-// one per rank, by rank.
+// usableProfiles are the valid profiles of ranks of the layout, one per rank, by rank.
 func (w *Window) usableProfiles() []falcon.RankProfile {
 	seen := make([]*falcon.RankProfile, w.Layout.World())
 	n := 0
@@ -222,8 +219,7 @@ func windowSpanMs(p falcon.RankProfile) float64 {
 
 func positive(v float64) bool { return v > 0 && !math.IsInf(v, 0) && !math.IsNaN(v) }
 
-// lowQuantile is the value below which a share q of v lies, the lower of two; 0 for
-// none. It sorts v.
+// lowQuantile is the lower value at share q of v, 0 for none. It sorts v.
 func lowQuantile(v []float64, q float64) float64 {
 	if len(v) == 0 {
 		return 0

@@ -182,9 +182,8 @@ func summarizePast(own []float64, suspect float64) past {
 // all the same, as most of them are slow.
 func (r *Rank) Crowded(minPeers int) bool { return r.Basis == ByOwn && r.Peers >= minPeers }
 
-// compareOwn judges ranks with too few peers by their own past. What every
-// rank shares is taken out first, so that a job that slowed as a whole accuses
-// no rank.
+// compareOwn judges ranks with too few peers by their own past, less what every rank shares:
+// a job that slowed as a whole accuses no rank.
 func (w *Window) compareOwn(res *Result) {
 	common := math.Inf(1)
 	for i := range res.Ranks {
@@ -207,8 +206,7 @@ func (w *Window) compareOwn(res *Result) {
 	}
 }
 
-// markSlow marks the ranks above the rule and measures the margin over the
-// others.
+// markSlow marks the ranks above the rule and measures the margin over the others.
 func (w *Window) markSlow(res *Result) {
 	least, next := math.Inf(1), 0.0
 	for i := range res.Ranks {

@@ -35,8 +35,7 @@ func NewWatch(ranks int, over float64, steps int) *Watch {
 	return &Watch{over: over, need: max(1, steps), run: make([]int, ranks), top: make([]float64, ranks), from: make([]int64, ranks)}
 }
 
-// Look takes in the steps of a window, in order; at is the iteration at which
-// the window was asked for.
+// Look takes the steps of a window that was requested at an iteration.
 func (w *Watch) Look(l falcon.Layout, res *Result, at int64) []Sighting {
 	var out []Sighting
 	if slices.ContainsFunc(res.Ranks, func(r Rank) bool { return len(r.StepRatio) != len(r.Steps) }) {
@@ -104,14 +103,12 @@ func (w *Watch) Since(r falcon.Rank) (at int64, ok bool) {
 	return w.from[r], w.from[r] < w.last
 }
 
-// Any reports whether some rank is above the rule and not failing yet: worth another
-// look soon.
+// Any reports whether a rank is above the rule and not failing yet: look again soon.
 func (w *Watch) Any() bool {
 	return slices.ContainsFunc(w.run, func(n int) bool { return n > 0 && n < w.need })
 }
 
-// Move puts the ranks on other devices: a run follows the
-// device.
+// Move puts the ranks on other devices: a run follows the device.
 func (w *Watch) Move(was, now falcon.Placement) {
 	if len(was) != len(w.run) || len(now) != len(w.run) {
 		return

@@ -16,12 +16,10 @@ const (
 	countedShare = 0.9 // of the steps by a whole number of calls must be the period
 )
 
-// place is a class in a context: the classes of the calls before it, newest
-// first, the rest −1.
+// place is a class with the classes of the calls before it, newest first, the rest −1.
 type place [contextMax]int32
 
-// spot is a kind of call that may be the anchor: where calls of one class come
-// behind the same few others.
+// spot is a candidate anchor: calls of one class behind the same few others.
 type spot struct {
 	id    int32
 	at    []int32
@@ -48,9 +46,8 @@ func (s sequence) findAnchor(classes []int32, lag int, calls []Call, r *Result) 
 	return s.countedAnchor(classes, lag, calls, r)
 }
 
-// rarestClasses are the classes on the communicators that a block uses least: the ones
-// that are most likely used once an iteration, and least by an evaluation. Tiny
-// ones come first, then rare ones.
+// rarestClasses are the classes on the least used communicators: likely once an iteration,
+// and rare in an evaluation. Tiny ones come first, then rare ones.
 func (s sequence) rarestClasses(classes []int32, block []int) []int32 {
 	onComm := make(map[uint64]int)
 	for id, n := range block {
@@ -127,8 +124,7 @@ func boolToInt(a, b bool) int {
 	return -1
 }
 
-// classSpots parts the calls of a class by the long calls before them, in order of
-// their first.
+// classSpots parts a class's calls by the long calls before them, in order.
 func (s sequence) classSpots(id int32, long int) []spot {
 	index := make(map[place]int)
 	var out []spot
@@ -192,8 +188,7 @@ func (s sequence) perPeriod(at []int32, lag int) int {
 	return per
 }
 
-// ordinalStep is the usual growth of the anchor's ordinal, 0 where no growth
-// is that of most iterations.
+// ordinalStep is the growth of the anchor's ordinal in most iterations, else 0.
 func ordinalStep(calls []Call, starts []int) uint64 {
 	count := make(map[uint64]int)
 	for i := 1; i < len(starts); i++ {

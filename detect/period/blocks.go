@@ -42,8 +42,7 @@ func (s sequence) byBlocks(eligible []int32, most int, calls []Call) (Result, bo
 // stretch is a run of undisturbed iterations: calls from..to.
 type stretch struct{ from, to int }
 
-// stretches are the longest runs in which each call is that of a lag before;
-// at least two blocks long.
+// stretches are the longest runs that repeat at a lag, at least two blocks long.
 func (s sequence) stretches(lag int) []stretch {
 	var out []stretch
 	run := 0
@@ -125,8 +124,7 @@ func (s sequence) matchesBlock(block []int, at, lag int) bool {
 	return true
 }
 
-// hasSibling reports whether the block holds the same operation on the same
-// communicator in another size.
+// hasSibling reports whether the block holds the same call in another size.
 func (s sequence) hasSibling(id int32, block []int) bool {
 	c := s.classes[id]
 	for other, n := range block {

@@ -29,11 +29,9 @@ func (c Class) isTiny() bool { return c.Size > 0 && c.Size <= tinySizes }
 // Anchor is the call that iterations are counted on: the rarest periodic one.
 type Anchor struct {
 	Class Class
-	// PerPeriod is how often the class comes in an iteration; the anchor is
-	// each PerPeriod-th of them.
+	// PerPeriod is the class's calls an iteration; the anchor is each PerPeriod-th.
 	PerPeriod int
-	// OrdinalStep is by how much the ordinal on its communicator grows from
-	// one iteration to the next.
+	// OrdinalStep is the growth of the ordinal on its communicator an iteration.
 	OrdinalStep uint64
 }
 

@@ -101,8 +101,7 @@ func (c Config) Infer(calls []Call) (Result, error) {
 		"at least three iterations are needed", ErrNone, longestLag(len(calls)), len(calls), c.Agreement)
 }
 
-// bySequence takes the period of blocks where it is shorter than that of the
-// whole sequence.
+// bySequence takes the period of blocks where it is shorter than the sequence's.
 func (c Config) bySequence(seq sequence, calls []Call) (Result, bool) {
 	whole, ok := c.byClass(seq, calls)
 	most := longestLag(len(calls)) + 1

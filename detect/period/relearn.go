@@ -20,8 +20,7 @@ func (t *Tracker) countCalls(calls int) {
 	}
 }
 
-// oncePerIteration reports whether the anchor's class comes once an iteration, whatever the
-// number of micro-batches.
+// oncePerIteration reports whether the anchor's class comes once for any micro-batches.
 func (t *Tracker) oncePerIteration() bool { return !t.result.ByTime && t.result.Anchor.PerPeriod == 1 }
 
 // adoptCount takes the count of the last iterations as the period; false where
@@ -48,9 +47,8 @@ func (t *Tracker) relearnFrom(keep int) {
 	t.look = max(firstLook, n)
 }
 
-// doubtful reports whether a young job made a call of a kind not seen before: what
-// was taken for the iteration may be the micro-batch, and this the call that
-// ends the first iteration.
+// doubtful reports whether a young job made a call of a new kind: what was taken for the
+// iteration may be the micro-batch.
 func (t *Tracker) doubtful(c Call) bool {
 	if t.seen > youngCalls || t.result.ByTime {
 		return false

@@ -72,8 +72,7 @@ func autocorrelation(x []float64, most int) []float64 {
 	return acf
 }
 
-// firstPeak is the smallest lag that is a local maximum close to the best
-// one, 0 where none is good enough.
+// firstPeak is the smallest lag with a local maximum close to the best one, or 0.
 func firstPeak(acf []float64) int {
 	best := 0.0
 	for k := 2; k < len(acf)-1; k++ {

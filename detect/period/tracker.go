@@ -124,8 +124,7 @@ func (t *Tracker) dropReported(its []Iteration) []Iteration {
 	return out
 }
 
-// missedBetween is how many iterations like this one would fit between what was
-// reported before and it.
+// missedBetween is how many such iterations fit between the last reported and it.
 func missedBetween(it Iteration, reported int64) int64 {
 	took := max(it.EndNs-it.StartNs, 1)
 	return (it.StartNs - reported + took/2) / took
@@ -141,8 +140,7 @@ func (t *Tracker) remember(c Call) {
 	t.calls = append(t.calls, c)
 }
 
-// tryLearning tries when enough calls have come, and reports the iterations that
-// the remembered calls hold.
+// tryLearning learns when enough calls have come, and reports the iterations held.
 func (t *Tracker) tryLearning() []Iteration {
 	if len(t.calls) < t.look {
 		return nil
@@ -159,8 +157,7 @@ func (t *Tracker) tryLearning() []Iteration {
 	return t.applyResult(r)
 }
 
-// applyResult makes a result the one in force and replays the calls since its first
-// anchor.
+// applyResult puts a result in force and replays the calls since its first anchor.
 func (t *Tracker) applyResult(r Result) []Iteration {
 	t.known, t.result = true, r
 	t.fresh = true
@@ -222,8 +219,7 @@ func (t *Tracker) followAnchor(c Call) []Iteration {
 	return []Iteration{it}
 }
 
-// trackCall puts the call behind, and sees whether records of its communicator were
-// lost before it.
+// trackCall puts the call behind, and detects lost records of its communicator.
 func (t *Tracker) trackCall(c Call, class Class) {
 	if n := len(t.result.context); n > 0 {
 		for i := n - 1; i > 0; i-- {

@@ -8,17 +8,15 @@ import (
 	"github.com/failslow/falcon/detect/period"
 )
 
-// CallLog is a sequence of communication calls with the names behind the
-// numbers.
+// CallLog is a sequence of communication calls with their names.
 type CallLog struct {
 	Calls  []period.Call
 	Ops    []string // by Call.Op
 	Groups []string // by Call.Comm
 }
 
-// Calls reads a call log: CSV with a header that names t_us (microseconds) and
-// op, and where known group and bytes; other columns are left alone. Rows come
-// in the order of the calls.
+// Calls reads a call log: CSV with t_us (microseconds) and op, and optional group and
+// bytes, in the order of the calls; other columns are ignored.
 func Calls(r io.Reader) (CallLog, error) {
 	d := calls{ops: names{}, groups: names{}}
 	if err := eachLine(r, d.addLine); err != nil {

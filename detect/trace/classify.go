@@ -25,12 +25,10 @@ var hostCats = map[string]bool{
 	"gpu_memcpy": true, "gpu_memset": true, "hip_runtime": true, "privateuse1_runtime": true, "operator": true,
 }
 
-// replicaCalls are the spans of calls among the replicas of a stage, as
-// Megatron's timers name them.
+// replicaCalls are calls among the replicas of a stage, by Megatron's names.
 var replicaCalls = []string{"grads-reduce-scatter", "separate-grads-all-reduce", "params-all-gather", "grads-all-reduce"}
 
-// notReplicas are calls whose names hold one of replicaCalls and whose groups
-// are others.
+// notReplicas are calls of other groups whose names hold one of replicaCalls.
 var notReplicas = []string{"embedding", "layernorm"}
 
 // classify says what an event is by its name and category, both lower case.

@@ -137,8 +137,7 @@ func (f *profileFile) toProfile(l falcon.Layout) (Profile, error) {
 	return p, nil
 }
 
-// checkLayout refuses layouts that can't exist, without multiplying beyond
-// what fits.
+// checkLayout refuses layouts that can't exist, without overflow.
 func checkLayout(l falcon.Layout) error {
 	if err := l.Validate(); err != nil {
 		return malformed(0, "%s", strings.TrimPrefix(err.Error(), falcon.ErrLayout.Error()+": "))

@@ -146,8 +146,7 @@ var (
 	rankByWord = regexp.MustCompile(`(?i)rank[_.-]*(\d+)`)
 )
 
-// rankFromName reads the rank off a file's name: behind "rank", else the digits at
-// its end.
+// rankFromName reads the rank off a file's name: behind "rank", else the last digits.
 func rankFromName(name string) int {
 	m := rankByWord.FindStringSubmatch(name)
 	if m == nil {

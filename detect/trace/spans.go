@@ -38,8 +38,7 @@ func (c *chrome) beginSpan(e *event) error {
 	return nil
 }
 
-// endSpan makes a complete event of the lane's last open span; an end without a
-// beginning tells nothing.
+// endSpan completes the lane's last open span; an end without a beginning is ignored.
 func (c *chrome) endSpan(e *event) error {
 	k := laneKey{c.file, traceID(e.Pid), traceID(e.Tid)}
 	open := c.open[k]

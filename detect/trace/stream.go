@@ -51,8 +51,7 @@ type stream struct {
 	dec   *json.Decoder
 }
 
-// newStream looks at the first bytes: gzip is unpacked, and what is no JSON is
-// refused in one sentence.
+// newStream unpacks gzip and refuses what is no JSON, in one sentence.
 func newStream(r io.Reader) (*stream, error) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	head, err := in.Peek(4)
@@ -127,8 +126,7 @@ func (s *stream) readObject(each func(name string) error) error {
 	return err
 }
 
-// readArray calls each before every element; each takes it. The opening bracket
-// has been taken.
+// readArray calls each before every element, behind the opening bracket; each takes it.
 func (s *stream) readArray(each func() error) error {
 	for s.dec.More() {
 		if err := each(); err != nil {
@@ -197,8 +195,7 @@ func (w *word) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// rankList is a list of ranks, as JSON or as its text "[0, 1]"; a shortened
-// text ("[0, ..., 7]") is left empty.
+// rankList is a list of ranks, as JSON or as text "[0, 1]"; a shortened text is empty.
 type rankList []int
 
 // UnmarshalJSON never fails.

@@ -12,8 +12,7 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// Shape is the layout as the user knows it; zero fields are read from the
-// trace where it tells them.
+// Shape is the layout as the user knows it; zero fields are read from the trace.
 type Shape struct{ TP, DP, PP int }
 
 // Timeline is what every worker of a job did, step by step.
@@ -349,8 +348,7 @@ func (c *chrome) joinLanes(t *Timeline, r falcon.Rank, lanes []laneKey) Worker {
 	return w
 }
 
-// nameComms names the communicator of each call, and leaves out those of which
-// nothing tells it.
+// nameComms names the communicator of each call and drops calls without one.
 func (t *Timeline) nameComms(r falcon.Rank, in []commCall) []Call {
 	slices.SortStableFunc(in, func(a, b commCall) int { return cmp.Compare(a.startMs, b.startMs) })
 	at := t.Layout.Coord(r)
@@ -402,8 +400,7 @@ func (t *Timeline) dimension(r falcon.Rank, g *commGroup, known map[*commGroup]f
 	return d
 }
 
-// impliedComm numbers a communicator that follows from the layout, beyond all that
-// events name.
+// impliedComm numbers a communicator that the layout implies, above those of events.
 func impliedComm(d falcon.Dimension, i int) uint64 {
 	base := uint64(1) << 32
 	if d == falcon.DimPP {

@@ -8,13 +8,11 @@ import (
 	"strings"
 )
 
-// coordinates are the columns that place a worker in its job, in the order in
-// which its name tells them.
+// coordinates are the columns that place a worker, in the order of its name.
 var coordinates = []string{"dp", "pp", "stage", "tp", "cp", "ep", "dp_rank", "pp_rank", "tp_rank"}
 
-// computes marks a column as a worker's own computing time. Where all workers
-// wait for each other in each step their step times are alike, and only this
-// tells who keeps them.
+// computes marks a column as a worker's own computing time: in lockstep the step times are
+// alike and only this shows who is slow.
 const computes = "compute"
 
 // Workers reads a CSV with one row per worker and step, in time order, and

@@ -319,8 +319,7 @@ func (in Calibration) slowRatios(m *Model) {
 	}
 }
 
-// restTime is what a healthy iteration takes beyond the model; without one, what
-// the present iteration does.
+// restTime is a healthy iteration's time beyond the model, else the present one's.
 func (in Calibration) restTime(m *Model) {
 	measured, of, micro := in.NowMs, *m, in.MicroBatches
 	if in.HealthyMs > 0 {

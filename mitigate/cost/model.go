@@ -37,8 +37,7 @@ func (l Links) ratioOf(a, b falcon.Node) float64 {
 	return AtLeastHealthy(l.Ratio[falcon.NewLink(a, b)])
 }
 
-// AtLeastHealthy is the factor of a device or link: 1 where it is absent, less
-// or not a number.
+// AtLeastHealthy is a factor: 1 where it is absent, less, or not a number.
 func AtLeastHealthy(factor float64) float64 {
 	if factor > 1 {
 		return factor

@@ -192,9 +192,8 @@ func Curve(stages []Stage, most int, hopMs float64) []float64 {
 	return u.Curve(uniformPipeline(stages, hopMs), nil, most)
 }
 
-// playMost is the number of micro-batches up to which pipelines are simulated;
-// beyond, each one costs what it did at the end: in the long run the cycle of
-// the slowest stage or link.
+// playMost is the most micro-batches that are simulated; beyond, each costs the cycle of the
+// slowest stage or link.
 const playMost = 1024
 
 // EndsUpTo lists Ends for m = 0..most. A stretch is simulated at its ends and

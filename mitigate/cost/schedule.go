@@ -10,8 +10,7 @@ const (
 // nothing is a slot that is not used.
 const nothing = -1
 
-// instr is one step of a stage. A slot names one message of the iteration:
-// see schedule.slot.
+// instr is one step of a stage. A slot names one message: see schedule.slot.
 type instr struct {
 	kind       uint8
 	send, recv [2]message
@@ -20,8 +19,7 @@ type instr struct {
 // message is a slot and the boundary that it crosses.
 type message struct{ slot, boundary int32 }
 
-// schedule is the order in which the stages of a pipeline work, for one number
-// of micro-batches.
+// schedule is the order in which the stages work, for one number of micro-batches.
 type schedule struct {
 	stages, chunks, micro int
 	steps                 [][]instr // by stage
@@ -197,8 +195,7 @@ func (c *schedule) passSends(s, k int) int32 {
 	return c.messageSlot(s, chunk, micro, false)
 }
 
-// passNeeds is what the k-th forward pass needs: from the stage before, or from
-// the last stage's chunk before.
+// passNeeds is what the k-th forward pass needs: from the stage or the chunk before.
 func (c *schedule) passNeeds(s, k int) int32 {
 	if k >= c.micro*c.chunks {
 		return nothing

@@ -7,9 +7,8 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// Volumes is what one iteration moves over links between nodes, in 10⁶ bytes
-// by dimension, both directions and all links together. Traffic inside a node
-// is not counted.
+// Volumes is what one iteration moves between nodes, in 10⁶ bytes by dimension, in both
+// directions over all links.
 func (m Model) Volumes(p falcon.Placement, micro []int32) map[falcon.Dimension]float64 {
 	out := map[falcon.Dimension]float64{falcon.DimTP: 0, falcon.DimDP: 0, falcon.DimPP: 0}
 	l := m.Layout

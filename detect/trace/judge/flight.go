@@ -12,8 +12,7 @@ import (
 	"github.com/failslow/falcon/detect/trace"
 )
 
-// Stuck is a collective that some members of its group never reached, or that
-// all entered and none finished.
+// Stuck is a collective that some members never reached, or that none finished.
 type Stuck struct {
 	Group   string        `json:"group"`
 	Members []falcon.Rank `json:"members"`
@@ -161,8 +160,7 @@ func (g *group) takeDump(rank falcon.Rank, e trace.Entry) {
 		g.calls[rank] = map[int64]trace.Entry{}
 		g.oldest[rank], g.newest[rank] = e.Seq, e.Seq
 	}
-	// Coalesced calls share a number; the group's end, recorded last, stands
-	// for them.
+	// Coalesced calls share a number; the group's end, recorded last, counts.
 	g.calls[rank][e.Seq] = e
 	g.oldest[rank], g.newest[rank] = min(g.oldest[rank], e.Seq), max(g.newest[rank], e.Seq)
 }
@@ -178,8 +176,7 @@ func (g *group) callNumbers() []int64 {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// firstStuck finds the first collective that is not over: the later ones are
-// behind it.
+// firstStuck finds the first open collective; the later ones are behind it.
 func (g *group) firstStuck() (Stuck, bool) {
 	for _, seq := range g.callNumbers() {
 		s := Stuck{Group: g.name, Members: g.members, Seq: seq, Late: []falcon.Rank{}, Waiting: []falcon.Rank{}}
@@ -202,8 +199,7 @@ func (g *group) firstStuck() (Stuck, bool) {
 	return Stuck{}, false
 }
 
-// mismatches are the collectives that members call differently; the first few
-// tell enough.
+// mismatches are the first few collectives that members call differently.
 func (g *group) mismatches() []Mismatch {
 	const most = 8
 	var out []Mismatch

@@ -128,8 +128,7 @@ type window struct {
 	comms map[string]uint64
 }
 
-// unmeasured stands for the self time of every rank where a profile has none.
-// One value for all accuses no rank.
+// unmeasured is the self time of every rank where a profile has none: it accuses no rank.
 const unmeasured = 1
 
 func newWindow(p trace.Profile) (*window, error) {
@@ -157,8 +156,7 @@ func newWindow(p trace.Profile) (*window, error) {
 	return w, nil
 }
 
-// commNumber numbers the groups by dimension and members; one group may have calls
-// of several kinds.
+// commNumber numbers the groups by dimension and members, whatever their calls.
 func (w *window) commNumber(g trace.ProfileGroup) uint64 {
 	key := fmt.Sprint(g.Dimension, g.Ranks)
 	id, known := w.comms[key]

@@ -10,8 +10,7 @@ import (
 	"github.com/failslow/falcon/detect/trace"
 )
 
-// TraceReport is a verdict with what led to it. The verdict's fields stand at
-// the top of the document.
+// TraceReport is a verdict, at the top of the document, with what led to it.
 type TraceReport struct {
 	falcon.Verdict
 	Source     string         `json:"source"` // "timeline" or "flight_recorder"
@@ -48,8 +47,7 @@ const (
 // noCountersText is told with every verdict on a file.
 const noCountersText = "The file holds no hardware counters and no active test: timing alone tells where, not why"
 
-// Timeline judges the workers of a trace by the rules (zero fields mean the
-// defaults).
+// Timeline judges the workers of a trace by the rules (zero = the default).
 func Timeline(t trace.Timeline, rules peer.Rules) TraceReport {
 	w := timelineWindow(t)
 	w.Rules = rules
@@ -186,8 +184,7 @@ func workerReports(t trace.Timeline, res peer.Result) []WorkerReport {
 	return out
 }
 
-// timelineVerdict explains the comparison, and where it names no rank, looks
-// for work that is uneven by itself.
+// timelineVerdict explains the comparison; without a rank it looks for uneven work.
 func timelineVerdict(t trace.Timeline, res peer.Result, suspect float64) falcon.Verdict {
 	v := cause.Judge(cause.Case{Layout: t.Layout, Timing: res})
 	v.Evidence = slices.DeleteFunc(v.Evidence, func(e falcon.Evidence) bool { return e.Kind == falcon.EvidenceCounter })

@@ -46,18 +46,12 @@ func (c *clusterView) cleanResult(n *fleet.Node, in *falconv1.CommandResult) *fa
 }
 
 func cleanPause(p *falconv1.RankPause) *falconv1.RankPause {
-	out := &falconv1.RankPause{
-		Rank: p.GetRank(), State: p.GetState(), Reason: clean(p.GetReason()), Newest: p.GetNewest(), Boundary: p.GetBoundary(),
-		Exact: p.GetExact(), HeldMs: finite(p.GetHeldMs(), heldMost), QuietMs: finite(p.GetQuietMs(), heldMost),
-		IterationMs: finite(p.GetIterationMs(), msMost), RunAhead: min(max(p.GetRunAhead(), 0), countMost),
-		ReasonCode: p.GetReasonCode(),
-	}
+	p.Reason, p.RunAhead = clean(p.GetReason()), min(max(p.GetRunAhead(), 0), countMost)
+	p.HeldMs, p.QuietMs, p.IterationMs = finite(p.GetHeldMs(), heldMost), finite(p.GetQuietMs(), heldMost), finite(p.GetIterationMs(), msMost)
 	if why := impossible(p); why != "" {
-		out.State, out.Reason, out.ReasonCode = falconv1.PauseState_PAUSE_STATE_REFUSED, why, falconv1.PauseReason_PAUSE_REASON_UNSPECIFIED
-		return out
+		p.State, p.Reason, p.ReasonCode, p.Counts = falconv1.PauseState_PAUSE_STATE_REFUSED, why, falconv1.PauseReason_PAUSE_REASON_UNSPECIFIED, nil
 	}
-	out.Counts = p.GetCounts()
-	return out
+	return p
 }
 
 // impossible says what no process can have counted.
@@ -85,15 +79,12 @@ func plausibleCount(c *falconv1.CommCount) bool {
 }
 
 func cleanTest(t *falconv1.TestResult) *falconv1.TestResult {
-	out := &falconv1.TestResult{
-		Test: t.GetTest(), Rank: t.GetRank(), Kind: t.GetKind(), Status: t.GetStatus(), Reason: clean(t.GetReason()),
-		MedianMs: finite(t.GetMedianMs(), msMost), BestMs: finite(t.GetBestMs(), msMost), SetupMs: finite(t.GetSetupMs(), msMost),
-		Bytes: max(t.GetBytes(), 0), Repeats: max(t.GetRepeats(), 0),
+	t.Reason, t.Bytes, t.Repeats = clean(t.GetReason()), max(t.GetBytes(), 0), max(t.GetRepeats(), 0)
+	t.MedianMs, t.BestMs, t.SetupMs = finite(t.GetMedianMs(), msMost), finite(t.GetBestMs(), msMost), finite(t.GetSetupMs(), msMost)
+	if len(t.GetForwardId()) != uniqueID || len(t.GetBackwardId()) != uniqueID {
+		t.ForwardId, t.BackwardId = nil, nil
 	}
-	if len(t.GetForwardId()) == uniqueID && len(t.GetBackwardId()) == uniqueID {
-		out.ForwardId, out.BackwardId = t.GetForwardId(), t.GetBackwardId()
-	}
-	return out
+	return t
 }
 
 // nicOn ties a port's name to the node that its agent's certificate proves.

@@ -20,9 +20,8 @@ type jobDescriber struct {
 
 	intake *sampleIntake
 
-	machine     epoch.Machine
-	recheck     bool    // the description must not change for longer
-	lastWritten written // what the newest records say
+	machine epoch.Machine
+	recheck bool // the description must not change for longer
 
 	described     bool // the machines know the job
 	detectorLater bool // the detector is to hear of the job after the action that changed it

@@ -271,36 +271,23 @@ func dimensionOf(l falcon.Layout, ranks []falcon.Rank) falcon.Dimension {
 	if len(ranks) < 2 {
 		return ""
 	}
-	for _, d := range []falcon.Dimension{falcon.DimTP, falcon.DimDP, falcon.DimPP} {
-		if inGroup(l, ranks, d) {
-			return d
-		}
-	}
-	if len(ranks) == l.World() {
-		return falcon.DimWorld
-	}
-	return ""
-}
-
-// inGroup reports whether the (ascending) ranks are exactly a group along d.
-func inGroup(l falcon.Layout, ranks []falcon.Rank, d falcon.Dimension) bool {
-	size := map[falcon.Dimension]int{falcon.DimTP: l.TP, falcon.DimDP: l.DP, falcon.DimPP: l.PP}[d]
-	if len(ranks) != size {
-		return false
-	}
+	var tp, dp, pp bool // differ
 	first := l.Coord(ranks[0])
 	for _, r := range ranks {
 		c := l.Coord(r)
-		same := map[falcon.Dimension]bool{
-			falcon.DimTP: c.DP == first.DP && c.PP == first.PP,
-			falcon.DimDP: c.TP == first.TP && c.PP == first.PP,
-			falcon.DimPP: c.TP == first.TP && c.DP == first.DP,
-		}[d]
-		if !same {
-			return false
-		}
+		tp, dp, pp = tp || c.TP != first.TP, dp || c.DP != first.DP, pp || c.PP != first.PP
 	}
-	return true
+	switch n := len(ranks); {
+	case !dp && !pp && n == l.TP:
+		return falcon.DimTP
+	case !tp && !pp && n == l.DP:
+		return falcon.DimDP
+	case !tp && !dp && n == l.PP:
+		return falcon.DimPP
+	case n == l.World():
+		return falcon.DimWorld
+	}
+	return ""
 }
 
 // named lets a communicator that spans the whole world keep the framework's

@@ -77,6 +77,7 @@ type recoveryDriver struct {
 	restart *restartDriver
 
 	rejoinAcks  map[falcon.Rank]rejoinAck
+	lastWritten written         // what the newest records say
 	refusedTold map[string]bool // of whom it was logged that they are fenced
 	paced       recovery.Pace   // as the machine knows it
 	pacedAt     time.Time
@@ -277,7 +278,7 @@ func (dr *recoveryDriver) reportProgress(now time.Time) {
 func (e *Engine) digestRecovery(now time.Time, v recovery.Ready, r *decidedRound) {
 	for _, x := range v.Recoveries {
 		was, _ := e.state.recovery(x.ID)
-		e.batch.addRecords(e.describer.lastWritten.recoveryRecord(now, e.state.job, x))
+		e.batch.addRecords(e.recoveries.lastWritten.recoveryRecord(now, e.state.job, x))
 		begins := x.State == falcon.RecoverySuspend && (was.State != x.State || was.Generation != x.Generation)
 		if begins {
 			r.steps = append(r.steps, func() { e.delivery.makeWay(now, x.ID) })

@@ -175,9 +175,7 @@ func (dr *recoveryDriver) putStop(n falcon.Node) *outbox.Item {
 	return dr.outbox.Put(outbox.Item{
 		Class: fenceCommand, To: []outbox.To{{Node: n, ID: v.Stop + uint64(slices.Index(v.Nodes, n))}},
 		Life: commandLife, Renew: true, Repeat: true, About: stopOf(n),
-		Body: func(falcon.Node) *falconv1.Command {
-			return &falconv1.Command{Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: v.Generation}}}
-		},
+		Body: func(falcon.Node) *falconv1.Command { return stopOlder(v.Generation) },
 	})
 }
 

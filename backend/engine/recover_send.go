@@ -158,9 +158,7 @@ func (dr *recoveryDriver) compose(c recovery.Command) *nodeCommand {
 		t.body = func(n falcon.Node) *falconv1.Command { return rejoinCommand(c, on[n], t.Pids) }
 	case recovery.Stop:
 		t.Generation, t.Kind, t.Nodes = c.Generation, stopKind, dr.cluster.stopNodes(c)
-		t.body = func(n falcon.Node) *falconv1.Command {
-			return &falconv1.Command{Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: c.Generation, Ranks: dr.cluster.stopRanks(c, n)}}}
-		}
+		t.body = func(n falcon.Node) *falconv1.Command { return stopOlder(c.Generation, dr.cluster.stopRanks(c, n)...) }
 	default:
 		dr.log.Error("the recovery machine wants something unknown", "command", fmt.Sprintf("%T", c))
 		return nil
@@ -189,9 +187,7 @@ func nodesOf(ranks map[falcon.Rank]falcon.Device) []falcon.Node {
 func joinCommand(c recovery.Launch, n falcon.Node) *falconv1.Command {
 	l := &falconv1.LaunchCommand{Generation: c.Generation, World: int32(c.World), Join: true}
 	for _, r := range sortedKeys(c.Ranks) {
-		if d := c.Ranks[r]; d.Node() == n {
-			l.Ranks = append(l.Ranks, &falconv1.RankLaunch{Rank: int32(r), LocalRank: int32(d.Index()), Device: string(d)})
-		}
+		addLaunch(l, n, r, c.Ranks[r])
 	}
 	return &falconv1.Command{Body: &falconv1.Command_Launch{Launch: l}}
 }

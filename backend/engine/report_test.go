@@ -28,7 +28,9 @@ func TestEveryOpenIncidentHasItsLadder(t *testing.T) {
 		e.state.incidents = append(e.state.incidents, falcon.Incident{ID: fmt.Sprintf("INC-%04d", i+1), State: state})
 	}
 	var got []string
-	for _, l := range append([]*falconv1.Ladder{e.views.frontLadder()}, e.views.otherLadders()...) {
+	out := &falconv1.SnapshotReply{}
+	e.views.addIncidents(out)
+	for _, l := range append([]*falconv1.Ladder{out.Ladder}, out.Others...) {
 		got = append(got, l.GetProposal().GetIncident())
 	}
 	if want := []string{"INC-0004", "INC-0003", "INC-0001"}; !slices.Equal(got, want) {
@@ -37,8 +39,9 @@ func TestEveryOpenIncidentHasItsLadder(t *testing.T) {
 	for range 100 {
 		e.state.incidents = append(e.state.incidents, falcon.Incident{ID: "INC-0100", State: falcon.IncidentLocated})
 	}
-	if n := len(e.views.otherLadders()); n != laddersMax {
-		t.Errorf("%d ladders beside the front one", n)
+	out = &falconv1.SnapshotReply{}
+	if e.views.addIncidents(out); len(out.Others) != laddersMax {
+		t.Errorf("%d ladders beside the front one", len(out.Others))
 	}
 }
 

@@ -179,9 +179,7 @@ func (rs *restartDriver) putStops() {
 	if s := rs.machine.State().Stop; s != nil {
 		rs.putAll(s.Commands, outbox.Item{
 			Class: stopCommand, Life: rs.cfg.Restart.LeaveLimit(), Renew: true,
-			Body: func(falcon.Node) *falconv1.Command {
-				return &falconv1.Command{Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: s.Generation}}}
-			},
+			Body: func(falcon.Node) *falconv1.Command { return stopOlder(s.Generation) },
 		})
 	}
 }
@@ -215,14 +213,25 @@ func (c *clusterView) restartWants(class outbox.Class) bool {
 	return class == stopCommand && c.state.restart.Active() || class == launchCommand && c.state.restart.Phase == restart.Launching
 }
 
+// stopOlder has a node end the ranks, or all where none is named, that it runs of
+// generations before this one.
+func stopOlder(generation uint64, ranks ...int32) *falconv1.Command {
+	return &falconv1.Command{Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: generation, Ranks: ranks}}}
+}
+
 func launchCommandOf(launch falcon.Launch, n falcon.Node) *falconv1.Command {
 	l := &falconv1.LaunchCommand{Generation: launch.Generation, World: int32(len(launch.Placement)), Resume: launch.Resume}
 	for rank, d := range launch.Placement {
-		if d.Node() == n {
-			l.Ranks = append(l.Ranks, &falconv1.RankLaunch{Rank: int32(rank), LocalRank: int32(d.Index()), Device: string(d)})
-		}
+		addLaunch(l, n, falcon.Rank(rank), d)
 	}
 	return &falconv1.Command{Body: &falconv1.Command_Launch{Launch: l}}
+}
+
+// addLaunch adds a rank to a node's launch, where it is placed there.
+func addLaunch(l *falconv1.LaunchCommand, n falcon.Node, r falcon.Rank, d falcon.Device) {
+	if d.Node() == n {
+		l.Ranks = append(l.Ranks, &falconv1.RankLaunch{Rank: int32(r), LocalRank: int32(d.Index()), Device: string(d)})
+	}
 }
 
 // restartWorld is the cluster as the restart machine asks about it.

@@ -46,10 +46,8 @@ func (dr *recoveryDriver) endStray(now time.Time, node falcon.Node, rank falcon.
 	if own {
 		return
 	}
-	c := &falconv1.Command{
-		Id: dr.batch.commandID(now), DeadlineUnixNs: now.Add(commandLife).UnixNano(),
-		Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: in.GetGeneration() + 1, Ranks: []int32{int32(rank)}}},
-	}
+	c := stopOlder(in.GetGeneration()+1, int32(rank))
+	c.Id, c.DeadlineUnixNs = dr.batch.commandID(now), now.Add(commandLife).UnixNano()
 	dr.batch.sendDurable(func() {
 		dr.cluster.send([]outbox.Message{{Node: node, Command: outbox.WithLife(c, dr.cfg.Now())}})
 	})

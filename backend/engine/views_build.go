@@ -85,12 +85,12 @@ func (sv *stateViews) build(now time.Time) {
 	reply := &falconv1.SnapshotReply{
 		Version: sv.version, EngineId: sv.id, AtUnixNs: now.UnixNano(),
 		Job: sv.jobView(now), Policy: convert.PolicyToProto(sv.plan.Policy(), sv.state.policy.Version),
-		Nodes:     sv.nodeViews(now),
-		Incidents: sv.incidentViews(), Ladder: sv.frontLadder(), Others: sv.otherLadders(),
+		Nodes:      sv.nodeViews(now),
 		Validation: sv.validations.newestView(), Nics: sv.readings.nicViews(), Recurring: sv.recurrenceViews(),
 		Recovery: sv.newestRecovery(),
 		Events:   slices.Clone(sv.state.events[max(0, len(sv.state.events)-snapshotEvents):]),
 	}
+	sv.addIncidents(reply)
 	sv.snapshot.Store(&State{Reply: reply, Ranks: ranks, Worst: worst})
 }
 
@@ -263,34 +263,20 @@ func (sv *stateViews) front() []falcon.Incident {
 	return out
 }
 
-func (sv *stateViews) incidentViews() []*falconv1.Incident {
-	var out []*falconv1.Incident
+// addIncidents enters the incidents, and the ladders of the front one and of the open
+// ones behind it: each can be decided on.
+func (sv *stateViews) addIncidents(out *falconv1.SnapshotReply) {
 	for i, v := range sv.front() {
-		if i == incidentsMax {
-			break
+		if i < incidentsMax {
+			out.Incidents = append(out.Incidents, convert.IncidentToProto(v))
 		}
-		out = append(out, convert.IncidentToProto(v))
-	}
-	return out
-}
-
-func (sv *stateViews) frontLadder() *falconv1.Ladder {
-	if front := sv.front(); len(front) > 0 {
-		return sv.ladder(front[0].ID)
-	}
-	return nil
-}
-
-// otherLadders are those of the open incidents behind the front one: each can
-// be decided on.
-func (sv *stateViews) otherLadders() []*falconv1.Ladder {
-	var out []*falconv1.Ladder
-	for i, v := range sv.front() {
-		if i > 0 && v.Open() && len(out) < laddersMax {
-			out = append(out, sv.ladder(v.ID))
+		switch {
+		case i == 0:
+			out.Ladder = sv.ladder(v.ID)
+		case v.Open() && len(out.Others) < laddersMax:
+			out.Others = append(out.Others, sv.ladder(v.ID))
 		}
 	}
-	return out
 }
 
 // ladder is the planner's view; an incident that the planner has forgotten

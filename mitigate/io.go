@@ -51,9 +51,8 @@ type Speeds struct {
 	Profile  falcon.JobProfile // of the same window; Groups empty = only speeds are known
 }
 
-// Decision is an operator's approval or veto of a proposal. With Action empty and Rung
-// set it takes that rung of the incident's ladder now, although the ski-rental
-// clock would still wait.
+// Decision is an operator's approval or veto of a proposal. With Action empty and Rung set it
+// takes that rung of the incident's ladder now, whatever the ski-rental clock says.
 type Decision struct {
 	Action   string // id
 	PlanHash string
@@ -85,8 +84,7 @@ type Left struct {
 	Reason string
 }
 
-// Launched reports that all ranks of a launch run as a new job epoch, or why they
-// don't. Job comes before it.
+// Launched reports that a launch runs as a new job epoch, or why not. Job comes before it.
 type Launched struct {
 	Generation uint64
 	Failed     string
@@ -111,8 +109,7 @@ type Restored struct {
 	Impacts     []Impact // newest of each incident
 }
 
-// Impact is what an incident has cost so far. It is kept over restarts, so that
-// a loss never shrinks.
+// Impact is what an incident has cost so far, kept over restarts so that it never shrinks.
 type Impact struct {
 	Incident       string  `json:"incident"`
 	JobEpoch       uint64  `json:"job_epoch"`
@@ -158,8 +155,7 @@ type Note struct {
 	Text      string
 }
 
-// Ready is what a Step led to. Actions must be persisted before orders are
-// sent; Acted is fed to the detector.
+// Ready is what a Step led to. Actions are persisted before orders go out; Acted is fed to detect.
 type Ready struct {
 	Actions []falcon.Action // whole, each changed one once
 	Orders  []falcon.Order

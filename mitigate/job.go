@@ -45,9 +45,8 @@ func (j Job) sameForPlans(o Job) bool {
 		slices.Equal(j.StateMB, o.StateMB) && j.CopyMBs == o.CopyMBs
 }
 
-// newEpoch ends what belonged to the processes of before: a plan that was not
-// taken was made for them, and what was in force is gone unless the job came
-// back with it.
+// newEpoch ends what belonged to the old processes: plans not yet taken, and what was in force
+// unless the job came back with it.
 func (p *Planner) newEpoch(was, now Job) {
 	p.job.replace(now)
 	p.job.setBase(now.MicroBatches)
@@ -116,9 +115,8 @@ func (p *Planner) overtaken(why string, r falcon.Rung) {
 	}
 }
 
-// onRestored takes back the actions of the journal. Orders that were out are
-// sent again by the engine under their old id, and launches likewise; the
-// planner waits for them.
+// onRestored takes back the journal's actions. The engine sends their orders and launches again
+// under the old id; the planner waits for them.
 func (p *Planner) onRestored(in Restored) {
 	p.orders.reserve(in.NextOrder)
 	for r, ms := range in.OverheadsMs {

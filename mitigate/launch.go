@@ -10,8 +10,7 @@ import (
 // nodes, further ones back to the old ones.
 const launchMost = 3
 
-// checkpointed is the commit of S4's order: the checkpoint is on disk, and the
-// processes are ending.
+// checkpointed is the commit of S4's order: the checkpoint is on disk, the processes are ending.
 func (e *executor) checkpointed(a *falcon.Action, in Committed) {
 	a.Phase, a.Resume = falcon.PhaseLeaving, in.Resume
 	if last := e.iterations.lastTrained(); !last.IsZero() {

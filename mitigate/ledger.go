@@ -13,9 +13,8 @@ const (
 	unseenMax = 1 << 16 // iterations charged that were not seen
 )
 
-// openAccount begins an incident's cost at its onset. What the iterations since then
-// lost is shared out again: a slowdown that several incidents share is charged
-// once.
+// openAccount begins an incident's cost at its onset, and shares out again what was lost since:
+// a slowdown of several incidents is charged once.
 func (l *costLedger) openAccount(s *incidentState) {
 	s.charged = true
 	s.cost.JobEpoch, s.cost.From, s.cost.Counted = l.job.desc.Epoch, s.incident.OnsetIteration, s.incident.OnsetIteration-1
@@ -32,8 +31,7 @@ func (l *costLedger) openAccount(s *incidentState) {
 	}
 }
 
-// fixLevel remembers what an iteration lost to o before s began, where o began
-// earlier and is the newest so far.
+// fixLevel remembers what an iteration lost to o, the newest incident older than s, before s began.
 func (l *costLedger) fixLevel(o, s *incidentState) {
 	if o == s || !o.charged || !o.incident.Open() || !startedBefore(o, s) {
 		return
@@ -122,10 +120,9 @@ func (l *costLedger) switchedAt(i int64) *falcon.Action {
 	return nil
 }
 
-// chargeOne adds what one iteration lost to the incident. Impact counts while the
-// fault lasts, whatever is in force: that is what waiting has cost (FALCON
-// algorithm 1). Iterations that went by while the engine was down are charged
-// like the last one before.
+// chargeOne adds what one iteration lost to the incident. Impact counts while the fault lasts,
+// whatever is in force: it is the cost of waiting (FALCON algorithm 1). Iterations missed while
+// the engine was down are charged like the last one before.
 func (l *costLedger) chargeOne(s *incidentState, it Iteration, lost float64) {
 	if !s.charged || it.Index <= s.cost.Counted || !s.chargedAt(it.Index) {
 		return

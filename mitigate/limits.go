@@ -122,9 +122,8 @@ func (l *limiter) recordOrdered(a *falcon.Action, at int64) {
 	l.ordered = l.ordered[max(0, len(l.ordered)-ActionsOfJob):]
 }
 
-// triedWithoutEffect keeps the ladder from climbing the same rung again: one that did
-// not help is not offered again for the same incident, one whose order failed
-// only a few times, and not at once.
+// triedWithoutEffect keeps the ladder off a rung that did not help this incident, and limits how
+// often and how soon one is tried again whose order failed.
 func (l *limiter) triedWithoutEffect(s *incidentState, r falcon.Rung) bool {
 	last, failures := s.newestOf(r), 0
 	if last == nil {

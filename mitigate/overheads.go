@@ -14,9 +14,8 @@ type runningMean struct {
 	n   int
 }
 
-// expected is what taking a rung costs: the mean of what was measured, else
-// what the operator expects, else what the plan itself says, else the
-// literature.
+// expected is what taking a rung costs: the mean measured, else what the operator expects, else
+// what the plan says, else the literature.
 func (o *overheadBook) expected(r falcon.Rung, s *incidentState, w plan) float64 {
 	if m := o.means[r]; m.n > 0 {
 		return m.sum / float64(m.n)

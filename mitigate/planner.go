@@ -132,8 +132,7 @@ func (p *Planner) Step(now Clock, in Input) {
 	p.advance()
 }
 
-// Tick lets time pass: countdowns end, hours begin, and what an earlier step
-// could not order is tried again.
+// Tick lets time pass: countdowns end, hours begin, and orders that failed earlier are retried.
 func (p *Planner) Tick(now Clock) {
 	p.clock.advance(now)
 	p.advance()

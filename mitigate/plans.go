@@ -27,8 +27,7 @@ type planMaker struct {
 	profile    *profiler
 }
 
-// plan is one rung worked out for one incident: what would be carried out, and
-// what it would bring.
+// plan is one rung worked out for one incident: what to carry out, and what it would bring.
 type plan struct {
 	rung        falcon.Rung
 	variant     falcon.Variant
@@ -42,8 +41,7 @@ type plan struct {
 	what        string  // one clause: what it does
 }
 
-// hashFor names the plan: a decision must quote it, so that no plan is approved
-// unseen.
+// hashFor names the plan: a decision must quote it, so no plan is approved unseen.
 func (w plan) hashFor(incident string, epoch uint64) string {
 	return planHash(incident, w.rung, epoch, w.counts, w.variant, w.placement)
 }
@@ -78,9 +76,8 @@ type planCache struct {
 	version int // grows with whatever a plan rests on
 }
 
-// solution is the costly part of a plan, kept until something that it rests on
-// changes: consoles ask for it many times a second. It is of the job as a whole,
-// the same for every incident.
+// solution is the costly part of a plan, for the job as a whole, kept until something it rests on
+// changes: consoles ask for it many times a second.
 type solution struct {
 	version int
 	split   split // S2
@@ -108,14 +105,12 @@ func (c *planCache) solveOnce(name string, make func() solution) solution {
 // faults worth a person's attention have such gains.
 const DoubtMost = 0.15
 
-// smallGain is a gain that is no reason to act. Its figures move with every
-// iteration; it is logged once.
+// smallGain is a gain too small to act on. Its figures move every iteration; it is logged once.
 type smallGain string
 
 func (e smallGain) Error() string { return string(e) }
 
-// modelError is by which share of the measured iteration time a model misses it;
-// 0 = one of them is unknown.
+// modelError is by which share a model misses the measured iteration time; 0 = one is unknown.
 func modelError(modelMs, measuredMs float64) float64 {
 	if !(modelMs > 0) || !(measuredMs > 0) {
 		return 0
@@ -123,9 +118,8 @@ func modelError(modelMs, measuredMs float64) float64 {
 	return math.Abs(modelMs/measuredMs - 1)
 }
 
-// errorExceedsGain is why a plan's gain is no evidence: a model that is wrong about the
-// present by as much can't distinguish it from its own error. A person may still step
-// up by hand.
+// errorExceedsGain is why a plan's gain is no evidence: the model is wrong about the present by as
+// much. A person may still step up by hand.
 func errorExceedsGain(w plan) error {
 	if w.gainMs > min(w.modelError, DoubtMost)*w.beforeMs {
 		return nil
@@ -158,8 +152,7 @@ func (pm *planMaker) candidates(s *incidentState) []candidate {
 	return out
 }
 
-// planRung makes the plan of one rung; with no variant S4 is the first that can be
-// taken.
+// planRung makes the plan of one rung; with no variant, S4 is the first that can be taken.
 func (pm *planMaker) planRung(s *incidentState, r falcon.Rung, v falcon.Variant) (plan, error) {
 	switch r {
 	case falcon.RungS2:
@@ -205,10 +198,9 @@ func (pm *planMaker) onSpeeds(in Speeds) {
 	pm.cache.invalidate()
 }
 
-// revertTarget is the split that the job goes back to: after an action that did
-// not help the one before it; when its fault has cleared the base split, or,
-// while another action holds, the best split for the faults that remain. It
-// never changes the batch.
+// revertTarget is the split that the job goes back to: after an action that did not help, the one
+// before it; after its fault, the base split or, while another action holds, the best split for
+// the other faults. It never changes the batch.
 func (pm *planMaker) revertTarget(s *incidentState, a *falcon.Action) []int32 {
 	want := totalOf(pm.job.desc.MicroBatches)
 	fits := func(m []int32) bool { return totalOf(m) == want && len(m) == len(pm.job.desc.MicroBatches) }
@@ -235,9 +227,8 @@ func (pm *planMaker) revertTarget(s *incidentState, a *falcon.Action) []int32 {
 	return converted[int32](microbatch.Even(int(want), len(pm.job.desc.MicroBatches)))
 }
 
-// blockedBy is why a placement can't go yet: a newer one was built on it, or the
-// other open faults are worse off at the old places. What they need instead is
-// for their own next plan.
+// blockedBy is why a placement can't go yet: a newer one was built on it, or the other open faults
+// are worse off at the old places and wait for their own plan.
 func (pm *planMaker) blockedBy(h actionRef) string {
 	s, a := h.incident, h.action()
 	if a.Rung != falcon.RungS3 || !s.isOver() {
@@ -274,8 +265,7 @@ func (pm *planMaker) bestSplitMs(m cost.Model, at falcon.Placement) float64 {
 	return best.makespanMs + m.RestMs
 }
 
-// splitWithout is the best split once an incident's fault is gone, nil when
-// that is unknown.
+// splitWithout is the best split once an incident's fault is gone, nil when that is unknown.
 func (pm *planMaker) splitWithout(gone *incidentState) []int32 {
 	if pm.profile.newest == nil || pm.job.splittable() != nil {
 		return nil

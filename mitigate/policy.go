@@ -25,8 +25,7 @@ const (
 
 var variants = []falcon.Variant{falcon.VariantReplace, falcon.VariantRestart, falcon.VariantDrop}
 
-// ValidatePolicy says in one sentence what is wrong with a policy, and what to
-// write instead.
+// ValidatePolicy says in one sentence what is wrong with a policy and what to write instead.
 func ValidatePolicy(p falcon.Policy) error {
 	switch p.Mode {
 	case falcon.ModeObserve, falcon.ModeApprove, falcon.ModeAuto:
@@ -136,8 +135,7 @@ func withinHours(hours string, now time.Time) bool {
 	return minute >= from || minute < to
 }
 
-// approval is what policy wants before rung r is taken (falcon.ApprovalAuto,
-// …), whatever the time of the day.
+// approval is what policy wants before rung r (falcon.ApprovalAuto, …), whatever the hour.
 func approval(p falcon.Policy, r falcon.Rung) string {
 	switch {
 	case p.Rungs[r].Approval == falcon.ApprovalNever:
@@ -148,8 +146,7 @@ func approval(p falcon.Policy, r falcon.Rung) string {
 	return falcon.ApprovalAuto
 }
 
-// mayActAlone reports whether nothing but the clock would keep rung r from acting by
-// itself.
+// mayActAlone reports whether only the clock keeps rung r from acting by itself.
 func mayActAlone(p falcon.Policy, r falcon.Rung) bool {
 	return p.Mode == falcon.ModeAuto && p.Rungs[r].Approval != falcon.ApprovalPerson && r.Level() <= p.Cap.Level() &&
 		(r != falcon.RungS4 || p.Owner != "")

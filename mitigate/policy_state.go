@@ -40,8 +40,7 @@ func (y *policyState) stopReason() string {
 	return "the mode is observe"
 }
 
-// automatic reports whether rung r may act now without a person. After a veto every
-// rung of the incident waits for one.
+// automatic reports whether rung r may act without a person; after a veto no rung of it may.
 func (y *policyState) automatic(s *incidentState, r falcon.Rung) bool {
 	return y.requires(r) == falcon.ApprovalAuto && !y.frozen() && len(s.vetoed) == 0 && withinHours(y.current.Hours, y.clock.now)
 }

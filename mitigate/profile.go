@@ -59,9 +59,8 @@ func linkRatios(links []falcon.LinkSpeed) map[falcon.Link]float64 {
 	return out
 }
 
-// calibrate calibrates the measurement's cost model. Healthy work, volumes and
-// bandwidths come from an earlier model where this profile did not see the
-// traffic.
+// calibrate calibrates the measurement's cost model. Healthy work, volumes and bandwidths that
+// this profile did not see come from an earlier model.
 func (pr *profiler) calibrate(g *measurement, s *incidentState) {
 	if len(g.placement) == 0 {
 		g.err = errNoPlacement
@@ -122,8 +121,7 @@ func (pr *profiler) inferLinks(m *cost.Model, in cost.Calibration) {
 	m.ErrorShare = at(lo)/in.NowMs - 1
 }
 
-// withoutFaults is a model without the faults of one incident, as far as no other
-// located one shares them.
+// withoutFaults is a model without one incident's faults that no other located one shares.
 func (pr *profiler) withoutFaults(m cost.Model, gone *incidentState) cost.Model {
 	shared := func(f func(falcon.Verdict) bool) bool {
 		return slices.ContainsFunc(pr.incidents.list, func(o *incidentState) bool { return o != gone && o.isLocated() && f(o.incident.Verdict) })

@@ -16,8 +16,7 @@ var ErrRental = errors.New("mitigate: bad incident")
 // recentMost is how many of the newest iterations give the present loss.
 const recentMost = 8
 
-// Rental is one incident in numbers: what FALCON's algorithm 1 (§5.2) decides
-// on, without a job at hand.
+// Rental is one incident in numbers, what FALCON's algorithm 1 (§5.2) decides on.
 type Rental struct {
 	HealthyMs    float64
 	IterationsMs []float64 // from the onset on, pauses taken out

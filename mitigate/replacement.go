@@ -6,8 +6,7 @@ import (
 	"math"
 )
 
-// ErrReplacement is wrapped by every error about a replacement that can't be
-// priced.
+// ErrReplacement is wrapped by every error about a replacement that can't be priced.
 var ErrReplacement = errors.New("mitigate: bad replacement")
 
 // Bounds of a replacement's numbers, so that loops stay short and sums exact.
@@ -17,8 +16,7 @@ const (
 	replacementTimeMost  = 1e12 // ms and s
 )
 
-// Replacement is one lastingly slow rank of a synchronous job, and what may be
-// done about it.
+// Replacement is one lastingly slow rank of a synchronous job, with the remedies for it.
 type Replacement struct {
 	Ranks        int     // K
 	ReplicaRanks int     // ranks that leave with the slow one when it is dropped; 0 = 1, plain data parallelism
@@ -70,10 +68,8 @@ type ReplacementPrice struct {
 	OverRebalanceS float64
 }
 
-// Price prices all remedies. The step takes as long as the slowest rank
-// (T_step = max t_k), so a rank at ratio r leaves 1/r of
-// the throughput; a drop leaves (K − k)/K of it for the k ranks of a replica.
-// It wraps ErrReplacement.
+// Price prices all remedies. The slowest rank sets the step (T_step = max t_k): a rank at ratio r
+// leaves 1/r of the throughput, a drop (K − k)/K of it. Errors wrap ErrReplacement.
 func (p Replacement) Price() (ReplacementPrice, error) {
 	if p.ReplicaRanks == 0 {
 		p.ReplicaRanks = 1
@@ -234,9 +230,8 @@ func (p Replacement) inGPUHours(r Remedy) Remedy {
 	return r
 }
 
-// breakEven is the shortest run from which on replacing loses no more than the
-// other remedy. Both losses are lines once no rank stands still, and
-// the replaced job's is flat.
+// breakEven is the shortest run for which replacing loses no more than the other remedy. Both
+// losses are lines once no rank stands still, and the replaced job's is flat.
 func (p Replacement) breakEven(replace, meanwhile, other Remedy) float64 {
 	rate := other.rate
 	if !replace.Available || !other.Available || rate <= 0 {

@@ -27,8 +27,7 @@ var (
 	errNoPlacement = errors.New("where the ranks run is not known")
 )
 
-// planS2 prices the best split of the present speeds, or returns why there is
-// none.
+// planS2 prices the best split of the present speeds, or returns why there is none.
 func (pm *planMaker) planS2(s *incidentState) (plan, error) {
 	out := plan{rung: falcon.RungS2, what: "moves micro-batches to faster replicas"}
 	if err := pm.s2Applies(s); err != nil {
@@ -175,10 +174,9 @@ func converted[To, From int | int32](v []From) []To {
 	return out
 }
 
-// splitModelMs is the present iteration time by what splits are priced with; 0 =
-// unknown. Without a cost model the rest beyond the pipelines is taken for what it
-// was when all was well, when all took as long as the fastest does with its share
-// of then.
+// splitModelMs is the present iteration time by the model that splits are priced with; 0 = unknown.
+// Without a cost model the rest beyond the pipelines is what it was when all took as long as the
+// fastest does with its share of then.
 func (pm *planMaker) splitModelMs(s *incidentState, b split) float64 {
 	if m := pm.profile.newest.model; m != nil && len(pm.job.desc.Placement) == pm.job.desc.Layout.World() {
 		return b.presentMs + m.RestMs

@@ -24,8 +24,7 @@ type nodeSwap struct {
 	in  []falcon.Node // spares that take their places
 }
 
-// planS4 prices one variant of checkpoint and restart (FALCON §5.1, S4),
-// or returns why it can't be taken.
+// planS4 prices one variant of checkpoint and restart (FALCON §5.1, S4), or returns why not.
 func (pm *planMaker) planS4(s *incidentState, v falcon.Variant) (plan, error) {
 	out := plan{rung: falcon.RungS4, variant: v}
 	if err := pm.s4Applies(s); err != nil {
@@ -104,9 +103,8 @@ func (pm *planMaker) nextNodes(v falcon.Variant) (nodeSwap, error) {
 	return out, nil
 }
 
-// badNodes are the nodes whose absence takes every known culprit out of the
-// job: those of slow devices, and one end of every slow link, the end that
-// touches most of them first.
+// badNodes are the nodes whose absence removes every known culprit: those of slow devices, and of
+// every slow link the end that touches most of them.
 func (pm *planMaker) badNodes() []falcon.Node {
 	used := pm.job.desc.Placement.Nodes()
 	var bad []falcon.Node

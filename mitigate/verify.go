@@ -54,8 +54,7 @@ func (v *verifier) measureGain(s *incidentState) {
 	v.out.addAction(*a)
 }
 
-// unheardMost is how long a measurement waits for nodes that the incident names
-// and that can't be heard.
+// silenceMost is how long a measurement waits for nodes of the incident that can't be heard.
 const silenceMost = 10 * time.Minute
 
 // heardTimes lists the times of iterations from one on that all nodes which the

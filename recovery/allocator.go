@@ -26,9 +26,8 @@ type assignment struct {
 	lack      string        // why it can't be done; empty = it can
 }
 
-// assignRanks finds a place for every rank that is to be replaced: its own device
-// where only processes ended, else a spare for its whole node, at the same
-// indexes.
+// assignRanks finds a place for every rank that is to be replaced: its own device where only its
+// process ended, else the same index on a spare for its whole node.
 func (al *allocator) assignRanks(now time.Time) assignment {
 	a := assignment{placement: slices.Clone(al.ranks.placementInForce()), fence: slices.Clone(al.op.rec.Fenced)}
 	var why []string
@@ -49,8 +48,7 @@ func (al *allocator) assignRanks(now time.Time) assignment {
 	return a
 }
 
-// useSpares places the ranks of fenced nodes on spares, and lists the nodes for which
-// none is left.
+// useSpares places the ranks of fenced nodes on spares, and lists nodes for which none is left.
 func (al *allocator) useSpares(a *assignment) []falcon.Node {
 	spares := al.freeSpares(a.fence)
 	var lost []falcon.Node
@@ -126,10 +124,9 @@ func lackOfSpares(lost []falcon.Node, why []string) string {
 	return text
 }
 
-// Where no spare comes and policy allows it, the job goes on with the replicas
-// that are whole: a whole restart from the checkpoint, as the groups of those who
-// stay are of another world. Until that world is there, everything that is known
-// of ranks is of the one before.
+// Where no spare comes and policy allows it, the whole replicas go on from the checkpoint in a
+// whole restart, as the survivors' groups are of another world. Until that world is there, all that
+// is known of ranks is of the one before.
 
 // shrinkPlan is what the job can go on with where an assignment lacks spares; else
 // why it can't, empty where the policy does not allow it.
@@ -161,8 +158,7 @@ func (al *allocator) shrinkPlan(a assignment) (*falcon.Shrink, string) {
 	return s, ""
 }
 
-// wholeReplicas are those of which every rank's node stays and can start
-// processes, ascending.
+// wholeReplicas are those with every rank on a staying node that can start processes, ascending.
 func (al *allocator) wholeReplicas(a assignment) []int {
 	lost := make([]bool, al.job.Layout.DP)
 	for r, d := range al.ranks.placementInForce() {

@@ -12,8 +12,7 @@ import (
 
 const byPolicyName = "policy"
 
-// approval decides whether the policy may approve the proposed recovery by itself. It
-// changes nothing.
+// approval decides whether policy approves the proposal by itself. It changes nothing.
 type approval struct {
 	*jobState
 	op   *operation
@@ -53,9 +52,8 @@ func (ap *approval) whyPerson(now time.Time) string {
 	return ""
 }
 
-// mayBeOver reports whether what is proposed was found before the console had to
-// begin to listen again, and the job may go on by itself by now: iterations that
-// begin are known some beats later.
+// mayBeOver reports whether the proposal is from before the console had to listen again, and the
+// job may go on by itself: iterations that begin are known some beats later.
 func (ap *approval) mayBeOver(now time.Time) bool {
 	if !selfHealing(ap.op.rec) || newestFault(ap.op.rec).After(ap.hear.Since()) {
 		return false
@@ -76,8 +74,7 @@ func hasEvidence(c *falcon.Recovery, text string) bool {
 	})
 }
 
-// selfHealing reports whether nothing has ended for good: what froze, fell silent or
-// hung may go on.
+// selfHealing reports whether nothing ended for good: what froze, fell silent or hung may go on.
 func selfHealing(c *falcon.Recovery) bool {
 	return !slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool { return f.Kind == falcon.FaultExit || f.Kind == falcon.FaultDevice })
 }
@@ -93,8 +90,7 @@ func newestFault(c *falcon.Recovery) time.Time {
 
 const noCheckpoint = "no checkpoint is known of, so that a whole restart may begin from nothing: approve that, or deny"
 
-// withSubject is a sentence on a proposal, with what it is about where that is no
-// recovery in place.
+// withSubject is a sentence on a proposal, naming what it is about unless that is in place.
 func withSubject(c *falcon.Recovery, why string) string {
 	if c.Shrink != nil || why == noCheckpoint {
 		return wholeReason(c) + "; " + why

@@ -81,8 +81,7 @@ const (
 	waitMost   = 24 * time.Hour
 )
 
-// Check reports the first value of falcon.yaml that makes no sense. Zero values
-// pass: they mean the defaults.
+// Check reports the first value of falcon.yaml that makes no sense; zero means the default.
 func (c Config) Check() error {
 	if c.Beat != 0 && (c.Beat < beatLeast || c.Beat > beatMost) {
 		return fmt.Errorf("recovery.beat is %s; give %s to %s, 0s = the default", c.Beat, beatLeast, beatMost)

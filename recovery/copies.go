@@ -8,9 +8,8 @@ import (
 	"github.com/failslow/falcon/recovery/replica"
 )
 
-// copies is which shards the nodes still hold. A node that is not heard may be well, and
-// hold what no other node holds: giving it up would lose the training's state. It is
-// waited for longer than others.
+// copies is which shards the nodes still hold. A node that is not heard may hold what no other does:
+// giving it up would lose training's state, so it is waited for longer.
 type copies struct {
 	*jobState
 	op *operation
@@ -39,8 +38,7 @@ func (c *copies) hasLastCopy(n falcon.Node) bool {
 	})
 }
 
-// irreplaceable reports whether a node that is not heard is waited for because of what
-// it alone holds.
+// irreplaceable reports whether a node not heard is waited for because of what it alone holds.
 func (c *copies) irreplaceable(now time.Time, n falcon.Node) bool {
 	return c.job.Checkpoint < 0 && c.op.clock.Spent(now) < c.cfg.AgentWait && c.nodes.Get(n, now).Unheard(now) && c.hasLastCopy(n)
 }

@@ -39,8 +39,7 @@ func (w *workflow) onDeadline(now time.Time) {
 	}
 }
 
-// onSuspendDeadline takes processes that did not park for frozen, or gives up where
-// no spare came.
+// onSuspendDeadline takes processes that did not park for frozen, or gives up without a spare.
 func (w *workflow) onSuspendDeadline(now time.Time) {
 	waited := w.op.stopAwaitingSpare()
 	if a := w.alloc.assignRanks(now); waited && a.lack != "" {

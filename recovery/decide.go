@@ -109,8 +109,7 @@ const (
 	timesMost      = 1000
 )
 
-// ValidatePolicy returns the first value of a policy for recoveries that makes no
-// sense, with what to write instead.
+// ValidatePolicy returns the first value that makes no sense, with what to write instead.
 func ValidatePolicy(p falcon.RecoveryPolicy) error {
 	switch {
 	case !slices.Contains([]string{"", falcon.ApprovalAuto, falcon.ApprovalPerson}, p.Approval):

@@ -10,8 +10,7 @@ import (
 	"github.com/failslow/falcon/recovery/internal/liveness"
 )
 
-// detector finds faults in what is known of the job. What follows from them is for the
-// workflow to decide.
+// detector finds faults in what is known of the job; the workflow decides what follows.
 type detector struct {
 	*jobState
 	op      *operation
@@ -127,8 +126,7 @@ func (d *detector) silentRanks(now time.Time) []falcon.Fault {
 	return faults
 }
 
-// tooManyToBelieve reports whether so many nodes have silent processes at once that it can't be
-// believed.
+// tooManyToBelieve reports whether too many nodes have silent processes at once to believe it.
 func (d *detector) tooManyToBelieve(nodes int) bool {
 	before, all := d.doubted, len(d.ranks.usedNodes())
 	d.doubted = nodes > 1 && 2*nodes > all
@@ -209,8 +207,7 @@ func (d *detector) collectTestimony(now time.Time) testimony {
 	return t
 }
 
-// someLeaving reports whether a node of the job is not heard since its agent said
-// goodbye.
+// someLeaving reports whether a node of the job is not heard since its agent's goodbye.
 func (d *detector) someLeaving(now time.Time) bool {
 	return slices.ContainsFunc(d.op.stayingNodes(), func(n falcon.Node) bool { return d.nodes.Get(n, now).Leaving(now) })
 }

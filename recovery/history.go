@@ -92,8 +92,7 @@ func (h *history) automaticWithinHour(now time.Time, but *falcon.Recovery) int {
 	return n
 }
 
-// rejoinedGeneration is the newest generation that the job of an epoch has rejoined; 0
-// for none.
+// rejoinedGeneration is the newest generation that the epoch's job has rejoined; 0 for none.
 func (h *history) rejoinedGeneration(jobEpoch uint64) uint64 {
 	for _, c := range slices.Backward(h.recs) {
 		if c.State == falcon.RecoveryResumed && !c.Whole && c.JobEpoch >= jobEpoch-1 {
@@ -103,9 +102,8 @@ func (h *history) rejoinedGeneration(jobEpoch uint64) uint64 {
 	return 0
 }
 
-// Phases before any recovery was seen, in ms: those of a container with its
-// imports, and of one shard over one link; every recovery replaces them by what
-// was measured.
+// Phases before any recovery was measured, in ms: a container with its imports, and one shard over
+// one link.
 var phaseDefaults = map[string]float64{
 	falcon.PhaseSuspend: 500, falcon.PhaseReplace: 60e3, falcon.PhaseTable: 500, falcon.PhaseCollect: 10,
 	falcon.PhaseGroups: 5e3, falcon.PhaseRestore: 5e3, falcon.PhaseResume: 500,
@@ -114,8 +112,7 @@ var phaseDefaults = map[string]float64{
 // copyMBsDefault is the rate at which a shard is taken to move, 10⁶ B/s.
 const copyMBsDefault = 5e3
 
-// predictPhases is the median of each phase over the newest recoveries that ended
-// well, else a default.
+// predictPhases is each phase's median over the newest successful recoveries, else a default.
 func (h *history) predictPhases(stateMB float64) map[string]float64 {
 	out := map[string]float64{}
 	for phase, def := range phaseDefaults {

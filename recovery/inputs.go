@@ -45,8 +45,7 @@ func (m *Machine) onLate(now time.Time) {
 	}
 }
 
-// onProcess takes a report of a process, unless that is not, or no longer, the
-// rank's owner.
+// onProcess takes a process's report, unless the process is not, or no longer, the rank's owner.
 func (m *Machine) onProcess(now time.Time, p Process) {
 	m.stop.noteLeftover(p, m.op.rec == nil)
 	if !m.ranks.hasRank(p.Rank) || p.Node != m.ranks.nodeOf(p.Rank) || p.Generation < m.ranks.generationFloor(m.ranks.deviceOf(p.Rank)) {

@@ -98,8 +98,7 @@ func (d Device) report() liveness.Report {
 // EventLife is how long a device's fatal report is a sign.
 const EventLife = liveness.ReportLife
 
-// Pace is what the detector knows of the job's iterations: a hang differs
-// from a slow iteration by it.
+// Pace is the detector's view of iterations: a hang differs from a slow iteration by it.
 type Pace struct {
 	Iteration int64   // newest begun by any rank
 	Ms        float64 // usual iteration time, 0 = unknown
@@ -171,9 +170,8 @@ type Demand struct {
 // SetPolicy replaces the policy.
 type SetPolicy struct{ Policy falcon.Policy }
 
-// Restored gives back what the journal kept when the engine stopped; it comes
-// after Job. Orders of recoveries that are not over are given again, with the
-// same generation.
+// Restored gives back the journal's records, after Job. Orders of recoveries that are not over are
+// given again, with the same generation.
 type Restored struct {
 	Recoveries []falcon.Recovery
 	NextID     int
@@ -204,13 +202,11 @@ func (Demand) input()    {}
 func (SetPolicy) input() {}
 func (Restored) input()  {}
 
-// Command is what the engine is to have done, once Recoveries are durable. Each
-// is idempotent by its generation.
+// Command is an order for the engine, once Recoveries are durable; idempotent by generation.
 type Command interface{ command() }
 
-// Suspend has the processes on Nodes leave their collectives and park. A rank
-// in the optimizer (tag -1) is left alone until its tag is i+1 or WaitMs are
-// over.
+// Suspend has the processes on Nodes leave their collectives and park. A rank in the optimizer (tag
+// -1) is left alone until its tag is i+1 or WaitMs are over.
 type Suspend struct {
 	Generation uint64
 	Nodes      []falcon.Node
@@ -281,8 +277,7 @@ type Note struct {
 	Severity int
 }
 
-// Ready is what a Step led to. Recoveries must be durable before commands are
-// carried out.
+// Ready is what a Step led to. Recoveries are made durable before commands are carried out.
 type Ready struct {
 	Recoveries []falcon.Recovery // whole, each changed one once
 	Commands   []Command

@@ -25,16 +25,15 @@ func (m *Machine) onJob(now time.Time, j Job) {
 	case first || before.Epoch != j.Epoch:
 		m.beginEpoch(now, first)
 	case m.op.rec == nil:
-		m.arrange()
+		m.op.arrange()
 	case m.op.rec.State == falcon.RecoveryProposed:
 		m.flow.proposePlan(now)
 	}
 }
 
-// mergeJob is a job's description as it is taken over: within one epoch an older
-// placement does not replace a newer one, nor that of a recovery in progress, and what the
-// processes reported of the job before they ended is kept, as those that replace
-// them have not reported it yet.
+// mergeJob is a job's description as it is taken over: within one epoch an older placement does not
+// replace a newer one or a recovery's, and what ended processes reported of the job is kept until
+// their replacements report it.
 func (m *Machine) mergeJob(before, j Job) Job {
 	if before.Epoch != j.Epoch {
 		return j
@@ -53,29 +52,23 @@ func (m *Machine) mergeJob(before, j Job) Job {
 	return j
 }
 
-// beginEpoch forgets the pace and the ends of the epoch before; what is known of
-// processes that live stays.
+// beginEpoch forgets the epoch's pace and ends; what is known of living processes stays.
 func (m *Machine) beginEpoch(now time.Time, first bool) {
 	if first {
 		m.hear.Open(now, m.cfg.Grace) // who is not back yet may know more
 	} else {
 		m.flow.beginEpoch(now)
 	}
-	m.arrange()
+	m.op.arrange()
 	m.ends = completion.New()
 	m.pace.NewEpoch(now)
 	m.ranks.lowerFloors(m.job.Generation)
 	m.ranks.keepAlive(m.job.Placement)
 }
 
-// arrange puts the placement in force into the rank table: that of the recovery in
-// progress, else the job's.
-func (m *Machine) arrange() { m.op.arrange() }
-
-// The ranks may agree on a placement just before a fault, and the report of it may
-// come when the recovery has begun already: processes then hold other ranks than
-// those that the recovery was opened with. It follows, as long as nothing was
-// launched for the ranks of before.
+// The ranks may agree on a placement just before a fault that is reported when the recovery has
+// begun: processes then hold other ranks than it was opened with. It follows them as long as nothing
+// was launched for the old ones.
 
 // permutation is the new rank of every rank where two placements have the same
 // devices; nil where they have not, or are equal.
@@ -104,7 +97,7 @@ func (m *Machine) renumber(to falcon.Placement, perm []falcon.Rank) {
 	m.job.Placement = slices.Clone(to)
 	m.ends.Renumber(perm)
 	m.op.renumber(to, perm)
-	m.arrange()
+	m.op.arrange()
 }
 
 func renumberRanks(ranks, perm []falcon.Rank) []falcon.Rank {

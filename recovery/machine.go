@@ -101,8 +101,7 @@ func (m *Machine) stepJob(now time.Time, in Input) {
 	}
 }
 
-// Tick looks for silence and checks deadlines; it is to be called at least once a
-// beat.
+// Tick looks for silence and checks deadlines; it is called at least once a beat.
 func (m *Machine) Tick(now time.Time) {
 	m.skipPause(now)
 	m.last = now
@@ -133,8 +132,7 @@ func (m *Machine) skipPause(now time.Time) {
 	m.op.skipPause(gap, now)
 }
 
-// restartClocks starts all clocks again after a time in which the console could not
-// judge by silence.
+// restartClocks restarts all clocks after a time in which silence could not be judged.
 func (m *Machine) restartClocks(now time.Time, held time.Duration) {
 	m.nodes.Restart(now)
 	m.ends.Restart(now)
@@ -170,8 +168,7 @@ func (m *Machine) handleFaults(now time.Time, faults []falcon.Fault) {
 	}
 }
 
-// handleJobFault takes up a fault of the whole job, unless it is in recovery or
-// stopped already.
+// handleJobFault takes up a fault of the whole job, unless it recovers or is stopped already.
 func (m *Machine) handleJobFault(now time.Time, find func(time.Time) (falcon.Fault, bool)) {
 	if m.op.rec != nil || m.stop.isStopped() {
 		return

@@ -34,8 +34,7 @@ func (op *operation) openRecord(now time.Time, c *falcon.Recovery) {
 	op.tableFailures = map[falcon.Node]int{}
 }
 
-// takeUpRecord goes on with a recovery from before the engine's start: the time in which
-// the engine was away counts.
+// takeUpRecord goes on with a recovery from before the engine's start; its time away counts.
 func (op *operation) takeUpRecord(now time.Time, c *falcon.Recovery) {
 	spent := 0.0
 	for _, v := range c.PhaseMs {
@@ -74,8 +73,7 @@ func (op *operation) isUnderway() bool {
 	return op.rec != nil && op.rec.State != falcon.RecoveryProposed
 }
 
-// nothingOrdered reports whether nothing was ordered yet: no recovery is open, or one is
-// only proposed.
+// nothingOrdered reports whether no recovery is open, or one is only proposed.
 func (op *operation) nothingOrdered() bool {
 	return op.rec == nil || op.rec.State == falcon.RecoveryProposed && op.rec.Attempts == 0 && !op.rec.Whole
 }
@@ -138,8 +136,7 @@ func (op *operation) stayingNodes() []falcon.Node {
 	return slices.DeleteFunc(slices.Clone(op.ranks.usedNodes()), op.isFenced)
 }
 
-// addFault adds a fault: to that of the same node where nothing was launched for it
-// yet, else as a new one.
+// addFault adds a fault to the same node's unless something was launched for that, else as new.
 func (op *operation) addFault(now time.Time, f falcon.Fault) falcon.Fault {
 	c := op.rec
 	if losesNode(f) {
@@ -202,8 +199,7 @@ func (op *operation) stopAwaitingSpare() bool {
 	return waited
 }
 
-// awaitAgents has a whole restart wait for agents. The wait is counted from its
-// beginning, whoever comes and goes.
+// awaitAgents has a whole restart wait for agents, counted from its beginning.
 func (op *operation) awaitAgents(now time.Time, away map[falcon.Node]bool) {
 	if op.agents == nil || op.clock.Due(now) {
 		op.enterState(now, falcon.RecoverySuspend, op.cfg.AgentWait)
@@ -270,8 +266,7 @@ func (op *operation) showDeadline() {
 	op.markChanged()
 }
 
-// extendDeadline lets the present state wait longer, because an agent that it waits for
-// restarts, or has come back just now.
+// extendDeadline lets the state wait for an agent that restarts or has just come back.
 func (op *operation) extendDeadline(now time.Time, limit time.Duration) {
 	if !op.rec.Whole && op.clock.Extend(now, limit) {
 		op.showDeadline()
@@ -284,8 +279,7 @@ func (op *operation) skipPause(gap time.Duration, now time.Time) {
 	op.postponeDeadline(gap)
 }
 
-// restartWaits has the wait for an answer begin now, and gives the present state the time
-// back in which its deadline was held.
+// restartWaits begins the wait for an answer now, and gives back the time the deadline was held.
 func (op *operation) restartWaits(now time.Time, held time.Duration) {
 	op.clock.Advance(now)
 	op.postponeDeadline(held)

@@ -7,9 +7,8 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// s gives the orders of the present state. They are made from the recovery's
-// record alone, so that an engine that starts again gives the same ones under the
-// same generation.
+// orders gives the present state's orders, from the recovery's record alone: an engine that starts
+// again gives the same ones under the same generation.
 type orders struct {
 	*jobState
 	op  *operation
@@ -23,8 +22,7 @@ func (o *orders) suspendNodes() {
 	o.out.addCommand(Suspend{Generation: o.op.rec.Generation, Nodes: nodes, WaitMs: o.cfg.OptimizerWait.Milliseconds()})
 }
 
-// stopReplaced has pending processes end that still live and are to be replaced on their
-// device; true = none is left.
+// stopReplaced ends pending processes still alive on a device kept; true = none is left.
 func (o *orders) stopReplaced() (stop []falcon.Rank, done bool) {
 	done = true
 	for _, r := range o.op.rec.Pending {
@@ -60,10 +58,9 @@ func (o *orders) launchReplacements() {
 	o.out.addNote("recovery", 1, "%s: generation %d: %s replaced on %s, %d survivors stay", c.ID, c.Generation, rankList(ranks), nodeList(o.ranks.nodesOf(ranks)), len(c.Survivors))
 }
 
-// repeatLaunches orders again what an earlier generation launched and what has not
-// parked so far, and what must come before it: either order may never have arrived.
-// Where a later generation was launched on the same node, the agent refuses the
-// earlier one.
+// repeatLaunches orders again what an earlier generation launched and did not park, with what comes
+// before it, as either order may be lost. Where a later generation was launched on the same node,
+// the agent refuses the earlier one.
 func (o *orders) repeatLaunches() {
 	again := o.awaitedLaunches()
 	for _, g := range slices.Sorted(maps.Keys(again)) {

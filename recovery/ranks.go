@@ -11,8 +11,7 @@ import (
 	"github.com/failslow/falcon/recovery/internal/progress"
 )
 
-// rankTable is the placement in force and what is known of every rank's process.
-// It knows of no recovery.
+// rankTable is the placement in force and each rank's process. It knows of no recovery.
 type rankTable struct {
 	placed  falcon.Placement
 	on      map[falcon.Node][]falcon.Rank // ranks by node, ascending
@@ -132,8 +131,7 @@ func (t *rankTable) keepAlive(p falcon.Placement) {
 	}
 }
 
-// trainAgain forgets beats and parkings of before a rejoin: every rank has
-// reported that it trains.
+// trainAgain forgets beats and parkings from before a rejoin: every rank trains.
 func (t *rankTable) trainAgain() {
 	for r := range t.members {
 		x := &t.members[r]
@@ -213,8 +211,7 @@ func (x *member) parkedSince() (since time.Time, parks bool) {
 	return x.parkedAt, x.isAlive() && x.proc.Park != nil
 }
 
-// parkGeneration is the newest suspension that the process obeyed, false where it does
-// not park.
+// parkGeneration is the newest suspension obeyed, false where the process does not park.
 func (x *member) parkGeneration() (uint64, bool) {
 	if _, parks := x.parkedSince(); !parks {
 		return 0, false

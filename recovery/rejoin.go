@@ -10,9 +10,8 @@ import (
 	"github.com/failslow/falcon/recovery/replica"
 )
 
-// beginTable has the rank table of the generation brought to all nodes. Processes
-// that were launched in an earlier generation park for that one: they obey one
-// more suspension, as all others do.
+// beginTable brings the generation's rank table to all nodes. Processes launched in an earlier
+// generation park for that one: they obey one more suspension, as all others do.
 func (w *workflow) beginTable(now time.Time) bool {
 	if r, found := w.op.firstUnparked(); found {
 		w.beginAttempt(now, fmt.Sprintf("rank %d does not wait in generation %d: all are suspended again", r, w.op.rec.Generation))

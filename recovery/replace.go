@@ -11,8 +11,7 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// proposePlan shows what would be done, as far as it can be known before the survivors
-// report what they hold.
+// proposePlan shows what would be done, as far as known before survivors report their shards.
 func (w *workflow) proposePlan(now time.Time) {
 	c := w.op.rec
 	a := w.alloc.assignRanks(now)
@@ -57,8 +56,7 @@ func planHash(c *falcon.Recovery, a assignment) string {
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }
 
-// beginReplace fences what is faulty and launches what replaces it; without a spare
-// it waits for one.
+// beginReplace fences what is faulty and launches its replacement, or waits for a spare.
 func (w *workflow) beginReplace(now time.Time) bool {
 	a := w.alloc.assignRanks(now)
 	if a.lack != "" {

@@ -26,14 +26,12 @@ func (m *Machine) onRestored(now time.Time, in Restored) {
 	m.flow.restoreHistory(now, in.Generation)
 }
 
-// launchedSince reports whether a recovery that goes on has launched a rank that
-// had ended with success.
+// launchedSince reports whether an open recovery launched a rank that had ended with success.
 func launchedSince(all []falcon.Recovery, r falcon.Rank) bool {
 	return slices.ContainsFunc(all, func(c falcon.Recovery) bool { return !c.State.Over() && c.Launched[r] > 0 })
 }
 
-// restoreHistory takes the history over: generations, and the state that the newest recovery
-// is in or has left the job in.
+// restoreHistory takes over the generations and the state of the newest recovery.
 func (w *workflow) restoreHistory(now time.Time, generation uint64) {
 	w.gens.raiseTo(generation)
 	last := w.hist.newest()

@@ -23,9 +23,8 @@ func (d *detector) stalledFor(now time.Time) time.Duration {
 	return idle
 }
 
-// notBegunFor is for how long a job has not begun its first iteration, from HangMin
-// on: before that it may load, compile or warm up. 0 = it has begun one, or that is
-// unknown.
+// notBegunFor is for how long a job has not begun its first iteration, from HangMin on, as it may
+// load, compile or warm up before; 0 = it has begun one, or that is unknown.
 func (d *detector) notBegunFor(now time.Time) time.Duration {
 	idle := d.pace.IdleTime(now)
 	if d.pace.Newest() >= 0 || d.pace.Held() || idle < d.cfg.HangMin {
@@ -34,9 +33,8 @@ func (d *detector) notBegunFor(now time.Time) time.Duration {
 	return idle
 }
 
-// standstillFor is for how long the job stalls, by its iterations, or by ranks that all
-// wait: they know it before the beats show that no iteration begins; 0 = it goes on,
-// or that is unknown.
+// standstillFor is for how long the job stalls, by its iterations or by ranks that all wait, which
+// show it earlier; 0 = it goes on, or that is unknown.
 func (d *detector) standstillFor(now time.Time, t testimony) time.Duration {
 	usual, known := d.pace.Usual()
 	stall := d.stalledFor(now)
@@ -116,9 +114,8 @@ func (d *detector) soundness(now time.Time) string {
 	return unheardOf + nodeList(silent)
 }
 
-// secondSign is the second sign against a silent node, empty = none. While iterations
-// begin there is none: they prove that all ranks live. Where no node is heard
-// it is unknown whether any begin.
+// secondSign is the second sign against a silent node, empty = none. While iterations begin there
+// is none, as all ranks live; where no node is heard it is unknown whether any begin.
 func (d *detector) secondSign(now time.Time, n falcon.Node, t testimony, stall time.Duration) string {
 	h := d.nodes.Get(n, now)
 	fatal, _, failed := h.Fatal(now)
@@ -138,8 +135,7 @@ func (d *detector) secondSign(now time.Time, n falcon.Node, t testimony, stall t
 	return t.signAgainst(stall, d.cfg.UnvouchedStall)
 }
 
-// secondSignInRecovery is the same in a recovery: there no iterations begin, and a
-// node that all wait for is not heard.
+// secondSignInRecovery is the same in a recovery, where no iterations begin.
 func (d *detector) secondSignInRecovery(now time.Time, n falcon.Node, h *liveness.Host) string {
 	fatal, _, failed := h.Fatal(now)
 	idle := d.op.clock.Idle(now)
@@ -159,17 +155,15 @@ func (d *detector) secondSignInRecovery(now time.Time, n falcon.Node, h *livenes
 	return ""
 }
 
-// onlySilent reports whether all nodes that are heard have done what the present state
-// asks.
+// onlySilent reports whether all nodes that are heard did what the state asks.
 func (d *detector) onlySilent(now time.Time) bool {
 	return !slices.ContainsFunc(d.ranks.usedNodes(), func(n falcon.Node) bool {
 		return d.nodes.Get(n, now).MissedBeats(now) < d.cfg.Dead && d.op.waitsForNode(n)
 	})
 }
 
-// leftByThemselves reports whether the recovery began because ranks that are
-// heard left training by themselves: their communicators broke, so that a peer
-// is gone.
+// leftByThemselves reports whether ranks that are heard left training by themselves, so that a
+// peer of their communicators is gone.
 func (d *detector) leftByThemselves() bool {
 	return d.op.rec.State == falcon.RecoverySuspend && slices.ContainsFunc(d.op.rec.Faults, func(f falcon.Fault) bool {
 		return f.Kind == falcon.FaultHang && f.Node != ""

@@ -88,8 +88,7 @@ func (w *workflow) finishSuspend(now time.Time) bool {
 	return done && w.beginReplace(now)
 }
 
-// onMissing finds ranks of which no process is left although their node has reported
-// all of its processes.
+// onMissing finds ranks without a process although their node has reported all of its own.
 func (w *workflow) onMissing(now time.Time) bool {
 	found := false
 	for r, x := range w.ranks.everyRank() {

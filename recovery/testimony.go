@@ -55,9 +55,8 @@ func (t *testimony) addNode(now time.Time, beat time.Duration, ranks []*member) 
 	}
 }
 
-// signAgainst is the sign that a stall which no rank explains is against a node that is
-// not heard, empty = none. Where not every node that is heard waits, it takes a
-// longer stall.
+// signAgainst is the sign that an unexplained stall is against an unheard node, empty = none. Where
+// not every heard node waits, it takes a longer stall.
 func (t testimony) signAgainst(stall, unvouched time.Duration) string {
 	switch {
 	case t.frozen > 0:

@@ -14,8 +14,7 @@ func (op *operation) isParked(r falcon.Rank) bool {
 	return parks && g == op.rec.Generation
 }
 
-// firstUnparked finds the first rank whose process does not park in the present
-// attempt.
+// firstUnparked finds the first rank whose process does not park in this attempt.
 func (op *operation) firstUnparked() (falcon.Rank, bool) {
 	for r := range op.ranks.everyRank() {
 		if !op.isParked(r) {
@@ -43,10 +42,8 @@ func (op *operation) processReported(now time.Time, r falcon.Rank) {
 	}
 }
 
-// missedSuspension reports whether the process launched for rank r waits in an older
-// generation although its node has acknowledged the present suspension. The
-// node's agent was replaced in between and does not know of it: only a new order
-// makes the process park.
+// missedSuspension reports whether rank r's process waits in an older generation although its node
+// acknowledged this suspension: the agent was replaced in between, and only a new order parks it.
 func (op *operation) missedSuspension(r falcon.Rank) bool {
 	x := op.ranks.memberOf(r)
 	g, _ := x.parkGeneration()
@@ -83,8 +80,7 @@ func (op *operation) waitsForRank(r falcon.Rank) bool {
 	return false
 }
 
-// waitsToPark reports whether the suspension waits for a process that is not ordered
-// to end.
+// waitsToPark reports whether the suspension waits for a process not ordered to end.
 func (op *operation) waitsToPark() bool {
 	for r := range op.ranks.everyRank() {
 		if op.waitsForRank(r) && !op.replies.Stopping(r) {
@@ -111,16 +107,14 @@ func (op *operation) rankSucceeded(now time.Time) {
 	}
 }
 
-// rejoinedBeforeEnd takes an ended process's report of its rejoin in place of its
-// agent's answer, which may be lost.
+// rejoinedBeforeEnd takes an ended process's report of its rejoin for its agent's lost answer.
 func (op *operation) rejoinedBeforeEnd(p Process) {
 	if c := op.rec; c != nil && c.State == falcon.RecoveryRejoin && p.Rejoined == c.Generation && !op.replies.Rejoined(p.Rank) {
 		op.replies.AddRejoined(p.Rank, attempt.Times{})
 	}
 }
 
-// trustedHolds are the steps that survivors hold, without those that parked inside the
-// optimizer or hold nothing.
+// trustedHolds are the survivors' steps, but of those parked in the optimizer or without any.
 func (op *operation) trustedHolds() map[falcon.Rank]falcon.RankHold {
 	out := make(map[falcon.Rank]falcon.RankHold, op.ranks.worldSize())
 	for r, x := range op.ranks.everyRank() {

@@ -8,9 +8,8 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// restartWhole hands the job over to a whole restart, since survivors can't be
-// kept. Where no checkpoint is known of it might begin from nothing: that is
-// for a person to decide.
+// restartWhole hands the job to a whole restart, as survivors can't be kept. Without a known
+// checkpoint it might begin from nothing: a person decides that.
 func (w *workflow) restartWhole(now time.Time, why string) {
 	c := w.op.rec
 	c.Whole, c.Reason = true, why
@@ -93,8 +92,7 @@ func (w *workflow) awaitAgents(now time.Time, on falcon.Placement) bool {
 	return true
 }
 
-// finishAgentWait plans again once none is waited for any more: each is here, or was
-// given up.
+// finishAgentWait plans again once every agent is here or was given up.
 func (w *workflow) finishAgentWait(now time.Time) bool {
 	if len(w.op.missingAgents()) > 0 {
 		return false

@@ -99,8 +99,7 @@ func mergeFault(o *falcon.Fault, f falcon.Fault) {
 	}
 }
 
-// giveUpNode takes a node for faulty because of what it did, or did not do, in the
-// recovery itself.
+// giveUpNode takes a node for faulty for what it did, or did not do, in the recovery itself.
 func (w *workflow) giveUpNode(now time.Time, kind falcon.FaultKind, n falcon.Node, why string) {
 	if w.op.isFenced(n) {
 		return

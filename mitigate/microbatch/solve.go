@@ -16,12 +16,10 @@ var (
 // that ties in real arithmetic stay ties in binary fractions.
 const relTol = 1e-12
 
-// maxTotal bounds the sum of micro-batches, so that counts stay exact in
-// float64 and loops stay bounded.
+// maxTotal bounds the sum of micro-batches: counts stay exact in float64, loops stay short.
 const maxTotal = 1 << 30
 
-// Problem is one S2 instance. Slices other than MicroBatchMs may be nil for
-// their defaults.
+// Problem is one S2 instance. Slices other than MicroBatchMs may be nil for their defaults.
 type Problem struct {
 	MicroBatchMs []float64 // t_i: forward + backward of replica i's slowest stage, ms
 	Total        int       // micro-batches in a global batch

@@ -162,10 +162,9 @@ func (g *grid) homeBlocks() []int { return slices.Clone(g.odd) }
 // slotIndex is the slot of replica d at stage s.
 func (g *grid) slotIndex(s, d int) slot { return g.slots[s*g.p.Model.Layout.DP+d] }
 
-// arrange is the node, by home block, that each block gets when the odd nodes
-// go to at. The others stay; one that is displaced goes to where the chain of
-// odd nodes that displaced it began, which closes a cycle of its own: no other
-// way takes fewer swaps.
+// arrange is the node, by home block, that each block gets when the odd nodes go to at. The others
+// stay; a displaced one goes where its chain of odd nodes began, which closes a cycle: no other way
+// takes fewer swaps.
 func (g *grid) arrange(at []int) []int {
 	out := make([]int, g.n)
 	for b := range out {

@@ -66,8 +66,7 @@ func (g *grid) copyTime(order []int) float64 {
 	return 2*dump + swap
 }
 
-// dimensionLinks are the pairs of nodes between neighbours in the dimension's rings
-// (pipelines), ascending.
+// dimensionLinks are the neighbouring pairs of nodes in the dimension's rings or pipelines, ascending.
 func (g *grid) dimensionLinks(p falcon.Placement, d falcon.Dimension) []falcon.Link {
 	l := g.p.Model.Layout
 	set := map[falcon.Link]bool{}

@@ -10,8 +10,7 @@ import (
 	"github.com/failslow/falcon/mitigate/cost"
 )
 
-// value is what a placement is judged by. Lower is better, in this order; the
-// order of nodes itself decides last.
+// value judges a placement: lower is better, in this order, then the order of nodes.
 type value struct {
 	ms      float64 // with the best split, without the model's rest
 	movedMB float64
@@ -20,8 +19,7 @@ type value struct {
 	unrest  float64 // stages' sums and replicas' times together: shows steps that the slowest one hides
 }
 
-// pricer simulates each kind of replica once. What a placement does not touch
-// is priced as if no node were odd.
+// pricer simulates each kind of replica once; what a placement leaves alone counts as healthy.
 type pricer struct {
 	g      *grid
 	sim    cost.Simulator
@@ -90,8 +88,7 @@ func newPricer(g *grid) *pricer {
 	return p
 }
 
-// limitReplicas bounds each replica: the problem's bounds, and curveTimes even shares
-// where the batch finds room in them.
+// limitReplicas bounds replicas: by the problem, and even shares by curveTimes where they fit.
 func (p *pricer) limitReplicas() {
 	dp := p.g.p.Model.Layout.DP
 	room := p.total - (dp - 1)
@@ -250,8 +247,7 @@ func (p *pricer) pipelineKind(d int) int {
 	return k
 }
 
-// What pricing a placement and simulating one more kind of replica count for,
-// in classes and replicas looked at.
+// What pricing a placement and one more kind of replica cost, in classes and replicas looked at.
 const (
 	priceSpends = 10
 	kindSpends  = 100
@@ -284,8 +280,7 @@ func (p *pricer) totalWithin(ms float64) int {
 	return all
 }
 
-// timeToFill is about the longest time up to most within which the replicas do no
-// more than the batch.
+// timeToFill is about the longest time, up to most, in which the replicas do at most the batch.
 func (p *pricer) timeToFill(most float64) float64 {
 	low, high := 0.0, most
 	for range smoothSteps {
@@ -377,10 +372,9 @@ func (p *pricer) splitParts(ms float64) float64 {
 	return all
 }
 
-// bestSplit is the best split at the odd nodes' places, by replica: the replica
-// whose next step ends soonest gets it; ties go to the one with fewer, then to
-// the lower index, as microbatch.SolveCurves does. What ends within a time that
-// the batch fills is given at once.
+// bestSplit is the best split at the odd nodes' places, by replica: the one whose next step ends
+// soonest gets it, ties go to fewer, then to the lower index, as in microbatch.SolveCurves. What
+// ends within a time that the batch fills is given at once.
 func (p *pricer) bestSplit(at []int) []int32 {
 	full := p.timeToFill(p.pricePlaces(at).ms)
 	curves := make([][]float64, len(p.ranges))

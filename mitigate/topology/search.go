@@ -180,8 +180,7 @@ func (s *search) moveNode(at []int, i, to int) int {
 	return other
 }
 
-// targets are the blocks worth trying for node i: of those that are alike the
-// first one, and its home.
+// targets are the blocks worth trying for node i: the first of each kind, and its home.
 func (s *search) targets(at []int, i int) []int {
 	held := make([]int, s.g.n)
 	for b := range held {

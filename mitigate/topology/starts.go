@@ -5,10 +5,8 @@ import (
 	"slices"
 )
 
-// startPlaces are placements with a purpose, from which the search climbs: the
-// stragglers together in as few replicas as hold them, together in as few
-// stages (FALCON §5.3), and the ends of slow links likewise. Each kind takes
-// turns, its most promising first.
+// startPlaces are placements from which the search climbs: stragglers together in few replicas, or
+// in few stages (FALCON §5.3), and the ends of slow links likewise, in turns, most promising first.
 func (s *search) startPlaces() [][]int {
 	out := [][]int{s.g.homeBlocks()}
 	slow, ends := s.slowNodes(), s.linkEnds()
@@ -57,8 +55,7 @@ func (s *search) linkEnds() []int {
 	return out
 }
 
-// interiorFirst lists the stages, the first and last behind the others: they
-// have more to do.
+// interiorFirst lists the stages with the first and last, which have more to do, at the end.
 func (s *search) interiorFirst() []int {
 	pp := s.g.p.Model.Layout.PP
 	var out []int

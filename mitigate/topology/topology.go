@@ -55,8 +55,7 @@ type Plan struct {
 	Evaluated int  // placements that were priced
 }
 
-// GainMs is what the plan saves over the better of waiting and S2 alone, with
-// the best split behind it.
+// GainMs is what the plan saves over the better of waiting and S2 alone, both with best splits.
 func (p Plan) GainMs() float64 { return min(p.BeforeMs, p.BeforeSplitMs) - p.AfterSplitMs }
 
 // Search finds the best placement, or returns why the present one stays:

@@ -60,8 +60,7 @@ func (m Model) At(t float64) Loss {
 	return Loss{RestartS: m.Failures * m.RestartS, RedoneS: m.Failures * t / 2, SavedS: m.PeriodS / t * m.SaveS}
 }
 
-// BestS is t* of equation 3; 0 where saving costs nothing, +Inf where nothing
-// fails.
+// BestS is t* of equation 3; 0 where saving costs nothing, +Inf where nothing fails.
 func (m Model) BestS() float64 {
 	if m.Failures == 0 {
 		return math.Inf(1)
@@ -108,8 +107,7 @@ type Point struct {
 	Loss
 }
 
-// Curve is F at n ≥ 2 intervals from lowS to highS > lowS > 0, evenly spaced by
-// ratio.
+// Curve is F at n ≥ 2 intervals from lowS to highS > lowS > 0, evenly spaced by ratio.
 func (m Model) Curve(lowS, highS float64, n int) []Point {
 	out := make([]Point, 0, n)
 	for i := range n {

@@ -81,9 +81,8 @@ func (q Query) nodeIndex() map[falcon.Node]int {
 	return index
 }
 
-// lossProbability is the chance that all nodes of some set fail: parts that share no
-// node are independent, within a part one node after another either fails or
-// does not.
+// lossProbability is the chance that all nodes of some set fail: parts that share no node are
+// independent, and within a part each node either fails or does not.
 func lossProbability(sets [][]int, p float64, budget *int) float64 {
 	logSafe := 0.0
 	for _, part := range connectedParts(sets) {
@@ -203,9 +202,8 @@ type Estimate struct {
 	Losses int     `json:"losses"`
 }
 
-// Sampled plays trials failures of nodes, of the racks in Domains and of the
-// domains in more, seeded, and counts those in which some shard loses all its
-// replicas. An error wraps ErrQuery.
+// Sampled plays trials failures of nodes and, by Domains, of racks and more, seeded, and counts
+// those in which some shard loses all replicas. An error wraps ErrQuery.
 func Sampled(q Query, h Hazard, trials int, seed uint64, more ...Domain) (Estimate, error) {
 	sets, err := q.nodeSets(h.Node, h.Domain)
 	if err != nil {

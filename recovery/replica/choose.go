@@ -58,8 +58,7 @@ func explainChoice(s int64, moves int, lacks []string) string {
 	return text
 }
 
-// newestHeld is the newest step that any survivor holds, or why there is none that
-// all can be near.
+// newestHeld is the newest step that a survivor holds, or why there is none.
 func (q Query) newestHeld() (int64, string) {
 	low, high := falcon.Rank(-1), falcon.Rank(-1)
 	for r, h := range q.Holds {
@@ -107,8 +106,7 @@ func (q Query) sourcesAt(shards [][]falcon.Rank, s int64) (good map[int][]falcon
 	return good, outvoted, ""
 }
 
-// majority splits the survivors of one shard that hold step s by the checksum
-// that more than half of them have.
+// majority splits one shard's survivors at step s by the checksum more than half of them have.
 func (q Query) majority(ranks []falcon.Rank, s int64) (yes, no []falcon.Rank, held int) {
 	by := map[uint64][]falcon.Rank{}
 	for _, r := range ranks {

@@ -9,8 +9,7 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// draw plays failures. Its cost a trial is that of the failures in it: what
-// does not fail is skipped over.
+// draw plays failures, at a cost that grows only with the failures in a trial.
 type draw struct {
 	rng           *rand.Rand
 	sharedDomains [][]int // nodes, by rack and other domain
@@ -67,8 +66,7 @@ func (d *draw) losesShard(h Hazard) bool {
 	return lost
 }
 
-// forEachFailed calls f for those of n things that fail with probability p each: the
-// gaps between them are geometric.
+// forEachFailed calls f for those of n things that fail with probability p, by geometric gaps.
 func (d *draw) forEachFailed(n int, p float64, f func(i int)) {
 	if p <= 0 {
 		return

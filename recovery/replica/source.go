@@ -14,8 +14,7 @@ type load struct {
 	bytes map[falcon.Node]uint64 // a node's ranks share its way out
 }
 
-// planMoves names a source for every rank that does not hold step s as its replicas
-// do, rank by rank.
+// planMoves names a source for every rank without its replicas' state of step s, rank by rank.
 func (q Query) planMoves(good map[int][]falcon.Rank, s int64) []falcon.ShardMove {
 	var out []falcon.ShardMove
 	l := load{sends: map[falcon.Rank]int{}, bytes: map[falcon.Node]uint64{}}
@@ -46,8 +45,7 @@ func (q Query) pickSource(r falcon.Rank, from []falcon.Rank, l load) falcon.Rank
 	})
 }
 
-// proximity is 0 for ranks in different failure domains, 1 for those in one domain
-// on different nodes, 2 on one node.
+// proximity is 0 for ranks in different failure domains, 1 in one domain, 2 on one node.
 func (q Query) proximity(a, b falcon.Rank) int {
 	switch na, nb := q.nodeOf(a), q.nodeOf(b); {
 	case na == nb:

@@ -38,8 +38,7 @@ func (c *Clock) Set(now time.Time, limit time.Duration) {
 // Restore takes up a deadline that an engine before has set.
 func (c *Clock) Restore(deadline time.Time) { c.deadline = deadline }
 
-// Extend gives the state at least so much time from now on; it reports whether the
-// deadline has moved.
+// Extend gives the state at least so much time from now; it reports whether the deadline moved.
 func (c *Clock) Extend(now time.Time, limit time.Duration) bool {
 	if c.extended >= extensionsMost {
 		return false

@@ -87,8 +87,7 @@ func (r *Replies) Awaited() []falcon.Rank {
 // Arrived takes a rank off those awaited.
 func (r *Replies) Arrived(rank falcon.Rank) { delete(r.awaited, rank) }
 
-// Next forgets all answers but who is awaited: launched ranks go on starting while
-// another attempt begins.
+// Next forgets all answers but who is awaited: launched ranks keep starting in the next attempt.
 func (r *Replies) Next() Replies { return Replies{awaited: r.awaited} }
 
 // Table begins to wait for the nodes to have the rank table.

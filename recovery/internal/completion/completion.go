@@ -26,8 +26,7 @@ type Tracker struct {
 	finished bool                      // all ranks are over: nothing is left to recover in this job epoch
 }
 
-// coverTime is how long after a rank's end with success the unexplained ends of
-// others are taken for the same.
+// coverTime is how long after one rank's success unexplained ends of others count as the same.
 const coverTime = 30 * time.Second
 
 // New knows of no end.

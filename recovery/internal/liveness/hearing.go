@@ -2,10 +2,9 @@ package liveness
 
 import "time"
 
-// Hearing is how well the console itself hears. While it is blind (most nodes
-// are not heard at once, or no node at all) or late (it works off reports of some
-// time ago) no node is judged by silence: a hold begins, and when it ends all
-// clocks start again.
+// Hearing is how well the console itself hears. While it is blind (most nodes unheard at once, or
+// none heard at all) or late (its reports are old) no node is judged by silence: a hold begins, and
+// when it ends all clocks start again.
 type Hearing struct {
 	blind bool      // most nodes are not heard now
 	began time.Time // of the hold; zero = there is none

@@ -99,8 +99,7 @@ type Host struct {
 	fatalAt   time.Time
 }
 
-// Hear takes a sign of life. It reports whether the node was suspected, and whether
-// it had no connection.
+// Hear takes a sign of life; it reports whether the node was suspected, and had no connection.
 func (h *Host) Hear(now time.Time) (suspected, gone bool) {
 	suspected, gone = h.suspected, h.gone
 	h.heard, h.met, h.gone, h.suspected = now, true, false, false
@@ -125,8 +124,7 @@ func (h *Host) Connected() bool { return !h.gone }
 // WasReset reports whether the node's connection was reset and is not back.
 func (h *Host) WasReset() bool { return h.gone && h.how == Reset }
 
-// LastHeard is when the node was last heard; of one never heard, when its time for
-// that ends.
+// LastHeard is when the node was last heard; if never, when its time for that ends.
 func (h *Host) LastHeard() time.Time { return h.heard }
 
 // Suspected reports whether the node was named as suspected and not heard since.
@@ -140,8 +138,7 @@ func (h *Host) Unheard(now time.Time) bool {
 	return h.gone || h.MissedBeats(now) >= h.limits.Suspect
 }
 
-// Leaving reports whether the node's agent has said goodbye and still has time to
-// come back.
+// Leaving reports whether the node's agent said goodbye and still has time to come back.
 func (h *Host) Leaving(now time.Time) bool {
 	return h.gone && h.how == Goodbye && now.Sub(h.goneAt) < h.limits.Leave
 }

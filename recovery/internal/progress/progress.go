@@ -113,13 +113,11 @@ func (t *Tracker) IdleTime(now time.Time) time.Duration {
 	return now.Sub(t.moved)
 }
 
-// measureSpan is the least time over which iterations are measured: agents report
-// the same boundary one after the other, and two of their beats in one batch
-// measure nothing.
+// measureSpan is the least time over which iterations are measured: agents report one boundary one
+// after the other, and two beats in one batch measure nothing.
 const measureSpan = time.Second
 
-// See takes the newest iteration. One that is late is of some time ago, and is not
-// measured.
+// See takes the newest iteration; one that comes late is not measured.
 func (t *Tracker) See(now time.Time, iteration int64, late bool) {
 	if iteration <= t.newest {
 		return

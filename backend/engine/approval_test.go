@@ -26,8 +26,8 @@ func (b *bench) proposed() *falconv1.Action {
 	return nil
 }
 
-// word gives one on an action.
-func (b *bench) word(who Actor, a *falconv1.Action, approve bool, reason string) (*falconv1.Action, error) {
+// decideOn decides on an action.
+func (b *bench) decideOn(who Actor, a *falconv1.Action, approve bool, reason string) (*falconv1.Action, error) {
 	return b.engine.Decide(context.Background(), who, &falconv1.DecideRequest{
 		Incident: a.GetIncident(), Action: a.GetId(), PlanHash: a.GetPlanHash(), Approve: approve, Reason: reason, JobEpoch: a.GetJobEpoch(),
 	})
@@ -43,8 +43,8 @@ func (b *bench) again() {
 	b.turn()
 }
 
-// deeds are the audit lines about an action, oldest first.
-func (b *bench) deeds(a *falconv1.Action) string {
+// auditLines are the audit lines about an action, oldest first.
+func (b *bench) auditLines(a *falconv1.Action) string {
 	var out []string
 	b.inLoop(func() {
 		for _, e := range b.engine.state.events {
@@ -62,7 +62,7 @@ func TestUndoOverARestart(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.policy.Rungs = map[falcon.Rung]falcon.RungPolicy{falcon.RungS2: {Undo: 600}}
 		b.start()
-		a, err := b.word(tester, b.proposed(), true, "go")
+		a, err := b.decideOn(tester, b.proposed(), true, "go")
 		if err != nil || a.GetState() != string(falcon.ActionApproved) || a.GetDecidedBy() != "tester" || len(a.GetApprovals()) != 1 {
 			b.t.Fatalf("approved: %v, %v", a, err)
 		}
@@ -70,7 +70,7 @@ func TestUndoOverARestart(t *testing.T) {
 		if left := time.Until(time.Unix(0, deadline)); left <= 9*time.Minute || left > 10*time.Minute {
 			b.t.Errorf("%s are left", left)
 		}
-		if _, err := b.word(jon, a, true, ""); !errors.Is(err, ErrStale) || !strings.Contains(err.Error(), "was approved by tester") {
+		if _, err := b.decideOn(jon, a, true, ""); !errors.Is(err, ErrStale) || !strings.Contains(err.Error(), "was approved by tester") {
 			b.t.Errorf("approved again: %v", err)
 		}
 		b.again()
@@ -81,7 +81,7 @@ func TestUndoOverARestart(t *testing.T) {
 		if err != nil || out.GetState() != string(falcon.ActionVetoed) || out.GetDecidedBy() != "jon" || out.GetApprovals()[0].GetBy() != "tester" {
 			b.t.Errorf("withdrawn: %v, %v", out, err)
 		}
-		if got := b.deeds(a); got != "tester: approve, jon: withdraw" {
+		if got := b.auditLines(a); got != "tester: approve, jon: withdraw" {
 			b.t.Errorf("audit: %s", got)
 		}
 		time.Sleep(time.Hour)
@@ -96,12 +96,12 @@ func TestUndoOverARestart(t *testing.T) {
 	})
 }
 
-// What nobody withdraws goes out by itself, by the engine's clock.
+// What is not withdrawn goes out by itself, by the engine's clock.
 func TestUndoEnds(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.policy.Rungs = map[falcon.Rung]falcon.RungPolicy{falcon.RungS2: {Undo: 600}}
 		b.start()
-		a, err := b.word(tester, b.proposed(), true, "")
+		a, err := b.decideOn(tester, b.proposed(), true, "")
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -113,7 +113,7 @@ func TestUndoEnds(t *testing.T) {
 		if got := b.action(); got.GetState() != string(falcon.ActionDispatched) || got.GetDeadlineUnixNs() != 0 {
 			b.t.Errorf("after its time: %v", got)
 		}
-		if _, err := b.word(jon, a, false, ""); !errors.Is(err, ErrStale) || !strings.Contains(err.Error(), "dispatched now") {
+		if _, err := b.decideOn(jon, a, false, ""); !errors.Is(err, ErrStale) || !strings.Contains(err.Error(), "dispatched now") {
 			b.t.Errorf("withdrawn too late: %v", err)
 		}
 	})
@@ -125,7 +125,7 @@ func TestSecondApproverOverARestart(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.policy.Rungs = map[falcon.Rung]falcon.RungPolicy{falcon.RungS2: {Second: true}}
 		b.start()
-		a, err := b.word(tester, b.proposed(), true, "plain")
+		a, err := b.decideOn(tester, b.proposed(), true, "plain")
 		if err != nil || a.GetState() != string(falcon.ActionProposed) || a.GetDecidedBy() != "" || len(a.GetApprovals()) != 1 {
 			b.t.Fatalf("the first: %v, %v", a, err)
 		}
@@ -134,17 +134,17 @@ func TestSecondApproverOverARestart(t *testing.T) {
 			b.t.Errorf("the first: %v", first)
 		}
 		b.again()
-		if _, err := b.word(tester, a, true, ""); !errors.Is(err, ErrStale) || !strings.Contains(err.Error(), "somebody else has to approve it, too") {
+		if _, err := b.decideOn(tester, a, true, ""); !errors.Is(err, ErrStale) || !strings.Contains(err.Error(), "somebody else has to approve it, too") {
 			b.t.Errorf("the same person again: %v", err)
 		}
 		if got := b.action(); got.GetState() != string(falcon.ActionProposed) || len(b.job.commits) != 0 {
 			b.t.Errorf("on one approval: %v", got)
 		}
-		a, err = b.word(jon, b.action(), true, "agreed")
+		a, err = b.decideOn(jon, b.action(), true, "agreed")
 		if err != nil || a.GetState() != string(falcon.ActionDispatched) || a.GetDecidedBy() != "jon" || len(a.GetApprovals()) != 2 {
 			b.t.Errorf("the second: %v, %v", a, err)
 		}
-		if got := b.deeds(a); got != "tester: approve (1 of 2), jon: approve (2 of 2)" {
+		if got := b.auditLines(a); got != "tester: approve (1 of 2), jon: approve (2 of 2)" {
 			b.t.Errorf("audit: %s", got)
 		}
 	})

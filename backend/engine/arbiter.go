@@ -58,7 +58,7 @@ func (u jobUse) testObstacle() string {
 	return ""
 }
 
-// testForbidden is the decision of a person that stands against any test, "" = none.
+// testForbidden is the decision of a person that forbids any test, "" = none.
 func (u jobUse) testForbidden() string {
 	if u.frozen {
 		return "the policy is frozen: thaw it first"
@@ -69,7 +69,7 @@ func (u jobUse) testForbidden() string {
 // mayStandStill reports whether the job may stand still for a reason that is known.
 func (u jobUse) mayStandStill() bool { return u.holding || u.mayHold || u.heavy || u.restart }
 
-// changing reports whether somebody changes which processes the job has: what a
+// changing reports whether the job's processes are being changed: what a
 // process claims of its rank can't be judged meanwhile.
 func (u jobUse) changing() bool { return u.recovery || u.adopting || u.restart }
 
@@ -140,7 +140,7 @@ func (a *arbiter) unready(now time.Time) (string, bool) {
 		return "the job's description still changes", true
 	}
 	if r := a.cluster.unsettledRank(); r >= 0 {
-		return fmt.Sprintf("rank %d has not told yet what it uses in its new place", r), true
+		return fmt.Sprintf("rank %d has not reported yet what it uses in its new place", r), true
 	}
 	for _, n := range a.cluster.jobNodes() {
 		if !a.cluster.connected(n) {

@@ -16,7 +16,7 @@ func TestUsersOfTheJobKeepOthersOut(t *testing.T) {
 		use  jobUse
 		want may
 	}{
-		{"nobody", jobUse{}, all},
+		{"unused", jobUse{}, all},
 		{"a recovery at work", jobUse{recovery: true, proposed: true}, may{changing: true}},
 		{"a recovery that waits for a decision", jobUse{proposed: true}, without(func(m *may) { m.idle = false })},
 		{"a recovery whose job epoch has not begun", jobUse{adopting: true}, may{profile: true, changing: true}},

@@ -159,7 +159,7 @@ type request struct {
 }
 
 // takeRequest promises a validation. The promise is durable before the operator
-// hears of it.
+// is answered.
 func (vq *validationQueue) takeRequest(now time.Time, ask falcon.ValidationAsk, who Actor, why string) string {
 	q := &request{pendingAsk: pendingAsk{ask, now, vq.state.job.Epoch}, id: vq.nextID(), who: who, why: why}
 	vq.request = q

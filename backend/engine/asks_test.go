@@ -61,7 +61,7 @@ func (b *bench) waits() string {
 		b.t.Fatalf("the snapshot shows %v", now)
 	}
 	if len(b.job.agents[0].hold.phases) > 0 {
-		b.t.Fatal("the agents were told already")
+		b.t.Fatal("the agents have the request already")
 	}
 	return v.GetId()
 }
@@ -79,13 +79,13 @@ func TestRequestWaitsForItsMoment(t *testing.T) {
 		if _, err := b.validate(allTests); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), id+", which tester asked for, waits already") {
 			t.Errorf("a second request: %v", err)
 		}
-		told := b.job.agents[0].profiled
+		before := b.job.agents[0].profiled
 		b.answerWindows()
 		v := b.settleTests()
 		if v.GetId() != id || v.GetState() != string(falcon.ValidationDone) || v.GetReason() != "" || len(v.GetLinks()) != 8 {
 			t.Errorf("%v", v)
 		}
-		if b.job.agents[0].profiled == told {
+		if b.job.agents[0].profiled == before {
 			t.Error("the window that made way never came")
 		}
 		b.free()
@@ -120,7 +120,7 @@ func TestRequestWaitsForTheAutomaticOne(t *testing.T) {
 			ids = append(ids, v.ID+" "+v.Ask.By)
 		}
 		if want := []string{"VAL-0001 engine", "VAL-0002 tester", "VAL-0003 engine"}; !slices.Equal(ids, want) {
-			t.Errorf("the detector was told of %v, want %v", ids, want)
+			t.Errorf("the detector was sent %v, want %v", ids, want)
 		}
 		b.free()
 	})
@@ -176,7 +176,7 @@ func TestRequestThatCannotBegin(t *testing.T) {
 				}
 				synctest.Wait()
 				if n := len(b.det.tests); n != 1 || b.det.tests[0].ID != id {
-					t.Errorf("the detector was told %v", b.det.tests)
+					t.Errorf("the detector was sent %v", b.det.tests)
 				}
 				if slices.Contains(b.job.agents[0].hold.phases, falconv1.PausePhase_PAUSE_PHASE_ARM) {
 					t.Error("the job was held")
@@ -214,7 +214,7 @@ func TestResultIsKeptWhereTheNextFollowsAtOnce(t *testing.T) {
 			}
 		}
 		if len(b.det.tests) != 2 || b.det.tests[0].ID != "VAL-0001" || b.det.tests[0].State != falcon.ValidationDone || b.det.tests[1].ID != "VAL-0002" {
-			t.Errorf("the detector was told %+v", b.det.tests)
+			t.Errorf("the detector was sent %+v", b.det.tests)
 		}
 		if err := b.halt(); err != nil {
 			t.Fatal(err)

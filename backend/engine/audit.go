@@ -10,9 +10,9 @@ import (
 // kindAudit is the kind of lines about who did what.
 const kindAudit = "audit"
 
-// auditEntry is what somebody did, for the audit lines that consoles show. The
-// records of decision and policy hold the same; a line is what all deeds have
-// in common, in their order.
+// auditEntry is what a person did, for the audit lines that consoles show. The
+// records of decision and policy hold the same; a line is what all of
+// them have in common, in their order.
 type auditEntry struct {
 	Actor    string `json:"actor"`
 	Role     string `json:"role"`
@@ -32,7 +32,7 @@ func (d *auditEntry) proto() *falconv1.Audit {
 	}
 }
 
-// sentence is the deed in one sentence.
+// sentence is the entry in one sentence.
 func (d *auditEntry) sentence() string {
 	t := fmt.Sprintf("%s (%s, %s): %s", d.Actor, d.Role, d.From, d.Verb)
 	if d.About != "" {
@@ -61,7 +61,7 @@ func verbFor(was, is falcon.Action, approve bool) string {
 	return verbOf(approve)
 }
 
-// verbOf is a decision on an action in one word.
+// verbOf is the verb of a decision on an action.
 func verbOf(approve bool) string {
 	if approve {
 		return "approve"

@@ -24,10 +24,10 @@ const (
 // out doubles the next one, so that a source that never stops costs little; a
 // period without brings the first length back.
 type budget struct {
-	burst         int
-	period        time.Duration
-	since         time.Time
-	told, leftOut int
+	burst             int
+	period            time.Duration
+	since             time.Time
+	admitted, leftOut int
 }
 
 // admit reports whether one more is within the budget, and how many were left
@@ -43,13 +43,13 @@ func (b *budget) admit(now time.Time) (ok bool, leftOut int) {
 		} else {
 			b.period = min(2*b.period, linesPeriodMax)
 		}
-		b.since, b.told, b.leftOut = now, 0, 0
+		b.since, b.admitted, b.leftOut = now, 0, 0
 	}
-	if b.told >= b.burst {
+	if b.admitted >= b.burst {
 		b.leftOut++
 		return false, leftOut
 	}
-	b.told++
+	b.admitted++
 	return true, leftOut
 }
 
@@ -65,7 +65,7 @@ type source struct {
 // budgets are all of them. Nodes are known by their certificates, so that one
 // node's flood leaves the others' lines alone.
 type budgets struct {
-	speaker falcon.Node // whose frame is being handled, "" = none
+	sender  falcon.Node // whose frame is being handled, "" = none
 	lines   map[source]*budget
 	devices map[falcon.Node]*deviceReports
 }

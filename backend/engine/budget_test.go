@@ -18,15 +18,15 @@ import (
 func TestBudgetSlowsDownAnEndlessSource(t *testing.T) {
 	b := budget{burst: 4}
 	now := time.Unix(0, 0)
-	told := 0
+	admitted := 0
 	for range 10 * 3600 { // one a tenth of a second, for an hour
 		if ok, _ := b.admit(now); ok {
-			told++
+			admitted++
 		}
 		now = now.Add(100 * time.Millisecond)
 	}
-	if told > 4*14 { // periods of 10, 20, … 600, 600 s
-		t.Errorf("%d of an endless source within an hour", told)
+	if admitted > 4*14 { // periods of 10, 20, … 600, 600 s
+		t.Errorf("%d of an endless source within an hour", admitted)
 	}
 	now = now.Add(time.Hour)
 	b.admit(now)
@@ -203,7 +203,7 @@ func TestWatchesAreSharedByTheirCallers(t *testing.T) {
 	}
 	e.hub.publish(&falconv1.EventLine{Seq: 1})
 	if line, _, err := ann.Next(t.Context()); err != nil || line.GetSeq() != 1 {
-		t.Errorf("ann hears %v, %v", line, err)
+		t.Errorf("ann gets %v, %v", line, err)
 	}
 	first.Close()
 	e.hub.close()

@@ -213,7 +213,7 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// How long the loop stands for a snapshot of that memory, its writing left out.
+// How long the loop is blocked for a snapshot of that memory, its writing left out.
 func BenchmarkSnapshotAt100000Ranks(b *testing.B) {
 	m := largeMemory(b, 12_500)
 	for b.Loop() {

@@ -8,8 +8,8 @@ type support struct {
 	ranks int                 // of all
 }
 
-// outweighs reports whether a claim is better founded: by more nodes, whose certificates
-// tell them apart, and then by more ranks.
+// outweighs reports whether a claim is better founded: by more nodes, which
+// certificates distinguish, and then by more ranks.
 func (s *support) outweighs(o *support) bool {
 	if o == nil || len(s.nodes) != len(o.nodes) {
 		return o == nil || len(s.nodes) > len(o.nodes)

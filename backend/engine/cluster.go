@@ -151,7 +151,7 @@ func (c *clusterView) unadopted() *falcon.Recovery {
 	return nil
 }
 
-// descriptionFrozen reports whether the job's description stands still: a recovery is at work,
+// descriptionFrozen reports whether the job's description must not change: a recovery is at work,
 // and not by a whole restart.
 func (c *clusterView) descriptionFrozen() bool {
 	return c.recovering() != nil && !c.state.restart.Active()
@@ -195,7 +195,7 @@ func (c *clusterView) stillRunning(now time.Time, home falcon.Placement) (falcon
 			continue
 		}
 		n := c.nodes.Node(device.Node())
-		if n == nil || !n.Connected() || now.Sub(c.attached[n.Name]) < retellWait {
+		if n == nil || !n.Connected() || now.Sub(c.attached[n.Name]) < reportWait {
 			return rank, true
 		}
 	}
@@ -220,8 +220,8 @@ func (c *clusterView) endedRank(now time.Time) string {
 	return ""
 }
 
-// placed reports whether a recovery in progress has a rank on a node, whoever else
-// claims it.
+// placed reports whether a recovery in progress has a rank on a node, even if
+// another one claims it.
 func (c *clusterView) placed(node falcon.Node, r falcon.Rank) bool {
 	v := c.recovering()
 	return v != nil && r >= 0 && int(r) < len(v.Placement) && v.Placement[r].Node() == node

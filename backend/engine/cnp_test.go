@@ -19,7 +19,7 @@ func TestCNPRateBetweenTwoLooks(t *testing.T) {
 	}{
 		"grows":           {look(1, 100, 10, ""), look(3, 200, 30, ""), 60},
 		"still":           {look(1, 5, 5, ""), look(2, 5, 5, ""), 0},
-		"counts anew":     {look(1, 100, 0, ""), look(2, 7, 0, ""), cnpUnmeasured},
+		"began from zero": {look(1, 100, 0, ""), look(2, 7, 0, ""), cnpUnmeasured},
 		"backwards":       {look(2, 1, 0, ""), look(1, 9, 0, ""), cnpUnmeasured},
 		"failed before":   {look(1, 0, 0, "gone"), look(2, 9, 0, ""), cnpUnmeasured},
 		"fails now":       {look(1, 0, 0, ""), look(2, 0, 0, "gone"), cnpUnmeasured},
@@ -37,7 +37,7 @@ func TestRanksShowTheirPortsRate(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.start()
 		b.until(3)
-		tell := func(at int64, cnp uint64) {
+		report := func(at int64, cnp uint64) {
 			b.job.agents[1].send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Telemetry{Telemetry: &falconv1.Telemetry{
 				Nics: []*falconv1.Nic{{Name: "n1.nic0", AtUnixNs: at * 1e9, CnpHandled: cnp, Active: true}},
 			}}})
@@ -59,12 +59,12 @@ func TestRanksShowTheirPortsRate(t *testing.T) {
 			}
 			return some, none
 		}
-		tell(1, 1000)
+		report(1, 1000)
 		if some, none := rates(); some != 0 || none != fakeRanks {
 			t.Errorf("after one look %d ranks have a rate, %d none", some, none)
 		}
-		tell(3, 1500)
-		tell(3, 1500) // the same look again
+		report(3, 1500)
+		report(3, 1500) // the same look again
 		if some, none := rates(); some != 2 || none != fakeRanks-2 {
 			t.Errorf("after two looks %d ranks have a rate, %d none", some, none)
 		}

@@ -55,7 +55,7 @@ func ofAudit(r journal.Record) bool {
 
 // compact has a snapshot take the place of the journal's records once they are
 // many. It never runs while something is being done with the job, as the loop
-// stands for as long as it takes.
+// is blocked for as long as it takes.
 func (jw *journalWriter) compact(now time.Time, limit int64) {
 	at := jw.cfg.Journal.Report()
 	if at.Since < max(limit, snapshotsWorth*at.Snapshot, jw.unmade) || jw.atWork(now) {

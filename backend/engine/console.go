@@ -110,8 +110,8 @@ func (ad *actionDecisions) planned(a falcon.Action) falcon.Action {
 	return a
 }
 
-// refused is the planner's no: what the question lacks is the caller's to
-// mend, all else is that the world is not as he saw it.
+// refused is the planner's refusal: ErrInvalid where the request lacks something,
+// ErrStale where the job is not as the caller saw it.
 func refused(err error) error {
 	if errors.Is(err, mitigate.ErrNoReason) {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -127,7 +127,7 @@ func (ad *actionDecisions) proposes(incident string, r falcon.Rung, approve bool
 	return a != nil && a.Rung == r
 }
 
-// awaited is the action of a ladder that a word can be given on now: for or
+// awaited is the action of a ladder that can be decided on now: for or
 // against what is proposed, against what is approved and not ordered; nil
 // where there is none.
 func awaited(l falcon.Ladder, approve bool) *falcon.Action {
@@ -264,12 +264,12 @@ func (ad *actionDecisions) tooLate(a falcon.Action) error {
 	if !ok {
 		return fmt.Errorf("%w: %s is %s (decided by %s)", ErrStale, a.ID, a.State, orNobody(a.DecidedBy))
 	}
-	word := "vetoed"
+	verdict := "vetoed"
 	if d.Approve {
-		word = "approved"
+		verdict = "approved"
 	}
 	at := time.Unix(0, ad.state.decidedNs[a.ID]).UTC().Format(time.TimeOnly)
-	return fmt.Errorf("%w: %s was %s by %s at %s UTC; it is %s now", ErrStale, a.ID, word, d.By, at, a.State)
+	return fmt.Errorf("%w: %s was %s by %s at %s UTC; it is %s now", ErrStale, a.ID, verdict, d.By, at, a.State)
 }
 
 func orNobody(name string) string {

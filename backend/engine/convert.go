@@ -83,7 +83,7 @@ func nicFrom(node falcon.Node, x *falconv1.Nic) (falcon.NICReading, bool) {
 }
 
 // deviceOn ties a device's name to the node that its agent's certificate
-// proves: an agent can't speak for another node's hardware.
+// proves: an agent can't report another node's hardware.
 func deviceOn(node falcon.Node, name string) falcon.Device {
 	d, err := falcon.ParseDevice(clean(name))
 	if err != nil || d.Node() != node {

@@ -11,7 +11,7 @@ import (
 )
 
 // The planner's bounds are those of each replica's tightest rank, and state
-// counts only when every rank has told its own.
+// counts only when every rank has reported its own.
 func TestPlannerHearsWhatAdaptersDeclare(t *testing.T) {
 	said := []*falconv1.RankState{ // dp0/pp0, dp1/pp0, dp0/pp1, dp1/pp1
 		{StateBytes: 4e6, CopyMbs: 900, MicroMin: 2, MicroMax: 12},
@@ -39,6 +39,6 @@ func TestPlannerHearsWhatAdaptersDeclare(t *testing.T) {
 	said[3].StateBytes = 0
 	want.StateMB = nil
 	if d := cmp.Diff(want, got()); d != "" {
-		t.Errorf("one rank tells nothing of its state: %s", d)
+		t.Errorf("one rank reports nothing of its state: %s", d)
 	}
 }

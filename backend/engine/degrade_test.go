@@ -304,7 +304,7 @@ func compactedStory(b *bench, point string, nth int) (struck bool) {
 	return struck
 }
 
-// What a launch has started is told to end also where the disk did not take the
+// What a launch has started is ordered to end also where the disk did not take the
 // launch's failure for some time.
 func TestStopsOutliveAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

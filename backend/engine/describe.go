@@ -20,7 +20,7 @@ func (e *Engine) describe(now time.Time) {
 	e.job.dirty, e.describer.recheck = false, false
 	switch {
 	case !e.describer.described:
-	case e.cluster.descriptionFrozen() && now.Sub(e.describer.recoveryAt) < tickPeriod: // thousands of ranks speak at once
+	case e.cluster.descriptionFrozen() && now.Sub(e.describer.recoveryAt) < tickPeriod: // thousands of ranks report at once
 		e.describer.recheck = true
 	default:
 		e.describer.announceToRecovery(now) // what the adapters say may be new

@@ -24,7 +24,7 @@ type jobDescriber struct {
 	recheck bool // the description must not change for longer
 
 	described     bool // the machines know the job
-	detectorLater bool // the detector is to hear of the job after the action that changed it
+	detectorLater bool // the detector gets the job after the action that changed it
 	comms         map[falcon.Rank][]falcon.Comm
 	means         means // what the planner knows that it can restart with
 	meansAt       time.Time
@@ -64,7 +64,7 @@ func (d *jobDescriber) record(now time.Time, rec jobRecord) {
 // announce steps the machines with the job.
 func (d *jobDescriber) announce(now time.Time, rec jobRecord) {
 	d.described = true
-	if !d.detectorLater { // else it hears of the action first
+	if !d.detectorLater { // else it gets the action first
 		d.announceToDetector(now, rec)
 	}
 	d.announceToPlanner(now)
@@ -166,7 +166,7 @@ func (d *jobDescriber) place(now time.Time, id uint64, iteration int64, perm []f
 	rec.Before, rec.PlacedIteration, rec.PlacementOrder = rec.Placement, iteration, id
 	rec.Processes, rec.Placement = moved(rec.Processes, perm), moved(rec.Placement, perm)
 	d.job.applyPlacement(perm, id)
-	d.detectorLater = true // the detector hears of the action first
+	d.detectorLater = true // the detector gets the action first
 	d.record(now, rec)
 	d.batch.addRecords(d.followSpeeds(now, perm)...)
 	return true

@@ -28,7 +28,7 @@
 // profile windows, withdraws orders that no rank has acknowledged, and holds the
 // job's description still until the epoch that it leads to. What a fenced node
 // or process says of the job is refused, whatever it believes itself, until
-// somebody lifts the node's fence.
+// a person lifts the node's fence.
 //
 // The engine looks at itself before it takes an agent for silent: how long frames
 // waited for it and how late its ticks come goes to the recovery machine, with how

@@ -22,7 +22,7 @@ import (
 	"github.com/failslow/falcon/recovery"
 )
 
-// heeds records what the recovery machine is told.
+// heeds records what the recovery machine is sent.
 type heeds struct {
 	asleep
 	in []recovery.Input
@@ -76,7 +76,7 @@ func beatAt(at time.Time) *falconv1.AgentFrame {
 	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: &falconv1.Beat{AtUnixNs: at.UnixNano()}}}
 }
 
-// How a stream ended is told apart, and only a goodbye is no warning.
+// How a stream ended is distinguished, and only a goodbye is no warning.
 func TestEndsOfStreams(t *testing.T) {
 	cases := []struct {
 		name    string
@@ -105,7 +105,7 @@ func TestEndsOfStreams(t *testing.T) {
 			e.handleArrival(arrival{session: s, what: arriveDetach}, t0.Add(c.after))
 			last, is := h.in[len(h.in)-1].(recovery.Node)
 			if !is || last.Alive || last.How != c.want {
-				t.Errorf("the machine is told %+v, wants how %d", h.in[len(h.in)-1], c.want)
+				t.Errorf("the machine gets %+v, wants how %d", h.in[len(h.in)-1], c.want)
 			}
 			if text := e.lines(t); !strings.Contains(text, c.line) {
 				t.Errorf("no line %q in:\n%s", c.line, text)
@@ -127,11 +127,11 @@ func TestGoodbyeEndsWithItsStream(t *testing.T) {
 		e.handleArrival(arrival{session: s, what: arriveDetach}, t0)
 	}
 	if last := h.in[len(h.in)-1].(recovery.Node); last.How == recovery.Goodbye {
-		t.Error("the second stream ended without a goodbye and is told as one")
+		t.Error("the second stream ended without a goodbye and is reported as one")
 	}
 }
 
-// An engine that takes words long after they came, or ticks late, says so to the
+// An engine that takes frames long after they came, or ticks late, says so to the
 // machine, and not more often than it ticks.
 func TestEngineKnowsThatItIsLate(t *testing.T) {
 	e, h := listener(t)
@@ -147,7 +147,7 @@ func TestEngineKnowsThatItIsLate(t *testing.T) {
 		e.handleArrival(arrival{session: s, what: arriveFrame, frame: beatAt(t0), at: at.Add(-600 * time.Millisecond)}, at)
 	}
 	if n := count[recovery.Late](h); n != 1 {
-		t.Errorf("ten late words of one moment are told %d times", n)
+		t.Errorf("ten late frames of one moment are reported %d times", n)
 	}
 	e.onTick(at)
 	e.onTick(at.Add(time.Second))
@@ -157,7 +157,7 @@ func TestEngineKnowsThatItIsLate(t *testing.T) {
 	}
 }
 
-// A clock that differs is told of once, and once when it agrees again.
+// A clock that differs is logged once, and once when it agrees again.
 func TestSkewIsMeasured(t *testing.T) {
 	for _, ahead := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
 		e, _ := listener(t)
@@ -171,7 +171,7 @@ func TestSkewIsMeasured(t *testing.T) {
 			say(0, 0)
 		}
 		if text := e.lines(t); strings.Contains(text, "clock") {
-			t.Fatalf("told of a skew: %s", text)
+			t.Fatalf("logged a skew: %s", text)
 		}
 		for range 10 {
 			say(ahead, 0)
@@ -292,7 +292,7 @@ func TestPauseOfAllHarmsNobody(t *testing.T) {
 	})
 }
 
-// A job that has ended with success stays so, whoever saw it and whenever the
+// A job that has ended with success stays so, no matter who saw it and when the
 // engine starts.
 func TestFinishedJobStaysFinished(t *testing.T) {
 	for _, restarts := range []bool{false, true} {

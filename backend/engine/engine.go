@@ -227,7 +227,7 @@ func (e *Engine) assembleDrivers() {
 	}
 	e.recoveries = &recoveryDriver{
 		shared: e.shared, arbiter: e.arbiter, intake: e.intake, links: e.links, restart: e.restart,
-		rejoinAcks: map[falcon.Rank]rejoinAck{}, refusedTold: map[string]bool{}, tables: newTableBook(),
+		rejoinAcks: map[falcon.Rank]rejoinAck{}, loggedOnce: map[string]bool{}, tables: newTableBook(),
 	}
 	e.views.rejoinAcks = e.recoveries.rejoinAcks
 }
@@ -277,7 +277,7 @@ func (e *Engine) restoreMachines(now time.Time) {
 		}
 	}
 	for _, a := range e.state.actions {
-		e.retellAction(now, a)
+		e.restoreActed(now, a)
 	}
 	e.restart.restore(now)
 	e.det.Step(now, detect.Culprits{Past: e.state.named()})
@@ -285,9 +285,9 @@ func (e *Engine) restoreMachines(now time.Time) {
 	e.recoveries.restore(now)
 }
 
-// retellAction gives the detector what the planner's actions did to the job: it
+// restoreActed gives the detector what the planner's actions did to the job: it
 // may have been lost between the journal and the detector.
-func (e *Engine) retellAction(now time.Time, a falcon.Action) {
+func (e *Engine) restoreActed(now time.Time, a falcon.Action) {
 	if v, known := e.state.incident(a.Incident); !known || v.State == falcon.IncidentClosed {
 		return
 	}

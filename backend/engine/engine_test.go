@@ -49,7 +49,7 @@ func TestTheWholeLoop(t *testing.T) {
 			t.Errorf("micro-batches %v after commits %v", b.job.micro, b.job.commits)
 		}
 		if len(b.det.acted) != 2 || !b.det.acted[1].Reverted {
-			t.Errorf("the detector was told %v", b.det.acted)
+			t.Errorf("the detector was sent %v", b.det.acted)
 		}
 		for _, a := range b.job.agents {
 			if len(a.spool) > 2 {
@@ -67,14 +67,14 @@ func TestTheWholeLoop(t *testing.T) {
 		if body := string(rec[kindDecision][0].Body); !strings.Contains(body, `"by":"tester"`) || !strings.Contains(body, a.GetPlanHash()) || !strings.Contains(body, `"from":"test"`) {
 			t.Errorf("decision record %s", body)
 		}
-		var deeds []string
+		var lines []string
 		for _, x := range rec[kindEvent] {
 			if strings.Contains(string(x.Body), `"kind":"audit"`) {
-				deeds = append(deeds, string(x.Body))
+				lines = append(lines, string(x.Body))
 			}
 		}
-		if len(deeds) != 1 || !strings.Contains(deeds[0], `"actor":"tester"`) || !strings.Contains(deeds[0], `"from":"test","verb":"approve","about":"`+a.GetId()) || !strings.Contains(deeds[0], a.GetPlanHash()) {
-			t.Errorf("audit lines %v", deeds)
+		if len(lines) != 1 || !strings.Contains(lines[0], `"actor":"tester"`) || !strings.Contains(lines[0], `"from":"test","verb":"approve","about":"`+a.GetId()) || !strings.Contains(lines[0], a.GetPlanHash()) {
+			t.Errorf("audit lines %v", lines)
 		}
 	})
 }
@@ -113,7 +113,7 @@ func TestOrderReachesAnAgentThatComesBack(t *testing.T) {
 	})
 }
 
-// An order that nobody takes ends as failed, and says so.
+// An order that no rank takes ends as failed, and says so.
 func TestOrderThatNobodyTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -268,7 +268,7 @@ func TestPolicyIsVersionedGuardedAndKept(t *testing.T) {
 	})
 }
 
-// A watcher that does not read loses lines and is told so; the engine goes on.
+// A watcher that does not read loses lines and is notified; the engine goes on.
 func TestStalledWatcherIsToldToResync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -391,7 +391,7 @@ func TestStepUpWithoutAProposal(t *testing.T) {
 	})
 }
 
-// An agent that is away makes the picture doubtful; only when the job stands
+// An agent that is away makes the picture doubtful; only when the job stops
 // still as well is a node lost. A rank can't be claimed by another node.
 func TestAwayAgentLostNodeAndStolenRank(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -116,7 +116,7 @@ func (a *fakeAgent) resume(c *falconv1.Command) {
 	a.reply(c, &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE})
 }
 
-// held reports whether some rank stands at its cut; those that stand say so once.
+// held reports whether some rank is held at its cut; each reports that once.
 func (j *fakeJob) held() bool {
 	held := false
 	for _, a := range j.agents {

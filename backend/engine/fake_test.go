@@ -277,7 +277,7 @@ type fakeJob struct {
 	committed uint64
 	commits   map[uint64]int64
 	iteration int64
-	begun     atomic.Int64 // iteration, for whoever looks from the engine's goroutine
+	begun     atomic.Int64 // iteration, for readers on the engine's goroutine
 	pid       int32
 	kept      fakeHistory
 	waits     bool    // for the launch of its ranks
@@ -286,7 +286,7 @@ type fakeJob struct {
 	mute      bool    // hooks can't say that
 	pauses    bool    // all ranks are in their storage
 	resumed   []int64 // iterations that recoveries have led to
-	saved     int64   // checkpoint that the ranks tell of
+	saved     int64   // checkpoint that the ranks report
 }
 
 func newFakeJob(t *testing.T) *fakeJob {

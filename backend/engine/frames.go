@@ -55,8 +55,8 @@ func (e *Engine) arrive(s *fleet.Session, a arrival) error {
 func (e *Engine) handleArrival(a arrival, now time.Time) {
 	e.views.dirty = true
 	e.links.noteWait(a, now)
-	e.oplog.budgets.speaker = falcon.Node(a.session.Hello.GetNode())
-	defer func() { e.oplog.budgets.speaker = "" }()
+	e.oplog.budgets.sender = falcon.Node(a.session.Hello.GetNode())
+	defer func() { e.oplog.budgets.sender = "" }()
 	switch a.what {
 	case arriveAttach:
 		e.onAttach(a.session, now)
@@ -123,7 +123,7 @@ func (e *Engine) onFrame(n *fleet.Node, f *falconv1.AgentFrame, now time.Time) {
 }
 
 // onSamples feeds the detector and the job's pace. Those of ranks that live on
-// another node are refused: a certificate speaks for its node alone.
+// another node are refused: a certificate is for its node alone.
 func (e *Engine) onSamples(n *fleet.Node, in *falconv1.Samples, now time.Time) {
 	if e.job.dirty {
 		e.describe(now) // a new process's samples must not count for the old one

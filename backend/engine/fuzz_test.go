@@ -67,7 +67,7 @@ func FuzzAgentFrame(f *testing.F) {
 }
 
 // Whatever a node answers to a survey, the boundary is found or refused: the
-// cuts that come of it are ahead of the counts and within what a gate can tell.
+// cuts that come of it are ahead of the counts and within what a gate can distinguish.
 func FuzzSurveyAnswer(f *testing.F) {
 	good := &falconv1.RankPause{
 		Rank: 0, State: falconv1.PauseState_PAUSE_STATE_RUNNING, Newest: 9, Boundary: 9, Exact: true, IterationMs: 5,

@@ -13,7 +13,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// The job stands while it is tested: the order to let go does not wait for a
+// The job is held while it is tested: the order to let go does not wait for a
 // journal that takes its time with the line about why.
 func TestSlowJournalHoldsNobody(t *testing.T) {
 	inBubble(t, func(b *bench) {
@@ -43,7 +43,7 @@ func TestSlowJournalHoldsNobody(t *testing.T) {
 		for _, a := range b.job.agents {
 			a.poll(b.job)
 			if a.hold.arm != nil || a.hold.letGo != 1 {
-				t.Errorf("agent %s holds: %v, was told to let go %d times", a.node, a.hold.arm != nil, a.hold.letGo)
+				t.Errorf("agent %s holds: %v, was ordered to let go %d times", a.node, a.hold.arm != nil, a.hold.letGo)
 			}
 		}
 		for range 300 {
@@ -54,7 +54,7 @@ func TestSlowJournalHoldsNobody(t *testing.T) {
 }
 
 // A journal that takes longer than the order would live: what comes of it is
-// late for the agents, and nobody is held.
+// late for the agents, and no rank is held.
 func TestJournalSlowerThanTheOrder(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		slow := false
@@ -145,8 +145,8 @@ func killedTesting(t *testing.T, point string, nth int) (struck bool) {
 	return struck
 }
 
-// A rank that is started again is another process, which nobody holds: the
-// others are let go although nobody has told of the first one's end.
+// A rank that is started again is another process, which is not held: the
+// others are let go although the first one's end was not reported.
 func TestRankStartedAgainEndsTheHold(t *testing.T) {
 	inEach(t, func(b *bench, at falcon.ValidationState, _ string) {
 		b.job.agents[1].hold.obey()

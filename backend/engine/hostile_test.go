@@ -61,7 +61,7 @@ func TestRankFarAheadIsIgnored(t *testing.T) {
 			t.Errorf("action %v", a)
 		}
 		if b.det.newest >= 1<<39 {
-			t.Error("the detector was told")
+			t.Error("the detector was sent them")
 		}
 		if err := b.halt(); err != nil {
 			t.Fatal(err)
@@ -90,7 +90,7 @@ func TestFloodOfLinesIsBounded(t *testing.T) {
 			t.Errorf("%d lines in the journal", n)
 		}
 		if !slices.ContainsFunc(events, func(r journal.Record) bool { return strings.Contains(string(r.Body), "were left out") }) {
-			t.Error("nobody says that lines were left out")
+			t.Error("no line says how many were left out")
 		}
 	})
 }
@@ -133,7 +133,7 @@ func TestOrderThatWasGivenUpOnAndTaken(t *testing.T) {
 		for b.job.iteration < 60 && !approveIfProposed(b) {
 			b.turn()
 		}
-		for _, a := range b.job.agents { // the orders arrive, the job stands still
+		for _, a := range b.job.agents { // the orders arrive, the job does not go on
 			a.poll(b.job)
 		}
 		time.Sleep(OrderLife + vote.Wait + time.Second)
@@ -236,7 +236,7 @@ func TestUnknownEndIsNotYetALoss(t *testing.T) {
 		}
 		time.Sleep(exitWait + time.Second)
 		if got := state(); got != "lost" {
-			t.Errorf("state %q although nobody knows how rank 3 ended", got)
+			t.Errorf("state %q although it is not known how rank 3 ended", got)
 		}
 		if err := b.halt(); err != nil {
 			t.Fatal(err)

@@ -53,7 +53,7 @@ func (p *iterationCollector) addSample(s falcon.Sample, now time.Time) {
 }
 
 // takeComplete gives out what is ready, oldest first; live is the number of ranks
-// that can report. Iterations that nobody reported are skipped.
+// that can report. Iterations that no rank reported are skipped.
 // unheard names the nodes that an incomplete one was given out without.
 func (p *iterationCollector) takeComplete(live int, now time.Time, unheard func(heard map[falcon.Rank]struct{}) []falcon.Node) []mitigate.Iteration {
 	var out []mitigate.Iteration

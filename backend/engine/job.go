@@ -83,7 +83,7 @@ type seat struct {
 	stale bool   // of an earlier one: nothing new in it
 }
 
-// seatOf finds the rank that a state speaks for. A process that is known keeps
+// seatOf finds the rank that a state is about. A process that is known keeps
 // the rank of the picture until the outcome of a placement is known.
 func (j *job) seatOf(node falcon.Node, s *falconv1.RankState) seat {
 	name := processName(node, s)
@@ -158,7 +158,7 @@ func (j *job) enter(node falcon.Node, s *falconv1.RankState, at seat) bool {
 	return true
 }
 
-// displace has whoever else holds p's rank leave.
+// displace has another process that holds p's rank leave.
 func (j *job) displace(p *process) {
 	if old := j.ranks[p.rank]; old != nil && old != p {
 		j.leave(old)

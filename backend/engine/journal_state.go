@@ -248,7 +248,7 @@ func (m *journalState) apply(r journal.Record) error {
 var errKind = errors.New("engine: unknown kind")
 
 // foldPolicy refuses a policy that this falcon would not have taken: under it,
-// nobody knows what may be done without a person.
+// it is not known what may be done without a person.
 func (m *journalState) foldPolicy(r journal.Record) error {
 	var v policyRecord
 	if err := json.Unmarshal(r.Body, &v); err != nil {
@@ -371,7 +371,7 @@ func (m *journalState) setVote(v voteRecord) {
 }
 
 // endOrder ends an order. One that was given up is kept for a while: ranks that
-// nobody heard may have agreed on it.
+// were not heard may have agreed on it.
 func (m *journalState) endOrder(v outcomeRecord) {
 	for _, o := range m.orders {
 		if o.Order.ID == v.Order && v.Failed != "" {

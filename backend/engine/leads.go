@@ -7,7 +7,7 @@ import (
 )
 
 // Ranks of one job train in step: no node can be far ahead of all others. One
-// that says so is wrong, and its word would make the others' samples look old.
+// that claims so is wrong, and its claim would make the others' samples look old.
 const (
 	leadMax   = 4096             // iterations; agents may bring the others' later
 	leadFresh = 30 * time.Second // a node that is silent for longer is no measure

@@ -58,8 +58,8 @@ func stageMedians(l falcon.Layout, ms []float64) []float64 {
 
 // worst is the largest of the three ways in which a rank can be slow: against
 // its own past, against the same stage of other replicas, and by its self time
-// in the last profile. In a synchronous job only the last tells the culprit
-// from those who wait for it.
+// in the last profile. In a synchronous job only the last distinguishes the
+// culprit from those who wait for it.
 func worst(slowdown, ms, stageMs, selfRatio float64) float64 {
 	w := max(slowdown, 0)
 	if stageMs > 0 && ms > 0 {

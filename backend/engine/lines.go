@@ -60,7 +60,7 @@ func agentsCause(kind string, severity int32) bool {
 // when the next period begins.
 func (l *operatorLog) withinBudget(kind string) bool {
 	now := l.now()
-	if node := l.budgets.speaker; node != "" {
+	if node := l.budgets.sender; node != "" {
 		ok, left := l.budgets.budgetOf(source{kind, node}, nodeLinesBurst, now).admit(now)
 		if left > 0 {
 			l.append(l.det.Steady().Iteration, kind, 1, "%d further lines of this kind from node %s were left out", left, node)
@@ -158,7 +158,7 @@ func ranksText(ranks []falcon.Rank) string {
 	return s
 }
 
-// audit logs what somebody did, in the batch that holds what it leads to.
+// audit logs what a person did, in the batch that holds what it leads to.
 func (l *operatorLog) audit(now time.Time, who Actor, d auditEntry) {
 	d.Actor, d.Role, d.From = clean(who.Name), clean(who.Role), clean(who.From)
 	l.batch.addRecords(record(now, kindEvent, eventRecord{

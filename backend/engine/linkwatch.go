@@ -27,7 +27,7 @@ const (
 	skewWindow = 4                      // beats; the one that travelled least counts
 )
 
-// linkWatch is what the engine knows of how well it hears its agents: whether it
+// linkWatch is what the engine knows of how well agents reach it: whether it
 // is late itself, how streams ended, and how far the nodes' clocks are off.
 type linkWatch struct {
 	beat  time.Duration // how often agents are asked to be heard
@@ -65,7 +65,7 @@ func (w *linkWatch) skewMs(n falcon.Node) float64 {
 type skew struct {
 	newest [skewWindow]time.Duration
 	beats  int
-	told   bool
+	logged bool
 }
 
 func (s *skew) addBeat(d time.Duration) {
@@ -153,15 +153,15 @@ func (w *linkWatch) compareClock(n falcon.Node, atNs int64) {
 	}
 	s.addBeat(time.Unix(0, atNs).Sub(w.came))
 	switch size := s.smallestOffset(); {
-	case !s.told && size.Abs() > skewMost:
-		s.told = true
+	case !s.logged && size.Abs() > skewMost:
+		s.logged = true
 		where := "ahead of"
 		if size < 0 {
 			where = "behind"
 		}
 		w.oplog.logf("agent", 1, "the clock of node %s is %.1f s %s the console's: have it synchronized (chrony or ntpd); times in its records are off by that", clean(string(n)), size.Abs().Seconds(), where)
-	case s.told && size.Abs() <= skewBack:
-		s.told = false
+	case s.logged && size.Abs() <= skewBack:
+		s.logged = false
 		w.oplog.logf("agent", 0, "the clock of node %s agrees with the console's again", clean(string(n)))
 	}
 }

@@ -75,7 +75,7 @@ func (ms *measurements) announceSpeeds(now time.Time) bool {
 		return false
 	}
 	ms.newSpeeds = false
-	told := false
+	changed := false
 	for _, v := range ms.state.incidents {
 		if v.State != falcon.IncidentLocated {
 			continue
@@ -83,10 +83,10 @@ func (ms *measurements) announceSpeeds(now time.Time) bool {
 		if next := ms.speedsOf(v.ID); len(next.SelfMs) > 0 && !next.sameSpeeds(ms.state.speeds[v.ID]) {
 			ms.batch.addRecords(record(now, kindSpeeds, next))
 			ms.plan.Step(now, mitigate.Speeds(next))
-			told = true
+			changed = true
 		}
 	}
-	return told
+	return changed
 }
 
 // learned records what the machines have measured, where it changed.

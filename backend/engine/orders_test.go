@@ -37,7 +37,7 @@ func TestACommandLivesFromWhenItIsSent(t *testing.T) {
 func TestLostOrdersOutliveAStart(t *testing.T) {
 	m := newJournalState()
 	m.addOrder(orderRecord{Order: falcon.Order{Epoch: 1, ID: 4, Kind: falcon.OrderCheckpoint, Leave: true}, Command: 9})
-	m.endOrder(outcomeRecord{Order: 4, Failed: "nobody took it"})
+	m.endOrder(outcomeRecord{Order: 4, Failed: "no rank took it"})
 	b := newOrderBook(&outbox.Box{}, m.orders, m.lostOrders)
 	if len(b.open()) != 0 || len(b.lost) != 1 {
 		t.Fatalf("%d open, %d lost", len(b.open()), len(b.lost))

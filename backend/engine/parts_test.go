@@ -23,7 +23,7 @@ func sampleOf(r falcon.Rank, i int64, ms float64) falcon.Sample {
 	return falcon.Sample{Rank: r, Iteration: i, Ms: ms}
 }
 
-// allHeard is for tests in which nobody is silent.
+// allHeard is for tests in which no rank is silent.
 func allHeard(map[falcon.Rank]struct{}) []falcon.Node { return nil }
 
 // An iteration that is given out without a silent node says so; a rank whose

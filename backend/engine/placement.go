@@ -65,7 +65,7 @@ func (j *job) applyPlacement(perm []falcon.Rank, id uint64) {
 }
 
 // announcedPlacement finds a placement that all processes say they have carried out and
-// that no open order stands for: its order was given up on, or its journal is
+// that is of no open order: its order was given up on, or its journal is
 // lost. The processes are right.
 func (c *clusterView) announcedPlacement() (id uint64, iteration int64, perm []falcon.Rank) {
 	world := len(c.state.job.Processes)
@@ -86,7 +86,7 @@ func (c *clusterView) announcedPlacement() (id uint64, iteration int64, perm []f
 	return id, iteration, perm
 }
 
-// reconcile takes a placement from the processes' own word.
+// reconcile takes a placement from the processes' own reports.
 func (pd *planDelivery) reconcile(now time.Time) {
 	id, iteration, perm := pd.cluster.announcedPlacement()
 	if id == 0 || pd.orders.byOrder(id) != nil || !pd.describer.place(now, id, iteration, perm) {

@@ -79,7 +79,7 @@ func checkNoneLost(b *bench) {
 		}
 	}
 	for k := range b.job.kept.holder {
-		if taken[k] != 1 && k.iteration > 0 { // the first comes before the agents have told the ranks
+		if taken[k] != 1 && k.iteration > 0 { // the first comes before the agents have reported the ranks
 			b.t.Errorf("rank %d at iteration %d: %d samples were taken", k.rank, k.iteration, taken[k])
 		}
 	}
@@ -291,7 +291,7 @@ func (b *bench) playTo(iteration int64) {
 	}
 	for turns := 0; b.job.iteration < iteration; turns++ {
 		if turns > 2000 {
-			b.t.Fatalf("the job stands at iteration %d", b.job.iteration)
+			b.t.Fatalf("the job stops at iteration %d", b.job.iteration)
 		}
 		b.turn()
 		if b.each != nil && !b.dead() {

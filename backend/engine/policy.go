@@ -19,8 +19,8 @@ import (
 
 // The policy comes from the configuration and from approvers. What an approver
 // sets is in the journal and holds over restarts, until the configuration says
-// something else than when it was set: then the configuration is the newer
-// word. Only a freeze is never lifted by a configuration.
+// something else than when it was set: then the configuration is newer. Only
+// a freeze is never lifted by a configuration.
 
 // configured names the configuration as the source of a policy.
 const configured = "configuration"
@@ -41,7 +41,7 @@ func policyHash(p falcon.Policy) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// adoptConfigured takes the configured policy where it is the newer word.
+// adoptConfigured takes the configured policy where it is newer.
 func (pk *policyKeeper) adoptConfigured(now time.Time) {
 	was, hash := pk.state.policy, policyHash(pk.cfg.Policy)
 	next := policyRecord{Policy: pk.cfg.Policy, Version: was.Version + 1, File: hash, By: configured}

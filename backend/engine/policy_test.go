@@ -47,7 +47,7 @@ func TestPolicyOnTheWireIsWhole(t *testing.T) {
 	}
 }
 
-// An approver's word holds over restarts until the configuration changes; a
+// An approver's policy holds over restarts until the configuration changes; a
 // freeze holds even then.
 func TestConfiguredPolicyAndTheJournal(t *testing.T) {
 	inBubble(t, func(b *bench) {

@@ -14,7 +14,7 @@ import (
 )
 
 // A recovery comes before everything else: while one is in progress no test, no
-// profile and no order begins, the description of the job stands still, and
+// profile and no order begins, the description of the job does not change, and
 // samples wait for the job epoch that it leads to.
 
 // Recovery are the settings of fail-stop recovery.
@@ -78,7 +78,7 @@ type recoveryDriver struct {
 
 	rejoinAcks  map[falcon.Rank]rejoinAck
 	lastWritten written         // what the newest records say
-	refusedTold map[string]bool // of whom it was logged that they are fenced
+	loggedOnce  map[string]bool // of whom it was logged that they are fenced
 	paced       recovery.Pace   // as the machine knows it
 	pacedAt     time.Time
 

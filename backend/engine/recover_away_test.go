@@ -18,7 +18,7 @@ func (a *fakeAgent) leave() {
 }
 
 // restartsWhole begins a job without adapter and without checkpoint that loses a
-// rank: its whole restart waits for somebody.
+// rank: its whole restart waits for an approver.
 func restartsWhole(t *testing.T) *bench {
 	b := suffer(t, outages()[0])
 	for _, a := range b.job.agents {
@@ -28,7 +28,7 @@ func restartsWhole(t *testing.T) *bench {
 	return b
 }
 
-// proposes runs the job until a recovery waits for somebody.
+// proposes runs the job until a recovery waits for an approver.
 func (b *bench) proposes() {
 	b.t.Helper()
 	for range 300 {
@@ -102,7 +102,7 @@ func TestApprovedWhileAnAgentIsGone(t *testing.T) {
 }
 
 // The engine is killed at every point of a restart that waits for an agent:
-// what was approved goes on, by the word that was given.
+// what was approved goes on, by the approval that was given.
 func TestKilledWhileAnAgentIsAwaited(t *testing.T) {
 	atEveryPoint(t, func(t *testing.T, k *killing) {
 		b := restartsWhole(t)
@@ -128,7 +128,7 @@ func TestKilledWhileAnAgentIsAwaited(t *testing.T) {
 				b.attach(away)
 			}
 			if turn > 1 && !b.dead() {
-				b.approveRecovery() // a word that got lost with the engine is given again
+				b.approveRecovery() // an approval that got lost with the engine is given again
 			}
 		}
 		if v := b.recoveries()[0]; v.State != falcon.RecoveryResumed || v.DecidedBy != "tester" {

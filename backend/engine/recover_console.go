@@ -53,8 +53,8 @@ func (sv *stateViews) newestRecovery() *falconv1.Recovery {
 	return sv.recoveryView(sv.state.recoveries[n-1], true)
 }
 
-// recoveryView is a recovery for consoles; only the newest says where its
-// processes stand.
+// recoveryView is a recovery for consoles; only of the newest it says what
+// its processes do.
 func (sv *stateViews) recoveryView(v falcon.Recovery, newest bool) *falconv1.Recovery {
 	out := convert.RecoveryToProto(v)
 	if !newest || v.State.Over() {
@@ -145,7 +145,7 @@ func (rd *recoveryDemands) recover(who Actor, q *falconv1.RecoverRequest) (strin
 	case verbFence, verbRenew, verbLift:
 		return rd.demand(now, who, q)
 	default:
-		return "", fmt.Errorf("%w: %q is no word on a recovery; say approve, deny, abort, fence, renew or lift", ErrInvalid, clean(verb))
+		return "", fmt.Errorf("%w: %q is no decision on a recovery; say approve, deny, abort, fence, renew or lift", ErrInvalid, clean(verb))
 	}
 }
 
@@ -179,7 +179,7 @@ func (rd *recoveryDemands) record(now time.Time, who Actor, id, hash, verb, reas
 	rd.oplog.audit(now, who, auditEntry{Verb: verb, About: id, PlanHash: hash, Reason: reason})
 }
 
-// demand takes what somebody wants although no fault was seen.
+// demand takes what a person asks for although no fault was seen.
 func (rd *recoveryDemands) demand(now time.Time, who Actor, q *falconv1.RecoverRequest) (string, error) {
 	node, reason := falcon.Node(q.GetNode()), clean(q.GetReason())
 	if reason == "" {

@@ -32,7 +32,7 @@ type fenceRecord struct {
 }
 
 // processesFenced bounds the names that are kept: processes of so long ago are
-// known to nobody.
+// not known any more.
 const processesFenced = 1 << 16
 
 // fences is what is refused now.
@@ -51,7 +51,7 @@ func (f *fences) nodeFenced(n falcon.Node) bool { _, is := f.nodes[n]; return is
 
 func (f *fences) processFenced(name string) bool { _, is := f.names[name]; return is }
 
-// apply folds a record in. A lifted fence lets those processes speak again that
+// apply folds a record in. A lifted fence admits those processes again that
 // the job still has; others were replaced, and stay fenced for ever.
 func (f *fences) apply(v fenceRecord, job []string) {
 	if v.Lifted != "" {
@@ -200,17 +200,17 @@ func (dr *recoveryDriver) refuses(n *fleet.Node, f frame) bool {
 	if !whole {
 		what = "what process " + name + " says"
 	}
-	if key := fmt.Sprintf("%s/%d", what, v.Generation); !dr.refusedTold[key] && len(dr.refusedTold) < refusedToldMost {
-		dr.refusedTold[key] = true
+	if key := fmt.Sprintf("%s/%d", what, v.Generation); !dr.loggedOnce[key] && len(dr.loggedOnce) < loggedOnceMax {
+		dr.loggedOnce[key] = true
 		dr.oplog.logf("recovery", 1, "%s is refused: it is fenced", clean(what))
 	}
 	return true
 }
 
-// refusedToldMost bounds the lines about it in the life of one engine.
-const refusedToldMost = 1024
+// loggedOnceMax bounds the lines about it in the life of one engine.
+const loggedOnceMax = 1024
 
-// liftFence takes a node back after somebody has looked at it.
+// liftFence takes a node back after a person has looked at it.
 func (rd *recoveryDemands) liftFence(now time.Time, who Actor, node falcon.Node, reason string) error {
 	if !rd.state.fences.nodeFenced(node) {
 		return fmt.Errorf("%w: node %q is not fenced", ErrNotFound, clean(string(node)))

@@ -16,7 +16,7 @@ import (
 	"github.com/failslow/falcon/recovery/restart"
 )
 
-// strange are words about ranks, processes and generations that there are not.
+// strange are frames about ranks, processes and generations that there are not.
 func strange(j *fakeJob) []*falconv1.AgentFrame {
 	claim := func(node string, rank int32, change func(*falconv1.RankState)) *falconv1.AgentFrame {
 		f := j.rankState(node, 0)
@@ -92,8 +92,8 @@ func TestParkOfOtherGenerations(t *testing.T) {
 	}
 }
 
-// A fenced node that comes back is heard for viewing only: it is told to end
-// what it runs, is no spare, and counts again once somebody lifts the fence.
+// A fenced node that comes back is heard for viewing only: it is ordered to end
+// what it runs, is no spare, and counts again once a person lifts the fence.
 func TestFencedNodeThatComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := suffer(t, outages()[1])
@@ -110,21 +110,21 @@ func TestFencedNodeThatComesBack(t *testing.T) {
 			b.turn()
 		}
 		if n1.crew.stops == 0 {
-			t.Error("the node was not told to end what it runs")
+			t.Error("the node was not ordered to end what it runs")
 		}
 		b.inLoop(func() {
 			checkSamples(b)
 			if m := b.engine.cluster.launchMeans(); len(m.spares) != 0 || !b.engine.cluster.connected("n1") {
 				t.Errorf("spares %v, connected: %v", m.spares, b.engine.cluster.connected("n1"))
 			}
-			told := 0
+			stops := 0
 			for _, l := range b.engine.state.events {
 				if strings.Contains(l.GetText(), "what node n1 says of the job is refused") {
-					told++
+					stops++
 				}
 			}
-			if told != 1 {
-				t.Errorf("it was told %d times", told)
+			if stops != 1 {
+				t.Errorf("it was ordered %d times", stops)
 			}
 		})
 		if _, err := b.engine.Recover(context.Background(), tester, &falconv1.RecoverRequest{Verb: "lift", Node: "n1", Rank: -1, Reason: "looked at it"}); err != nil {
@@ -186,9 +186,9 @@ func TestFencedNodeAfterARecoveryThatFailed(t *testing.T) {
 	})
 }
 
-// An operator's words: who decides is kept, the second one is told what the
+// An operator's decisions: who decides is kept, the second one gets what the
 // first one said, and what can't be is refused.
-func TestRecoveriesThatWaitForSomebody(t *testing.T) {
+func TestRecoveriesThatWaitForAPerson(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := suffer(t, outages()[0])
 		b.policy.Recovery.Approval = falcon.ApprovalPerson
@@ -209,7 +209,7 @@ func TestRecoveriesThatWaitForSomebody(t *testing.T) {
 		for want, q := range map[string]*falconv1.RecoverRequest{
 			"no recovery":             {Recovery: "REC-0009", Verb: "approve"},
 			"look again":              {Recovery: "REC-0001", Verb: "approve", PlanHash: "other"},
-			"no word":                 {Recovery: "REC-0001", Verb: "shout"},
+			"no decision":             {Recovery: "REC-0001", Verb: "shout"},
 			"say why":                 {Verb: "fence", Node: "n0"},
 			"holds no rank":           {Verb: "fence", Node: "n7", Reason: "x"},
 			"no rank 9":               {Verb: "renew", Rank: 9, Reason: "x"},
@@ -224,7 +224,7 @@ func TestRecoveriesThatWaitForSomebody(t *testing.T) {
 			t.Errorf("approved: %v, %v", v, err)
 		}
 		if _, err := say(&falconv1.RecoverRequest{Recovery: "REC-0001", Verb: "deny"}); !errors.Is(err, ErrStale) {
-			t.Errorf("the second word: %v", err)
+			t.Errorf("the second decision: %v", err)
 		}
 		for b.job.iteration < 40 {
 			b.turn()
@@ -249,7 +249,7 @@ func TestRecoveriesThatWaitForSomebody(t *testing.T) {
 }
 
 // A process without an adapter can't park: the whole job is restarted, once
-// somebody has agreed to begin without a known checkpoint.
+// a person has agreed to begin without a known checkpoint.
 func TestRestartWhereSurvivorsCanNotBeKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := suffer(t, outages()[0])

@@ -53,7 +53,7 @@ func atEveryPoint(t *testing.T, play func(t *testing.T, k *killing)) {
 	}
 }
 
-// outlive runs turns, starts the engine again when it dies, and has somebody
+// outlive runs turns, starts the engine again when it dies, and has a person
 // approve what is proposed.
 func (b *bench) outlive(turns int) {
 	for !b.start() {
@@ -74,7 +74,7 @@ func (b *bench) outlive(turns int) {
 	}
 }
 
-// approveRecovery says yes to what waits for somebody; an engine that dies
+// approveRecovery approves what waits for a person; an engine that dies
 // meanwhile is asked again.
 func (b *bench) approveRecovery() {
 	b.t.Helper()
@@ -89,8 +89,8 @@ func (b *bench) approveRecovery() {
 	}
 }
 
-// The engine is killed while a recovery waits for somebody, and at all that
-// comes of his word.
+// The engine is killed while a recovery waits for a person, and at all that
+// the approval leads to.
 func TestKilledWhileARecoveryIsProposed(t *testing.T) {
 	atEveryPoint(t, func(t *testing.T, k *killing) {
 		o := outages()[0]
@@ -109,7 +109,7 @@ func TestKilledWhileARecoveryIsProposed(t *testing.T) {
 	})
 }
 
-// The engine is killed at all that comes of a recovery that fails: whoever parked
+// The engine is killed at all that comes of a recovery that fails: processes that parked
 // for it is ended, and holds no device for nothing.
 func TestKilledWhereARecoveryFails(t *testing.T) {
 	atEveryPoint(t, func(t *testing.T, k *killing) {
@@ -132,7 +132,7 @@ func TestKilledWhereARecoveryFails(t *testing.T) {
 	})
 }
 
-// The same where no survivor can be kept and the whole job is started anew.
+// The same where no survivor can be kept and the whole job is restarted.
 func TestKilledInAWholeRestart(t *testing.T) {
 	atEveryPoint(t, func(t *testing.T, k *killing) {
 		b := suffer(t, outages()[0])
@@ -158,7 +158,7 @@ func TestKilledInAWholeRestart(t *testing.T) {
 	})
 }
 
-// A device's fatal report is known to the next engine too: its agent tells it
+// A device's fatal report is known to the next engine too: its agent reports it
 // once, and the process may end any time after.
 func TestDeviceReportOutlivesTheEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -185,9 +185,9 @@ func TestDeviceReportOutlivesTheEngine(t *testing.T) {
 	})
 }
 
-// deviceFails has the agent tell that a GPU is gone.
+// deviceFails has the agent report that a GPU is gone.
 func (a *fakeAgent) deviceFails() {
-	a.crew.blunt = true // it ends what it still runs when it is told to
+	a.crew.blunt = true // it ends what it still runs when it is ordered to
 	a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Device{Device: &falconv1.DeviceEvent{
 		Device: "n1.g0", Fatal: true, Code: 79, Text: "GPU has fallen off the bus",
 	}}})

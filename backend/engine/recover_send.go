@@ -20,8 +20,8 @@ import (
 // are promised first, in the batch of the recovery that they belong to: the same
 // command has the same id after any restart, and is executed once.
 
-// commandLife is how long a command may take to arrive, where the state of its
-// recovery says no more.
+// commandLife is how long a command may take to arrive, where its recovery's state
+// allows no longer.
 const commandLife = time.Minute
 
 // Kinds of commands of a recovery, in records.
@@ -344,7 +344,7 @@ func (dr *recoveryDriver) rejoinRefused(now time.Time, t *nodeCommand, node falc
 	}
 }
 
-// statusRefused stands for a rank whose agent refused the order.
+// statusRefused is the status of a rank whose agent refused the order.
 const statusRefused = -1
 
 // rejoinAck is what a rank has said of the newest rejoin.

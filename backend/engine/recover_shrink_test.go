@@ -98,7 +98,7 @@ func TestFewerReplicasGoOn(t *testing.T) {
 	})
 }
 
-// Policy has the last word: without it the job stands, as it did.
+// Policy decides: without it the job stops, as it did.
 func TestReplicasAreNotGivenUpUnasked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := dwindle(t)

@@ -20,7 +20,7 @@ type rankTable struct {
 }
 
 // tableBook knows the newest rank tables, and which one each node has in its
-// file by its own word. After a restart nothing is known and tables go whole.
+// file by its own report. After a restart nothing is known and tables go whole.
 type tableBook struct {
 	made    []rankTable
 	held    map[falcon.Node]uint64 // generation

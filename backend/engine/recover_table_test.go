@@ -121,9 +121,9 @@ func TestTableIsLaid(t *testing.T) {
 	})
 }
 
-// After a start of the engine nobody knows what the nodes have, until they have
+// After a start of the engine it does not know what the nodes have, until they have
 // said it: an agent that lives answers from memory, another one is brought the
-// table anew.
+// table again.
 func TestTableAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -118,9 +118,9 @@ func TestRecoveries(t *testing.T) {
 				b.playTo(60)
 				checkRecovered(b, o)
 				b.onceEach()
-				told := b.told()
-				if !told.kept || told.epoch != 2 || !told.recovered {
-					t.Errorf("the detector was told of epoch %d, baseline kept: %v; the planner that it is recovered: %v", told.epoch, told.kept, told.recovered)
+				sent := b.sentJobs()
+				if !sent.kept || sent.epoch != 2 || !sent.recovered {
+					t.Errorf("the detector was sent epoch %d, baseline kept: %v; the planner that it is recovered: %v", sent.epoch, sent.kept, sent.recovered)
 				}
 				if err := b.halt(); err != nil {
 					t.Error(err)
@@ -130,14 +130,14 @@ func TestRecoveries(t *testing.T) {
 	}
 }
 
-// heard is what the other machines were told of the job after a recovery.
+// heard is what the other machines were sent of the job after a recovery.
 type heard struct {
 	epoch     uint64
 	kept      bool // the baseline
 	recovered bool
 }
 
-func (b *bench) told() (out heard) {
+func (b *bench) sentJobs() (out heard) {
 	b.inLoop(func() {
 		for _, in := range b.det.log {
 			switch in := in.(type) {
@@ -177,7 +177,7 @@ func killedRecovering(t *testing.T, o outage, k *killing) {
 	}
 }
 
-// Under plain ZeRO nobody has what a dead rank had: all go back to the
+// Under plain ZeRO no rank has what a dead rank had: all go back to the
 // checkpoint, in the processes that live, and no further than that.
 func TestCheckpointInPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -69,7 +69,7 @@ func TestRecoveriesOfAnIncident(t *testing.T) {
 	going := at("goes on", falcon.NoIteration, "n5")
 	going.State, v.State = falcon.RecoveryReplace, falcon.IncidentLocated
 	if !e.cluster.belongsTo(going, v) {
-		t.Error("a recovery that goes on while the incident does is not told")
+		t.Error("a recovery that goes on while the incident does is left out")
 	}
 }
 

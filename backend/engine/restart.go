@@ -14,8 +14,8 @@ import (
 	"github.com/failslow/falcon/recovery/restart"
 )
 
-// retellWait is within what time an agent that is back describes its processes.
-const retellWait = 3 * time.Second
+// reportWait is within what time an agent that is back describes its processes.
+const reportWait = 3 * time.Second
 
 // launchEndedRecord is a rank of a launch that has ended with success before the
 // launch was the job: some nodes were not heard meanwhile. An engine that starts
@@ -94,7 +94,7 @@ func (rs *restartDriver) carryOut(now time.Time, e restart.Effects) {
 	}
 }
 
-// launched hands the outcome of a launch to whoever planned it.
+// launched hands the outcome of a launch to the machine that planned it.
 func (rs *restartDriver) launched(now time.Time, l restart.Launched) {
 	if !l.Recovery {
 		rs.plan.Step(now, mitigate.Launched{Generation: l.Generation, Failed: l.Failed})

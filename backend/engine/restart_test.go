@@ -48,7 +48,7 @@ func TestJobIsRestartedOnASpare(t *testing.T) {
 		b.start()
 		states, spare := map[string]bool{}, b.job.agents[2]
 		for b.job.iteration < 60 {
-			if b.turn(); b.job.iteration == 18 { // away while the launch is told
+			if b.turn(); b.job.iteration == 18 { // away while the launch is sent
 				spare.stream.cancel()
 				spare.stream = nil
 			}
@@ -121,7 +121,7 @@ func TestLaunchThatANodeRefuses(t *testing.T) {
 	})
 }
 
-// launching is that job as its launch waits for the spare, which does not hear of it.
+// launching is that job as its launch waits for the spare, which does not get it.
 func launching(t *testing.T) *bench {
 	b := restartBench(t)
 	launchOn(b)
@@ -143,7 +143,7 @@ func launchOn(b *bench) {
 }
 
 // A rank that ends fails its launch at once, and what the others have started is
-// told to end.
+// ordered to end.
 func TestLaunchThatARankEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := launching(t)
@@ -175,7 +175,7 @@ func TestLaunchThatARankEnds(t *testing.T) {
 }
 
 // The answers to a checkpoint's order can be lost with the agents, and the engine
-// be killed before it knows the outcome: the first word of the vote stands.
+// be killed before it knows the outcome: the first vote holds.
 func TestVotesOutliveAgentsAndEngine(t *testing.T) {
 	for name, killed := range map[string]bool{"answers lost": false, "engine killed too": true} {
 		t.Run(name, func(t *testing.T) {
@@ -209,9 +209,9 @@ func TestVotesOutliveAgentsAndEngine(t *testing.T) {
 	}
 }
 
-// A launch that nobody has seen come up, and whose ranks have all ended well, is
+// A launch that was not seen to come up, and whose ranks have all ended well, is
 // the job that has finished: nothing is started again, also by an engine that was
-// killed between the ends, and whose agents tell nothing twice.
+// killed between the ends, and whose agents report nothing twice.
 func TestLaunchThatRanToItsEnd(t *testing.T) {
 	for name, killed := range map[string]bool{"one engine": false, "killed between the ends": true} {
 		t.Run(name, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 )
 
 // A process that a recovery has started after a placement has carried none out:
-// an engine that starts later must not take its words for those of before.
+// an engine that starts later must not take its reports for those of before.
 func TestAProcessStartedAfterAPlacementIsHeard(t *testing.T) {
 	j := newJob()
 	j.remember(jobRecord{
@@ -24,6 +24,6 @@ func TestAProcessStartedAfterAPlacementIsHeard(t *testing.T) {
 		t.Fatalf("it parks, and the engine has %v", j.ranks[1].state)
 	}
 	if old := (&falconv1.RankState{Rank: 1, Pid: 100, Alive: true, World: 2, Device: "n0.g0"}); j.setState("n0", old) && j.ranks[1].node == "n0" {
-		t.Fatal("a word from before the placement has moved a process back")
+		t.Fatal("a report from before the placement has moved a process back")
 	}
 }

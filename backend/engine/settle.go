@@ -47,7 +47,7 @@ func (e *Engine) settleMachines(now time.Time) error {
 		}
 		r := e.collectRound(now, d, p, v, x)
 		if v.Persist == nil && e.promised(r.tests) {
-			// The job may stand: it does not wait for records of something else.
+			// The job may be held: it does not wait for records of something else.
 			e.sendTests(r.tests)
 			r.tests = nil
 		}

@@ -41,7 +41,7 @@ func (s *jobStatus) current(now time.Time) string {
 }
 
 // nodeLost distinguishes a lost node from a lost agent: with a node gone the whole job
-// stands still, with an agent gone it trains on and the others report.
+// stops, with an agent gone it trains on and the others report.
 func (s *jobStatus) nodeLost(now time.Time) bool {
 	return !s.intake.lastData.IsZero() && now.Sub(s.intake.lastData) > s.standstill() && s.cluster.blindNode(now) != ""
 }

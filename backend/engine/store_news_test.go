@@ -38,7 +38,7 @@ func TestNewsOfTheStoreAreTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := func() (out []string) {
+	logged := func() (out []string) {
 		for _, r := range e.batch.records {
 			if r.Kind == kindEvent && strings.Contains(string(r.Body), "the store is") {
 				out = append(out, string(r.Body))
@@ -48,7 +48,7 @@ func TestNewsOfTheStoreAreTold(t *testing.T) {
 	}
 	e.onTick(time.Unix(1, 0))
 	e.onTick(time.Unix(2, 0))
-	if got := told(); len(got) != 1 || !strings.Contains(got[0], "the store is [2Jdown") {
+	if got := logged(); len(got) != 1 || !strings.Contains(got[0], "the store is [2Jdown") {
 		t.Errorf("%q", got)
 	}
 }

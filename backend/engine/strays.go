@@ -33,10 +33,10 @@ func (c *clusterView) isStray(node falcon.Node, rank falcon.Rank, in *falconv1.R
 // goes by rank.
 func (dr *recoveryDriver) endStray(now time.Time, node falcon.Node, rank falcon.Rank, in *falconv1.RankState) {
 	key := fmt.Sprintf("stray/%s/%d", processName(node, in), dr.cluster.attached[node].UnixNano())
-	if dr.refusedTold[key] || len(dr.refusedTold) >= refusedToldMost {
+	if dr.loggedOnce[key] || len(dr.loggedOnce) >= loggedOnceMax {
 		return
 	}
-	dr.refusedTold[key] = true
+	dr.loggedOnce[key] = true
 	own := nodeOfProcess(dr.state.job.Processes[rank]) == node
 	what := "it is ordered to end"
 	if own {

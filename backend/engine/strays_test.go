@@ -43,7 +43,7 @@ func TestALateLaunchTakesNoRank(t *testing.T) {
 	}
 }
 
-// A lifted fence lets those speak again that the job still has.
+// A lifted fence admits those again that the job still has.
 func TestALiftedFenceKeepsTheReplacedQuiet(t *testing.T) {
 	f := newFences()
 	f.apply(fenceRecord{Generation: 6, Nodes: []falcon.Node{"n1"}, Processes: []string{"n1/100", "n1/200/g6"}}, nil)
@@ -53,7 +53,7 @@ func TestALiftedFenceKeepsTheReplacedQuiet(t *testing.T) {
 	}
 }
 
-// A node that still runs what was replaced, or of which nobody can say what it
+// A node that still runs what was replaced, or of which it is not known what it
 // runs, stays fenced.
 func TestAFenceIsLiftedOnEvidence(t *testing.T) {
 	e, at := jobOfSix(), time.Unix(1_700_000_000, 0)

@@ -130,7 +130,7 @@ func validationMessage(c validate.Command, now time.Time) outbox.Message {
 	return outbox.Message{Node: c.Node, Command: outbox.WithLife(out, now)}
 }
 
-// validationRecord is a validation as it stood when it began, before the job
+// validationRecord is a validation as it was when it began, before the job
 // was held, and when it was over with all its results.
 type validationRecord struct {
 	Validation falcon.Validation `json:"validation"`
@@ -216,8 +216,8 @@ func (m *journalState) named() []detect.Named {
 }
 
 // dropSilent ends a validation one of whose nodes says nothing any more: the job
-// would be held for it until a deadline, and a job that is held shows nobody that
-// it stands because of a dead node.
+// would be held for it until a deadline, and a held job does not show that it
+// waits for a dead node.
 func (vq *validationQueue) dropSilent(now time.Time) {
 	if !vq.machine.Active() {
 		return

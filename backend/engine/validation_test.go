@@ -60,7 +60,7 @@ func (b *bench) free() {
 	at := b.job.iteration
 	b.turn()
 	if b.job.iteration == at {
-		b.t.Error("the job stands")
+		b.t.Error("the job is still held")
 	}
 	for _, a := range b.job.agents {
 		if a.hold.arm != nil {
@@ -97,7 +97,7 @@ func TestValidationOnDemand(t *testing.T) {
 		}
 		b.free()
 		if n := len(b.det.tests); n != 1 || b.det.tests[0].ID != "VAL-0001" {
-			t.Errorf("the detector was told %v", b.det.tests)
+			t.Errorf("the detector was sent %v", b.det.tests)
 		}
 		b.onceEach()
 		if err := b.halt(); err != nil {
@@ -153,11 +153,11 @@ func TestValidationByItself(t *testing.T) {
 		b.start()
 		b.until(12)
 		if len(b.det.tests) != 1 || b.det.tests[0].State != falcon.ValidationDone || len(b.det.tests[0].GEMM) != 3 || b.det.tests[0].Ask.GEMMSide != 128 {
-			t.Fatalf("the detector was told %+v", b.det.tests)
+			t.Fatalf("the detector was sent %+v", b.det.tests)
 		}
 		for _, a := range b.job.agents {
 			if slices.Contains(a.hold.tests, falconv1.TestKind_TEST_KIND_LINK) {
-				t.Error("links were tested that nobody asked for")
+				t.Error("links were tested that were not asked for")
 			}
 		}
 		// Too soon for another: it waits a while and is then declined.
@@ -190,10 +190,10 @@ func TestManualValidationIsOnlyAdvised(t *testing.T) {
 		b.start()
 		b.until(12)
 		if n := len(b.det.tests); n != 1 || b.det.tests[0].State != falcon.ValidationRefused {
-			t.Errorf("the detector was told %v", b.det.tests)
+			t.Errorf("the detector was sent %v", b.det.tests)
 		}
 		if len(b.job.agents[0].hold.phases) != 0 {
-			t.Errorf("the agents were told %v", b.job.agents[0].hold.phases)
+			t.Errorf("the agents were sent %v", b.job.agents[0].hold.phases)
 		}
 		if _, err := b.engine.Latest(context.Background()); err != nil {
 			t.Fatal(err)

@@ -39,7 +39,7 @@ type State struct {
 }
 
 // stateViews builds what consoles see: one snapshot for all of them, when
-// something has changed and somebody looks, and the views of single things on
+// something has changed and a console asks, and the views of single things on
 // request. It changes nothing else.
 type stateViews struct {
 	*shared
@@ -65,7 +65,7 @@ type stateViews struct {
 	levels    []shown       // by rank
 }
 
-// refresh publishes a new picture when something has changed, somebody looks,
+// refresh publishes a new picture when something has changed, a console asks,
 // and the last one is old enough.
 func (sv *stateViews) refresh(now time.Time) {
 	if !sv.dirty || now.Sub(sv.built) < sv.buildPeriod() || now.UnixNano()-sv.asked.Load() > int64(askedWithin) {

@@ -90,7 +90,7 @@ func (e *Engine) WatchAs(who Actor, after uint64) (*Watcher, error) { return e.h
 
 // watch subscribes a caller to the lines after seq. It fails when the engine
 // has stopped. Of too many watches of one caller the oldest ends, and of too
-// many in all the oldest of whoever has most: a peer that lost its connection
+// many in all the oldest of the caller with most: a peer that lost its connection
 // opens another before the loss is seen here, and one caller can't take the
 // others' places. The caller must Close the watcher.
 func (h *hub) watch(who Actor, after uint64) (*Watcher, error) {

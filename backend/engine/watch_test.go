@@ -41,7 +41,7 @@ func TestSnapshotShowsTheWatch(t *testing.T) {
 		}
 		again := r.GetRecurring()
 		if len(again) != recurringMax {
-			t.Fatalf("%d of %d are told again", len(again), recurringMax)
+			t.Fatalf("%d of %d are listed again", len(again), recurringMax)
 		}
 		if d := again[0]; d.GetDevice() != "n1.g0" || d.GetLink() != "" || d.GetTimes() != 3 || d.GetJobs() != 2 || d.GetLastUnixNs()-d.GetFirstUnixNs() != time.Minute.Nanoseconds() {
 			t.Errorf("the device: %v", d)
@@ -52,7 +52,7 @@ func TestSnapshotShowsTheWatch(t *testing.T) {
 	})
 }
 
-// A restarted detector hears whom the incidents that are over have named, of
+// A restarted detector gets whom the incidents that are over have named, of
 // earlier jobs too; one that goes on comes back as itself, and is not counted
 // twice.
 func TestCulpritsOfIncidentsThatAreOver(t *testing.T) {

@@ -44,7 +44,7 @@ type (
 		Generation uint64
 		Ranks      int
 	}
-	// Superseded is a job epoch that began by somebody else's hand.
+	// Superseded is a job epoch that was begun from outside.
 	Superseded struct{}
 )
 
@@ -74,7 +74,7 @@ type Effects struct {
 	Notes    []Note
 	RanToEnd bool      // the launch has run to its end before it was described as the job
 	Left     *NoLaunch // for the planner
-	Launched *Launched // for whoever planned the launch
+	Launched *Launched // for the machine that planned the launch
 	Stops    bool      // State's stop commands go out once it is durable
 	Launches bool      // so do its launch commands
 }
@@ -324,7 +324,7 @@ func (m *Machine) described(now time.Time, in Described) {
 	m.launchOver()
 }
 
-// superseded ends a restart whose job runs again by somebody else's hand.
+// superseded ends a restart whose job was started from outside.
 func (m *Machine) superseded(now time.Time) {
 	s := m.state
 	if !s.Active() {

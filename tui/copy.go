@@ -185,7 +185,7 @@ func incidentText(s *page.State) string {
 		fmt.Fprintf(&b, "  %s: %s\n", report.ForOrAgainst(e.GetAgainst()), e.GetText())
 	}
 	for _, a := range s.Snap().GetLadder().GetActions() {
-		by := cmp.Or(phrase.Prefixed("decided by ", a.GetDecidedBy()), "nobody has decided yet")
+		by := cmp.Or(phrase.Prefixed("decided by ", a.GetDecidedBy()), "undecided")
 		fmt.Fprintf(&b, "%s %s, %s\n", a.GetId(), a.GetState(), by)
 	}
 	return b.String()

@@ -139,7 +139,7 @@ func secondLines(live *page.State, rung string, w int) []page.Line {
 	if !decision.WantsTwo(live, rung) {
 		return nil
 	}
-	return wrapLines(themes.Warn, "Two people have to approve "+rung+": nothing happens until somebody else has approved it, too.", w)
+	return wrapLines(themes.Warn, "Two people have to approve "+rung+": nothing happens until another person has approved it.", w)
 }
 
 func undoLines(live *page.State, rung string, w int) []page.Line {
@@ -169,7 +169,7 @@ func planLines(p *decision.Proposal, w int) []page.Line {
 
 // impacts are what carrying a rung out does to the job meanwhile.
 var impacts = map[falcon.Rung]string{
-	falcon.RungS3: "Impact: the job stands at an iteration boundary while the ranks named exchange their state; no process ends.",
+	falcon.RungS3: "Impact: the job pauses at an iteration boundary while the ranks named exchange their state; no process ends.",
 	falcon.RungS4: "Impact: all processes of the job end after a checkpoint and are started again; nothing trains until they are up.",
 }
 
@@ -237,8 +237,8 @@ func unfrozenPolicy(p *falconv1.Policy) *falconv1.Policy {
 // consequences are what each decision on a recovery leads to.
 var consequences = map[decision.Verb]string{
 	decision.VerbApprove: "All healthy ranks leave their collectives and park; the lost ones are replaced on their devices or on a spare; state comes from replicas, or else from the checkpoint. Healthy processes go on unless the reason above says otherwise.",
-	decision.VerbDeny:    "Nothing is done about the fault: the job stands until somebody acts.",
-	decision.VerbAbort:   "The recovery ends here. The job stands: parked ranks stay parked for a while and then end.",
+	decision.VerbDeny:    "Nothing is done about the fault: the job stays stopped until an operator acts.",
+	decision.VerbAbort:   "The recovery ends here. The job stays stopped: parked ranks stay parked for a while and then end.",
 }
 
 func recoveryLines(q *decision.Recovery, live *page.State, w int) []page.Line {

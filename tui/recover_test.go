@@ -177,12 +177,12 @@ func TestAbortUntilNoReturn(t *testing.T) {
 	x.armed()
 	x.press(tea.KeyTab)
 	e.Lose(falcon.RecoveryRejoin)
-	x.shows("too late: the ranks were told to rejoin")
+	x.shows("too late: the ranks were ordered to rejoin")
 	x.press(tea.KeyEnter)
 	x.press(tea.KeyEscape)
 	x.gone("ABORT RECOVERY")
 	x.press('X')
-	x.shows("can't be aborted: the ranks were told to rejoin")
+	x.shows("can't be aborted: the ranks were ordered to rejoin")
 	if r := e.Recovers(); len(r) != 0 {
 		t.Fatalf("sent past the point of no return: %v", r)
 	}

@@ -106,7 +106,7 @@ func TestRestartedJobBlocksTheDialog(t *testing.T) {
 // S3's dialog says what moves, what that does to the job, why, and what undoes it.
 func TestTopologyDialogSaysAll(t *testing.T) {
 	_, src, _, m := opened(t, enginetest.Options{Rung: "S3"}, 100, 50)
-	if s := text(m); !containsAll(s, "APPROVE S3?", "Changes places: n1 with n3", "n0-n1 leave DP", "n0-n3 join DP", "Impact: the job stands",
+	if s := text(m); !containsAll(s, "APPROVE S3?", "Changes places: n1 with n3", "n0-n1 leave DP", "n0-n3 join DP", "Impact: the job pauses",
 		"Evidence: GPU degradation", "If wrong: a failure before the ranks' second vote") {
 		t.Errorf("the dialog:\n%s", s)
 	}

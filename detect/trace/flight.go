@@ -174,7 +174,7 @@ func elements(sizes [][]int64) int64 {
 // keepDump takes a dump in; its rank must be known and new.
 func (f *file) keepDump() error {
 	if f.rank < 0 || f.rank >= MaxWorld {
-		return malformed(0, "nothing tells the dump's rank; end the file's name with it, as in trace_rank3.json")
+		return malformed(0, "the dump's rank is unknown; end the file's name with it, as in trace_rank3.json")
 	}
 	f.dump.Rank, f.dump.File = f.rank, f.name
 	at, taken := slices.BinarySearchFunc(f.rec.dumps, f.rank, func(d Dump, rank int) int { return cmp.Compare(d.Rank, rank) })

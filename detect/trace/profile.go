@@ -184,7 +184,7 @@ func checkMembers(i int, ranks []falcon.Rank, l falcon.Layout) error {
 			return malformed(0, "group %d: rank %d is not in a layout of %d ranks", i, r, l.World())
 		}
 		if seen[r] {
-			return malformed(0, "group %d: rank %d stands twice", i, r)
+			return malformed(0, "group %d: rank %d is listed twice", i, r)
 		}
 		seen[r] = true
 	}

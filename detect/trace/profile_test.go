@@ -40,7 +40,7 @@ func TestReadProfileRefuses(t *testing.T) {
 		group(`"dimension":"dp","ranks":[0,1],"op":"\u001b[2J","durations_ms":[1,1]`):            `op "?[2J"`,
 		group(`"dimension":"dp","ranks":[0],"op":"allreduce","durations_ms":[1]`):                "at least two",
 		group(`"dimension":"dp","ranks":[0,2],"op":"allreduce","durations_ms":[1,1]`):            "rank 2 is not in",
-		group(`"dimension":"dp","ranks":[1,1],"op":"allreduce","durations_ms":[1,1]`):            "stands twice",
+		group(`"dimension":"dp","ranks":[1,1],"op":"allreduce","durations_ms":[1,1]`):            "is listed twice",
 		group(`"dimension":"dp","ranks":[0,1],"op":"allreduce","durations_ms":[1]`):              "1 durations for 2 members",
 		group(`"dimension":"dp","ranks":[0,1],"op":"allreduce","durations_ms":[[1,1],[1,-1]]`):   "a duration of rank 1 is -1",
 		group(`"dimension":"dp","ranks":[0,1],"op":"allreduce","durations_ms":"x"`):              "a list of numbers",

@@ -225,7 +225,7 @@ func TestRecordsRefuse(t *testing.T) {
 		}
 	}
 	var rec Records
-	if err := rec.Add("dump.json", strings.NewReader(dump(oneEntry))); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "nothing tells the dump's rank") {
+	if err := rec.Add("dump.json", strings.NewReader(dump(oneEntry))); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "the dump's rank is unknown") {
 		t.Error(err)
 	}
 	_ = rec.Add("rank3", strings.NewReader(dump(oneEntry)))

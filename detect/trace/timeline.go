@@ -236,7 +236,7 @@ func (c *chrome) findLayout(keys []laneKey, want Shape, t *Timeline) (falcon.Lay
 		}
 		l.DP = (world + l.TP*l.PP - 1) / (l.TP * l.PP)
 		if !told && t.Assumed == "" {
-			t.Assumed = "the trace does not tell the layout, so every rank is taken for a peer of every other; give --tp, --dp and --pp where that is wrong"
+			t.Assumed = "the trace does not contain the layout, so every rank is taken for a peer of every other; give --tp, --dp and --pp where that is wrong"
 		}
 	}
 	set := func(to *int, v int) {

@@ -175,7 +175,7 @@ func decidedText(a *falconv1.Action) string {
 	if !vetoed && len(a.Approvals) > 1 {
 		who = phrase.Approvers(a)
 	}
-	return fmt.Sprintf("%s has %s this%s%s", cmp.Or(who, "somebody"), verb, at, after)
+	return fmt.Sprintf("%s has %s this%s%s", cmp.Or(who, "another operator"), verb, at, after)
 }
 
 // FirstReason is ": REASON" where the first who approved gave one.

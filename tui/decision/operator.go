@@ -200,7 +200,7 @@ func (o Operator) Recover(verb Verb) (Question, Refusal) {
 	case r == nil:
 		return nothingToDecide("no recovery is in progress")
 	case verb == VerbAbort && r.NoReturn:
-		return refuseWith(r.Id + " can't be aborted: the ranks were told to rejoin")
+		return refuseWith(r.Id + " can't be aborted: the ranks were ordered to rejoin")
 	default:
 		return askQuestion(&Recovery{Verb: verb, Recovery: r})
 	}

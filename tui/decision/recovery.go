@@ -41,7 +41,7 @@ func (q *Recovery) Stale(live *page.State) string {
 	case now.PlanHash != q.Recovery.PlanHash:
 		return planChanged
 	case q.Verb == VerbAbort && now.NoReturn:
-		return "too late: the ranks were told to rejoin"
+		return "too late: the ranks were ordered to rejoin"
 	case q.Verb != VerbAbort && now.State != q.Recovery.State:
 		return "it is no longer proposed; close and look again"
 	}

@@ -86,7 +86,7 @@ func Awaited(r *falconv1.Recovery) string {
 	case falcon.RecoveryTable:
 		return "the new rank table goes to the nodes"
 	case falcon.RecoveryCollect:
-		return "each process tells which steps it holds"
+		return "each process reports which steps it holds"
 	case falcon.RecoveryRejoin:
 		return of(count["training"], "train again")
 	}
@@ -155,7 +155,7 @@ func (p pids) afterSnapshot(r *falconv1.Recovery) pids {
 	p.seen, p.kept = 0, 0
 	for _, x := range r.Ranks {
 		first := p.first[x.GetRank()]
-		if _, anew := r.Replaced[x.GetRank()]; anew || first == 0 || x.GetPid() == 0 {
+		if _, replaced := r.Replaced[x.GetRank()]; replaced || first == 0 || x.GetPid() == 0 {
 			continue
 		}
 		p.seen++

@@ -36,7 +36,7 @@ const (
 var actionSentences = map[stage]sentences{
 	proposed:       {"{action} proposed{why}", "{action} proposed: {plan}predicted {predicted}; waits for a decision"},
 	halfApproved:   {"{action} approved by {who}; waits for a second approver", "{action} approved by {who}, waits for a second approver"},
-	withdrawable:   {"{action} approved by {who}; a veto withdraws it until it acts", "{action} approved by {who}, acts at {deadline} unless somebody withdraws it"},
+	withdrawable:   {"{action} approved by {who}; a veto withdraws it until it acts", "{action} approved by {who}, acts at {deadline} unless it is withdrawn"},
 	ordering:       {"{action} approved{by}; being ordered", "{action} approved by {who}, waits to be ordered"},
 	dispatched:     {"{action} approved by {who}; the ranks are agreeing on an iteration", "{action} dispatched, decided by {who}"},
 	applied:        {"{action} in force since iteration {applied}; the gain is being measured", "{action} in force from iteration {applied}, decided by {who}"},

@@ -86,7 +86,7 @@ func TestApprovalsInTheStream(t *testing.T) {
 		want string
 	}{
 		{func() { e.Elsewhere(true, "li", "") }, "S3 (change topology) approved by li, waits for a second approver\n"},
-		{func() { e.Elsewhere(true, "zoe", "") }, "S3 (change topology) approved by li and zoe, acts at 14:00:25Z unless somebody withdraws it\n"},
+		{func() { e.Elsewhere(true, "zoe", "") }, "S3 (change topology) approved by li and zoe, acts at 14:00:25Z unless it is withdrawn\n"},
 		{func() { e.Elsewhere(false, "li", "in use") }, "S3 (change topology), approved by li and zoe, withdrawn by li: in use\n"},
 	} {
 		c.do()

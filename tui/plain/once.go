@@ -62,14 +62,14 @@ func placeStory(ctx context.Context, client falconv1.ConsoleClient, to link.Targ
 	case link.Incident:
 		r, err := client.Incidents(ctx, &falconv1.IncidentsRequest{Id: to.ID})
 		if err != nil {
-			return nil, fmt.Errorf("%s can't be told: %s", to.ID, sentence(err))
+			return nil, fmt.Errorf("%s can't be shown: %s", to.ID, sentence(err))
 		}
 		clean.Message(r)
 		return Story(r), nil
 	case link.Recovery:
 		r, err := client.Recoveries(ctx, &falconv1.RecoveriesRequest{Id: to.ID})
 		if err != nil {
-			return nil, fmt.Errorf("%s can't be told: %s", to.ID, sentence(err))
+			return nil, fmt.Errorf("%s can't be shown: %s", to.ID, sentence(err))
 		}
 		clean.Message(r)
 		return Recoveries(r.Recoveries), nil

@@ -26,7 +26,7 @@ func TestOnceFailsForAnAbsentIncident(t *testing.T) {
 	c := forgetful{client(t, enginetest.New(enginetest.Options{}))}
 	var out strings.Builder
 	err := Once(t.Context(), c, &out, false, &link.Target{Kind: link.Incident, ID: "INC-0042"})
-	if err == nil || err.Error() != `INC-0042 can't be told: no incident "INC-0042"` || out.Len() > 0 {
+	if err == nil || err.Error() != `INC-0042 can't be shown: no incident "INC-0042"` || out.Len() > 0 {
 		t.Errorf("%v, and %q was written", err, out.String())
 	}
 	if err := Once(t.Context(), c, &out, false, nil); err != nil || out.Len() == 0 {

@@ -26,7 +26,7 @@ func TestStoryTellsRecoveries(t *testing.T) {
 	}
 	for _, want := range []string{
 		"REC-0001  resumed\n", "fault     process ended on n1.g0 (rank 2)\n", "evidence  + rank 2 (process 4713 on n1.g0) ended: signal 9\n",
-		"decision  by policy, generation 3, attempt 1\n", "anew      rank 2 on n1.g0; 7 survivors\n",
+		"decision  by policy, generation 3, attempt 1\n", "replaced  rank 2 on n1.g0; 7 survivors\n",
 		"resume    at iteration 30, 30 was the newest begun; 1 shards from replicas\n",
 		"times     detect 41.0 ms, suspend 312 ms, replace 2410 ms, ranktable 12.0 ms, collect 3.1 ms, groups 288 ms, restore 94.0 ms, resume 51.0 ms\n",
 	} {

@@ -371,7 +371,7 @@ func (f *flights) tellLate(r *TraceReport) bool {
 		}
 	}
 	r.Severity, r.Confidence = 4, weightLate*noCounters
-	r.addNote(falcon.EvidenceTiming, true, "Dumps hold no time of dumping: of a job that still runs they can look so for a moment, a second set tells")
+	r.addNote(falcon.EvidenceTiming, true, "Dumps hold no time of dumping: of a job that still runs they can look so for a moment, a second set shows it")
 	if len(r.Ranks) == 0 {
 		r.Confidence *= noCounters
 		r.addNote(falcon.EvidenceTiming, true, "Every late rank waits in another collective itself: a circle, or the origin has no dump")

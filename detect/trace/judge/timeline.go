@@ -45,7 +45,7 @@ const (
 )
 
 // noCountersText is told with every verdict on a file.
-const noCountersText = "The file holds no hardware counters and no active test: timing alone tells where, not why"
+const noCountersText = "The file holds no hardware counters and no active test: timing alone shows where, not why"
 
 // Timeline judges the workers of a trace by the rules (zero = the default).
 func Timeline(t trace.Timeline, rules peer.Rules) TraceReport {

@@ -188,7 +188,7 @@ func drawRanks(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recov
 	}
 	body := c.Rule(r, title, Tally(v))
 	if len(v.GetRanks()) == 0 {
-		page.Empty(c, body, "the engine has not told where the processes stand")
+		page.Empty(c, body, "the engine has not reported the processes yet")
 		return
 	}
 	if g.per > 0 {

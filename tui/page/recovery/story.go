@@ -62,7 +62,7 @@ func (t *teller) sayState(s *page.State, v *falconv1.Recovery) {
 	if v.GetDecidedBy() != "" {
 		text := "Decided by " + v.DecidedBy
 		if feed.Recovering(v) && v.GetNoReturn() {
-			text += "; the ranks were told to rejoin, it can't be aborted"
+			text += "; the ranks were ordered to rejoin, it can't be aborted"
 		}
 		t.sayLine(dim, "%s", text)
 	}
@@ -131,7 +131,7 @@ func (t *teller) sayResume(v *falconv1.Recovery) {
 	case v.GetResumeIteration() >= 0:
 		t.sayLine(themes.Text, "Goes on at iteration %s; %s was the newest begun%s", at, before, why)
 	case feed.Recovering(v):
-		t.sayLine(dim, "The iteration to go on at is chosen once all have told what they hold; %s was the newest begun", before)
+		t.sayLine(dim, "The iteration to go on at is chosen once all have reported what they hold; %s was the newest begun", before)
 	}
 }
 

@@ -21,7 +21,12 @@ func ncclErr(call string, code C.ncclResult_t) error {
 	return fmt.Errorf("%w: %s: %s", ErrComm, call, C.GoString(C.ncclGetErrorString(code)))
 }
 
-func (q *Queue) nccl(call string, code C.ncclResult_t) { q.fail(ncclErr(call, code)) }
+// nccl issues a call on c, unless one before it has failed or c is a group of one.
+func (q *Queue) nccl(c *Comm, call string, issue func() C.ncclResult_t) {
+	if c != nil && q.err == nil {
+		q.err = ncclErr(call+" "+c.Name, issue())
+	}
+}
 
 // UniqueID makes the id that the members of a new communicator share.
 func UniqueID() ([]byte, error) {
@@ -66,11 +71,9 @@ func initComm(name string, id []byte, size, rank, blocking int) (*Comm, C.ncclRe
 // Ready reports whether all members have come to a communicator from Begin.
 func (c *Comm) Ready() (bool, error) {
 	var state C.ncclResult_t
-	if err := ncclErr("ncclCommGetAsyncError", C.ncclCommGetAsyncError(c.c, &state)); err != nil {
+	err := ncclErr("ncclCommGetAsyncError", C.ncclCommGetAsyncError(c.c, &state))
+	if err != nil || state == C.ncclInProgress {
 		return false, err
-	}
-	if state == C.ncclInProgress {
-		return false, nil
 	}
 	return true, ncclErr(c.Name+" communicator", state)
 }
@@ -82,14 +85,8 @@ func (c *Comm) Emulate(factor float64) { C.trainer_comm_scale(c.c, C.double(fact
 
 // AsyncError reports what went wrong on the communicator in the background.
 func (c *Comm) AsyncError() error {
-	var state C.ncclResult_t
-	if err := ncclErr("ncclCommGetAsyncError", C.ncclCommGetAsyncError(c.c, &state)); err != nil {
-		return err
-	}
-	if state == C.ncclInProgress {
-		return nil
-	}
-	return ncclErr(c.Name+" communicator", state)
+	_, err := c.Ready()
+	return err
 }
 
 // Abort breaks off whatever runs on the communicator, from any thread.
@@ -103,9 +100,9 @@ func (q *Queue) Group(issue func()) {
 	if q.err != nil {
 		return
 	}
-	q.nccl("ncclGroupStart", C.ncclGroupStart())
+	q.fail(ncclErr("ncclGroupStart", C.ncclGroupStart()))
 	issue()
-	q.nccl("ncclGroupEnd", C.ncclGroupEnd())
+	q.fail(ncclErr("ncclGroupEnd", C.ncclGroupEnd()))
 }
 
 // SumFloats replaces x by its sum over the group.
@@ -124,59 +121,49 @@ func (q *Queue) MinUint64(c *Comm, m Memory, n int) {
 }
 
 func (q *Queue) allReduce(c *Comm, p unsafe.Pointer, n int, t C.ncclDataType_t, op C.ncclRedOp_t) {
-	if c != nil && q.err == nil {
-		q.nccl("ncclAllReduce "+c.Name, C.ncclAllReduce(p, p, C.size_t(n), t, op, c.c, q.stream))
-	}
+	q.nccl(c, "ncclAllReduce", func() C.ncclResult_t { return C.ncclAllReduce(p, p, C.size_t(n), t, op, c.c, q.stream) })
 }
 
 // ReduceScatterFloats leaves in dst this member's part of the sum of src over
 // the group; dst may be that part of src.
 func (q *Queue) ReduceScatterFloats(c *Comm, dst, src Floats) {
-	if q.err == nil {
-		q.nccl("ncclReduceScatter "+c.Name, C.ncclReduceScatter(src.p, dst.p, C.size_t(dst.n), C.ncclFloat32, C.ncclSum, c.c, q.stream))
-	}
+	q.nccl(c, "ncclReduceScatter", func() C.ncclResult_t {
+		return C.ncclReduceScatter(src.p, dst.p, C.size_t(dst.n), C.ncclFloat32, C.ncclSum, c.c, q.stream)
+	})
 }
 
 // GatherFloats fills dst with the src of every member, in the order of their
 // ranks; src may be this member's part of dst.
 func (q *Queue) GatherFloats(c *Comm, dst, src Floats) {
-	if q.err == nil {
-		q.nccl("ncclAllGather "+c.Name, C.ncclAllGather(src.p, dst.p, C.size_t(src.n), C.ncclFloat32, c.c, q.stream))
-	}
+	q.gather(c, dst.p, src.p, src.n, C.ncclFloat32)
 }
 
 // GatherBytes fills dst with the src of every member, in the order of their
 // ranks; dst has Size times the bytes of src.
 func (q *Queue) GatherBytes(c *Comm, dst, src Memory) {
-	if c != nil && q.err == nil {
-		q.nccl("ncclAllGather "+c.Name, C.ncclAllGather(src.p, dst.p, C.size_t(src.bytes), C.ncclUint8, c.c, q.stream))
-	}
+	q.gather(c, dst.p, src.p, src.bytes, C.ncclUint8)
+}
+
+func (q *Queue) gather(c *Comm, dst, src unsafe.Pointer, n int, t C.ncclDataType_t) {
+	q.nccl(c, "ncclAllGather", func() C.ncclResult_t { return C.ncclAllGather(src, dst, C.size_t(n), t, c.c, q.stream) })
 }
 
 // Send enqueues x for rank peer of c.
-func (q *Queue) Send(c *Comm, x Floats, peer int) {
-	if q.err == nil {
-		q.nccl("ncclSend "+c.Name, C.ncclSend(x.p, C.size_t(x.n), C.ncclFloat32, C.int(peer), c.c, q.stream))
-	}
-}
+func (q *Queue) Send(c *Comm, x Floats, peer int) { q.send(c, x.p, x.n, C.ncclFloat32, peer) }
 
 // SendBytes enqueues m for rank peer of c.
-func (q *Queue) SendBytes(c *Comm, m Memory, peer int) {
-	if q.err == nil {
-		q.nccl("ncclSend "+c.Name, C.ncclSend(m.p, C.size_t(m.bytes), C.ncclUint8, C.int(peer), c.c, q.stream))
-	}
-}
+func (q *Queue) SendBytes(c *Comm, m Memory, peer int) { q.send(c, m.p, m.bytes, C.ncclUint8, peer) }
 
-// RecvBytes enqueues the arrival of m from rank peer of c.
-func (q *Queue) RecvBytes(c *Comm, m Memory, peer int) {
-	if q.err == nil {
-		q.nccl("ncclRecv "+c.Name, C.ncclRecv(m.p, C.size_t(m.bytes), C.ncclUint8, C.int(peer), c.c, q.stream))
-	}
+func (q *Queue) send(c *Comm, p unsafe.Pointer, n int, t C.ncclDataType_t, peer int) {
+	q.nccl(c, "ncclSend", func() C.ncclResult_t { return C.ncclSend(p, C.size_t(n), t, C.int(peer), c.c, q.stream) })
 }
 
 // Recv enqueues the arrival of x from rank peer of c.
-func (q *Queue) Recv(c *Comm, x Floats, peer int) {
-	if q.err == nil {
-		q.nccl("ncclRecv "+c.Name, C.ncclRecv(x.p, C.size_t(x.n), C.ncclFloat32, C.int(peer), c.c, q.stream))
-	}
+func (q *Queue) Recv(c *Comm, x Floats, peer int) { q.recv(c, x.p, x.n, C.ncclFloat32, peer) }
+
+// RecvBytes enqueues the arrival of m from rank peer of c.
+func (q *Queue) RecvBytes(c *Comm, m Memory, peer int) { q.recv(c, m.p, m.bytes, C.ncclUint8, peer) }
+
+func (q *Queue) recv(c *Comm, p unsafe.Pointer, n int, t C.ncclDataType_t, peer int) {
+	q.nccl(c, "ncclRecv", func() C.ncclResult_t { return C.ncclRecv(p, C.size_t(n), t, C.int(peer), c.c, q.stream) })
 }

@@ -52,12 +52,8 @@ func Open(index int) (*Queue, error) {
 		return &Queue{err: err}, err
 	}
 	q := stream()
-	if q.err == nil {
-		q.cublas("cublasCreate", C.cublasCreate(&q.blas))
-	}
-	if q.err == nil {
-		q.cublas("cublasSetStream", C.cublasSetStream(q.blas, q.stream))
-	}
+	q.cublas("cublasCreate", func() C.cublasStatus_t { return C.cublasCreate(&q.blas) })
+	q.cublas("cublasSetStream", func() C.cublasStatus_t { return C.cublasSetStream(q.blas, q.stream) })
 	return q, q.err
 }
 
@@ -67,10 +63,12 @@ func (q *Queue) Fork() *Queue { return stream() }
 
 func stream() *Queue {
 	var q Queue
-	q.cuda("cudaStreamCreateWithFlags", C.cudaStreamCreateWithFlags(&q.stream, C.cudaStreamNonBlocking))
-	if q.err == nil {
-		q.cuda("cudaEventCreateWithFlags", C.cudaEventCreateWithFlags(&q.end, C.cudaEventBlockingSync|C.cudaEventDisableTiming))
-	}
+	q.cuda("cudaStreamCreateWithFlags", func() C.cudaError_t {
+		return C.cudaStreamCreateWithFlags(&q.stream, C.cudaStreamNonBlocking)
+	})
+	q.cuda("cudaEventCreateWithFlags", func() C.cudaError_t {
+		return C.cudaEventCreateWithFlags(&q.end, C.cudaEventBlockingSync|C.cudaEventDisableTiming)
+	})
 	return &q
 }
 
@@ -95,9 +93,7 @@ func (q *Queue) Err() error { return q.err }
 
 // Mark sets the point that Done asks about: behind all enqueued so far.
 func (q *Queue) Mark() {
-	if q.err == nil {
-		q.cuda("cudaEventRecord", C.cudaEventRecord(q.end, q.stream))
-	}
+	q.cuda("cudaEventRecord", func() C.cudaError_t { return C.cudaEventRecord(q.end, q.stream) })
 }
 
 // Done reports, without waiting, whether the work before Mark is done; the error
@@ -110,21 +106,28 @@ func (q *Queue) Done() (bool, error) {
 	if code == C.cudaErrorNotReady {
 		return false, nil
 	}
-	q.cuda("cudaEventQuery", code)
-	if q.err == nil {
-		q.cuda("cudaStreamSynchronize", C.cudaStreamSynchronize(q.stream))
-	}
+	q.err = cudaErr("cudaEventQuery", code)
+	q.cuda("cudaStreamSynchronize", func() C.cudaError_t { return C.cudaStreamSynchronize(q.stream) })
 	return true, q.err
 }
 
 // Paced reports whether the GPU is emulated at a modelled pace.
 func Paced() bool { return C.trainer_paced() != 0 }
 
-func (q *Queue) cuda(call string, code C.cudaError_t) { q.fail(cudaErr(call, code)) }
+// cuda issues a call, unless one before it has failed.
+func (q *Queue) cuda(call string, issue func() C.cudaError_t) {
+	if q.err == nil {
+		q.err = cudaErr(call, issue())
+	}
+}
 
-func (q *Queue) cublas(call string, code C.cublasStatus_t) {
-	if code != C.CUBLAS_STATUS_SUCCESS {
-		q.fail(fmt.Errorf("%w: %s: %s", ErrDevice, call, C.GoString(C.cublasGetStatusString(code))))
+// cublas is cuda for calls of cuBLAS.
+func (q *Queue) cublas(call string, issue func() C.cublasStatus_t) {
+	if q.err != nil {
+		return
+	}
+	if code := issue(); code != C.CUBLAS_STATUS_SUCCESS {
+		q.err = fmt.Errorf("%w: %s: %s", ErrDevice, call, C.GoString(C.cublasGetStatusString(code)))
 	}
 }
 
@@ -138,15 +141,9 @@ func (q *Queue) fail(err error) {
 // the queue's life. The long wait is on an event, asleep; the stream is asked
 // behind it for what went wrong.
 func (q *Queue) Sync() error {
-	if q.err == nil {
-		q.cuda("cudaEventRecord", C.cudaEventRecord(q.end, q.stream))
-	}
-	if q.err == nil {
-		q.cuda("cudaEventSynchronize", C.cudaEventSynchronize(q.end))
-	}
-	if q.err == nil {
-		q.cuda("cudaStreamSynchronize", C.cudaStreamSynchronize(q.stream))
-	}
+	q.Mark()
+	q.cuda("cudaEventSynchronize", func() C.cudaError_t { return C.cudaEventSynchronize(q.end) })
+	q.cuda("cudaStreamSynchronize", func() C.cudaError_t { return C.cudaStreamSynchronize(q.stream) })
 	return q.err
 }
 
@@ -164,7 +161,7 @@ func (q *Queue) Recover() error {
 			return nil
 		}
 	}
-	q.cuda("cudaStreamSynchronize", C.cudaStreamSynchronize(q.stream))
+	q.err = cudaErr("cudaStreamSynchronize", C.cudaStreamSynchronize(q.stream))
 	return q.err
 }
 
@@ -194,7 +191,7 @@ const floatBytes = 4
 // Alloc reserves bytes of zeroed device memory.
 func (q *Queue) Alloc(bytes int) Memory {
 	m := Memory{bytes: bytes}
-	q.cuda("cudaMalloc", C.cudaMalloc(&m.p, C.size_t(max(bytes, 1))))
+	q.fail(cudaErr("cudaMalloc", C.cudaMalloc(&m.p, C.size_t(max(bytes, 1)))))
 	q.Zero(m)
 	return m
 }
@@ -207,7 +204,7 @@ func (q *Queue) AllocFloats(n int) Floats { return Floats{q.Alloc(n * floatBytes
 func AllocHost[T any](q *Queue, n int) []T {
 	var zero T
 	var p unsafe.Pointer
-	q.cuda("cudaMallocHost", C.cudaMallocHost(&p, C.size_t(uintptr(max(n, 1))*unsafe.Sizeof(zero))))
+	q.fail(cudaErr("cudaMallocHost", C.cudaMallocHost(&p, C.size_t(uintptr(max(n, 1))*unsafe.Sizeof(zero)))))
 	if q.err != nil {
 		return make([]T, n)
 	}
@@ -234,8 +231,8 @@ func (f Floats) c() *C.float { return (*C.float)(f.p) }
 
 // Zero clears m.
 func (q *Queue) Zero(m Memory) {
-	if q.err == nil && m.bytes > 0 {
-		q.cuda("cudaMemsetAsync", C.cudaMemsetAsync(m.p, 0, C.size_t(m.bytes), q.stream))
+	if m.bytes > 0 {
+		q.cuda("cudaMemsetAsync", func() C.cudaError_t { return C.cudaMemsetAsync(m.p, 0, C.size_t(m.bytes), q.stream) })
 	}
 }
 
@@ -262,9 +259,7 @@ func sized[T any](m Memory, h []T) int {
 }
 
 func (q *Queue) copy(dst, src unsafe.Pointer, bytes int, kind uint32) {
-	if q.err == nil {
-		q.cuda("cudaMemcpyAsync", C.cudaMemcpyAsync(dst, src, C.size_t(bytes), kind, q.stream))
-	}
+	q.cuda("cudaMemcpyAsync", func() C.cudaError_t { return C.cudaMemcpyAsync(dst, src, C.size_t(bytes), kind, q.stream) })
 }
 
 // Matrix is a column-major view of device memory, transposed on reading when
@@ -297,49 +292,47 @@ func (q *Queue) Gemm(dst, a, b Matrix, add bool) {
 	if a.Rows != dst.Rows || b.Cols != dst.Cols || a.Cols != b.Rows {
 		panic("device: shapes of a matrix product do not fit")
 	}
-	if q.err == nil {
-		q.cublas("cublasSgemm", C.trainer_gemm(q.blas, flag(a.T), flag(b.T),
+	q.cublas("cublasSgemm", func() C.cublasStatus_t {
+		return C.trainer_gemm(q.blas, flag(a.T), flag(b.T),
 			C.int(dst.Rows), C.int(dst.Cols), C.int(a.Cols), a.Data.c(), a.stride(),
-			b.Data.c(), b.stride(), C.float(flag(add)), dst.Data.c(), dst.stride()))
-	}
+			b.Data.c(), b.stride(), C.float(flag(add)), dst.Data.c(), dst.stride())
+	})
 }
 
 // Activate enqueues unit = relu(pre + bias), square = unit²; width×batch.
 func (q *Queue) Activate(pre, bias, unit, square Floats, width, batch int) {
-	if q.err == nil {
-		q.cuda("activate", C.trainer_activate(q.stream, pre.c(), bias.c(), unit.c(), square.c(), C.int(width), C.int(batch)))
-	}
+	q.cuda("activate", func() C.cudaError_t {
+		return C.trainer_activate(q.stream, pre.c(), bias.c(), unit.c(), square.c(), C.int(width), C.int(batch))
+	})
 }
 
 // Join enqueues y = x + branch + bias; hidden×batch.
 func (q *Queue) Join(y, x, branch, bias Floats, hidden, batch int) {
-	if q.err == nil {
-		q.cuda("join", C.trainer_join(q.stream, x.c(), branch.c(), bias.c(), y.c(), C.int(hidden), C.int(batch)))
-	}
+	q.cuda("join", func() C.cudaError_t {
+		return C.trainer_join(q.stream, x.c(), branch.c(), bias.c(), y.c(), C.int(hidden), C.int(batch))
+	})
 }
 
 // ActivateBack turns the gradient of the squares into that before activation,
 // in place, and adds both bias gradients; grad and unit are width×batch, out
 // (the gradient of the layer's answer) hidden×batch.
 func (q *Queue) ActivateBack(grad, unit, gradBias, out, gradOutBias Floats, width, hidden, batch int) {
-	if q.err == nil {
-		q.cuda("activate_back", C.trainer_activate_back(q.stream, grad.c(), unit.c(), gradBias.c(), C.int(width),
-			out.c(), gradOutBias.c(), C.int(hidden), C.int(batch)))
-	}
+	q.cuda("activate_back", func() C.cudaError_t {
+		return C.trainer_activate_back(q.stream, grad.c(), unit.c(), gradBias.c(), C.int(width),
+			out.c(), gradOutBias.c(), C.int(hidden), C.int(batch))
+	})
 }
 
 // Add enqueues x += y.
 func (q *Queue) Add(x, y Floats) {
-	if q.err == nil {
-		q.cuda("add", C.trainer_add(q.stream, x.c(), y.c(), C.int(x.n)))
-	}
+	q.cuda("add", func() C.cudaError_t { return C.trainer_add(q.stream, x.c(), y.c(), C.int(x.n)) })
 }
 
 // Loss enqueues loss (one float64) += Σ|y − target|²/hidden, and its gradient.
 func (q *Queue) Loss(y, target, grad Floats, loss Memory, hidden, batch int) {
-	if q.err == nil {
-		q.cuda("loss", C.trainer_loss(q.stream, y.c(), target.c(), grad.c(), (*C.double)(loss.p), C.int(hidden), C.int(batch)))
-	}
+	q.cuda("loss", func() C.cudaError_t {
+		return C.trainer_loss(q.stream, y.c(), target.c(), grad.c(), (*C.double)(loss.p), C.int(hidden), C.int(batch))
+	})
 }
 
 // State is weights with their two moments, of one length.
@@ -353,9 +346,6 @@ func (s State) At(off, n int) State {
 // Adam enqueues optimizer step number step (from 1): to becomes what follows
 // from; they may be the same. The gradient is multiplied by scale first.
 func (q *Queue) Adam(a model.Adam, step int64, scale float64, to, from State, grad Floats) {
-	if q.err != nil {
-		return
-	}
 	c1, c2 := a.Corrections(step)
 	args := C.trainer_adam_args{
 		weight: from.Weight.c(), moment1: from.First.c(), moment2: from.Second.c(), grad: grad.c(),
@@ -364,12 +354,12 @@ func (q *Queue) Adam(a model.Adam, step int64, scale float64, to, from State, gr
 		beta1: C.float(a.Beta1), beta2: C.float(a.Beta2), epsilon: C.float(a.Epsilon),
 		correct1: C.float(c1), correct2: C.float(c2),
 	}
-	q.cuda("adam", C.trainer_adam(q.stream, &args))
+	q.cuda("adam", func() C.cudaError_t { return C.trainer_adam(q.stream, &args) })
 }
 
 // Spend enqueues nothing but modelled time for flops.
 func (q *Queue) Spend(flops float64) {
-	if q.err == nil && flops > 0 {
-		q.cuda("spend", C.trainer_spend(q.stream, C.double(flops)))
+	if flops > 0 {
+		q.cuda("spend", func() C.cudaError_t { return C.trainer_spend(q.stream, C.double(flops)) })
 	}
 }

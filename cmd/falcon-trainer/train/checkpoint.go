@@ -127,7 +127,7 @@ func (w *worker) resumeFromCheckpoint() error {
 	at := w.at
 	at.DP %= s.Layout.DP
 	source := s.Layout.RankOf(at)
-	w.images.reserveOwn(w.q, w.optim)
+	w.images.reserveOwn(w.q, w.optim.stateElements())
 	im, h := w.images.own, snapshot.Head{}
 	err := w.comms.runUnlocked(func() (err error) {
 		h, err = w.readImage(im, s, source)

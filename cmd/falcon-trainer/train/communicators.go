@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -166,22 +167,21 @@ func (c *communicators) brokenReason() error {
 	return c.suspended()
 }
 
-// drainQueue lets the device finish, whatever has become of the peers.
+// drainQueue lets the device finish, whatever has become of the peers. A peer's death
+// is distinguished from a failing device by asking the communicators first.
 func (c *communicators) drainQueue() error {
 	c.calls.Unlock()
 	err := c.q.Sync()
 	c.calls.Lock()
-	return err
+	if err != nil {
+		return cmp.Or(c.brokenReason(), err)
+	}
+	return nil
 }
 
-// finishWork lets the device finish. A peer's death is distinguished from a failing
-// device by asking the communicators first.
+// finishWork is drainQueue for what is worth nothing where a peer has died.
 func (c *communicators) finishWork() error {
-	err := c.drainQueue()
-	if broken := c.brokenReason(); broken != nil {
-		return broken
-	}
-	return err
+	return cmp.Or(c.drainQueue(), c.brokenReason())
 }
 
 // runUnlocked runs f while the watcher may abort the communicators.

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"cmp"
 	"errors"
 	"time"
 
@@ -10,31 +9,51 @@ import (
 	"github.com/failslow/falcon/cmd/falcon-trainer/snapshot"
 )
 
-// newImage is pinned memory for a rank's state.
-func newImage(q *device.Queue, o *optimizer) snapshot.Image {
-	return device.AllocHost[byte](q, snapshot.HeadBytes+4*o.stateElements())
-}
-
-// stateImages is host memory for whole states, made when first needed.
-type stateImages struct {
+// images is pinned memory for the state of two ranks, made when first needed.
+type images struct {
 	own    snapshot.Image // this rank's
 	came   snapshot.Image // another one's
 	staged [2]device.Memory
 }
 
-// reserveOwn makes room for the own state.
-func (s *stateImages) reserveOwn(q *device.Queue, o *optimizer) {
-	if s.own == nil {
-		s.own = newImage(q, o)
+// reserveOwn makes room for the own state of so many elements.
+func (m *images) reserveOwn(q *device.Queue, elements int) {
+	if m.own == nil {
+		m.own = device.AllocHost[byte](q, snapshot.HeadBytes+4*elements)
 	}
 }
 
 // reserveExchange makes room for another rank's state, and for both on the device.
-func (s *stateImages) reserveExchange(q *device.Queue, o *optimizer) {
-	if s.came == nil {
-		s.came = newImage(q, o)
-		s.staged = [2]device.Memory{q.Alloc(len(s.came)), q.Alloc(len(s.came))}
+func (m *images) reserveExchange(q *device.Queue) {
+	if n := len(m.own); m.came == nil {
+		m.came, m.staged = device.AllocHost[byte](q, n), [2]device.Memory{q.Alloc(n), q.Alloc(n)}
 	}
+}
+
+// exchange enqueues the own state's way to the ranks to, and that of the rank from
+// into m.came; none comes where from < 0.
+func (m *images) exchange(q *device.Queue, world *device.Comm, to []int, from int) {
+	device.CopyIn(q, m.staged[0], m.own)
+	q.Group(func() {
+		for _, rank := range to {
+			q.SendBytes(world, m.staged[0], rank)
+		}
+		if from >= 0 {
+			q.RecvBytes(world, m.staged[1], from)
+		}
+	})
+	device.CopyOut(q, m.came, m.staged[1])
+}
+
+// copyOut copies parts of the device's memory into im, copyIn the other way.
+func (c *communicators) copyOut(im snapshot.Image, parts []device.Floats) error {
+	eachPart(im, parts, func(host []byte, part device.Memory) { device.CopyOut(c.q, host, part) })
+	return c.drainQueue()
+}
+
+func (c *communicators) copyIn(parts []device.Floats, im snapshot.Image) error {
+	eachPart(im, parts, func(host []byte, part device.Memory) { device.CopyIn(c.q, part, host) })
+	return c.drainQueue()
 }
 
 // eachPart calls f with every part and its place in the image.
@@ -65,11 +84,9 @@ func (w *worker) consumedBefore(next int64) int64 {
 // copy lasted at least, as that of the emulated state.
 func (w *worker) captureState(next int64) (emulated time.Duration, err error) {
 	began := time.Now()
-	w.images.reserveOwn(w.q, w.optim)
-	eachPart(w.images.own, w.optim.wholeState(), func(host []byte, part device.Memory) { device.CopyOut(w.q, host, part) })
-	// The copies run on the stream: what they bring may be read only after them.
-	if err := w.comms.drainQueue(); err != nil {
-		return 0, cmp.Or(w.comms.brokenReason(), err)
+	w.images.reserveOwn(w.q, w.optim.stateElements())
+	if err := w.comms.copyOut(w.images.own, w.optim.wholeState()); err != nil {
+		return 0, err
 	}
 	emulated = w.cfg.State.copyTime(len(w.images.own))
 	return emulated, w.comms.runUnlocked(func() error {
@@ -82,9 +99,8 @@ func (w *worker) captureState(next int64) (emulated time.Duration, err error) {
 func (w *worker) loadState(im snapshot.Image, next int64) (emulated time.Duration, err error) {
 	began := time.Now()
 	w.optim.forgetVersions()
-	eachPart(im, w.optim.wholeState(), func(host []byte, part device.Memory) { device.CopyIn(w.q, part, host) })
-	if err := w.comms.drainQueue(); err != nil {
-		return 0, cmp.Or(w.comms.brokenReason(), err)
+	if err := w.comms.copyIn(w.optim.wholeState(), im); err != nil {
+		return 0, err
 	}
 	w.optim.currentVersion().step = next
 	emulated = w.cfg.State.copyTime(len(im))

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/cmd/falcon-trainer/adapter"
-	"github.com/failslow/falcon/cmd/falcon-trainer/device"
 	"github.com/failslow/falcon/cmd/falcon-trainer/fault"
 	"github.com/failslow/falcon/cmd/falcon-trainer/model"
 	"github.com/failslow/falcon/cmd/falcon-trainer/snapshot"
@@ -58,7 +56,7 @@ func (r *rejoin) carryOut(ctx context.Context) error {
 		return err
 	}
 	r.status = adapter.FailedState
-	r.w.shards.reserveMemory(r.w)
+	r.w.reserveShards()
 	if r.order.Checkpoint {
 		err = r.fromStorage()
 	} else {
@@ -168,25 +166,17 @@ func (c Config) sameShard(a, b falcon.Rank) bool {
 // it lacks, and checks it.
 func (r *rejoin) exchangeShards() error {
 	source, gets := r.order.Moves[r.w.rank]
-	gets = gets && source != falcon.FromCheckpoint
+	if gets = gets && source != falcon.FromCheckpoint; !gets {
+		source = -1
+	}
 	to, world := r.receivingRanks(), r.w.comms.groups.world
 	if len(to) == 0 && !gets {
 		r.w.strikeFault(fault.Restore, r.order.Resume)
 		return nil
 	}
-	r.w.shards.reserveMemory(r.w)
 	world.Emulate(r.w.cfg.State.emulatedBytes(4*r.w.optim.stateElements()) / float64(4*r.w.optim.stateElements()))
-	device.CopyIn(r.w.q, r.w.shards.staged[0], r.w.shards.own)
-	r.w.q.Group(func() {
-		for _, rank := range to {
-			r.w.q.SendBytes(world, r.w.shards.staged[0], rank)
-		}
-		if gets {
-			r.w.q.RecvBytes(world, r.w.shards.staged[1], int(source))
-		}
-	})
+	r.w.shards.exchange(r.w.q, world, to, int(source))
 	r.w.strikeFault(fault.Restore, r.order.Resume)
-	device.CopyOut(r.w.q, r.w.shards.came, r.w.shards.staged[1])
 	if err := r.w.comms.finishWork(); err != nil {
 		return err
 	}
@@ -217,22 +207,34 @@ func (r *rejoin) checkShard(source falcon.Rank) error {
 
 // loadShard makes the resumed iteration's version the current one.
 func (r *rejoin) loadShard() error {
-	source, gets := r.order.Moves[r.w.rank]
-	if !gets {
-		r.consumed = r.w.consumedBefore(r.order.Resume)
+	if source, gets := r.order.Moves[r.w.rank]; gets {
+		return r.fillVersion(source)
 	}
-	if gets {
-		r.w.optim.makeRoom(r.order.Resume)
-		parts, im := r.w.optim.shardOf(r.w.optim.currentVersion()), r.w.shards.came
-		if source == falcon.FromCheckpoint {
-			parts, im = r.w.optim.wholeState(), r.w.images.own
-		}
-		eachPart(im, parts, func(host []byte, part device.Memory) { device.CopyIn(r.w.q, part, host) })
-		if err := r.w.comms.drainQueue(); err != nil {
-			return cmp.Or(r.w.comms.brokenReason(), err)
-		}
-		r.w.optim.currentVersion().step = r.order.Resume
+	r.consumed = r.w.consumedBefore(r.order.Resume)
+	r.switchVersion()
+	return nil
+}
+
+// fillVersion puts what came from source, or the first weights where the job begins
+// anew, where a version can be spared, and makes that the one that is trained.
+func (r *rejoin) fillVersion(source falcon.Rank) (err error) {
+	r.w.optim.makeRoom(r.order.Resume)
+	v := r.w.optim.currentVersion()
+	switch {
+	case source != falcon.FromCheckpoint:
+		err = r.w.comms.copyIn(r.w.optim.shardOf(v), r.w.shards.came)
+	case r.order.Resume > 0:
+		err = r.w.comms.copyIn(r.w.optim.wholeState(), r.w.images.own)
+	default:
+		r.w.pipe.stage.fillWeights(v.weight, r.w.cfg.Seed)
+		r.w.q.Zero(v.moments[0].Memory())
+		r.w.q.Zero(v.moments[1].Memory())
+		err = r.w.comms.drainQueue()
 	}
+	if err != nil {
+		return err
+	}
+	v.step = r.order.Resume
 	r.switchVersion()
 	return nil
 }
@@ -256,20 +258,7 @@ func (r *rejoin) fromStorage() error {
 		return err
 	}
 	r.status = adapter.FailedState
-	r.w.optim.makeRoom(r.order.Resume)
-	if v := r.w.optim.currentVersion(); r.order.Resume == 0 {
-		r.w.pipe.stage.fillWeights(v.weight, r.w.cfg.Seed)
-		r.w.q.Zero(v.moments[0].Memory())
-		r.w.q.Zero(v.moments[1].Memory())
-	} else {
-		eachPart(r.w.images.own, r.w.optim.wholeState(), func(host []byte, part device.Memory) { device.CopyIn(r.w.q, part, host) })
-	}
-	if err := r.w.comms.drainQueue(); err != nil {
-		return cmp.Or(r.w.comms.brokenReason(), err)
-	}
-	r.w.optim.currentVersion().step = r.order.Resume
-	r.switchVersion()
-	return nil
+	return r.fillVersion(falcon.FromCheckpoint)
 }
 
 // readCheckpoint reads this rank's part of the checkpoint of the resumed iteration
@@ -284,7 +273,7 @@ func (r *rejoin) readCheckpoint() error {
 	if err := r.w.cfg.resumable(have[k]); err != nil {
 		return err
 	}
-	r.w.images.reserveOwn(r.w.q, r.w.optim)
+	r.w.images.reserveOwn(r.w.q, r.w.optim.stateElements())
 	began := time.Now()
 	return r.w.comms.runUnlocked(func() error {
 		h, err := r.w.readImage(r.w.images.own, have[k], r.w.rank)
@@ -355,19 +344,10 @@ func (r *rejoin) compareProofs(list []byte) error {
 	return nil
 }
 
-// shards is memory for a shard on its way: the own one, and one that came.
-type shards struct {
-	own, came snapshot.Image
-	staged    [2]device.Memory
-}
-
-func (s *shards) reserveMemory(w *worker) {
-	if s.own != nil {
-		return
-	}
-	n := snapshot.HeadBytes + 3*4*w.optim.heldElements()
-	s.own, s.came = device.AllocHost[byte](w.q, n), device.AllocHost[byte](w.q, n)
-	s.staged = [2]device.Memory{w.q.Alloc(n), w.q.Alloc(n)}
+// reserveShards makes room for a shard on its way: the own one, and one that came.
+func (w *worker) reserveShards() {
+	w.shards.reserveOwn(w.q, 3*w.optim.heldElements())
+	w.shards.reserveExchange(w.q)
 }
 
 // shardHead describes rank's shard.
@@ -379,11 +359,10 @@ func (w *worker) shardHead(rank falcon.Rank, step int64) snapshot.Head {
 
 // sealShard copies a version's shard into w.shards.own.
 func (w *worker) sealShard(v *version) (snapshot.Head, error) {
-	w.shards.reserveMemory(w)
+	w.reserveShards()
 	im := w.shards.own
-	eachPart(im, w.optim.shardOf(v), func(host []byte, part device.Memory) { device.CopyOut(w.q, host, part) })
-	if err := w.comms.drainQueue(); err != nil {
-		return snapshot.Head{}, cmp.Or(w.comms.brokenReason(), err)
+	if err := w.comms.copyOut(im, w.optim.shardOf(v)); err != nil {
+		return snapshot.Head{}, err
 	}
 	if err := im.Seal(w.shardHead(w.rank, v.step)); err != nil {
 		return snapshot.Head{}, err

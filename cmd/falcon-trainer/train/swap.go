@@ -167,15 +167,10 @@ func (s *swap) tradeStates(ctx context.Context) error {
 // and receives that of the rank to be, over the new communicator of all ranks:
 // where that breaks, the old ones have not been touched.
 func (s *swap) enqueueTrade() {
-	s.w.images.reserveExchange(s.side, s.w.optim)
+	s.w.images.reserveExchange(s.side)
 	world := s.w.comms.next.world
 	world.Emulate(s.w.cfg.State.emulatedBytes(len(s.w.images.own)) / float64(len(s.w.images.own)))
-	device.CopyIn(s.side, s.w.images.staged[0], s.w.images.own)
-	s.side.Group(func() {
-		s.side.SendBytes(world, s.w.images.staged[0], int(s.w.rank))
-		s.side.RecvBytes(world, s.w.images.staged[1], s.giver)
-	})
-	device.CopyOut(s.side, s.w.images.came, s.w.images.staged[1])
+	s.w.images.exchange(s.side, world, []int{int(s.w.rank)}, s.giver)
 }
 
 // checkReceived checks what came: whole, of the right rank, at the same iteration.

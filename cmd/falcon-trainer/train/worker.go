@@ -30,9 +30,9 @@ type worker struct {
 	lives      int         // so far
 	parked     atomic.Bool // or on the way from it
 	generation uint64      // of the communicators in use
-	shards     shards
-	params     []byte // pinned: the parameters, when they are looked at
-	saved      int64  // iteration of a checkpoint that the hook has not heard of, 0 = none
+	shards     images      // of this rank's part of the optimizer's state
+	params     []byte      // pinned: the parameters, when they are looked at
+	saved      int64       // iteration of a checkpoint that the hook has not heard of, 0 = none
 	q          *device.Queue
 	pipe       pipeline
 	faults     faultPoints
@@ -43,7 +43,7 @@ type worker struct {
 	clock      iterationClock
 	reached    atomic.Int64 // next iteration
 	votes      agreement
-	images     stateImages
+	images     images // of whole states
 	swapping   atomic.Pointer[openSwap]
 	decided    string // entry of the last placement's decision, until the next vote
 }
@@ -286,7 +286,7 @@ func (w *worker) closeTogether() error {
 	w.pipe.tally.beginVote(0)
 	w.pipe.tally.reduceOver(w.comms.groups.world)
 	if err := w.comms.drainQueue(); err != nil {
-		return cmp.Or(w.comms.brokenReason(), err)
+		return err
 	}
 	open := w.comms.groups
 	w.comms.groups = groups{}

@@ -58,10 +58,7 @@ func (rs *restartDriver) carryOut(now time.Time, e restart.Effects) {
 	if e.Changed {
 		rs.batch.apply(record(now, kindRestart, rs.machine.State()))
 		rs.views.dirty = true
-		rs.outbox.Remove(func(it *outbox.Item) bool {
-			c, is := it.About.(restart.NodeCommand)
-			return is && !rs.machine.Knows(c)
-		})
+		rs.removeOld()
 	}
 	if e.Ended != nil {
 		rs.batch.apply(record(now, kindLaunchEnded, launchEndedRecord{Generation: e.Ended.Generation, Rank: e.Ended.Rank}))
@@ -197,6 +194,24 @@ func (rs *restartDriver) putAll(list []restart.NodeCommand, v outbox.Item) {
 		v.To, v.About = []outbox.To{{Node: c.Node, ID: c.Command}}, c
 		rs.outbox.Put(v)
 	}
+}
+
+// removeOld removes commands that are no longer the restart's.
+func (rs *restartDriver) removeOld() {
+	s := rs.machine.State()
+	known := map[restart.NodeCommand]bool{}
+	for _, c := range s.Commands {
+		known[c] = true
+	}
+	if s.Stop != nil {
+		for _, c := range s.Stop.Commands {
+			known[c] = true
+		}
+	}
+	rs.outbox.Remove(func(it *outbox.Item) bool {
+		c, is := it.About.(restart.NodeCommand)
+		return is && !known[c]
+	})
 }
 
 // sendAll sends the commands of a class, where the restart still wants them.

@@ -14,6 +14,7 @@
 package outbox
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// Class orders commands: lower ones are sent first.
+// Class orders commands: lower ones are sent first. The highest number is none.
 type Class uint8
 
 // To is the command that one node gets.
@@ -80,11 +81,7 @@ func (b *Box) Put(v Item) *Item {
 	for _, to := range it.To {
 		it.ids[to.Node], b.byID[to.ID] = to.ID, it
 	}
-	at := len(b.items)
-	for at > 0 && b.items[at-1].Class > it.Class {
-		at--
-	}
-	b.items = slices.Insert(b.items, at, it)
+	b.items = slices.Insert(b.items, b.begin(it.Class+1), it)
 	return it
 }
 
@@ -115,16 +112,14 @@ func (b *Box) Trim(c Class, most int) {
 	})
 }
 
-// Items are the commands of a class.
-func (b *Box) Items(c Class) []*Item {
-	var out []*Item
-	for _, it := range b.items {
-		if it.Class == c {
-			out = append(out, it)
-		}
-	}
-	return out
+// begin is the index of the first command of a class or of a later one.
+func (b *Box) begin(c Class) int {
+	i, _ := slices.BinarySearchFunc(b.items, c, func(it *Item, c Class) int { return cmp.Compare(it.Class, c) })
+	return i
 }
+
+// Items are the commands of a class. The list is the caller's.
+func (b *Box) Items(c Class) []*Item { return slices.Clone(b.items[b.begin(c):b.begin(c+1)]) }
 
 // Find is the command that a node answers with an id; nil where the node was not
 // sent it.
@@ -226,8 +221,8 @@ func (b *Box) NextBatch(now time.Time) []Message {
 // InFlight reports whether a command of a class was sent, is still valid, and one
 // of nodes has not answered it.
 func (b *Box) InFlight(now time.Time, c Class, nodes func() []falcon.Node) bool {
-	return slices.ContainsFunc(b.items, func(it *Item) bool {
-		return it.Class == c && it.sent && !it.Expired(now) && slices.ContainsFunc(nodes(), it.unanswered)
+	return slices.ContainsFunc(b.Items(c), func(it *Item) bool {
+		return it.sent && !it.Expired(now) && slices.ContainsFunc(nodes(), it.unanswered)
 	})
 }
 

@@ -295,11 +295,6 @@ func (m *Machine) endWithout(now time.Time, why string) {
 	m.out.Left = &NoLaunch{Order: s.Order, Reason: why}
 }
 
-// Knows reports whether a command is of this restart.
-func (m *Machine) Knows(c NodeCommand) bool {
-	return m.isStop(c) || slices.Contains(m.state.Commands, c)
-}
-
 func (m *Machine) isStop(c NodeCommand) bool {
 	return m.state.Stop != nil && slices.Contains(m.state.Stop.Commands, c)
 }
@@ -308,7 +303,7 @@ func (m *Machine) refused(now time.Time, w World, in Refused) {
 	switch {
 	case m.isStop(in.NodeCommand):
 		m.note("action", 2, "node %s has not ended what runs there of before: %s", in.Node, in.Reason)
-	case m.Knows(in.NodeCommand) && m.state.Phase == Launching && len(m.state.Ended) == 0: // else it came up: ranks have come to the job's end
+	case slices.Contains(m.state.Commands, in.NodeCommand) && m.state.Phase == Launching && len(m.state.Ended) == 0: // else it came up: ranks have come to the job's end
 		m.launchFails(now, w, fmt.Sprintf("node %s: %s", in.Node, in.Reason))
 	}
 }

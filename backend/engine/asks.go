@@ -122,13 +122,7 @@ func testedRanks(ask falcon.ValidationAsk) []falcon.Rank {
 
 // tooOften bounds what happens without a person.
 func (vq *validationQueue) tooOften(now time.Time) (string, bool) {
-	most, apart := vq.cfg.Validation.PerHour, vq.cfg.Validation.CoolDown
-	if most <= 0 {
-		most = PerHourDefault
-	}
-	if apart <= 0 {
-		apart = CoolDownDefault
-	}
+	most, apart := orElse(vq.cfg.Validation.PerHour, PerHourDefault), orElse(vq.cfg.Validation.CoolDown, CoolDownDefault)
 	recent, newest := 0, falcon.NoIteration
 	for _, t := range vq.state.tests {
 		age := time.Duration(now.UnixNano() - t.Validation.AtNs)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -26,20 +27,13 @@ const (
 )
 
 func (r Retention) snapshotBytes() int64 {
-	if r.SnapshotBytes > 0 {
-		return r.SnapshotBytes
-	}
-	return SnapshotBytesDefault
+	return orElse(r.SnapshotBytes, SnapshotBytesDefault)
 }
 
 // auditKept says what stays for the audit.
 func (r Retention) auditKept(now time.Time) journal.Keep {
 	oldest := now.Add(-orElse(r.AuditAge, AuditAgeDefault)).UnixNano()
-	most := r.AuditRecords
-	if most <= 0 {
-		most = AuditRecordsDefault
-	}
-	return journal.Keep{Most: most, Record: func(r journal.Record) bool { return r.AtNs >= oldest && ofAudit(r) }}
+	return journal.Keep{Most: orElse(r.AuditRecords, AuditRecordsDefault), Record: func(r journal.Record) bool { return r.AtNs >= oldest && ofAudit(r) }}
 }
 
 // ofAudit reports whether a record says who decided what.
@@ -76,8 +70,10 @@ func (jw *journalWriter) atWork(now time.Time) bool {
 	return !jw.arbiter.present(now).nothingDone() || jw.held.round != nil || !jw.batch.empty()
 }
 
-func orElse(v, otherwise time.Duration) time.Duration {
-	if v > 0 {
+// orElse is v where it is set to something positive.
+func orElse[T cmp.Ordered](v, otherwise T) T {
+	var zero T
+	if v > zero {
 		return v
 	}
 	return otherwise

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -174,7 +175,7 @@ func (ad *actionDecisions) stepUp(now time.Time, who Actor, q *falconv1.DecideRe
 		return "", err
 	}
 	if _, known := ad.state.incident(q.GetIncident()); !known {
-		return "", fmt.Errorf("%w: no incident %q; list them with: falcon incident list", ErrNotFound, clean(q.GetIncident()))
+		return "", noIncident(q.GetIncident())
 	}
 	d := mitigate.Decision{
 		Incident: q.GetIncident(), Rung: falcon.Rung(q.GetRung()), PlanHash: q.GetPlanHash(),
@@ -224,7 +225,7 @@ func (ad *actionDecisions) decidable(q *falconv1.DecideRequest) (falcon.Action, 
 func (ad *actionDecisions) proposal(q *falconv1.DecideRequest) (falcon.Action, error) {
 	id := q.GetIncident()
 	if _, known := ad.state.incident(id); !known {
-		return falcon.Action{}, fmt.Errorf("%w: no incident %q; list them with: falcon incident list", ErrNotFound, clean(id))
+		return falcon.Action{}, noIncident(id)
 	}
 	l, _ := ad.plan.Ladder(id)
 	a := awaited(l, q.GetApprove())
@@ -262,7 +263,7 @@ func planText(a falcon.Action) string {
 func (ad *actionDecisions) tooLate(a falcon.Action) error {
 	d, ok := ad.state.decisions[a.ID]
 	if !ok {
-		return fmt.Errorf("%w: %s is %s (decided by %s)", ErrStale, a.ID, a.State, orNobody(a.DecidedBy))
+		return fmt.Errorf("%w: %s is %s (decided by %s)", ErrStale, a.ID, a.State, cmp.Or(a.DecidedBy, "nobody"))
 	}
 	verdict := "vetoed"
 	if d.Approve {
@@ -272,11 +273,8 @@ func (ad *actionDecisions) tooLate(a falcon.Action) error {
 	return fmt.Errorf("%w: %s was %s by %s at %s UTC; it is %s now", ErrStale, a.ID, verdict, d.By, at, a.State)
 }
 
-func orNobody(name string) string {
-	if name == "" {
-		return "nobody"
-	}
-	return name
+func noIncident(id string) error {
+	return fmt.Errorf("%w: no incident %q; list them with: falcon incident list", ErrNotFound, clean(id))
 }
 
 // Incidents lists incidents with their ladders: all, or the one named.
@@ -295,7 +293,7 @@ func (e *Engine) Incidents(ctx context.Context, id string) (*falconv1.IncidentsR
 		}
 	})
 	if err == nil && id != "" && len(out.Incidents) == 0 {
-		return nil, fmt.Errorf("%w: no incident %q; list them with: falcon incident list", ErrNotFound, clean(id))
+		return nil, noIncident(id)
 	}
 	return out, err
 }

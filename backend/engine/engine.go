@@ -411,16 +411,10 @@ func (e *Engine) Done() <-chan struct{} { return e.done }
 // threshold is the probability at which the detector raises an alarm, for the
 // line in consoles' charts.
 func (c Config) threshold() float64 {
-	if t := c.Detect.Tracker.Filter.Threshold; t > 0 {
-		return t
-	}
-	return detect.DefaultConfig().Tracker.Filter.Threshold
+	return orElse(c.Detect.Tracker.Filter.Threshold, detect.DefaultConfig().Tracker.Filter.Threshold)
 }
 
 // window is w of P(r ≤ w), iterations.
 func (c Config) window() int32 {
-	if w := c.Detect.Tracker.Filter.Window; w > 0 {
-		return int32(min(w, 1<<20))
-	}
-	return int32(detect.DefaultConfig().Tracker.Filter.Window)
+	return int32(min(orElse(c.Detect.Tracker.Filter.Window, detect.DefaultConfig().Tracker.Filter.Window), 1<<20))
 }

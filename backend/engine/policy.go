@@ -70,43 +70,39 @@ func (r policyRecord) source() string {
 
 // policyText is a policy on one line.
 func policyText(p falcon.Policy) string {
-	parts := []string{fmt.Sprintf("mode %s, cap %s, frozen %v", p.Mode, p.Cap, p.Frozen)}
+	var text phrase
+	text.add(true, "mode %s, cap %s, frozen %v", p.Mode, p.Cap, p.Frozen)
 	for _, r := range sortedKeys(p.Rungs) {
 		v := p.Rungs[r]
-		text := string(r)
-		if v.Approval != "" {
-			text += " " + v.Approval
-		}
-		if v.Countdown > 0 {
-			text += fmt.Sprintf(" after %g s", v.Countdown)
-		}
-		if v.PerHour > 0 {
-			text += fmt.Sprintf(" %d an hour", v.PerHour)
-		}
-		if v.Second {
-			text += " by two people"
-		}
-		if v.Undo > 0 {
-			text += fmt.Sprintf(" with %g s to undo", v.Undo)
-		}
-		parts = append(parts, text)
+		text.add(true, "; %s", r)
+		text.add(v.Approval != "", " %s", v.Approval)
+		text.add(v.Countdown > 0, " after %g s", v.Countdown)
+		text.add(v.PerHour > 0, " %d an hour", v.PerHour)
+		text.add(v.Second, " by two people")
+		text.add(v.Undo > 0, " with %g s to undo", v.Undo)
 	}
-	if p.Hours != "" {
-		parts = append(parts, "by itself "+p.Hours+" UTC")
+	text.add(p.Hours != "", "; by itself %s UTC", p.Hours)
+	text.add(len(p.Variants) > 0, "; S4 by %s", strings.Join(convert.Strings(p.Variants), ", "))
+	text.add(p.AllowDrop, "; replicas may be dropped")
+	if r := p.Recovery; r != (falcon.RecoveryPolicy{}) {
+		text.add(true, "; recovery %s", cmp.Or(r.Approval, falcon.ApprovalAuto))
+		text.add(r.Countdown > 0, " after %g s", r.Countdown)
+		text.add(r.PerHour > 0, " %d an hour", r.PerHour)
+		text.add(r.InPlace > 0, ", %d an hour in place", r.InPlace)
+		text.add(r.FenceAlone, ", a silent agent is enough to fence")
+		text.add(r.AllowShrink, ", replicas may be given up")
 	}
-	if len(p.Variants) > 0 {
-		parts = append(parts, "S4 by "+strings.Join(convert.Strings(p.Variants), ", "))
+	text.add(p.Owner != "", "; owner %s", p.Owner)
+	return text.String()
+}
+
+// phrase is a sentence of parts, of which some are left out.
+type phrase struct{ strings.Builder }
+
+func (p *phrase) add(when bool, format string, args ...any) {
+	if when {
+		fmt.Fprintf(p, format, args...)
 	}
-	if p.AllowDrop {
-		parts = append(parts, "replicas may be dropped")
-	}
-	if p.Recovery != (falcon.RecoveryPolicy{}) {
-		parts = append(parts, recoveryPolicyText(p.Recovery))
-	}
-	if p.Owner != "" {
-		parts = append(parts, "owner "+p.Owner)
-	}
-	return strings.Join(parts, "; ")
 }
 
 // policyFrom is a policy as a console sent it, its texts cleaned.
@@ -179,24 +175,4 @@ func CheckPolicy(p falcon.Policy) error {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return nil
-}
-
-func recoveryPolicyText(p falcon.RecoveryPolicy) string {
-	text := "recovery " + cmp.Or(p.Approval, falcon.ApprovalAuto)
-	if p.Countdown > 0 {
-		text += fmt.Sprintf(" after %g s", p.Countdown)
-	}
-	if p.PerHour > 0 {
-		text += fmt.Sprintf(" %d an hour", p.PerHour)
-	}
-	if p.InPlace > 0 {
-		text += fmt.Sprintf(", %d an hour in place", p.InPlace)
-	}
-	if p.FenceAlone {
-		text += ", a silent agent is enough to fence"
-	}
-	if p.AllowShrink {
-		text += ", replicas may be given up"
-	}
-	return text
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -155,7 +156,7 @@ func (rd *recoveryDemands) decide(now time.Time, who Actor, q *falconv1.RecoverR
 		return noRecovery(q.GetRecovery())
 	}
 	if v.State.Over() {
-		return fmt.Errorf("%w: %s is %s already (decided by %s)", ErrStale, v.ID, v.State, orNobody(v.DecidedBy))
+		return fmt.Errorf("%w: %s is %s already (decided by %s)", ErrStale, v.ID, v.State, cmp.Or(v.DecidedBy, "nobody"))
 	}
 	d := recovery.Decision{
 		Recovery: v.ID, PlanHash: q.GetPlanHash(), Verb: recovery.Verb(q.GetVerb()), By: who.Name, From: who.From, Reason: clean(q.GetReason()),

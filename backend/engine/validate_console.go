@@ -121,7 +121,7 @@ func (c *clusterView) validationAsk(who Actor, q *falconv1.ValidateRequest) (fal
 		return ask, err
 	}
 	if _, known := c.state.incident(ask.Incident); ask.Incident != "" && !known {
-		return ask, fmt.Errorf("%w: no incident %q; list them with: falcon incident list", ErrNotFound, ask.Incident)
+		return ask, noIncident(ask.Incident)
 	}
 	ranks, err := c.ranksFrom(q.GetRanks())
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/failslow/falcon/backend/outbox"
 	"github.com/failslow/falcon/backend/validate"
 	"github.com/failslow/falcon/detect"
-	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery"
 	"github.com/failslow/falcon/recovery/restart"
 )
@@ -195,41 +194,6 @@ func (e *Engine) onResult(n *fleet.Node, in *falconv1.CommandResult, now time.Ti
 			e.det.Step(now, detect.Profiled{Window: uint64(about), Refused: clean(string(n.Name) + ": " + in.GetDetail())})
 		}
 	}
-}
-
-func (pd *planDelivery) commit(now time.Time, o *order, out outcomeRecord) {
-	pd.plan.Step(now, mitigate.Committed{
-		Order: o.Order.ID, Iteration: out.Iteration, Status: out.Status, MicroBatches: o.Order.MicroBatches,
-		Swap: out.Swap, Resume: out.Resume,
-	})
-	if out.Status != 0 {
-		pd.oplog.logf("action", 2, "order %d (%s) was refused by the ranks at iteration %d (status %d): the job goes on as it was", o.Order.ID, o.Order.Kind, out.Iteration, out.Status)
-		return
-	}
-	switch rec := pd.state.job; o.Order.Kind {
-	case falcon.OrderMicroBatches:
-		rec.MicroBatches = slices.Clone(o.Order.MicroBatches)
-		pd.describer.commit(now, rec)
-	case falcon.OrderPlacement:
-		if !pd.describer.place(now, o.Order.ID, out.Iteration, moves(o.Order.Blocks, len(rec.Processes))) {
-			pd.oplog.logf("action", 3, "placement %d does not fit the job's %d ranks: the picture stays as it is", o.Order.ID, len(rec.Processes))
-			return
-		}
-		pd.oplog.logf("action", 1, "placement %d holds from iteration %d: %s", o.Order.ID, out.Iteration, stepsText(out.Swap))
-		pd.describer.announceToPlanner(now)
-	case falcon.OrderCheckpoint:
-		if o.Order.Leave {
-			pd.left(now, o, out.Resume)
-		}
-	}
-}
-
-func stepsText(s *falcon.Swap) string {
-	text := ""
-	for i, name := range falcon.SwapSteps {
-		text += fmt.Sprintf("%s %.1f ms, ", name, s.StepMs[i])
-	}
-	return fmt.Sprintf("%s%.1f MB moved", text, s.MovedMB)
 }
 
 func (e *Engine) onRankState(n *fleet.Node, in *falconv1.RankState, now time.Time) {

@@ -9,7 +9,6 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/fleet"
-	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery"
 )
 
@@ -301,25 +300,6 @@ func (e *Engine) digestRecovery(now time.Time, v recovery.Ready, r *decidedRound
 		}
 		e.recoveries.prepare(now, c, r)
 	}
-}
-
-// withdraw ends an order: by the vote where a rank has acknowledged it, as the vote
-// is the commit, and as undeliverable else. A process that unwinds drops what it
-// has not voted for.
-func (pd *planDelivery) withdraw(now time.Time, o *order, why string) {
-	out := o.vote.Failed(why)
-	if o.vote.Taken() > 0 {
-		out = o.vote.Agreed()
-	}
-	pd.batch.addRecords(record(now, kindOutcome, out))
-	if out.Failed == "" {
-		pd.orders.close(o)
-		pd.commit(now, o, out)
-		return
-	}
-	pd.orders.giveUp(o)
-	pd.oplog.logf("action", 2, "order %d is withdrawn: %s", o.Order.ID, out.Failed)
-	pd.plan.Step(now, mitigate.Undeliverable{Order: o.Order.ID, Reason: out.Failed})
 }
 
 // recovered lets the job go on as something that others look at again.

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -54,6 +56,61 @@ func (pd *planDelivery) situation(now time.Time, o *order) vote.Situation {
 
 // announce takes what a process reports of its vote in its state.
 func (o *order) announce(now time.Time, p *process) { o.vote.Announce(now, p.rank, p.state, p.next) }
+
+// commit carries out an order that the ranks have agreed on.
+func (pd *planDelivery) commit(now time.Time, o *order, out outcomeRecord) {
+	pd.plan.Step(now, mitigate.Committed{
+		Order: o.Order.ID, Iteration: out.Iteration, Status: out.Status, MicroBatches: o.Order.MicroBatches,
+		Swap: out.Swap, Resume: out.Resume,
+	})
+	if out.Status != 0 {
+		pd.oplog.logf("action", 2, "order %d (%s) was refused by the ranks at iteration %d (status %d): the job goes on as it was", o.Order.ID, o.Order.Kind, out.Iteration, out.Status)
+		return
+	}
+	switch rec := pd.state.job; o.Order.Kind {
+	case falcon.OrderMicroBatches:
+		rec.MicroBatches = slices.Clone(o.Order.MicroBatches)
+		pd.describer.commit(now, rec)
+	case falcon.OrderPlacement:
+		if !pd.describer.place(now, o.Order.ID, out.Iteration, moves(o.Order.Blocks, len(rec.Processes))) {
+			pd.oplog.logf("action", 3, "placement %d does not fit the job's %d ranks: the picture stays as it is", o.Order.ID, len(rec.Processes))
+			return
+		}
+		pd.oplog.logf("action", 1, "placement %d holds from iteration %d: %s", o.Order.ID, out.Iteration, stepsText(out.Swap))
+		pd.describer.announceToPlanner(now)
+	case falcon.OrderCheckpoint:
+		if o.Order.Leave {
+			pd.left(now, o, out.Resume)
+		}
+	}
+}
+
+func stepsText(s *falcon.Swap) string {
+	text := ""
+	for i, name := range falcon.SwapSteps {
+		text += fmt.Sprintf("%s %.1f ms, ", name, s.StepMs[i])
+	}
+	return fmt.Sprintf("%s%.1f MB moved", text, s.MovedMB)
+}
+
+// withdraw ends an order: by the vote where a rank has acknowledged it, as the vote
+// is the commit, and as undeliverable else. A process that unwinds drops what it
+// has not voted for.
+func (pd *planDelivery) withdraw(now time.Time, o *order, why string) {
+	out := o.vote.Failed(why)
+	if o.vote.Taken() > 0 {
+		out = o.vote.Agreed()
+	}
+	pd.batch.addRecords(record(now, kindOutcome, out))
+	if out.Failed == "" {
+		pd.orders.close(o)
+		pd.commit(now, o, out)
+		return
+	}
+	pd.orders.giveUp(o)
+	pd.oplog.logf("action", 2, "order %d is withdrawn: %s", o.Order.ID, out.Failed)
+	pd.plan.Step(now, mitigate.Undeliverable{Order: o.Order.ID, Reason: out.Failed})
+}
 
 // recoveryBegun reports whether a recovery has begun in this job epoch.
 func (c *clusterView) recoveryBegun() bool {

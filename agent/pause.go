@@ -81,18 +81,22 @@ func (a *Agent) armCuts(cmd *falconv1.PauseCommand) (*hold, error) {
 	if a.held != nil {
 		return nil, fmt.Errorf("%w: number %d", errHeld, a.held.pause)
 	}
-	ranks, err := a.ranksOfCuts(cmd.GetCuts())
+	ranks, cuts, err := a.ranksOfCuts(cmd.GetCuts())
 	if err != nil {
 		return nil, err
 	}
 	mono := a.dir.MonoNs()
 	h := &hold{agent: a, pause: cmd.GetPause(), untilNs: mono + min(boundedMs(cmd.GetLifeMs()), ring.PauseMax).Nanoseconds()}
-	for _, p := range ranks {
+	for i, p := range ranks {
 		if p.window != nil {
 			p.window.cut = true // a pause inside an iteration would count as its computation
 		}
 		r := &heldRank{process: p, order: nextOrder(cmd.GetPause(), p.seg.Pause()), armedNs: mono}
-		if err := p.seg.Arm(r.order, h.untilNs, boundaryOf(cmd.GetCuts(), p), cutsOfRank(cmd.GetCuts(), p)); err != nil {
+		boundary := int64(-1)
+		if p.hasMarks() {
+			boundary = cuts[i].GetIteration()
+		}
+		if err := p.seg.Arm(r.order, h.untilNs, boundary, limitsOf(cuts[i])); err != nil {
 			h.releaseRanks()
 			return nil, &noHold{rank: p, err: err}
 		}
@@ -132,52 +136,34 @@ func (n *noHold) Poll(time.Time) (*falconv1.CommandResult, bool) {
 // a second try of one pause is another order to the hook.
 func nextOrder(pause uint64, s ring.Pause) uint64 { return max(pause, s.Seen+1, 1) }
 
-// ranksOfCuts wants one cut for each of the node's living ranks.
-func (a *Agent) ranksOfCuts(cuts []*falconv1.RankCut) ([]*process, error) {
-	ranks := a.processes.withRanks(nil)
+// ranksOfCuts wants one cut for each of the node's living ranks, and gives them out.
+func (a *Agent) ranksOfCuts(cuts []*falconv1.RankCut) (ranks []*process, own []*falconv1.RankCut, err error) {
+	ranks = a.processes.withRanks(nil)
 	if len(ranks) == 0 {
-		return nil, errNoRank
+		return nil, nil, errNoRank
 	}
 	if ranksMoving(ranks) {
-		return nil, errMoving
+		return nil, nil, errMoving
 	}
-	for _, p := range ranks {
-		n := 0
+	for i, p := range ranks {
 		for _, c := range cuts {
 			if c.GetRank() == int32(p.rank) {
-				n++
+				own = append(own, c)
 			}
 		}
-		if n != 1 {
-			return nil, fmt.Errorf("%s has %d cuts in the order instead of one", p, n)
+		if n := len(own) - i; n != 1 {
+			return nil, nil, fmt.Errorf("%s has %d cuts in the order instead of one", p, n)
 		}
 	}
 	if len(cuts) != len(ranks) {
-		return nil, fmt.Errorf("the order has cuts for %d ranks, %d are here", len(cuts), len(ranks))
+		return nil, nil, fmt.Errorf("the order has cuts for %d ranks, %d are here", len(cuts), len(ranks))
 	}
-	return ranks, nil
+	return ranks, own, nil
 }
 
-// boundaryOf is the iteration that begins behind the cuts, -1 where the process
-// does not mark its steps.
-func boundaryOf(cuts []*falconv1.RankCut, p *process) int64 {
-	for _, c := range cuts {
-		if c.GetRank() == int32(p.rank) && p.hasMarks() {
-			return c.GetIteration()
-		}
-	}
-	return -1
-}
-
-func cutsOfRank(cuts []*falconv1.RankCut, p *process) []ring.Cut {
-	var out []ring.Cut
-	for _, c := range cuts {
-		if c.GetRank() != int32(p.rank) {
-			continue
-		}
-		for _, l := range c.GetLimits() {
-			out = append(out, ring.Cut{Comm: l.GetComm(), Calls: l.GetCalls()})
-		}
+func limitsOf(c *falconv1.RankCut) (out []ring.Cut) {
+	for _, l := range c.GetLimits() {
+		out = append(out, ring.Cut{Comm: l.GetComm(), Calls: l.GetCalls()})
 	}
 	return out
 }

@@ -155,20 +155,11 @@ func (c *control) injectFault(req Request) error {
 		c.lab.faults.addEvent(e)
 	}})
 	if req.For > 0 {
-		c.wait.Add(1)
-		go c.clearFault(e, req.For)
+		c.lab.runAfter(req.For, func() {
+			c.lab.postEvent(event{call: func() { c.lab.faults.endEvent(e, c.lab.records.done+1) }})
+		})
 	}
 	return nil
-}
-
-func (c *control) clearFault(e Event, after time.Duration) {
-	defer c.wait.Done()
-	select {
-	case <-time.After(after):
-	case <-c.lab.closing.Done():
-		return
-	}
-	c.lab.postEvent(event{call: func() { c.lab.faults.endEvent(e, c.lab.records.done+1) }})
 }
 
 func (c *control) closeSocket() {

@@ -40,7 +40,9 @@ func (k Kill) String() string {
 func (l *Lab) dealDeaths(step string, r falcon.Rank) {
 	for _, e := range l.faults.deathsBefore(l.records.done, step, r) {
 		if e.AfterMs > 0 {
-			l.strikeLater(e)
+			l.runAfter(time.Duration(e.AfterMs*float64(time.Millisecond)), func() {
+				l.postEvent(event{call: func() { l.strikeVictim(e) }})
+			})
 		} else {
 			l.strikeVictim(e)
 		}
@@ -52,17 +54,15 @@ func (l *Lab) dealDeaths(step string, r falcon.Rank) {
 	}
 }
 
-// strikeLater deals a death when its delay is over.
-func (l *Lab) strikeLater(e Event) {
-	l.wait.Add(1)
-	go func() {
-		defer l.wait.Done()
+// runAfter calls do when d is over, unless the lab closes before.
+func (l *Lab) runAfter(d time.Duration, do func()) {
+	l.wait.Go(func() {
 		select {
-		case <-time.After(time.Duration(e.AfterMs * float64(time.Millisecond))):
-			l.postEvent(event{call: func() { l.strikeVictim(e) }})
+		case <-time.After(d):
+			do()
 		case <-l.closing.Done():
 		}
-	}()
+	})
 }
 
 // strikeVictim deals a death or a freeze, as checked when it was read, and notes when.
@@ -117,14 +117,23 @@ func (l *Lab) signalTarget(v victim, sig unix.Signal) error {
 	case "rank":
 		return signalPid(s.RankPids[strconv.Itoa(int(v.rank))], sig)
 	}
-	i, ok := l.sc.nodeIndex(v.node)
-	if !ok {
-		return fmt.Errorf("lab: there is no node %q", v.node)
+	a, err := l.agentOfNode(v.node)
+	if err != nil {
+		return err
 	}
 	if sig == unix.SIGKILL {
-		l.agents[i].lost.Store(true)
+		a.lost.Store(true)
 	}
-	return l.signalNode(l.agents[i], sig)
+	return l.signalNode(a, sig)
+}
+
+func (l *Lab) agentOfNode(node falcon.Node) (*agentNode, error) {
+	for _, a := range l.agents {
+		if a.setup.Node == node {
+			return a, nil
+		}
+	}
+	return nil, fmt.Errorf("lab: there is no node %q", node)
 }
 
 func signalPid(pid int, sig unix.Signal) error {

@@ -33,8 +33,6 @@ func labsDirectory() string {
 	return filepath.Join(os.TempDir(), "falcon-lab-"+strconv.Itoa(os.Getuid()))
 }
 
-func shmDirectory() string { return "/dev/shm" }
-
 // claimPlace makes a fresh place and locks it, after clearing what killed labs left.
 func claimPlace() (*place, error) {
 	base := labsDirectory()
@@ -75,7 +73,7 @@ func checkOwner(base string) error {
 }
 
 func shmFolder(dir string) string {
-	return filepath.Join(shmDirectory(), "falcon-lab-"+strconv.Itoa(os.Getuid())+"-"+filepath.Base(dir))
+	return filepath.Join("/dev/shm", "falcon-lab-"+strconv.Itoa(os.Getuid())+"-"+filepath.Base(dir))
 }
 
 var errLocked = errors.New("lab: locked by a living lab")
@@ -154,32 +152,24 @@ func processesOf(dir string, marks ...string) []int {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
-		if err == nil && hasVariables(env, marks) {
+		env := environmentOf(pid)
+		if !slices.ContainsFunc(marks, func(m string) bool { return !slices.Contains(env, m) }) {
 			out = append(out, pid)
 		}
 	}
 	return out
 }
 
-// hasVariables reports whether an environment holds all of the variables.
-func hasVariables(env []byte, variables []string) bool {
-	have := strings.Split(string(env), "\x00")
-	for _, v := range variables {
-		if !slices.Contains(have, v) {
-			return false
-		}
-	}
-	return true
+// environmentOf is the environment that a process was started with; nothing where it
+// can't be read.
+func environmentOf(pid int) []string {
+	env, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
+	return strings.Split(string(env), "\x00")
 }
 
 // variableOf is a variable of a process's environment, "" where there is none.
 func variableOf(pid int, name string) string {
-	env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
-	if err != nil {
-		return ""
-	}
-	for _, v := range strings.Split(string(env), "\x00") {
+	for _, v := range environmentOf(pid) {
 		if value, ok := strings.CutPrefix(v, name+"="); ok {
 			return value
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -131,16 +132,8 @@ func (l *Lab) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.status
-	s.RankPids, s.AgentPids = cloneValue(l.status.RankPids), cloneValue(l.status.AgentPids)
+	s.RankPids, s.AgentPids = maps.Clone(s.RankPids), maps.Clone(s.AgentPids)
 	return s
-}
-
-func cloneValue(m map[string]int) map[string]int {
-	out := make(map[string]int, len(m))
-	for k, v := range m {
-		out[k] = v
-	}
-	return out
 }
 
 // Close ends every process, waits for every goroutine and removes the files.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/failslow/falcon"
 )
 
 // Trouble is trouble with agents and storage, for tests of what must not harm
@@ -40,61 +42,47 @@ func checkDuration(d time.Duration) error {
 	return nil
 }
 
-func (t Trouble) agentOfNode(node string) (*agentNode, error) {
-	for _, a := range t.lab.agents {
-		if string(a.setup.Node) == node {
-			return a, nil
-		}
+// signalAgent signals a node's agent, for trouble that lasts so long.
+func (t Trouble) signalAgent(node string, d time.Duration, sig unix.Signal) error {
+	a, err := t.lab.agentOfNode(falcon.Node(node))
+	if err = errors.Join(err, checkDuration(d)); err != nil {
+		return err
 	}
-	return nil, fmt.Errorf("lab: there is no node %q", node)
+	if sig == unix.SIGTERM || sig == unix.SIGKILL {
+		a.away.Store(int64(d))
+	}
+	return t.lab.signalTarget(victim{what: "agent", node: a.setup.Node}, sig)
 }
 
 // StopAgent ends a node's agent as a service manager does (SIGTERM); KillAgent
 // with -9. It is started again after so long, 0 for the usual second.
 func (t Trouble) StopAgent(node string, away time.Duration) error {
-	return t.stopAgent(node, away, unix.SIGTERM)
+	return t.signalAgent(node, away, unix.SIGTERM)
 }
 
 // KillAgent is StopAgent with SIGKILL.
 func (t Trouble) KillAgent(node string, away time.Duration) error {
-	return t.stopAgent(node, away, unix.SIGKILL)
-}
-
-func (t Trouble) stopAgent(node string, away time.Duration, sig unix.Signal) error {
-	a, err := t.agentOfNode(node)
-	if err = errors.Join(err, checkDuration(away)); err != nil {
-		return err
-	}
-	a.away.Store(int64(away))
-	return t.lab.signalTarget(victim{what: "agent", node: a.setup.Node}, sig)
+	return t.signalAgent(node, away, unix.SIGKILL)
 }
 
 // FreezeAgent stops a node's agent (SIGSTOP) and lets it go on after so long, 0
 // for ThawAgent.
 func (t Trouble) FreezeAgent(node string, d time.Duration) error {
-	a, err := t.agentOfNode(node)
-	if err = errors.Join(err, checkDuration(d)); err != nil {
+	if err := t.signalAgent(node, d, unix.SIGSTOP); err != nil || d == 0 {
 		return err
 	}
-	if err := t.lab.signalTarget(victim{what: "agent", node: a.setup.Node}, unix.SIGSTOP); err != nil || d == 0 {
-		return err
-	}
-	t.runAfter(d, func() { _ = t.ThawAgent(node) }) // gone already is as good
+	t.lab.runAfter(d, func() { _ = t.ThawAgent(node) }) // gone already is as good
 	return nil
 }
 
 // ThawAgent lets a frozen agent go on.
 func (t Trouble) ThawAgent(node string) error {
-	a, err := t.agentOfNode(node)
-	if err != nil {
-		return err
-	}
-	return t.lab.signalTarget(victim{what: "agent", node: a.setup.Node}, unix.SIGCONT)
+	return t.signalAgent(node, 0, unix.SIGCONT)
 }
 
 // CutAgent cuts a node's agent off from the engine for so long; 0 mends it.
 func (t Trouble) CutAgent(node string, mode CutMode, d time.Duration) error {
-	a, err := t.agentOfNode(node)
+	a, err := t.lab.agentOfNode(falcon.Node(node))
 	if err = errors.Join(err, checkDuration(d)); err != nil {
 		return err
 	}
@@ -121,17 +109,6 @@ func (t Trouble) Stall(d time.Duration) error {
 // writeUntil writes a file that holds for so long, from an iteration on.
 func (t Trouble) writeUntil(name, prefix string, d time.Duration, from int64) error {
 	return replaceFile(filepath.Join(t.lab.place.dir, name), prefix+fmt.Sprint(time.Now().Add(d).UnixNano(), from))
-}
-
-// runAfter calls do when d is over, unless the lab closes before.
-func (t Trouble) runAfter(d time.Duration, do func()) {
-	t.lab.wait.Go(func() {
-		select {
-		case <-time.After(d):
-			do()
-		case <-t.lab.closing.Done():
-		}
-	})
 }
 
 // carryOut carries out a request.

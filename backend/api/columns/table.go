@@ -10,6 +10,7 @@ package columns
 
 import (
 	"math"
+	"slices"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
@@ -141,7 +142,7 @@ func (t *Table) shareColumns(prev *Table) {
 			}
 		}
 	}
-	if prev != nil && equalValues(t.devices, prev.devices) {
+	if prev != nil && slices.Equal(t.devices, prev.devices) {
 		t.devices = prev.devices
 	}
 }
@@ -151,27 +152,13 @@ func (t *Table) ownColumn(prev *Table, p int) bool {
 }
 
 func sharedColumn(v []int32, prev *Table, p int) []int32 {
-	if prev != nil && prev.values[p] != nil && equalValues(v, prev.values[p]) {
+	switch {
+	case prev != nil && prev.values[p] != nil && slices.Equal(v, prev.values[p]):
 		return prev.values[p]
-	}
-	for _, x := range v {
-		if x != 0 {
-			return v
-		}
+	case slices.ContainsFunc(v, func(x int32) bool { return x != 0 }):
+		return v
 	}
 	return nil
-}
-
-func equalValues[T comparable](a, b []T) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // sameColumn reports whether two columns are one: equal columns of tables that follow each

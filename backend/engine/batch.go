@@ -28,7 +28,7 @@ type pendingRecord struct {
 }
 
 func newBatch(state *journalState) *batch {
-	return &batch{state: state, nextID: max(state.reserved, 1), promised: state.reserved}
+	return &batch{state: state, nextID: max(state.Reserved, 1), promised: state.Reserved}
 }
 
 // addRecords adds records that are applied to the journal's state once they are
@@ -55,18 +55,11 @@ func (b *batch) whenDurableDo(f func(error)) { b.whenDurable = append(b.whenDura
 // sendDurable runs f once the batch is durable, however long the disk refuses it.
 func (b *batch) sendDurable(f func()) { b.sends = append(b.sends, f) }
 
-// takeSends empties the batch of what is to be sent.
-func (b *batch) takeSends() []func() {
-	out := b.sends
-	b.sends = nil
-	return out
-}
-
-// takeRecords empties the batch of its records.
-func (b *batch) takeRecords() []pendingRecord {
-	out := b.records
-	b.records = nil
-	return out
+// take empties the batch.
+func (b *batch) take() (records []pendingRecord, sends []func()) {
+	records, sends = b.records, b.sends
+	b.records, b.sends = nil, nil
+	return records, sends
 }
 
 // written notes that all records taken so far are durable.

@@ -112,7 +112,7 @@ func (c *clusterView) launchSlots(name falcon.Node) int {
 func (c *clusterView) send(list []outbox.Message) {
 	for _, m := range list {
 		if n := c.nodes.Node(m.Node); n != nil && n.Connected() {
-			m.Command.Epoch = c.state.epoch
+			m.Command.Epoch = c.state.Epoch
 			n.Session.Send(&falconv1.EngineFrame{Body: &falconv1.EngineFrame_Command{Command: m.Command}})
 		}
 	}
@@ -159,7 +159,7 @@ func (c *clusterView) descriptionFrozen() bool {
 
 // newestGeneration is the highest one ever used.
 func (c *clusterView) newestGeneration() uint64 {
-	g := max(c.state.generation, c.state.job.Newest())
+	g := max(c.state.Generation, c.state.job.Newest())
 	if l := c.state.restart.Launch; l != nil {
 		g = max(g, l.Generation)
 	}
@@ -200,12 +200,6 @@ func (c *clusterView) stillRunning(now time.Time, home falcon.Placement) (falcon
 		}
 	}
 	return 0, false
-}
-
-// allGone reports whether all processes of the job are known to have ended.
-func (c *clusterView) allGone(now time.Time) bool {
-	_, there := c.stillRunning(now, c.state.job.Placement)
-	return !there
 }
 
 // endedRank says which rank has ended, so that no order can take effect any

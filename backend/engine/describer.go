@@ -86,7 +86,7 @@ func (d *jobDescriber) announceToDetector(now time.Time, rec jobRecord) {
 		MicroBatches: slices.Clone(rec.MicroBatches), Emulated: d.job.emulated,
 	})
 	if keep > 0 {
-		d.det.Step(now, detect.Restored{Baseline: keep, NextID: d.state.nextNo})
+		d.det.Step(now, detect.Restored{Baseline: keep, NextID: d.state.NextIncident})
 	}
 }
 

@@ -185,7 +185,7 @@ func assemble(cfg Config, mem *journalState) *Engine {
 		arrivals: make(chan arrival, arrivalsMax),
 		requests: make(chan func(), requestsMax),
 		done:     make(chan struct{}),
-		hub:      newHub(mem.events, mem.eventSeq),
+		hub:      newHub(mem.events, mem.EventSeq),
 		readings: newDeviceReadings(s.job),
 		intake:   &sampleIntake{shared: s},
 		links:    newLinkWatch(cfg.beatPeriod(), s.rec, s.oplog),
@@ -243,7 +243,7 @@ func newID() string {
 // settled by the first batch.
 func (e *Engine) begin() error {
 	now := e.cfg.Now()
-	if e.state.epoch == 0 {
+	if e.state.Epoch == 0 {
 		// Agents remember ids by epoch: a new journal must not repeat an old one's.
 		e.batch.addRecords(record(now, kindEpoch, epochRecord{Epoch: uint64(now.UnixNano())}))
 	}
@@ -261,13 +261,13 @@ func (e *Engine) restoreMachines(now time.Time) {
 	if e.state.job.Epoch != 0 {
 		e.describer.announce(now, e.state.job)
 	}
-	if open := e.state.unfinished(); len(open) > 0 || e.state.baseline.Ms > 0 || e.state.nextNo > 1 {
-		e.det.Step(now, detect.Restored{Incidents: open, Baseline: e.state.baseline.Ms, NextID: e.state.nextNo})
+	if open := e.state.unfinished(); len(open) > 0 || e.state.baseline.Ms > 0 || e.state.NextIncident > 1 {
+		e.det.Step(now, detect.Restored{Incidents: open, Baseline: e.state.baseline.Ms, NextID: e.state.NextIncident})
 	}
 	e.plan.Step(now, mitigate.SetPolicy{Policy: e.state.policy.Policy}) // first: nothing below may act against it
-	if len(e.state.actions) > 0 || e.state.orderNext > 1 || len(e.state.impacts) > 0 {
+	if len(e.state.actions) > 0 || e.state.NextOrder > 1 || len(e.state.impacts) > 0 {
 		e.plan.Step(now, mitigate.Restored{
-			Actions: e.state.actions, NextOrder: e.state.orderNext, OverheadsMs: e.state.overheads, Impacts: e.state.impactList(),
+			Actions: e.state.actions, NextOrder: e.state.NextOrder, OverheadsMs: e.state.overheads, Impacts: e.state.impactList(),
 		})
 	}
 	for _, v := range e.state.incidents {

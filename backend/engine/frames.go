@@ -88,7 +88,7 @@ func (e *Engine) onAttach(s *fleet.Session, now time.Time) {
 	e.job.emulated = e.job.emulated || s.Hello.GetEmulated()
 	e.oplog.logf("agent", 0, "the agent of node %s connected (version %s)", n.Name, clean(s.Hello.GetVersion()))
 	s.Send(&falconv1.EngineFrame{Body: &falconv1.EngineFrame_Welcome{Welcome: &falconv1.Welcome{
-		Epoch: e.state.epoch, Acked: acked, BeatPeriodMs: e.cfg.beatPeriod().Milliseconds(),
+		Epoch: e.state.Epoch, Acked: acked, BeatPeriodMs: e.cfg.beatPeriod().Milliseconds(),
 	}}})
 	e.rec.Step(now, recovery.Node{Node: n.Name, Alive: true})
 	e.resendOpen(n, now)
@@ -164,7 +164,7 @@ func (j *job) unheard(heard map[falcon.Rank]struct{}, now time.Time) []falcon.No
 
 // onResult takes the answer to a command.
 func (e *Engine) onResult(n *fleet.Node, in *falconv1.CommandResult, now time.Time) {
-	if in.GetEpoch() != e.state.epoch {
+	if in.GetEpoch() != e.state.Epoch {
 		return
 	}
 	if e.validations.machine.Awaits(in.GetId()) {

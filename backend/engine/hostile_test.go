@@ -188,8 +188,8 @@ func TestMemoryOfIncidentsIsBounded(t *testing.T) {
 	if len(m.incidents) > incidentsKept || len(m.actions) > incidentsKept || len(m.decisions) > incidentsKept || len(m.impacts) > incidentsKept {
 		t.Errorf("%d incidents, %d actions, %d decisions, %d costs", len(m.incidents), len(m.actions), len(m.decisions), len(m.impacts))
 	}
-	if m.nextNo != 3*incidentsKept+1 {
-		t.Errorf("the next incident would be number %d", m.nextNo)
+	if m.NextIncident != 3*incidentsKept+1 {
+		t.Errorf("the next incident would be number %d", m.NextIncident)
 	}
 }
 

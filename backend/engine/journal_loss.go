@@ -29,7 +29,7 @@ func markLoss(j *journal.Journal, now time.Time, text string) error {
 		return err
 	}
 	return j.Append([]journal.Record{
-		record(now, kindReserve, reserveRecord{Below: m.reserved + lossReserve}),
+		record(now, kindReserve, reserveRecord{Below: m.Reserved + lossReserve}),
 		record(now, kindEvent, eventRecord{Kind: "journal", Severity: 3, Text: clean(text)}),
 	})
 }

@@ -123,8 +123,7 @@ type eventRecord struct {
 // journalState is what the journal says, folded; the live engine and a restart go
 // through the same apply.
 type journalState struct {
-	epoch      uint64
-	reserved   uint64 // command ids below were promised
+	counters
 	job        jobRecord
 	jobNodes   []falcon.Node // that it is on, ascending
 	baseline   baselineRecord
@@ -132,41 +131,48 @@ type journalState struct {
 	actions    []falcon.Action   // by first mention
 	orders     []orderRecord     // without an outcome
 	lostOrders []orderRecord     // given up, oldest first; see orderBook.lost
-	orderNext  uint64            // first order id never used
 	policy     policyRecord
 	decisions  map[string]DecisionRecord // by action, the one that counted
 	decidedNs  map[string]int64
 	overheads  map[falcon.Rung]float64
 	speeds     map[string]speedsRecord    // by incident
 	impacts    map[string]mitigate.Impact // by incident
-	speedsOf   uint64                     // job epoch of speeds
-	nextNo     int                        // number of the next incident (INC-0001 has 1)
 	opened     map[string]opening         // by incident
 	tests      []validationRecord         // by first mention
-	nextTest   int                        // number of the next validation (VAL-0001 has 1)
 	restart    restart.State
 
-	recoveries   []falcon.Recovery // by first mention
-	nextRecovery int               // number of the next one (REC-0001 has 1)
-	generation   uint64            // highest that a recovery has used
-	fences       fences
-	devices      map[falcon.Node]recovery.Seen // newest fatal report of each node that is still a sign
-	sent         []sentRecord                  // newest last
-	ended        endedRecord                   // of the newest job epoch that has any
+	recoveries []falcon.Recovery // by first mention
+	fences     fences
+	devices    map[falcon.Node]recovery.Seen // newest fatal report of each node that is still a sign
+	sent       []sentRecord                  // newest last
+	ended      endedRecord                   // of the newest job epoch that has any
 
 	eventLines
 }
 
+// counters are the numbers that only grow.
+type counters struct {
+	Epoch          uint64 `json:"epoch"`           // of commands
+	Reserved       uint64 `json:"reserved"`        // command ids below were promised
+	NextOrder      uint64 `json:"next_order"`      // first order id never used
+	EventSeq       uint64 `json:"event"`           // of the newest line
+	SpeedsOf       uint64 `json:"speeds_of"`       // job epoch of the speeds
+	NextIncident   int    `json:"next_incident"`   // INC-0001 has 1
+	NextValidation int    `json:"next_validation"` // VAL-0001 has 1
+	NextRecovery   int    `json:"next_recovery"`   // REC-0001 has 1
+	Generation     uint64 `json:"generation"`      // highest that a recovery has used
+}
+
 type eventLines struct {
-	events   []*falconv1.EventLine
-	places   []place // of events, aligned
-	eventSeq uint64
+	events []*falconv1.EventLine
+	places []place // of events, aligned
 }
 
 func newJournalState() *journalState {
 	return &journalState{
-		orderNext: 1, decisions: map[string]DecisionRecord{}, decidedNs: map[string]int64{}, speeds: map[string]speedsRecord{}, impacts: map[string]mitigate.Impact{}, nextNo: 1,
-		opened: map[string]opening{}, nextTest: 1, nextRecovery: 1, fences: newFences(), devices: map[falcon.Node]recovery.Seen{},
+		counters:  counters{NextOrder: 1, NextIncident: 1, NextValidation: 1, NextRecovery: 1},
+		decisions: map[string]DecisionRecord{}, decidedNs: map[string]int64{}, speeds: map[string]speedsRecord{}, impacts: map[string]mitigate.Impact{},
+		opened: map[string]opening{}, fences: newFences(), devices: map[falcon.Node]recovery.Seen{},
 	}
 }
 
@@ -187,9 +193,9 @@ func (m *journalState) apply(r journal.Record) error {
 	var err error
 	switch r.Kind {
 	case kindEpoch:
-		err = decodeInto(r, func(v epochRecord) { m.epoch = v.Epoch })
+		err = decodeInto(r, func(v epochRecord) { m.Epoch = v.Epoch })
 	case kindReserve:
-		err = decodeInto(r, func(v reserveRecord) { m.reserved = max(m.reserved, v.Below) })
+		err = decodeInto(r, func(v reserveRecord) { m.Reserved = max(m.Reserved, v.Below) })
 	case kindJob:
 		err = m.foldJob(r)
 	case kindBaseline:
@@ -273,9 +279,9 @@ func decodeInto[T any](r journal.Record, use func(T)) error {
 // setJob also drops speeds that other processes had: they are listed by rank.
 func (m *journalState) setJob(v jobRecord) {
 	m.job, m.jobNodes = v, v.Placement.SortedNodes()
-	if v.Epoch != m.speedsOf {
+	if v.Epoch != m.SpeedsOf {
 		clear(m.speeds)
-		m.speedsOf = v.Epoch
+		m.SpeedsOf = v.Epoch
 	}
 }
 
@@ -286,7 +292,7 @@ func (m *journalState) setIncident(v falcon.Incident, atNs int64) {
 	if !replaceOrAppend(&m.incidents, v, func(x falcon.Incident) string { return x.ID }) {
 		return
 	}
-	m.nextNo = numberAfter(m.nextNo, "INC-", v.ID)
+	m.NextIncident = numberAfter(m.NextIncident, "INC-", v.ID)
 	m.opened[v.ID] = opening{atNs, m.job.Epoch}
 	if len(m.incidents) > incidentsKept {
 		m.forgetOldest()
@@ -359,7 +365,7 @@ func (m *journalState) actionIndex(id string) int {
 
 func (m *journalState) addOrder(v orderRecord) {
 	m.orders = append(m.orders, v)
-	m.orderNext = max(m.orderNext, v.Order.ID+1)
+	m.NextOrder = max(m.NextOrder, v.Order.ID+1)
 }
 
 func (m *journalState) setVote(v voteRecord) {
@@ -389,9 +395,9 @@ func (m *journalState) endOrder(v outcomeRecord) {
 const EventsMax = 1024
 
 func (m *journalState) addEvent(v eventRecord, r journal.Record) {
-	m.eventSeq++
+	m.EventSeq++
 	line := &falconv1.EventLine{
-		Seq: m.eventSeq, AtUnixNs: r.AtNs, Iteration: v.Iteration,
+		Seq: m.EventSeq, AtUnixNs: r.AtNs, Iteration: v.Iteration,
 		Kind: v.Kind, Text: v.Text, Severity: v.Severity, Audit: v.Audit.proto(),
 	}
 	if len(m.events) >= EventsMax {

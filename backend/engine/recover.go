@@ -58,9 +58,9 @@ func (m *journalState) recovery(id string) (falcon.Recovery, bool) {
 }
 
 func (m *journalState) setRecovery(v falcon.Recovery) {
-	m.generation = max(m.generation, v.Generation)
+	m.Generation = max(m.Generation, v.Generation)
 	if replaceOrAppend(&m.recoveries, v, func(x falcon.Recovery) string { return x.ID }) {
-		m.nextRecovery = numberAfter(m.nextRecovery, "REC-", v.ID)
+		m.NextRecovery = numberAfter(m.NextRecovery, "REC-", v.ID)
 		m.recoveries = keepNewest(m.recoveries, recoveriesKept)
 	}
 }
@@ -96,7 +96,7 @@ func (dr *recoveryDriver) restore(now time.Time) {
 	ended := dr.state.ended.ranksOf(dr.state.job.Epoch)
 	if len(dr.state.recoveries) > 0 || dr.cluster.newestGeneration() > 0 || len(dr.state.devices) > 0 || len(ended) > 0 {
 		dr.rec.Step(now, recovery.Restored{
-			Recoveries: slices.Clone(dr.state.recoveries), NextID: dr.state.nextRecovery, Generation: dr.cluster.newestGeneration(),
+			Recoveries: slices.Clone(dr.state.recoveries), NextID: dr.state.NextRecovery, Generation: dr.cluster.newestGeneration(),
 			Devices: slices.Collect(maps.Values(dr.state.devices)), Ended: ended,
 		})
 	}

@@ -76,7 +76,7 @@ func TestHostileWordsInARecovery(t *testing.T) {
 
 func TestParkOfOtherGenerations(t *testing.T) {
 	e := bareEngine(newJournalState())
-	e.state.generation = 4
+	e.state.Generation = 4
 	if p := e.describer.parkFrom(&falconv1.Park{Generation: 5, Steps: []int64{3}, Sums: []uint64{9}}); p != nil {
 		t.Errorf("of the future: %+v", p)
 	}

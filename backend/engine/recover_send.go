@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -145,7 +146,7 @@ func (dr *recoveryDriver) compose(c recovery.Command) *nodeCommand {
 			}}}
 		}
 	case recovery.Launch:
-		t.Generation, t.Kind, t.Nodes = c.Generation, launchKind, nodesOf(c.Ranks)
+		t.Generation, t.Kind, t.Nodes = c.Generation, launchKind, falcon.Placement(slices.Collect(maps.Values(c.Ranks))).SortedNodes()
 		t.body = func(n falcon.Node) *falconv1.Command { return joinCommand(c, n) }
 	case recovery.Table:
 		t.Generation, t.Kind, t.Nodes = c.Generation, tableKind, c.Placement.SortedNodes()
@@ -174,14 +175,6 @@ func contentHash(c recovery.Command) string {
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8])
-}
-
-func nodesOf(ranks map[falcon.Rank]falcon.Device) []falcon.Node {
-	seen := map[falcon.Node]bool{}
-	for _, d := range ranks {
-		seen[d.Node()] = true
-	}
-	return sortedKeys(seen)
 }
 
 func joinCommand(c recovery.Launch, n falcon.Node) *falconv1.Command {

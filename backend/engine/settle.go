@@ -139,7 +139,7 @@ func (e *Engine) collectRound(now time.Time, d detect.Ready, p mitigate.Ready, v
 		e.oplog.logAt(n.Iteration, planKind(n.Kind), 0, "%s", n.Text)
 	}
 	e.measured.learned(now, len(p.Actions) > 0)
-	r.records, r.sends = e.batch.takeRecords(), e.batch.takeSends()
+	r.records, r.sends = e.batch.take()
 	return r
 }
 

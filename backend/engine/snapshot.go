@@ -87,7 +87,7 @@ func table[K ~string, V any](name string, field func(*journalState) map[K]V) sec
 // sections are all of memory. The job comes before what is written by what it
 // changes of the job.
 var sections = []section{
-	{name: "counters", out: (*journalState).putCounters, in: (*journalState).takeCounters},
+	one("counters", func(m *journalState) *counters { return &m.counters }),
 	one("policy", func(m *journalState) *policyRecord { return &m.policy }),
 	{name: "job", out: func(m *journalState, put func(any)) { put(m.job) }, in: (*journalState).takeJob},
 	one("baseline", func(m *journalState) *baselineRecord { return &m.baseline }),
@@ -158,31 +158,6 @@ func (m *journalState) foldPart(body []byte) error {
 		}
 	}
 	return nil
-}
-
-// counters are the numbers that go up.
-type counters struct {
-	Epoch      uint64 `json:"epoch"`
-	Reserved   uint64 `json:"reserved"`
-	Order      uint64 `json:"next_order"`
-	Event      uint64 `json:"event"`
-	SpeedsOf   uint64 `json:"speeds_of"`
-	Incident   int    `json:"next_incident"`
-	Validation int    `json:"next_validation"`
-	Recovery   int    `json:"next_recovery"`
-	Generation uint64 `json:"generation"`
-}
-
-func (m *journalState) putCounters(put func(any)) {
-	put(counters{m.epoch, m.reserved, m.orderNext, m.eventSeq, m.speedsOf, m.nextNo, m.nextTest, m.nextRecovery, m.generation})
-}
-
-func (m *journalState) takeCounters(item json.RawMessage) error {
-	var v counters
-	err := json.Unmarshal(item, &v)
-	m.epoch, m.reserved, m.orderNext, m.eventSeq, m.speedsOf = v.Epoch, v.Reserved, v.Order, v.Event, v.SpeedsOf
-	m.nextNo, m.nextTest, m.nextRecovery, m.generation = v.Incident, v.Validation, v.Recovery, v.Generation
-	return err
 }
 
 func (m *journalState) takeJob(item json.RawMessage) error {

@@ -217,19 +217,19 @@ func TestSnapshotSaysTheSame(t *testing.T) {
 		h.m = copied
 		play()
 	})
-	for i := range reflect.TypeFor[journalState]().NumField() {
-		if name := reflect.TypeFor[journalState]().Field(i).Name; !filled[name] {
-			t.Errorf("no history fills memory.%s: that a snapshot holds it is not tested", name)
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[journalState]()) {
+		if !f.Anonymous && !filled[f.Name] {
+			t.Errorf("no history fills memory.%s: that a snapshot holds it is not tested", f.Name)
 		}
 	}
 }
 
-// note says which fields of a memory differ from those of a new one.
+// note notes which fields of a memory differ from those of a new one.
 func note(filled map[string]bool, m *journalState) {
 	was, is := reflect.ValueOf(newJournalState()).Elem(), reflect.ValueOf(m).Elem()
-	for i := range is.NumField() {
-		if !cmp.Equal(fmt.Sprintf("%#v", was.Field(i)), fmt.Sprintf("%#v", is.Field(i))) {
-			filled[is.Type().Field(i).Name] = true
+	for _, f := range reflect.VisibleFields(is.Type()) {
+		if !cmp.Equal(fmt.Sprintf("%#v", was.FieldByIndex(f.Index)), fmt.Sprintf("%#v", is.FieldByIndex(f.Index))) {
+			filled[f.Name] = true
 		}
 	}
 }

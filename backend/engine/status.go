@@ -2,8 +2,10 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/recovery/restart"
 )
 
@@ -26,13 +28,11 @@ func (s *jobStatus) current(now time.Time) string {
 		return "waiting for agents"
 	case s.job.finishedWell(): // a job that has ended needs no agents
 		return "finished"
-	case s.job.someLost(now):
-		return "lost"
-	case s.nodeLost(now):
+	case s.job.someLost(now) || s.nodeLost(now):
 		return "lost"
 	case !s.job.complete() && !s.job.someEnded():
 		return "waiting for agents"
-	case s.cluster.openIncident():
+	case slices.ContainsFunc(s.state.incidents, falcon.Incident.Open):
 		return "slow"
 	case s.det.Steady().Learning:
 		return "learning"

@@ -72,7 +72,7 @@ func (vq *validationQueue) start(now time.Time, id string, ask falcon.Validation
 
 // nextID names a validation; the record of its beginning says the same.
 func (vq *validationQueue) nextID() string {
-	vq.number = max(vq.number+1, vq.state.nextTest)
+	vq.number = max(vq.number+1, vq.state.NextValidation)
 	return fmt.Sprintf("VAL-%04d", vq.number)
 }
 
@@ -152,7 +152,7 @@ type asking struct {
 
 func (m *journalState) setValidation(v validationRecord) {
 	if replaceOrAppend(&m.tests, v, func(x validationRecord) string { return x.Validation.ID }) {
-		m.nextTest = numberAfter(m.nextTest, "VAL-", v.Validation.ID)
+		m.NextValidation = numberAfter(m.NextValidation, "VAL-", v.Validation.ID)
 		m.tests = keepNewest(m.tests, testsKept)
 	}
 }

@@ -112,10 +112,6 @@ func (sv *stateViews) jobView(now time.Time) *falconv1.Job {
 	return v
 }
 
-func (c *clusterView) openIncident() bool {
-	return slices.ContainsFunc(c.state.incidents, falcon.Incident.Open)
-}
-
 // jobAlarm is the first thing that makes the picture itself doubtful.
 func (sv *stateViews) jobAlarm(now time.Time) string {
 	if sv.waits.round != nil {

@@ -19,7 +19,9 @@ const votesAfter = 10
 // judge ends the orders whose outcome is known.
 func (pd *planDelivery) judge(now time.Time) {
 	if o, out := pd.orders.revived(pd.state.job.Layout.World(), pd.state.job.Epoch, pd.cluster.recoveryBegun()); o != nil {
-		pd.agreedLate(now, o, out)
+		pd.batch.addRecords(record(now, kindOutcome, out))
+		pd.oplog.logf("action", 1, "order %d was given up on and the ranks agreed on it after all", o.Order.ID)
+		pd.commit(now, o, out)
 	}
 	for _, o := range pd.orders.open() {
 		if o.Order.Kind == falcon.OrderPlacement {
@@ -47,10 +49,11 @@ func (pd *planDelivery) judge(now time.Time) {
 
 // situation is what is seen of the job while an order's vote is waited for.
 func (pd *planDelivery) situation(now time.Time, o *order) vote.Situation {
+	_, running := pd.cluster.stillRunning(now, pd.state.job.Placement)
 	return vote.Situation{
 		JobEpoch: pd.state.job.Epoch, World: pd.state.job.Layout.World(), Deadline: o.item.Deadline, Quiet: o.quiet,
 		Patience: votesAfter * time.Duration(min(pd.det.Steady().CurrentMs, 1e9)*float64(time.Millisecond)),
-		Gone:     pd.cluster.endedRank(now), Left: o.Order.Leave && pd.cluster.allGone(now),
+		Gone:     pd.cluster.endedRank(now), Left: o.Order.Leave && !running,
 	}
 }
 
@@ -116,12 +119,6 @@ func (pd *planDelivery) withdraw(now time.Time, o *order, why string) {
 func (c *clusterView) recoveryBegun() bool {
 	n := len(c.state.recoveries)
 	return n > 0 && c.state.recoveries[n-1].JobEpoch == c.state.job.Epoch && c.state.recoveries[n-1].Attempts > 0
-}
-
-func (pd *planDelivery) agreedLate(now time.Time, o *order, out outcomeRecord) {
-	pd.batch.addRecords(record(now, kindOutcome, out))
-	pd.oplog.logf("action", 1, "order %d was given up on and the ranks agreed on it after all", o.Order.ID)
-	pd.commit(now, o, out)
 }
 
 // takeVote takes what a process says of its vote. What it may not say any more, as it

@@ -48,7 +48,7 @@ func (jw *journalWriter) persist(pending []pendingRecord) error {
 			jw.hub.publish(jw.state.events[len(jw.state.events)-1])
 		}
 	}
-	jw.batch.written(jw.state.reserved)
+	jw.batch.written(jw.state.Reserved)
 	return nil
 }
 

@@ -61,18 +61,19 @@ type History struct {
 
 // AddGPU takes in a look at a GPU that arrived at the given time.
 func (h *History) AddGPU(at time.Time, r falcon.GPUReading) {
-	if h.gpus == nil {
-		h.gpus = map[falcon.Device][]stamped[falcon.GPUReading]{}
-	}
-	h.gpus[r.Device] = trimHistory(append(h.gpus[r.Device], stamped[falcon.GPUReading]{at, r}), at)
+	addReading(&h.gpus, r.Device, at, r)
 }
 
 // AddHost takes in a look at a node's CPU side that arrived at the given time.
 func (h *History) AddHost(at time.Time, r falcon.HostReading) {
-	if h.hosts == nil {
-		h.hosts = map[falcon.Node][]stamped[falcon.HostReading]{}
+	addReading(&h.hosts, r.Node, at, r)
+}
+
+func addReading[K comparable, T any](to *map[K][]stamped[T], of K, at time.Time, r T) {
+	if *to == nil {
+		*to = map[K][]stamped[T]{}
 	}
-	h.hosts[r.Node] = trimHistory(append(h.hosts[r.Node], stamped[falcon.HostReading]{at, r}), at)
+	(*to)[of] = trimHistory(append((*to)[of], stamped[T]{at, r}), at)
 }
 
 func trimHistory[T any](v []stamped[T], now time.Time) []stamped[T] {

@@ -27,10 +27,7 @@ type NIC struct {
 
 // AddNIC takes in a look at a network port that arrived at the given time.
 func (h *History) AddNIC(at time.Time, r falcon.NICReading) {
-	if h.nics == nil {
-		h.nics = map[falcon.NIC][]stamped[falcon.NICReading]{}
-	}
-	h.nics[r.NIC] = trimHistory(append(h.nics[r.NIC], stamped[falcon.NICReading]{at, r}), at)
+	addReading(&h.nics, r.NIC, at, r)
 }
 
 func summarizeNIC(before, since []stamped[falcon.NICReading]) NIC {

@@ -64,55 +64,38 @@ func (h *Healthy) Learn(res Result) {
 	}
 }
 
+var knowsNothing Healthy
+
+// orNone is h, or the empty one for nil.
+func (h *Healthy) orNone() *Healthy {
+	if h == nil {
+		return &knowsNothing
+	}
+	return h
+}
+
 // Known reports whether any window was learnt.
 func (h *Healthy) Known() bool { return h != nil && len(h.selfMs) > 0 }
 
 // selfTime is the healthy self time of rank r per micro-batch, 0 when unknown.
-func (h *Healthy) selfTime(r falcon.Rank) float64 {
-	if h == nil {
-		return 0
-	}
-	return h.selfMs[r]
-}
+func (h *Healthy) selfTime(r falcon.Rank) float64 { return h.orNone().selfMs[r] }
 
-func (h *Healthy) microBatchesOf(r falcon.Rank) float64 {
-	if h == nil {
-		return 0
-	}
-	return h.microBatches[r]
-}
+func (h *Healthy) microBatchesOf(r falcon.Rank) float64 { return h.orNone().microBatches[r] }
 
-func (h *Healthy) queueTime(r falcon.Rank) float64 {
-	if h == nil {
-		return 0
-	}
-	return h.queueMs[r]
-}
+func (h *Healthy) queueTime(r falcon.Rank) float64 { return h.orNone().queueMs[r] }
 
-func (h *Healthy) gapSpread(r falcon.Rank) float64 {
-	if h == nil {
-		return 0
-	}
-	return h.spreads[r]
-}
+func (h *Healthy) gapSpread(r falcon.Rank) float64 { return h.orNone().spreads[r] }
 
 // transferTime is a communicator's healthy transfer, else that of the same members.
 func (h *Healthy) transferTime(c class, ranks []falcon.Rank) float64 {
-	if h == nil {
-		return 0
-	}
+	h = h.orNone()
 	if ms := h.transferMs[c]; ms > 0 || len(h.logical) == 0 {
 		return ms
 	}
 	return h.logical[logicalOf(ranks, c.op, c.bytes)].ms
 }
 
-func (h *Healthy) receiveTime(w way) float64 {
-	if h == nil {
-		return 0
-	}
-	return h.recvMs[w]
-}
+func (h *Healthy) receiveTime(w way) float64 { return h.orNone().recvMs[w] }
 
 // Move puts the ranks on other devices. What belongs to the
 // device follows it: its pace is its healthy self time over the median of those

@@ -89,33 +89,18 @@ func (c *schedule) swapMessages(s int, send, recv int32) {
 	}
 }
 
-// in, out, gradIn and gradOut are the messages of micro-batch k at stage s.
-func (c *schedule) forwardIn(s, k int) int32 {
-	if s == 0 {
-		return nothing
-	}
-	return c.messageSlot(s-1, 0, k, false)
-}
+// The messages of micro-batch k at stage s, with one chunk.
+func (c *schedule) forwardIn(s, k int) int32   { return c.messageAfter(s-1, k, false) }
+func (c *schedule) forwardOut(s, k int) int32  { return c.messageAfter(s, k, false) }
+func (c *schedule) backwardIn(s, k int) int32  { return c.messageAfter(s, k, true) }
+func (c *schedule) backwardOut(s, k int) int32 { return c.messageAfter(s-1, k, true) }
 
-func (c *schedule) forwardOut(s, k int) int32 {
-	if s == c.stages-1 {
+// messageAfter is the message between stage s and the next; the pipeline's ends have none.
+func (c *schedule) messageAfter(s, k int, gradient bool) int32 {
+	if s < 0 || s == c.stages-1 {
 		return nothing
 	}
-	return c.messageSlot(s, 0, k, false)
-}
-
-func (c *schedule) backwardIn(s, k int) int32 {
-	if s == c.stages-1 {
-		return nothing
-	}
-	return c.messageSlot(s, 0, k, true)
-}
-
-func (c *schedule) backwardOut(s, k int) int32 {
-	if s == 0 {
-		return nothing
-	}
-	return c.messageSlot(s-1, 0, k, true)
+	return c.messageSlot(s, 0, k, gradient)
 }
 
 // plainOrder is one stage's order with one chunk: forwards to warm up, then one
@@ -201,11 +186,16 @@ func (c *schedule) passNeeds(s, k int) int32 {
 		return nothing
 	}
 	chunk, micro := c.forwardPass(k)
+	return c.messageBefore(s, chunk, micro, false)
+}
+
+// messageBefore is the message between a stage's chunk and what comes before it.
+func (c *schedule) messageBefore(s, chunk, micro int, gradient bool) int32 {
 	switch {
 	case s > 0:
-		return c.messageSlot(s-1, chunk, micro, false)
+		return c.messageSlot(s-1, chunk, micro, gradient)
 	case chunk > 0:
-		return c.messageSlot(c.stages-1, chunk-1, micro, false)
+		return c.messageSlot(c.stages-1, chunk-1, micro, gradient)
 	}
 	return nothing
 }
@@ -215,14 +205,7 @@ func (c *schedule) passNeeds(s, k int) int32 {
 // activation crossed, and so is its chunk.
 func (c *schedule) gradLeaves(s, k int) int32 {
 	chunk, micro := c.forwardPass(k)
-	chunk = c.chunks - 1 - chunk
-	switch {
-	case s > 0:
-		return c.messageSlot(s-1, chunk, micro, true)
-	case chunk > 0:
-		return c.messageSlot(c.stages-1, chunk-1, micro, true)
-	}
-	return nothing
+	return c.messageBefore(s, c.chunks-1-chunk, micro, true)
 }
 
 func (c *schedule) gradArrives(s, k int) int32 {

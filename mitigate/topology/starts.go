@@ -13,18 +13,16 @@ func (s *search) startPlaces() [][]int {
 	inReplicas, inStages := s.replicasBySlow(slow), s.interiorFirst()
 	byLinks := s.replicasBySlow(ends)
 	l := s.g.p.Model.Layout
+	kinds := []struct {
+		nodes, order []int // order is of the parts
+		parts        [][]int
+		of           int
+	}{{slow, inReplicas, s.g.members, l.DP}, {slow, inStages, s.g.stages, l.PP}, {ends, byLinks, s.g.members, l.DP}, {ends, inStages, s.g.stages, l.PP}}
 	for k := range max(len(inReplicas), len(inStages)) {
-		if len(slow) > 0 && k < len(inReplicas) {
-			out = append(out, s.together(slow, s.blocksFrom(inReplicas[k], l.DP, s.g.members)))
-		}
-		if len(slow) > 0 && k < len(inStages) {
-			out = append(out, s.together(slow, s.blocksFrom(inStages[k], l.PP, s.g.stages)))
-		}
-		if len(ends) > 0 && k < len(byLinks) {
-			out = append(out, s.together(ends, s.blocksFrom(byLinks[k], l.DP, s.g.members)))
-		}
-		if len(ends) > 0 && k < len(inStages) {
-			out = append(out, s.together(ends, s.blocksFrom(inStages[k], l.PP, s.g.stages)))
+		for _, x := range kinds {
+			if len(x.nodes) > 0 && k < len(x.order) {
+				out = append(out, s.together(x.nodes, s.blocksFrom(x.order[k], x.of, x.parts)))
+			}
 		}
 	}
 	return out

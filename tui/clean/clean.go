@@ -156,62 +156,87 @@ func untilTerminator(s string) int {
 // Message cleans every string of m in place, nested ones included.
 func Message(m proto.Message) {
 	if m != nil {
-		cleanMessage(m.ProtoReflect())
+		Walk(m.ProtoReflect(), cleanField)
 	}
 }
 
-func cleanMessage(m protoreflect.Message) {
+func cleanField(f protoreflect.FieldDescriptor) Replace {
+	if f.Kind() == protoreflect.StringKind {
+		return cleanValue
+	}
+	return nil
+}
+
+func cleanValue(v protoreflect.Value) (protoreflect.Value, bool) {
+	old := v.String()
+	now := String(old)
+	return protoreflect.ValueOfString(now), now != old
+}
+
+// Replace returns what takes a scalar's place, an invalid value for none, and whether anything does.
+type Replace func(protoreflect.Value) (protoreflect.Value, bool)
+
+// Walk replaces scalars of m in place, those of lists, maps and nested messages included, by
+// what of picks for their field; nil leaves a field as it is.
+func Walk(m protoreflect.Message, of func(protoreflect.FieldDescriptor) Replace) {
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
 		case f.IsMap():
-			cleanMapField(f, v.Map())
+			walkMap(f, v.Map(), of)
 		case f.IsList():
-			cleanList(f, v.List())
-		case f.Kind() == protoreflect.StringKind:
-			setCleaned(v.String(), func(s protoreflect.Value) { m.Set(f, s) })
+			walkList(f, v.List(), of)
 		case f.Message() != nil:
-			cleanMessage(v.Message())
-		}
-		return true
-	})
-}
-
-func cleanList(f protoreflect.FieldDescriptor, l protoreflect.List) {
-	for i := range l.Len() {
-		switch {
-		case f.Kind() == protoreflect.StringKind:
-			setCleaned(l.Get(i).String(), func(s protoreflect.Value) { l.Set(i, s) })
-		case f.Message() != nil:
-			cleanMessage(l.Get(i).Message())
+			Walk(v.Message(), of)
 		default:
-			return
-		}
-	}
-}
-
-func cleanMapField(f protoreflect.FieldDescriptor, m protoreflect.Map) {
-	var keys []protoreflect.MapKey // unclean ones
-	m.Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
-		switch {
-		case f.MapValue().Kind() == protoreflect.StringKind:
-			setCleaned(v.String(), func(s protoreflect.Value) { m.Set(k, s) })
-		case f.MapValue().Message() != nil:
-			cleanMessage(v.Message())
-		}
-		if f.MapKey().Kind() == protoreflect.StringKind {
-			setCleaned(k.String(), func(protoreflect.Value) { keys = append(keys, k) })
+			replaceValue(of(f), v, func(now protoreflect.Value) { m.Set(f, now) }, func() { m.Clear(f) })
 		}
 		return true
 	})
-	for _, k := range keys {
-		v := m.Get(k)
-		m.Clear(k)
-		m.Set(protoreflect.ValueOfString(String(k.String())).MapKey(), v)
+}
+
+func walkList(f protoreflect.FieldDescriptor, l protoreflect.List, of func(protoreflect.FieldDescriptor) Replace) {
+	by := of(f)
+	if by == nil && f.Message() == nil {
+		return
+	}
+	for i := range l.Len() {
+		if f.Message() != nil {
+			Walk(l.Get(i).Message(), of)
+			continue
+		}
+		set := func(now protoreflect.Value) { l.Set(i, now) }
+		replaceValue(by, l.Get(i), set, func() { set(l.NewElement()) })
 	}
 }
 
-func setCleaned(old string, put func(protoreflect.Value)) {
-	if s := String(old); s != old {
-		put(protoreflect.ValueOfString(s))
+func walkMap(f protoreflect.FieldDescriptor, m protoreflect.Map, of func(protoreflect.FieldDescriptor) Replace) {
+	type rename struct{ from, to protoreflect.MapKey }
+	var renames []rename
+	values, keys := of(f.MapValue()), of(f.MapKey())
+	m.Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+		if f.MapValue().Message() != nil {
+			Walk(v.Message(), of)
+		}
+		replaceValue(values, v, func(now protoreflect.Value) { m.Set(k, now) }, func() { m.Clear(k) })
+		replaceValue(keys, k.Value(), func(now protoreflect.Value) { renames = append(renames, rename{k, now.MapKey()}) }, nil)
+		return true
+	})
+	for _, r := range renames {
+		v := m.Get(r.from)
+		m.Clear(r.from)
+		m.Set(r.to, v)
+	}
+}
+
+func replaceValue(by Replace, v protoreflect.Value, set func(protoreflect.Value), clear func()) {
+	if by == nil {
+		return
+	}
+	switch now, changed := by(v); {
+	case !changed:
+	case now.IsValid():
+		set(now)
+	default:
+		clear()
 	}
 }

@@ -219,10 +219,10 @@ func (f *Feed) setPace(p pace) {
 	}
 }
 
-func (f *Feed) pullNow() { signal(f.kick) }
+func (f *Feed) pullNow() { Signal(f.kick) }
 
-// signal signals on a channel of capacity 1; a pending signal covers later ones.
-func signal(c chan<- struct{}) {
+// Signal signals on a channel of capacity 1; a pending signal covers later ones.
+func Signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -359,7 +359,7 @@ func (s *State) enterConn(c Conn, why string, now time.Time) bool {
 func (f *Feed) publish() {
 	s := f.state
 	f.latest.Store(&s)
-	signal(f.changed)
+	Signal(f.changed)
 }
 
 // mergeEvents joins two lists by sequence number into a new one of bounded length.

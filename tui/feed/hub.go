@@ -93,7 +93,7 @@ func (h *Hub) notifySessions(ctx context.Context) {
 		}
 		h.mu.Lock()
 		for s := range h.sessions {
-			signal(s.moved)
+			Signal(s.moved)
 		}
 		h.mu.Unlock()
 	}

@@ -32,7 +32,7 @@ func (f *Feed) recoveriesLoop(ctx context.Context) {
 	}
 }
 
-func (f *Feed) recoverNow() { signal(f.again) }
+func (f *Feed) recoverNow() { Signal(f.again) }
 
 // pullRecoveries asks for what could be lost only while nothing is being
 // recovered: the answer would be about a job that is about to change.

@@ -72,7 +72,7 @@ func (s *Session) endSession() {
 
 // Latest is the newest state.
 func (s *Session) Latest() *State {
-	signal(s.taken)
+	Signal(s.taken)
 	return s.latest.Load()
 }
 
@@ -87,7 +87,7 @@ func (s *Session) Ask(w Want) {
 	if old := s.want.Swap(&w); *old == w {
 		return
 	}
-	signal(s.urgent)
+	Signal(s.urgent)
 	s.hub.adjustPace()
 }
 
@@ -98,7 +98,7 @@ func (s *Session) Blur(away bool) {
 		to = blurred
 	}
 	if pace(s.pace.Swap(int32(to))) > to {
-		signal(s.urgent)
+		Signal(s.urgent)
 	}
 	s.hub.adjustPace()
 }
@@ -223,5 +223,5 @@ func (s *Session) publish() {
 		}
 	}
 	s.latest.Store(&out)
-	signal(s.changed)
+	Signal(s.changed)
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/failslow/falcon/tui/roster"
 )
 
 // parseTerm reads field:value, a comparison, or a bare word.
@@ -61,14 +63,6 @@ var examples = map[string]string{
 	"stage": "stage:3", "replica": "replica:0-7", "tp": "tp:0", "rank": "rank:100-199", "host": "host:n02*", "device": "device:n1.g0", "state": "state:slow", "is": "is:culprit",
 }
 
-// hostOfDevice is the node part of a device's name, as "n1" of "n1.g0".
-func hostOfDevice(d string) string {
-	if i := strings.LastIndexByte(d, '.'); i >= 0 {
-		return d[:i]
-	}
-	return d
-}
-
 func deviceOf(s *Subject) string { return s.View.GetDevice() }
 
 // span is a range of numbers, both ends included.
@@ -114,7 +108,7 @@ func (p *patterns) matchAny(name string) bool {
 func hostGlobs(_, value string) (match, error) {
 	p := &patterns{strings.Split(value, ",")}
 	return func(s *Subject) bool {
-		name := hostOfDevice(deviceOf(s))
+		name := roster.NodeOf(deviceOf(s))
 		if s.node.term != p || s.node.name != name {
 			s.node = lastNode{p, name, p.matchAny(name)}
 		}

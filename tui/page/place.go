@@ -6,6 +6,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/roster"
 )
 
 // What a page can do beyond drawing, so that a link can say where on it one
@@ -127,7 +128,7 @@ func (s *State) OpenIncidents() int {
 func (s *State) RanksOn(nodes ...string) []int32 {
 	var out []int32
 	for i, r := range s.Roster.Views() {
-		if slices.Contains(nodes, feed.NodeOf(r.GetDevice())) {
+		if slices.Contains(nodes, roster.NodeOf(r.GetDevice())) {
 			out = append(out, i)
 		}
 	}
@@ -139,5 +140,5 @@ func (s *State) NodeOf(rank int32) string {
 	if rank < 0 || int(rank) >= s.Roster.World() {
 		return ""
 	}
-	return feed.NodeOf(s.Roster.View(rank).GetDevice())
+	return roster.NodeOf(s.Roster.View(rank).GetDevice())
 }

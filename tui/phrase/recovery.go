@@ -3,6 +3,7 @@ package phrase
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,4 +100,13 @@ func FaultKind(k string) string {
 var Phases = [...]string{
 	falcon.PhaseDetect, falcon.PhaseDecide, falcon.PhaseSuspend, falcon.PhaseFence, falcon.PhaseReplace,
 	falcon.PhaseTable, falcon.PhaseCollect, falcon.PhaseGroups, falcon.PhaseRestore, falcon.PhaseResume,
+}
+
+// Replaced lists the ranks that a recovery replaced, with their devices.
+func Replaced(r *falconv1.Recovery) string {
+	var out []string
+	for _, rank := range slices.Sorted(maps.Keys(r.GetReplaced())) {
+		out = append(out, fmt.Sprintf("rank %d on %s", rank, r.Replaced[rank]))
+	}
+	return strings.Join(out, ", ")
 }

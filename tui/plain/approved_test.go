@@ -99,7 +99,7 @@ func TestApprovalsInTheStream(t *testing.T) {
 			}
 		}
 		if got != want {
-			t.Errorf("told %q, want %q", got, want)
+			t.Errorf("printed %q, want %q", got, want)
 		}
 	}
 }

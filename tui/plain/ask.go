@@ -288,7 +288,7 @@ func (a *asker) reasoned(text string, s *feed.State, now time.Time) ([]string, *
 	return a.send(s, now)
 }
 
-// send submits the answer, unless something stands against it by now.
+// send submits the answer, unless something blocks it by now.
 func (a *asker) send(s *feed.State, now time.Time) ([]string, *request) {
 	q := a.open
 	if why := decision.Blocked(q.chosen, pictured(s), q.typed); why != "" {
@@ -298,8 +298,8 @@ func (a *asker) send(s *feed.State, now time.Time) ([]string, *request) {
 	return nil, &request{Request: q.chosen.Request(q.typed)}
 }
 
-// answered tells what the engine said, and ends the question that it was
-// about; one that was refused is asked again if it still waits.
+// answered is the engine's answer; it ends its question, and a refused one is asked again
+// if it still waits.
 func (a *asker) answered(got answer) []string {
 	if q := a.open; got.own && q != nil {
 		a.open = nil

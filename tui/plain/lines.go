@@ -97,8 +97,8 @@ func (d *diff) jobLines(s *falconv1.SnapshotReply) []string {
 	return out
 }
 
-// told are the kinds of events that follow from the snapshot's own changes.
-var told = map[string]bool{"incident": true, "verdict": true, "proposal": true, "decision": true, "action": true, "policy": true}
+// derived are the kinds of events that follow from the snapshot's own changes.
+var derived = map[string]bool{"incident": true, "verdict": true, "proposal": true, "decision": true, "action": true, "policy": true}
 
 func (d *diff) eventLines(s *feed.State) []string {
 	var out []string
@@ -107,7 +107,7 @@ func (d *diff) eventLines(s *feed.State) []string {
 			continue
 		}
 		d.seq = e.Seq
-		if !told[e.Kind] {
+		if !derived[e.Kind] {
 			out = append(out, e.Kind+": "+e.Text)
 		}
 	}

@@ -109,7 +109,7 @@ func followFeed(ctx context.Context, d *desk, w *writer, opts Options) error {
 	defer summary.Stop()
 	patience := time.NewTimer(opts.Patience)
 	defer patience.Stop()
-	f, told := d.feed, newDiff()
+	f, changes := d.feed, newDiff()
 	for w.err == nil && !d.quit {
 		select {
 		case <-ctx.Done():
@@ -126,7 +126,7 @@ func followFeed(ctx context.Context, d *desk, w *writer, opts Options) error {
 			w.printLines(d.answered(got, opts.Now())...)
 		case <-f.Changed():
 			s := f.Latest()
-			w.printLines(told.linesOf(s)...)
+			w.printLines(changes.linesOf(s)...)
 			w.printLines(d.ask.state(s, opts.Now())...)
 			if s.Snap.GetJob().GetState() == string(falcon.JobFinished) {
 				return nil
@@ -142,18 +142,12 @@ func finalStory(ctx context.Context, client falconv1.ConsoleClient, last *feed.S
 	if last.Received.IsZero() {
 		return
 	}
-	// The stream may have ended because ctx did; the story still wants telling.
+	// The stream may have ended because ctx did; the story is still printed.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storyTimeout)
 	defer cancel()
 	r, err := client.Incidents(ctx, &falconv1.IncidentsRequest{})
 	if err != nil {
-		r = &falconv1.IncidentsReply{Incidents: last.Snap.Incidents}
-		for range last.Snap.Incidents {
-			r.Ladders = append(r.Ladders, nil)
-		}
-		if l := last.Snap.Ladder; l != nil && len(r.Ladders) > 0 {
-			r.Ladders[0] = l
-		}
+		r = &falconv1.IncidentsReply{Incidents: last.Snap.Incidents, Ladders: []*falconv1.Ladder{last.Snap.Ladder}}
 	} else {
 		clean.Message(r)
 	}

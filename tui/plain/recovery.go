@@ -2,7 +2,6 @@ package plain
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -34,11 +33,7 @@ func recovery(r *falconv1.Recovery) []string {
 		out = append(out, fmt.Sprintf("decision  by %s, generation %d, attempt %d", r.DecidedBy, r.Generation, r.Attempts))
 	}
 	if len(r.GetReplaced()) > 0 {
-		var replaced []string
-		for _, rank := range slices.Sorted(maps.Keys(r.Replaced)) {
-			replaced = append(replaced, fmt.Sprintf("rank %d on %s", rank, r.Replaced[rank]))
-		}
-		out = append(out, fmt.Sprintf("replaced  %s; %d survivors", strings.Join(replaced, ", "), len(r.Survivors)))
+		out = append(out, fmt.Sprintf("replaced  %s; %d survivors", phrase.Replaced(r), len(r.Survivors)))
 	}
 	if len(r.GetFenced()) > 0 {
 		out = append(out, "fenced    "+strings.Join(r.Fenced, ", "))

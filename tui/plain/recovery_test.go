@@ -39,6 +39,6 @@ func TestStoryTellsRecoveries(t *testing.T) {
 func TestRecoveriesAreToldOldestFirst(t *testing.T) {
 	got := strings.Join(Recoveries([]*falconv1.Recovery{{Id: "REC-0002", State: "failed", ResumeIteration: -1}, {Id: "REC-0001", State: "resumed", ResumeIteration: -1}}), "\n")
 	if got != "REC-0001  resumed\nREC-0002  failed" {
-		t.Errorf("told as %q", got)
+		t.Errorf("printed as %q", got)
 	}
 }

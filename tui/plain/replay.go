@@ -15,7 +15,7 @@ import (
 func Replay(out io.Writer, pictures iter.Seq2[time.Time, *feed.State]) error {
 	w := &writer{out: out}
 	d := newDiff()
-	told := memory{}
+	kept := memory{}
 	var last *feed.State
 	var summary time.Time
 	for at, s := range pictures {
@@ -27,7 +27,7 @@ func Replay(out io.Writer, pictures iter.Seq2[time.Time, *feed.State]) error {
 			w.printLines(Summary(last, summary))
 		}
 		w.printLines(d.linesOf(s)...)
-		told.keepState(s.Snap)
+		kept.keepState(s.Snap)
 		last = s
 		if w.err != nil {
 			return w.err
@@ -36,8 +36,8 @@ func Replay(out io.Writer, pictures iter.Seq2[time.Time, *feed.State]) error {
 	if last == nil || last.Received.IsZero() {
 		return w.err
 	}
-	w.printLines(Story(told.incidents(last.Snap))...)
-	w.printLines(Recoveries(told.recoveries)...)
+	w.printLines(Story(kept.incidents(last.Snap))...)
+	w.printLines(Recoveries(kept.recoveries)...)
 	return w.err
 }
 

@@ -2,6 +2,7 @@ package record
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -173,8 +174,8 @@ func (p *Player) Now() time.Time {
 	if !s.Playing || s.Over {
 		return s.At
 	}
-	now := s.At.Add(time.Duration(float64(p.now().Sub(p.since)) * s.Speed))
-	if next := p.r.Moments[s.Frame+1].At; now.After(next) {
+	now, next := p.playedTo(), p.r.Moments[s.Frame+1].At
+	if now.After(next) {
 		return next
 	}
 	return now
@@ -192,19 +193,12 @@ func (p *Player) Done() <-chan struct{} { return p.done }
 // Ask says what the console draws; what was not recorded stays away.
 func (p *Player) Ask(w feed.Want) {
 	if old := p.want.Swap(&w); *old != w {
-		p.signal()
+		feed.Signal(p.changed)
 	}
 }
 
 // Blur does nothing: a recording is read from memory.
 func (p *Player) Blur(bool) {}
-
-func (p *Player) signal() {
-	select {
-	case p.changed <- struct{}{}:
-	default:
-	}
-}
 
 func (p *Player) playLoop() {
 	defer p.wg.Done()
@@ -246,18 +240,21 @@ func (p *Player) advance() {
 	if !s.Playing || s.Over {
 		return
 	}
-	now := p.Now()
-	i := s.Frame
 	p.mu.Lock()
-	reach := s.At.Add(time.Duration(float64(p.now().Sub(p.since)) * s.Speed))
+	reach := p.playedTo()
 	p.mu.Unlock()
+	i := s.Frame
 	for i+1 < len(p.r.Moments) && !p.r.Moments[i+1].At.After(reach) {
 		i++
 	}
-	if i == s.Frame && now.Before(p.r.Moments[i+1].At) {
-		return
+	if i > s.Frame {
+		p.endAt(p.showFrame(i))
 	}
-	p.endAt(p.showFrame(max(i, s.Frame)))
+}
+
+// playedTo is the recorded time that is played by now; the caller holds mu.
+func (p *Player) playedTo() time.Time {
+	return p.status.At.Add(time.Duration(float64(p.now().Sub(p.since)) * p.status.Speed))
 }
 
 // endAt ends the recording before a frame that makes no sense.
@@ -268,7 +265,7 @@ func (p *Player) endAt(err error) {
 	p.mu.Lock()
 	p.status.Over, p.status.Cut = true, err.Error()
 	p.mu.Unlock()
-	p.signal()
+	feed.Signal(p.changed)
 }
 
 // showFrame makes frame i the present.
@@ -284,7 +281,7 @@ func (p *Player) showFrame(i int) error {
 	p.since = p.now()
 	p.mu.Unlock()
 	p.state.Store(s)
-	p.signal()
+	feed.Signal(p.changed)
 	return nil
 }
 
@@ -325,7 +322,7 @@ func (p *Player) toggle() {
 	p.status.Playing = !p.status.Playing
 	p.rebase(now)
 	p.mu.Unlock()
-	p.signal()
+	feed.Signal(p.changed)
 }
 
 // faster takes the next speed of the list.
@@ -335,7 +332,7 @@ func (p *Player) faster(by int) {
 	p.status.Speed = nextSpeed(p.status.Speed, by)
 	p.rebase(now)
 	p.mu.Unlock()
-	p.signal()
+	feed.Signal(p.changed)
 }
 
 // rebase lets the clock run on from now; the caller holds mu.
@@ -345,18 +342,15 @@ func (p *Player) rebase(now time.Time) {
 }
 
 func nextSpeed(now float64, by int) float64 {
-	if by > 0 {
-		for _, s := range Speeds {
-			if s > now {
-				return s
-			}
-		}
+	i, found := slices.BinarySearch(Speeds, now)
+	switch {
+	case by < 0:
+		i--
+	case found:
+		i++
+	}
+	if i < 0 || i == len(Speeds) {
 		return now
 	}
-	for i := len(Speeds) - 1; i >= 0; i-- {
-		if Speeds[i] < now {
-			return Speeds[i]
-		}
-	}
-	return now
+	return Speeds[i]
 }

@@ -54,10 +54,7 @@ func (t *Tap) forwardLoop() {
 			last = s
 			t.writer.Take(s)
 		}
-		select {
-		case t.changed <- struct{}{}:
-		default:
-		}
+		feed.Signal(t.changed)
 	}
 }
 

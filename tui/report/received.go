@@ -14,53 +14,15 @@ import (
 func received[M proto.Message](m M) M {
 	out := proto.CloneOf(m)
 	clean.Message(out)
-	finiteMessage(out.ProtoReflect())
+	clean.Walk(out.ProtoReflect(), finiteField)
 	return out
 }
 
-func finiteMessage(m protoreflect.Message) {
-	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		switch {
-		case f.IsMap():
-			finiteMap(f.MapValue(), v.Map())
-		case f.IsList():
-			finiteList(f, v.List())
-		case f.Message() != nil:
-			finiteMessage(v.Message())
-		case !isFinite(f, v):
-			m.Clear(f)
-		}
-		return true
-	})
-}
-
-func finiteList(f protoreflect.FieldDescriptor, l protoreflect.List) {
-	for i := range l.Len() {
-		switch v := l.Get(i); {
-		case f.Message() != nil:
-			finiteMessage(v.Message())
-		case !isFinite(f, v):
-			l.Set(i, l.NewElement())
-		}
-	}
-}
-
-func finiteMap(f protoreflect.FieldDescriptor, m protoreflect.Map) {
-	m.Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
-		switch {
-		case f.Message() != nil:
-			finiteMessage(v.Message())
-		case !isFinite(f, v):
-			m.Clear(k)
-		}
-		return true
-	})
-}
-
-// isFinite reports whether v is no number, or one that JSON can hold.
-func isFinite(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+func finiteField(f protoreflect.FieldDescriptor) clean.Replace {
 	if f.Kind() != protoreflect.DoubleKind && f.Kind() != protoreflect.FloatKind {
-		return true
+		return nil
 	}
-	return !math.IsNaN(v.Float()) && !math.IsInf(v.Float(), 0)
+	return func(v protoreflect.Value) (protoreflect.Value, bool) {
+		return protoreflect.Value{}, math.IsNaN(v.Float()) || math.IsInf(v.Float(), 0)
+	}
 }

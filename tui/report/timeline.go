@@ -20,7 +20,7 @@ type Line struct {
 	Text      string `json:"text"`
 }
 
-// Decision is one word of a person, or of policy in a person's stead.
+// Decision is one decision of a person, or of policy.
 type Decision struct {
 	Action      string  `json:"action"`
 	Rung        string  `json:"rung"`

@@ -10,8 +10,8 @@ package roster
 
 import (
 	"iter"
-	"strings"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/api/columns"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
@@ -235,12 +235,7 @@ func (t *Roster) standing(health falconv1.RankHealth, rank int32, device string)
 }
 
 // NodeOf is the node part of a device's name: "n1" of "n1.g0"; "" of "".
-func NodeOf(device string) string {
-	if i := strings.LastIndexByte(device, '.'); i >= 0 {
-		return device[:i]
-	}
-	return device
-}
+func NodeOf(device string) string { return string(falcon.Device(device).Node()) }
 
 // Coord is a rank's tensor-parallel coordinate, replica and stage; tensor
 // parallel varies fastest, then data parallel (Megatron's default order).

@@ -7,6 +7,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/failslow/falcon/tui/feed"
 )
 
 // errStuck is why a link was cut.
@@ -58,10 +60,7 @@ func (l *flowControl) Write(p []byte) (int, error) {
 	l.writing = time.Time{}
 	l.written += uint64(max(0, n))
 	l.mu.Unlock()
-	select {
-	case l.kick <- struct{}{}:
-	default:
-	}
+	feed.Signal(l.kick)
 	if err != nil {
 		return n, fmt.Errorf("sshserver: write: %w", err)
 	}

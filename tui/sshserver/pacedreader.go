@@ -58,10 +58,7 @@ func (p *pacedReader) runPump(ctx context.Context) {
 		p.held.Store(p.now().UnixNano())
 		pauseFor(ctx, min(restMax, p.link.settleWrites(ctx)))
 		p.held.Store(0)
-		select {
-		case p.changed <- struct{}{}:
-		default:
-		}
+		feed.Signal(p.changed)
 	}
 }
 

@@ -1,6 +1,7 @@
 package sshserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -48,18 +49,11 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	def := Limits{32, 64, 60, 20 * time.Second, time.Hour, 30 * time.Second, 15 * time.Second}
-	for _, f := range []struct{ have, want *int }{{&l.Sessions, &def.Sessions}, {&l.Connections, &def.Connections}, {&l.PerMinute, &def.PerMinute}} {
-		if *f.have == 0 {
-			*f.have = *f.want
-		}
+	return Limits{
+		Sessions: cmp.Or(l.Sessions, 32), Connections: cmp.Or(l.Connections, 64), PerMinute: cmp.Or(l.PerMinute, 60),
+		Handshake: cmp.Or(l.Handshake, 20*time.Second), Idle: cmp.Or(l.Idle, time.Hour),
+		Stall: cmp.Or(l.Stall, 30*time.Second), Recheck: cmp.Or(l.Recheck, 15*time.Second),
 	}
-	for _, f := range []struct{ have, want *time.Duration }{{&l.Handshake, &def.Handshake}, {&l.Idle, &def.Idle}, {&l.Stall, &def.Stall}, {&l.Recheck, &def.Recheck}} {
-		if *f.have == 0 {
-			*f.have = *f.want
-		}
-	}
-	return l
 }
 
 // Config says where to listen and whom to let in.

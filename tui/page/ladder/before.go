@@ -8,8 +8,8 @@ import (
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
-	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/roster"
 	"github.com/failslow/falcon/tui/widget"
 )
 
@@ -157,7 +157,7 @@ func nodeGrids(s *page.State, v *falconv1.Preview, to []string) (now, then sites
 	slow := map[string]bool{}
 	for i, k := range s.Roster.Views() {
 		if k.GetHealth() == falconv1.RankHealth_RANK_HEALTH_CULPRIT || s.Blamed(i) != "" {
-			slow[feed.NodeOf(k.GetDevice())] = true
+			slow[roster.NodeOf(k.GetDevice())] = true
 		}
 	}
 	now, then = make(sites, s.PP), make(sites, s.PP)
@@ -182,7 +182,7 @@ func nodeBeforeAfter(s *page.State, v *falconv1.Preview, to []string, dp, pp int
 		a := s.NodeOf(int32(i))
 		b := nodeAfterSwaps(a, v.GetSwaps())
 		if i < len(to) {
-			b = feed.NodeOf(to[i])
+			b = roster.NodeOf(to[i])
 		}
 		if now == "" || a != b {
 			now, then = a, b

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/phrase"
+	"github.com/failslow/falcon/tui/roster"
 )
 
 // Plan is what a rung would do to the job, for telling two plans apart.
@@ -46,7 +46,7 @@ func swapPairs(v *falconv1.Preview) []string {
 func nodesOfDevices(placement []string) []string {
 	var out []string
 	for _, d := range placement {
-		out = append(out, feed.NodeOf(d))
+		out = append(out, roster.NodeOf(d))
 	}
 	slices.Sort(out)
 	return slices.Compact(out)

@@ -2,8 +2,6 @@ package recovery
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/failslow/falcon"
@@ -83,7 +81,7 @@ func (t *teller) sayFault(f *falconv1.Fault) {
 func (t *teller) sayPlaces(s *page.State, v *falconv1.Recovery) {
 	t.sayWhole(v)
 	if len(v.GetReplaced()) > 0 {
-		t.sayLine(themes.Text, "Replaced: %s", strings.Join(replacedRanks(v), ", "))
+		t.sayLine(themes.Text, "Replaced: %s", phrase.Replaced(v))
 	}
 	if n := len(v.GetSurvivors()); n > 0 {
 		text := fmt.Sprintf("Survivors: %s", phrase.Count(int64(n)))
@@ -105,15 +103,6 @@ func (t *teller) sayWhole(v *falconv1.Recovery) {
 	if x := v.GetShrink(); x != nil {
 		t.sayLine(themes.Warn, "Fewer replicas: %d of %d stay and share the whole batch", len(x.GetKept()), x.GetOf())
 	}
-}
-
-// replacedRanks lists the ranks that were replaced, with their devices.
-func replacedRanks(v *falconv1.Recovery) []string {
-	var out []string
-	for _, r := range slices.Sorted(maps.Keys(v.Replaced)) {
-		out = append(out, fmt.Sprintf("rank %d on %s", r, v.Replaced[r]))
-	}
-	return out
 }
 
 // sayResume describes where training goes on, and why there.

@@ -7,10 +7,10 @@ import (
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
-	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/phrase"
+	"github.com/failslow/falcon/tui/roster"
 	"github.com/failslow/falcon/tui/widget"
 )
 
@@ -79,7 +79,7 @@ func nameOfEnd(device string, rank int32, byRank bool) string {
 	if byRank {
 		return fmt.Sprintf("r%d", rank)
 	}
-	return feed.NodeOf(device)
+	return roster.NodeOf(device)
 }
 
 // countNodes counts the nodes of a validation's links.

@@ -35,28 +35,7 @@ type letter struct {
 }
 
 // letters are what a step of stage s sends and receives.
-func (n *naive) letters(s int, x trainer.Step) (send, recv []letter) {
-	before, behind := s-1, s
-	switch x.Kind {
-	case trainer.RecvForward:
-		recv = []letter{{micro: x.Recv, boundary: before}}
-	case trainer.SendForward:
-		send = []letter{{micro: x.Send, boundary: behind}}
-	case trainer.RecvBackward:
-		recv = []letter{{grad: true, micro: x.Recv, boundary: behind}}
-	case trainer.SendBackward:
-		send = []letter{{grad: true, micro: x.Send, boundary: before}}
-	case trainer.SendForwardRecvBackward:
-		send, recv = []letter{{micro: x.Send, boundary: behind}}, []letter{{grad: true, micro: x.Recv, boundary: behind}}
-	case trainer.SendBackwardRecvForward:
-		send, recv = []letter{{grad: true, micro: x.Send, boundary: before}}, []letter{{micro: x.Recv, boundary: before}}
-	case trainer.Exchange:
-		return n.swapped(s, x.Swap)
-	}
-	return send, recv
-}
-
-func (n *naive) swapped(s int, w trainer.Swap) (send, recv []letter) {
+func (n *naive) letters(s int, w trainer.Swap) (send, recv []letter) {
 	last := len(n.p.Stages) - 1
 	at := func(p trainer.Part, grad, inwards bool) letter { // inwards: the way from the stage before
 		l := letter{grad: grad, micro: p.Micro, chunk: p.Chunk, boundary: s}
@@ -98,7 +77,7 @@ func (n *naive) end(s, k int) float64 {
 	case trainer.Backward:
 		end += n.p.Stages[s].BackwardMs / float64(n.p.Chunks)
 	}
-	send, recv := n.letters(s, x)
+	send, recv := n.letters(s, x.Swap)
 	for _, l := range send {
 		end = max(end, n.sent(l)+n.p.HopMs[l.boundary])
 	}
@@ -114,7 +93,7 @@ func (n *naive) end(s, k int) float64 {
 func (n *naive) sent(l letter) float64 {
 	for s, list := range n.lists {
 		for k, x := range list {
-			send, _ := n.letters(s, x)
+			send, _ := n.letters(s, x.Swap)
 			i := slices.Index(send, l)
 			if i < 0 {
 				continue

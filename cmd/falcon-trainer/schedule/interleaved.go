@@ -1,20 +1,5 @@
 package schedule
 
-// Part is the work of one micro-batch on one model chunk (virtual stage) of a
-// stage; None is none.
-type Part struct{ Chunk, Micro int }
-
-// None is no part.
-var None = Part{-1, -1}
-
-// Swap is what an Exchange moves with the neighbours in the ring of stages,
-// all at once: activations leave for the stage behind and come from the one
-// before, gradients the other way.
-type Swap struct {
-	Out, In         Part // activations
-	GradOut, GradIn Part
-}
-
 // Interleaved lists the steps of one stage that holds several model chunks,
 // for one iteration: the interleaved 1F1B order of Megatron-LM (Narayanan et
 // al. 2021, §2.2), without its overlap of communication with computation.
@@ -22,7 +7,7 @@ type Swap struct {
 // stages is at least 2, chunks at least 2, microBatches a positive multiple of
 // stages.
 func Interleaved(stage, stages, chunks, microBatches int) []Step {
-	v := interleaver{stage: stage, stages: stages, chunks: chunks, total: microBatches * chunks}
+	v := builder{stage: stage, stages: stages, chunks: chunks, total: microBatches * chunks}
 	warm := min(v.total, 2*(stages-stage-1)+(chunks-1)*stages)
 	v.addExchange(Swap{None, v.arrivingPart(0), None, None})
 	for k := range warm {
@@ -49,16 +34,7 @@ func Interleaved(stage, stages, chunks, microBatches int) []Step {
 // ForwardOnly lists the steps of one stage for an evaluation: forward passes
 // alone, in the order in which training makes them.
 func ForwardOnly(stage, stages, chunks, microBatches int) []Step {
-	if chunks == 1 {
-		b := builder{first: stage == 0, last: stage == stages-1}
-		for i := range microBatches {
-			b.recvForward(i)
-			b.addWork(Forward, i)
-			b.sendForward(i)
-		}
-		return b.steps
-	}
-	v := interleaver{stage: stage, stages: stages, chunks: chunks, total: microBatches * chunks}
+	v := builder{stage: stage, stages: stages, chunks: chunks, total: microBatches * chunks}
 	v.addExchange(Swap{None, v.arrivingPart(0), None, None})
 	for k := range v.total {
 		v.addWork(Forward, v.forwardPart(k))
@@ -74,19 +50,17 @@ func Slots(steps []Step, chunks int) int {
 	first, end := make([]int, chunks), make([]int, chunks)
 	most := 1
 	hold := func(p Part) {
-		if p.Chunk >= 0 && p.Micro >= 0 {
+		if p != None {
 			end[p.Chunk] = max(end[p.Chunk], p.Micro+1)
 			most = max(most, end[p.Chunk]-first[p.Chunk])
 		}
 	}
 	for _, s := range steps {
 		switch s.Kind {
-		case RecvForward, SendBackwardRecvForward:
-			hold(Part{s.Chunk, s.Recv})
 		case Forward:
-			hold(Part{s.Chunk, s.Work})
+			hold(s.Work)
 		case Backward:
-			first[s.Chunk] = s.Work + 1
+			first[s.Work.Chunk] = s.Work.Micro + 1
 		case Exchange:
 			hold(s.Swap.In)
 		}
@@ -94,42 +68,42 @@ func Slots(steps []Step, chunks int) int {
 	return most
 }
 
-// interleaver counts a stage's passes of either direction from 0 to total.
-type interleaver struct {
+// builder counts a stage's passes of either direction from 0 to total.
+type builder struct {
 	stage, stages, chunks, total int
 	steps                        []Step
 }
 
 // forwardPart is the k-th forward pass: stages micro-batches on the first chunk,
 // the same on the next, and so on, then the next stages micro-batches.
-func (v *interleaver) forwardPart(k int) Part {
-	group := v.stages * v.chunks
-	return Part{k % group / v.stages, k/group*v.stages + k%v.stages}
+func (b *builder) forwardPart(k int) Part {
+	group := b.stages * b.chunks
+	return Part{k % group / b.stages, k/group*b.stages + k%b.stages}
 }
 
 // backwardPart is the k-th backward pass, which begins at the last chunk.
-func (v *interleaver) backwardPart(k int) Part {
-	p := v.forwardPart(k)
-	return Part{v.chunks - 1 - p.Chunk, p.Micro}
+func (b *builder) backwardPart(k int) Part {
+	p := b.forwardPart(k)
+	return Part{b.chunks - 1 - p.Chunk, p.Micro}
 }
 
-// leavingPart is what the k-th forward pass sends, arrives what the k-th needs.
+// leavingPart is what the k-th forward pass sends, arrivingPart what the k-th needs.
 // Only the very first virtual stage has none before it, only the very last none
 // behind.
-func (v *interleaver) leavingPart(k int) Part {
-	return v.noneUnless(v.stage == v.stages-1, v.chunks-1, k, v.forwardPart)
+func (b *builder) leavingPart(k int) Part {
+	return b.noneUnless(b.stage == b.stages-1, b.chunks-1, k, b.forwardPart)
 }
 
-func (v *interleaver) arrivingPart(k int) Part {
-	return v.noneUnless(v.stage == 0, 0, k, v.forwardPart)
+func (b *builder) arrivingPart(k int) Part {
+	return b.noneUnless(b.stage == 0, 0, k, b.forwardPart)
 }
-func (v *interleaver) gradLeaves(k int) Part { return v.noneUnless(v.stage == 0, 0, k, v.backwardPart) }
-func (v *interleaver) gradArrives(k int) Part {
-	return v.noneUnless(v.stage == v.stages-1, v.chunks-1, k, v.backwardPart)
+func (b *builder) gradLeaves(k int) Part { return b.noneUnless(b.stage == 0, 0, k, b.backwardPart) }
+func (b *builder) gradArrives(k int) Part {
+	return b.noneUnless(b.stage == b.stages-1, b.chunks-1, k, b.backwardPart)
 }
 
-func (v *interleaver) noneUnless(edge bool, chunk, k int, pass func(int) Part) Part {
-	if k >= v.total {
+func (b *builder) noneUnless(edge bool, chunk, k int, pass func(int) Part) Part {
+	if k >= b.total {
 		return None
 	}
 	if p := pass(k); !edge || p.Chunk != chunk {
@@ -138,12 +112,15 @@ func (v *interleaver) noneUnless(edge bool, chunk, k int, pass func(int) Part) P
 	return None
 }
 
-func (v *interleaver) addWork(k Kind, p Part) {
-	v.steps = append(v.steps, Step{Kind: k, Work: p.Micro, Send: -1, Recv: -1, Chunk: p.Chunk})
+// nothing is the swap of a stage without a neighbour to swap with.
+var nothing = Swap{None, None, None, None}
+
+func (b *builder) addWork(k Kind, p Part) {
+	b.steps = append(b.steps, Step{Kind: k, Work: p, Swap: nothing})
 }
 
-func (v *interleaver) addExchange(w Swap) {
-	if w != (Swap{None, None, None, None}) {
-		v.steps = append(v.steps, Step{Kind: Exchange, Work: -1, Send: -1, Recv: -1, Swap: w})
+func (b *builder) addExchange(w Swap) {
+	if w != nothing {
+		b.steps = append(b.steps, Step{Kind: Exchange, Work: None, Swap: w})
 	}
 }

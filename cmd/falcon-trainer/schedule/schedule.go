@@ -11,29 +11,33 @@ package schedule
 // Kind describes what a step does.
 type Kind uint8
 
-// The kinds of steps. The two exchanges are issued as one NCCL group.
+// The kinds of steps.
 const (
-	RecvForward             Kind = iota // activations of Recv from the stage before
-	SendForward                         // activations of Send to the stage behind
-	RecvBackward                        // gradient of Recv from the stage behind
-	SendBackward                        // gradient of Send to the stage before
-	SendForwardRecvBackward             // both with the stage behind
-	SendBackwardRecvForward             // both with the stage before
-	Forward                             // compute micro-batch Work
-	Backward                            // compute micro-batch Work
-	Exchange                            // Swap with both neighbours in the ring of stages
+	Forward  Kind = iota // compute Work
+	Backward             // compute Work
+	Exchange             // Swap with both neighbours in the ring of stages
 )
 
-// Step is one action of a stage. Micro-batches count from 0 within the
-// replica; fields that Kind does not use are −1.
+// Step is one action of a stage.
 type Step struct {
 	Kind Kind
-	Work int // micro-batch that is computed
-	Send int // micro-batch whose tensor leaves
-	Recv int // micro-batch whose tensor arrives
+	Work Part // of a Forward or a Backward
+	Swap Swap // of an Exchange
+}
 
-	Chunk int  // model chunk of Work, 0 where a stage holds one only
-	Swap  Swap // of an Exchange
+// Part is the work of one micro-batch on one model chunk (virtual stage) of a
+// stage, both counted from 0; None is none.
+type Part struct{ Chunk, Micro int }
+
+// None is no part.
+var None = Part{-1, -1}
+
+// Swap is what an Exchange moves with the neighbours in the ring of stages,
+// all at once: activations leave for the stage behind and come from the one
+// before, gradients the other way.
+type Swap struct {
+	Out, In         Part // activations
+	GradOut, GradIn Part
 }
 
 // Iteration is OneFOneB where a stage holds one model chunk, else Interleaved.
@@ -48,83 +52,24 @@ func Iteration(stage, stages, chunks, microBatches int) []Step {
 // one forward and one backward in turn, cool-down backwards. stage is in
 // [0, stages), microBatches at least 1.
 func OneFOneB(stage, stages, microBatches int) []Step {
-	b := builder{first: stage == 0, last: stage == stages-1}
+	b := builder{stage: stage, stages: stages, chunks: 1, total: microBatches}
 	warm := min(stages-stage-1, microBatches)
 	for i := range warm {
-		b.recvForward(i)
-		b.addWork(Forward, i)
-		b.sendForward(i)
+		b.addExchange(Swap{None, b.arrivingPart(i), None, None})
+		b.addWork(Forward, b.forwardPart(i))
+		b.addExchange(Swap{b.leavingPart(i), None, None, None})
 	}
-	b.steadyPhase(warm, microBatches)
+	b.addExchange(Swap{None, b.arrivingPart(warm), None, None})
+	for i := range microBatches - warm {
+		b.addWork(Forward, b.forwardPart(warm+i))
+		b.addExchange(Swap{b.leavingPart(warm + i), None, None, b.gradArrives(i)})
+		b.addWork(Backward, b.backwardPart(i))
+		b.addExchange(Swap{None, b.arrivingPart(warm + i + 1), b.gradLeaves(i), None})
+	}
 	for i := microBatches - warm; i < microBatches; i++ {
-		b.recvBackward(i)
-		b.addWork(Backward, i)
-		b.sendBackward(i)
+		b.addExchange(Swap{None, None, None, b.gradArrives(i)})
+		b.addWork(Backward, b.backwardPart(i))
+		b.addExchange(Swap{None, None, b.gradLeaves(i), None})
 	}
 	return b.steps
-}
-
-type builder struct {
-	first, last bool
-	steps       []Step
-}
-
-// steadyPhase runs one forward and one backward in turn until all forwards are done.
-func (b *builder) steadyPhase(warm, microBatches int) {
-	if warm == microBatches {
-		return
-	}
-	b.recvForward(warm)
-	for i := range microBatches - warm {
-		b.addWork(Forward, warm+i)
-		b.exchangeBehind(warm+i, i)
-		b.addWork(Backward, i)
-		if next := warm + i + 1; next < microBatches {
-			b.exchangeBefore(i, next)
-		} else {
-			b.sendBackward(i)
-		}
-	}
-}
-
-func (b *builder) addStep(k Kind, work, send, recv int) {
-	b.steps = append(b.steps, Step{Kind: k, Work: work, Send: send, Recv: recv})
-}
-
-func (b *builder) addWork(k Kind, i int) { b.addStep(k, i, -1, -1) }
-
-func (b *builder) recvForward(i int) {
-	if !b.first {
-		b.addStep(RecvForward, -1, -1, i)
-	}
-}
-
-func (b *builder) sendForward(i int) {
-	if !b.last {
-		b.addStep(SendForward, -1, i, -1)
-	}
-}
-
-func (b *builder) recvBackward(i int) {
-	if !b.last {
-		b.addStep(RecvBackward, -1, -1, i)
-	}
-}
-
-func (b *builder) sendBackward(i int) {
-	if !b.first {
-		b.addStep(SendBackward, -1, i, -1)
-	}
-}
-
-func (b *builder) exchangeBehind(send, recv int) {
-	if !b.last {
-		b.addStep(SendForwardRecvBackward, -1, send, recv)
-	}
-}
-
-func (b *builder) exchangeBefore(send, recv int) {
-	if !b.first {
-		b.addStep(SendBackwardRecvForward, -1, send, recv)
-	}
 }

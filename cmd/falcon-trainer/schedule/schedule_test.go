@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -19,14 +18,14 @@ func lines(steps []Step) string {
 
 func TestFirstOfTwoStages(t *testing.T) {
 	want := `forward 0
-send_forward 0
+exchange out 0.0
 forward 1
-send_forward_recv_backward 1 0
+exchange out 0.1 grad_in 0.0
 backward 0
 forward 2
-send_forward_recv_backward 2 1
+exchange out 0.2 grad_in 0.1
 backward 1
-recv_backward 2
+exchange grad_in 0.2
 backward 2
 `
 	if got := lines(OneFOneB(0, 2, 3)); got != want {
@@ -35,13 +34,13 @@ backward 2
 }
 
 func TestLastOfTwoStages(t *testing.T) {
-	want := `recv_forward 0
+	want := `exchange in 0.0
 forward 0
 backward 0
-send_backward_recv_forward 0 1
+exchange in 0.1 grad_out 0.0
 forward 1
 backward 1
-send_backward 1
+exchange grad_out 0.1
 `
 	if got := lines(OneFOneB(1, 2, 2)); got != want {
 		t.Errorf("stage 1 of 2, 2 micro-batches:\n%s", got)
@@ -52,7 +51,7 @@ func computed(steps []Step, k Kind) []int {
 	var out []int
 	for _, s := range steps {
 		if s.Kind == k {
-			out = append(out, s.Work)
+			out = append(out, s.Work.Micro)
 		}
 	}
 	return out
@@ -87,102 +86,19 @@ func TestEveryMicroBatchOnceInOrderAndFewInFlight(t *testing.T) {
 	})
 }
 
-// message is one tensor between neighbouring stages.
-type message struct {
-	from, to, micro int
-	backward        bool
-}
-
-// halves splits a step into what it sends and what it receives.
-func halves(stage int, s Step) (send, recv *message) {
-	ahead, behind := stage-1, stage+1
-	switch s.Kind {
-	case SendForward:
-		send = &message{stage, behind, s.Send, false}
-	case RecvForward:
-		recv = &message{ahead, stage, s.Recv, false}
-	case SendBackward:
-		send = &message{stage, ahead, s.Send, true}
-	case RecvBackward:
-		recv = &message{behind, stage, s.Recv, true}
-	case SendForwardRecvBackward:
-		send, recv = &message{stage, behind, s.Send, false}, &message{behind, stage, s.Recv, true}
-	case SendBackwardRecvForward:
-		send, recv = &message{stage, ahead, s.Send, true}, &message{ahead, stage, s.Recv, false}
-	}
-	return send, recv
-}
-
-// play runs all stages with rendezvous sends: a send completes only when its
-// receive is posted at the same time, a group completes when both halves have.
-// It returns the finishing time, or NaN on deadlock.
-func play(p, m int, forward, backward float64) float64 {
-	steps := make([][]Step, p)
-	clock := make([]float64, p)
-	at := make([]int, p)
-	posted := map[message]float64{} // halves that wait, by when they were posted
-	done := map[message]float64{}
-	for s := range p {
-		steps[s] = OneFOneB(s, p, m)
-	}
-	match := func(stage int, msg *message, mine map[message]bool) (float64, bool) {
-		if msg == nil {
-			return clock[stage], true
-		}
-		if end, ok := done[*msg]; ok {
-			return end, true
-		}
-		if since, ok := posted[*msg]; ok && !mine[*msg] {
-			done[*msg] = max(since, clock[stage])
-			return done[*msg], true
-		}
-		posted[*msg], mine[*msg] = clock[stage], true
-		return 0, false
-	}
-	mine := make([]map[message]bool, p)
-	for s := range mine {
-		mine[s] = map[message]bool{}
-	}
-	for moved := true; moved; {
-		moved = false
-		for s := range p {
-			for at[s] < len(steps[s]) {
-				st := steps[s][at[s]]
-				send, recv := halves(s, st)
-				a, okA := match(s, send, mine[s])
-				b, okB := match(s, recv, mine[s])
-				if !okA || !okB {
-					break
-				}
-				clock[s] = max(clock[s], a, b)
-				switch st.Kind {
-				case Forward:
-					clock[s] += forward
-				case Backward:
-					clock[s] += backward
-				}
-				at[s]++
-				moved = true
-			}
-		}
-	}
-	for s := range p {
-		if at[s] < len(steps[s]) {
-			return math.NaN()
-		}
-	}
-	return slices.Max(clock)
-}
-
 // With free transfers the iteration lasts (m + p − 1)·(f + b), the pipeline's
 // fill and drain included, even when every send waits for its receive.
 func TestRendezvousNeverDeadlocksAndTakesTheIdealTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.IntRange(1, 6).Draw(t, "stages")
 		m := rapid.IntRange(1, 16).Draw(t, "microBatches")
-		got, want := play(p, m, 5, 10), float64(m+p-1)*15
-		if got != want {
-			t.Fatalf("p=%d m=%d: %v ms, want %v", p, m, got, want)
+		g := ringPlay{stages: p, chunks: 1, forward: 5, backward: 10}
+		for s := range p {
+			g.steps = append(g.steps, OneFOneB(s, p, m))
+		}
+		got, want := g.run(), float64(m+p-1)*15
+		if g.mismatch != "" || got != want {
+			t.Fatalf("p=%d m=%d: %v ms, want %v; %s", p, m, got, want, g.mismatch)
 		}
 	})
 }

@@ -3,28 +3,18 @@ package schedule
 import "fmt"
 
 // Texts of steps, for the failures of tests.
-var kindNames = [...]string{
-	"recv_forward", "send_forward", "recv_backward", "send_backward",
-	"send_forward_recv_backward", "send_backward_recv_forward", "forward", "backward", "exchange",
-}
+var kindNames = [...]string{"forward", "backward", "exchange"}
 
 func (k Kind) String() string { return kindNames[k] }
 
 func (s Step) String() string {
-	switch s.Kind {
-	case Exchange:
+	switch {
+	case s.Kind == Exchange:
 		return s.Swap.String()
-	case Forward, Backward:
-		if s.Chunk > 0 {
-			return fmt.Sprintf("%s %d.%d", s.Kind, s.Chunk, s.Work)
-		}
-		return fmt.Sprintf("%s %d", s.Kind, s.Work)
-	case SendForward, SendBackward:
-		return fmt.Sprintf("%s %d", s.Kind, s.Send)
-	case RecvForward, RecvBackward:
-		return fmt.Sprintf("%s %d", s.Kind, s.Recv)
+	case s.Work.Chunk > 0:
+		return fmt.Sprintf("%s %d.%d", s.Kind, s.Work.Chunk, s.Work.Micro)
 	}
-	return fmt.Sprintf("%s %d %d", s.Kind, s.Send, s.Recv)
+	return fmt.Sprintf("%s %d", s.Kind, s.Work.Micro)
 }
 
 func (w Swap) String() string {

@@ -48,11 +48,14 @@ func (p *pipeline) evaluationSteps(microBatches int) []schedule.Step {
 func (p *pipeline) runPass(i int64, b batch, steps []schedule.Step) {
 	strikes := p.faultPoints(steps)
 	for k, s := range steps {
-		if s.Kind == schedule.Exchange {
-			p.q.Group(func() { p.enqueueExchange(s.Swap) })
-			continue
+		switch s.Kind {
+		case schedule.Forward:
+			p.enqueueForward(b, s.Work)
+		case schedule.Backward:
+			p.stage.backward(s.Work)
+		case schedule.Exchange:
+			p.enqueueExchange(s.Swap)
 		}
-		p.enqueueStep(b, s)
 		if strikes[k] != "" {
 			p.strike(strikes[k], i)
 		}
@@ -80,43 +83,13 @@ func (p *pipeline) faultPoints(steps []schedule.Step) map[int]string {
 	return out
 }
 
-// enqueueStep enqueues one step of a schedule.
-func (p *pipeline) enqueueStep(b batch, s schedule.Step) {
-	st, q, pp := p.stage, p.q, p.pp
-	before, behind := p.at.PP-1, p.at.PP+1
-	send, recv := schedule.Part{Micro: s.Send}, schedule.Part{Micro: s.Recv}
-	switch s.Kind {
-	case schedule.Forward:
-		p.enqueueForward(b, schedule.Part{Chunk: s.Chunk, Micro: s.Work})
-	case schedule.Backward:
-		st.backward(schedule.Part{Chunk: s.Chunk, Micro: s.Work})
-	case schedule.RecvForward:
-		q.Recv(pp, st.inputOf(recv), before)
-	case schedule.SendForward:
-		q.Send(pp, st.outputOf(send), behind)
-	case schedule.RecvBackward:
-		q.Recv(pp, st.gradientOf(recv), behind)
-	case schedule.SendBackward:
-		q.Send(pp, st.gradientOf(send), before)
-	case schedule.SendForwardRecvBackward:
-		q.Group(func() {
-			q.Send(pp, st.outputOf(send), behind)
-			q.Recv(pp, st.gradientOf(recv), behind)
-		})
-	case schedule.SendBackwardRecvForward:
-		q.Group(func() {
-			q.Send(pp, st.gradientOf(send), before)
-			q.Recv(pp, st.inputOf(recv), before)
-		})
-	}
-}
-
 // enqueueExchange enqueues what a swap moves around the ring of stages. Both
 // neighbours are one rank when there are two stages: activations always go
-// first, so that its receives meet the right sends.
+// first, so that its receives meet the right sends. Several moves are one group.
 func (p *pipeline) enqueueExchange(s schedule.Swap) {
 	stages, st := p.layout.PP, p.stage
 	behind, before := (p.at.PP+1)%stages, (p.at.PP+stages-1)%stages
+	var moves []func()
 	for _, m := range []struct {
 		part schedule.Part
 		move func(*device.Comm, device.Floats, int)
@@ -129,9 +102,18 @@ func (p *pipeline) enqueueExchange(s schedule.Swap) {
 		{s.GradIn, p.q.Recv, st.gradientOf, behind},
 	} {
 		if m.part != schedule.None {
-			m.move(p.pp, m.at(m.part), m.peer)
+			moves = append(moves, func() { m.move(p.pp, m.at(m.part), m.peer) })
 		}
 	}
+	if len(moves) == 1 {
+		moves[0]()
+		return
+	}
+	p.q.Group(func() {
+		for _, move := range moves {
+			move()
+		}
+	})
 }
 
 // enqueueForward feeds the first virtual stage, and takes the loss behind the last.

@@ -18,3 +18,6 @@ func NodesText(nodes []Node) string {
 	}
 	return text
 }
+
+// RankSubject names a rank as what an event line is about.
+func RankSubject(r Rank) string { return fmt.Sprintf("rank %d", r) }

@@ -34,7 +34,7 @@ func (bl *baseline) adoptLevel(iteration int64) {
 	case level < baseline*(1-bl.cfg.Settled):
 		bl.restoredMs = min(bl.restoredMs, level)
 		bl.samples.slowest.tracker.Rebase(level)
-		bl.out.addNote(iteration, "rebase", "New baseline %.1f ms instead of %.1f ms", level, baseline)
+		bl.out.addNote("", iteration, "rebase", "New baseline %.1f ms instead of %.1f ms", level, baseline)
 	case !acting:
 		bl.samples.slowest.tracker.Compare(baseline)
 	}
@@ -48,7 +48,7 @@ func (bl *baseline) endWarmUp() {
 		return
 	}
 	bl.restoredMs = 0
-	bl.out.addNote(bl.samples.lastIteration(), "rebase", "Baseline %.1f ms", bl.samples.slowest.tracker.BaselineMs())
+	bl.out.addNote("", bl.samples.lastIteration(), "rebase", "Baseline %.1f ms", bl.samples.slowest.tracker.BaselineMs())
 }
 
 // currentMs is the lowest verified regime of the epoch, 0 while learning.
@@ -94,7 +94,7 @@ func (bl *baseline) finishRelearn(iteration int64) bool {
 	bl.rebase, bl.restoredMs = false, 0
 	tracker.Rebase(0)
 	tracker.Compare(bl.samples.currentLevel())
-	bl.out.addNote(iteration, "rebase", "New baseline %.1f ms", tracker.BaselineMs())
+	bl.out.addNote("", iteration, "rebase", "New baseline %.1f ms", tracker.BaselineMs())
 	return true
 }
 

@@ -63,7 +63,7 @@ func (u *burstLog) recurring(s *incidentState) string {
 		return ""
 	}
 	if every, ok := isRegular(append(onsets, s.OnsetIteration)); ok {
-		u.out.addNote(s.OnsetIteration, "jitter", "Slow again %d iterations after the last time, as every time before: the job's own rhythm, such as checkpoints", every)
+		u.out.addNote("", s.OnsetIteration, "jitter", "Slow again %d iterations after the last time, as every time before: the job's own rhythm, such as checkpoints", every)
 		return ""
 	}
 	return fmt.Sprintf("Intermittent: the job was about as slow in iterations %s, and is again from %d on", strings.Join(spans, ", "), s.OnsetIteration)
@@ -92,7 +92,7 @@ func (m *Machine) resumeBurst(at int64, ms float64) bool {
 		if !s.isLocated() {
 			s.search.notBefore = m.samples.lastIteration()
 		}
-		m.out.addNote(at, "onset", "%s is back from iteration %d on: %.1f ms", s.ID, at, ms)
+		m.out.addNote(s.ID, at, "onset", "%s is back from iteration %d on: %.1f ms", s.ID, at, ms)
 		return true
 	}
 	return false

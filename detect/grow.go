@@ -43,7 +43,7 @@ func (m *Machine) recordGrowth(o, s *incidentState, res peer.Result) {
 		m.culprits.conclude(o, v)
 	}
 	o.Verdict.Severity = max(o.Verdict.Severity, cause.Severity(o.SlowMs/max(o.HealthyMs, 1)-1, len(o.Verdict.Links), false, len(o.Verdict.Devices)))
-	m.out.addNote(s.OnsetIteration, "onset", "%s got worse: no culprit besides %s", o.ID, culpritNames(o.Verdict))
+	m.out.addNote(o.ID, s.OnsetIteration, "onset", "%s got worse: no culprit besides %s", o.ID, culpritNames(o.Verdict))
 	m.out.updateIncident(o)
 }
 
@@ -68,7 +68,7 @@ func (m *Machine) splitLinks(o *incidentState, v falcon.Verdict) falcon.Verdict 
 	second := v
 	second.Links = added
 	m.publishVerdict(s, second)
-	m.out.addNote(s.OnsetIteration, "onset", "%s: %s is slow beside the link of %s", s.ID, culpritNames(second), o.ID)
+	m.out.addNote(s.ID, s.OnsetIteration, "onset", "%s: %s is slow beside the link of %s", s.ID, culpritNames(second), o.ID)
 	v.Links = kept
 	return v
 }

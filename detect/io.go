@@ -104,6 +104,7 @@ type ProfileRequest struct {
 // (a jitter, a change point that belongs to an action, a new baseline).
 type Note struct {
 	Iteration int64
+	About     string // id of the incident, else a rank; "" = the job
 	Kind      string // "jitter", "rebase", "settled", "profile", "onset", "relief", "validation", "watch", "throughput"
 	Text      string
 }

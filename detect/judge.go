@@ -15,7 +15,7 @@ func (m *Machine) judgeWindow(w *window) {
 	res := m.evidence.compare(sortedProfiles(w))
 	m.profile.keep(w.id, res)
 	if res.Missing > 0 {
-		m.out.addNote(m.samples.lastIteration(), "profile", "Profile %d lacks %d of %d ranks", w.id, res.Missing, len(res.Ranks))
+		m.out.addNote("", m.samples.lastIteration(), "profile", "Profile %d lacks %d of %d ranks", w.id, res.Missing, len(res.Ranks))
 	}
 	m.watchRanks(w, &res)
 	quiet := len(m.incidents.openIncidents()) == 0
@@ -88,7 +88,7 @@ func (m *Machine) checkUnexplained(w *window, res peer.Result, quiet bool) {
 	s.basis = verdictBasis{timing: &timing, at: m.clock.now}
 	m.incidents.add(s)
 	m.publishVerdict(s, v)
-	m.out.addNote(w.iteration, "onset", "%s: %s is slow too, without an onset of its own", s.ID, culpritNames(v))
+	m.out.addNote(s.ID, w.iteration, "onset", "%s: %s is slow too, without an onset of its own", s.ID, culpritNames(v))
 }
 
 func sortedProfiles(w *window) []falcon.RankProfile {
@@ -201,19 +201,19 @@ func (m *Machine) learnHealthy(w *window, res peer.Result) {
 	switch {
 	case named && m.profile.learningDue() && m.evidence.isConvincing(v, res) && !m.profile.seenBefore(culpritNames(v)):
 		m.profile.confirmLearning(culpritNames(v))
-		m.out.addNote(w.iteration, "profile", "%s looks slower than its peers: a second profile decides", culpritNames(v))
+		m.out.addNote(firstCulprit(v), w.iteration, "profile", "%s looks slower than its peers: a second profile decides", culpritNames(v))
 	case named && m.profile.learningDue() && m.evidence.isConvincing(v, res):
 		m.profile.endLearning()
 		m.openFromStart(s, v, res)
 	case named || len(res.Slow) > 0:
-		m.out.addNote(w.iteration, "profile", "%s looks slower than its peers, but neither waits nor counters confirm it", culpritNames(v))
+		m.out.addNote(firstCulprit(v), w.iteration, "profile", "%s looks slower than its peers, but neither waits nor counters confirm it", culpritNames(v))
 		m.profile.learnAgain()
 	case res.Missing > 0 && !m.evidence.hasHealthy() && m.profile.learnTriesLeft():
 		m.profile.learnAgain()
 	case !res.AllSlow && len(res.SlowStages) == 0:
 		m.evidence.learnHealthy(res)
 		m.profile.healthyLearned()
-		m.out.addNote(w.iteration, "profile", "Healthy profile of %d of %d ranks stored", len(res.Ranks)-res.Missing, len(res.Ranks))
+		m.out.addNote("", w.iteration, "profile", "Healthy profile of %d of %d ranks stored", len(res.Ranks)-res.Missing, len(res.Ranks))
 	default:
 		m.profile.endLearning()
 	}
@@ -230,5 +230,5 @@ func (m *Machine) openFromStart(s *incidentState, v falcon.Verdict, res peer.Res
 	s.basis = verdictBasis{timing: &res, at: m.clock.now}
 	m.incidents.add(s)
 	m.publishVerdict(s, v)
-	m.out.addNote(s.OnsetIteration, "onset", "%s: %s is slow since before the first iteration seen; healthy %.1f ms is an estimate", s.ID, culpritNames(v), s.HealthyMs)
+	m.out.addNote(s.ID, s.OnsetIteration, "onset", "%s: %s is slow since before the first iteration seen; healthy %.1f ms is an estimate", s.ID, culpritNames(v), s.HealthyMs)
 }

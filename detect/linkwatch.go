@@ -264,7 +264,7 @@ func (lw *linkWatch) judgeTest(s *incidentState, v falcon.Validation) bool {
 	case isSlow:
 		s.relief.seenBad(at)
 		s.move.links.clearRefusals()
-		lw.out.addNote(at, "relief", "%s: %s still takes %.2f x the median of its class; another test in %d iterations at the earliest", s.ID, slowest, ratio, s.move.links.gap)
+		lw.out.addNote(s.ID, at, "relief", "%s: %s still takes %.2f x the median of its class; another test in %d iterations at the earliest", s.ID, slowest, ratio, s.move.links.gap)
 	case judged == len(s.Verdict.Links) && v.State == falcon.ValidationDone && (s.relief.streak >= lw.cfg.Relief.Streak || v.Ask.Incident == ""):
 		if s.relief.streak == 0 || !lw.portsAtRest(s) { // looks that see nothing don't say since when
 			s.relief.healthyAt = at

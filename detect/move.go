@@ -53,7 +53,7 @@ func (m *Machine) dropOwnOnsets() {
 	m.incidents.removeIf(func(s *incidentState) bool {
 		own := s.ID == "" && m.baseline.isSettling(s.OnsetIteration)
 		if own {
-			m.out.addNote(s.OnsetIteration, "settled", "The job is slower from iteration %d on because of an action: no onset", s.OnsetIteration)
+			m.out.addNote("", s.OnsetIteration, "settled", "The job is slower from iteration %d on because of an action: no onset", s.OnsetIteration)
 		}
 		return own
 	})

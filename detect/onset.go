@@ -62,13 +62,13 @@ func (m *Machine) onJobChange(c bocd.Change) {
 	case c.Kind == bocd.KindJitter:
 		m.onsets.recordDip(at, c)
 		if m.onsets.isNewJitter(at) {
-			m.out.addNote(at, "jitter", "A change by %.0f %% did not last or is too small: %.1f ms before, %.1f ms after, at most %.1f ms", 100*c.Change, c.BeforeMs, c.AfterMs, m.samples.peakAround(c))
+			m.out.addNote("", at, "jitter", "A change by %.0f %% did not last or is too small: %.1f ms before, %.1f ms after, at most %.1f ms", 100*c.Change, c.BeforeMs, c.AfterMs, m.samples.peakAround(c))
 		}
 	case c.Kind == bocd.KindSettled || m.baseline.isSettling(at):
-		m.out.addNote(at, "settled", "The change from %.1f to %.1f ms belongs to an action", c.BeforeMs, c.AfterMs)
+		m.out.addNote("", at, "settled", "The change from %.1f to %.1f ms belongs to an action", c.BeforeMs, c.AfterMs)
 		m.incidents.expediteAll()
 	case c.Kind == bocd.KindOnset && c.AfterMs <= m.baseline.currentMs()*(1+m.cfg.Tracker.Verify):
-		m.out.addNote(at, "rebase", "%.1f ms after %.1f ms is no slower than the baseline", c.AfterMs, c.BeforeMs)
+		m.out.addNote("", at, "rebase", "%.1f ms after %.1f ms is no slower than the baseline", c.AfterMs, c.BeforeMs)
 	case c.Kind == bocd.KindOnset:
 		if !m.onsets.isPartOfOnset(at) {
 			alarms := append(m.onsets.alarmsNear(at), alarm{-1, at, c.BeforeMs, c.AfterMs, c.Probability})
@@ -114,7 +114,7 @@ func (m *Machine) openOnset(alarms []alarm) {
 	if len(others) == 0 {
 		m.publishOrWait(s)
 	}
-	m.out.addNote(at, "onset", "%s slower from iteration %d on: %.1f ms instead of %.1f ms (P %.2f)", s.subject(), at, best.afterMs, best.beforeMs, best.probability)
+	m.out.addNote("", at, "onset", "%s slower from iteration %d on: %.1f ms instead of %.1f ms (P %.2f)", s.subject(), at, best.afterMs, best.beforeMs, best.probability)
 }
 
 // onsetDetector places onsets from the alarms of ranks and of the job.

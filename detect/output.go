@@ -20,8 +20,8 @@ type output struct {
 	ready   Ready
 }
 
-func (o *output) addNote(iteration int64, kind, format string, args ...any) {
-	o.ready.Notes = append(o.ready.Notes, Note{Iteration: iteration, Kind: kind, Text: fmt.Sprintf(format, args...)})
+func (o *output) addNote(about string, iteration int64, kind, format string, args ...any) {
+	o.ready.Notes = append(o.ready.Notes, Note{Iteration: iteration, About: about, Kind: kind, Text: fmt.Sprintf(format, args...)})
 }
 
 // updateIncident hands an incident's present state out with the next Ready.

@@ -17,7 +17,7 @@ func (rj *reliefJudge) onFaster(at int64, c bocd.Change) {
 		if c.AfterMs <= rj.baseline.currentMs()*(1+rj.cfg.Settled) && !rj.incidents.relievedNear(at) {
 			rj.baseline.lower(c.AfterMs)
 			rj.profile.requestLearning(0)
-			rj.out.addNote(at, "rebase", "New baseline %.1f ms instead of %.1f ms", c.AfterMs, c.BeforeMs)
+			rj.out.addNote("", at, "rebase", "New baseline %.1f ms instead of %.1f ms", c.AfterMs, c.BeforeMs)
 		}
 		return
 	}
@@ -140,7 +140,7 @@ const passedUnseen = "the slowdown ended before a profile was taken: no culprit 
 func (rj *reliefJudge) relieve(s *incidentState, at int64, why string) {
 	at = max(at, s.OnsetIteration+1)
 	if s.ID == "" {
-		rj.out.addNote(at, "relief", "The second slowdown ended before a culprit was named: %s", why)
+		rj.out.addNote("", at, "relief", "The second slowdown ended before a culprit was named: %s", why)
 		rj.incidents.removeIncident(s)
 		return
 	}
@@ -156,7 +156,7 @@ func (rj *reliefJudge) relieve(s *incidentState, at int64, why string) {
 		rj.onsets.resetToLevel()
 	}
 	rj.out.updateIncident(s)
-	rj.out.addNote(at, "relief", "%s relieved at iteration %d: %s", s.ID, at, why)
+	rj.out.addNote(s.ID, at, "relief", "%s relieved at iteration %d: %s", s.ID, at, why)
 	if s.FromStart || !rj.evidence.hasHealthy() {
 		rj.profile.requestLearning(rj.samples.lastIteration() + rj.cfg.SettleAfter)
 	}
@@ -187,7 +187,7 @@ func (rj *reliefJudge) pausing(s *incidentState, iteration int64) bool {
 	if !s.burst.paused {
 		s.burst.paused = true
 		rj.onsets.resetToLevel()
-		rj.out.addNote(iteration, "jitter", "%s pauses: the iteration time is back since iteration %d", s.ID, rj.samples.backSince((s.HealthyMs+s.SlowMs)/2))
+		rj.out.addNote(s.ID, iteration, "jitter", "%s pauses: the iteration time is back since iteration %d", s.ID, rj.samples.backSince((s.HealthyMs+s.SlowMs)/2))
 	}
 	return true
 }
@@ -196,7 +196,7 @@ func (rj *reliefJudge) pausing(s *incidentState, iteration int64) bool {
 func (rj *reliefJudge) dropBurst(s *incidentState, at int64) {
 	b := burst{from: s.OnsetIteration, to: max(at, s.OnsetIteration+1), ms: s.SlowMs}
 	rj.bursts.add(b)
-	rj.out.addNote(b.from, "jitter", "%d iterations at %.1f ms were over before a profile was taken: no incident", b.to-b.from, b.ms)
+	rj.out.addNote("", b.from, "jitter", "%d iterations at %.1f ms were over before a profile was taken: no incident", b.to-b.from, b.ms)
 	rj.incidents.removeIncident(s)
 	rj.onsets.resetToLevel()
 	if !rj.evidence.hasHealthy() {

@@ -41,13 +41,13 @@ func (m *Machine) trackSilence() {
 		switch {
 		case len(own) > 0 && s.relief.silent.since.IsZero():
 			s.pauseRelief(m.clock.now)
-			m.out.addNote(m.samples.newest, "profile", "%s: relief waits, as %s can't be heard", s.ID, strings.Join(own, ", "))
+			m.out.addNote(s.ID, m.samples.newest, "profile", "%s: relief waits, as %s can't be heard", s.ID, strings.Join(own, ", "))
 		case len(own) == 0 && !s.relief.silent.since.IsZero():
 			s.resumeRelief()
-			m.out.addNote(m.samples.newest, "profile", "%s: all that it names are heard again", s.ID)
+			m.out.addNote(s.ID, m.samples.newest, "profile", "%s: all that it names are heard again", s.ID)
 		case !s.relief.silent.since.IsZero() && !s.relief.silent.waited && !m.incidents.awaitsNodes(s):
 			s.relief.silent.waited = true
-			m.out.addNote(m.samples.newest, "profile", "%s: relief waits no longer, although %s can't be heard", s.ID, strings.Join(own, ", "))
+			m.out.addNote(s.ID, m.samples.newest, "profile", "%s: relief waits no longer, although %s can't be heard", s.ID, strings.Join(own, ", "))
 		}
 	}
 }

@@ -210,7 +210,7 @@ func (m *Machine) stepValidated(in Validated) {
 		return
 	}
 	m.tests.answered(v.Ask.Incident)
-	m.out.addNote(m.samples.newest, "validation", "%s", validationSummary(v))
+	m.out.addNote(v.ID, m.samples.newest, "validation", "%s", validationSummary(v))
 	m.links.addTests(v)
 	for _, s := range slices.Clone(m.incidents.list) {
 		if s.Open() && s.hasVerdict() && s.ID != "" && (s.ID == v.Ask.Incident || v.Ask.Incident == "" && m.evidence.concerned(s, v)) && !m.linkWatch.judgeTest(s, v) {

@@ -25,11 +25,11 @@ func (m *Machine) watchRanks(w *window, res *peer.Result) {
 		}
 		switch {
 		case s.Failing:
-			m.out.addNote(w.iteration, "watch", "%s computed up to %.2f x as long as its peers for %d steps running and waited %.1f ms itself: failing", m.job.describe(s.Rank), s.Ratio, s.Steps, s.Waits)
+			m.out.addNote(falcon.RankSubject(s.Rank), w.iteration, "watch", "%s computed up to %.2f x as long as its peers for %d steps running and waited %.1f ms itself: failing", m.job.describe(s.Rank), s.Ratio, s.Steps, s.Waits)
 		case s.Steps < m.cfg.Watch.Steps:
-			m.out.addNote(w.iteration, "watch", "%s computed up to %.2f x as long as its peers for %s, then no longer: transient", m.job.describe(s.Rank), s.Ratio, formatSteps(s.Steps))
+			m.out.addNote(falcon.RankSubject(s.Rank), w.iteration, "watch", "%s computed up to %.2f x as long as its peers for %s, then no longer: transient", m.job.describe(s.Rank), s.Ratio, formatSteps(s.Steps))
 		default:
-			m.out.addNote(w.iteration, "watch", "%s computes as its peers do again after %d steps", m.job.describe(s.Rank), s.Steps)
+			m.out.addNote(falcon.RankSubject(s.Rank), w.iteration, "watch", "%s computes as its peers do again after %d steps", m.job.describe(s.Rank), s.Steps)
 		}
 	}
 	if m.rankWatch.steps.Any() {
@@ -85,11 +85,11 @@ func (m *Machine) checkThroughput(iteration int64) {
 	}
 	m.throughputNoted = true
 	if line <= best || m.profile.learningDue() {
-		m.out.addNote(iteration, "throughput", "%.1f ms an iteration is %.0f %% of the peak throughput (%.1f ms): the ranks are profiled", level, 100*peak/level, peak)
+		m.out.addNote("", iteration, "throughput", "%.1f ms an iteration is %.0f %% of the peak throughput (%.1f ms): the ranks are profiled", level, 100*peak/level, peak)
 		m.rankWatch.schedule(iteration, m.clock.now)
 		return
 	}
-	m.out.addNote(iteration, "throughput", "%.1f ms an iteration is %.0f %% of the job's best throughput (%.1f ms), and no onset was seen", level, 100*best/level, best)
+	m.out.addNote("", iteration, "throughput", "%.1f ms an iteration is %.0f %% of the job's best throughput (%.1f ms), and no onset was seen", level, 100*best/level, best)
 	i := m.samples.slowest.seen - 1
 	for oldest := m.samples.slowest.seen - len(m.samples.slowest.ms); i > oldest && m.samples.slowest.valueAt(i-1) > best/m.cfg.Throughput; {
 		i--

@@ -100,6 +100,14 @@ func culpritNames(v falcon.Verdict) string {
 	return strings.Join(names, ", ")
 }
 
+// firstCulprit is the first device that a verdict names, "" without one.
+func firstCulprit(v falcon.Verdict) string {
+	if len(v.Devices) == 0 {
+		return ""
+	}
+	return string(v.Devices[0])
+}
+
 // request asks all ranks for a window. The first id comes from the clock, so
 // that windows of before a restart are not taken for new ones.
 func (p *profiler) request(iterations int, why string) {
@@ -164,7 +172,7 @@ func (m *Machine) windowFailed(w *window) {
 	if len(w.refused) > 0 {
 		why = strings.Join(w.refused, "; ")
 	}
-	m.out.addNote(m.samples.lastIteration(), "profile", "Profile %d failed: %s", w.id, why)
+	m.out.addNote("", m.samples.lastIteration(), "profile", "Profile %d failed: %s", w.id, why)
 	for _, s := range slices.Clone(m.incidents.list) {
 		if s.Open() && !s.hasVerdict() && w.id > s.search.after {
 			if !m.retryLater(s) {

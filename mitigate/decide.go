@@ -100,7 +100,7 @@ func (p *Planner) checkStep(d Decision) error {
 
 func (p *Planner) onDecision(d Decision) {
 	if err := p.Check(d); err != nil {
-		p.out.addNote("decision", "decision of %s refused: %s", d.By, err)
+		p.out.addNote(cmp.Or(d.Action, d.Incident), "decision", "decision of %s refused: %s", d.By, err)
 		return
 	}
 	if d.Action != "" {
@@ -127,7 +127,7 @@ func (p *Planner) recordVote(s *incidentState, a *falcon.Action, d Decision) {
 	}
 	if d.Approve && p.policy.rungPolicy(a.Rung).Second && len(a.Approvals) < 2 {
 		a.DeadlineUnixNs = 0
-		p.out.addNote("decision", "%s approved by %s, waits for a second approver", a.ID, d.By)
+		p.out.addNote(a.ID, "decision", "%s approved by %s, waits for a second approver", a.ID, d.By)
 		p.out.addAction(*a)
 		return
 	}
@@ -143,14 +143,14 @@ func (p *Planner) recordDecision(s *incidentState, a *falcon.Action, d Decision)
 	a.DecidedBy, a.Reason, a.DecidedFrom, a.DeadlineUnixNs, a.DecidedUnixNs = d.By, d.Reason, d.From, 0, p.decisionTime(d)
 	if d.Approve {
 		a.State = falcon.ActionApproved
-		p.out.addNote("decision", "%s approved by %s", a.ID, cmp.Or(approverNames(a.Approvals), d.By))
+		p.out.addNote(a.ID, "decision", "%s approved by %s", a.ID, cmp.Or(approverNames(a.Approvals), d.By))
 	} else {
 		if len(a.Approvals) > 0 {
 			name += ", approved by " + approverNames(a.Approvals) + ","
 		}
 		a.State = falcon.ActionVetoed
 		s.vetoed[a.Rung] = true
-		p.out.addNote("decision", "%s %s by %s%s", name, verb, d.By, reasonSuffix(d.Reason))
+		p.out.addNote(a.ID, "decision", "%s %s by %s%s", name, verb, d.By, reasonSuffix(d.Reason))
 	}
 	p.out.addAction(*a)
 }

@@ -35,7 +35,7 @@ func (e *executor) released(s *incidentState, a *falcon.Action) bool {
 	case e.policy.frozen() || e.policy.observing():
 		if a.DeadlineUnixNs != 0 {
 			a.DeadlineUnixNs = 0
-			e.out.addNote("action", "%s is approved and waits: %s", a.ID, e.policy.stopReason())
+			e.out.addNote(a.ID, "action", "%s is approved and waits: %s", a.ID, e.policy.stopReason())
 			e.out.addAction(*a)
 		}
 		return false
@@ -43,7 +43,7 @@ func (e *executor) released(s *incidentState, a *falcon.Action) bool {
 		return false
 	case a.DeadlineUnixNs == 0 && undo > 0 && len(a.Approvals) > 0:
 		a.DeadlineUnixNs = e.clock.now.Add(time.Duration(undo * float64(time.Second))).UnixNano()
-		e.out.addNote("action", "%s is ordered in %.0f s unless an operator withdraws it", a.ID, undo)
+		e.out.addNote(a.ID, "action", "%s is ordered in %.0f s unless an operator withdraws it", a.ID, undo)
 		e.out.addAction(*a)
 		return false
 	}
@@ -108,7 +108,7 @@ func (e *executor) onCommitted(in Committed) {
 			swap := *in.Swap
 			a.Swap = &swap
 		}
-		e.out.addNote("action", "%s: the ranks changed places at iteration %d%s", a.ID, in.Iteration, stepsText(a.Swap))
+		e.out.addNote(a.ID, "action", "%s: the ranks changed places at iteration %d%s", a.ID, in.Iteration, stepsText(a.Swap))
 	default:
 		e.job.setSplit(f.counts)
 		if len(in.MicroBatches) > 0 {
@@ -146,11 +146,11 @@ func (e *executor) completeStep(s *incidentState, i int, at int64) {
 	if a.State == falcon.ActionReverting {
 		a.State, a.RevertedIteration = falcon.ActionReverted, at
 		s.reverts = 0
-		e.out.addNote("action", "%s reverted from iteration %d: %s", a.ID, at, e.job.describe(a))
+		e.out.addNote(a.ID, "action", "%s reverted from iteration %d: %s", a.ID, at, e.job.describe(a))
 	} else {
 		a.State, a.AppliedIteration = falcon.ActionApplied, at
 		e.ledger.resetClocks(a.Rung)
-		e.out.addNote("action", "%s in force from iteration %d: %s", a.ID, at, e.job.describe(a))
+		e.out.addNote(a.ID, "action", "%s in force from iteration %d: %s", a.ID, at, e.job.describe(a))
 	}
 	e.out.addAction(*a)
 }
@@ -195,7 +195,7 @@ func (e *executor) failStep(s *incidentState, i int, why string) {
 		e.stuck = e.stuck || a.Phase == falcon.PhasePlacement
 	case a.Phase == falcon.PhaseSplit:
 		a.MicroBatches = slices.Clone(e.job.desc.MicroBatches)
-		e.out.addNote("action", "%s: the split that was to follow failed: %s", a.ID, why)
+		e.out.addNote(a.ID, "action", "%s: the split that was to follow failed: %s", a.ID, why)
 		e.completeStep(s, i, e.iterations.newestIndex()+1)
 		return
 	default:
@@ -203,7 +203,7 @@ func (e *executor) failStep(s *incidentState, i int, why string) {
 		a.Reason = why
 	}
 	e.out.addAction(*a)
-	e.out.addNote("action", "%s: its order failed, the job continues unchanged: %s", a.ID, why)
+	e.out.addNote(a.ID, "action", "%s: its order failed, the job continues unchanged: %s", a.ID, why)
 }
 
 // executor carries approved actions out, step by step, and undoes them.

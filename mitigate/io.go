@@ -151,6 +151,7 @@ type Acted struct {
 // Note is a line for the event log.
 type Note struct {
 	Iteration int64
+	About     string // id of the action or incident; "" = the job
 	Kind      string // "proposal", "decision", "action", "skip"
 	Text      string
 }

@@ -108,7 +108,7 @@ func (p *Planner) overtaken(why string, r falcon.Rung) {
 				p.orders.dropOrder(s, i)
 				a.State, a.RevertReason, a.RevertedIteration, a.Phase = falcon.ActionReverted, why, at, ""
 				p.out.addActed(Acted{Incident: a.Incident, Rung: a.Rung, Iteration: a.RevertedIteration, Reverted: true, MicroBatches: slices.Clone(p.job.desc.MicroBatches)})
-				p.out.addNote("action", "%s is undone: %s", a.ID, why)
+				p.out.addNote(a.ID, "action", "%s is undone: %s", a.ID, why)
 				p.out.addAction(*a)
 			}
 		}

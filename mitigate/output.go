@@ -47,8 +47,8 @@ func (o *output) addImpact(v Impact) {
 	o.ready.Impacts = replaceOrAdd(o.ready.Impacts, v, func(w Impact) bool { return w.Incident == v.Incident })
 }
 
-func (o *output) addNote(kind, format string, args ...any) {
-	o.ready.Notes = append(o.ready.Notes, Note{Iteration: o.iterations.newestIndex(), Kind: kind, Text: fmt.Sprintf(format, args...)})
+func (o *output) addNote(about, kind, format string, args ...any) {
+	o.ready.Notes = append(o.ready.Notes, Note{Iteration: o.iterations.newestIndex(), About: about, Kind: kind, Text: fmt.Sprintf(format, args...)})
 }
 
 // addAction queues the action's whole present state, replacing an older one.
@@ -69,6 +69,6 @@ func (o *output) expireAction(a *falcon.Action, why string) {
 	if a.State == falcon.ActionProposed || a.State == falcon.ActionApproved {
 		a.State, a.Reason, a.DeadlineUnixNs = falcon.ActionExpired, why, 0
 		o.addAction(*a)
-		o.addNote("action", "%s expired: %s", a.ID, why)
+		o.addNote(a.ID, "action", "%s expired: %s", a.ID, why)
 	}
 }

@@ -64,7 +64,7 @@ func (p *Planner) skipOnce(s *incidentState, c candidate) {
 		return
 	}
 	s.skipped[key] = said
-	p.out.addNote("skip", "%s is skipped for %s: %s", rungName(c.rung, c.variant), s.incident.ID, c.err)
+	p.out.addNote(s.incident.ID, "skip", "%s is skipped for %s: %s", rungName(c.rung, c.variant), s.incident.ID, c.err)
 }
 
 func rungName(r falcon.Rung, v falcon.Variant) string {
@@ -101,7 +101,7 @@ func (p *Planner) proposePlan(s *incidentState, w plan, why string) {
 		a.Home = slices.Clone(p.job.desc.Placement)
 	}
 	s.actions, s.reverts = append(s.actions, a), 0
-	p.out.addNote("proposal", "%s proposed for %s: %s, %.1f ms -> %.1f ms predicted; %s", rungName(a.Rung, a.Variant), a.Incident, changeText(a, w), a.BeforeMs, a.PredictedMs, why)
+	p.out.addNote(a.Incident, "proposal", "%s proposed for %s: %s, %.1f ms -> %.1f ms predicted; %s", rungName(a.Rung, a.Variant), a.Incident, changeText(a, w), a.BeforeMs, a.PredictedMs, why)
 	p.out.addAction(a)
 }
 
@@ -132,7 +132,7 @@ func (p *Planner) approveByPolicy(s *incidentState) {
 	}
 	if wait := p.policy.rungPolicy(a.Rung).Countdown; wait > 0 && a.DeadlineUnixNs == 0 {
 		a.DeadlineUnixNs = p.clock.now.Add(time.Duration(wait * float64(time.Second))).UnixNano()
-		p.out.addNote("proposal", "%s acts by itself in %.0f s unless an operator vetoes it", a.ID, wait)
+		p.out.addNote(a.ID, "proposal", "%s acts by itself in %.0f s unless an operator vetoes it", a.ID, wait)
 		p.out.addAction(*a)
 	}
 	if a.DeadlineUnixNs != 0 && p.clock.now.UnixNano() < a.DeadlineUnixNs {

@@ -31,7 +31,7 @@ func (e *executor) revertDue() {
 		if why := e.plans.blockedBy(h); why != "" {
 			if s.holdReason != why {
 				s.holdReason = why
-				e.out.addNote("action", "%s is not reverted yet: %s", a.ID, why)
+				e.out.addNote(a.ID, "action", "%s is not reverted yet: %s", a.ID, why)
 			}
 			continue
 		}
@@ -48,9 +48,9 @@ func (e *executor) revertAction(h actionRef) {
 	s.reverts++
 	s.revertAt = e.iterations.newestIndex()
 	a.State = falcon.ActionReverting
-	e.out.addNote("action", "%s is being reverted: %s", a.ID, a.RevertReason)
+	e.out.addNote(a.ID, "action", "%s is being reverted: %s", a.ID, a.RevertReason)
 	if s.reverts == revertTries {
-		e.out.addNote("action", "%s: %d orders to revert it failed; another follows every %d iterations", a.ID, revertTries-1, revertAgain)
+		e.out.addNote(a.ID, "action", "%s: %d orders to revert it failed; another follows every %d iterations", a.ID, revertTries-1, revertAgain)
 	}
 	e.nextStep(s, h.index, e.iterations.newestIndex()+1)
 	if a.State == falcon.ActionReverted { // without an order: the job runs so already

@@ -42,12 +42,12 @@ func (v *verifier) measureGain(s *incidentState) {
 	}
 	v.recordOverhead(a, settled)
 	a.State = falcon.ActionKept
-	v.out.addNote("action", "%s measured: %.1f ms, predicted %.1f ms, before %.1f ms", a.ID, a.MeasuredMs, a.PredictedMs, a.BeforeMs)
+	v.out.addNote(a.ID, "action", "%s measured: %.1f ms, predicted %.1f ms, before %.1f ms", a.ID, a.MeasuredMs, a.PredictedMs, a.BeforeMs)
 	switch short := v.shortOf(a); {
 	case !short || !s.incident.Open():
 		v.replaceOlder(s, i)
 	case a.Rung == falcon.RungS4:
-		v.out.addNote("action", "%s did not help enough, and a restart can't be undone; %s stays open", a.ID, a.Incident)
+		v.out.addNote(a.ID, "action", "%s did not help enough, and a restart can't be undone; %s stays open", a.ID, a.Incident)
 	default:
 		a.RevertReason = fmt.Sprintf("it did not help enough: %.1f ms before, %.1f ms after, %.1f ms predicted", a.BeforeMs, a.MeasuredMs, a.PredictedMs)
 	}
@@ -74,7 +74,7 @@ func (v *verifier) heardTimes(s *incidentState, a *falcon.Action, from int64) (o
 		s.silentSince = time.Time{}
 	case s.silentSince.IsZero():
 		s.silentSince = v.clock.now
-		v.out.addNote("action", "%s is measured without the iterations in which %s could not be heard", a.ID, silent)
+		v.out.addNote(a.ID, "action", "%s is measured without the iterations in which %s could not be heard", a.ID, silent)
 	case v.clock.now.Sub(s.silentSince) >= silenceMost && len(out) < v.cfg.MeasureIterations:
 		return v.iterations.between(from, math.MaxInt64)
 	}

@@ -45,7 +45,7 @@ func (m *Machine) Check(d Decision) error {
 
 func (m *Machine) onDecision(now time.Time, d Decision) {
 	if err := m.Check(d); err != nil {
-		m.out.addNote("recovery", 1, "decision of %s refused: %s", d.By, err)
+		m.out.addNote(d.Recovery, "recovery", 1, "decision of %s refused: %s", d.By, err)
 		return
 	}
 	why := cmp.Or(d.Reason, "no reason given")
@@ -85,7 +85,7 @@ func (m *Machine) CheckDemand(d Demand) error {
 
 func (m *Machine) onDemand(now time.Time, d Demand) {
 	if err := m.CheckDemand(d); err != nil {
-		m.out.addNote("recovery", 1, "demand of %s refused: %s", d.By, err)
+		m.out.addNote(string(d.Node), "recovery", 1, "demand of %s refused: %s", d.By, err)
 		return
 	}
 	m.stop.reopen()

@@ -30,7 +30,7 @@ func (d *detector) assessHearing(now time.Time) (held time.Duration, over bool) 
 	blind := d.hear.Blind()
 	held, over = d.hear.Assess(now, c, d.cfg.Grace)
 	if d.hear.Blind() && !blind && c.Unheard > max(c.Leaving, 1) && !d.ends.Finished() {
-		d.out.addNote("fault", 2, "%d of %d nodes are silent at once: nothing is fenced, the console's own network may be at fault", c.Unheard, c.Nodes)
+		d.out.addNote("", "fault", 2, "%d of %d nodes are silent at once: nothing is fenced, the console's own network may be at fault", c.Unheard, c.Nodes)
 	}
 	return held, over
 }
@@ -59,7 +59,7 @@ func (d *detector) countHeard(now time.Time) liveness.Count {
 func (d *detector) markSuspects(now time.Time) {
 	for _, n := range d.op.stayingNodes() {
 		if h := d.nodes.Get(n, now); h.BecomesSuspect(now) {
-			d.out.addNote("fault", 1, "node %s is suspected: nothing was heard of it for %d beats", n, h.MissedBeats(now))
+			d.out.addNote(string(n), "fault", 1, "node %s is suspected: nothing was heard of it for %d beats", n, h.MissedBeats(now))
 		}
 	}
 }
@@ -131,7 +131,7 @@ func (d *detector) tooManyToBelieve(nodes int) bool {
 	before, all := d.doubted, len(d.ranks.usedNodes())
 	d.doubted = nodes > 1 && 2*nodes > all
 	if d.doubted && !before {
-		d.out.addNote("fault", 2, "%d of %d nodes are without a sign of life of a process at once: nothing is fenced, the console's own network may be at fault", nodes, all)
+		d.out.addNote("", "fault", 2, "%d of %d nodes are without a sign of life of a process at once: nothing is fenced, the console's own network may be at fault", nodes, all)
 	}
 	return d.doubted
 }

@@ -66,7 +66,7 @@ func (m *Machine) finishEpoch(now time.Time) {
 	if !m.ends.Finish(m.ranks.worldSize()) {
 		return
 	}
-	m.out.addNote("recovery", 0, "the job has finished: all %d ranks ended normally", m.ranks.worldSize())
+	m.out.addNote("", "recovery", 0, "the job has finished: all %d ranks ended normally", m.ranks.worldSize())
 	if m.op.rec != nil && (m.op.rec.State == falcon.RecoveryProposed || m.op.rec.State == falcon.RecoverySuspend && !m.op.rec.Whole) {
 		m.flow.finishRecovery(now, falcon.RecoveryCancelled, "the job has finished: nothing is left to recover")
 	}

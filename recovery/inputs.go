@@ -31,7 +31,7 @@ func (m *Machine) onNode(now time.Time, n Node) {
 	}
 	suspected, gone := h.Hear(now)
 	if suspected {
-		m.out.addNote("fault", 0, "node %s is heard again", n.Node)
+		m.out.addNote(string(n.Node), "fault", 0, "node %s is heard again", n.Node)
 	}
 	if gone && m.op.isUnderway() && m.op.waitsForNode(n.Node) {
 		m.op.extendDeadline(now, m.op.clock.Limit())
@@ -41,7 +41,7 @@ func (m *Machine) onNode(now time.Time, n Node) {
 // onLate has no node judged by silence until the engine has caught up.
 func (m *Machine) onLate(now time.Time) {
 	if m.hear.Late(now, m.cfg.Beat) {
-		m.out.addNote("fault", 1, "the console is late itself: no node is judged by silence until it has caught up")
+		m.out.addNote("", "fault", 1, "the console is late itself: no node is judged by silence until it has caught up")
 	}
 }
 
@@ -83,12 +83,12 @@ func (m *Machine) onDevice(now time.Time, d Device) {
 		return
 	}
 	if !d.Fatal {
-		m.out.addNote("fault", 1, "%s", report)
+		m.out.addNote(string(d.Device), "fault", 1, "%s", report)
 		return
 	}
 	m.nodes.Get(n, now).Report(report, now)
 	if m.op.rec == nil {
-		m.out.addNote("fault", 1, "%s; the node is given up when its process ends, it falls silent or the job stalls", report)
+		m.out.addNote(string(d.Device), "fault", 1, "%s; the node is given up when its process ends, it falls silent or the job stalls", report)
 		return
 	}
 	for _, f := range m.op.rec.Faults { // the process's end may have been reported first

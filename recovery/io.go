@@ -272,6 +272,7 @@ func (Restart) command() {}
 
 // Note is a line for the event log.
 type Note struct {
+	About    string // id of the recovery, else a node; "" = the job
 	Kind     string // "fault", "recovery"
 	Text     string // one sentence
 	Severity int

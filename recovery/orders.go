@@ -55,7 +55,7 @@ func (o *orders) launchReplacements() {
 		l.Ranks[r] = c.Placement[r]
 	}
 	o.out.addCommand(l)
-	o.out.addNote("recovery", 1, "%s: generation %d: %s replaced on %s, %d survivors stay", c.ID, c.Generation, rankList(ranks), nodeList(o.ranks.nodesOf(ranks)), len(c.Survivors))
+	o.out.addNote(c.ID, "recovery", 1, "%s: generation %d: %s replaced on %s, %d survivors stay", c.ID, c.Generation, rankList(ranks), nodeList(o.ranks.nodesOf(ranks)), len(c.Survivors))
 }
 
 // repeatLaunches orders again what an earlier generation launched and did not park, with what comes

@@ -33,8 +33,8 @@ func (o *outbox) clearAll() {
 // markChanged has a recovery made durable.
 func (o *outbox) markChanged(c *falcon.Recovery) { o.changed[c.ID] = true }
 
-func (o *outbox) addNote(kind string, severity int, format string, args ...any) {
-	o.ready.Notes = append(o.ready.Notes, Note{Kind: kind, Text: fmt.Sprintf(format, args...), Severity: severity})
+func (o *outbox) addNote(about, kind string, severity int, format string, args ...any) {
+	o.ready.Notes = append(o.ready.Notes, Note{About: about, Kind: kind, Text: fmt.Sprintf(format, args...), Severity: severity})
 }
 
 func (o *outbox) addCommand(c Command) { o.ready.Commands = append(o.ready.Commands, c) }

@@ -98,7 +98,7 @@ func (w *workflow) beginRejoin(now time.Time) {
 	if c.Checkpoint {
 		restoring = w.ranks.worldSize()
 	}
-	w.out.addNote("recovery", 1, "%s: generation %d goes on at iteration %d, %d ranks restore", c.ID, c.Generation, c.Resume, restoring)
+	w.out.addNote(c.ID, "recovery", 1, "%s: generation %d goes on at iteration %d, %d ranks restore", c.ID, c.Generation, c.Resume, restoring)
 }
 
 func (w *workflow) applyChoice(choice replica.Choice) {
@@ -107,10 +107,10 @@ func (w *workflow) applyChoice(choice replica.Choice) {
 	c.Reason = choice.Why
 	if c.Checkpoint {
 		c.Resume, c.Moves = w.job.Checkpoint, nil
-		w.out.addNote("recovery", 2, "%s: all ranks go back to the checkpoint of iteration %d: %s", c.ID, c.Resume, choice.Why)
+		w.out.addNote(c.ID, "recovery", 2, "%s: all ranks go back to the checkpoint of iteration %d: %s", c.ID, c.Resume, choice.Why)
 	}
 	if len(choice.Outvoted) > 0 {
-		w.out.addNote("recovery", 2, "%s: the state of %s differs from its replicas' and is restored from them", c.ID, rankList(choice.Outvoted))
+		w.out.addNote(c.ID, "recovery", 2, "%s: the state of %s differs from its replicas' and is restored from them", c.ID, rankList(choice.Outvoted))
 	}
 }
 
@@ -139,7 +139,7 @@ func (w *workflow) rejoinFailed(now time.Time, why string) {
 		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("%s, from the checkpoint too; start the job again from it", why))
 		return
 	}
-	w.out.addNote("recovery", 2, "%s: %s; it is tried again", c.ID, why)
+	w.out.addNote(c.ID, "recovery", 2, "%s: %s; it is tried again", c.ID, why)
 	w.beginAttempt(now, why)
 	w.op.markRejoinFailed()
 }

@@ -80,7 +80,7 @@ func (w *workflow) awaitSpare(now time.Time, a assignment) {
 		c.Reason += fmt.Sprintf("; in %s it goes on with %d of %d replicas", w.cfg.SpareWait, len(s.Kept), s.Of)
 	}
 	w.op.setDeadline(now, w.cfg.SpareWait)
-	w.out.addNote("recovery", 2, "%s waits: %s", c.ID, c.Reason)
+	w.out.addNote(c.ID, "recovery", 2, "%s waits: %s", c.ID, c.Reason)
 }
 
 func (w *workflow) spareCame() {

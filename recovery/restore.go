@@ -72,7 +72,7 @@ func (w *workflow) takeUpRecovery(now time.Time, c *falcon.Recovery) {
 		return
 	}
 	w.repeatOrders(now)
-	w.out.addNote("recovery", 1, "%s goes on at %s after a start of the engine", c.ID, c.State)
+	w.out.addNote(c.ID, "recovery", 1, "%s goes on at %s after a start of the engine", c.ID, c.State)
 }
 
 // repeatOrders gives the orders of the present state, with its whole time.

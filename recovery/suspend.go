@@ -26,7 +26,7 @@ func (w *workflow) beginAttempt(now time.Time, why string) {
 	if len(c.Pending) > 0 {
 		what = "to replace " + rankList(c.Pending)
 	}
-	w.out.addNote("recovery", 1, "%s: generation %d: the job is suspended %s", c.ID, c.Generation, what)
+	w.out.addNote(c.ID, "recovery", 1, "%s: generation %d: the job is suspended %s", c.ID, c.Generation, what)
 }
 
 func (w *workflow) onSuspended(now time.Time, s Suspended) {

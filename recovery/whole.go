@@ -60,7 +60,7 @@ func (w *workflow) launchWhole(now time.Time) {
 	w.op.enterState(now, falcon.RecoveryReplace, w.cfg.RestartMost)
 	w.applyAssignment(a)
 	w.orders.restartWhole()
-	w.out.addNote("recovery", 2, "%s: %s: the whole job restarts from the newest checkpoint", c.ID, c.Reason)
+	w.out.addNote(c.ID, "recovery", 2, "%s: %s: the whole job restarts from the newest checkpoint", c.ID, c.Reason)
 }
 
 // An agent that is between two connections is no reason against a whole restart:
@@ -87,7 +87,7 @@ func (w *workflow) awaitAgents(now time.Time, on falcon.Placement) bool {
 	if c.Reason != why {
 		c.Reason = why
 		w.op.markChanged()
-		w.out.addNote("recovery", 2, "%s waits: %s", c.ID, why)
+		w.out.addNote(c.ID, "recovery", 2, "%s waits: %s", c.ID, why)
 	}
 	return true
 }
@@ -128,7 +128,7 @@ func (w *workflow) reviseShrink(now time.Time, a assignment) bool {
 	if a.lack == "" {
 		c.Whole, c.Shrink, c.Reason = false, nil, ""
 		w.op.setDeadline(now, 0)
-		w.out.addNote("recovery", 1, "%s: a spare came: no replica is given up", c.ID)
+		w.out.addNote(c.ID, "recovery", 1, "%s: a spare came: no replica is given up", c.ID)
 		return true
 	}
 	s, _ := w.alloc.shrinkPlan(a)

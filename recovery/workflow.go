@@ -44,7 +44,7 @@ func (w *workflow) onFault(now time.Time, f falcon.Fault) {
 		w.openRecovery(now, f)
 	}
 	f = w.op.addFault(now, f)
-	w.out.addNote("fault", 2, "%s: %s", w.op.rec.ID, strings.Join(f.Evidence, "; "))
+	w.out.addNote(w.op.rec.ID, "fault", 2, "%s: %s", w.op.rec.ID, strings.Join(f.Evidence, "; "))
 	switch w.op.rec.State {
 	case falcon.RecoveryProposed:
 		w.proposePlan(now)
@@ -110,7 +110,7 @@ func (w *workflow) giveUpNode(now time.Time, kind falcon.FaultKind, n falcon.Nod
 func (w *workflow) approveRecovery(now time.Time, by, from string) {
 	c := w.op.rec
 	w.op.recordDecision(by, from)
-	w.out.addNote("recovery", 1, "%s approved by %s", c.ID, by)
+	w.out.addNote(c.ID, "recovery", 1, "%s approved by %s", c.ID, by)
 	if c.Whole {
 		c.Reason = wholeReason(c)
 		w.launchWhole(now)
@@ -126,7 +126,7 @@ func (w *workflow) approveByPolicy(now time.Time) bool {
 		if c.Reason != why {
 			c.Reason = why
 			w.op.setDeadline(now, 0)
-			w.out.addNote("recovery", 2, "%s waits for a person: %s", c.ID, why)
+			w.out.addNote(c.ID, "recovery", 2, "%s waits for a person: %s", c.ID, why)
 		}
 		return false
 	}
@@ -194,9 +194,9 @@ func (w *workflow) finishRecovery(now time.Time, s falcon.RecoveryState, why str
 		if c.Resume >= 0 {
 			from = fmt.Sprintf(" from iteration %d", c.Resume)
 		}
-		w.out.addNote("recovery", 1, "%s: the job trains again%s, %.1f s after the fault", c.ID, from, float64(c.EndedNs-c.StartedNs)/1e9)
+		w.out.addNote(c.ID, "recovery", 1, "%s: the job trains again%s, %.1f s after the fault", c.ID, from, float64(c.EndedNs-c.StartedNs)/1e9)
 	} else {
-		w.out.addNote("recovery", 2, "%s is %s: %s", c.ID, s, why)
+		w.out.addNote(c.ID, "recovery", 2, "%s is %s: %s", c.ID, s, why)
 	}
 	w.op.arrange()
 }
@@ -268,7 +268,7 @@ func (w *workflow) cancelIfHealed(now time.Time) {
 func (w *workflow) reopenIfTraining() {
 	if w.stop.trainingResumed(&w.pace, w.cfg.Beat) {
 		w.stop.reopen()
-		w.out.addNote("recovery", 1, "the job goes on after all: iteration %d has begun", w.pace.InBeats())
+		w.out.addNote("", "recovery", 1, "the job goes on after all: iteration %d has begun", w.pace.InBeats())
 	}
 }
 

@@ -22,7 +22,7 @@ type pendingAsk struct {
 func (vq *validationQueue) advised(now time.Time, ask falcon.ValidationAsk, r *decidedRound) {
 	ask.By = "engine"
 	if !vq.cfg.Validation.Auto {
-		vq.oplog.logf("validation", 1, "a test is advised (%s); to hold the job for it: %s", ask.Why, commandFor(ask))
+		vq.oplog.logf("validation", 1, ask.Incident, "a test is advised (%s); to hold the job for it: %s", ask.Why, commandFor(ask))
 		r.steps = append(r.steps, func() { vq.declined(now, ask, "validations wait for an operator (validation mode manual)") })
 		return
 	}
@@ -158,7 +158,7 @@ func (vq *validationQueue) takeRequest(now time.Time, ask falcon.ValidationAsk, 
 	q := &request{pendingAsk: pendingAsk{ask, now, vq.state.job.Epoch}, id: vq.nextID(), who: who, why: why}
 	vq.request = q
 	vq.batch.addRecords(record(now, kindValidation, vq.requestRecord(q)))
-	vq.oplog.logf("validation", 0, "%s: asked for by %s, waits: %s", q.id, who.Name, why)
+	vq.oplog.logf("validation", 0, q.id, "%s: asked for by %s, waits: %s", q.id, who.Name, why)
 	return q.id
 }
 
@@ -213,6 +213,6 @@ func (vq *validationQueue) endRequest(now time.Time, why string) {
 func (vq *validationQueue) refused(now time.Time, rec validationRecord, why string) {
 	rec.Validation.State, rec.Validation.Reason = falcon.ValidationRefused, why
 	vq.batch.addRecords(record(now, kindValidation, rec))
-	vq.oplog.logf("validation", 1, "%s: refused, nothing was held: %s", rec.Validation.ID, why)
+	vq.oplog.logf("validation", 1, rec.Validation.ID, "%s: refused, nothing was held: %s", rec.Validation.ID, why)
 	vq.det.Step(now, detect.Validated{Validation: rec.Validation})
 }

@@ -59,7 +59,7 @@ func (jw *journalWriter) compact(now time.Time, limit int64) {
 	if err := jw.cfg.Journal.Compact(now.UnixNano(), jw.state.snapshot(), jw.cfg.Retention.auditKept(now)); err != nil {
 		jw.unmade = at.Since + limit/8
 		jw.log.Error("no snapshot of the journal could be made", slog.Any("err", err))
-		jw.oplog.logf("journal", 2, "no snapshot of the journal could be made; it is tried again when the journal has grown: %s", err)
+		jw.oplog.logf("journal", 2, "", "no snapshot of the journal could be made; it is tried again when the journal has grown: %s", err)
 		return
 	}
 	jw.log.Info("the journal is compacted", slog.Int64("bytes", at.Since), slog.Int64("snapshot", jw.cfg.Journal.Report().Snapshot), slog.Duration("took", jw.cfg.Now().Sub(now)))

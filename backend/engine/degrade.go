@@ -107,7 +107,7 @@ func (e *Engine) continueHeld(now time.Time) error {
 	if err := e.carryOut(*w.round); err != nil {
 		return err
 	}
-	e.oplog.append(e.det.Steady().Iteration, "journal", 2, "the journal could not be written for %s (%s); %d records waited and are stored now", now.Sub(w.since).Round(time.Second), w.err, len(w.round.records))
+	e.oplog.append(e.det.Steady().Iteration, "journal", 2, "", "the journal could not be written for %s (%s); %d records waited and are stored now", now.Sub(w.since).Round(time.Second), w.err, len(w.round.records))
 	for range arrivalsMax / batchMax {
 		e.drain()
 	}

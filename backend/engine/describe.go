@@ -37,7 +37,7 @@ func (e *Engine) describe(now time.Time) {
 		return
 	}
 	if d.Doubt != "" {
-		e.oplog.logf("rank", 2, "%s", d.Doubt)
+		e.oplog.logf("rank", 2, "", "%s", d.Doubt)
 	}
 	rec, fresh := d.Job, d.Kind == epoch.Begin
 	if fresh {
@@ -59,7 +59,7 @@ func (e *Engine) beginEpoch(now time.Time, rec jobRecord) {
 	e.intake.beginEpoch(falcon.NoIteration)
 	e.recoveries.forgetCommands(false)
 	e.validations.machine.Step(now, validate.Stop{Why: "the job's processes or its layout changed"})
-	e.oplog.logf("rank", 0, "job epoch %d: %d ranks, %s", rec.Epoch, rec.Layout.World(), rec.Layout)
+	e.oplog.logf("rank", 0, "", "job epoch %d: %d ranks, %s", rec.Epoch, rec.Layout.World(), rec.Layout)
 }
 
 // means are what a restart of the job can be carried out with.

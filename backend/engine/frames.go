@@ -86,7 +86,7 @@ func (e *Engine) onAttach(s *fleet.Session, now time.Time) {
 	e.cluster.attached[n.Name] = now
 	e.links.attached(n.Name)
 	e.job.emulated = e.job.emulated || s.Hello.GetEmulated()
-	e.oplog.logf("agent", 0, "the agent of node %s connected (version %s)", n.Name, clean(s.Hello.GetVersion()))
+	e.oplog.logf("agent", 0, string(n.Name), "the agent of node %s connected (version %s)", n.Name, clean(s.Hello.GetVersion()))
 	s.Send(&falconv1.EngineFrame{Body: &falconv1.EngineFrame_Welcome{Welcome: &falconv1.Welcome{
 		Epoch: e.state.Epoch, Acked: acked, BeatPeriodMs: e.cfg.beatPeriod().Milliseconds(),
 	}}})
@@ -201,7 +201,7 @@ func (e *Engine) onRankState(n *fleet.Node, in *falconv1.RankState, now time.Tim
 	old := e.job.ranks[rank]
 	was := old != nil && old.state.GetAlive()
 	if e.cluster.misplaced(n.Name, rank, in) {
-		e.oplog.logf("rank", 2, "node %s claims rank %d, which the recovery has elsewhere: ignored", n.Name, rank)
+		e.oplog.logf("rank", 2, string(n.Name), "node %s claims rank %d, which the recovery has elsewhere: ignored", n.Name, rank)
 		return
 	}
 	if e.cluster.isStray(n.Name, rank, in) && !e.arbiter.present(now).changing() {
@@ -209,7 +209,7 @@ func (e *Engine) onRankState(n *fleet.Node, in *falconv1.RankState, now time.Tim
 		return
 	}
 	if was && old.node != n.Name && e.cluster.connected(old.node) && !e.cluster.placed(n.Name, rank) {
-		e.oplog.logf("rank", 2, "node %s claims rank %d, which lives on node %s: ignored", n.Name, rank, old.node)
+		e.oplog.logf("rank", 2, string(n.Name), "node %s claims rank %d, which lives on node %s: ignored", n.Name, rank, old.node)
 		return
 	}
 	if !e.job.setState(n.Name, in) {
@@ -235,7 +235,7 @@ func (e *Engine) onRankState(n *fleet.Node, in *falconv1.RankState, now time.Tim
 		case in.GetExit() == "": // how will follow
 			severity = 1
 		}
-		e.oplog.logf("rank", severity, "rank %d on node %s has ended%s", rank, n.Name, exitText(in.GetExit()))
+		e.oplog.logf("rank", severity, falcon.RankSubject(rank), "rank %d on node %s has ended%s", rank, n.Name, exitText(in.GetExit()))
 	}
 }
 

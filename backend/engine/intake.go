@@ -93,7 +93,7 @@ func (si *sampleIntake) dropTooFarAhead(samples []falcon.Sample, now time.Time) 
 	for _, s := range samples {
 		node := si.cluster.nodeOf(s.Rank)
 		if ahead.tooFar(node, s.Iteration, now) {
-			si.oplog.logf("rank", 2, "rank %d on node %s claims iteration %d, far ahead of all other nodes: ignored", s.Rank, node, s.Iteration)
+			si.oplog.logf("rank", 2, falcon.RankSubject(s.Rank), "rank %d on node %s claims iteration %d, far ahead of all other nodes: ignored", s.Rank, node, s.Iteration)
 			continue
 		}
 		si.leads.noteLead(node, s.Iteration, now)

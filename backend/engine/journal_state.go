@@ -115,6 +115,7 @@ type policyRecord struct {
 type eventRecord struct {
 	Iteration int64       `json:"iteration"`
 	Kind      string      `json:"kind"`
+	About     string      `json:"about,omitempty"` // what the line is about, as EventLine has it
 	Text      string      `json:"text"`
 	Severity  int32       `json:"severity,omitempty"`
 	Audit     *auditEntry `json:"audit,omitempty"`
@@ -398,7 +399,7 @@ func (m *journalState) addEvent(v eventRecord, r journal.Record) {
 	m.EventSeq++
 	line := &falconv1.EventLine{
 		Seq: m.EventSeq, AtUnixNs: r.AtNs, Iteration: v.Iteration,
-		Kind: v.Kind, Text: v.Text, Severity: v.Severity, Audit: v.Audit.proto(),
+		Kind: v.Kind, About: v.About, Text: v.Text, Severity: v.Severity, Audit: v.Audit.proto(),
 	}
 	if len(m.events) >= EventsMax {
 		m.events = append(m.events[:0], m.events[len(m.events)-EventsMax/2:]...)

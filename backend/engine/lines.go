@@ -32,16 +32,17 @@ func newOperatorLog(now func() time.Time, det Detector, b *batch) *operatorLog {
 	return &operatorLog{now: now, det: det, batch: b, budgets: newBudgets()}
 }
 
-// logf writes a line at the newest iteration.
-func (l *operatorLog) logf(kind string, severity int32, format string, args ...any) {
-	l.logAt(l.det.Steady().Iteration, kind, severity, format, args...)
+// logf writes a line at the newest iteration. about is the id of an incident, action,
+// recovery or validation, else a rank, device or node; empty = the job.
+func (l *operatorLog) logf(kind string, severity int32, about, format string, args ...any) {
+	l.logAt(l.det.Steady().Iteration, kind, severity, about, format, args...)
 }
 
-func (l *operatorLog) logAt(iteration int64, kind string, severity int32, format string, args ...any) {
+func (l *operatorLog) logAt(iteration int64, kind string, severity int32, about, format string, args ...any) {
 	if agentsCause(kind, severity) && !l.withinBudget(kind) {
 		return
 	}
-	l.append(iteration, kind, severity, format, args...)
+	l.append(iteration, kind, severity, about, format, args...)
 }
 
 // agentsCause reports whether agents can have any number of such lines written.
@@ -63,7 +64,7 @@ func (l *operatorLog) withinBudget(kind string) bool {
 	if node := l.budgets.sender; node != "" {
 		ok, left := l.budgets.budgetOf(source{kind, node}, nodeLinesBurst, now).admit(now)
 		if left > 0 {
-			l.append(l.det.Steady().Iteration, kind, 1, "%d further lines of this kind from node %s were left out", left, node)
+			l.append(l.det.Steady().Iteration, kind, 1, string(node), "%d further lines of this kind from node %s were left out", left, node)
 		}
 		if !ok {
 			return false
@@ -71,14 +72,14 @@ func (l *operatorLog) withinBudget(kind string) bool {
 	}
 	ok, left := l.budgets.budgetOf(source{kind: kind}, linesBurst, now).admit(now)
 	if left > 0 {
-		l.append(l.det.Steady().Iteration, kind, 1, "%d further lines of this kind were left out", left)
+		l.append(l.det.Steady().Iteration, kind, 1, "", "%d further lines of this kind were left out", left)
 	}
 	return ok
 }
 
-func (l *operatorLog) append(iteration int64, kind string, severity int32, format string, args ...any) {
+func (l *operatorLog) append(iteration int64, kind string, severity int32, about, format string, args ...any) {
 	l.batch.addRecords(record(l.now(), kindEvent, eventRecord{
-		Iteration: iteration, Kind: kind, Severity: severity, Text: clean(fmt.Sprintf(format, args...)),
+		Iteration: iteration, Kind: kind, Severity: severity, About: about, Text: clean(fmt.Sprintf(format, args...)),
 	}))
 }
 
@@ -102,29 +103,29 @@ func (l *operatorLog) detected(n detect.Note) {
 			l.jitters = l.jitters[len(l.jitters)-marksMax/2:]
 		}
 	}
-	l.logAt(n.Iteration, n.Kind, 0, "%s", n.Text)
+	l.logAt(n.Iteration, n.Kind, 0, n.About, "%s", n.Text)
 }
 
 // incident says what is new about an incident.
 func (l *operatorLog) incident(old falcon.Incident, known bool, v falcon.Incident) {
 	severity := int32(max(v.Verdict.Severity, 1))
 	if !known {
-		l.logAt(v.DetectedIteration, "incident", severity, "%s: slow since iteration %d: %.1f ms instead of %.1f ms", v.ID, v.OnsetIteration, v.SlowMs, v.HealthyMs)
+		l.logAt(v.DetectedIteration, "incident", severity, v.ID, "%s: slow since iteration %d: %.1f ms instead of %.1f ms", v.ID, v.OnsetIteration, v.SlowMs, v.HealthyMs)
 	}
 	if known && old.State == v.State {
 		return
 	}
 	switch v.State {
 	case falcon.IncidentLocated:
-		l.logf("verdict", severity, "%s: %s", v.ID, VerdictText(v.Verdict))
+		l.logf("verdict", severity, v.ID, "%s: %s", v.ID, VerdictText(v.Verdict))
 	case falcon.IncidentRelieved:
 		if old.State == falcon.IncidentVerified {
-			l.logAt(v.RelievedIteration, "incident", 0, "%s: the slowdown ended at iteration %d before a profile was taken: no culprit is named", v.ID, v.RelievedIteration)
+			l.logAt(v.RelievedIteration, "incident", 0, v.ID, "%s: the slowdown ended at iteration %d before a profile was taken: no culprit is named", v.ID, v.RelievedIteration)
 			return
 		}
-		l.logAt(v.RelievedIteration, "incident", 0, "%s: the fault has cleared; healthy from iteration %d", v.ID, v.RelievedIteration)
+		l.logAt(v.RelievedIteration, "incident", 0, v.ID, "%s: the fault has cleared; healthy from iteration %d", v.ID, v.RelievedIteration)
 	case falcon.IncidentClosed:
-		l.logf("incident", 0, "%s is closed", v.ID)
+		l.logf("incident", 0, v.ID, "%s is closed", v.ID)
 	case falcon.IncidentVerified:
 	}
 }

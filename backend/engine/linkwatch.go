@@ -117,9 +117,9 @@ func (w *linkWatch) agentGone(n *fleet.Node, s *fleet.Session, now time.Time) {
 	how, name := recovery.TimedOut, clean(string(n.Name))
 	if w.goodbye[n.Name] {
 		how = recovery.Goodbye
-		w.oplog.logf("agent", 0, "the agent of node %s stopped in order", name)
+		w.oplog.logf("agent", 0, string(name), "the agent of node %s stopped in order", name)
 	} else {
-		w.oplog.logf("agent", 2, "the agent of node %s is gone", name)
+		w.oplog.logf("agent", 2, string(name), "the agent of node %s is gone", name)
 	}
 	switch {
 	case how == recovery.Goodbye:
@@ -159,10 +159,10 @@ func (w *linkWatch) compareClock(n falcon.Node, atNs int64) {
 		if size < 0 {
 			where = "behind"
 		}
-		w.oplog.logf("agent", 1, "the clock of node %s is %.1f s %s the console's: have it synchronized (chrony or ntpd); times in its records are off by that", clean(string(n)), size.Abs().Seconds(), where)
+		w.oplog.logf("agent", 1, string(n), "the clock of node %s is %.1f s %s the console's: have it synchronized (chrony or ntpd); times in its records are off by that", clean(string(n)), size.Abs().Seconds(), where)
 	case s.logged && size.Abs() <= skewBack:
 		s.logged = false
-		w.oplog.logf("agent", 0, "the clock of node %s agrees with the console's again", clean(string(n)))
+		w.oplog.logf("agent", 0, string(n), "the clock of node %s agrees with the console's again", clean(string(n)))
 	}
 }
 

@@ -93,7 +93,7 @@ func (pd *planDelivery) reconcile(now time.Time) {
 		return
 	}
 	pd.orders.forget(id)
-	pd.oplog.logf("action", 1, "all processes hold the ranks of placement %d since iteration %d, whose order was given up on", id, iteration)
+	pd.oplog.logf("action", 1, "", "all processes hold the ranks of placement %d since iteration %d, whose order was given up on", id, iteration)
 	pd.plan.Step(now, mitigate.Committed{Order: id, Iteration: iteration})
 	pd.describer.announceToPlanner(now)
 }

@@ -55,7 +55,7 @@ func (pk *policyKeeper) adoptConfigured(now time.Time) {
 		next.Policy.Frozen = was.Policy.Frozen
 	}
 	if was.Version != 0 && !next.Policy.Equal(was.Policy) {
-		pk.oplog.logf("policy", 1, "the configured policy has changed and holds now: %s", policyText(next.Policy))
+		pk.oplog.logf("policy", 1, "", "the configured policy has changed and holds now: %s", policyText(next.Policy))
 	}
 	pk.batch.apply(record(now, kindPolicy, next))
 }
@@ -159,7 +159,7 @@ func (pk *policyKeeper) replacePolicy(who Actor, mayLoosen bool, p *falconv1.Pol
 	now := pk.cfg.Now()
 	rec := policyRecord{Policy: next, Version: was.Version + 1, File: was.File, By: who.Name, Role: who.Role, From: who.From}
 	pk.batch.addRecords(record(now, kindPolicy, rec))
-	pk.oplog.logf("policy", 0, "policy: %s (by %s)", policyText(next), who.Name)
+	pk.oplog.logf("policy", 0, "", "policy: %s (by %s)", policyText(next), who.Name)
 	pk.oplog.audit(now, who, auditEntry{Verb: "set policy", About: policyText(next)})
 	pk.plan.Step(now, mitigate.SetPolicy{Policy: next})
 	pk.rec.Step(now, recovery.SetPolicy{Policy: next})

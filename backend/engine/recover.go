@@ -236,7 +236,7 @@ func (dr *recoveryDriver) onDeviceEvent(n *fleet.Node, in *falconv1.DeviceEvent,
 		return
 	}
 	if again > 0 {
-		dr.oplog.logf("fault", 1, "device %s has reported code %d %d times more since", device, report.Code, again)
+		dr.oplog.logf("fault", 1, string(device), "device %s has reported code %d %d times more since", device, report.Code, again)
 	}
 	if report.Fatal {
 		dr.batch.addRecords(record(now, kindDevice, deviceRecord{Node: n.Name, Device: device, Code: report.Code, Text: report.Text}))
@@ -290,7 +290,7 @@ func (e *Engine) digestRecovery(now time.Time, v recovery.Ready, r *decidedRound
 		e.batch.addRecords(record(now, kindEnded, endedRecord{JobEpoch: e.describer.recoveryKnows.Epoch, Ranks: v.Ended}))
 	}
 	for _, n := range v.Notes {
-		e.oplog.logf(n.Kind, int32(n.Severity), "%s", n.Text)
+		e.oplog.logf(n.Kind, int32(n.Severity), n.About, "%s", n.Text)
 	}
 	whole := slices.ContainsFunc(v.Commands, func(c recovery.Command) bool { _, is := c.(recovery.Restart); return is })
 	for _, c := range v.Commands {
@@ -315,7 +315,7 @@ func (e *Engine) adopt(now time.Time, rec jobRecord) {
 	v := e.cluster.unadopted()
 	e.intake.beginEpoch(v.Resume - 1)
 	e.describer.commit(now, rec)
-	e.oplog.logf("recovery", 0, "job epoch %d: %d ranks go on from iteration %d as generation %d", rec.Epoch, len(rec.Processes), v.Resume, v.Generation)
+	e.oplog.logf("recovery", 0, "", "job epoch %d: %d ranks go on from iteration %d as generation %d", rec.Epoch, len(rec.Processes), v.Resume, v.Generation)
 }
 
 // replacedSince are the ranks that recoveries of a job epoch have replaced: one may

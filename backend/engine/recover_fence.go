@@ -149,7 +149,7 @@ func (dr *recoveryDriver) fenceStore(generation uint64) {
 		return
 	}
 	if err := dr.cfg.Recovery.Store.Fence(generation); err != nil {
-		dr.oplog.logf("recovery", 2, "the store does not refuse generations before %d: %s", generation, err)
+		dr.oplog.logf("recovery", 2, "", "the store does not refuse generations before %d: %s", generation, err)
 	}
 }
 
@@ -160,7 +160,7 @@ func (dr *recoveryDriver) logStoreNews() {
 		return
 	}
 	for _, line := range s.News() {
-		dr.oplog.logf("recovery", 2, "%s", line)
+		dr.oplog.logf("recovery", 2, "", "%s", line)
 	}
 }
 
@@ -202,7 +202,7 @@ func (dr *recoveryDriver) refuses(n *fleet.Node, f frame) bool {
 	}
 	if key := fmt.Sprintf("%s/%d", what, v.Generation); !dr.loggedOnce[key] && len(dr.loggedOnce) < loggedOnceMax {
 		dr.loggedOnce[key] = true
-		dr.oplog.logf("recovery", 1, "%s is refused: it is fenced", clean(what))
+		dr.oplog.logf("recovery", 1, string(n.Name), "%s is refused: it is fenced", clean(what))
 	}
 	return true
 }
@@ -224,7 +224,7 @@ func (rd *recoveryDemands) liftFence(now time.Time, who Actor, node falcon.Node,
 	rec := fenceRecord{Lifted: node, By: who.Name, From: who.From, Reason: reason}
 	rd.batch.apply(record(now, kindFence, rec))
 	rd.outbox.Remove(func(it *outbox.Item) bool { return it.About == stopOf(node) })
-	rd.oplog.logf("recovery", 1, "the fence of node %s is lifted by %s: %s", node, who.Name, reason)
+	rd.oplog.logf("recovery", 1, string(node), "the fence of node %s is lifted by %s: %s", node, who.Name, reason)
 	rd.oplog.audit(now, who, auditEntry{Verb: verbLift, About: string(node), Reason: reason})
 	rd.describer.means = means{}
 	return nil

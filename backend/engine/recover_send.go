@@ -328,7 +328,7 @@ func (dr *recoveryDriver) rejoinedRanks(now time.Time, t *nodeCommand, node falc
 // rejoinRefused takes a refusal for the answer of every rank of the node that has
 // not spoken.
 func (dr *recoveryDriver) rejoinRefused(now time.Time, t *nodeCommand, node falcon.Node, why string) {
-	dr.oplog.logf("recovery", 2, "node %s does not let its ranks rejoin: %s", node, why)
+	dr.oplog.logf("recovery", 2, string(node), "node %s does not let its ranks rejoin: %s", node, why)
 	for _, r := range sortedKeys(t.Pids) {
 		if dr.cluster.nodeOf(r) == node && dr.rejoinAcks[r].generation != t.Generation {
 			dr.rec.Step(now, recovery.Rejoined{Rank: r, Generation: t.Generation, Status: statusRefused, Iteration: falcon.NoIteration})

@@ -97,7 +97,7 @@ func (b *tableBook) answered(node falcon.Node, generation uint64, failed string)
 func (dr *recoveryDriver) composeTable(t *nodeCommand, p falcon.Placement) bool {
 	text, err := dr.cluster.rankTable(p)
 	if err != nil {
-		dr.oplog.logf("recovery", 3, "generation %d has no rank table: %s", t.Generation, err)
+		dr.oplog.logf("recovery", 3, "", "generation %d has no rank table: %s", t.Generation, err)
 		return false
 	}
 	made := rankTable{t.Generation, text}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/hex"
 	"slices"
 	"strings"
@@ -86,13 +87,14 @@ func (sv *stateViews) linesAbout(about []string) []*falconv1.EventLine {
 	return out
 }
 
-func names(line *falconv1.EventLine, about []string) bool {
-	for _, id := range about {
-		if id != "" && (strings.Contains(line.GetText(), id) || strings.Contains(line.GetAudit().GetAbout(), id)) {
-			return true
-		}
-	}
-	return false
+// names reports whether a line is about one of the ids, or an action of one. Lines
+// written before lines had a subject name it in their text.
+func names(line *falconv1.EventLine, ids []string) bool {
+	about := cmp.Or(line.GetAudit().GetAbout(), line.GetAbout())
+	incident, _, _ := strings.Cut(about, "/")
+	return slices.ContainsFunc(ids, func(id string) bool {
+		return id != "" && (id == about || id == incident || about == "" && strings.Contains(line.GetText(), id))
+	})
 }
 
 // chartOf is iteration time around an incident on the rank that it names

@@ -48,7 +48,7 @@ func TestEveryOpenIncidentHasItsLadder(t *testing.T) {
 // A recovery belongs to an incident by its iteration or by its node.
 func TestRecoveriesOfAnIncident(t *testing.T) {
 	e := bareEngine(newJournalState())
-	e.state.events = []*falconv1.EventLine{{Iteration: 70, Text: "REC-0009: node n5 is lost"}}
+	e.state.events = []*falconv1.EventLine{{Iteration: 70, About: "REC-0009", Text: "a fault"}}
 	at := func(id string, before int64, node falcon.Node) falcon.Recovery {
 		return falcon.Recovery{ID: id, State: falcon.RecoveryDenied, Faults: []falcon.Fault{{Node: node}}, RecoveryPlan: falcon.RecoveryPlan{Before: before}}
 	}
@@ -90,7 +90,7 @@ func TestReportNamesPlacesInTheJournal(t *testing.T) {
 		}
 		last, seen := uint64(0), map[string]bool{}
 		for _, e := range r.GetEvents() {
-			if e.GetRecord() <= last || len(e.GetHash()) != 64 || seen[e.GetHash()] || !strings.Contains(e.GetText()+e.GetAudit().GetAbout(), id) {
+			if e.GetRecord() <= last || len(e.GetHash()) != 64 || seen[e.GetHash()] || !strings.HasPrefix(e.GetAbout()+e.GetAudit().GetAbout(), id) {
 				t.Errorf("line %v after record %d", e, last)
 			}
 			last, seen[e.GetHash()] = e.GetRecord(), true

@@ -64,7 +64,7 @@ func (rs *restartDriver) carryOut(now time.Time, e restart.Effects) {
 		rs.batch.apply(record(now, kindLaunchEnded, launchEndedRecord{Generation: e.Ended.Generation, Rank: e.Ended.Rank}))
 	}
 	for _, n := range e.Notes {
-		rs.oplog.logf(n.Kind, n.Severity, "%s", n.Text)
+		rs.oplog.logf(n.Kind, n.Severity, "", "%s", n.Text)
 	}
 	if e.RanToEnd {
 		rs.ranToEnd(now)

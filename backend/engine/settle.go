@@ -136,7 +136,7 @@ func (e *Engine) collectRound(now time.Time, d detect.Ready, p mitigate.Ready, v
 		e.batch.addRecords(record(now, kindImpact, v))
 	}
 	for _, n := range p.Notes {
-		e.oplog.logAt(n.Iteration, planKind(n.Kind), 0, "%s", n.Text)
+		e.oplog.logAt(n.Iteration, planKind(n.Kind), 0, n.About, "%s", n.Text)
 	}
 	e.measured.learned(now, len(p.Actions) > 0)
 	r.records, r.sends = e.batch.take()

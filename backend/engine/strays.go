@@ -42,7 +42,7 @@ func (dr *recoveryDriver) endStray(now time.Time, node falcon.Node, rank falcon.
 	if own {
 		what = "end it by hand"
 	}
-	dr.oplog.logf("rank", 2, "process %d on node %s claims rank %d for the launch of generation %d, and that rank is another's: %s", in.GetPid(), node, rank, in.GetGeneration(), what)
+	dr.oplog.logf("rank", 2, string(node), "process %d on node %s claims rank %d for the launch of generation %d, and that rank is another's: %s", in.GetPid(), node, rank, in.GetGeneration(), what)
 	if own {
 		return
 	}

@@ -62,7 +62,7 @@ func (e *Engine) cancelValidation(who Actor, q *falconv1.ValidateRequest) (strin
 		}
 		return "", fmt.Errorf("%w: no validation %q is in progress", ErrNotFound, clean(q.GetCancel()))
 	}
-	e.oplog.logf("validation", 1, "%s: ended by %s", v.ID, who.Name)
+	e.oplog.logf("validation", 1, v.ID, "%s: ended by %s", v.ID, who.Name)
 	e.oplog.audit(e.cfg.Now(), who, auditEntry{Verb: "end test", About: v.ID})
 	e.validations.machine.Step(e.cfg.Now(), validate.Stop{Why: "ended by " + who.Name})
 	return v.ID, nil

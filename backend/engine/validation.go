@@ -108,7 +108,7 @@ func (e *Engine) digestValidation(now time.Time, v validate.Ready, r *decidedRou
 		e.batch.addRecords(record(now, kindValidation, rec))
 	}
 	for _, n := range v.Notes {
-		e.oplog.logf("validation", n.Severity, "%s", n.Text)
+		e.oplog.logf("validation", n.Severity, n.About, "%s", n.Text)
 	}
 	if v.Over {
 		r.steps = append(r.steps, func() {

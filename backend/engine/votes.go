@@ -20,7 +20,7 @@ const votesAfter = 10
 func (pd *planDelivery) judge(now time.Time) {
 	if o, out := pd.orders.revived(pd.state.job.Layout.World(), pd.state.job.Epoch, pd.cluster.recoveryBegun()); o != nil {
 		pd.batch.addRecords(record(now, kindOutcome, out))
-		pd.oplog.logf("action", 1, "order %d was given up on and the ranks agreed on it after all", o.Order.ID)
+		pd.oplog.logf("action", 1, "", "order %d was given up on and the ranks agreed on it after all", o.Order.ID)
 		pd.commit(now, o, out)
 	}
 	for _, o := range pd.orders.open() {
@@ -37,7 +37,7 @@ func (pd *planDelivery) judge(now time.Time) {
 		pd.batch.addRecords(record(now, kindOutcome, out))
 		if out.Failed != "" {
 			pd.orders.giveUp(o)
-			pd.oplog.logf("action", 3, "order %d can't take effect: %s", o.Order.ID, out.Failed)
+			pd.oplog.logf("action", 3, "", "order %d can't take effect: %s", o.Order.ID, out.Failed)
 			pd.plan.Step(now, mitigate.Undeliverable{Order: o.Order.ID, Reason: out.Failed})
 		} else {
 			pd.orders.close(o)
@@ -67,7 +67,7 @@ func (pd *planDelivery) commit(now time.Time, o *order, out outcomeRecord) {
 		Swap: out.Swap, Resume: out.Resume,
 	})
 	if out.Status != 0 {
-		pd.oplog.logf("action", 2, "order %d (%s) was refused by the ranks at iteration %d (status %d): the job goes on as it was", o.Order.ID, o.Order.Kind, out.Iteration, out.Status)
+		pd.oplog.logf("action", 2, "", "order %d (%s) was refused by the ranks at iteration %d (status %d): the job goes on as it was", o.Order.ID, o.Order.Kind, out.Iteration, out.Status)
 		return
 	}
 	switch rec := pd.state.job; o.Order.Kind {
@@ -76,10 +76,10 @@ func (pd *planDelivery) commit(now time.Time, o *order, out outcomeRecord) {
 		pd.describer.commit(now, rec)
 	case falcon.OrderPlacement:
 		if !pd.describer.place(now, o.Order.ID, out.Iteration, moves(o.Order.Blocks, len(rec.Processes))) {
-			pd.oplog.logf("action", 3, "placement %d does not fit the job's %d ranks: the picture stays as it is", o.Order.ID, len(rec.Processes))
+			pd.oplog.logf("action", 3, "", "placement %d does not fit the job's %d ranks: the picture stays as it is", o.Order.ID, len(rec.Processes))
 			return
 		}
-		pd.oplog.logf("action", 1, "placement %d holds from iteration %d: %s", o.Order.ID, out.Iteration, stepsText(out.Swap))
+		pd.oplog.logf("action", 1, "", "placement %d holds from iteration %d: %s", o.Order.ID, out.Iteration, stepsText(out.Swap))
 		pd.describer.announceToPlanner(now)
 	case falcon.OrderCheckpoint:
 		if o.Order.Leave {
@@ -111,7 +111,7 @@ func (pd *planDelivery) withdraw(now time.Time, o *order, why string) {
 		return
 	}
 	pd.orders.giveUp(o)
-	pd.oplog.logf("action", 2, "order %d is withdrawn: %s", o.Order.ID, out.Failed)
+	pd.oplog.logf("action", 2, "", "order %d is withdrawn: %s", o.Order.ID, out.Failed)
 	pd.plan.Step(now, mitigate.Undeliverable{Order: o.Order.ID, Reason: out.Failed})
 }
 

@@ -202,5 +202,5 @@ func (w *Watcher) Waiting() int { return len(w.lines) }
 // Alarm writes a line about the engine itself that a person should know, such
 // as its certificates or its memory.
 func (e *Engine) Alarm(ctx context.Context, severity int32, text string) error {
-	return e.readInLoop(ctx, func() { e.oplog.logf("alarm", severity, "%s", text) })
+	return e.readInLoop(ctx, func() { e.oplog.logf("alarm", severity, "", "%s", text) })
 }

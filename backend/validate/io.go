@@ -114,6 +114,7 @@ type Command struct {
 
 // Note is a line for the event log.
 type Note struct {
+	About    string // id of the validation
 	Severity int32
 	Text     string
 }

@@ -128,7 +128,7 @@ func (m *Machine) start(now time.Time, b Begin) {
 	m.v.Passes, m.v.ExtraPasses = m.tests.passCounts()
 	m.v.Ask.GEMMSide, m.v.Ask.MessageBytes = int(m.tests.gemmSide), m.tests.messageBytes
 	m.persist()
-	m.out.addNote(0, "%s: %s wants the job held to test %s (%s)", b.ID, b.Ask.By, m.tests.description(), b.Ask.Why)
+	m.out.addNote(b.ID, 0, "%s: %s wants the job held to test %s (%s)", b.ID, b.Ask.By, m.tests.description(), b.Ask.Why)
 	m.out.flushNotes()
 	m.startSurvey(now)
 }
@@ -229,11 +229,11 @@ func (m *Machine) summarize() {
 	case falcon.ValidationDone:
 		gemm, links, passes := m.tests.results()
 		what := joinCounts(pluralize(len(gemm), "device"), pluralize(len(links), "direction")+" of links in "+pluralize(passes, "pass"), len(gemm), len(links))
-		m.out.addNote(0, "%s: done, %s tested; the job was held for %.0f ms", m.v.ID, what, m.v.PausedMs)
+		m.out.addNote(m.v.ID, 0, "%s: done, %s tested; the job was held for %.0f ms", m.v.ID, what, m.v.PausedMs)
 	case falcon.ValidationFailed:
-		m.out.addNote(2, "%s: failed: %s; the job was let go after %.0f ms", m.v.ID, m.failure, m.v.PausedMs)
+		m.out.addNote(m.v.ID, 2, "%s: failed: %s; the job was let go after %.0f ms", m.v.ID, m.failure, m.v.PausedMs)
 	default:
-		m.out.addNote(1, "%s: refused, nothing was held: %s", m.v.ID, m.failure)
+		m.out.addNote(m.v.ID, 1, "%s: refused, nothing was held: %s", m.v.ID, m.failure)
 	}
 }
 

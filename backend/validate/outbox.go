@@ -76,8 +76,8 @@ func (o *outbox) pendingPhase(node falcon.Node, phase falconv1.PausePhase) []Com
 	return out
 }
 
-func (o *outbox) addNote(severity int32, format string, args ...any) {
-	o.notes = append(o.notes, Note{severity, fmt.Sprintf(format, args...)})
+func (o *outbox) addNote(about string, severity int32, format string, args ...any) {
+	o.notes = append(o.notes, Note{about, severity, fmt.Sprintf(format, args...)})
 }
 
 func (o *outbox) flushNotes() {

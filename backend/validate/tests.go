@@ -12,7 +12,7 @@ import (
 func (m *Machine) beginTests(now time.Time) {
 	m.v.State, m.quietAt = falcon.ValidationTesting, now
 	m.addDurations()
-	m.out.addNote(0, "%s: the job is held at iteration %d (attempt %d, quiet after %.0f ms)", m.v.ID, m.v.Iteration, m.v.Attempts, m.v.QuietMs)
+	m.out.addNote(m.v.ID, 0, "%s: the job is held at iteration %d (attempt %d, quiet after %.0f ms)", m.v.ID, m.v.Iteration, m.v.Attempts, m.v.QuietMs)
 	m.tests.begin()
 	m.nextStep(now)
 }

@@ -1,10 +1,12 @@
 package page
 
 import (
+	"cmp"
 	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/key"
 )
@@ -25,32 +27,28 @@ func (t Target) Name() string {
 }
 
 var (
-	named  = regexp.MustCompile(`\b(INC|REC|VAL)-\d{4,9}\b`)
-	ranked = regexp.MustCompile(`\branks? (\d{1,7})\b`)
-	placed = regexp.MustCompile(`\b[\w.-]+\.g\d{1,3}\b`)
+	named  = regexp.MustCompile(`^(INC|REC|VAL)-\d{4,9}$`)
+	ranked = regexp.MustCompile(`^rank (\d{1,7})$`)
 )
 
 var homes = map[string]key.Scope{"INC": key.Ladder, "REC": key.Recovery, "VAL": key.Validate}
 
-// TargetOf finds what an event is about: the id that its audit has, else, as the
-// other kinds have none, the first incident, recovery or validation in its text,
-// else the first rank or device that the job has.
+// TargetOf is what an event is about: an incident, recovery or validation, else
+// a rank, or the first rank of a device or node. A line without a subject whose
+// kind is about incidents leads to the present one.
 func (s *State) TargetOf(e *falconv1.EventLine) (Target, bool) {
-	if t, ok := targetOfID(e.GetAudit().GetAbout()); ok {
+	about := cmp.Or(e.GetAudit().GetAbout(), e.GetAbout())
+	if t, ok := targetOfID(about); ok {
 		return t, true
 	}
-	if t, ok := targetOfID(named.FindString(e.GetText())); ok {
-		return t, true
+	if m := ranked.FindStringSubmatch(about); m != nil {
+		r, err := strconv.Atoi(m[1])
+		return Target{Page: key.Ranks, Rank: int32(r)}, err == nil && r < s.Roster.World()
 	}
-	if m := ranked.FindStringSubmatch(e.GetText()); m != nil {
-		if r, err := strconv.Atoi(m[1]); err == nil && r < s.Roster.World() {
-			return Target{Page: key.Ranks, Rank: int32(r)}, true
-		}
-	}
-	if d := placed.FindString(e.GetText()); d != "" {
-		for _, r := range s.Roster.Views() {
-			if r.GetDevice() == d {
-				return Target{Page: key.Ranks, Rank: r.Rank}, true
+	if about != "" {
+		for r, v := range s.Roster.Views() {
+			if d := falcon.Device(v.GetDevice()); string(d) == about || string(d.Node()) == about {
+				return Target{Page: key.Ranks, Rank: r}, true
 			}
 		}
 	}
@@ -65,7 +63,7 @@ func targetOfID(id string) (Target, bool) {
 	id, _, _ = strings.Cut(id, "/")
 	kind, _, _ := strings.Cut(id, "-")
 	home, ok := homes[kind]
-	return Target{Page: home, ID: id}, ok && named.FindString(id) == id
+	return Target{Page: home, ID: id}, ok && named.MatchString(id)
 }
 
 // aboutIncident are kinds that are always about an incident, by default the present one.

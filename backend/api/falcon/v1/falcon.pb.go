@@ -7385,6 +7385,7 @@ type EventLine struct {
 	Audit         *Audit                 `protobuf:"bytes,7,opt,name=audit,proto3" json:"audit,omitempty"`    // who did what; kind "audit" only
 	Record        uint64                 `protobuf:"varint,8,opt,name=record,proto3" json:"record,omitempty"` // in the journal; in IncidentsReply only
 	Hash          string                 `protobuf:"bytes,9,opt,name=hash,proto3" json:"hash,omitempty"`      // of that record, hex; in IncidentsReply only
+	About         string                 `protobuf:"bytes,10,opt,name=about,proto3" json:"about,omitempty"`   // id of an incident, action, recovery or validation, else "rank N", a device or a node; empty = the job
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7478,6 +7479,13 @@ func (x *EventLine) GetRecord() uint64 {
 func (x *EventLine) GetHash() string {
 	if x != nil {
 		return x.Hash
+	}
+	return ""
+}
+
+func (x *EventLine) GetAbout() string {
+	if x != nil {
+		return x.About
 	}
 	return ""
 }
@@ -10345,7 +10353,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\bproposal\x18\x05 \x01(\v2\x11.falcon.v1.ActionR\bproposal\x12+\n" +
 	"\aactions\x18\x06 \x03(\v2\x11.falcon.v1.ActionR\aactions\x128\n" +
 	"\x19loss_per_minute_gpu_hours\x18\a \x01(\x01R\x15lossPerMinuteGpuHours\x12\x14\n" +
-	"\x05model\x18\b \x01(\tR\x05model\"\xf1\x01\n" +
+	"\x05model\x18\b \x01(\tR\x05model\"\x87\x02\n" +
 	"\tEventLine\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1c\n" +
 	"\n" +
@@ -10356,7 +10364,9 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\bseverity\x18\x06 \x01(\x05R\bseverity\x12&\n" +
 	"\x05audit\x18\a \x01(\v2\x10.falcon.v1.AuditR\x05audit\x12\x16\n" +
 	"\x06record\x18\b \x01(\x04R\x06record\x12\x12\n" +
-	"\x04hash\x18\t \x01(\tR\x04hash\"\xa4\x01\n" +
+	"\x04hash\x18\t \x01(\tR\x04hash\x12\x14\n" +
+	"\x05about\x18\n" +
+	" \x01(\tR\x05about\"\xa4\x01\n" +
 	"\x05Audit\x12\x14\n" +
 	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +

@@ -97,20 +97,28 @@ func template(name string, now time.Time, life time.Duration) (*x509.Certificate
 
 // Issue makes a key and its certificate, both PEM.
 func (ca *CA) Issue(q Request, now time.Time) (certPEM, keyPEM []byte, err error) {
-	t, err := q.template(now)
-	if err != nil {
-		return nil, nil, err
-	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("auth: make a key: %w", err)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, t, ca.cert, key.Public(), ca.key)
-	if err != nil {
-		return nil, nil, fmt.Errorf("auth: sign for %s: %w", q.Name, err)
+	if certPEM, err = ca.sign(q, key.Public(), now); err != nil {
+		return nil, nil, err
 	}
 	keyPEM, err = encodeKey(key)
-	return encodeCert(der), keyPEM, err
+	return certPEM, keyPEM, err
+}
+
+// sign makes the certificate of a key, PEM.
+func (ca *CA) sign(q Request, key crypto.PublicKey, now time.Time) ([]byte, error) {
+	t, err := q.template(now)
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.CreateCertificate(rand.Reader, t, ca.cert, key, ca.key)
+	if err != nil {
+		return nil, fmt.Errorf("auth: sign for %s: %w", q.Name, err)
+	}
+	return encodeCert(der), nil
 }
 
 func (q Request) template(now time.Time) (*x509.Certificate, error) {

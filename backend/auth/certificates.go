@@ -133,7 +133,7 @@ func (c *Certificates) refreshList() {
 	}
 	var list revocations
 	if err == nil {
-		list, err = readRevocations(c.revoked, info)
+		list, err = readGuarded(c.revoked, info, ErrRevocations, parseRevocations)
 	}
 	if err != nil {
 		if c.bad == nil {
@@ -199,22 +199,6 @@ func nameKey(s string) string { return "name:" + s }
 
 func serialKey(n *big.Int) string { return "serial:" + n.Text(16) }
 
-func readRevocations(path string, info fs.FileInfo) (revocations, error) {
-	if info.Mode().Perm()&0o022 != 0 {
-		return nil, fmt.Errorf("%w: others may write %s; chmod go-w it", ErrRevocations, path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrRevocations, err)
-	}
-	defer f.Close()
-	list, err := parseRevocations(io.LimitReader(f, fileMax))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return list, nil
-}
-
 // parseRevocations reads one name or serial:HEX a line, blank lines and
 // comments.
 func parseRevocations(r io.Reader) (revocations, error) {
@@ -267,7 +251,7 @@ func Revoke(path, what, comment string) (added bool, err error) {
 		return false, err
 	}
 	if info, err := os.Stat(path); err == nil {
-		list, err := readRevocations(path, info)
+		list, err := readGuarded(path, info, ErrRevocations, parseRevocations)
 		if err != nil {
 			return false, err
 		}

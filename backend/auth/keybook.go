@@ -203,25 +203,27 @@ func (w *watched[T]) get() (T, error) {
 		return none, fmt.Errorf("%w: %w", ErrKeys, err)
 	}
 	if !same(w.state, info) {
-		w.value, w.err = w.read(info)
+		w.value, w.err = readGuarded(w.path, info, ErrKeys, w.parse)
 		w.state = info
 	}
 	return w.value, w.err
 }
 
-func (w *watched[T]) read(info fs.FileInfo) (T, error) {
+// readGuarded parses a file that decides who comes in, and that others may
+// therefore not write. Errors wrap bad or the parser's.
+func readGuarded[T any](path string, info fs.FileInfo, bad error, parse func(io.Reader) (T, error)) (T, error) {
 	var none T
 	if info.Mode().Perm()&0o022 != 0 {
-		return none, fmt.Errorf("%w: others may write %s, and so let themselves in; chmod go-w it", ErrKeys, w.path)
+		return none, fmt.Errorf("%w: others may write %s, and so let themselves in; chmod go-w it", bad, path)
 	}
-	f, err := os.Open(w.path)
+	f, err := os.Open(path)
 	if err != nil {
-		return none, fmt.Errorf("%w: %w", ErrKeys, err)
+		return none, fmt.Errorf("%w: %w", bad, err)
 	}
 	defer f.Close()
-	v, err := w.parse(io.LimitReader(f, fileMax))
+	v, err := parse(io.LimitReader(f, fileMax))
 	if err != nil {
-		return none, fmt.Errorf("%s: %w", w.path, err)
+		return none, fmt.Errorf("%s: %w", path, err)
 	}
 	return v, nil
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -36,15 +35,7 @@ func (ca *CA) Renew(csr []byte, leaf *x509.Certificate, now time.Time) (certPEM 
 		return nil, err
 	}
 	life := leaf.NotAfter.Sub(leaf.NotBefore) - skew
-	t, err := Request{Role: id.Role, Name: id.Name, Life: min(max(life, time.Minute), LeafLife)}.template(now)
-	if err != nil {
-		return nil, err
-	}
-	der, err := x509.CreateCertificate(rand.Reader, t, ca.cert, q.PublicKey, ca.key)
-	if err != nil {
-		return nil, fmt.Errorf("auth: sign for %s: %w", id.Name, err)
-	}
-	return encodeCert(der), nil
+	return ca.sign(Request{Role: id.Role, Name: id.Name, Life: min(max(life, time.Minute), LeafLife)}, q.PublicKey, now)
 }
 
 // strongKey takes the kinds that this build makes itself.

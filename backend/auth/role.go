@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -35,27 +36,15 @@ var Roles = []Role{RoleViewer, RoleOperator, RoleApprover, RoleAdmin, RoleAgent,
 
 // ParseRole checks a role's name.
 func ParseRole(s string) (Role, error) {
-	for _, r := range Roles {
-		if string(r) == s {
-			return r, nil
-		}
+	if r := Role(s); slices.Contains(Roles, r) {
+		return r, nil
 	}
 	return RoleNone, fmt.Errorf("%w: %q is none of viewer, operator, approver, admin, agent, server", ErrRole, s)
 }
 
 // height orders the roles of people; 0 for the others.
 func (r Role) height() int {
-	switch r {
-	case RoleViewer:
-		return 1
-	case RoleOperator:
-		return 2
-	case RoleApprover:
-		return 3
-	case RoleAdmin:
-		return 4
-	}
-	return 0
+	return 1 + slices.Index([]Role{RoleViewer, RoleOperator, RoleApprover, RoleAdmin}, r)
 }
 
 // Covers reports whether a caller with role r may do what needs role need.

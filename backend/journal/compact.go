@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"go.etcd.io/bbolt"
@@ -31,24 +30,15 @@ func (j *Journal) Compact(atNs int64, parts [][]byte, keep Keep) error {
 			return err
 		}
 	}
-	if err := errors.Join(j.revive(), j.opt.Fault(PointBeforeCompact)); err != nil {
-		return err
-	}
-	body := snapshotBody{Replaces: j.report.Head.Seq, Hash: hex.EncodeToString(j.report.Head.Hash[:]), Parts: len(parts)}
+	var body snapshotBody
 	batch[0] = Record{AtNs: atNs, Kind: KindSnapshot}
-	head := j.report.Head
-	err := j.update(func(tx *bbolt.Tx) error {
-		if err := j.dropUnacknowledged(tx); err != nil {
-			return err
-		}
-		return compactTx(tx, &body, batch, keep, &head)
+	points := [...]string{PointBeforeCompact, PointCompacted, PointReplaced}
+	err := j.commit(points, func(tx *bbolt.Tx, head *Head) error {
+		body = snapshotBody{Replaces: head.Seq, Hash: hex.EncodeToString(head.Hash[:]), Parts: len(parts)}
+		return compactTx(tx, &body, batch, keep, head)
 	})
-	if err == nil {
-		err = j.seal(head, PointCompacted, PointReplaced)
-	}
 	if err != nil {
-		j.drop()
-		return unwritten(j.path, err)
+		return err
 	}
 	j.compacted(body, batch)
 	return nil

@@ -127,7 +127,19 @@ func (j *Journal) Append(batch []Record) error {
 		}
 		size += int64(headBytes + len(r.Kind) + len(r.Body))
 	}
-	if err := errors.Join(j.revive(), j.opt.Fault(PointBeforeCommit)); err != nil {
+	points := [...]string{PointBeforeCommit, PointCommitted, PointAnchored}
+	if err := j.commit(points, func(tx *bbolt.Tx, head *Head) error { return put(tx, batch, head) }); err != nil {
+		return err
+	}
+	j.report.Records += uint64(len(batch))
+	j.report.Since += size
+	return nil
+}
+
+// commit runs one durable write, all or nothing, which gives the head anew; points
+// are before it, behind it and behind the head file.
+func (j *Journal) commit(points [3]string, write func(*bbolt.Tx, *Head) error) error {
+	if err := errors.Join(j.revive(), j.opt.Fault(points[0])); err != nil {
 		return err
 	}
 	head := j.report.Head
@@ -135,17 +147,15 @@ func (j *Journal) Append(batch []Record) error {
 		if err := j.dropUnacknowledged(tx); err != nil {
 			return err
 		}
-		return put(tx, batch, &head)
+		return write(tx, &head)
 	})
 	if err == nil {
-		err = j.seal(head, PointCommitted, PointAnchored)
+		err = j.seal(head, points[1], points[2])
 	}
 	if err != nil {
 		j.drop()
 		return unwritten(j.path, err)
 	}
-	j.report.Records += uint64(len(batch))
-	j.report.Since += size
 	return nil
 }
 

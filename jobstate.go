@@ -11,4 +11,7 @@ const (
 	JobSlow     JobState = "slow"
 	JobLost     JobState = "lost"     // a rank is gone
 	JobFinished JobState = "finished" // ended as it should
+
+	JobRestarting JobState = "restarting" // by S4, or as a whole after a fault
+	JobRecovering JobState = "recovering" // lost processes are being replaced
 )

@@ -3,6 +3,8 @@ package engine
 import (
 	"fmt"
 	"time"
+
+	"github.com/failslow/falcon"
 )
 
 // jobUse is who uses the job at one moment. It alone decides what may begin
@@ -129,12 +131,12 @@ func (a *arbiter) testObstacle(now time.Time, p pendingAsk) (why string, passing
 // unready is what is missing for any test at all, and whether that may pass by itself.
 func (a *arbiter) unready(now time.Time) (string, bool) {
 	switch state := a.status.current(now); state {
-	case "restarting", "recovering":
-		return "the job is " + state, true
-	case "waiting for agents":
+	case falcon.JobRestarting, falcon.JobRecovering:
+		return "the job is " + string(state), true
+	case falcon.JobWaiting:
 		return "no ranks are known, or not all of them", true
-	case "finished", "lost":
-		return "the job is " + state, false
+	case falcon.JobFinished, falcon.JobLost:
+		return "the job is " + string(state), false
 	}
 	if !a.describer.described || !a.job.complete() || a.job.dirty || a.describer.recheck {
 		return "the job's description still changes", true

@@ -9,35 +9,35 @@ import (
 	"github.com/failslow/falcon/recovery/restart"
 )
 
-// jobStatus says in one term what the job does.
+// jobStatus knows what the job does.
 type jobStatus struct {
 	*shared
 
 	intake *sampleIntake
 }
 
-func (s *jobStatus) current(now time.Time) string {
+func (s *jobStatus) current(now time.Time) falcon.JobState {
 	switch {
 	case s.restarting(now) != "":
-		return "restarting"
+		return falcon.JobRestarting
 	case s.cluster.recovering() != nil || s.cluster.unadopted() != nil:
-		return "recovering"
+		return falcon.JobRecovering
 	case len(s.job.ranks) == 0 && s.cluster.finishedBefore():
-		return "finished"
+		return falcon.JobFinished
 	case len(s.job.ranks) == 0:
-		return "waiting for agents"
+		return falcon.JobWaiting
 	case s.job.finishedWell(): // a job that has ended needs no agents
-		return "finished"
+		return falcon.JobFinished
 	case s.job.someLost(now) || s.nodeLost(now):
-		return "lost"
+		return falcon.JobLost
 	case !s.job.complete() && !s.job.someEnded():
-		return "waiting for agents"
+		return falcon.JobWaiting
 	case slices.ContainsFunc(s.state.incidents, falcon.Incident.Open):
-		return "slow"
+		return falcon.JobSlow
 	case s.det.Steady().Learning:
-		return "learning"
+		return falcon.JobLearning
 	}
-	return "steady"
+	return falcon.JobSteady
 }
 
 // nodeLost distinguishes a lost node from a lost agent: with a node gone the whole job

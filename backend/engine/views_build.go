@@ -99,7 +99,7 @@ func (sv *stateViews) jobView(now time.Time) *falconv1.Job {
 	v := &falconv1.Job{
 		Name: sv.cfg.JobName, Tp: int32(l.TP), Dp: int32(l.DP), Pp: int32(l.PP), World: int32(l.World()),
 		Iteration: steady.Iteration, IterationMs: steady.CurrentMs, BaselineMs: steady.BaselineMs,
-		Epoch: sv.state.job.Epoch, State: sv.status.current(now), Emulated: sv.job.emulated,
+		Epoch: sv.state.job.Epoch, State: string(sv.status.current(now)), Emulated: sv.job.emulated,
 		MicroBatches: sv.state.job.MicroBatches, Exact: sv.job.exact, Alarm: sv.jobAlarm(now), DataAgeMs: -1,
 		PlacementOrder: sv.state.job.PlacementOrder, Generation: sv.state.job.Newest(), Restart: sv.status.restarting(now),
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/feed"
@@ -262,11 +263,11 @@ func TestAFinishedJobHasNoLostRanks(t *testing.T) {
 	for _, r := range snap.Ranks {
 		r.Health = falconv1.RankHealth_RANK_HEALTH_LOST
 	}
-	for now, want := range map[string]string{"lost": "8 lost", page.Finished: "8 finished"} {
+	for now, want := range map[string]string{"lost": "8 lost", string(falcon.JobFinished): "8 finished"} {
 		snap := proto.Clone(snap).(*falconv1.SnapshotReply) // nobody changes one that is shown
 		snap.Job.State = now
 		s := state(snap)
-		if s.Tally() != want || len(s.Anomalies()) != map[string]int{"lost": 8, page.Finished: 0}[now] {
+		if s.Tally() != want || len(s.Anomalies()) != map[string]int{"lost": 8, string(falcon.JobFinished): 0}[now] {
 			t.Errorf("%s: tally %q, %d anomalies", now, s.Tally(), len(s.Anomalies()))
 		}
 		for _, p := range []page.Page{ranks.New(), grid.New()} {

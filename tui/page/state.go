@@ -124,11 +124,10 @@ func (s *State) stepThrough(list []int32, direction int) {
 	s.Select(list[(i+len(list))%len(list)])
 }
 
-// Finished is the state of a job that has ended as it should.
-const Finished = string(falcon.JobFinished)
-
 // Over reports whether the job has finished.
-func (s *State) Over() bool { return s.Snap().GetJob().GetState() == Finished }
+func (s *State) Over() bool {
+	return falcon.JobState(s.Snap().GetJob().GetState()) == falcon.JobFinished
+}
 
 // Incident is the one that matters now: the first open one, else the newest.
 func (s *State) Incident() *falconv1.Incident {

@@ -16,9 +16,6 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// Finished is the state of a job that has ended as it should.
-const Finished = "finished"
-
 // Standing is what a rank is, by all that the snapshot says of it.
 type Standing uint8
 
@@ -61,7 +58,7 @@ func Make(snap *falconv1.SnapshotReply, table *columns.Table) *Roster {
 	job := snap.GetJob()
 	t := &Roster{
 		TP: max(1, int(job.GetTp())), DP: max(1, int(job.GetDp())), PP: max(1, int(job.GetPp())),
-		finished: job.GetState() == Finished, fenced: map[string]bool{}, apart: map[int32]bool{},
+		finished: job.GetState() == string(falcon.JobFinished), fenced: map[string]bool{}, apart: map[int32]bool{},
 	}
 	t.table = tableOf(snap, table)
 	t.excludeFenced(snap.GetRecovery())

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/api/columns"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
@@ -82,7 +83,7 @@ func TestStandings(t *testing.T) {
 	if fmt.Sprint(r.Anomalies) != "[2 3 4 5 9 20]" || fmt.Sprint(r.Critical) != "[3 5]" || r.Worst != 3 {
 		t.Errorf("anomalies %v, critical %v, worst %d", r.Anomalies, r.Critical, r.Worst)
 	}
-	s.Job.State = Finished
+	s.Job.State = string(falcon.JobFinished)
 	if r := Make(s, nil); r.Standing(5) != Ended || r.Standing(3) != Culprit {
 		t.Error("who is gone after the job's end is no loss")
 	}
@@ -157,7 +158,7 @@ func TestTablesAgainstThePlainWay(t *testing.T) {
 		}
 		s := snapshot(2, rapid.IntRange(1, 6).Draw(t, "dp"), 2)
 		if rapid.Bool().Draw(t, "over") {
-			s.Job.State = Finished
+			s.Job.State = string(falcon.JobFinished)
 		}
 		s.Recovery = &falconv1.Recovery{Fenced: []string{"n1"}}
 		for i, v := range s.Ranks {

@@ -71,9 +71,9 @@ func (pd *planDelivery) wantedBy(now time.Time, n falcon.Node, it *outbox.Item) 
 	case restart.NodeCommand:
 		return !pd.validations.machine.Active() && pd.cluster.restartWants(it.Class)
 	case *order: // nodes without ranks would refuse it
-		return !pd.validations.machine.Active() && slices.Contains(pd.cluster.jobNodes(), n) && (it.Sent() || pd.maySend(now, it))
+		return !pd.validations.machine.Active() && slices.Contains(pd.cluster.jobNodes(), n) && it.Sent()
 	case window:
-		return !pd.validations.machine.Active() && !it.Expired(now)
+		return !pd.validations.machine.Active() && it.Sent() && !it.Expired(now)
 	}
 	return true
 }

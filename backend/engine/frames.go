@@ -94,10 +94,18 @@ func (e *Engine) onAttach(s *fleet.Session, now time.Time) {
 	e.resendOpen(n, now)
 }
 
-// resendOpen sends what is still open to one node, under the same ids.
+// resendOpen sends what is still open to one node, under the same ids. What a
+// recovery wants comes before the release of ranks that a test holds.
 func (e *Engine) resendOpen(n *fleet.Node, now time.Time) {
+	again := func(recovers bool) {
+		e.cluster.send(e.outbox.Again(now, n.Name, func(it *outbox.Item) bool {
+			return (it.Class <= recoveryCommand) == recovers && e.delivery.wantedBy(now, n.Name, it)
+		}))
+	}
+	again(true)
 	e.sendTests(e.validations.machine.Open(n.Name))
-	e.cluster.send(e.outbox.Again(now, n.Name, func(it *outbox.Item) bool { return e.delivery.wantedBy(now, n.Name, it) }))
+	again(false)
+	e.delivery.sendWaiting(now)
 }
 
 func (e *Engine) onFrame(n *fleet.Node, f *falconv1.AgentFrame, now time.Time) {

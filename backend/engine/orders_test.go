@@ -7,6 +7,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/outbox"
+	"github.com/failslow/falcon/detect"
 )
 
 // What waited, for the disk or for something else to end, is not over as it goes
@@ -54,5 +55,29 @@ func TestLostOrdersOutliveAStart(t *testing.T) {
 	}
 	if o, out := b.revived(2, 1, false); o == nil || out.Resume != 60 || out.Failed != "" {
 		t.Errorf("outcome %+v", out)
+	}
+}
+
+// What waits for something else to end goes to all nodes at once when it does. A node
+// that connects again meanwhile is not sent it alone.
+func TestWhatWaitsIsNotSentAgain(t *testing.T) {
+	e := jobOfSix()
+	now := time.Unix(1_700_000_000, 0)
+	o := e.orders.addOrder(orderRecord{Order: falcon.Order{Epoch: 3, ID: 4}, Command: 9, DeadlineNs: now.UnixNano()})
+	e.delivery.addWindow(now, 10, detect.ProfileRequest{Window: 1, Iterations: 2})
+	for _, it := range []*outbox.Item{o.item, e.outbox.Find("n0", 10)} {
+		if e.delivery.wantedBy(now, "n0", it) {
+			t.Errorf("command %d waits, and is sent to one node", it.ID)
+		}
+		it.Send(now, nil)
+		if !e.delivery.wantedBy(now, "n0", it) {
+			t.Errorf("command %d has gone out, and is not sent again", it.ID)
+		}
+	}
+	if e.delivery.wantedBy(now, "n9", o.item) {
+		t.Error("a node without ranks is sent an order")
+	}
+	if e.delivery.wantedBy(now.Add(WindowLife), "n0", e.outbox.Find("n0", 10)) {
+		t.Error("a window that is over is sent again")
 	}
 }

@@ -191,10 +191,11 @@ func (y *tally) String() string {
 		y.time.Hours(), y.resumed, y.fences, y.finished, y.gaveUp, y.orders, y.deeds, y.struck)
 }
 
-// check wants every kind of deed and of order to have been met in a long run.
+// check wants every kind of deed and of order to have been met in 300 runs or more:
+// fewer can miss a rare one by chance.
 func (y *tally) check(t *testing.T) {
 	t.Helper()
-	if seedsMost() < 100 || *only != "" {
+	if seedsMost() < 300 || *only != "" {
 		return
 	}
 	for _, k := range append(slices.Clone(harmless), faulty...) {
@@ -203,7 +204,7 @@ func (y *tally) check(t *testing.T) {
 		}
 	}
 	for _, point := range append(journal.Points(), engine.PointBeforeWrite, engine.PointAfterWrite, engine.PointAfterSend) {
-		if y.struck[point] == 0 && seedsMost() >= 300 {
+		if y.struck[point] == 0 {
 			t.Errorf("no engine was killed %s", point)
 		}
 	}

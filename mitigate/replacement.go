@@ -1,6 +1,7 @@
 package mitigate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -71,9 +72,7 @@ type ReplacementPrice struct {
 // Price prices all remedies. The slowest rank sets the step (T_step = max t_k): a rank at ratio r
 // leaves 1/r of the throughput, a drop (K − k)/K of it. Errors wrap ErrReplacement.
 func (p Replacement) Price() (ReplacementPrice, error) {
-	if p.ReplicaRanks == 0 {
-		p.ReplicaRanks = 1
-	}
+	p.ReplicaRanks = cmp.Or(p.ReplicaRanks, 1)
 	if err := p.validate(); err != nil {
 		return ReplacementPrice{}, err
 	}

@@ -1,6 +1,7 @@
 package mitigate
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/failslow/falcon"
@@ -42,9 +43,7 @@ func (e *executor) revertDue() {
 
 func (e *executor) revertAction(h actionRef) {
 	s, a := h.incident, h.action()
-	if a.RevertReason == "" {
-		a.RevertReason = "the fault has cleared"
-	}
+	a.RevertReason = cmp.Or(a.RevertReason, "the fault has cleared")
 	s.reverts++
 	s.revertAt = e.iterations.newestIndex()
 	a.State = falcon.ActionReverting

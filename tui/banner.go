@@ -173,10 +173,7 @@ func (b banner) otherOperators() string {
 
 // recoveryHead is the header's text on a recovery in progress or one that failed; else "".
 func (b banner) recoveryHead() string {
-	r := b.Live.Recovering()
-	if r == nil {
-		r = b.Live.Stands()
-	}
+	r := cmp.Or(b.Live.Recovering(), b.Live.Stands())
 	if r == nil {
 		return ""
 	}

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -39,10 +40,7 @@ func (d *dialog) drawOver(s *skin, live *page.State, now time.Time, over widget.
 		rows[i] = lipgloss.PlaceHorizontal(w-4, lipgloss.Left, ansi.Truncate(r, w-4, "…"))
 	}
 	zones, button := d.buttonZones(do, box.X+2, box.Y+len(rows))
-	if cursor == nil {
-		cursor = button
-	}
-	return s.framedLayer(box, title, moreBelow(&d.pane, "↓"), themes.Urgent, rows), cursor, zones
+	return s.framedLayer(box, title, moreBelow(&d.pane, "↓"), themes.Urgent, rows), cmp.Or(cursor, button), zones
 }
 
 // drawFields appends the text entries to the rows.

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"slices"
 
 	tea "charm.land/bubbletea/v2"
@@ -29,11 +30,8 @@ type themePicker struct {
 
 func newThemePicker(lib themes.Library, name string) (themePicker, error) {
 	p := themePicker{lib: lib, fixed: name != ""}
-	if name == "" {
-		name = themes.Default
-	}
 	var err error
-	p.theme, p.stamp, err = lib.Load(name)
+	p.theme, p.stamp, err = lib.Load(cmp.Or(name, themes.Default))
 	return p, err
 }
 

@@ -1,6 +1,7 @@
 package bocd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -68,22 +69,9 @@ func DefaultConfig() Config {
 }
 
 func (c Config) withDefaults() Config {
-	if c.RunLength == 0 {
-		c.RunLength = DefaultRunLength
-	}
-	if c.Window == 0 {
-		c.Window = DefaultWindow
-	}
-	if c.Threshold == 0 {
-		c.Threshold = DefaultThreshold
-	}
-	if c.Prior == (Prior{}) {
-		c.Prior = UnitPrior
-	}
-	if c.MaxRuns == 0 {
-		c.MaxRuns = DefaultMaxRuns
-	}
-	c.MaxRuns = max(c.MaxRuns, exactBelow(c.Window)+3+pruneEvery)
+	c.RunLength, c.Window = cmp.Or(c.RunLength, DefaultRunLength), cmp.Or(c.Window, DefaultWindow)
+	c.Threshold, c.Prior = cmp.Or(c.Threshold, DefaultThreshold), cmp.Or(c.Prior, UnitPrior)
+	c.MaxRuns = max(cmp.Or(c.MaxRuns, DefaultMaxRuns), exactBelow(c.Window)+3+pruneEvery)
 	return c
 }
 

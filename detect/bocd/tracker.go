@@ -1,6 +1,7 @@
 package bocd
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -95,16 +96,8 @@ type alarm struct {
 // NewTracker returns a tracker that has seen nothing. It panics on a filter
 // configuration that Config.Validate refuses.
 func NewTracker(cfg TrackerConfig) *Tracker {
-	if cfg.WarmUp == 0 {
-		cfg.WarmUp = defaultWarmUp
-	}
-	cfg.WarmUp = min(max(cfg.WarmUp, sideMin), history)
-	if cfg.Verify == 0 {
-		cfg.Verify = 0.10
-	}
-	if cfg.Settled == 0 {
-		cfg.Settled = 0.05
-	}
+	cfg.WarmUp = min(max(cmp.Or(cfg.WarmUp, defaultWarmUp), sideMin), history)
+	cfg.Verify, cfg.Settled = cmp.Or(cfg.Verify, 0.10), cmp.Or(cfg.Settled, 0.05)
 	return &Tracker{cfg: cfg, filter: New(cfg.Filter)}
 }
 

@@ -25,7 +25,8 @@ type Rules struct {
 	Matter float64 `yaml:"-"`
 }
 
-func (r Rules) withDefaults() Rules {
+// WithDefaults are the rules with the default of each value that is not positive.
+func (r Rules) WithDefaults() Rules {
 	def := func(v *float64, d float64) {
 		if *v <= 0 {
 			*v = d
@@ -150,7 +151,7 @@ type Result struct {
 
 // Judge compares the ranks and groups of a window.
 func Judge(w Window) Result {
-	w.Rules = w.Rules.withDefaults()
+	w.Rules = w.Rules.WithDefaults()
 	w.indexComms()
 	res := Result{Ranks: make([]Rank, w.Layout.World())}
 	profiles := w.usableProfiles()

@@ -1,6 +1,7 @@
 package period
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -26,13 +27,8 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Agreement == 0 {
-		c.Agreement = DefaultAgreement
-	}
-	if c.Window == 0 {
-		c.Window = defaultWindow
-	}
-	c.Window = max(c.Window, 4*firstLook)
+	c.Agreement = cmp.Or(c.Agreement, DefaultAgreement)
+	c.Window = max(cmp.Or(c.Window, defaultWindow), 4*firstLook)
 	return c
 }
 

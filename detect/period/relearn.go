@@ -68,12 +68,8 @@ func (t *Tracker) isUnknownKind(c Call) bool {
 	if t.since > strangerRuns*t.result.Period+strangerSlack+1 {
 		return !t.familiar(t.inferredClass(c))
 	}
-	for _, old := range t.calls[len(t.calls)-min(t.since, len(t.calls)):] {
-		if !t.familiar(t.inferredClass(old)) {
-			return true
-		}
-	}
-	return false
+	newest := t.calls[len(t.calls)-min(t.since, len(t.calls)):]
+	return slices.ContainsFunc(newest, func(old Call) bool { return !t.familiar(t.inferredClass(old)) })
 }
 
 // isSibling reports whether calls of another size but the same operation and

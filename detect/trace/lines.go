@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -128,12 +129,7 @@ func (t *table) splitFields(number int, line string) ([]string, error) {
 
 // findColumn finds a column by name.
 func (t *table) findColumn(name string) int {
-	for i, h := range t.header {
-		if strings.EqualFold(h, name) {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(t.header, func(h string) bool { return strings.EqualFold(h, name) })
 }
 
 // parseNumber reads a finite number out of a field.

@@ -154,12 +154,7 @@ func (s *State) Proposal() *falconv1.Action {
 
 // Explained reports whether an open incident has named ranks.
 func (s *State) Explained() bool {
-	for _, i := range s.Snap().Incidents {
-		if Open(i) && len(i.GetVerdict().GetRanks()) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Snap().Incidents, func(i *falconv1.Incident) bool { return Open(i) && len(i.GetVerdict().GetRanks()) > 0 })
 }
 
 // Blamed is the cause that an open incident names for a rank, or "".

@@ -13,6 +13,7 @@
 package plain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,12 +62,7 @@ func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Summary == 0 {
-		o.Summary = SummaryPeriod
-	}
-	if o.Patience == 0 {
-		o.Patience = Patience
-	}
+	o.Summary, o.Patience = cmp.Or(o.Summary, SummaryPeriod), cmp.Or(o.Patience, Patience)
 	return o
 }
 

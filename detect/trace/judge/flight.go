@@ -71,7 +71,7 @@ type rankWait struct {
 // collective that others are in, who calls another one, and who is waited for
 // by durations. Rules' zero fields mean the defaults.
 func Dumps(dumps []trace.Dump, rules peer.Rules) TraceReport {
-	rules = isComplete(rules)
+	rules = rulesOfTraces(rules)
 	f := gatherCalls(dumps)
 	r := TraceReport{Source: "flight_recorder", Missing: f.missing}
 	for _, g := range f.groups {

@@ -91,7 +91,7 @@ func Profile(p trace.Profile, rules peer.Rules) (ProfileReport, error) {
 	if err != nil {
 		return ProfileReport{}, err
 	}
-	rules = isComplete(rules)
+	rules = rulesOfTraces(rules)
 	w.win.Rules = rules
 	if p.Healthy != nil {
 		before, err := newWindow(*p.Healthy)
@@ -106,20 +106,11 @@ func Profile(p trace.Profile, rules peer.Rules) (ProfileReport, error) {
 	return w.makeReport(peer.Judge(w.win), len(p.SelfMs) > 0), nil
 }
 
-func isComplete(r peer.Rules) peer.Rules {
-	if r.Suspect <= 0 {
-		r.Suspect = 1.1
-	}
-	if r.WaitOver <= 0 {
-		r.WaitOver = 2
-	}
-	if r.MinPeers <= 0 {
-		r.MinPeers = 3
-	}
+func rulesOfTraces(r peer.Rules) peer.Rules {
 	if r.Matter <= 0 {
 		r.Matter = everyExcess
 	}
-	return r
+	return r.WithDefaults()
 }
 
 // window is a profile as the live detector would have got it.

@@ -57,11 +57,8 @@ func Timeline(t trace.Timeline, rules peer.Rules) TraceReport {
 			res.Groups[i].Suspect = false // groups of unknown size are of no common class
 		}
 	}
-	if rules.Suspect <= 0 {
-		rules.Suspect = 1.1
-	}
 	r := TraceReport{Source: "timeline", Layout: &t.Layout, Steps: len(t.Steps), Dropped: t.Dropped, Workers: workerReports(t, res)}
-	r.Verdict = timelineVerdict(t, res, rules.Suspect)
+	r.Verdict = timelineVerdict(t, res, rules.WithDefaults().Suspect)
 	for _, q := range res.Ranks {
 		if !q.Measured {
 			r.Missing = append(r.Missing, q.Rank)

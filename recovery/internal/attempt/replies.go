@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/failslow/falcon"
@@ -39,12 +40,7 @@ func (r *Replies) AllSuspended(fenced []falcon.Node) bool {
 	if len(r.suspended) < len(r.ordered)-len(fenced) {
 		return false // asked with every report of every process
 	}
-	for _, n := range r.ordered {
-		if !r.suspended[n] && !slices.Contains(fenced, n) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.ordered, func(n falcon.Node) bool { return !r.suspended[n] && !slices.Contains(fenced, n) })
 }
 
 // Stop enters that a rank was ordered to end; it reports whether that is new.
@@ -76,10 +72,7 @@ func (r *Replies) AnyAwaited() bool { return len(r.awaited) > 0 }
 
 // Awaited lists the launched ranks that have not parked yet, ascending.
 func (r *Replies) Awaited() []falcon.Rank {
-	var out []falcon.Rank
-	for rank := range r.awaited {
-		out = append(out, rank)
-	}
+	out := slices.Collect(maps.Keys(r.awaited))
 	slices.Sort(out)
 	return out
 }

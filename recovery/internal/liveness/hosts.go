@@ -2,6 +2,7 @@ package liveness
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -52,12 +53,10 @@ func (t *Hosts) Get(n falcon.Node, now time.Time) *Host {
 
 // AnyMissing reports whether one of the nodes was never heard, or is not heard now.
 func (t *Hosts) AnyMissing(nodes []falcon.Node, now time.Time) bool {
-	for _, n := range nodes {
-		if h := t.Get(n, now); !h.met || h.Unheard(now) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(nodes, func(n falcon.Node) bool {
+		h := t.Get(n, now)
+		return !h.met || h.Unheard(now)
+	})
 }
 
 // NoneHeard reports whether several nodes are known and none is heard.

@@ -1,10 +1,12 @@
 package posterior
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/widget"
 )
@@ -136,14 +138,9 @@ func (v view) drawMarks(c *widget.Canvas, r widget.Rect) {
 	}
 }
 
-// isMarkedFrom reports whether a mark stands from one iteration up to before another.
+// isMarkedFrom reports whether there is a mark from one iteration up to before another.
 func (v view) isMarkedFrom(from, to int64) bool {
-	for _, m := range v.s.Marks {
-		if m.Iteration >= from && m.Iteration < to {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.s.Marks, func(m *falconv1.Mark) bool { return m.Iteration >= from && m.Iteration < to })
 }
 
 // changeLines draws a change decided as a line through a part of the page.
@@ -304,12 +301,8 @@ func (v view) fillHeat(pix *widget.Raster, col, base int, rows []bin, p []float3
 }
 
 func runLengthBin(rows []bin, run int) int {
-	for i, b := range rows {
-		if run <= b.hi {
-			return i
-		}
-	}
-	return len(rows) - 1
+	i, _ := slices.BinarySearchFunc(rows, run, func(b bin, run int) int { return cmp.Compare(b.hi, run) })
+	return min(i, len(rows)-1)
 }
 
 // runLabels names the run lengths at the left, the tail's as one and more.

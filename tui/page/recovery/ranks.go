@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,12 +37,7 @@ var unknown = stage{"unknown", '?', themes.Stale}
 
 // stageIndex is how far a rank is, 0 = least.
 func stageIndex(x *falconv1.RankRecovery) int {
-	for i, s := range stages {
-		if s.name == x.GetStage() {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(stages[:], func(s stage) bool { return s.name == x.GetStage() })
 }
 
 func stageAt(i int) stage {

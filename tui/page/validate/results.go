@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
@@ -116,9 +117,6 @@ func Bar(v, top float64, w int, ascii bool) string {
 	if ascii {
 		full, part = "#", ""
 	}
-	out := ""
-	for range units / 8 {
-		out += full
-	}
-	return fmt.Sprintf("%s%*s", out+part, w-widget.Width(out+part), "")
+	bar := strings.Repeat(full, max(0, units/8)) + part // units of NaN are the least int
+	return fmt.Sprintf("%s%*s", bar, w-widget.Width(bar), "")
 }

@@ -42,12 +42,8 @@ func isDelta(body []byte) bool { return bytes.HasPrefix(body, []byte(`{"of":`)) 
 // fieldsOf are the encoded fields of a struct, but for those that are written
 // as lists.
 func fieldsOf(v any, lists ...string) map[string]json.RawMessage {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("engine: encode %T: %v", v, err))
-	}
 	var out map[string]json.RawMessage
-	if err := json.Unmarshal(b, &out); err != nil {
+	if err := json.Unmarshal(encode(v), &out); err != nil {
 		panic(fmt.Sprintf("engine: fields of %T: %v", v, err))
 	}
 	for _, name := range lists {
@@ -96,11 +92,7 @@ func diffList[T ~string](d *delta, name string, was, is []T) {
 	}
 	switch {
 	case is == nil || len(was) != len(is) || 2*len(changed) > len(is):
-		b, err := json.Marshal(is)
-		if err != nil {
-			panic(fmt.Sprintf("engine: encode %s: %v", name, err))
-		}
-		d.Set[name] = b
+		d.Set[name] = encode(is)
 	case len(changed) > 0:
 		if d.Lists == nil {
 			d.Lists = map[string]map[int]string{}

@@ -40,7 +40,7 @@
 // engine: the batch waits as one piece with all that was to follow it, and is
 // written again with the same ids. Until then no frame is taken or acknowledged
 // and nothing is decided or sent; what reads is answered, what decides is
-// refused, and the job's alarm says why. Once the journal's records are many a
+// refused, and the job's alarm gives the reason. Once the journal's records are many a
 // snapshot of memory takes their place, while nothing is being done with the
 // job; memory folded from a snapshot is the memory that it was made from.
 // Records that this engine can't read end its start: none is passed over.

@@ -30,7 +30,7 @@ func (e *Engine) Frame(s *fleet.Session, f *falconv1.AgentFrame) error {
 	return e.arrive(s, arrival{session: s, what: arriveFrame, frame: f})
 }
 
-// Detach says that the stream is over. It must reach the loop although the
+// Detach reports the end of a stream. It must reach the loop although the
 // session's own context has ended.
 func (e *Engine) Detach(s *fleet.Session) {
 	select {

@@ -180,11 +180,7 @@ func newJournalState() *journalState {
 // record makes a journal record; v is one of the types above, which always
 // encode.
 func record(now time.Time, kind journal.Kind, v any) journal.Record {
-	body, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("engine: encode %s: %v", kind, err))
-	}
-	return journal.Record{AtNs: now.UnixNano(), Kind: kind, Body: body}
+	return journal.Record{AtNs: now.UnixNano(), Kind: kind, Body: encode(v)}
 }
 
 // apply folds one record in. A kind that it does not know can only come of a

@@ -73,7 +73,7 @@ func (s *skew) addBeat(d time.Duration) {
 	s.beats++
 }
 
-// smallestOffset is what the beat says that travelled least; 0 before there are enough.
+// smallestOffset is that of the beat with the shortest way; 0 before there are enough.
 func (s *skew) smallestOffset() time.Duration {
 	if s.beats < skewWindow {
 		return 0

@@ -3,9 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -33,12 +30,7 @@ type policyKeeper struct {
 // policyHash identifies a configured policy.
 func policyHash(p falcon.Policy) string {
 	p.Frozen = false
-	b, err := json.Marshal(p)
-	if err != nil {
-		panic(fmt.Sprintf("engine: encode policy: %v", err))
-	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:8])
+	return shortHash(p)
 }
 
 // adoptConfigured takes the configured policy where it is newer.

@@ -2,9 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -164,17 +161,8 @@ func (dr *recoveryDriver) compose(c recovery.Command) *nodeCommand {
 		dr.log.Error("the recovery machine wants something unknown", "command", fmt.Sprintf("%T", c))
 		return nil
 	}
-	t.Hash = contentHash(c)
+	t.Hash = shortHash(c)
 	return t
-}
-
-func contentHash(c recovery.Command) string {
-	b, err := json.Marshal(c)
-	if err != nil {
-		panic(fmt.Sprintf("engine: encode %T: %v", c, err))
-	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:8])
 }
 
 func joinCommand(c recovery.Launch, n falcon.Node) *falconv1.Command {

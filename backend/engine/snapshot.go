@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -140,6 +142,12 @@ func encode(v any) []byte {
 		panic(fmt.Sprintf("engine: encode %T: %v", v, err))
 	}
 	return b
+}
+
+// shortHash identifies a value by its encoding.
+func shortHash(v any) string {
+	sum := sha256.Sum256(encode(v))
+	return hex.EncodeToString(sum[:8])
 }
 
 // foldPart folds one part of a snapshot in.

@@ -95,8 +95,8 @@ func (e *Engine) validate(who Actor, q *falconv1.ValidateRequest) (string, error
 	return id, nil
 }
 
-// alreadyTaken says that a person's validation waits or is in progress already: two
-// who look at the same trouble must not hold the job twice.
+// alreadyTaken is why no other validation is taken, "" = none is in the way: two
+// operators who look at the same trouble must not hold the job twice.
 func (vq *validationQueue) alreadyTaken() string {
 	if q := vq.request; q != nil {
 		return fmt.Sprintf("%s, which %s asked for, waits already (%s)", q.id, q.who.Name, q.why)

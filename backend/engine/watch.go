@@ -152,7 +152,7 @@ func (h *hub) replay(w *Watcher, after uint64) bool {
 	return true
 }
 
-// Next waits for the next line; resync says that lines before it were lost.
+// Next waits for the next line; resync = lines before it were lost.
 func (w *Watcher) Next(ctx context.Context) (line *falconv1.EventLine, resync bool, err error) {
 	if w.takeMissed() {
 		return nil, true, nil

@@ -86,7 +86,7 @@ type Note struct {
 	Text     string
 }
 
-// NoLaunch says that all processes have left, or why no launch follows.
+// NoLaunch is the end of the processes' leaving: all are gone, or no launch follows.
 type NoLaunch struct {
 	Order  uint64
 	Reason string // "" = a launch can be planned
@@ -264,7 +264,7 @@ func (m *Machine) launchFails(now time.Time, w World, why string) {
 	m.turnTo(now, s, Clearing)
 }
 
-// cleared reports whether every node says that nothing of before runs there.
+// cleared reports whether every node has ended what ran there before.
 func (m *Machine) cleared(w World) bool {
 	return m.state.Stop == nil || !slices.ContainsFunc(m.state.Stop.Commands, func(c NodeCommand) bool {
 		return !w.Done(c) && !w.Fenced(c.Node)

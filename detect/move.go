@@ -13,7 +13,7 @@ import (
 // blocks of ranks change nodes whole, so that every group and pair is within a
 // node, or between nodes, as it was before, and on nodes of one kind the healthy
 // iteration takes as long. Where it does not, the level after the settle window
-// tells (settled). Windows that were asked for before an iteration mix both
+// decides (settled). Windows that were asked for before an iteration mix both
 // placements and are dropped.
 func (m *Machine) adoptPlacement(now falcon.Placement, before int64) {
 	was := m.job.desc.Placement

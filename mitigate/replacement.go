@@ -24,7 +24,7 @@ type Replacement struct {
 	StepMs       float64 // healthy
 	SlowRatio    float64 // the slow rank's step over the healthy one, ≥ 1
 	RemainingS   float64 // of the allocation, by the clock
-	ReplaceS     float64 // the job stands still: fence, membership change, restore
+	ReplaceS     float64 // the job is stopped: fence, membership change, restore
 	DropS        float64 // the same for a drop
 	Spares       int     // warm ones
 	SpareWaitS   float64 // until a node is to be had when there is no spare; 0 = never
@@ -49,7 +49,7 @@ type Remedy struct {
 	Available     bool
 	Reason        string  // what it does, or why it can't be had
 	StepMs        float64 // afterwards; of a replacement that is waited for, after it
-	DownS         float64 // the job stands still
+	DownS         float64 // the job is stopped
 	Throughput    float64 // afterwards, as a share of the healthy job's samples per second
 	LostS         float64 // seconds of healthy training lost in RemainingS, at most that
 	LostGPUHours  float64
@@ -230,7 +230,7 @@ func (p Replacement) inGPUHours(r Remedy) Remedy {
 }
 
 // breakEven is the shortest run for which replacing loses no more than the other remedy. Both
-// losses are lines once no rank stands still, and the replaced job's is flat.
+// losses are lines once no rank is stopped, and the replaced job's is flat.
 func (p Replacement) breakEven(replace, meanwhile, other Remedy) float64 {
 	rate := other.rate
 	if !replace.Available || !other.Available || rate <= 0 {

@@ -11,7 +11,7 @@ import (
 // Bounds of one job's recoveries.
 const (
 	recoveriesMost  = 256 // kept
-	generationsMost = 64  // of one recovery, before somebody must look
+	generationsMost = 64  // of one recovery, before a person must look
 	predictFrom     = 9   // newest recoveries that predictions are learned from
 	hour            = time.Hour
 )

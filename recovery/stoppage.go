@@ -25,7 +25,7 @@ func (g *generations) nextGeneration(job uint64) uint64 {
 }
 
 // stoppage is the state of a job that is stopped after a recovery without success: no
-// recovery is opened until a new job epoch starts it, or somebody demands one.
+// recovery is opened until a new job epoch starts it, or one is demanded.
 type stoppage struct {
 	on    bool
 	since time.Time

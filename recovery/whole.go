@@ -109,7 +109,7 @@ func describeAgents(nodes []falcon.Node) string {
 }
 
 // onNoSpare follows when no spare came in time. Fewer replicas are another plan than
-// the one that was approved: somebody must decide again.
+// the one that was approved: a person must decide again.
 func (w *workflow) onNoSpare(now time.Time, a assignment) {
 	c := w.op.rec
 	s, _ := w.alloc.shrinkPlan(a)

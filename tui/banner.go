@@ -184,7 +184,7 @@ func (b banner) recoveryHead() string {
 	return text + "  " + phrase.Faults(r.Faults)
 }
 
-// replayHead stands where a live console shows the time.
+// replayHead is drawn where a live console shows the time.
 func (b banner) replayHead() string {
 	s := b.opts.Replay.Status()
 	state := "×" + strconv.FormatFloat(s.Speed, 'g', 3, 64)
@@ -280,7 +280,7 @@ func (b banner) recoveryBar() (string, bool) {
 	return "", false
 }
 
-// approvedBar is the proposal bar once somebody has approved.
+// approvedBar is the proposal bar after a first approval.
 func (b banner) approvedBar(s *page.State, standing string) string {
 	a := s.Awaited()
 	text := " " + a.Rung + " " + standing

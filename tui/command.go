@@ -33,7 +33,7 @@ var commands = []palette.Entry{
 	{Name: "theme NAME", Text: "Choose a theme: " + strings.Join(themes.Names(), ", ") + ".", Fill: "theme "},
 }
 
-// steps are of little use from a list, and stand last.
+// steps are of little use from a list, and come last.
 var steps = []key.Action{key.Up, key.Down, key.Left, key.Right, key.PageUp, key.PageDown, key.NextPage, key.PrevPage, key.Back}
 
 // paletteEntries are the actions of some scopes: the page's own first, then global
@@ -205,7 +205,7 @@ func (c *commandLine) rollWheel(notches int) {
 }
 
 // isTypedFor reports whether a command's words have been begun, or its name
-// stands alone where that means something.
+// is alone where that means something.
 func isTypedFor(e palette.Entry, text string) bool {
 	if name := strings.TrimSpace(e.Fill); name == commandTest && strings.TrimSpace(text) == name {
 		return true

@@ -13,7 +13,7 @@ import (
 	"github.com/failslow/falcon/tui/page"
 )
 
-// Where the focus may stand; 0 is always Cancel. Only a restart's dialog has
+// Where the focus may be; 0 is always Cancel. Only a restart's dialog has
 // the fields as stops: it alone has two.
 const (
 	buttonCancel = iota

@@ -16,7 +16,7 @@ func newTextEntry(table *key.Map, s key.Scope, text string, most int) textinput.
 	in := textinput.New()
 	in.Prompt, in.CharLimit = "", most
 	in.SetVirtualCursor(false)
-	in.SetStyles(textinput.Styles{}) // the row that it stands in has the style
+	in.SetStyles(textinput.Styles{}) // its row has the style
 	in.KeyMap = textinput.KeyMap{
 		CharacterBackward:       table.ForAction(s, key.Left).Binding,
 		CharacterForward:        table.ForAction(s, key.Right).Binding,
@@ -46,7 +46,7 @@ func enterText(in textinput.Model, msg tea.Msg) textinput.Model {
 }
 
 // showInput draws a text entry in w columns, with the terminal's cursor at
-// x, y plus where it stands in the text. The library counts characters there;
+// x, y plus its place in the text. The library counts characters there;
 // columns are meant, as some characters take two. Text that is longer than the
 // row scrolls, and is right as long as the cursor is at its end, where a
 // dialog's always is.

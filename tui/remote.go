@@ -78,7 +78,7 @@ func pumpInput(ctx context.Context, p *tea.Program, in io.Reader, term string, e
 	}()
 }
 
-// followSizes tells the program of its terminal's sizes until stop, which waits. It
+// followSizes sends the program its terminal's sizes until stop, which waits. It
 // blocks while the terminal is stalled, and holds up no one but itself.
 func followSizes(p *tea.Program, sizes <-chan Size) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
@@ -107,7 +107,7 @@ func terminalName(env []string) string {
 }
 
 // mayAnswer reports whether a terminal is worth asking for its colours: TERM
-// alone, which is all that SSH passes on, tells 256 at most. Those that know
+// alone, which is all that SSH passes on, means 256 at most. Those that know
 // no such question would print it, and who wants no colours isn't asked.
 func mayAnswer(env []string) bool {
 	for _, e := range env {

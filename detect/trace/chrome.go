@@ -28,7 +28,7 @@ type event struct {
 	Args json.RawMessage `json:"args"`
 }
 
-// eventArgs are the arguments that tell who did what.
+// eventArgs are the arguments that identify who did what.
 type eventArgs struct {
 	Step      loose    `json:"step"`
 	Name      word     `json:"name"` // of a metadata event
@@ -57,7 +57,7 @@ type chrome struct {
 	lanes    map[laneKey]*lane
 	names    map[laneKey]string // tid empty: of the process
 	steps    map[int]map[string]bool
-	ranks    map[int]int // by file, where the file tells
+	ranks    map[int]int // by file, where the file has it
 	byName   map[int]int // by file, where its name does
 	cells    int
 	calls    int
@@ -80,10 +80,10 @@ type lane struct {
 	place     place
 	compute   map[int64]float64 // ms by step
 	calls     []commCall
-	annotated []commCall // calls told by annotations, of use where no kernels are
+	annotated []commCall // calls from annotations, of use where no kernels are
 }
 
-// place is where a worker stands in the job; unknown where nothing tells.
+// place is a worker's place in the job; unknown where nothing names it.
 type place struct{ rank, dp, pp, tp int }
 
 var nowhere = place{unknown, unknown, unknown, unknown}
@@ -96,7 +96,7 @@ type commCall struct {
 	op        falcon.Op
 	bytes     int64
 	direction direction
-	group     *commGroup // as the event tells it, nil when it does not
+	group     *commGroup // as the event names it, nil when it does not
 }
 
 // commGroup is a process group as events describe it.
@@ -179,7 +179,7 @@ func (e *event) durationAndStart() (ms, start float64, err error) {
 	return us / 1e3, at / 1e3, nil
 }
 
-// traceID is a process or thread, told by a number or a text.
+// traceID is a process or thread, a number or a text.
 func traceID(raw json.RawMessage) string { return clipField(strings.Trim(string(raw), `"`)) }
 
 func (c *chrome) laneOf(e *event) (*lane, error) {

@@ -18,7 +18,7 @@ const (
 )
 
 // hostCats are Kineto's categories of what the host does: the device's own
-// events tell the same work's real time.
+// events have the same work's real time.
 var hostCats = map[string]bool{
 	"cpu_op": true, "cuda_runtime": true, "cuda_driver": true, "python_function": true, "user_annotation": true,
 	"ac2g": true, "fwdbwd": true, "overhead": true, "trace": true, "cpu_instant_event": true,

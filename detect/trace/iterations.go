@@ -40,7 +40,7 @@ func Iterations(r io.Reader, column string) (Series, error) {
 }
 
 // iterations decodes both formats at once, because a log shows itself only at
-// its first mark. CSV rows are held until enough of them tell which column.
+// its first mark. CSV rows are held until enough of them show which column.
 type iterations struct {
 	want  string
 	begun bool

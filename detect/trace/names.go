@@ -40,7 +40,7 @@ func OpOf(name string) (falcon.Op, bool) {
 	return op, known
 }
 
-// refusePickle tells a pickle by its first bytes: reading one can run code.
+// refusePickle recognises a pickle by its first bytes: reading one can run code.
 func refusePickle(head []byte) error {
 	if len(head) >= 2 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5 {
 		return malformed(0, "this is a Python pickle, which can run code when it is read; where you trust it, write it as JSON: "+

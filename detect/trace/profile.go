@@ -22,7 +22,7 @@ const (
 // isDuration reports whether ms can be how long something took.
 func isDuration(ms float64) bool { return ms >= MinMs && ms <= MaxMs }
 
-// Profile is one profile window as a file tells it.
+// Profile is one profile window as a file has it.
 type Profile struct {
 	Layout  falcon.Layout
 	Groups  []ProfileGroup
@@ -58,7 +58,7 @@ type profileGroup struct {
 	DurationsMs callsMs       `json:"durations_ms"`
 }
 
-// callsMs are durations, calls × members; one call may stand without its list.
+// callsMs are durations, calls × members; one call may come without its list.
 type callsMs [][]float64
 
 // UnmarshalJSON takes a list of numbers, one per member, or a list of those.

@@ -23,7 +23,7 @@ type Records struct {
 // Add reads one file: a Chrome or Kineto trace (an array of events, or an
 // object with "traceEvents"), or a flight-recorder dump (an object with
 // "entries"), plain or gzip. name is used for the rank when the file itself
-// does not tell it ("trace_rank3.json").
+// does not name it ("trace_rank3.json").
 func (rec *Records) Add(name string, r io.Reader) error {
 	if rec.files++; rec.files > MaxFiles {
 		return fmt.Errorf("%w: more than %d files", ErrTooLarge, MaxFiles)

@@ -162,7 +162,7 @@ func (s *stream) expectEnd() error {
 }
 
 // loose is a whole number that may come as a number or as its text; anything
-// else leaves it unset. Tools differ here, and other members tell enough.
+// else leaves it unset. Tools differ here, and other members suffice.
 type loose struct {
 	set bool
 	n   int64

@@ -18,7 +18,7 @@ type Shape struct{ TP, DP, PP int }
 // Timeline is what every worker of a job did, step by step.
 type Timeline struct {
 	Layout  falcon.Layout
-	Assumed string   // what was taken for granted about who is who; empty when the trace tells it
+	Assumed string   // what was taken for granted about who is who; empty when the trace names it
 	Workers []Worker // by rank, each once
 	Steps   []int64  // the steps that events name; empty where they name none
 	Dropped int      // communication calls beyond MaxCalls
@@ -218,7 +218,7 @@ func (p place) rankOf(l falcon.Layout) (falcon.Rank, bool) {
 	return l.RankOf(at), at.TP < l.TP && at.DP < l.DP && at.PP < l.PP && at.PP >= 0
 }
 
-// findLayout is as the user says, else as the places or the process groups tell.
+// findLayout is as the user says, else by the places or the process groups.
 func (c *chrome) findLayout(keys []laneKey, want Shape, t *Timeline) (falcon.Layout, error) {
 	var most place
 	world := c.world

@@ -11,7 +11,7 @@ import (
 const EditsMost = 1 << 14
 
 // Sidecar identifies a table of one generation: HCCL has no field for it. Sum is the
-// CRC-32C of the table's bytes: it tells a wrong base from the right one and does not
+// CRC-32C of the table's bytes: it distinguishes a wrong base and does not
 // show who wrote it.
 type Sidecar struct {
 	Generation uint64 `json:"generation"`

@@ -4,7 +4,7 @@
 // It guarantees that the bell rings at most once in BellGap and notes come at
 // most once in NoteGap, that a cause is reported once, that what was there when
 // the console opened is not news, and that what the limits held back is reported
-// later if it still stands. It is pure: state and time in, alerts out; no I/O,
+// later if it still holds. It is pure: state and time in, alerts out; no I/O,
 // no goroutines. Encode turns them into bytes.
 package alert
 
@@ -28,7 +28,7 @@ const (
 	toldMax   = 1024             // remembered
 )
 
-// Cause is one thing that wants a look. ID tells it from others; a cause that
+// Cause is one thing that wants a look. ID distinguishes it from others; a cause that
 // is reported is not reported again under the same ID.
 type Cause struct {
 	ID    string
@@ -63,7 +63,7 @@ type Core struct {
 // Input is what the decision rests on.
 type Input struct {
 	State   *feed.State
-	Focused bool // somebody looks, or the terminal doesn't say
+	Focused bool // the terminal has the focus, or does not report it
 	Muted   bool // no bell
 	Silent  bool // no notes
 }
@@ -188,7 +188,7 @@ func Causes(s *feed.State, now time.Time) []Cause {
 	return out
 }
 
-// approvals are the causes of what somebody has approved and has not gone out.
+// approvals are the causes of what was approved and has not gone out.
 func approvals(s *feed.State, now time.Time) []Cause {
 	var out []Cause
 	var actions []*falconv1.Action

@@ -7,7 +7,7 @@ import (
 )
 
 // Notifier owns how one console may make itself heard: by which sequences of its
-// terminal, whether somebody looks at it, and what the operator has switched
+// terminal, whether it has the focus, and what the operator has switched
 // off.
 type Notifier struct {
 	core    Core
@@ -39,7 +39,7 @@ func (n *Notifier) Probed(seq string) {
 	}
 }
 
-// Focus notes whether somebody looks at the terminal.
+// Focus notes whether the terminal has the focus.
 func (n *Notifier) Focus(focused bool) { n.away = !focused }
 
 // Mute switches the bell off, or on again, and returns whether it is off.

@@ -70,7 +70,7 @@ func (p *Pending) decisionStage() string {
 	return fmt.Sprint(p.Action.State, len(p.Action.Approvals))
 }
 
-// Key tells apart everything that is asked about once.
+// Key distinguishes what is asked about once.
 func (p *Pending) Key() string { return p.Name() + " " + p.PlanHash() + " " + p.decisionStage() }
 
 // Withdraws reports whether the action is approved: there is nothing left to

@@ -20,7 +20,7 @@ var ErrUnreachable = errors.New("feed: engine unreachable")
 // ErrRefused is wrapped by calls that the engine answered with no.
 var ErrRefused = errors.New("feed: refused")
 
-// freezeTries bounds how often Freeze reads the policy again after somebody changed it.
+// freezeTries bounds how often Freeze reads the policy again after it was changed.
 const freezeTries = 3
 
 // caller submits what one operator decides, by that operator's own client: the

@@ -5,8 +5,8 @@
 // Watch stream and reconnects it, one pulls recoveries while they are wanted.
 // All only publish: a reader takes Latest and waits on Changed, so that a
 // stalled terminal never holds the engine's client up, and a stalled engine
-// never holds the terminal up. Close ends all and waits. Every string in a published state has been cleaned; nobody
-// may modify a published state. The feed holds no truth of its own.
+// never holds the terminal up. Close ends all and waits. Every string in a published state has
+// been cleaned; a published state must not be modified. The feed holds no truth of its own.
 package feed
 
 import (
@@ -184,7 +184,7 @@ func (f *Feed) Ask(w Want) {
 	f.recoverNow()
 }
 
-// pace is how often somebody looks.
+// pace is how often states are wanted.
 type pace int32
 
 const (

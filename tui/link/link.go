@@ -149,7 +149,7 @@ func parseNodePair(s string) (string, error) {
 	return l.String(), nil
 }
 
-// isSafeName reports whether a name can stand in a link as it is.
+// isSafeName reports whether a name can be in a link as it is.
 func isSafeName(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool {
 		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-._:", r)
@@ -157,7 +157,7 @@ func isSafeName(s string) bool {
 }
 
 // parseQuery reads what is behind the question mark. A key it doesn't know is
-// an error: half of what somebody meant to show is worse than none.
+// an error: half of what was meant to be shown is worse than none.
 func (t *Target) parseQuery(query string) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {

@@ -74,7 +74,7 @@ func matchesOf(t *roster.Roster, f filter.Filter, picked bool) []int32 {
 	return t.Remember(searchKey(f, picked), func() []int32 { return searchRanks(t, f, picked) })
 }
 
-// searchKey tells lists apart; no filter begins with a blank.
+// searchKey distinguishes lists; no filter begins with a blank.
 func searchKey(f filter.Filter, picked bool) string {
 	if picked {
 		return " " + f.Text()

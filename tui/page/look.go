@@ -11,7 +11,7 @@ import (
 	"github.com/failslow/falcon/tui/key"
 )
 
-// Target is what a line tells of: a page, and the thing to show there.
+// Target is what a line refers to: a page, and the thing to show there.
 type Target struct {
 	Page key.Scope
 	ID   string // "INC-0001", "REC-0001", "VAL-0001"; empty = a rank

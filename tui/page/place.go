@@ -9,8 +9,8 @@ import (
 	"github.com/failslow/falcon/tui/roster"
 )
 
-// What a page can do beyond drawing, so that a link can say where on it one
-// stands, and bring somebody else there. A page implements what it has.
+// What a page can do beyond drawing, so that a link can hold the operator's
+// place on it, and bring another there. A page implements what it has.
 type (
 	// Zoomer has levels of detail, from 0.
 	Zoomer interface {

@@ -28,7 +28,7 @@ func Waits(a *falconv1.Action) bool {
 	return a.GetState() == string(falcon.ActionProposed) && len(a.GetApprovals()) > 0
 }
 
-// Has reports whether somebody of this name has approved the action.
+// Has reports whether a person of this name has approved the action.
 func Has(a *falconv1.Action, name string) bool {
 	return slices.ContainsFunc(a.GetApprovals(), func(v *falconv1.Approval) bool { return strings.EqualFold(v.GetBy(), name) })
 }

@@ -14,7 +14,7 @@ import (
 // stream, where each change is one. Words in braces are filled in.
 type sentences struct{ now, logged string }
 
-// stage is an action's state, told apart by what its sentence depends on.
+// stage is an action's state, as far as its sentence depends on it.
 type stage int
 
 const (

@@ -16,7 +16,7 @@ import (
 // points makes the font's characters, 0.6 of their size, as wide as a cell.
 const points = CellW / 0.6
 
-// baseline is where letters stand, from a cell's top.
+// baseline is the letters' base line, from a cell's top.
 const baseline = 15
 
 // fonts are one picture's: a face is not safe for use by several at once.

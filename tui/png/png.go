@@ -66,7 +66,7 @@ func Draw(screen string, w, h int, o Options) (img *image.RGBA, missing []string
 	return p.img, slices.Compact(p.missing), nil
 }
 
-// backgroundOf is the background that most text stands on, for the margin to be part
+// backgroundOf is the background behind most text, for the margin to be part
 // of the screen; nil where none is set. Cells of maps are blanks or blocks.
 func backgroundOf(t *vt.Emulator, w, h int) color.Color {
 	count, best := map[color.RGBA]int{}, color.Color(nil)

@@ -19,7 +19,7 @@ type Hosts struct {
 	devices []string
 }
 
-// lazyHosts are the hosts, once somebody asks.
+// lazyHosts are the hosts, computed on demand.
 type lazyHosts struct {
 	once sync.Once
 	of   *Hosts

@@ -164,7 +164,7 @@ func (t *Roster) LevelOf(m Metric, v *falconv1.RankView) (level int, ok bool) {
 // hysteresis is in the profile: a ratio changes only when one is taken.
 func SelfLevel(ratio float64) int { return scales[Self].Level(ratio) }
 
-// lazyClock is what the job's fast GPUs run at, once somebody asks.
+// lazyClock is what the job's fast GPUs run at, computed on demand.
 type lazyClock struct {
 	once sync.Once
 	mhz  float64

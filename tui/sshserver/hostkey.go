@@ -17,7 +17,7 @@ import (
 var ErrHostKey = errors.New("sshserver: host key")
 
 // loadHostKey reads the server's key, or makes one when there is none. Whoever
-// reads it could stand in for the server, so that it must be the owner's alone.
+// reads it could impersonate the server, so that it must be the owner's alone.
 func loadHostKey(path string) (gossh.Signer, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -202,7 +202,7 @@ func runeWidth(r rune) int {
 }
 
 // String renders the canvas: rows joined by newlines, one SGR sequence where
-// the style changes. Each row stands by itself, so a renderer may cut lines.
+// the style changes. Each row is independent, so a renderer may cut lines.
 func (c *Canvas) String() string {
 	b := make([]byte, 0, c.W*c.H*3+64)
 	for y := range c.H {
@@ -241,7 +241,7 @@ func (c *Canvas) visibleGlyph(r rune) rune {
 	return r
 }
 
-// ASCII stands in for a character where only ASCII may be drawn.
+// ASCII replaces a character where only ASCII may be drawn.
 func ASCII(r rune) rune {
 	if r < utf8.RuneSelf {
 		return r
@@ -261,7 +261,7 @@ func Arrows(s string, ascii bool) string {
 	return strings.ReplaceAll(s, "->", "→")
 }
 
-// asciiFor stands in for what the console draws when --ascii is set.
+// asciiFor replaces what the console draws when --ascii is set.
 var asciiFor = map[rune]rune{
 	'─': '-', '│': '|', '┄': '-', '╎': ':', '╌': '-', '┌': '+', '┐': '+', '└': '+', '┘': '+', '├': '+', '┤': '+', '┼': '+',
 	'▀': '#', '█': '#', '▇': '#', '▆': '%', '▅': '*', '▄': '+', '▃': '=', '▂': '-', '▁': '.', '░': '.', '▒': ':', '▓': '%',

@@ -35,14 +35,14 @@ func (c *Canvas) Hit(r Rect, t Target) {
 	c.targets.hits = append(c.targets.hits, hit{r, func(int, int) Target { return t }})
 }
 
-// HitEach marks r; what tells the target of a cell, from r's corner. It is
-// called when somebody points there, and not while drawing: a map of thousands
+// HitEach marks r; what returns the target of a cell, from r's corner. It is
+// called when the pointer is there, and not while drawing: a map of thousands
 // of ranks costs one mark.
 func (c *Canvas) HitEach(r Rect, what func(x, y int) Target) {
 	c.targets.hits = append(c.targets.hits, hit{r, what})
 }
 
-// Focus tells where the focused element is: the terminal's own cursor goes
+// Focus sets where the focused element is: the terminal's own cursor goes
 // there, which screen readers follow.
 func (c *Canvas) Focus(x, y int) {
 	if x >= 0 && y >= 0 && x < c.W && y < c.H {
@@ -53,7 +53,7 @@ func (c *Canvas) Focus(x, y int) {
 // Targets are the places marked so far.
 func (c *Canvas) Targets() Targets { return c.targets }
 
-// At is what stands at x, y; what was marked last counts.
+// At is what was marked last at x, y.
 func (t Targets) At(x, y int) Target {
 	for i := len(t.hits) - 1; i >= 0; i-- {
 		if h := t.hits[i]; h.r.Holds(x, y) {

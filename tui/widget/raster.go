@@ -91,7 +91,7 @@ type look struct {
 // StateGlyphs are the shapes of the pixel states, from PixelStale on.
 var StateGlyphs = [...]rune{'?', '†', '✖', '⊘', '◌', '◆', ' '}
 
-// LevelGlyphs tell levels apart where colour can't.
+// LevelGlyphs distinguish levels where colour can't.
 var LevelGlyphs = [themes.Levels]rune{'·', '▁', '▂', '▃', '▅', '▆', '█'}
 
 // asciiLevels do the same in ASCII.

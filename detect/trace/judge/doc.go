@@ -1,9 +1,9 @@
-// Package judge says what a profile, a trace or a set of flight-recorder dumps
-// tells about slow ranks and groups, by the rules of the live detector.
+// Package judge finds slow ranks and groups in a profile, a trace or a set of
+// flight-recorder dumps, by the rules of the live detector.
 //
 // It guarantees: a window of calls is compared by detect/peer and explained by
 // detect/cause, as a live profile is; what a file cannot hold, such as hardware
-// counters or the job's healthy past, is told in the evidence and lowers the
+// counters or the job's healthy past, is noted in the evidence and lowers the
 // confidence. A rank that a file does not measure is never accused. The same
 // input gives the same report.
 //

@@ -30,7 +30,7 @@ type Mismatch struct {
 	Odd   []falcon.Rank     `json:"odd"`   // the ranks with the rarer call; empty where there is no majority
 }
 
-// Weights of what dumps tell.
+// Weights of what dumps show.
 const (
 	weightLate     = 0.80 // others are in a collective that a rank never reached
 	weightMismatch = 0.85 // members call different collectives: the program's fault
@@ -316,7 +316,7 @@ func (g *group) durations(seq int64) (ms []float64, coarse, ok bool) {
 	return ms, coarse, true
 }
 
-// verdict joins what the groups tell: a program that calls different
+// verdict joins what the groups show: a program that calls different
 // collectives, ranks that never came, or ranks that are waited for.
 func (f *flights) verdict(r *TraceReport) {
 	r.Cause = falcon.CauseUnknown
@@ -380,7 +380,7 @@ func (f *flights) tellLate(r *TraceReport) bool {
 }
 
 // tellWaits names the one rank that waits least in all its groups. Several are
-// told, not named: under a pipeline the slow replica's other stages are late
+// noted, not named: under a pipeline the slow replica's other stages are late
 // too, and a dump does not hold the time that a rank computes.
 func (f *flights) tellWaits(r *TraceReport) {
 	var awaited []falcon.Rank

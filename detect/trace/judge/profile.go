@@ -9,7 +9,7 @@ import (
 	"github.com/failslow/falcon/detect/trace"
 )
 
-// ProfileReport is what a profile tells: the suspicious groups, links and
+// ProfileReport is what a profile shows: the suspicious groups, links and
 // ranks, each with its rule and numbers.
 type ProfileReport struct {
 	Groups     []GroupFinding `json:"groups"`
@@ -165,7 +165,7 @@ func (w *window) commNumber(g trace.ProfileGroup) uint64 {
 func (w *window) addCall(g trace.ProfileGroup, id, ordinal uint64, ms []float64) {
 	for i, r := range g.Ranks {
 		if isPairOp(g.Op) && i == 0 {
-			continue // eager sends finish early: the receive tells
+			continue // eager sends finish early: the receive shows it
 		}
 		c := falcon.CallTiming{Comm: id, Ordinal: ordinal, Op: g.Op, Peer: -1, Bytes: g.Bytes, DurationMs: ms[i]}
 		if isPairOp(g.Op) {
@@ -205,7 +205,7 @@ func (w *window) renumber(before *window) {
 }
 
 // placeRanks puts the ranks on nodes so that groups cross nodes as the file says:
-// members of a group within a node share one, all others stand alone.
+// members of a group within a node share one, all others are alone.
 func placeRanks(p trace.Profile) (falcon.Placement, error) {
 	node := make([]int, p.Layout.World())
 	for i := range node {

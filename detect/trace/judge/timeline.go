@@ -37,14 +37,14 @@ type WorkerReport struct {
 	Awaited    bool        `json:"awaited"` // others wait for it over twice the transfer
 }
 
-// Weights of what a trace alone tells, beside those of detect/cause.
+// Weights of what a trace alone shows, beside those of detect/cause.
 const (
 	weightStages   = 0.60 // a stage computes longer than the others, all its replicas alike
 	weightSequence = 0.60 // the slowest worker changes from step to step
 	noCounters     = 0.8  // factor: nothing but timing was recorded
 )
 
-// noCountersText is told with every verdict on a file.
+// noCountersText comes with every verdict on a file.
 const noCountersText = "The file holds no hardware counters and no active test: timing alone shows where, not why"
 
 // Timeline judges the workers of a trace by the rules (zero = the default).

@@ -169,7 +169,7 @@ func (e *Engine) Hostile(text string) {
 	e.hostile, e.drawn = text, drawn{}
 }
 
-// tell logs what happened at the present iteration; the caller holds mu.
+// tell logs what happens at the present iteration; the caller holds mu.
 func (e *Engine) tell() {
 	switch {
 	case e.opts.Healthy:

@@ -154,7 +154,7 @@ func behind(state, now falcon.RecoveryState) bool {
 	return order[state] <= order[now]
 }
 
-// recovery is the scripted one as it stands, or nil.
+// recovery is the scripted one as it is now, or nil.
 func (e *Engine) recovery() *falconv1.Recovery {
 	if e.lost == nil {
 		return nil
@@ -183,7 +183,7 @@ func (e *Engine) recovery() *falconv1.Recovery {
 	return v
 }
 
-// attempt fills in what is known once somebody has approved.
+// attempt fills in what is known once it is approved.
 func (e *Engine) attempt(v *falconv1.Recovery, rank int32, device string, now time.Time) {
 	state := e.lost.state
 	if behind(falcon.RecoverySuspend, state) {
@@ -211,7 +211,7 @@ func (e *Engine) attempt(v *falconv1.Recovery, rank int32, device string, now ti
 	}
 }
 
-// stands is where a rank's process is; one rank in eight is ahead, so that not
+// stands is a rank's progress; one rank in eight is ahead, so that not
 // all look alike.
 func (e *Engine) stands(r, lost int32) *falconv1.RankRecovery {
 	x := &falconv1.RankRecovery{Rank: r, Device: fmt.Sprintf("n%d.g%d%s", r/2, r%2, e.hostile), Stage: "running", Pid: 4711 + r, Tag: never}

@@ -40,7 +40,7 @@ func (p *Page) Under(s *page.State) *falconv1.EventLine {
 }
 
 // Act moves the cursor by lines, or by what the page shows at once; opens what
-// the line under it tells of; or chooses what kinds are shown.
+// the line under it is about; or chooses what kinds are shown.
 func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	switch a {
 	case key.Kind:
@@ -300,7 +300,7 @@ func textColumn(w int) int {
 	return 19
 }
 
-// drawLineHead writes what stands before an event's text: time, iteration, a shape for
+// drawLineHead writes what precedes an event's text: time, iteration, a shape for
 // its severity, and its kind where there is room.
 func drawLineHead(c *widget.Canvas, r widget.Rect, e *falconv1.EventLine, cursor bool) *widget.Pen {
 	dim, accent, mark := themes.Dim, themes.Accent, severityRole(e)

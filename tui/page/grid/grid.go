@@ -314,7 +314,7 @@ const waitsFrom = 30
 
 // causeLetter is the cause that an open incident names. A slow rank that none names
 // carries B where waiting fills its time; else a question mark, unless the
-// incident's culprits stand elsewhere and explain it.
+// incident's culprits are elsewhere and explain it.
 func (t *table) causeLetter(rank int32, v *falconv1.RankView) rune {
 	cause := t.s.Blamed(rank)
 	slow := v.GetHealth() == falconv1.RankHealth_RANK_HEALTH_SLOW

@@ -194,7 +194,7 @@ func nodeBeforeAfter(s *page.State, v *falconv1.Preview, to []string, dp, pp int
 	return now, then
 }
 
-// nodeAfterSwaps is the node that stands in a node's place after the swaps.
+// nodeAfterSwaps is the node that takes a node's place after the swaps.
 func nodeAfterSwaps(n string, swaps []*falconv1.NodeSwap) string {
 	for _, w := range swaps {
 		switch n {
@@ -222,7 +222,7 @@ func linesWorthDrawing(count, n int, of func(i int) []site) []int {
 const stageW = 6
 
 // drawGridPair draws the grid before and, where there is room beside it, after; else
-// only after. The links that are left and joined stand below.
+// only after. The links that are left and joined are listed below.
 func drawGridPair(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungView) widget.Rect {
 	v := g.Preview
 	now, then := nodeGrids(s, v, placement(s, g))

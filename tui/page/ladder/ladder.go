@@ -120,7 +120,7 @@ func (p *Page) Panes(s *page.State) []page.Pane {
 	}
 }
 
-// sideW is the width from which on what changes stands beside what speaks for it.
+// sideW is the width from which on what changes is drawn beside what speaks for it.
 const sideW = 150
 
 // automatic returns in reverse video what acts without a person.
@@ -178,7 +178,7 @@ func Rungs(c *widget.Canvas, r widget.Rect, s *page.State, cursor int) widget.Re
 	return body
 }
 
-// wideW is the width from which on the head line tells the present loss too.
+// wideW is the width from which on the head line shows the present loss too.
 const wideW = 100
 
 // rungNameWidth is the width of the rung's name; narrow screens drop the words.
@@ -270,7 +270,7 @@ func endedState(l *falconv1.Ladder, g *falconv1.RungView) string {
 	return ""
 }
 
-// drawApproved marks the rung that somebody has approved and that has not gone out.
+// drawApproved marks the rung that was approved and has not gone out.
 func drawApproved(pen *widget.Pen, s *page.State, a *falconv1.Action) {
 	if phrase.Waits(a) {
 		pen.Space(2).Put(themes.Urgent, " 1 OF 2 ")

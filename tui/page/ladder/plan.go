@@ -94,7 +94,7 @@ func Preview(v *falconv1.Preview) []string {
 	return append(out, moveLines(v)...)
 }
 
-// moveLines describes what a placement costs, and where slow devices stand afterwards.
+// moveLines describes what a placement costs, and where slow devices are afterwards.
 func moveLines(v *falconv1.Preview) []string {
 	if v == nil {
 		return nil

@@ -102,7 +102,7 @@ func (v view) drawMarks(c *widget.Canvas, r widget.Rect) {
 	dim := c.Pal.Style(themes.Dim)
 	c.Right(r.X+labelW-1, r.Y, "iter", dim)
 	left := fmt.Sprintf("%d", v.oldestIteration())
-	free := v.width - v.n // first column that nothing stands in
+	free := v.width - v.n // first empty column
 	if !v.isMarkedFrom(v.oldestIteration(), v.oldestIteration()+int64(len(left))) {
 		free += c.Text(r.X+labelW+free, r.Y, v.n, left, dim)
 	}

@@ -388,7 +388,7 @@ func (v view) drawRunLengths(c *widget.Canvas, r widget.Rect, i int) {
 	}
 }
 
-// probability is a probability with as many digits as tell it from 0 and 1.
+// probability is a probability with as many digits as distinguish it from 0 and 1.
 func probability(p float64) string {
 	switch {
 	case p > 0 && p < 0.001:

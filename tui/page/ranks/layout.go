@@ -224,7 +224,7 @@ func (g geometry) itemsAtCell(r widget.Rect, x, y int) []int {
 	return out
 }
 
-// worstRankAt is the rank that stands at a cell of r, the worst of several; there
+// worstRankAt is the rank at a cell of r, the worst of several; there
 // is none once the job has other ranks than were laid out.
 func (g geometry) worstRankAt(s *page.State, r widget.Rect, x, y int) (rank int32, ok bool) {
 	codes := s.Roster.Codes(s.Metric)

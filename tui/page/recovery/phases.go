@@ -14,7 +14,7 @@ import (
 
 const dim = themes.Dim
 
-// in are the phases of a state; groups and restore are told apart only at the end.
+// in are the phases of a state; groups and restore are distinguished only at the end.
 var in = map[falcon.RecoveryState][]string{
 	falcon.RecoveryProposed: {falcon.PhaseDecide}, falcon.RecoverySuspend: {falcon.PhaseSuspend, falcon.PhaseFence},
 	falcon.RecoveryReplace: {falcon.PhaseReplace}, falcon.RecoveryTable: {falcon.PhaseTable}, falcon.RecoveryCollect: {falcon.PhaseCollect},

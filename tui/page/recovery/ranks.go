@@ -13,7 +13,7 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// stage is where a process can stand, least far first: what a mark of several
+// stage is how far a process can be, least far first: what a mark of several
 // ranks shows is the least far of them, never a mean.
 type stage struct {
 	name  string

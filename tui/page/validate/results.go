@@ -12,7 +12,7 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// line draws one row of results where it is told to.
+// line draws one row of results into a rectangle.
 type line func(widget.Rect)
 
 // resultLines are the rows of a validation's results, the slowest of each kind first.

@@ -345,7 +345,7 @@ func (p *Page) validation(c *widget.Canvas, r widget.Rect, s *page.State) {
 	p.drawResults(c, body, v)
 }
 
-// wideResults is the width from which list and matrix stand side by side.
+// wideResults is the width from which list and matrix are drawn side by side.
 const wideResults = 110
 
 func (p *Page) drawResults(c *widget.Canvas, r widget.Rect, v *falconv1.Validation) {

@@ -94,9 +94,8 @@ func (t *Tracker) crossing(c Change) int {
 	return at
 }
 
-// exceedsNoise reports whether a change exceeds Verify by a margin for noise: for n points
-// sure standard errors of their median,
-// 1.2533 σ/√n for normal noise, widened for the correlation of neighbours as
+// exceedsNoise reports whether a change exceeds Verify by a margin for noise: for n points,
+// sure standard errors of their median: 1.2533 σ/√n for normal noise, widened for the correlation of neighbours as
 // for a first-order autoregression, √((1+ρ)/(1−ρ)).
 func (t *Tracker) exceedsNoise(c Change) bool {
 	rho := min(max(t.filter.mood.corr, 0), corrMost)

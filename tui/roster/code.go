@@ -15,7 +15,7 @@ var byStanding = [Standings]Code{
 // ofLevel is the code of each level.
 var ofLevel = [...]Code{Level0, Level1, Level2, Level3, Level4, Level5, Level6}
 
-// lazyCodes is what all ranks show by one metric, once somebody asks.
+// lazyCodes is what all ranks show by one metric, computed on demand.
 type lazyCodes struct {
 	once sync.Once
 	of   []Code

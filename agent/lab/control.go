@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -35,45 +34,24 @@ type Reply struct {
 	Status *Status `json:"status,omitempty"`
 }
 
-// control serves requests on a unix socket in the lab's folder, which only its
-// user can reach.
+// control serves requests on a socket.
 type control struct {
-	lab  *Lab
-	ln   net.Listener
-	wait sync.WaitGroup
+	socket
+	lab *Lab
 	// Stopped is closed when somebody asked the lab to stop.
 	stopped  chan struct{}
 	stopOnce sync.Once
 }
 
 func listenControl(l *Lab) (*control, error) {
-	path := controlPath(l.place.dir)
-	ln, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("lab: can't listen on %s: %w", path, err)
+	c := &control{lab: l, stopped: make(chan struct{})}
+	if err := c.listen(controlPath(l.place.dir), c.answerRequest); err != nil { // one at a time: requests are rare and short
+		return nil, err
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		ln.Close()
-		return nil, fmt.Errorf("lab: %w", err)
-	}
-	c := &control{lab: l, ln: ln, stopped: make(chan struct{})}
-	c.wait.Add(1)
-	go c.serveRequests()
 	return c, nil
 }
 
 func controlPath(dir string) string { return filepath.Join(dir, "control.sock") }
-
-func (c *control) serveRequests() {
-	defer c.wait.Done()
-	for {
-		conn, err := c.ln.Accept()
-		if err != nil {
-			return
-		}
-		c.answerRequest(conn) // one at a time: requests are rare and short
-	}
-}
 
 func (c *control) answerRequest(conn net.Conn) {
 	defer conn.Close()
@@ -160,11 +138,6 @@ func (c *control) injectFault(req Request) error {
 		})
 	}
 	return nil
-}
-
-func (c *control) closeSocket() {
-	_ = c.ln.Close()
-	c.wait.Wait()
 }
 
 // Stopped is closed when `falcon lab stop` was called.

@@ -295,8 +295,7 @@ func (l *Lab) Start() error {
 		}
 	}
 	l.applyDueFaults()
-	l.wait.Add(1)
-	go l.countNetwork()
+	l.wait.Go(l.countNetwork)
 	for r, d := range l.sc.Placement() {
 		if err := l.startRank(falcon.Rank(r), d); err != nil {
 			return err
@@ -334,8 +333,7 @@ func (l *Lab) startAgent(a *agentNode) error {
 		a.setGroupLeader(cmd.Process.Pid)
 	}
 	l.updateStatus(func(s *Status) { s.AgentPids[string(a.setup.Node)] = cmd.Process.Pid })
-	l.wait.Add(1)
-	go l.keepAgent(a, cmd)
+	l.wait.Go(func() { l.keepAgent(a, cmd) })
 	return nil
 }
 
@@ -348,7 +346,6 @@ func (a *agentNode) setGroupLeader(pid int) { a.pgid.Store(int64(pid)) }
 // keepAgent waits for the agent and starts it again, as a service manager
 // would, until the lab closes.
 func (l *Lab) keepAgent(a *agentNode, cmd *exec.Cmd) {
-	defer l.wait.Done()
 	_ = cmd.Wait()
 	select {
 	case <-l.closing.Done():

@@ -152,7 +152,6 @@ func replaceFile(path, text string) error {
 // countNetwork moves the counters until the lab closes. A tree that can't be
 // written (a full disk) stays as it is: agents then see counters at rest.
 func (l *Lab) countNetwork() {
-	defer l.wait.Done()
 	tick := time.NewTicker(refreshNetwork)
 	defer tick.Stop()
 	last := time.Now()

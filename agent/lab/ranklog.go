@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -21,13 +19,10 @@ const (
 )
 
 // rankLogs listens for the ranks that agents start: they write the lines that
-// the lab's own ranks print to a socket in the lab's folder, which only its
-// user can reach. One goroutine accepts, one more per rank reads; close ends
-// them.
+// the lab's own ranks print to a socket. One goroutine per rank reads.
 type rankLogs struct {
-	lab  *Lab
-	ln   net.Listener
-	wait sync.WaitGroup
+	socket
+	lab *Lab
 }
 
 // hello is the first line of a rank on the socket.
@@ -40,35 +35,16 @@ type hello struct {
 func (l *Lab) rankSocket() string { return filepath.Join(l.place.dir, "ranks.sock") }
 
 func listenRanks(l *Lab) (*rankLogs, error) {
-	ln, err := net.Listen("unix", l.rankSocket())
+	s := &rankLogs{lab: l}
+	err := s.listen(l.rankSocket(), func(conn net.Conn) { s.wait.Go(func() { s.followRank(conn) }) })
 	if err != nil {
-		return nil, fmt.Errorf("lab: can't listen on %s: %w", l.rankSocket(), err)
+		return nil, err
 	}
-	if err := os.Chmod(l.rankSocket(), 0o600); err != nil {
-		ln.Close()
-		return nil, fmt.Errorf("lab: %w", err)
-	}
-	s := &rankLogs{lab: l, ln: ln}
-	s.wait.Add(1)
-	go s.serveRanks()
 	return s, nil
-}
-
-func (s *rankLogs) serveRanks() {
-	defer s.wait.Done()
-	for {
-		conn, err := s.ln.Accept()
-		if err != nil {
-			return
-		}
-		s.wait.Add(1)
-		go s.followRank(conn)
-	}
 }
 
 // followRank hands on the lines of one rank until it ends.
 func (s *rankLogs) followRank(conn net.Conn) {
-	defer s.wait.Done()
 	defer conn.Close()
 	defer context.AfterFunc(s.lab.closing, func() { conn.Close() })()
 	_ = conn.SetReadDeadline(time.Now().Add(helloWithin))
@@ -100,9 +76,4 @@ func readHello(r *bufio.Reader, world int) (*rankProcess, error) {
 		rank: falcon.Rank(*h.Rank), device: falcon.Device(variableOf(h.Pid, "FALCON_DEVICE")), launch: h.Generation, generation: h.Generation,
 		joining: variableOf(h.Pid, "FALCON_JOIN") == "1", pid: h.Pid,
 	}, nil
-}
-
-func (s *rankLogs) closeSocket() {
-	_ = s.ln.Close()
-	s.wait.Wait()
 }

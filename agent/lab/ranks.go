@@ -94,8 +94,7 @@ func (l *Lab) startRank(r falcon.Rank, d falcon.Device) error {
 	p := &rankProcess{rank: r, device: d, pid: cmd.Process.Pid, cmd: cmd, log: log.Name()}
 	l.ranks = append(l.ranks, p)
 	l.assignRank(p)
-	l.wait.Add(1)
-	go l.followRank(p, out)
+	l.wait.Go(func() { l.followRank(p, out) })
 	return nil
 }
 
@@ -151,7 +150,6 @@ func (l *Lab) rankEnvironment(n NodeSetup, r falcon.Rank, d falcon.Device) []str
 }
 
 func (l *Lab) followRank(p *rankProcess, out io.Reader) {
-	defer l.wait.Done()
 	readLines(out, func(ln line) { l.postEvent(event{proc: p, line: &ln}) })
 	err := p.cmd.Wait()
 	l.postEvent(event{proc: p, exited: true, err: err, unixNs: time.Now().UnixNano()})

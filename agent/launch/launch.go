@@ -117,14 +117,18 @@ func (l *Launcher) beginGeneration(p Plan) error {
 	return writeRecord(l.path, l.rec)
 }
 
-// livingProcesses is every process of the record that has not ended, as of an earlier
-// generation.
-func (l *Launcher) livingProcesses() []kept {
+// allProcesses is every process of the record, as of an earlier generation.
+func (l *Launcher) allProcesses() []kept {
 	all := slices.Clone(l.rec.Older)
 	for i, r := range l.rec.Plan.Ranks {
 		all = append(all, kept{Proc: l.rec.Procs[i], Rank: r.Rank, Generation: l.rec.Plan.Generation})
 	}
-	return slices.DeleteFunc(all, func(o kept) bool {
+	return all
+}
+
+// livingProcesses are those that have not ended.
+func (l *Launcher) livingProcesses() []kept {
+	return slices.DeleteFunc(l.allProcesses(), func(o kept) bool {
 		_, gone := l.ended[o.Proc]
 		return gone || o.PID <= 0
 	})
@@ -244,12 +248,7 @@ func (l *Launcher) State(rank int) State {
 // How is how a process that was launched ended; false while that is not known, or
 // it is of another generation.
 func (l *Launcher) How(pid int, generation uint64) (string, bool) {
-	for _, p := range l.rec.Procs {
-		if how := l.ended[p]; p.PID == pid && generation == l.rec.Plan.Generation && how != "" {
-			return how, true
-		}
-	}
-	for _, o := range l.rec.Older {
+	for _, o := range l.allProcesses() {
 		if how := l.ended[o.Proc]; o.PID == pid && o.Generation == generation && how != "" {
 			return how, true
 		}

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -100,7 +102,7 @@ func (b *KeyBook) certified(cert *gossh.Certificate, addr net.Addr) (Identity, e
 	if cert.CertType != gossh.UserCert {
 		return Identity{}, fmt.Errorf("%w: a host's certificate, not a user's", ErrRefused)
 	}
-	if !signedByOne(cert, trusted) {
+	if !slices.ContainsFunc(trusted, func(k gossh.PublicKey) bool { return bytes.Equal(k.Marshal(), cert.SignatureKey.Marshal()) }) {
 		return Identity{}, fmt.Errorf("%w: the certificate is signed by another authority", ErrRefused)
 	}
 	principal, err := rolePrincipal(cert)
@@ -122,15 +124,6 @@ func (b *KeyBook) certified(cert *gossh.Certificate, addr net.Addr) (Identity, e
 		return Identity{}, fmt.Errorf("%w: the certificate's key id is the name: %w", ErrRefused, err)
 	}
 	return Identity{Role: role, Name: cert.KeyId}, nil
-}
-
-func signedByOne(cert *gossh.Certificate, trusted []gossh.PublicKey) bool {
-	for _, k := range trusted {
-		if string(k.Marshal()) == string(cert.SignatureKey.Marshal()) {
-			return true
-		}
-	}
-	return false
 }
 
 // rolePrincipal finds the one that names a role; two would leave the choice to

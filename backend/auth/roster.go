@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"strings"
 
 	gossh "golang.org/x/crypto/ssh"
@@ -41,15 +42,7 @@ type entry struct {
 
 // allows reports whether the key may be used from an address.
 func (e entry) allows(addr netip.Addr) bool {
-	if len(e.from) == 0 {
-		return true
-	}
-	for _, p := range e.from {
-		if p.Contains(addr.Unmap()) {
-			return true
-		}
-	}
-	return false
+	return len(e.from) == 0 || slices.ContainsFunc(e.from, func(p netip.Prefix) bool { return p.Contains(addr.Unmap()) })
 }
 
 // roster is a parsed authorized_keys file, by the key's wire form.

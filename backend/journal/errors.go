@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"syscall"
 
 	berrors "go.etcd.io/bbolt/errors"
@@ -85,12 +86,8 @@ const fencesLost = "lost records may hold fences and decisions, so look first wh
 
 // known reports whether an error has its explanation already.
 func known(err error) bool {
-	for _, e := range []error{ErrLocked, ErrCorrupt, ErrLost, ErrNewer, ErrAbsent, ErrFull, ErrReadOnly, ErrIO, ErrPermission, ErrScarce, ErrClosed} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	explained := []error{ErrLocked, ErrCorrupt, ErrLost, ErrNewer, ErrAbsent, ErrFull, ErrReadOnly, ErrIO, ErrPermission, ErrScarce, ErrClosed}
+	return slices.ContainsFunc(explained, func(e error) bool { return errors.Is(err, e) })
 }
 
 func lost(path string, found, anchor Head) error {

@@ -3,6 +3,7 @@ package tcpstore
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -196,12 +197,7 @@ func (t *table) has(key string) bool {
 }
 
 func (t *table) ready(keys []string) bool {
-	for _, k := range keys {
-		if !t.has(k) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(keys, func(k string) bool { return !t.has(k) })
 }
 
 // waitPrice is what one client that waits for a key is charged.

@@ -117,9 +117,9 @@ func (w *linkWatch) agentGone(n *fleet.Node, s *fleet.Session, now time.Time) {
 	how, name := recovery.TimedOut, clean(string(n.Name))
 	if w.goodbye[n.Name] {
 		how = recovery.Goodbye
-		w.oplog.logf("agent", 0, string(name), "the agent of node %s stopped in order", name)
+		w.oplog.logf("agent", 0, name, "the agent of node %s stopped in order", name)
 	} else {
-		w.oplog.logf("agent", 2, string(name), "the agent of node %s is gone", name)
+		w.oplog.logf("agent", 2, name, "the agent of node %s is gone", name)
 	}
 	switch {
 	case how == recovery.Goodbye:

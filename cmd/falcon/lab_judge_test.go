@@ -172,8 +172,14 @@ func judgeS2(floor float64) func(lab.Report) []string {
 }
 
 func judgeAction(r lab.Report, in lab.IncidentStory, floor float64) []string {
-	if len(in.Actions) != 1 || in.Actions[0].Rung != "S2" || in.Actions[0].AppliedIteration == nil || in.Actions[0].Outcome != "kept" {
-		return []string{fmt.Sprintf("actions %+v, want one S2, kept", in.Actions)}
+	for i, a := range in.Actions {
+		// A dearer rung may be worth proposing after S2; without an approval nothing comes of it.
+		if i == 0 && (a.Rung != "S2" || a.AppliedIteration == nil || a.Outcome != "kept") || i > 0 && (a.DecidedBy != "" || a.AppliedIteration != nil || a.Outcome != "expired") {
+			return []string{fmt.Sprintf("actions %+v, want one S2, kept, and proposals at most", in.Actions)}
+		}
+	}
+	if len(in.Actions) == 0 {
+		return []string{"no action, want S2"}
 	}
 	var bad []string
 	cleared := r.Injected[0].LastIteration + 1

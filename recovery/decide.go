@@ -75,6 +75,8 @@ func (m *Machine) CheckDemand(d Demand) error {
 		return fmt.Errorf("%w: %s restarts the whole job", ErrDemand, m.op.rec.ID)
 	case d.Rank >= 0 && !m.ranks.hasRank(d.Rank):
 		return fmt.Errorf("%w: there is no rank %d among %d", ErrDemand, d.Rank, m.ranks.worldSize())
+	case d.Rank >= 0 && m.op.isReplacing(d.Rank):
+		return fmt.Errorf("%w: %s is replacing rank %d already", ErrDemand, m.op.rec.ID, d.Rank)
 	case d.Rank < 0 && len(m.ranks.ranksOnNode(d.Node)) == 0:
 		return fmt.Errorf("%w: the job has no rank on node %q", ErrDemand, d.Node)
 	case d.Rank < 0 && m.op.isFenced(d.Node):

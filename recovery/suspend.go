@@ -82,8 +82,9 @@ func (w *workflow) finishSuspend(now time.Time) bool {
 	}
 	w.op.markSettled(now)
 	stop, done := w.orders.stopReplaced()
-	if len(stop) > 0 {
+	if len(stop) > 0 { // they have a time of their own to end in, however late the others parked
 		w.op.clock.Advance(now)
+		w.op.setDeadline(now, w.cfg.SuspendMost)
 	}
 	return done && w.beginReplace(now)
 }

@@ -31,6 +31,11 @@ func (op *operation) launchParked(r falcon.Rank) bool {
 	return parks && x.process().Generation == op.rec.Launched[r]
 }
 
+// isReplacing reports whether rank r is to be launched, or was and does not park yet.
+func (op *operation) isReplacing(r falcon.Rank) bool {
+	return op.rec != nil && op.rec.State != falcon.RecoveryProposed && (slices.Contains(op.rec.Pending, r) || op.replies.Awaits(r))
+}
+
 // processReported takes a report of rank r's process.
 func (op *operation) processReported(now time.Time, r falcon.Rank) {
 	if op.rec.State == falcon.RecoverySuspend && op.isParked(r) {

@@ -2,6 +2,7 @@ package falcon
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -20,4 +21,13 @@ func NodesText(nodes []Node) string {
 }
 
 // RankSubject names a rank as what an event line is about.
-func RankSubject(r Rank) string { return fmt.Sprintf("rank %d", r) }
+func RankSubject(r Rank) string { return rankPrefix + strconv.Itoa(int(r)) }
+
+// SubjectRank is the rank that RankSubject has named.
+func SubjectRank(about string) (Rank, bool) {
+	number, is := strings.CutPrefix(about, rankPrefix)
+	r, err := strconv.ParseUint(number, 10, 31)
+	return Rank(r), is && err == nil
+}
+
+const rankPrefix = "rank "

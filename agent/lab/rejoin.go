@@ -105,7 +105,7 @@ func (r *records) rejoinOfGeneration(generation uint64) *rejoin {
 // the replaced ones have come back, each with its process id of before.
 func (j *rejoin) survivorsKept(replaced map[falcon.Rank]falcon.Device) bool {
 	for r, pid := range j.before {
-		if _, anew := replaced[r]; !anew && j.after[r] != pid {
+		if _, isNew := replaced[r]; !isNew && j.after[r] != pid {
 			return false
 		}
 	}

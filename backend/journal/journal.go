@@ -136,7 +136,7 @@ func (j *Journal) Append(batch []Record) error {
 	return nil
 }
 
-// commit runs one durable write, all or nothing, which gives the head anew; points
+// commit runs one durable write, all or nothing, which sets the new head; points
 // are before it, behind it and behind the head file.
 func (j *Journal) commit(points [3]string, write func(*bbolt.Tx, *Head) error) error {
 	if err := errors.Join(j.revive(), j.opt.Fault(points[0])); err != nil {

@@ -123,7 +123,7 @@ func recoveryAbortCommand(t *engineTarget) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:     "abort ID",
-		Short:   "End a recovery before its ranks are told to go on; the job stands then",
+		Short:   "End a recovery before its ranks are ordered to go on; the job then stays stopped",
 		Example: `  falcon recovery abort REC-0001 --reason "the rack is being moved"`,
 		Args:    exactlyOneID("recovery", "REC-0001"),
 		RunE: func(c *cobra.Command, args []string) error {

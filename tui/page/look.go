@@ -3,7 +3,6 @@ package page
 import (
 	"cmp"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/failslow/falcon"
@@ -23,13 +22,10 @@ func (t Target) Name() string {
 	if t.ID != "" {
 		return t.ID
 	}
-	return "rank " + strconv.Itoa(int(t.Rank))
+	return falcon.RankSubject(falcon.Rank(t.Rank))
 }
 
-var (
-	named  = regexp.MustCompile(`^(INC|REC|VAL)-\d{4,9}$`)
-	ranked = regexp.MustCompile(`^rank (\d{1,7})$`)
-)
+var named = regexp.MustCompile(`^(INC|REC|VAL)-\d{4,9}$`)
 
 var homes = map[string]key.Scope{"INC": key.Ladder, "REC": key.Recovery, "VAL": key.Validate}
 
@@ -41,9 +37,8 @@ func (s *State) TargetOf(e *falconv1.EventLine) (Target, bool) {
 	if t, ok := targetOfID(about); ok {
 		return t, true
 	}
-	if m := ranked.FindStringSubmatch(about); m != nil {
-		r, err := strconv.Atoi(m[1])
-		return Target{Page: key.Ranks, Rank: int32(r)}, err == nil && r < s.Roster.World()
+	if r, ok := falcon.SubjectRank(about); ok {
+		return Target{Page: key.Ranks, Rank: int32(r)}, int(r) < s.Roster.World()
 	}
 	if about != "" {
 		for r, v := range s.Roster.Views() {

@@ -215,8 +215,8 @@ func (r *rejoin) loadShard() error {
 	return nil
 }
 
-// fillVersion puts what came from source, or the first weights where the job begins
-// anew, where a version can be spared, and makes that the one that is trained.
+// fillVersion puts what came from source, or the first weights where the job starts
+// over, where a version can be spared, and makes that the one that is trained.
 func (r *rejoin) fillVersion(source falcon.Rank) (err error) {
 	r.w.optim.makeRoom(r.order.Resume)
 	v := r.w.optim.currentVersion()

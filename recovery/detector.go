@@ -55,6 +55,13 @@ func (d *detector) countHeard(now time.Time) liveness.Count {
 	return c
 }
 
+// excuseSilence gives more time to nodes that fell silent together with others that are heard again.
+func (d *detector) excuseSilence(now time.Time) {
+	if late := d.nodes.Excuse(now); len(late) > 0 && !d.hear.Holds() {
+		d.out.addNote("", "fault", 1, "%s fell silent together with nodes that are heard again: the time before it counts starts again", nodeList(late))
+	}
+}
+
 // markSuspects names the nodes that were silent for some time.
 func (d *detector) markSuspects(now time.Time) {
 	for _, n := range d.op.stayingNodes() {
@@ -71,7 +78,7 @@ func (d *detector) deadNodes(now time.Time) []falcon.Fault {
 	}
 	var silent []falcon.Node
 	for _, n := range d.op.stayingNodes() {
-		if d.nodes.Get(n, now).MissedBeats(now) >= d.cfg.Dead {
+		if d.nodes.Get(n, now).SilentFor(now, d.cfg.Dead) {
 			silent = append(silent, n)
 		}
 	}

@@ -21,15 +21,14 @@ func (m *Machine) onBeat(now time.Time, b Beat) {
 }
 
 func (m *Machine) onNode(now time.Time, n Node) {
-	h := m.nodes.Get(n.Node, now)
 	if !n.Alive {
-		h.Disconnect(now, n.How)
+		m.nodes.Get(n.Node, now).Disconnect(now, n.How)
 		if n.How == Goodbye && m.op.isUnderway() && m.op.waitsForNode(n.Node) {
 			m.op.extendDeadline(now, m.cfg.LeaveStall)
 		}
 		return
 	}
-	suspected, gone := h.Hear(now)
+	suspected, gone := m.nodes.Hear(n.Node, now)
 	if suspected {
 		m.out.addNote(string(n.Node), "fault", 0, "node %s is heard again", n.Node)
 	}

@@ -111,6 +111,7 @@ func (m *Machine) Tick(now time.Time) {
 	if held, over := m.detect.assessHearing(now); over {
 		m.restartClocks(now, held)
 	}
+	m.detect.excuseSilence(now)
 	m.watchJob(now)
 	m.flow.advanceStates(now)
 	if m.op.deadlinePassed(now) && !m.detect.copies.awaitsLastCopy(now) {

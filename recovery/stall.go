@@ -158,7 +158,7 @@ func (d *detector) secondSignInRecovery(now time.Time, n falcon.Node, h *livenes
 // onlySilent reports whether all nodes that are heard did what the state asks.
 func (d *detector) onlySilent(now time.Time) bool {
 	return !slices.ContainsFunc(d.ranks.usedNodes(), func(n falcon.Node) bool {
-		return d.nodes.Get(n, now).MissedBeats(now) < d.cfg.Dead && d.op.waitsForNode(n)
+		return !d.nodes.Get(n, now).SilentFor(now, d.cfg.Dead) && d.op.waitsForNode(n)
 	})
 }
 

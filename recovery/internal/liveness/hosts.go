@@ -34,6 +34,7 @@ type Limits struct {
 type Hosts struct {
 	limits Limits
 	hosts  map[falcon.Node]*Host
+	back   []time.Time // when those that came back from silence since the last Excuse had last been heard
 }
 
 // NewHosts knows of no node.
@@ -85,10 +86,45 @@ func (t *Hosts) Restart(now time.Time) {
 	}
 }
 
+// Hear takes a sign of life of a node; it reports whether the node was suspected, and had no connection.
+func (t *Hosts) Hear(n falcon.Node, now time.Time) (suspected, gone bool) {
+	h := t.Get(n, now)
+	suspected, gone = h.suspected, h.gone
+	if suspected {
+		t.back = append(t.back, h.spoke)
+	}
+	h.heard, h.spoke, h.met, h.gone, h.suspected = now, now, true, false, false
+	return suspected, gone
+}
+
+// Excuse gives the whole time again to nodes that fell silent together with others, within a beat,
+// that are heard again: what silenced those is on the way, and may delay these for longer. It
+// returns them in order. As a node is compared by when it was truly last heard, others that
+// come and go later do not excuse it once more.
+func (t *Hosts) Excuse(now time.Time) []falcon.Node {
+	if len(t.back) == 0 {
+		return nil
+	}
+	slices.SortFunc(t.back, time.Time.Compare)
+	var excused []falcon.Node
+	for n, h := range t.hosts {
+		i, _ := slices.BinarySearchFunc(t.back, h.spoke.Add(-t.limits.Beat), time.Time.Compare)
+		if h.met && h.Unheard(now) && i < len(t.back) && t.back[i].Sub(h.spoke) <= t.limits.Beat {
+			h.excused = now
+			excused = append(excused, n)
+		}
+	}
+	t.back = t.back[:0]
+	slices.Sort(excused)
+	return excused
+}
+
 // Host is one node.
 type Host struct {
 	limits    *Limits
 	heard     time.Time // or, of one never heard, the end of the time that it has for that
+	spoke     time.Time // truly last heard, whatever has restarted its silence since
+	excused   time.Time // newest, zero = never
 	met       bool      // heard since the machine began
 	suspected bool
 	gone      bool      // its stream has ended and it has opened no other
@@ -96,13 +132,6 @@ type Host struct {
 	goneAt    time.Time // when
 	fatal     Report    // newest
 	fatalAt   time.Time
-}
-
-// Hear takes a sign of life; it reports whether the node was suspected, and had no connection.
-func (h *Host) Hear(now time.Time) (suspected, gone bool) {
-	suspected, gone = h.suspected, h.gone
-	h.heard, h.met, h.gone, h.suspected = now, true, false, false
-	return suspected, gone
 }
 
 // Disconnect takes the end of the node's stream.
@@ -131,6 +160,11 @@ func (h *Host) Suspected() bool { return h.suspected }
 
 // MissedBeats is how many signs of life are missing.
 func (h *Host) MissedBeats(now time.Time) int { return int(now.Sub(h.heard) / h.limits.Beat) }
+
+// SilentFor reports whether so many signs of life are missing, all of them since it was excused.
+func (h *Host) SilentFor(now time.Time, beats int) bool {
+	return h.MissedBeats(now) >= beats && now.Sub(h.excused) >= time.Duration(beats)*h.limits.Beat
+}
 
 // Unheard reports whether nothing is known of the node now.
 func (h *Host) Unheard(now time.Time) bool {

@@ -28,6 +28,7 @@ type opinion struct {
 	ranks    []falcon.Rank
 	links    []falcon.Link
 	allLinks bool
+	refuted  bool // all links that it suspects are healthy in tests and to other pairs
 	proofs   []float64
 	evidence []falcon.Evidence
 }
@@ -53,10 +54,10 @@ func Judge(c Case) falcon.Verdict {
 	case len(c.Timing.SlowStages) > 0:
 		all = append(all, c.slowStages())
 	}
-	if o, ok := c.network(); ok {
+	if o, ok := c.network(); ok && !(o.refuted && c.Timing.Uneven) {
 		all = append(all, o)
 	} else if len(all) == 0 && c.Timing.Uneven && !c.hostsLate() {
-		all = append(all, c.unevenWork()) // a slow link is slow whatever the work is
+		all = append(all, c.unevenWork(o.evidence)) // a slow link is slow whatever the work is
 	}
 	if len(all) == 0 {
 		all = append(all, c.noSuspect())

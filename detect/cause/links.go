@@ -102,18 +102,25 @@ func (c *Case) nameLinks(o *opinion) {
 // nameByTest names the tested links that are slow, takes the healthy ones out, and reports
 // whether it named any.
 func (c *Case) nameByTest(o *opinion, u linkUse) bool {
-	tests := c.linkTests()
+	tests := c.linkTests(u)
 	slow := slowLinks(tests, u.suspect)
-	judged := 0
+	judged, clear, shared := 0, 0, 0
 	for l := range u.suspect {
 		if tests[l].judged > 0 {
 			judged++
 		}
+		if tests[l].judged > 0 && tests[l].slow == 0 {
+			clear++
+		}
+		if u.healthy[l] {
+			shared++
+		}
 	}
 	if len(slow) == 0 {
+		o.refuted = clear > 0 && clear == len(u.suspect) && shared == clear
 		o.links = slices.DeleteFunc(o.links, func(l falcon.Link) bool { return tests[l].judged > 0 })
-		if judged > 0 {
-			o.addAgainst(falcon.EvidenceTest, "%d of the %d links that the slow groups use were tested, and none is slow", judged, len(u.suspect))
+		if clear > 0 {
+			o.addAgainst(falcon.EvidenceTest, "%d of the %d links that the slow groups use were tested, and none is slow", clear, len(u.suspect))
 		}
 		return false
 	}
@@ -136,7 +143,8 @@ func (c *Case) nameByTest(o *opinion, u linkUse) bool {
 // linkUse is which links the measured groups and pairs use.
 type linkUse struct {
 	suspect, healthy, total map[falcon.Link]bool
-	pairs                   bool // suspect pairs point at each link
+	balance                 map[falcon.Link]int // healthy pairs, less suspect ones
+	pairs                   bool                // suspect pairs point at each link
 }
 
 // unexplained are the links that suspects use and healthy groups and pairs do not.
@@ -152,7 +160,7 @@ func (u linkUse) unexplained() []falcon.Link {
 }
 
 func (c *Case) countLinkUse() linkUse {
-	u := linkUse{suspect: map[falcon.Link]bool{}, healthy: map[falcon.Link]bool{}, total: map[falcon.Link]bool{}}
+	u := linkUse{suspect: map[falcon.Link]bool{}, healthy: map[falcon.Link]bool{}, total: map[falcon.Link]bool{}, balance: map[falcon.Link]int{}}
 	for _, g := range c.Timing.Groups {
 		into := u.healthy
 		if g.Suspect {
@@ -178,6 +186,10 @@ func (c *Case) countLinkUse() linkUse {
 			u.suspect[l] = true
 		case !p.Suspect && p.Basis != peer.ByNone:
 			u.healthy[l] = true
+			u.balance[l]++
+		}
+		if p.Suspect {
+			u.balance[l]--
 		}
 	}
 	return u

@@ -156,3 +156,45 @@ func TestPortRatesComeFromDeltas(t *testing.T) {
 		t.Errorf("%d readings kept", got)
 	}
 }
+
+// A receive waits for the work of its sender as well: where work is uneven, long receives accuse
+// no link that serves other pairs as ever and is healthy in tests, and they do where one is not.
+func TestLongReceivesOfUnevenWorkAreRefutedByTests(t *testing.T) {
+	pair := func(from, to falcon.Rank, ms float64) peer.Pair {
+		return peer.Pair{From: from, To: to, Bytes: 1 << 18, RecvMs: ms, BaseMs: 0.2, Ratio: ms / 0.2, Basis: peer.ByPeers, Suspect: ms > 1}
+	}
+	result := func(from, to falcon.Device, ratio float64) falcon.LinkResult {
+		return falcon.LinkResult{FromDevice: from, ToDevice: to, Class: falcon.LinkSameRail, Ms: ratio, BaseMs: 1, Basis: "class", Ratio: ratio, Slow: ratio > 1.2}
+	}
+	healthy := []falcon.LinkResult{result("n1.g0", "n0.g0", 1), result("n1.g1", "n0.g1", 1), result("n1.g2", "n0.g2", 1.02)}
+	tests := []struct {
+		name   string
+		tell   func(*Case)
+		cause  falcon.Cause
+		tested bool // the evidence says so
+	}{
+		{"healthy in tests", func(*Case) {}, falcon.CauseNotHardware, true},
+		{"even work", func(c *Case) { c.Timing.Uneven = false }, falcon.CauseNetwork, true},
+		{"no test", func(c *Case) { c.Tests = nil }, falcon.CauseNetwork, false},
+		{"one of its rails is slow in a test", func(c *Case) { c.Tests.Links[0] = result("n1.g0", "n0.g0", 2) }, falcon.CauseNetwork, false},
+		{"no other pair uses it", func(c *Case) { c.Timing.Pairs = c.Timing.Pairs[:1] }, falcon.CauseNetwork, false},
+		{"most pairs are slow: the tests have no reference", func(c *Case) { c.Timing.Pairs[1] = pair(4, 1, 1.3) }, falcon.CauseNetwork, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := Case{
+				Layout: falcon.Layout{TP: 1, DP: 3, PP: 2}, Placement: falcon.Placement{"n0.g0", "n0.g1", "n0.g2", "n1.g0", "n1.g1", "n1.g2"},
+				Timing: peer.Result{Uneven: true, Spread: 0.4, HealthySpread: 0.02, Ranks: make([]peer.Rank, 6), Pairs: []peer.Pair{pair(3, 0, 1.3), pair(4, 1, 0.2), pair(5, 2, 0.2)}},
+				Tests:  &Tests{Links: slices.Clone(healthy)},
+			}
+			tt.tell(&c)
+			v := Judge(c)
+			tested := slices.ContainsFunc(v.Evidence, func(e falcon.Evidence) bool {
+				return e.Text == "1 of the 1 links that the slow groups use were tested, and none is slow"
+			})
+			if v.Cause != tt.cause || tested != tt.tested {
+				t.Errorf("%s, tested %v: %+v", v.Cause, tested, v.Evidence)
+			}
+		})
+	}
+}

@@ -62,8 +62,9 @@ func (c *Case) slowStages() opinion {
 }
 
 // unevenWork explains a job whose ranks' work varies while none is always slow: sequences
-// of different length, or another imbalance of the job's own.
-func (c *Case) unevenWork() opinion {
+// of different length, or another imbalance of the job's own. What made links suspect and was
+// refuted stays to be read: a receive waits for the work of its sender as well.
+func (c *Case) unevenWork(refuted []falcon.Evidence) opinion {
 	o := opinion{cause: falcon.CauseNotHardware}
 	o.addEvidence(falcon.EvidenceTiming, weightTogether, "The same passes of all %d measured ranks differ by %.0f %% from iteration to iteration (healthy %.0f %%), and who is slowest changes: the work differs, as with sequences of different length", len(c.Timing.Ranks)-c.Timing.Missing, 100*c.Timing.Spread, 100*c.Timing.HealthySpread)
 	ranks := make([]falcon.Rank, len(c.Timing.Ranks))
@@ -77,6 +78,10 @@ func (c *Case) unevenWork() opinion {
 		o.addAgainst(falcon.EvidenceCounter, "The SM clocks of %d of %d GPUs fell", len(reduced), known)
 	default:
 		o.addEvidence(falcon.EvidenceCounter, weightNormal, "The SM clocks of all %d GPUs are as before", known)
+	}
+	for _, e := range refuted {
+		e.Against = false
+		o.evidence = append(o.evidence, e)
 	}
 	return o
 }

@@ -90,9 +90,10 @@ type linkTest struct {
 // isSlow asks for half of the pair's exchanges: one of two directions.
 func (t linkTest) isSlow() bool { return t.slow > 0 && 2*t.slow >= t.judged }
 
-// linkTests sums up the tests that were judged, by node pair. A class whose
-// members share one or two links has no independent median: it clears no rank.
-func (c *Case) linkTests() map[falcon.Link]linkTest {
+// linkTests sums up the tests that were judged, by node pair. A class whose members share one or
+// two links has no independent median and clears none, unless timing shows that most of the pairs
+// that use them are healthy.
+func (c *Case) linkTests(u linkUse) map[falcon.Link]linkTest {
 	out := map[falcon.Link]linkTest{}
 	if c.Tests == nil {
 		return out
@@ -100,7 +101,7 @@ func (c *Case) linkTests() map[falcon.Link]linkTest {
 	classes := c.Tests.classes()
 	for _, r := range c.Tests.Links {
 		l, ok := resultLink(r)
-		if !ok || (!r.Slow && r.Basis == basisClass && len(classes[r.Class]) < classLeast) {
+		if !ok || (!r.Slow && r.Basis == basisClass && !clears(classes[r.Class], u)) {
 			continue
 		}
 		t := out[l]
@@ -114,6 +115,15 @@ func (c *Case) linkTests() map[falcon.Link]linkTest {
 		out[l] = t
 	}
 	return out
+}
+
+// clears reports whether the median of a class's tests shows how fast a healthy link of it is.
+func clears(class map[falcon.Link]bool, u linkUse) bool {
+	balance := 0
+	for l := range class {
+		balance += u.balance[l]
+	}
+	return len(class) >= classLeast || balance > 0
 }
 
 // basisClass is the basis of a result that was compared with its class
@@ -189,7 +199,7 @@ func (c *Case) addTestSummary(o *opinion) {
 	if devices > 0 {
 		o.addAgainst(falcon.EvidenceTest, "%d tested GPUs multiply matrices as fast as each other", devices)
 	}
-	healthy, tests := 0, c.linkTests()
+	healthy, tests := 0, c.linkTests(c.countLinkUse())
 	for l, t := range tests {
 		if !t.isSlow() {
 			healthy++

@@ -4,48 +4,79 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // ErrLayout is wrapped by every error about a layout that can't exist.
 var ErrLayout = errors.New("falcon: bad layout")
 
-// Dimension is one way of splitting a job: "tp", "dp", "pp", or "world" for
-// the communicator over all ranks.
+// Dimension is one way of splitting a job, or "world" for the communicator over all
+// ranks.
 type Dimension string
 
 // The dimensions of a hybrid-parallel job.
 const (
-	DimTP    Dimension = "tp"
-	DimDP    Dimension = "dp"
-	DimPP    Dimension = "pp"
+	DimTP    Dimension = "tp"   // tensor parallel
+	DimCP    Dimension = "cp"   // context parallel
+	DimETP   Dimension = "etp"  // tensor parallel of the experts
+	DimEP    Dimension = "ep"   // expert parallel
+	DimEDP   Dimension = "edp"  // data parallel of the experts
+	DimFSDP  Dimension = "fsdp" // shard of FSDP and HSDP
+	DimDP    Dimension = "dp"   // data parallel, replicate of HSDP
+	DimPP    Dimension = "pp"   // pipeline stages
+	DimVPP   Dimension = "vpp"  // virtual stages of a rank
 	DimWorld Dimension = "world"
 )
 
 // Rank is a logical position in the layout, counted from 0.
 type Rank int
 
-// Coord is a rank's position along each dimension, counted from 0.
+// Coord is a rank's position along the three dimensions of Layout, counted from 0.
 type Coord struct {
 	TP, DP, PP int
 }
 
-// Layout is the shape of a hybrid-parallel job. Rank order is Megatron's
-// default "tp-cp-ep-dp-pp": the tensor-parallel coordinate varies fastest,
-// the pipeline stage slowest. CP and EP are carried for jobs that name them;
-// they count into the data-parallel coordinate, as their ranks hold replicas
-// of the dense weights.
+// Layout is the shape of a hybrid-parallel job as work is planned on it: DP replicas
+// of PP stages of TP ranks. A replica is a unit between which no rank communicates
+// inside a micro-batch, so that each can be given other micro-batches than the others.
+//
+// Without a mesh these are the framework's tp, dp and pp, in Megatron's default order:
+// the tensor-parallel coordinate varies fastest, the pipeline stage slowest. With one,
+// TP is the ranks of one replica's stage (tp × cp × fsdp, and more where experts are
+// spread over dp), and the mesh says which ranks these are.
 type Layout struct {
-	TP int `json:"tp"`
-	CP int `json:"cp,omitempty"`
-	EP int `json:"ep,omitempty"`
-	DP int `json:"dp"`
-	PP int `json:"pp"`
+	TP   int  `json:"tp"`
+	CP   int  `json:"cp,omitempty"` // given for information, as EP is: it does not count into the ranks
+	EP   int  `json:"ep,omitempty"`
+	DP   int  `json:"dp"`
+	PP   int  `json:"pp"`
+	Mesh Mesh `json:"mesh,omitzero"` // zero = none
+}
+
+// LayoutOf is the layout of a mesh. One of tp, dp and pp alone in their usual order
+// needs no mesh.
+func LayoutOf(m Mesh) Layout {
+	l := Layout{TP: m.product(axisInner), DP: m.product(axisUnit), PP: m.product(axisStage)}
+	if plain, err := NewMesh(Dim{DimTP, l.TP}, Dim{DimDP, l.DP}, Dim{DimPP, l.PP}); err == nil && plain == m {
+		return l
+	}
+	l.Mesh = m
+	if n := m.Size(DimCP); n > 1 {
+		l.CP = n
+	}
+	if n := m.Size(DimEP); n > 1 {
+		l.EP = n
+	}
+	return l
 }
 
 // Validate reports, in one sentence, why the layout can't exist.
 func (l Layout) Validate() error {
 	if l.TP < 1 || l.DP < 1 || l.PP < 1 {
 		return fmt.Errorf("%w: tp %d, dp %d and pp %d must each be at least 1", ErrLayout, l.TP, l.DP, l.PP)
+	}
+	if m := LayoutOf(l.Mesh); l.Mesh != (Mesh{}) && (m.TP != l.TP || m.DP != l.DP || m.PP != l.PP) {
+		return fmt.Errorf("%w: tp %d, dp %d and pp %d are not those of the mesh %s: %d, %d and %d", ErrLayout, l.TP, l.DP, l.PP, l.Mesh, m.TP, m.DP, m.PP)
 	}
 	return nil
 }
@@ -55,17 +86,22 @@ func (l Layout) World() int { return l.TP * l.DP * l.PP }
 
 // Coord is the position of rank r; r must be in [0, World).
 func (l Layout) Coord(r Rank) Coord {
+	if l.Mesh != (Mesh{}) {
+		return l.Mesh.coord(r)
+	}
 	n := int(r)
 	return Coord{TP: n % l.TP, DP: n / l.TP % l.DP, PP: n / (l.TP * l.DP)}
 }
 
 // RankOf is the inverse of Coord.
 func (l Layout) RankOf(c Coord) Rank {
+	if l.Mesh != (Mesh{}) {
+		return l.Mesh.rankOf(c)
+	}
 	return Rank(c.TP + l.TP*(c.DP+l.DP*c.PP))
 }
 
-// Replica is the data-parallel coordinate of r: which copy of the model it
-// belongs to.
+// Replica is the unit that r belongs to.
 func (l Layout) Replica(r Rank) int { return l.Coord(r).DP }
 
 // KeepReplicas is l with the named replicas alone, ascending, on the devices
@@ -78,6 +114,9 @@ func (l Layout) KeepReplicas(p Placement, replicas []int) (Layout, Placement) {
 		}
 	}
 	l.DP = len(replicas)
+	if m, err := l.Mesh.withUnits(l.DP); l.Mesh != (Mesh{}) && err == nil {
+		l = LayoutOf(m)
+	}
 	return l, out
 }
 
@@ -104,47 +143,50 @@ type Group struct {
 // Groups lists the groups of one dimension in ascending order of their first
 // rank. Groups of one rank are listed too; they never communicate.
 func (l Layout) Groups(d Dimension) []Group {
-	byFirst := map[Rank]int{}
 	var out []Group
+	stride, size := l.span(d)
 	for r := Rank(0); int(r) < l.World(); r++ {
-		first := l.RankOf(l.Coord(r).without(d))
-		i, ok := byFirst[first]
-		if !ok {
-			i = len(out)
-			byFirst[first] = i
-			out = append(out, Group{Dimension: d})
+		if int(r)/stride%size == 0 {
+			out = append(out, Group{Dimension: d, Ranks: ranksFrom(r, stride, size)})
 		}
-		out[i].Ranks = append(out[i].Ranks, r)
 	}
 	return out
 }
 
 // Peers lists the ranks of r's group along d, r included.
 func (l Layout) Peers(r Rank, d Dimension) []Rank {
-	want := l.Coord(r).without(d)
-	var out []Rank
-	for q := Rank(0); int(q) < l.World(); q++ {
-		if l.Coord(q).without(d) == want {
-			out = append(out, q)
-		}
+	stride, size := l.span(d)
+	return ranksFrom(r-Rank(int(r)/stride%size*stride), stride, size)
+}
+
+func ranksFrom(first Rank, stride, size int) []Rank {
+	out := make([]Rank, size)
+	for i := range out {
+		out[i] = first + Rank(i*stride)
 	}
 	return out
 }
 
-func (c Coord) without(d Dimension) Coord {
-	switch d {
-	case DimTP:
-		c.TP = 0
-	case DimDP:
-		c.DP = 0
-	case DimPP:
-		c.PP = 0
-	case DimWorld:
-		c = Coord{}
+// span is how far apart the ranks of a group along d are, and how many they are.
+func (l Layout) span(d Dimension) (stride, size int) {
+	switch {
+	case d == DimWorld:
+		return 1, l.World()
+	case l.Mesh != (Mesh{}):
+		return l.Mesh.span(d)
+	case d == DimTP:
+		return 1, l.TP
+	case d == DimDP:
+		return l.TP, l.DP
+	case d == DimPP:
+		return l.TP * l.DP, l.PP
 	}
-	return c
+	return 1, 1
 }
 
 func (l Layout) String() string {
-	return fmt.Sprintf("tp%d dp%d pp%d", l.TP, l.DP, l.PP)
+	if l.Mesh == (Mesh{}) {
+		return fmt.Sprintf("tp%d dp%d pp%d", l.TP, l.DP, l.PP)
+	}
+	return strings.NewReplacer("=", "", ",", " ").Replace(l.Mesh.String())
 }

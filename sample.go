@@ -85,6 +85,17 @@ type Comm struct {
 	Generation uint32
 }
 
+// Traffic is the calls of one operation on one communicator in a steady iteration of
+// one rank.
+type Traffic struct {
+	Comm  uint64
+	Op    Op
+	Calls int
+	Bytes int64 // of all calls
+	Alike int   // calls of the most frequent size
+	Peers []int // of sends and receives: ranks in the communicator, ascending
+}
+
 // GPUReading is one look at a GPU. Counters only grow; readers take deltas.
 type GPUReading struct {
 	Device        Device

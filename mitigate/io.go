@@ -13,6 +13,7 @@ type Input interface{ input() }
 type Job struct {
 	Epoch        uint64
 	Layout       falcon.Layout
+	Unknown      string  // why Layout is a guess: no work is moved between ranks; empty = it is known
 	MicroBatches []int32 // per replica, now
 	GPUs         int     // for lost GPU-hours
 

@@ -39,7 +39,7 @@ func (p *Planner) onJob(in Job) {
 
 // sameForPlans reports whether plans made for one description hold for the other.
 func (j Job) sameForPlans(o Job) bool {
-	return j.Layout == o.Layout && slices.Equal(j.MicroBatches, o.MicroBatches) && slices.Equal(j.Placement, o.Placement) &&
+	return j.Layout == o.Layout && j.Unknown == o.Unknown && slices.Equal(j.MicroBatches, o.MicroBatches) && slices.Equal(j.Placement, o.Placement) &&
 		slices.Equal(j.Spares, o.Spares) && j.CanLaunch == o.CanLaunch && j.Adapter == o.Adapter &&
 		slices.Equal(j.MicroMin, o.MicroMin) && slices.Equal(j.MicroMax, o.MicroMax) && slices.Equal(j.MicroMultiple, o.MicroMultiple) &&
 		slices.Equal(j.StateMB, o.StateMB) && j.CopyMBs == o.CopyMBs
@@ -184,8 +184,12 @@ func (j *jobState) isCurrent(a *falcon.Action) bool {
 
 // splittable is why work can't be moved between replicas, whatever their speed.
 func (j *jobState) splittable() error {
-	switch {
-	case j.desc.Layout.DP < 2:
+	switch l := j.desc.Layout; {
+	case j.desc.Unknown != "":
+		return fmt.Errorf("%w: %s", errNoLayout, j.desc.Unknown)
+	case l.DP < 2 && l.Mesh != (falcon.Mesh{}):
+		return fmt.Errorf("%w: all ranks of %s communicate inside every micro-batch", errOneReplica, l)
+	case l.DP < 2:
 		return errOneReplica
 	case len(j.desc.MicroBatches) != j.desc.Layout.DP || slices.Min(j.desc.MicroBatches) < 1:
 		return errNoCounts

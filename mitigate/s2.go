@@ -17,6 +17,7 @@ var (
 	errOver        = errors.New("the fault has cleared")
 	errNoSpeeds    = errors.New("the ranks' speeds are not measured yet")
 	errOneReplica  = errors.New("there is one replica only: nowhere to move work")
+	errNoLayout    = errors.New("which ranks are replicas is not known")
 	errNoCounts    = errors.New("the job does not say how many micro-batches it runs")
 	errTooMany     = fmt.Errorf("the batch has more than %d micro-batches", totalMost)
 	errNotHW       = errors.New("all replicas are equally slow, no split is better")

@@ -156,6 +156,9 @@ func mostLinked(links []falcon.Link) falcon.Node {
 // keep their devices, and their ranks move up.
 func (pm *planMaker) dropReplica(bad []falcon.Node) (nodeSwap, error) {
 	l := pm.job.desc.Layout
+	if pm.job.desc.Unknown != "" {
+		return nodeSwap{}, fmt.Errorf("%w: %s", errNoLayout, pm.job.desc.Unknown)
+	}
 	if l.DP < 2 {
 		return nodeSwap{}, errOneDropped
 	}

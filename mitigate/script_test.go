@@ -271,12 +271,19 @@ func (sc *script) inputs(a args) []Input {
 
 // job: per=G puts G ranks on each of the nodes n0, n1, …; on= names the nodes.
 func (a args) job() Job {
-	l := falcon.Layout{TP: int(a.num("tp")), DP: int(a.num("dp")), PP: int(a.num("pp"))}
+	l := falcon.Layout{TP: int(a.maybe("tp")), DP: int(a.maybe("dp")), PP: int(a.maybe("pp"))}
+	if text := a.v["mesh"]; text != "" {
+		mesh, err := falcon.ParseMesh(text)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		l = falcon.LayoutOf(mesh)
+	}
 	var m []int32
 	for _, v := range a.list("m") {
 		m = append(m, int32(v))
 	}
-	out := Job{Epoch: uint64(a.num("epoch")), Layout: l, MicroBatches: m, GPUs: l.World(), CanLaunch: a.v["launch"] == "true"}
+	out := Job{Epoch: uint64(a.num("epoch")), Layout: l, Unknown: a.v["unknown"], MicroBatches: m, GPUs: l.World(), CanLaunch: a.v["launch"] == "true"}
 	if per := int(a.maybe("per")); per > 0 {
 		out.Adapter = true
 		nodes := a.words("on")

@@ -34,7 +34,7 @@ type jobDescriber struct {
 
 // view is what is seen of the job now.
 func (d *jobDescriber) view() epoch.View {
-	v := epoch.View{Job: d.state.job, Frozen: d.cluster.descriptionFrozen()}
+	v := epoch.View{Job: d.state.job, Frozen: d.cluster.descriptionFrozen(), Configured: d.configuredLayout()}
 	if v.Frozen || !d.job.complete() {
 		return v
 	}
@@ -43,6 +43,14 @@ func (d *jobDescriber) view() epoch.View {
 		v.Recovered = &epoch.Recovered{Generation: r.Generation, EndedNs: r.EndedNs, Replaced: d.cluster.replacedSince(v.Job.Epoch)}
 	}
 	return v
+}
+
+// configuredLayout is falcon.yaml's, the zero value where it names none.
+func (d *jobDescriber) configuredLayout() falcon.Layout {
+	if d.cfg.Mesh == (falcon.Mesh{}) {
+		return falcon.Layout{}
+	}
+	return falcon.LayoutOf(d.cfg.Mesh)
 }
 
 // commit makes a changed description durable and steps it.
@@ -100,7 +108,7 @@ func (d *jobDescriber) announceToPlanner(now time.Time) {
 	rec := d.state.job
 	d.means = d.cluster.launchMeans()
 	in := mitigate.Job{
-		Epoch: rec.Epoch, Layout: rec.Layout, MicroBatches: slices.Clone(rec.MicroBatches), GPUs: len(rec.Placement),
+		Epoch: rec.Epoch, Layout: rec.Layout, Unknown: rec.Unknown, MicroBatches: slices.Clone(rec.MicroBatches), GPUs: len(rec.Placement),
 		Placement: slices.Clone(rec.Placement), Spares: d.means.spares, CanLaunch: d.means.launch, Adapter: rec.Adapter,
 		Recovered: rec.Rejoined != 0, Generation: d.cluster.newestGeneration(),
 	}

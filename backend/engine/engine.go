@@ -48,6 +48,7 @@ const (
 // Config are the engine's parts and settings.
 type Config struct {
 	JobName    string
+	Mesh       falcon.Mesh      // of the job, where its adapter declares none; zero = unknown
 	Journal    *journal.Journal // opened by the caller, who closes it after Run
 	Detector   Detector         // nil = detect.New(Detect)
 	Planner    Planner          // nil = mitigate.New(Mitigate)

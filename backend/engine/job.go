@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -201,6 +202,10 @@ func (j *job) forgetEnded() {
 
 func keepShape(s, old *falconv1.RankState) *falconv1.RankState {
 	s.Tp, s.Dp, s.Pp = cmp.Or(s.Tp, old.Tp), cmp.Or(s.Dp, old.Dp), cmp.Or(s.Pp, old.Pp)
+	s.Mesh = cmp.Or(s.Mesh, old.Mesh)
+	if len(s.Traffic) == 0 {
+		s.Traffic = old.Traffic
+	}
 	s.World, s.MicroBatches = cmp.Or(s.World, old.World), cmp.Or(s.MicroBatches, old.MicroBatches)
 	if len(s.Comms) == 0 {
 		s.Comms = old.Comms
@@ -234,12 +239,24 @@ func (j *job) ranksView() []epoch.Rank {
 		p := j.ranks[falcon.Rank(r)]
 		s := p.state
 		out[r] = epoch.Rank{
-			Process: p.name, Device: p.device, Layout: falcon.Layout{TP: int(s.GetTp()), DP: int(s.GetDp()), PP: int(s.GetPp())},
+			Process: p.name, Device: p.device, Layout: declaredLayout(s),
 			MicroBatches: s.GetMicroBatches(), Order: p.order, Generation: s.GetGeneration(), Rejoined: s.GetRejoinedGeneration(),
 			Adapter: s.GetCoverage()&coverageAdapter != 0,
 		}
 	}
 	return out
+}
+
+// declaredLayout is what the rank's adapter declares; one that is not possible is none.
+func declaredLayout(s *falconv1.RankState) falcon.Layout {
+	if s.GetMesh() == "" {
+		return falcon.Layout{TP: int(s.GetTp()), DP: int(s.GetDp()), PP: int(s.GetPp())}
+	}
+	m, err := falcon.ParseMesh(s.GetMesh())
+	if err != nil {
+		return falcon.Layout{}
+	}
+	return falcon.LayoutOf(m)
 }
 
 // comms names the dimension of every communicator by the ranks that are in it.
@@ -265,27 +282,22 @@ func (j *job) comms(l falcon.Layout) map[falcon.Rank][]falcon.Comm {
 	return out
 }
 
-// dimensionOf finds the one dimension along which the ranks differ; "" for a
-// set that is no group of the layout (a split of the framework's own).
+// dimensionOf finds the dimension along which the ranks, ascending, are a group; "" for
+// a set that is none (a split of the framework's own). A gradient's group over dp and
+// what is inside it counts as dp.
 func dimensionOf(l falcon.Layout, ranks []falcon.Rank) falcon.Dimension {
 	if len(ranks) < 2 {
 		return ""
 	}
-	var tp, dp, pp bool // differ
-	first := l.Coord(ranks[0])
-	for _, r := range ranks {
-		c := l.Coord(r)
-		tp, dp, pp = tp || c.TP != first.TP, dp || c.DP != first.DP, pp || c.PP != first.PP
+	for _, d := range []falcon.Dimension{falcon.DimTP, falcon.DimDP, falcon.DimPP, falcon.DimCP, falcon.DimFSDP, falcon.DimEP, falcon.DimETP, falcon.DimEDP, falcon.DimWorld} {
+		if slices.Equal(l.Peers(ranks[0], d), ranks) {
+			return d
+		}
 	}
-	switch n := len(ranks); {
-	case !dp && !pp && n == l.TP:
-		return falcon.DimTP
-	case !tp && !pp && n == l.DP:
+	first := l.Coord(ranks[0])
+	sameStage := !slices.ContainsFunc(ranks, func(r falcon.Rank) bool { return l.Coord(r).PP != first.PP })
+	if sameStage && l.Mesh != (falcon.Mesh{}) && len(ranks) == l.Mesh.Size(falcon.DimDP)*l.Mesh.Size(falcon.DimCP)*l.Mesh.Size(falcon.DimFSDP) {
 		return falcon.DimDP
-	case !tp && !dp && n == l.PP:
-		return falcon.DimPP
-	case n == l.World():
-		return falcon.DimWorld
 	}
 	return ""
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -102,6 +103,10 @@ func (sv *stateViews) jobView(now time.Time) *falconv1.Job {
 		Epoch: sv.state.job.Epoch, State: string(sv.status.current(now)), Emulated: sv.job.emulated,
 		MicroBatches: sv.state.job.MicroBatches, Exact: sv.job.exact, Alarm: sv.jobAlarm(now), DataAgeMs: -1,
 		PlacementOrder: sv.state.job.PlacementOrder, Generation: sv.state.job.Newest(), Restart: sv.status.restarting(now),
+		Mesh: l.Mesh.String(), LayoutDoubt: sv.state.job.Unknown,
+	}
+	if sv.state.job.Epoch > 0 && v.LayoutDoubt == "" {
+		v.LayoutFrom = cmp.Or(sv.state.job.LayoutFrom, "adapter")
 	}
 	if steady.BaselineMs > 0 && steady.CurrentMs > 0 { // none is known yet in a new job epoch
 		v.Slowdown = steady.CurrentMs/steady.BaselineMs - 1

@@ -39,6 +39,7 @@ const (
 // engineConfig is falcon.yaml.
 type engineConfig struct {
 	Job        string         `yaml:"job"`       // name shown to operators
+	Mesh       falcon.Mesh    `yaml:"mesh"`      // of the job, where its adapter declares none
 	StateDir   string         `yaml:"state_dir"` // journal, socket and certificates; default: see defaultStateDir
 	Socket     string         `yaml:"socket"`    // default: falcon.sock in the state directory
 	Listen     string         `yaml:"listen"`    // HOST:PORT for agents and remote consoles; "none" = local only
@@ -208,7 +209,7 @@ func startFromJournal(ctx context.Context, j *journal.Journal, cfg engineConfig,
 
 func startWith(ctx context.Context, j *journal.Journal, store rendezvous, cfg engineConfig, log *slog.Logger) (*engineHandle, error) {
 	conf := engine.Config{
-		JobName: cfg.Job, Journal: j, Detect: cfg.Detect, Mitigate: cfg.Mitigate, Policy: cfg.Policy.policy(), Validation: cfg.Validation.settings(),
+		JobName: cfg.Job, Mesh: cfg.Mesh, Journal: j, Detect: cfg.Detect, Mitigate: cfg.Mitigate, Policy: cfg.Policy.policy(), Validation: cfg.Validation.settings(),
 		Restart: cfg.Restart, Recovery: cfg.Recovery, Retention: cfg.Journal.retention(), Log: log,
 	}
 	conf.Recovery.Beat = cfg.Recovery.Machine.Beat

@@ -26,22 +26,49 @@ func (v *View) placement() falcon.Placement {
 	return out
 }
 
-// layout is what the adapters declare; where they do not agree all ranks count as
-// replicas, which is how a job without an adapter is watched.
-func (v *View) layout() (l falcon.Layout, doubt string) {
+// Where a layout is from; nothing means the adapter.
+const (
+	FromConfig  = "falcon.yaml"
+	FromTraffic = "inferred from communicators"
+)
+
+// layout is the best one that is known and where it is from: what the adapters
+// declare, else the configured one, else the inferred one. Without any, ranks are
+// compared with all others, and doubt is why; such a job has no replicas.
+func (v *View) layout() (l falcon.Layout, from, doubt string) {
 	world := len(v.Ranks)
-	fallback := falcon.Layout{TP: 1, DP: world, PP: 1}
+	l, doubt = v.declaredLayout()
+	switch {
+	case doubt == "":
+		return l, "", ""
+	case v.Configured.World() == world && v.Configured.Validate() == nil:
+		return v.Configured, FromConfig, ""
+	case v.Configured != (falcon.Layout{}):
+		doubt = fmt.Sprintf("the configured layout %s has %d ranks and the job %d", v.Configured, v.Configured.World(), world)
+	case v.Inferred.World() == world && v.Inferred.Validate() == nil && doubt == undeclared:
+		return v.Inferred, FromTraffic, ""
+	case v.Unsure != "" && doubt == undeclared:
+		doubt += " (" + v.Unsure + ")"
+	}
+	return falcon.Layout{TP: 1, DP: world, PP: 1}, "", doubt
+}
+
+const undeclared = "the job declares no layout: each rank is compared with all others, and no work is moved between them"
+
+// declaredLayout is what the adapters declare, or why that can't be used.
+func (v *View) declaredLayout() (l falcon.Layout, doubt string) {
+	world := len(v.Ranks)
 	l = v.Ranks[0].Layout
 	for i := range v.Ranks {
 		if v.Ranks[i].Layout != l {
-			return fallback, "the ranks declare different layouts"
+			return l, "the ranks declare different layouts"
 		}
 	}
 	if l.Validate() != nil || max(l.TP, l.DP, l.PP) > world {
-		return fallback, "the job declares no layout: all ranks are taken for replicas"
+		return l, undeclared
 	}
 	if l.World() != world {
-		return fallback, fmt.Sprintf("the declared layout %s has %d ranks and the job %d", l, l.World(), world)
+		return l, fmt.Sprintf("the declared layout %s has %d ranks and the job %d", l, l.World(), world)
 	}
 	return l, ""
 }

@@ -43,6 +43,9 @@ type Job struct {
 	Generation      uint64           `json:"generation,omitempty"`          // launch of the processes, 0 = none of ours
 	Adapter         bool             `json:"adapter,omitempty"`             // the framework takes orders
 	Rejoined        uint64           `json:"rejoined,omitempty"`            // recovery that the epoch began with, 0 = none
+
+	LayoutFrom string `json:"layout_from,omitempty"` // FromConfig, FromTraffic; empty = the adapter
+	Unknown    string `json:"unknown,omitempty"`     // why the layout is not known, and its replicas are none; empty = it is
 }
 
 // Newest is the newest generation that the job is of: its launch's, or that of its
@@ -54,7 +57,8 @@ func (j Job) Equal(o Job) bool {
 	return j.Epoch == o.Epoch && j.Layout == o.Layout && slices.Equal(j.Processes, o.Processes) &&
 		slices.Equal(j.Placement, o.Placement) && slices.Equal(j.MicroBatches, o.MicroBatches) &&
 		j.PlacementOrder == o.PlacementOrder && j.PlacedIteration == o.PlacedIteration && slices.Equal(j.Before, o.Before) &&
-		j.Generation == o.Generation && j.Adapter == o.Adapter && j.Rejoined == o.Rejoined
+		j.Generation == o.Generation && j.Adapter == o.Adapter && j.Rejoined == o.Rejoined &&
+		j.LayoutFrom == o.LayoutFrom && j.Unknown == o.Unknown
 }
 
 // View is what is seen of the job at one moment.
@@ -64,6 +68,10 @@ type View struct {
 	Ranks     []Rank // nil = some are missing or have ended
 	Unsettled bool   // an order is out, or a rank has not reported its new place: splits are not believed
 	Recovered *Recovered
+
+	Configured falcon.Layout // zero = none
+	Inferred   falcon.Layout // from what communicators carry; zero = none
+	Unsure     string        // why nothing is inferred
 }
 
 // Rank is one rank as its agent describes it.
@@ -181,14 +189,16 @@ func (v *View) Candidate() Job {
 // doubtful about it.
 func (v *View) candidate() (job Job, wait time.Duration, doubt string) {
 	was := v.Job
-	layout, doubt := v.layout()
-	processes := v.processes()
+	layout, from, doubt := v.layout()
+	unknown, processes := doubt, v.processes()
 	same := countSame(was.Processes, processes)
-	if doubt != "" && same == len(processes) && same == len(was.Processes) {
-		layout, doubt = was.Layout, "" // what was declared once holds for these processes
+	if (doubt != "" || from == FromTraffic && was.Unknown == "") && same == len(processes) && same == len(was.Processes) {
+		// What was declared or inferred once holds for these processes.
+		layout, from, unknown, doubt = was.Layout, was.LayoutFrom, was.Unknown, ""
 	}
 	job = was
 	job.Processes, job.Layout, job.Placement = processes, layout, v.placement()
+	job.LayoutFrom, job.Unknown = from, unknown
 	job.MicroBatches, job.Generation, job.Adapter = v.microBatches(layout), v.generation(), v.adapter()
 	if was.Rejoined != 0 && same == len(processes) {
 		job.Generation = was.Generation // survivors and replaced ranks are of several launches
@@ -200,7 +210,7 @@ func (v *View) candidate() (job Job, wait time.Duration, doubt string) {
 		if same > 0 && same < len(processes) {
 			wait = ProcessesSettle
 		}
-		if doubt != "" {
+		if doubt != "" || from != "" {
 			wait = max(wait, LayoutWait)
 		}
 	case job.MicroBatches == nil || v.Unsettled:

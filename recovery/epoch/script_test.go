@@ -46,6 +46,21 @@ func (s *script) do(d *datadriven.TestData) string {
 				s.view.Ranks = append(s.view.Ranks, s.rank(line))
 			}
 		}
+	case "configured", "inferred": // mesh=TEXT, or unsure="WHY"
+		var l falcon.Layout
+		for _, arg := range d.CmdArgs {
+			switch arg.Key {
+			case "mesh":
+				l = s.meshLayout(strings.Join(arg.Vals, ","))
+			case "unsure":
+				s.view.Unsure = strings.Join(arg.Vals, " ")
+			}
+		}
+		if d.Cmd == "configured" {
+			s.view.Configured = l
+		} else {
+			s.view.Inferred = l
+		}
 	case "frozen":
 		s.view.Frozen = !d.HasArg("over")
 	case "unsettled":
@@ -95,6 +110,14 @@ func (s *script) number(text string) int {
 	return n
 }
 
+func (s *script) meshLayout(text string) falcon.Layout {
+	m, err := falcon.ParseMesh(text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return falcon.LayoutOf(m)
+}
+
 func (s *script) rank(line string) Rank {
 	words := strings.Fields(line)
 	r := Rank{Process: words[0], Device: falcon.Device(words[1])}
@@ -105,6 +128,8 @@ func (s *script) rank(line string) Rank {
 			if _, err := fmt.Sscanf(value, "%dx%dx%d", &r.Layout.TP, &r.Layout.DP, &r.Layout.PP); err != nil {
 				s.t.Fatal(err)
 			}
+		case "mesh":
+			r.Layout = s.meshLayout(value)
 		case "micro":
 			r.MicroBatches = int32(s.number(value))
 		case "launch":
@@ -134,6 +159,12 @@ func (s *script) decide() string {
 	if d.Kind > Wait {
 		j := d.Job
 		out += fmt.Sprintf(": epoch %d, %s, layout %s, split %v, launch %d, rejoined %d, adapter %t", j.Epoch, strings.Join(j.Processes, " "), j.Layout, j.MicroBatches, j.Generation, j.Rejoined, j.Adapter)
+		if j.LayoutFrom != "" {
+			out += ", from " + j.LayoutFrom
+		}
+		if j.Unknown != "" && s.view.Configured.World()+s.view.Inferred.World()+len(s.view.Unsure) > 0 {
+			out += ", unknown"
+		}
 		if !d.Job.Equal(s.view.Job) {
 			s.commit(d.Job)
 		}

@@ -225,6 +225,7 @@ func (p *process) rankState(node falcon.Node) *falconv1.RankState {
 		Coverage:     p.status.Coverage, Unhooked: p.status.Coverage&ring.CoverUnhooked != 0,
 		Period: uint32(p.iterations.infer.Period()), PeriodReason: p.periodReason(),
 		TestWorkspace: p.status.TestWorkspace, Generation: p.status.Generation,
+		Bound: uint32(p.status.Bound), NcclVersion: uint32(p.status.NCCLVersion),
 	}
 	if at := p.ranks.newest; at.Order != 0 {
 		st.PlacementOrder, st.PlacementIteration = at.Order, at.Iteration
@@ -233,7 +234,9 @@ func (p *process) rankState(node falcon.Node) *falconv1.RankState {
 	p.addRecovery(st)
 	for _, c := range p.comms.list {
 		if c.State == ring.CommLive {
-			st.Comms = append(st.Comms, convert.CommToProto(falcon.Comm{ID: c.ID, Name: c.Name, Size: c.Size, RankInComm: c.Rank, Generation: c.Generation}))
+			m := convert.CommToProto(falcon.Comm{ID: c.ID, Name: c.Name, Size: c.Size, RankInComm: c.Rank, Generation: c.Generation})
+			m.Unseen = uint32(c.Traffic)
+			st.Comms = append(st.Comms, m)
 		}
 	}
 	return st

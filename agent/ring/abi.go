@@ -32,3 +32,44 @@ const (
 	CoverUnknown  = covUnknown  // this NCCL has entry points that the hook does not know
 	CoverWaiting  = covWaiting  // the hook measures whether the process waits
 )
+
+// Bound is how the calls that the hook sees reach it.
+type Bound uint32
+
+// Values of Bound.
+const (
+	BoundNone     Bound = boundNone // no call so far, or an older hook
+	BoundNeeded   Bound = boundNeeded
+	BoundStatic   Bound = boundStatic
+	BoundDlsym    Bound = boundDlsym
+	BoundBypassed Bound = boundBypassed // NCCL is in the process, and what calls it passes by the hook
+)
+
+func (b Bound) String() string {
+	switch b {
+	case BoundNone:
+		return "no NCCL call so far"
+	case BoundNeeded:
+		return "linked to NCCL"
+	case BoundStatic:
+		return "NCCL within its framework"
+	case BoundDlsym:
+		return "NCCL by dlsym"
+	case BoundBypassed:
+		return "NCCL passes by the hook"
+	}
+	return "unknown"
+}
+
+// Traffic is what of a communicator its records do not show, or not whole.
+type Traffic uint32
+
+// Bits of Traffic.
+const (
+	TrafficDevice   Traffic = trafficDevice   // kernels of the program communicate by themselves
+	TrafficWindows  Traffic = trafficWindows  // memory is registered that peers reach directly
+	TrafficOneSided Traffic = trafficOnesided // puts and signals: the peer makes no call for them
+)
+
+// Unseen reports whether there is traffic without a call of every rank that takes part.
+func (t Traffic) Unseen() bool { return t&(TrafficDevice|TrafficOneSided) != 0 }

@@ -85,6 +85,14 @@ const (
 	covAdapter             = 16
 	covUnhooked            = 32
 	covUnknown             = 64
+	trafficDevice          = 1
+	trafficWindows         = 2
+	trafficOnesided        = 4
+	boundNone              = 0
+	boundNeeded            = 1
+	boundStatic            = 2
+	boundDlsym             = 3
+	boundBypassed          = 4
 	recordBytes            = 64
 	recSeq                 = 0
 	recEnter               = 8
@@ -140,6 +148,7 @@ const (
 	comSize                = 40
 	comRank                = 44
 	comDevice              = 48
+	comTraffic             = 52
 	comParent              = 56
 	comName                = 128
 	timingBytes            = 64
@@ -244,6 +253,8 @@ const (
 	ctlEndedNs             = 6592
 	ctlEndedStatus         = 6600
 	ctlWaitingSinceNs      = 6608
+	ctlBound               = 6616
+	ctlNcclVersion         = 6620
 	ctlRejoin              = 24704
 	ctlTest                = 28832
 	ctlResult              = 32768

@@ -190,13 +190,14 @@ func TestCommsAreCheckedAndCleaned(t *testing.T) {
 	m.writeUint64(at+comID, 99)
 	m.writeUint32(at+comState, uint32(CommLive))
 	m.writeUint32(at+comSize, 8)
+	m.writeUint32(at+comTraffic, 5)
 	copy(m[at+comName:], "dp\x1b[2J\xff\n")
 	busy := p.comms + 9*commBytes
 	m.writeUint64(busy+comSeq, 5) // its writer died
 	m.writeUint32(busy+comState, uint32(CommLive))
 	m.writeUint32(p.comms+10*commBytes+comState, 77)
 	got := p.Comms(nil)
-	if len(got) != 1 || got[0].Slot != 3 || got[0].ID != 99 || got[0].Size != 8 || got[0].Name != "dp?[2J??" {
+	if len(got) != 1 || got[0].Slot != 3 || got[0].ID != 99 || got[0].Size != 8 || got[0].Name != "dp?[2J??" || got[0].Traffic != TrafficDevice|TrafficOneSided {
 		t.Errorf("Comms = %+v", got)
 	}
 }

@@ -23,6 +23,7 @@ type Comm struct {
 	State      CommState
 	Size, Rank int // -1 until NCCL reports it
 	Device     int // CUDA device, -1 until known
+	Traffic    Traffic
 	Name       string
 }
 
@@ -52,6 +53,7 @@ func (p *Process) commEntry(slot uint32) (c Comm, ok bool) {
 			Slot: slot, ID: w.readUint64(comID), Parent: w.readUint64(comParent), Calls: w.readUint64(comGate) & gateCountMask,
 			Generation: w.readUint32(comGeneration), State: CommState(w.readUint32(comState)),
 			Size: int(w.readInt32(comSize)), Rank: int(w.readInt32(comRank)), Device: int(w.readInt32(comDevice)),
+			Traffic: Traffic(w.readUint32(comTraffic)),
 		}
 		text = w.copyName(comName)
 	})

@@ -33,9 +33,9 @@ type Config struct {
 	MessageBytes      int64         // of a link test
 }
 
-// Defaults of the tests. They fit into the memory that a hook reserves by
-// default (FALCON_TEST_MB, 64), of which an eighth is cuBLAS' own: three square
-// matrices of single precision are 48 MiB, two messages 32 MiB.
+// Defaults of the tests. They fit into 64 MiB that a hook reserves (FALCON_TEST_MB),
+// of which an eighth is cuBLAS' own: three square matrices of single precision are
+// 48 MiB, two messages 32 MiB.
 const (
 	GEMMSideDefault     = 2048
 	RepeatsDefault      = 5

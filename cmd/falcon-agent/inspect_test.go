@@ -61,6 +61,18 @@ func TestInspectTellsOfWaitingAndEnds(t *testing.T) {
 	}
 }
 
+func TestInspectTellsOfBinding(t *testing.T) {
+	for want, c := range map[string]ring.Control{
+		"linked to NCCL, version 2.28.9": {Bound: ring.BoundNeeded, NCCLVersion: 22809},
+		"NCCL passes by the hook":        {Bound: ring.BoundBypassed},
+		"no NCCL call so far":            {},
+	} {
+		if got := describeBinding(c); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
 func TestInspectTellsOfPlacements(t *testing.T) {
 	at := ring.Place{Order: 3, Iteration: 41, Rank: 5, StepNs: [4]int64{1e6, 2e6, 3e6, 4e6}, Bytes: 12e6}
 	for _, c := range []struct {

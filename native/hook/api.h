@@ -2,7 +2,7 @@
  * Every function of NCCL that the hook interposes, as one list. FALCON_CALLS
  * are the calls that get a record: name, parameters, arguments, operation,
  * count, type, peer or root. FALCON_OTHERS are written out by hand (comm.c,
- * group.c) and listed here only for resolution.
+ * group.c, memory.c) and listed here only for resolution.
  */
 #ifndef FALCON_API_H
 #define FALCON_API_H
@@ -66,11 +66,13 @@
   X(ncclCommInitRank) X(ncclCommInitRankConfig) X(ncclCommInitAll) \
   X(ncclCommInitRankScalable) X(ncclCommSplit) X(ncclCommShrink) X(ncclCommGrow) \
   X(ncclCommFinalize) X(ncclCommDestroy) X(ncclCommAbort) X(ncclCommRevoke) \
-  X(ncclCommGetAsyncError)
+  X(ncclCommGetAsyncError) \
+  X(ncclCommRegister) X(ncclCommDeregister) X(ncclCommWindowRegister) X(ncclCommWindowDeregister) \
+  X(ncclDevCommCreate) X(ncclDevCommDestroy)
 
 /* Called by the hook, never interposed. */
 #define FALCON_QUERIES(X) X(ncclCommCount) X(ncclCommUserRank) X(ncclCommCuDevice) \
-  X(ncclGetUniqueId)
+  X(ncclGetUniqueId) X(ncclGetVersion)
 
 enum falcon_fn {
 #define X(name, ...) FN_##name,

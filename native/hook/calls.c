@@ -37,6 +37,8 @@ static inline bool call_begin(falcon_tls *t, falcon_span *s, void *comm, uint32_
   } else if (s->comm == FALCON_COMM_ENDED || s->comm == FALCON_COMM_CLOSED) {
     return false;
   }
+  if (op >= FALCON_OP_PUTSIGNAL && s->comm < FALCON_COMMS_MAX && !(__atomic_load_n(&falcon_hook.comms[s->comm].traffic, __ATOMIC_RELAXED) & FALCON_TRAFFIC_ONESIDED))
+    falcon_comm_mark(comm, FALCON_TRAFFIC_ONESIDED);
   falcon_cover(op >= FALCON_OP_SEND ? FALCON_COV_P2P : FALCON_COV_COLL);
   if (FALCON_UNLIKELY(atomic_load_explicit(&falcon_hook.profile, memory_order_relaxed))) falcon_profile_begin(t, s, stream);
   return true;
@@ -61,7 +63,7 @@ static inline void call_end(falcon_tls *t, falcon_span *s, uint32_t op, size_t c
   int name params { \
     FALCON_REAL(name, params); \
     falcon_tls *me = &falcon_thread; \
-    if (FALCON_UNLIKELY(me->inside || !falcon_active())) return real args; \
+    if (FALCON_UNLIKELY(falcon_aside(me, bound) || !falcon_active())) return real args; \
     falcon_span span; \
     if (FALCON_UNLIKELY(!call_begin(me, &span, comm, FALCON_OP_##opcode, stream))) return falcon_comm_error(comm); \
     me->inside = 1; \

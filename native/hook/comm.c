@@ -47,11 +47,13 @@ static int discard(void **where, bool aborted) {
  * looks at the table after it began: one of the two finds it. */
 static int enter_made(void **where, bool aborted, falcon_comm_spec *spec, int rc) {
   if (aborted) return discard(where, true);
-  if (!where || !*where) return rc; /* NCCL_SPLIT_NOCOLOR */
-  spec->handle = *where;
+  void *handle = where ? __atomic_load_n(where, __ATOMIC_ACQUIRE) : NULL;
+  if (!handle && where && rc == NCCL_IN_PROGRESS) falcon_later_add(where, spec);
+  if (!handle) return rc; /* or NCCL_SPLIT_NOCOLOR */
+  spec->handle = handle;
   spec->in_progress = rc == NCCL_IN_PROGRESS;
   falcon_comm_add(spec);
-  return falcon_suspend_on() && falcon_comm_end(*where, FALCON_COMM_ABORTED, true) ? discard(where, false) : rc;
+  return falcon_suspend_on() && falcon_comm_end(handle, FALCON_COMM_ABORTED, true) ? discard(where, false) : rc;
 }
 
 static void look_at_config(falcon_comm_spec *spec, const nccl_config *config) {
@@ -63,6 +65,7 @@ static int made(falcon_tls *t, uint32_t ticket, void **where, const nccl_config 
   if (fine(rc)) {
     falcon_cover(FALCON_COV_INIT);
     falcon_exports_look(falcon_fn(FN_ncclCommCount));
+    falcon_bound_version(t);
     look_at_config(&spec, config);
     if (t->depth && defer(t, where, ticket, &spec)) return rc;
   }
@@ -100,7 +103,7 @@ static int refuse(falcon_tls *t) {
 #define OPEN(name, params, args) \
   FALCON_REAL(name, params); \
   falcon_tls *t = &falcon_thread; \
-  if (t->inside || !falcon_activate()) return real args; \
+  if (falcon_aside(t, bound) || !falcon_activate()) return real args; \
   int rc
 
 /* While a suspension is in force nothing is made, and never from what it ended.
@@ -160,7 +163,7 @@ int ncclCommSplit(void *comm, int color, int key, void **out, nccl_config *confi
   MAKE(out, comm)
   uint64_t parent, id = falcon_comm_child(comm, color, &parent);
   GUARDED(t, rc, real(comm, color, key, out, config));
-  return made(t, ticket, out, config, rc, (falcon_comm_spec){.id = id, .parent = parent, .size = -1, .rank = -1});
+  return made(t, ticket, out, config, rc, (falcon_comm_spec){.id = id, .parent = parent, .from = comm, .size = -1, .rank = -1});
 }
 
 FALCON_EXPORT int ncclCommShrink(void *comm, int *exclude, int n, void **out, nccl_config *config, int flags);
@@ -169,7 +172,7 @@ int ncclCommShrink(void *comm, int *exclude, int n, void **out, nccl_config *con
   MAKE(out, comm)
   uint64_t parent, id = falcon_comm_child(comm, COLOR_SHRINK, &parent);
   GUARDED(t, rc, real(comm, exclude, n, out, config, flags));
-  return made(t, ticket, out, config, rc, (falcon_comm_spec){.id = id, .parent = parent, .size = -1, .rank = -1});
+  return made(t, ticket, out, config, rc, (falcon_comm_spec){.id = id, .parent = parent, .from = comm, .size = -1, .rank = -1});
 }
 
 /* Ranks that stay know the parent, ranks that join know only the unique id:
@@ -182,7 +185,7 @@ int ncclCommGrow(void *comm, int n, const nccl_unique_id *uid, int rank, void **
   if (comm) id = falcon_comm_child(comm, COLOR_GROW, &parent);
   else if (uid) id = falcon_fnv(FALCON_FNV_START, uid, sizeof *uid);
   GUARDED(t, rc, real(comm, n, uid, rank, out, config));
-  return made(t, ticket, out, config, rc, (falcon_comm_spec){.id = id, .parent = parent, .size = n, .rank = rank});
+  return made(t, ticket, out, config, rc, (falcon_comm_spec){.id = id, .parent = parent, .from = comm, .size = n, .rank = rank});
 }
 
 /* What a suspension has ended: true, and the program gets success. A
@@ -200,11 +203,12 @@ static bool ended(falcon_tls *t, void *comm, bool forget, int (*real)(void *)) {
   int name(void *comm) { \
     FALCON_REAL(name, (void *)); \
     falcon_tls *t = &falcon_thread; \
-    if (t->inside) return real(comm); \
+    if (falcon_aside(t, bound)) return real(comm); \
     while (falcon_active()) { \
       if (FALCON_UNLIKELY(ended(t, comm, forget, real))) return NCCL_SUCCESS; \
       if (falcon_comm_end(comm, state, forget)) break; /* or closed between the two */ \
     } \
+    falcon_later_drop(comm); \
     int rc; \
     GUARDED(t, rc, real(comm)); \
     return rc; \
@@ -218,23 +222,45 @@ FALCON_EXPORT int ncclCommRevoke(void *comm, int flags);
 int ncclCommRevoke(void *comm, int flags) {
   FALCON_REAL(ncclCommRevoke, (void *, int));
   falcon_tls *t = &falcon_thread;
-  if (t->inside) return real(comm, flags);
+  if (falcon_aside(t, bound)) return real(comm, flags);
   if (falcon_active() && !falcon_comm_end(comm, FALCON_COMM_ABORTED, false)) return NCCL_SUCCESS;
   int rc;
   GUARDED(t, rc, real(comm, flags));
   return rc;
 }
 
-/* Of an ended one NCCL is not asked: it may be gone. */
+/* Children whose handle NCCL has stored by now, since their parent is done with them. */
+static int enter_later(void *parent, int rc) {
+  char name[FALCON_NAME_BYTES];
+  falcon_comm_spec spec;
+  void **where;
+  while (falcon_later_any() && falcon_later_ready(parent, &spec, name, &where)) {
+    void *handle = spec.handle;
+    int one = enter_made(&handle, false, &spec, NCCL_SUCCESS);
+    if (fine(one)) continue;
+    __atomic_store_n(where, NULL, __ATOMIC_RELEASE); /* the caller has not been answered yet: its place is there */
+    rc = one;
+  }
+  return rc;
+}
+
+/* Of an ended one NCCL is not asked: it may be gone. Where the job has an adapter,
+ * that takes the program to the rejoin; a watchdog that saw an error would end it. */
+static int ended_error(void *result) {
+  bool adapted = __atomic_load_n(&falcon_hook.control->describe_seq, __ATOMIC_ACQUIRE);
+  if (result) *(int *)result = adapted ? NCCL_SUCCESS : NCCL_REMOTE_ERROR;
+  return result ? NCCL_SUCCESS : NCCL_INVALID_ARGUMENT;
+}
+
 FALCON_EXPORT int ncclCommGetAsyncError(void *comm, int *result);
 int ncclCommGetAsyncError(void *comm, int *result) {
   FALCON_REAL(ncclCommGetAsyncError, (void *, int *));
-  if (falcon_thread.inside || !falcon_active()) return real(comm, result);
-  if (FALCON_UNLIKELY(!falcon_comm_asked(comm))) {
-    if (result) *result = NCCL_REMOTE_ERROR;
-    return result ? NCCL_SUCCESS : NCCL_INVALID_ARGUMENT;
-  }
+  if (falcon_aside(&falcon_thread, bound) || !falcon_active()) return real(comm, result);
+  if (FALCON_UNLIKELY(!falcon_comm_asked(comm))) return ended_error(result);
   int rc = real(comm, result);
   falcon_comm_answered();
+  if (rc || !result || *result == NCCL_IN_PROGRESS || !falcon_later_any()) return rc;
+  int one = enter_later(comm, NCCL_SUCCESS);
+  if (one != NCCL_SUCCESS) *result = one;
   return rc;
 }

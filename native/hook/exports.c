@@ -15,9 +15,9 @@
 
 #define SYMBOLS_MAX 1000000u
 
-/* What moves no data between ranks: by the begin of its name. NCCL 2.18 to 2.31. */
+/* What moves no data between ranks: by the begin of its name. NCCL 2.18 to 2.32. */
 static const char *const harmless[] = {
-  "ncclGet", "ncclMem", "ncclRedOp", "ncclReset", "ncclParam", "ncclDebug", "ncclTeam", "ncclDev", "ncclLsa", "ncclGin", "ncclWin",
+  "ncclGet", "ncclSet", "ncclMem", "ncclRedOp", "ncclReset", "ncclParam", "ncclDebug", "ncclTeam", "ncclDev", "ncclLsa", "ncclGin", "ncclWin",
   "ncclCommGet", "ncclCommQuery", "ncclCommCount", "ncclCommCuDevice", "ncclCommUserRank", "ncclCommRegister", "ncclCommDeregister",
   "ncclCommWindow", "ncclCommMem", "ncclCommDump", "ncclCommSuspend", "ncclCommResume", "ncclProfiler", "ncclRas",
 };

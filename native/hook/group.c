@@ -20,7 +20,7 @@ FALCON_EXPORT int ncclGroupStart(void);
 int ncclGroupStart(void) {
   FALCON_REAL(ncclGroupStart, (void));
   falcon_tls *t = &falcon_thread;
-  if (t->inside) return real();
+  if (falcon_aside(t, bound)) return real();
   bool active = falcon_active();
   if (active && !t->depth && FALCON_UNLIKELY(__atomic_load_n(&falcon_hook.control->pause_order, __ATOMIC_RELAXED))) falcon_gate_group_start();
   uint64_t enter = active ? falcon_ticks() : 0;
@@ -44,7 +44,7 @@ FALCON_EXPORT int ncclGroupEnd(void);
 int ncclGroupEnd(void) {
   FALCON_REAL(ncclGroupEnd, (void));
   falcon_tls *t = &falcon_thread;
-  if (t->inside) return real();
+  if (falcon_aside(t, bound)) return real();
   bool active = falcon_active();
   uint64_t enter = active ? falcon_ticks() : 0;
   t->inside = 1;
@@ -65,7 +65,7 @@ FALCON_EXPORT int ncclGroupSimulateEnd(void *info);
 int ncclGroupSimulateEnd(void *info) {
   FALCON_REAL(ncclGroupSimulateEnd, (void *));
   falcon_tls *t = &falcon_thread;
-  if (t->inside) return real(info);
+  if (falcon_aside(t, bound)) return real(info);
   t->inside = 1;
   int rc = real(info);
   t->inside = 0;

@@ -10,7 +10,7 @@
  * The rule of every failure path: behave as if the hook were absent.
  *
  * Environment: FALCON_PAUSE_MAX_MS lowers the longest hold of a pause;
- * FALCON_TEST_MB is the workspace of active tests; FALCON_SHM_DIR, FALCON_JOB,
+ * FALCON_TEST_MB is the workspace of active tests (none without it); FALCON_SHM_DIR, FALCON_JOB,
  * FALCON_DEVICE, FALCON_GENERATION, RANK, WORLD_SIZE and LOCAL_RANK name the process (falcon_shm.h); FALCON_HOOK=off keeps the hook
  * inert; FALCON_CLOCK=mono makes it leave the TSC alone.
  */
@@ -96,25 +96,58 @@ typedef struct falcon_span {
   uint64_t order; /* pause under which the call passed an armed gate, 0 = none */
 } falcon_span;
 
-/* resolve.c */
-extern _Atomic(void *) falcon_real[FN_COUNT] __attribute__((visibility("hidden")));
-void *falcon_resolve(int fn);              /* the real function, NULL where NCCL has none */
-void *falcon_symbol(void *handle, const char *name); /* the real dlsym */
-void *falcon_cuda(const char *name);
-void *falcon_cublas(const char *name);     /* of a libcublas that is loaded */
-bool falcon_nccl_mapped(void);
-int falcon_fn_index(const char *name);     /* of a hooked name, else -1 */
-bool falcon_is_mine(void *p);
+/* How a part of the program is bound to NCCL (bind.c). */
+enum falcon_role { FALCON_ROLE_NONE = 0 /* has not called yet */, FALCON_ROLE_HOOKED = 1, FALCON_ROLE_OTHER = 2 /* not of the NCCL that is hooked */ };
+typedef struct falcon_binding {
+  _Atomic(void *) fn[FN_COUNT]; /* found so far */
+  void *handle;                 /* pinned; names are looked up in it and in what it needs */
+  bool global;                  /* the global scope behind the hook comes first */
+  uint32_t how;                 /* enum falcon_bound */
+  _Atomic uint32_t role;
+} falcon_binding;
+typedef struct falcon_caller { uintptr_t lo; _Atomic uintptr_t size; falcon_binding *by; } falcon_caller; /* an object that calls NCCL */
 
-static inline void *falcon_fn(int fn) {
-  void *p = atomic_load_explicit(&falcon_real[fn], memory_order_acquire);
-  return FALCON_UNLIKELY(!p) ? falcon_resolve(fn) : p;
+extern falcon_caller falcon_first __attribute__((visibility("hidden")));
+FALCON_COLD falcon_binding *falcon_caller_slow(void *at, int fn);
+FALCON_COLD void *falcon_bound_find(falcon_binding *b, int fn);
+FALCON_COLD int falcon_missing(int fn);    /* what a call that no NCCL has returns */
+falcon_binding *falcon_binding_of(void *at, int fn); /* of code that may never call; NULL: no NCCL can be found */
+bool falcon_dlsym_leads(void *asker, int fn, void *theirs); /* ours, given to who asked for theirs, goes on to it */
+int falcon_fn_index(const char *name);     /* of a hooked name, else -1 */
+void *falcon_fn(int fn);                   /* of the NCCL that is hooked, NULL where it has none */
+void falcon_bound_publish(void);
+FALCON_COLD void falcon_bound_version(falcon_tls *t);
+
+static inline falcon_binding *falcon_caller_of(void *at, int fn) {
+  uintptr_t size = atomic_load_explicit(&falcon_first.size, memory_order_acquire);
+  return FALCON_UNLIKELY((uintptr_t)at - falcon_first.lo >= size) ? falcon_caller_slow(at, fn) : falcon_first.by;
 }
 
-/* The real function of this name as a local variable `real`, or return. */
+static inline void *falcon_bound_fn(falcon_binding *b, int fn) {
+  void *p = atomic_load_explicit(&b->fn[fn], memory_order_acquire);
+  return FALCON_UNLIKELY(!p) ? falcon_bound_find(b, fn) : p;
+}
+
+/* The caller's binding as a local variable `bound`, the real function of this
+ * name as `real`; or return. */
 #define FALCON_REAL(name, params) \
-  int(*real) params = (int(*) params)falcon_fn(FN_##name); \
-  if (FALCON_UNLIKELY(!real)) return NCCL_INVALID_USAGE
+  falcon_binding *bound = falcon_caller_of(__builtin_return_address(0), FN_##name); \
+  int(*real) params = (int(*) params)falcon_bound_fn(bound, FN_##name); \
+  if (FALCON_UNLIKELY(!real)) return falcon_missing(FN_##name)
+
+/* Not a call of the program on the NCCL that is hooked: it passes untouched. */
+static inline bool falcon_aside(const falcon_tls *t, const falcon_binding *bound) {
+  return t->inside || atomic_load_explicit(&bound->role, memory_order_relaxed) != FALCON_ROLE_HOOKED;
+}
+
+/* resolve.c */
+void *falcon_symbol(void *handle, const char *name); /* dlsym.c: the real dlsym */
+void *falcon_cuda(const char *name);
+void *falcon_cublas(const char *name);     /* of a libcublas that is loaded */
+void *falcon_nccl_handle(const char *name); /* pins a loaded NCCL that has this function, whoever uses it */
+bool falcon_nccl_mapped(void);             /* a file of its name */
+bool falcon_nccl_loaded(void);             /* or within another library; slow */
+bool falcon_is_mine(void *p);
 
 /* shm.c */
 bool falcon_activate(void);                /* first use: create the file, start the side thread */
@@ -146,6 +179,7 @@ typedef struct falcon_comm_spec {
   int size, rank; /* -1: ask NCCL */
   const char *name; /* NULL when not given */
   bool in_progress; /* not ready: NCCL is asked at its first call only */
+  void *from;       /* handle of the parent, NULL = none */
 } falcon_comm_spec;
 uint32_t falcon_comm_add(const falcon_comm_spec *spec);
 uint32_t falcon_comm_slow(void *handle);   /* a handle the hot path did not find */
@@ -161,6 +195,7 @@ uint64_t falcon_comm_child(void *parent, int color, uint64_t *parent_id);
 uint64_t falcon_fnv(uint64_t h, const void *p, size_t n);
 #define FALCON_FNV_START 14695981039346656037ull
 int falcon_comm_device(uint32_t slot);
+void falcon_comm_mark(void *handle, uint32_t traffic); /* enum falcon_traffic */
 
 /* wait.c: by slot, the stream of the newest call of a live communicator, plus 1;
  * 0 = none. Not in the file: what the agent writes is never given to CUDA. */
@@ -191,6 +226,14 @@ static inline void falcon_busy_leave(falcon_tls *t) {
   if (!t->depth && t->busy_slot && t->busy_slot <= FALCON_BUSY_SLOTS)
     atomic_store_explicit(&falcon_busy[t->busy_slot - 1][0], 0, memory_order_release);
 }
+
+/* later.c: communicators whose handle NCCL stores only once they are ready */
+void falcon_later_add(void **where, const falcon_comm_spec *spec);
+bool falcon_later_any(void);
+bool falcon_later_ready(void *parent, falcon_comm_spec *spec, char name[FALCON_NAME_BYTES], void ***where); /* one that the parent no longer works on; false: none left */
+bool falcon_later_is(void *handle, falcon_comm_spec *spec, char name[FALCON_NAME_BYTES]); /* is it one of them? */
+void falcon_later_drop(void *parent);
+void falcon_later_forked(void);
 
 /* comm.c, calls.c: what a call that NCCL must not be given returns. */
 int falcon_comm_error(void *handle);

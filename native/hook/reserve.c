@@ -1,7 +1,7 @@
 /*
  * What the active tests will need, reserved at the first communicator of the
- * process and kept: $FALCON_TEST_MB of device memory (default 64, 0 = none and
- * no call of CUDA at all), two streams, events, and cuBLAS's handle where a
+ * process and kept: $FALCON_TEST_MB of device memory (default 0 = none and no
+ * call of CUDA at all), two streams, events, and cuBLAS's handle where a
  * libcublas is loaded. What fails here is missing later, and the test refused.
  */
 #include "pause.h"
@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#define DEFAULT_MB 64
+#define DEFAULT_MB 0
 #define MAX_MB 4096
 #define CUBLAS_SHARE 8u /* a part of the workspace, for cuBLAS itself */
 #define EVENT_TIMED 0u

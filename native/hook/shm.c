@@ -241,6 +241,7 @@ static void forked(void) {
   falcon_thread.prof_group = falcon_thread.passed_count = 0;
   falcon_pause_forked();
   falcon_suspend_forked();
+  falcon_later_forked();
   pthread_mutex_init(&activation, NULL); /* another thread of the parent may have held it */
 }
 

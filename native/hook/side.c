@@ -35,10 +35,14 @@ static void beat(void) {
   __atomic_store_n(&falcon_hook.control->heartbeat_ns, now, __ATOMIC_RELEASE);
 }
 
-/* NCCL is in the process and yet no call came through the hook. */
+/* NCCL is in the process and yet no call came through the hook. One that is part
+ * of another library is searched for ever more seldom. */
 static void look_for_unhooked(uint32_t round) {
-  if (round % LOOK_EVERY || atomic_load(&falcon_hook.coverage) & (FALCON_COV_INIT | FALCON_COV_MAPPED)) return;
-  if (falcon_nccl_mapped()) falcon_cover(FALCON_COV_MAPPED);
+  if (round % LOOK_EVERY) return;
+  uint32_t looks = round / LOOK_EVERY;
+  bool open = !(atomic_load(&falcon_hook.coverage) & (FALCON_COV_INIT | FALCON_COV_MAPPED));
+  if (open && (falcon_nccl_mapped() || (!(looks & (looks - 1)) && falcon_nccl_loaded()))) falcon_cover(FALCON_COV_MAPPED);
+  falcon_bound_publish();
 }
 
 typedef struct words { uint32_t mode, pause; } words;

@@ -114,6 +114,7 @@ static void fill(falcon_comm *c, const falcon_comm_spec *s) {
   set32(&c->size, s->size);
   set32(&c->rank, s->rank);
   set32(&c->device, -1);
+  set32(&c->traffic, 0);
   c->parent = s->parent;
   copy_name(c->name, s->name);
   write_end(c);
@@ -188,13 +189,28 @@ int falcon_comm_device(uint32_t slot) {
   return d;
 }
 
+void falcon_comm_mark(void *handle, uint32_t traffic) {
+  pthread_mutex_lock(&lock);
+  falcon_comm *c = live((uintptr_t)handle);
+  if (c && (c->traffic & traffic) != traffic) {
+    write_begin(c);
+    set32(&c->traffic, c->traffic | traffic);
+    write_end(c);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
 /* A communicator made out of our sight: recorded with id 0, which means that
- * it cannot be joined with other ranks. */
+ * it cannot be joined with other ranks. One whose handle came late is known. */
 FALCON_COLD uint32_t falcon_comm_slow(void *handle) {
   if ((uintptr_t)handle <= TOMBSTONE) return FALCON_COMM_NONE;
   if (falcon_pause_gone(handle)) return FALCON_COMM_ENDED;
-  falcon_cover(FALCON_COV_UNHOOKED);
-  falcon_comm_spec spec = {.handle = handle, .size = -1, .rank = -1};
+  char name[FALCON_NAME_BYTES];
+  falcon_comm_spec spec;
+  if (!falcon_later_is(handle, &spec, name)) {
+    falcon_cover(FALCON_COV_UNHOOKED);
+    spec = (falcon_comm_spec){.handle = handle, .size = -1, .rank = -1};
+  }
   pthread_mutex_lock(&lock);
   index_entry *e = find((uintptr_t)handle); /* another thread may just have entered it */
   uint32_t slot = e ? atomic_load(&e->slot) : enter(&spec);

@@ -123,6 +123,13 @@ enum falcon_comm_state { FALCON_COMM_FREE = 0, FALCON_COMM_LIVE = 1, FALCON_COMM
 #define FALCON_GATE_CUT(g)     (((g) >> FALCON_GATE_CUT_SHIFT) & FALCON_GATE_CUT_MASK)
 
 /* One communicator. 192 bytes. seq: odd while being written. */
+/* Traffic of a communicator that its records do not show, or not whole: nothing may
+ * be concluded from the calls that are not there. */
+enum falcon_traffic { FALCON_TRAFFIC_DEVICE = 1u << 0, /* kernels of the program communicate by themselves (ncclDevCommCreate) */
+  FALCON_TRAFFIC_WINDOWS = 1u << 1,  /* memory is registered that peers reach directly (ncclCommWindowRegister) */
+  FALCON_TRAFFIC_ONESIDED = 1u << 2  /* puts and signals: the peer makes no call for them */
+};
+
 typedef struct falcon_comm {
   uint64_t seq;
   uint64_t id;         /* FNV-1a 64 of the unique id's bytes; of (parent id, child ordinal, color) for splits */
@@ -132,7 +139,7 @@ typedef struct falcon_comm {
   uint32_t state;      /* enum falcon_comm_state */
   int32_t  size, rank;
   int32_t  device;
-  uint32_t reserved;
+  uint32_t traffic;    /* enum falcon_traffic; 0 also from older hooks */
   uint64_t parent;     /* id of the parent for splits, 0 otherwise */
   uint64_t reserved64[8];
   char     name[FALCON_NAME_BYTES]; /* config.commName, empty when not given */
@@ -203,7 +210,7 @@ enum falcon_pause_reason { FALCON_REASON_NONE = 0,
 
 /* Active tests (FALCON 4.4), executed by a thread of the hook while the process
  * is QUIET, on streams and communicators of their own and in memory reserved at
- * the first communicator init ($FALCON_TEST_MB, default 64; 0 = none, tests are
+ * the first communicator init ($FALCON_TEST_MB, default 0 = none, tests are
  * refused). No test outlives its deadline or the pause: it is aborted. */
 enum falcon_test_kind { FALCON_TEST_NONE = 0,
   FALCON_TEST_GEMM = 1, /* n x n x n single precision, `repeats` times, each timed by events */
@@ -248,9 +255,17 @@ enum falcon_park_status { FALCON_PARK_SUSPENDED = 0, /* suspended, or a peer die
 
 /* Coverage bits: what the hook saw. */
 enum falcon_coverage { FALCON_COV_INIT = 1u << 0, FALCON_COV_COLL = 1u << 1, FALCON_COV_P2P = 1u << 2,
-  FALCON_COV_GROUP = 1u << 3, FALCON_COV_ADAPTER = 1u << 4, FALCON_COV_UNHOOKED = 1u << 5, /* NCCL mapped, never called through us */
+  FALCON_COV_GROUP = 1u << 3, FALCON_COV_ADAPTER = 1u << 4, FALCON_COV_UNHOOKED = 1u << 5, /* NCCL, or one of several, is called past the hook */
   FALCON_COV_UNKNOWN = 1u << 6, /* this NCCL has entry points that the hook does not know */
   FALCON_COV_WAITING = 1u << 7 /* waiting_since_ns is measured */ };
+
+/* How the calls that the hook sees reach it. What is called first is hooked. */
+enum falcon_bound { FALCON_BOUND_NONE = 0, /* no call so far, or an older hook */
+  FALCON_BOUND_NEEDED = 1,   /* of a libnccl that a part of the program is linked to */
+  FALCON_BOUND_STATIC = 2,   /* of an NCCL within the calling library itself */
+  FALCON_BOUND_DLSYM = 3,    /* of a libnccl that the program opens, by pointers from dlsym */
+  FALCON_BOUND_BYPASSED = 4  /* NCCL is in the process, and what calls it passes by the hook */
+};
 
 /* Control block. The two halves lie on separate pages by writer. */
 typedef struct falcon_control {
@@ -356,7 +371,9 @@ typedef struct falcon_control {
   int32_t  ended_status;        /* exit status, or FALCON_ENDED_UNKNOWN */
   uint32_t reserved_ended;
   uint64_t waiting_since_ns;    /* CLOCK_MONOTONIC; 0 = does not wait; unknown without FALCON_COV_WAITING */
-  uint8_t  pad_hook[FALCON_PAGE - 256 - 2048 - 216];
+  uint32_t bound;               /* enum falcon_bound; older hooks leave it and the next 0 */
+  uint32_t nccl_version;        /* ncclGetVersion of the NCCL that is hooked, as 22809; 0 = not asked yet */
+  uint8_t  pad_hook[FALCON_PAGE - 256 - 2048 - 224];
   /* agent -> hook */
   falcon_shm_order orders[FALCON_ORDER_SLOTS];
   falcon_shm_order rejoin;      /* kind FALCON_ORDER_REJOIN; id = epoch = generation */

@@ -46,12 +46,13 @@ var (
 	}
 	wireOnly = map[string]string{
 		"Policy.version":          "an argument",
+		"Comm.unseen":             "of the agent, for the alarm",
 		"OrderCommand.generation": "of the order's envelope in the engine",
 		"Validation.now":          "progress, of the validator",
 		"Recovery.ranks":          "progress, of the engine",
 	}
 	// ownShape are messages that no value of the vocabulary stands for.
-	ownShape = strings.Fields(`AgentFrame Goodbye RenewRequest RenewReply Hello Beat RankBeat DeviceEvent RankState Commitment Park
+	ownShape = strings.Fields(`AgentFrame Goodbye RenewRequest RenewReply Hello Beat RankBeat UnseenRank DeviceEvent RankState Commitment Park
 		Samples Profile Telemetry CommandResult RankAck EngineFrame Welcome Ack Command LaunchCommand SuspendCommand TableCommand
 		RejoinCommand RankSeat StopCommand RankLaunch PauseCommand RankCut CommLimit RankPause CommCount PeerCount TestCommand RankTest
 		TestResult ProfileCommand SnapshotRequest SnapshotReply Operator RankColumns Column Recurrence Job RankView NodeView Series Mark

@@ -33,7 +33,8 @@ API void fake_cuda_work(void *stream, unsigned long ns) {
 
 API int cudaSetDevice(int d) { device = d; return 0; }
 API int cudaGetDevice(int *d) { *d = device; return 0; }
-API int cudaMalloc(void **p, size_t n) { return (*p = malloc(n)) ? 0 : 2; }
+API _Atomic int fake_cuda_mallocs;
+API int cudaMalloc(void **p, size_t n) { fake_cuda_mallocs++; return (*p = malloc(n)) ? 0 : 2; }
 API int cudaMemGetInfo(size_t *f, size_t *t) { *f = *t = fake_cuda_free; return 0; }
 API int cudaMemsetAsync(void *p, int v, size_t n, void *stream) { (void)stream; memset(p, v, n); return 0; }
 API int cudaStreamCreateWithFlags(void **s, unsigned flags) { static uintptr_t next = 0xA0; (void)flags; *s = (void *)(next += 0x10); return 0; }

@@ -9,3 +9,6 @@ int fw_train(int calls) {
     if (ncclAllReduce(NULL, NULL, 10, 7, 0, c, NULL)) return -1;
   return 0;
 }
+
+__attribute__((visibility("default"))) void *fw_init_function(void);
+void *fw_init_function(void) { return (void *)ncclCommInitRank; }

@@ -13,7 +13,7 @@
 typedef struct { int n, rank, device, not_ready; _Atomic unsigned long calls; _Atomic int ended, inside; } fake_comm;
 
 /* What reached this library, over all communicators. */
-enum { COUNT_CALLS, COUNT_ABORTS, COUNT_REVOKES, COUNT_DESTROYS, COUNT_INITS, COUNTS };
+enum { COUNT_CALLS, COUNT_ABORTS, COUNT_REVOKES, COUNT_DESTROYS, COUNT_INITS, COUNT_MEMORY, COUNTS };
 static _Atomic unsigned long counts[COUNTS];
 API unsigned long fake_nccl_count(int what) { return counts[what]; }
 
@@ -80,14 +80,33 @@ API int ncclCommInitRankConfig(void **c, int n, nccl_unique_id id, int rank, voi
   int rc = ncclCommInitRank(c, n, id, rank);
   return rc ? rc : n == NEVER_READY || getenv("FAKE_ASYNC") ? 7 : 0;
 }
+/* FAKE_LATE: a split goes on in the background, and its handle is stored with the
+ * second question, or by fake_nccl_ready. */
+static struct { void **where; void *made; int asked; } late;
+API void fake_nccl_ready(void) {
+  if (late.where) *late.where = late.made;
+  late.where = NULL;
+}
+
 API int ncclCommGetAsyncError(void *c, int *rc) {
   fake_comm *f = c;
+  if (late.where && !late.asked++) return *rc = 7, 0;
+  fake_nccl_ready();
   *rc = f->ended ? 6 : f->n == NEVER_READY ? 7 : 0;
   return 0;
 }
 API int ncclCommInitAll(void **c, int n, const int *d) { (void)d; for (int i = 0; i < n; i++) c[i] = make(n, i); return 0; }
 API int ncclCommInitRankScalable(void **c, int n, int rank, int k, nccl_unique_id *ids, void *cfg) { (void)k; (void)ids; (void)cfg; *c = make(n, rank); return 0; }
-API int ncclCommSplit(void *p, int color, int key, void **c, void *cfg) { (void)key; (void)cfg; *c = color < 0 ? NULL : make(((fake_comm *)p)->n / 2, ((fake_comm *)p)->rank / 2); return 0; }
+API int ncclCommSplit(void *p, int color, int key, void **c, void *cfg) {
+  (void)key;
+  (void)cfg;
+  void *made = color < 0 ? NULL : make(((fake_comm *)p)->n / 2, ((fake_comm *)p)->rank / 2);
+  *c = getenv("FAKE_LATE") ? NULL : made;
+  late.where = getenv("FAKE_LATE") ? c : NULL;
+  late.made = made;
+  late.asked = 0;
+  return late.where ? 7 : 0;
+}
 static int end(fake_comm *c, int what) {
   counts[what]++;
   c->ended = 1;
@@ -102,7 +121,7 @@ API int ncclGroupStart(void) { depth++; return 0; }
 API int ncclGroupEnd(void) {
   if (!--depth && fake_cuda_work && group_stream) fake_cuda_work(group_stream, 5000000);
   if (!depth) group_stream = NULL;
-  return 0;
+  return getenv("FAKE_GROUP_LATE") ? 7 : 0;
 }
 
 API int ncclAllReduce(const void *s, void *r, size_t n, int t, int o, void *c, void *st) { (void)s; (void)r; (void)t; (void)o; count(c); coll(st); return n == 666 ? 2 : n == BLOCKS ? block(c) : ((fake_comm *)c)->ended ? 5 : 0; }
@@ -113,6 +132,16 @@ API int ncclBroadcast(const void *s, void *r, size_t n, int t, int root, void *c
 API int ncclBcast(void *b, size_t n, int t, int root, void *c, void *st) { return ncclBroadcast(b, b, n, t, root, c, st); }
 API int ncclSend(const void *s, size_t n, int t, int peer, void *c, void *st) { (void)s; (void)n; (void)t; (void)peer; (void)c; return p2p(st); }
 API int ncclRecv(void *s, size_t n, int t, int peer, void *c, void *st) { (void)s; (void)n; (void)t; (void)peer; (void)c; return p2p(st); }
+
+/* All of these write to their communicator. */
+static int memory(void *c) { ((fake_comm *)c)->inside += 0; counts[COUNT_MEMORY]++; return 0; }
+API int ncclCommRegister(void *c, void *b, size_t n, void **h) { (void)b; (void)n; *h = c; return memory(c); }
+API int ncclCommDeregister(void *c, void *h) { (void)h; return memory(c); }
+API int ncclCommWindowRegister(void *c, void *b, size_t n, void **w, int f) { (void)b; (void)n; (void)f; *w = c; return memory(c); }
+API int ncclCommWindowDeregister(void *c, void *w) { (void)w; return memory(c); }
+API int ncclDevCommCreate(void *c, const void *wants, void *out) { (void)wants; (void)out; return memory(c); }
+API int ncclDevCommDestroy(void *c, const void *out) { (void)out; return memory(c); }
+API int ncclSignal(int peer, int sig, int ctx, unsigned fl, void *c, void *st) { (void)peer; (void)sig; (void)ctx; (void)fl; (void)st; return memory(c); }
 
 API int ncclGetVersion(int *v) { *v = 22700; return 0; }
 API int ncclRedOpDestroy(int op, void *c) { (void)op; (void)c; return 0; }

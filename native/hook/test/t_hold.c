@@ -158,6 +158,21 @@ static void case_profile(void) {
   release();
 }
 
+/* Unless it is asked for, nothing is taken of the GPU, and a test is refused. */
+extern _Atomic int fake_cuda_mallocs, fake_cuda_creates;
+static void case_no_memory(void) {
+  unsetenv("FALCON_TEST_MB");
+  comm = comm_of(1);
+  CHECK(!LOAD(CTL(b)->test_workspace) && !fake_cuda_mallocs && !fake_cuda_creates);
+  armed(1, 20000, 0);
+  pthread_t id = call_aside();
+  CHECK(await_state(1, FALCON_PAUSE_QUIET, 5000));
+  falcon_test_result r = await_result(put_test((falcon_test){.kind = FALCON_TEST_GEMM, .n = 8, .repeats = 3, .bytes = 4096}, 5000), 10000);
+  CHECK(r.status == FALCON_TEST_REFUSED && r.reason == FALCON_REASON_NO_WORKSPACE && !fake_cuda_mallocs);
+  release();
+  CHECK(!pthread_join(id, NULL));
+}
+
 /* Neither cuBLAS nor all of NCCL is here, and the memory that was reserved helps nothing. */
 static void case_library(void) {
   setenv("FALCON_TEST_MB", "8", 1);
@@ -256,7 +271,7 @@ static void case_fuzz(void) {
 
 static const test_case cases[] = {
   CASE(abort), CASE(capture), CASE(replaced), CASE(uneven), CASE(alone), CASE(default_stream),
-  CASE(finish), CASE(exit), CASE(fork), CASE(profile), CASE(library), CASE(suspended), CASE(fuzz),
+  CASE(finish), CASE(exit), CASE(fork), CASE(profile), CASE(no_memory), CASE(library), CASE(suspended), CASE(fuzz),
 };
 
 int main(int argc, char **argv) { return run_case(cases, sizeof cases / sizeof *cases, argc, argv); }

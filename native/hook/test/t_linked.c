@@ -59,6 +59,7 @@ static void case_records(void) {
   CHECK(REC(b, 0, 2)->flags == FALCON_REC_FAILED && REC(b, 0, 2)->ordinal == 2);
   CHECK(COMM(b, 0)->gate == 3);
   CHECK(CTL(b)->coverage == (FALCON_COV_INIT | FALCON_COV_COLL));
+  CHECK(LOAD(CTL(b)->bound) == FALCON_BOUND_NEEDED && LOAD(CTL(b)->nccl_version) == 22700);
 }
 
 /* What NCCL calls itself is not a call of the program. */
@@ -275,7 +276,7 @@ int ncclCommRevoke(void *c, int flags);
 static void case_missing(void) {
   CHECK(!dlsym(RTLD_DEFAULT, "ncclCommRevoke") && dlerror());
   CHECK(dlsym(RTLD_DEFAULT, "ncclAllReduce") == (void *)ncclAllReduce);
-  CHECK(ncclCommRevoke(NULL, 0) == NCCL_INVALID_USAGE);
+  CHECK(ncclCommRevoke(NULL, 0) == NCCL_SYSTEM_ERROR);
 }
 
 /* An NCCL that can more than the hook knows is reported, any other is not. */
@@ -309,11 +310,13 @@ static void case_no_cuda(void) {
 }
 
 #include "t_adapter.h"
+#include "t_later.h"
 
 static const struct { const char *name; void (*run)(void); } cases[] = {
 #define C(n) {#n, case_##n}
   C(inert), C(header), C(records), C(nested), C(group), C(group_init), C(split), C(others), C(reuse), C(finalize), C(too_many),
   C(async), C(overwrite), C(threads), C(fork), C(children), C(crash), C(no_shm), C(missing), C(stranger), C(no_cuda), C(marks), C(mailbox), C(checkpoint), C(place),
+  C(late_split), C(late_unasked), C(late_group), C(late_nocolor), C(late_gone), C(traffic),
 };
 
 int main(int argc, char **argv) {

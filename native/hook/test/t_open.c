@@ -69,6 +69,118 @@ static void case_unhooked(void) {
   CHECK(LOAD(CTL(b)->coverage) == (FALCON_COV_INIT | FALCON_COV_ADAPTER));
 }
 
+/* NCCL within the framework's own library, as in source and conda builds of
+ * PyTorch: there is no libnccl in the process. */
+static void case_static(void) {
+  void *h = open_lib("libfw-static.so", RTLD_NOW | RTLD_LOCAL);
+  int (*train)(int) = (int (*)(int))dlsym(h, "fw_train");
+  CHECK(train && train(5) == 0);
+  char *b = shm_map();
+  CHECK(b && LOAD(RING(b, 0)->head) == 5 && COMM(b, 0)->gate == 5 && COMM(b, 0)->size == 4);
+  CHECK(LOAD(CTL(b)->bound) == FALCON_BOUND_STATIC && LOAD(CTL(b)->nccl_version) == 22700);
+  CHECK(LOAD(CTL(b)->coverage) == (FALCON_COV_INIT | FALCON_COV_COLL));
+}
+
+/* Under another name than libnccl.so.2 the linker finds it all the same. */
+static void case_renamed(void) {
+  void *h = open_lib("libfw-other.so", RTLD_NOW | RTLD_LOCAL);
+  int (*train)(int) = (int (*)(int))dlsym(h, "fw_train");
+  CHECK(train && train(5) == 0);
+  char *b = shm_map();
+  CHECK(b && LOAD(RING(b, 0)->head) == 5 && LOAD(CTL(b)->bound) == FALCON_BOUND_NEEDED);
+}
+
+/* The pointer comes from a library, the call from a program that is linked to no NCCL. */
+static void case_pointer(void) {
+  void *h = open_lib("libfw-other.so", RTLD_NOW | RTLD_LOCAL), *c = NULL;
+  int (*(*function)(void))(void **, int, nccl_unique_id, int) = (int (*(*)(void))(void **, int, nccl_unique_id, int))dlsym(h, "fw_init_function");
+  CHECK(function && function()(&c, 4, test_id(3), 1) == 0 && c);
+  CHECK(shm_map() && LOAD(COMM(shm_map(), 0)->size) == 4);
+}
+
+/* RTLD_DEEPBIND passes by the hook: the job works, and it is known. */
+static void case_deepbind(void) {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they refuse the flag */
+  void *h = open_lib("libfw.so", RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+  int (*train)(int) = (int (*)(int))dlsym(h, "fw_train");
+  void (*describe)(int, int, int, int) = (void (*)(int, int, int, int))dlsym(RTLD_DEFAULT, "falcon_job_describe");
+  CHECK(train && train(5) == 0 && !shm_map());
+  describe(1, 1, 1, 1);
+  char *b = shm_map();
+  for (int i = 0; i < 1000 && LOAD(CTL(b)->bound) != FALCON_BOUND_BYPASSED; i++) usleep(10000);
+  CHECK(LOAD(CTL(b)->bound) == FALCON_BOUND_BYPASSED && LOAD(CTL(b)->coverage) & FALCON_COV_UNHOOKED);
+#endif
+}
+
+/* The same where NCCL is no file of its own. */
+static void case_deepbind_static(void) {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  void *h = open_lib("libfw-static.so", RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+  int (*train)(int) = (int (*)(int))dlsym(h, "fw_train");
+  void (*describe)(int, int, int, int) = (void (*)(int, int, int, int))dlsym(RTLD_DEFAULT, "falcon_job_describe");
+  CHECK(train && train(5) == 0 && !shm_map());
+  describe(1, 1, 1, 1);
+  char *b = shm_map();
+  for (int i = 0; i < 1000 && LOAD(CTL(b)->bound) != FALCON_BOUND_BYPASSED; i++) usleep(10000);
+  CHECK(LOAD(CTL(b)->bound) == FALCON_BOUND_BYPASSED);
+#endif
+}
+
+/* Two frameworks with an NCCL each: each one's calls reach its own, those of the
+ * first are recorded, and that there is another is known. */
+static void two_frameworks(const char *first, const char *second, uint32_t how) {
+  void *h[2] = {open_lib(first, RTLD_NOW | RTLD_LOCAL), open_lib(second, RTLD_NOW | RTLD_LOCAL)};
+  unsigned long (*count[2])(int);
+  for (int i = 0; i < 2; i++) {
+    int (*train)(int) = (int (*)(int))dlsym(h[i], "fw_train");
+    count[i] = (unsigned long (*)(int))dlsym(h[i], "fake_nccl_count");
+    CHECK(train && count[i] && train(3 + i) == 0);
+  }
+  CHECK(count[0] != count[1] && count[0](0) == 3 && count[1](0) == 4); /* all-reduces that reached it */
+  CHECK(count[0](4) == 1 && count[1](4) == 1);                         /* communicators that it made */
+  char *b = shm_map();
+  CHECK(b && LOAD(RING(b, 0)->head) == 3 && COMM(b, 1)->state == FALCON_COMM_FREE);
+  CHECK(LOAD(CTL(b)->bound) == how && LOAD(CTL(b)->coverage) & FALCON_COV_UNHOOKED);
+}
+
+static void case_two_static_first(void) { two_frameworks("libfw-static.so", "libfw.so", FALCON_BOUND_STATIC); }
+static void case_two_needed_first(void) { two_frameworks("libfw.so", "libfw-static.so", FALCON_BOUND_NEEDED); }
+static void case_two_renamed(void) { two_frameworks("libfw-other.so", "libfw.so", FALCON_BOUND_NEEDED); }
+
+/* Functions asked of two libraries in turn are never mixed: a communicator that
+ * one made does not reach the other. */
+static void case_two_in_turn(void) {
+  void *h = open_lib("libnccl.so.2", RTLD_NOW | RTLD_LOCAL), *g = open_lib("libnccl-other.so.2", RTLD_NOW | RTLD_LOCAL), *c = NULL, *d = NULL;
+  int (*init)(void **, int, nccl_unique_id, int) = (int (*)(void **, int, nccl_unique_id, int))dlsym(h, "ncclCommInitRank");
+  typedef int (*reduce_fn)(const void *, void *, size_t, int, int, void *, void *);
+  reduce_fn theirs = (reduce_fn)dlsym(g, "ncclAllReduce"), reduce = (reduce_fn)dlsym(h, "ncclAllReduce");
+  int (*make)(void **, int, nccl_unique_id, int) = (int (*)(void **, int, nccl_unique_id, int))dlsym(g, "ncclCommInitRank");
+  unsigned long (*one)(int) = (unsigned long (*)(int))dlsym(h, "fake_nccl_count"), (*other)(int) = (unsigned long (*)(int))dlsym(g, "fake_nccl_count");
+  CHECK(init(&c, 2, test_id(1), 0) == 0 && make(&d, 2, test_id(2), 0) == 0);
+  CHECK(reduce(NULL, NULL, 1, 7, 0, c, NULL) == 0 && theirs(NULL, NULL, 1, 7, 0, d, NULL) == 0);
+  CHECK(one(0) == 1 && other(0) == 1 && one(4) == 1 && other(4) == 1);
+  CHECK(LOAD(RING(shm_map(), 0)->head) == 1 && LOAD(CTL(shm_map())->bound) == FALCON_BOUND_DLSYM);
+}
+
+/* A library that is only asked for functions does not take the place of the one that is used. */
+static void case_asked_only(void) {
+  void *g = open_lib("libnccl-other.so.2", RTLD_NOW | RTLD_LOCAL), *h = open_lib("libfw.so", RTLD_NOW | RTLD_LOCAL), *c = NULL;
+  int (*make)(void **, int, nccl_unique_id, int) = (int (*)(void **, int, nccl_unique_id, int))dlsym(g, "ncclCommInitRank");
+  int (*train)(int) = (int (*)(int))dlsym(h, "fw_train");
+  unsigned long (*one)(int) = (unsigned long (*)(int))dlsym(h, "fake_nccl_count"), (*other)(int) = (unsigned long (*)(int))dlsym(g, "fake_nccl_count");
+  CHECK(train(2) == 0 && one(4) == 1 && other(4) == 0 && LOAD(RING(shm_map(), 0)->head) == 2);
+  CHECK(make(&c, 2, test_id(1), 0) == 0 && one(4) == 1 && other(4) == 1);
+  CHECK(COMM(shm_map(), 1)->state == FALCON_COMM_FREE);
+}
+
+/* A success leaves no error behind, whatever was searched on the way. */
+static void case_no_error(void) {
+  void *h = open_lib("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+  dlerror();
+  CHECK(dlsym(h, "ncclAllReduce") && !dlerror());
+  CHECK(dlsym(h, "ncclCommCount") && !dlerror());
+}
+
 /* A program without NCCL never notices the hook. */
 static void case_stranger(void) {
   CHECK(dlsym(RTLD_DEFAULT, "puts") && !shm_map());
@@ -77,6 +189,7 @@ static void case_stranger(void) {
 static const struct { const char *name; void (*run)(void); } cases[] = {
 #define C(n) {#n, case_##n}
   C(local), C(dlsym), C(dlsym_rest), C(two_libraries), C(unhooked), C(stranger),
+  C(static), C(renamed), C(pointer), C(deepbind), C(deepbind_static), C(two_static_first), C(two_needed_first), C(two_renamed), C(two_in_turn), C(asked_only), C(no_error),
 };
 
 int main(int argc, char **argv) {

@@ -11,7 +11,7 @@
 #include "nccl.h"
 
 unsigned long fake_nccl_count(int what);
-enum { CALLS, ABORTS, REVOKES, DESTROYS, INITS };
+enum { CALLS, ABORTS, REVOKES, DESTROYS, INITS, MEMORY };
 #define BLOCKS 777777777
 #define NEVER_READY (BLOCKS + 1)
 #define FIND(name) __typeof__(&name) f_##name = (__typeof__(&name))dlsym(RTLD_DEFAULT, #name); CHECK(f_##name)
@@ -146,6 +146,36 @@ static void case_revoke_blocked(void) {
   rejoin(4);
   again(&ended, REVOKES);
 }
+
+/* A framework lets go of its registrations before it lets go of the communicator:
+ * of an aborted one nothing is left that could be touched. */
+static void let_go_of_memory(unsigned long reaching) {
+  void *c = comm_of(1), *h = NULL, *w = NULL, *later = NULL;
+  CHECK(ncclCommRegister(c, NULL, 8, &h) == 0 && ncclCommWindowRegister(c, NULL, 8, &w, 1) == 0 && ncclDevCommCreate(c, NULL, NULL) == 0);
+  put_suspend(4, 0);
+  CHECK(await_suspended(4, 10000) && fake_nccl_count(MEMORY) == 3);
+  CHECK(ncclCommDeregister(c, h) == 0 && ncclCommWindowDeregister(c, w) == 0 && ncclDevCommDestroy(c, NULL) == 0);
+  CHECK(fake_nccl_count(MEMORY) == 3 + reaching);
+  CHECK(ncclCommRegister(c, NULL, 8, &later) == NCCL_REMOTE_ERROR && ncclCommWindowRegister(c, NULL, 8, &later, 1) == NCCL_REMOTE_ERROR);
+  CHECK(ncclDevCommCreate(c, NULL, NULL) == NCCL_REMOTE_ERROR && fake_nccl_count(MEMORY) == 3 + reaching);
+  CHECK(ncclCommAbort(c) == 0);
+}
+
+static void case_memory(void) { let_go_of_memory(0); }
+static void case_revoke_memory(void) { let_go_of_memory(3); }
+
+/* Where an adapter takes the program to the rejoin, its watchdogs see no error; calls fail. */
+static void case_described(void) {
+  FIND(falcon_job_describe);
+  void *c = comm_of(1);
+  int async = 1;
+  f_falcon_job_describe(1, 1, 1, 1);
+  put_suspend(4, 0);
+  CHECK(await_suspended(4, 10000) && ncclCommGetAsyncError(c, &async) == 0 && async == NCCL_SUCCESS);
+  CHECK(ncclCommGetAsyncError(c, NULL) == NCCL_INVALID_ARGUMENT && reduce(c, 8) == NCCL_REMOTE_ERROR);
+}
+
+static void case_revoke_described(void) { case_described(); }
 
 /* A rank in its optimizer finishes it, calls and all; or its time runs out. */
 static void case_optimizer(void) {
@@ -297,7 +327,7 @@ static void case_revoke_fuzz(void) { case_fuzz(); }
 
 static const test_case cases[] = {
   CASE(abort_blocked), CASE(revoke_blocked), CASE(optimizer), CASE(before_training), CASE(making), CASE(frozen),
-  CASE(fuzz), CASE(revoke_fuzz),
+  CASE(fuzz), CASE(revoke_fuzz), CASE(memory), CASE(revoke_memory), CASE(described), CASE(revoke_described),
 };
 
 int main(int argc, char **argv) { return run_case(cases, sizeof cases / sizeof *cases, argc, argv); }

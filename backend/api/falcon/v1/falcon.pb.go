@@ -913,6 +913,7 @@ type Beat struct {
 	SpoolFrames   uint64                 `protobuf:"varint,2,opt,name=spool_frames,json=spoolFrames,proto3" json:"spool_frames,omitempty"`
 	DroppedFrames uint64                 `protobuf:"varint,3,opt,name=dropped_frames,json=droppedFrames,proto3" json:"dropped_frames,omitempty"` // telemetry that a full spool let go
 	Ranks         []*RankBeat            `protobuf:"bytes,4,rep,name=ranks,proto3" json:"ranks,omitempty"`                                       // every process of the node
+	Unseen        []*UnseenRank          `protobuf:"bytes,5,rep,name=unseen,proto3" json:"unseen,omitempty"`                                     // processes that hold a rank, and of which the hook shows nothing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -975,6 +976,74 @@ func (x *Beat) GetRanks() []*RankBeat {
 	return nil
 }
 
+func (x *Beat) GetUnseen() []*UnseenRank {
+	if x != nil {
+		return x.Unseen
+	}
+	return nil
+}
+
+// UnseenRank is a process that uses NCCL as a rank and that is not seen.
+type UnseenRank struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"` // its RANK
+	Pid           int32                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
+	Hooked        bool                   `protobuf:"varint,3,opt,name=hooked,proto3" json:"hooked,omitempty"` // the hook is loaded, and no NCCL call has come to it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnseenRank) Reset() {
+	*x = UnseenRank{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnseenRank) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnseenRank) ProtoMessage() {}
+
+func (x *UnseenRank) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnseenRank.ProtoReflect.Descriptor instead.
+func (*UnseenRank) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *UnseenRank) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *UnseenRank) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *UnseenRank) GetHooked() bool {
+	if x != nil {
+		return x.Hooked
+	}
+	return false
+}
+
 // RankBeat is one process's sign of life: its own, by the hook's side thread,
 // and its progress.
 type RankBeat struct {
@@ -994,7 +1063,7 @@ type RankBeat struct {
 
 func (x *RankBeat) Reset() {
 	*x = RankBeat{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[6]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1006,7 +1075,7 @@ func (x *RankBeat) String() string {
 func (*RankBeat) ProtoMessage() {}
 
 func (x *RankBeat) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[6]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1019,7 +1088,7 @@ func (x *RankBeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankBeat.ProtoReflect.Descriptor instead.
 func (*RankBeat) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{6}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RankBeat) GetRank() int32 {
@@ -1099,7 +1168,7 @@ type DeviceEvent struct {
 
 func (x *DeviceEvent) Reset() {
 	*x = DeviceEvent{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[7]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1111,7 +1180,7 @@ func (x *DeviceEvent) String() string {
 func (*DeviceEvent) ProtoMessage() {}
 
 func (x *DeviceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[7]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1124,7 +1193,7 @@ func (x *DeviceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceEvent.ProtoReflect.Descriptor instead.
 func (*DeviceEvent) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{7}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DeviceEvent) GetDevice() string {
@@ -1176,7 +1245,7 @@ type RankState struct {
 	MicroBatches       int32                  `protobuf:"varint,9,opt,name=micro_batches,json=microBatches,proto3" json:"micro_batches,omitempty"`
 	Comms              []*Comm                `protobuf:"bytes,10,rep,name=comms,proto3" json:"comms,omitempty"`
 	Coverage           uint32                 `protobuf:"varint,11,opt,name=coverage,proto3" json:"coverage,omitempty"` // bit mask of native/include/falcon_shm.h
-	Unhooked           bool                   `protobuf:"varint,12,opt,name=unhooked,proto3" json:"unhooked,omitempty"` // NCCL is loaded and not called through the hook
+	Unhooked           bool                   `protobuf:"varint,12,opt,name=unhooked,proto3" json:"unhooked,omitempty"` // NCCL, or one of several, is called past the hook
 	World              int32                  `protobuf:"varint,13,opt,name=world,proto3" json:"world,omitempty"`
 	Period             uint32                 `protobuf:"varint,14,opt,name=period,proto3" json:"period,omitempty"` // inferred calls per iteration, 0 = unknown
 	PeriodReason       string                 `protobuf:"bytes,15,opt,name=period_reason,json=periodReason,proto3" json:"period_reason,omitempty"`
@@ -1199,13 +1268,15 @@ type RankState struct {
 	Committed           *Commitment `protobuf:"bytes,31,opt,name=committed,proto3" json:"committed,omitempty"`                                                 // newest order that it has voted for; absent = none
 	Mesh                string      `protobuf:"bytes,32,opt,name=mesh,proto3" json:"mesh,omitempty"`                                                           // dimensions that the adapter declares, innermost first: see falcon.ParseMesh; empty = tp, dp and pp above
 	Traffic             []*Traffic  `protobuf:"bytes,33,rep,name=traffic,proto3" json:"traffic,omitempty"`                                                     // what its communicators carry in a steady iteration; empty = unknown
+	Bound               uint32      `protobuf:"varint,34,opt,name=bound,proto3" json:"bound,omitempty"`                                                        // enum falcon_bound: how its NCCL calls reach the hook, 0 = none so far
+	NcclVersion         uint32      `protobuf:"varint,35,opt,name=nccl_version,json=ncclVersion,proto3" json:"nccl_version,omitempty"`                         // as 22809, 0 = not known
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[8]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1217,7 +1288,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[8]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1230,7 +1301,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{8}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RankState) GetRank() int32 {
@@ -1464,6 +1535,20 @@ func (x *RankState) GetTraffic() []*Traffic {
 	return nil
 }
 
+func (x *RankState) GetBound() uint32 {
+	if x != nil {
+		return x.Bound
+	}
+	return 0
+}
+
+func (x *RankState) GetNcclVersion() uint32 {
+	if x != nil {
+		return x.NcclVersion
+	}
+	return 0
+}
+
 // Traffic is the calls of one operation on one communicator in a steady iteration of
 // one rank; see falcon.Traffic.
 type Traffic struct {
@@ -1480,7 +1565,7 @@ type Traffic struct {
 
 func (x *Traffic) Reset() {
 	*x = Traffic{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[9]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +1577,7 @@ func (x *Traffic) String() string {
 func (*Traffic) ProtoMessage() {}
 
 func (x *Traffic) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[9]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +1590,7 @@ func (x *Traffic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Traffic.ProtoReflect.Descriptor instead.
 func (*Traffic) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{9}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Traffic) GetComm() uint64 {
@@ -1564,7 +1649,7 @@ type Commitment struct {
 
 func (x *Commitment) Reset() {
 	*x = Commitment{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[10]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +1661,7 @@ func (x *Commitment) String() string {
 func (*Commitment) ProtoMessage() {}
 
 func (x *Commitment) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[10]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +1674,7 @@ func (x *Commitment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commitment.ProtoReflect.Descriptor instead.
 func (*Commitment) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{10}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Commitment) GetOrder() uint64 {
@@ -1634,7 +1719,7 @@ type Park struct {
 
 func (x *Park) Reset() {
 	*x = Park{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1646,7 +1731,7 @@ func (x *Park) String() string {
 func (*Park) ProtoMessage() {}
 
 func (x *Park) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1659,7 +1744,7 @@ func (x *Park) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Park.ProtoReflect.Descriptor instead.
 func (*Park) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{11}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Park) GetGeneration() uint64 {
@@ -1704,13 +1789,14 @@ type Comm struct {
 	Size          int32                  `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
 	Rank          int32                  `protobuf:"varint,4,opt,name=rank,proto3" json:"rank,omitempty"`
 	Generation    uint32                 `protobuf:"varint,5,opt,name=generation,proto3" json:"generation,omitempty"`
+	Unseen        uint32                 `protobuf:"varint,6,opt,name=unseen,proto3" json:"unseen,omitempty"` // enum falcon_traffic: what its calls do not show
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Comm) Reset() {
 	*x = Comm{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1722,7 +1808,7 @@ func (x *Comm) String() string {
 func (*Comm) ProtoMessage() {}
 
 func (x *Comm) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1735,7 +1821,7 @@ func (x *Comm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Comm.ProtoReflect.Descriptor instead.
 func (*Comm) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{12}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Comm) GetId() uint64 {
@@ -1773,6 +1859,13 @@ func (x *Comm) GetGeneration() uint32 {
 	return 0
 }
 
+func (x *Comm) GetUnseen() uint32 {
+	if x != nil {
+		return x.Unseen
+	}
+	return 0
+}
+
 type Samples struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Samples       []*Sample              `protobuf:"bytes,1,rep,name=samples,proto3" json:"samples,omitempty"`
@@ -1782,7 +1875,7 @@ type Samples struct {
 
 func (x *Samples) Reset() {
 	*x = Samples{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1794,7 +1887,7 @@ func (x *Samples) String() string {
 func (*Samples) ProtoMessage() {}
 
 func (x *Samples) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1807,7 +1900,7 @@ func (x *Samples) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Samples.ProtoReflect.Descriptor instead.
 func (*Samples) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{13}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Samples) GetSamples() []*Sample {
@@ -1831,7 +1924,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1843,7 +1936,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1856,7 +1949,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{14}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Sample) GetRank() int32 {
@@ -1912,7 +2005,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1924,7 +2017,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1937,7 +2030,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{15}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Profile) GetWindow() uint64 {
@@ -1976,7 +2069,7 @@ type RankProfile struct {
 
 func (x *RankProfile) Reset() {
 	*x = RankProfile{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1988,7 +2081,7 @@ func (x *RankProfile) String() string {
 func (*RankProfile) ProtoMessage() {}
 
 func (x *RankProfile) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2001,7 +2094,7 @@ func (x *RankProfile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankProfile.ProtoReflect.Descriptor instead.
 func (*RankProfile) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{16}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RankProfile) GetRank() int32 {
@@ -2069,7 +2162,7 @@ type CallTiming struct {
 
 func (x *CallTiming) Reset() {
 	*x = CallTiming{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2174,7 @@ func (x *CallTiming) String() string {
 func (*CallTiming) ProtoMessage() {}
 
 func (x *CallTiming) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2187,7 @@ func (x *CallTiming) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTiming.ProtoReflect.Descriptor instead.
 func (*CallTiming) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{17}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CallTiming) GetComm() uint64 {
@@ -2164,7 +2257,7 @@ type Telemetry struct {
 
 func (x *Telemetry) Reset() {
 	*x = Telemetry{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2176,7 +2269,7 @@ func (x *Telemetry) String() string {
 func (*Telemetry) ProtoMessage() {}
 
 func (x *Telemetry) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2189,7 +2282,7 @@ func (x *Telemetry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Telemetry.ProtoReflect.Descriptor instead.
 func (*Telemetry) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{18}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Telemetry) GetGpus() []*Gpu {
@@ -2238,7 +2331,7 @@ type Nic struct {
 
 func (x *Nic) Reset() {
 	*x = Nic{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2250,7 +2343,7 @@ func (x *Nic) String() string {
 func (*Nic) ProtoMessage() {}
 
 func (x *Nic) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2263,7 +2356,7 @@ func (x *Nic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nic.ProtoReflect.Descriptor instead.
 func (*Nic) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{19}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Nic) GetName() string {
@@ -2403,7 +2496,7 @@ type Gpu struct {
 
 func (x *Gpu) Reset() {
 	*x = Gpu{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2415,7 +2508,7 @@ func (x *Gpu) String() string {
 func (*Gpu) ProtoMessage() {}
 
 func (x *Gpu) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2428,7 +2521,7 @@ func (x *Gpu) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gpu.ProtoReflect.Descriptor instead.
 func (*Gpu) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{20}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Gpu) GetDevice() string {
@@ -2566,7 +2659,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2578,7 +2671,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2591,7 +2684,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{21}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Host) GetAtUnixNs() int64 {
@@ -2665,7 +2758,7 @@ type CommandResult struct {
 
 func (x *CommandResult) Reset() {
 	*x = CommandResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2677,7 +2770,7 @@ func (x *CommandResult) String() string {
 func (*CommandResult) ProtoMessage() {}
 
 func (x *CommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +2783,7 @@ func (x *CommandResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResult.ProtoReflect.Descriptor instead.
 func (*CommandResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{22}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CommandResult) GetEpoch() uint64 {
@@ -2761,7 +2854,7 @@ type RankAck struct {
 
 func (x *RankAck) Reset() {
 	*x = RankAck{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2773,7 +2866,7 @@ func (x *RankAck) String() string {
 func (*RankAck) ProtoMessage() {}
 
 func (x *RankAck) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2786,7 +2879,7 @@ func (x *RankAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankAck.ProtoReflect.Descriptor instead.
 func (*RankAck) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{23}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RankAck) GetRank() int32 {
@@ -2880,7 +2973,7 @@ type EngineFrame struct {
 
 func (x *EngineFrame) Reset() {
 	*x = EngineFrame{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2892,7 +2985,7 @@ func (x *EngineFrame) String() string {
 func (*EngineFrame) ProtoMessage() {}
 
 func (x *EngineFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2905,7 +2998,7 @@ func (x *EngineFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineFrame.ProtoReflect.Descriptor instead.
 func (*EngineFrame) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{24}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *EngineFrame) GetBody() isEngineFrame_Body {
@@ -2976,7 +3069,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2988,7 +3081,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3001,7 +3094,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{25}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Welcome) GetEpoch() uint64 {
@@ -3041,7 +3134,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3053,7 +3146,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3066,7 +3159,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{26}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Ack) GetSeq() uint64 {
@@ -3102,7 +3195,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3114,7 +3207,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3127,7 +3220,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{27}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Command) GetEpoch() uint64 {
@@ -3323,7 +3416,7 @@ type LaunchCommand struct {
 
 func (x *LaunchCommand) Reset() {
 	*x = LaunchCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3335,7 +3428,7 @@ func (x *LaunchCommand) String() string {
 func (*LaunchCommand) ProtoMessage() {}
 
 func (x *LaunchCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3348,7 +3441,7 @@ func (x *LaunchCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchCommand.ProtoReflect.Descriptor instead.
 func (*LaunchCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{28}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LaunchCommand) GetGeneration() uint64 {
@@ -3399,7 +3492,7 @@ type SuspendCommand struct {
 
 func (x *SuspendCommand) Reset() {
 	*x = SuspendCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3411,7 +3504,7 @@ func (x *SuspendCommand) String() string {
 func (*SuspendCommand) ProtoMessage() {}
 
 func (x *SuspendCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3424,7 +3517,7 @@ func (x *SuspendCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspendCommand.ProtoReflect.Descriptor instead.
 func (*SuspendCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{29}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SuspendCommand) GetGeneration() uint64 {
@@ -3457,7 +3550,7 @@ type TableCommand struct {
 
 func (x *TableCommand) Reset() {
 	*x = TableCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3469,7 +3562,7 @@ func (x *TableCommand) String() string {
 func (*TableCommand) ProtoMessage() {}
 
 func (x *TableCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3482,7 +3575,7 @@ func (x *TableCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableCommand.ProtoReflect.Descriptor instead.
 func (*TableCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{30}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TableCommand) GetGeneration() uint64 {
@@ -3530,7 +3623,7 @@ type RejoinCommand struct {
 
 func (x *RejoinCommand) Reset() {
 	*x = RejoinCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3542,7 +3635,7 @@ func (x *RejoinCommand) String() string {
 func (*RejoinCommand) ProtoMessage() {}
 
 func (x *RejoinCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3555,7 +3648,7 @@ func (x *RejoinCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RejoinCommand.ProtoReflect.Descriptor instead.
 func (*RejoinCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{31}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RejoinCommand) GetGeneration() uint64 {
@@ -3611,7 +3704,7 @@ type ShardMove struct {
 
 func (x *ShardMove) Reset() {
 	*x = ShardMove{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3623,7 +3716,7 @@ func (x *ShardMove) String() string {
 func (*ShardMove) ProtoMessage() {}
 
 func (x *ShardMove) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3636,7 +3729,7 @@ func (x *ShardMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMove.ProtoReflect.Descriptor instead.
 func (*ShardMove) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{32}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ShardMove) GetRank() int32 {
@@ -3670,7 +3763,7 @@ type RankSeat struct {
 
 func (x *RankSeat) Reset() {
 	*x = RankSeat{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3682,7 +3775,7 @@ func (x *RankSeat) String() string {
 func (*RankSeat) ProtoMessage() {}
 
 func (x *RankSeat) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3695,7 +3788,7 @@ func (x *RankSeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankSeat.ProtoReflect.Descriptor instead.
 func (*RankSeat) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RankSeat) GetRank() int32 {
@@ -3723,7 +3816,7 @@ type StopCommand struct {
 
 func (x *StopCommand) Reset() {
 	*x = StopCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3735,7 +3828,7 @@ func (x *StopCommand) String() string {
 func (*StopCommand) ProtoMessage() {}
 
 func (x *StopCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3748,7 +3841,7 @@ func (x *StopCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopCommand.ProtoReflect.Descriptor instead.
 func (*StopCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *StopCommand) GetGeneration() uint64 {
@@ -3776,7 +3869,7 @@ type RankLaunch struct {
 
 func (x *RankLaunch) Reset() {
 	*x = RankLaunch{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3788,7 +3881,7 @@ func (x *RankLaunch) String() string {
 func (*RankLaunch) ProtoMessage() {}
 
 func (x *RankLaunch) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3801,7 +3894,7 @@ func (x *RankLaunch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankLaunch.ProtoReflect.Descriptor instead.
 func (*RankLaunch) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RankLaunch) GetRank() int32 {
@@ -3847,7 +3940,7 @@ type PauseCommand struct {
 
 func (x *PauseCommand) Reset() {
 	*x = PauseCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3859,7 +3952,7 @@ func (x *PauseCommand) String() string {
 func (*PauseCommand) ProtoMessage() {}
 
 func (x *PauseCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3872,7 +3965,7 @@ func (x *PauseCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCommand.ProtoReflect.Descriptor instead.
 func (*PauseCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PauseCommand) GetPause() uint64 {
@@ -3914,7 +4007,7 @@ type RankCut struct {
 
 func (x *RankCut) Reset() {
 	*x = RankCut{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3926,7 +4019,7 @@ func (x *RankCut) String() string {
 func (*RankCut) ProtoMessage() {}
 
 func (x *RankCut) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3939,7 +4032,7 @@ func (x *RankCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankCut.ProtoReflect.Descriptor instead.
 func (*RankCut) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RankCut) GetRank() int32 {
@@ -3973,7 +4066,7 @@ type CommLimit struct {
 
 func (x *CommLimit) Reset() {
 	*x = CommLimit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3985,7 +4078,7 @@ func (x *CommLimit) String() string {
 func (*CommLimit) ProtoMessage() {}
 
 func (x *CommLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3998,7 +4091,7 @@ func (x *CommLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommLimit.ProtoReflect.Descriptor instead.
 func (*CommLimit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CommLimit) GetComm() uint64 {
@@ -4035,7 +4128,7 @@ type RankPause struct {
 
 func (x *RankPause) Reset() {
 	*x = RankPause{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4047,7 +4140,7 @@ func (x *RankPause) String() string {
 func (*RankPause) ProtoMessage() {}
 
 func (x *RankPause) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4060,7 +4153,7 @@ func (x *RankPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPause.ProtoReflect.Descriptor instead.
 func (*RankPause) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RankPause) GetRank() int32 {
@@ -4164,7 +4257,7 @@ type CommCount struct {
 
 func (x *CommCount) Reset() {
 	*x = CommCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4176,7 +4269,7 @@ func (x *CommCount) String() string {
 func (*CommCount) ProtoMessage() {}
 
 func (x *CommCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4189,7 +4282,7 @@ func (x *CommCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommCount.ProtoReflect.Descriptor instead.
 func (*CommCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CommCount) GetComm() uint64 {
@@ -4261,7 +4354,7 @@ type PeerCount struct {
 
 func (x *PeerCount) Reset() {
 	*x = PeerCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4273,7 +4366,7 @@ func (x *PeerCount) String() string {
 func (*PeerCount) ProtoMessage() {}
 
 func (x *PeerCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4286,7 +4379,7 @@ func (x *PeerCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerCount.ProtoReflect.Descriptor instead.
 func (*PeerCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PeerCount) GetPeer() int32 {
@@ -4337,7 +4430,7 @@ type TestCommand struct {
 
 func (x *TestCommand) Reset() {
 	*x = TestCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4349,7 +4442,7 @@ func (x *TestCommand) String() string {
 func (*TestCommand) ProtoMessage() {}
 
 func (x *TestCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4362,7 +4455,7 @@ func (x *TestCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestCommand.ProtoReflect.Descriptor instead.
 func (*TestCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *TestCommand) GetPause() uint64 {
@@ -4403,7 +4496,7 @@ type RankTest struct {
 
 func (x *RankTest) Reset() {
 	*x = RankTest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4415,7 +4508,7 @@ func (x *RankTest) String() string {
 func (*RankTest) ProtoMessage() {}
 
 func (x *RankTest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4428,7 +4521,7 @@ func (x *RankTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankTest.ProtoReflect.Descriptor instead.
 func (*RankTest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RankTest) GetRank() int32 {
@@ -4514,7 +4607,7 @@ type TestResult struct {
 
 func (x *TestResult) Reset() {
 	*x = TestResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4526,7 +4619,7 @@ func (x *TestResult) String() string {
 func (*TestResult) ProtoMessage() {}
 
 func (x *TestResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4539,7 +4632,7 @@ func (x *TestResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestResult.ProtoReflect.Descriptor instead.
 func (*TestResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TestResult) GetTest() uint64 {
@@ -4637,7 +4730,7 @@ type ProfileCommand struct {
 
 func (x *ProfileCommand) Reset() {
 	*x = ProfileCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4649,7 +4742,7 @@ func (x *ProfileCommand) String() string {
 func (*ProfileCommand) ProtoMessage() {}
 
 func (x *ProfileCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4662,7 +4755,7 @@ func (x *ProfileCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileCommand.ProtoReflect.Descriptor instead.
 func (*ProfileCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ProfileCommand) GetWindow() uint64 {
@@ -4703,7 +4796,7 @@ type OrderCommand struct {
 
 func (x *OrderCommand) Reset() {
 	*x = OrderCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4715,7 +4808,7 @@ func (x *OrderCommand) String() string {
 func (*OrderCommand) ProtoMessage() {}
 
 func (x *OrderCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4728,7 +4821,7 @@ func (x *OrderCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderCommand.ProtoReflect.Descriptor instead.
 func (*OrderCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *OrderCommand) GetOrder() uint64 {
@@ -4799,7 +4892,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4811,7 +4904,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4824,7 +4917,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SnapshotRequest) GetRank() int32 {
@@ -4919,7 +5012,7 @@ type SnapshotReply struct {
 
 func (x *SnapshotReply) Reset() {
 	*x = SnapshotReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4931,7 +5024,7 @@ func (x *SnapshotReply) String() string {
 func (*SnapshotReply) ProtoMessage() {}
 
 func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4944,7 +5037,7 @@ func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotReply.ProtoReflect.Descriptor instead.
 func (*SnapshotReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SnapshotReply) GetVersion() uint64 {
@@ -5109,7 +5202,7 @@ type Operator struct {
 
 func (x *Operator) Reset() {
 	*x = Operator{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5121,7 +5214,7 @@ func (x *Operator) String() string {
 func (*Operator) ProtoMessage() {}
 
 func (x *Operator) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5134,7 +5227,7 @@ func (x *Operator) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operator.ProtoReflect.Descriptor instead.
 func (*Operator) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Operator) GetName() string {
@@ -5196,7 +5289,7 @@ type RankColumns struct {
 
 func (x *RankColumns) Reset() {
 	*x = RankColumns{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5208,7 +5301,7 @@ func (x *RankColumns) String() string {
 func (*RankColumns) ProtoMessage() {}
 
 func (x *RankColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5221,7 +5314,7 @@ func (x *RankColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankColumns.ProtoReflect.Descriptor instead.
 func (*RankColumns) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RankColumns) GetBaseVersion() uint64 {
@@ -5272,7 +5365,7 @@ type Column struct {
 
 func (x *Column) Reset() {
 	*x = Column{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5284,7 +5377,7 @@ func (x *Column) String() string {
 func (*Column) ProtoMessage() {}
 
 func (x *Column) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5297,7 +5390,7 @@ func (x *Column) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Column.ProtoReflect.Descriptor instead.
 func (*Column) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Column) GetPlace() int32 {
@@ -5344,7 +5437,7 @@ type Recurrence struct {
 
 func (x *Recurrence) Reset() {
 	*x = Recurrence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5356,7 +5449,7 @@ func (x *Recurrence) String() string {
 func (*Recurrence) ProtoMessage() {}
 
 func (x *Recurrence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5369,7 +5462,7 @@ func (x *Recurrence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recurrence.ProtoReflect.Descriptor instead.
 func (*Recurrence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Recurrence) GetDevice() string {
@@ -5444,7 +5537,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5456,7 +5549,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5469,7 +5562,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Job) GetName() string {
@@ -5644,7 +5737,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5656,7 +5749,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5669,7 +5762,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Policy) GetMode() string {
@@ -5757,7 +5850,7 @@ type RecoveryPolicy struct {
 
 func (x *RecoveryPolicy) Reset() {
 	*x = RecoveryPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5769,7 +5862,7 @@ func (x *RecoveryPolicy) String() string {
 func (*RecoveryPolicy) ProtoMessage() {}
 
 func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5782,7 +5875,7 @@ func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryPolicy.ProtoReflect.Descriptor instead.
 func (*RecoveryPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RecoveryPolicy) GetApproval() string {
@@ -5840,7 +5933,7 @@ type RungPolicy struct {
 
 func (x *RungPolicy) Reset() {
 	*x = RungPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5852,7 +5945,7 @@ func (x *RungPolicy) String() string {
 func (*RungPolicy) ProtoMessage() {}
 
 func (x *RungPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5865,7 +5958,7 @@ func (x *RungPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungPolicy.ProtoReflect.Descriptor instead.
 func (*RungPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RungPolicy) GetApproval() string {
@@ -5934,7 +6027,7 @@ type RankView struct {
 
 func (x *RankView) Reset() {
 	*x = RankView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5946,7 +6039,7 @@ func (x *RankView) String() string {
 func (*RankView) ProtoMessage() {}
 
 func (x *RankView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5959,7 +6052,7 @@ func (x *RankView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankView.ProtoReflect.Descriptor instead.
 func (*RankView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *RankView) GetRank() int32 {
@@ -6117,7 +6210,7 @@ type NodeView struct {
 
 func (x *NodeView) Reset() {
 	*x = NodeView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6129,7 +6222,7 @@ func (x *NodeView) String() string {
 func (*NodeView) ProtoMessage() {}
 
 func (x *NodeView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6142,7 +6235,7 @@ func (x *NodeView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeView.ProtoReflect.Descriptor instead.
 func (*NodeView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *NodeView) GetNode() string {
@@ -6213,7 +6306,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6225,7 +6318,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6238,7 +6331,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Series) GetRank() int32 {
@@ -6328,7 +6421,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6340,7 +6433,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6353,7 +6446,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Mark) GetIteration() int64 {
@@ -6381,7 +6474,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6393,7 +6486,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6406,7 +6499,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Evidence) GetKind() string {
@@ -6446,7 +6539,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6458,7 +6551,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6471,7 +6564,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Verdict) GetCause() string {
@@ -6548,7 +6641,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6560,7 +6653,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6573,7 +6666,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Incident) GetId() string {
@@ -6686,7 +6779,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6698,7 +6791,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6711,7 +6804,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Action) GetId() string {
@@ -6951,7 +7044,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6963,7 +7056,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6976,7 +7069,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Approval) GetBy() string {
@@ -7025,7 +7118,7 @@ type Preview struct {
 
 func (x *Preview) Reset() {
 	*x = Preview{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7037,7 +7130,7 @@ func (x *Preview) String() string {
 func (*Preview) ProtoMessage() {}
 
 func (x *Preview) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7050,7 +7143,7 @@ func (x *Preview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preview.ProtoReflect.Descriptor instead.
 func (*Preview) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Preview) GetSwaps() []*NodeSwap {
@@ -7126,7 +7219,7 @@ type NodeSwap struct {
 
 func (x *NodeSwap) Reset() {
 	*x = NodeSwap{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7138,7 +7231,7 @@ func (x *NodeSwap) String() string {
 func (*NodeSwap) ProtoMessage() {}
 
 func (x *NodeSwap) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7151,7 +7244,7 @@ func (x *NodeSwap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSwap.ProtoReflect.Descriptor instead.
 func (*NodeSwap) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *NodeSwap) GetA() string {
@@ -7178,7 +7271,7 @@ type LinksOf struct {
 
 func (x *LinksOf) Reset() {
 	*x = LinksOf{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7190,7 +7283,7 @@ func (x *LinksOf) String() string {
 func (*LinksOf) ProtoMessage() {}
 
 func (x *LinksOf) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7203,7 +7296,7 @@ func (x *LinksOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinksOf.ProtoReflect.Descriptor instead.
 func (*LinksOf) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *LinksOf) GetDimension() string {
@@ -7246,7 +7339,7 @@ type RungView struct {
 
 func (x *RungView) Reset() {
 	*x = RungView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7258,7 +7351,7 @@ func (x *RungView) String() string {
 func (*RungView) ProtoMessage() {}
 
 func (x *RungView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7271,7 +7364,7 @@ func (x *RungView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungView.ProtoReflect.Descriptor instead.
 func (*RungView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *RungView) GetRung() string {
@@ -7416,7 +7509,7 @@ type Ladder struct {
 
 func (x *Ladder) Reset() {
 	*x = Ladder{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7428,7 +7521,7 @@ func (x *Ladder) String() string {
 func (*Ladder) ProtoMessage() {}
 
 func (x *Ladder) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7441,7 +7534,7 @@ func (x *Ladder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ladder.ProtoReflect.Descriptor instead.
 func (*Ladder) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Ladder) GetIncident() string {
@@ -7518,7 +7611,7 @@ type EventLine struct {
 
 func (x *EventLine) Reset() {
 	*x = EventLine{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7530,7 +7623,7 @@ func (x *EventLine) String() string {
 func (*EventLine) ProtoMessage() {}
 
 func (x *EventLine) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7543,7 +7636,7 @@ func (x *EventLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventLine.ProtoReflect.Descriptor instead.
 func (*EventLine) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *EventLine) GetSeq() uint64 {
@@ -7633,7 +7726,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7645,7 +7738,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7658,7 +7751,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Audit) GetActor() string {
@@ -7719,7 +7812,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7731,7 +7824,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7744,7 +7837,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -7767,7 +7860,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7779,7 +7872,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7792,7 +7885,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -7852,7 +7945,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7864,7 +7957,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7877,7 +7970,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -7945,7 +8038,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7957,7 +8050,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7970,7 +8063,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -7989,7 +8082,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8001,7 +8094,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8014,7 +8107,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -8033,7 +8126,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8045,7 +8138,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8058,7 +8151,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -8078,7 +8171,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8090,7 +8183,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8103,7 +8196,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -8150,7 +8243,7 @@ type Validation struct {
 
 func (x *Validation) Reset() {
 	*x = Validation{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8162,7 +8255,7 @@ func (x *Validation) String() string {
 func (*Validation) ProtoMessage() {}
 
 func (x *Validation) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8175,7 +8268,7 @@ func (x *Validation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validation.ProtoReflect.Descriptor instead.
 func (*Validation) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Validation) GetId() string {
@@ -8334,7 +8427,7 @@ type ValidationNow struct {
 
 func (x *ValidationNow) Reset() {
 	*x = ValidationNow{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8346,7 +8439,7 @@ func (x *ValidationNow) String() string {
 func (*ValidationNow) ProtoMessage() {}
 
 func (x *ValidationNow) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8359,7 +8452,7 @@ func (x *ValidationNow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidationNow.ProtoReflect.Descriptor instead.
 func (*ValidationNow) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ValidationNow) GetStep() string {
@@ -8421,7 +8514,7 @@ type RankPair struct {
 
 func (x *RankPair) Reset() {
 	*x = RankPair{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8433,7 +8526,7 @@ func (x *RankPair) String() string {
 func (*RankPair) ProtoMessage() {}
 
 func (x *RankPair) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8446,7 +8539,7 @@ func (x *RankPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPair.ProtoReflect.Descriptor instead.
 func (*RankPair) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RankPair) GetA() int32 {
@@ -8478,7 +8571,7 @@ type GemmResult struct {
 
 func (x *GemmResult) Reset() {
 	*x = GemmResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8490,7 +8583,7 @@ func (x *GemmResult) String() string {
 func (*GemmResult) ProtoMessage() {}
 
 func (x *GemmResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8503,7 +8596,7 @@ func (x *GemmResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
 func (*GemmResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *GemmResult) GetRank() int32 {
@@ -8577,7 +8670,7 @@ type LinkResult struct {
 
 func (x *LinkResult) Reset() {
 	*x = LinkResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8589,7 +8682,7 @@ func (x *LinkResult) String() string {
 func (*LinkResult) ProtoMessage() {}
 
 func (x *LinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8602,7 +8695,7 @@ func (x *LinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
 func (*LinkResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *LinkResult) GetFrom() int32 {
@@ -8720,7 +8813,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8732,7 +8825,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8745,7 +8838,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ValidateRequest) GetRanks() []int32 {
@@ -8820,7 +8913,7 @@ type ValidateReply struct {
 
 func (x *ValidateReply) Reset() {
 	*x = ValidateReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8832,7 +8925,7 @@ func (x *ValidateReply) String() string {
 func (*ValidateReply) ProtoMessage() {}
 
 func (x *ValidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8845,7 +8938,7 @@ func (x *ValidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
 func (*ValidateReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ValidateReply) GetValidation() *Validation {
@@ -8873,7 +8966,7 @@ type IncidentsReply struct {
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8885,7 +8978,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8898,7 +8991,7 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
@@ -8980,7 +9073,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8992,7 +9085,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9005,7 +9098,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Fault) GetKind() string {
@@ -9091,7 +9184,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9103,7 +9196,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9116,7 +9209,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Recovery) GetId() string {
@@ -9305,7 +9398,7 @@ type Shrink struct {
 
 func (x *Shrink) Reset() {
 	*x = Shrink{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9317,7 +9410,7 @@ func (x *Shrink) String() string {
 func (*Shrink) ProtoMessage() {}
 
 func (x *Shrink) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9330,7 +9423,7 @@ func (x *Shrink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shrink.ProtoReflect.Descriptor instead.
 func (*Shrink) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Shrink) GetOf() int32 {
@@ -9362,7 +9455,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9374,7 +9467,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9387,7 +9480,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -9442,7 +9535,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9454,7 +9547,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9467,7 +9560,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -9495,7 +9588,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9507,7 +9600,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9520,7 +9613,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -9559,7 +9652,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9571,7 +9664,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9584,7 +9677,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -9643,7 +9736,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9655,7 +9748,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9668,7 +9761,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -9722,7 +9815,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9734,7 +9827,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9747,7 +9840,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -9795,13 +9888,19 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05sysfs\x18\b \x01(\tR\x05sysfs\x12!\n" +
 	"\flaunch_ranks\x18\t \x01(\x05R\vlaunchRanks\x12\x1a\n" +
 	"\bprotocol\x18\n" +
-	" \x01(\rR\bprotocol\"\x99\x01\n" +
+	" \x01(\rR\bprotocol\"\xc8\x01\n" +
 	"\x04Beat\x12\x1c\n" +
 	"\n" +
 	"at_unix_ns\x18\x01 \x01(\x03R\batUnixNs\x12!\n" +
 	"\fspool_frames\x18\x02 \x01(\x04R\vspoolFrames\x12%\n" +
 	"\x0edropped_frames\x18\x03 \x01(\x04R\rdroppedFrames\x12)\n" +
-	"\x05ranks\x18\x04 \x03(\v2\x13.falcon.v1.RankBeatR\x05ranks\"\x83\x02\n" +
+	"\x05ranks\x18\x04 \x03(\v2\x13.falcon.v1.RankBeatR\x05ranks\x12-\n" +
+	"\x06unseen\x18\x05 \x03(\v2\x15.falcon.v1.UnseenRankR\x06unseen\"J\n" +
+	"\n" +
+	"UnseenRank\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x10\n" +
+	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12\x16\n" +
+	"\x06hooked\x18\x03 \x01(\bR\x06hooked\"\x83\x02\n" +
 	"\bRankBeat\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12\x1c\n" +
@@ -9821,7 +9920,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"at_unix_ns\x18\x02 \x01(\x03R\batUnixNs\x12\x14\n" +
 	"\x05fatal\x18\x03 \x01(\bR\x05fatal\x12\x12\n" +
 	"\x04code\x18\x04 \x01(\x05R\x04code\x12\x12\n" +
-	"\x04text\x18\x05 \x01(\tR\x04text\"\x90\b\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\"\xc9\b\n" +
 	"\tRankState\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12\x10\n" +
@@ -9860,7 +9959,9 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x14checkpoint_iteration\x18\x1e \x01(\x03R\x13checkpointIteration\x123\n" +
 	"\tcommitted\x18\x1f \x01(\v2\x15.falcon.v1.CommitmentR\tcommitted\x12\x12\n" +
 	"\x04mesh\x18  \x01(\tR\x04mesh\x12,\n" +
-	"\atraffic\x18! \x03(\v2\x12.falcon.v1.TrafficR\atraffic\"\x85\x01\n" +
+	"\atraffic\x18! \x03(\v2\x12.falcon.v1.TrafficR\atraffic\x12\x14\n" +
+	"\x05bound\x18\" \x01(\rR\x05bound\x12!\n" +
+	"\fnccl_version\x18# \x01(\rR\vncclVersion\"\x85\x01\n" +
 	"\aTraffic\x12\x12\n" +
 	"\x04comm\x18\x01 \x01(\x06R\x04comm\x12\x0e\n" +
 	"\x02op\x18\x02 \x01(\rR\x02op\x12\x14\n" +
@@ -9881,7 +9982,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\ajoining\x18\x02 \x01(\bR\ajoining\x12\x10\n" +
 	"\x03tag\x18\x03 \x01(\x03R\x03tag\x12\x14\n" +
 	"\x05steps\x18\x04 \x03(\x03R\x05steps\x12\x12\n" +
-	"\x04sums\x18\x05 \x03(\x06R\x04sums\"r\n" +
+	"\x04sums\x18\x05 \x03(\x06R\x04sums\"\x8a\x01\n" +
 	"\x04Comm\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -9889,7 +9990,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04rank\x18\x04 \x01(\x05R\x04rank\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x05 \x01(\rR\n" +
-	"generation\"6\n" +
+	"generation\x12\x16\n" +
+	"\x06unseen\x18\x06 \x01(\rR\x06unseen\"6\n" +
 	"\aSamples\x12+\n" +
 	"\asamples\x18\x01 \x03(\v2\x11.falcon.v1.SampleR\asamples\"\x9d\x01\n" +
 	"\x06Sample\x12\x12\n" +
@@ -10798,7 +10900,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 103)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 104)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -10813,241 +10915,243 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*RenewReply)(nil),        // 10: falcon.v1.RenewReply
 	(*Hello)(nil),             // 11: falcon.v1.Hello
 	(*Beat)(nil),              // 12: falcon.v1.Beat
-	(*RankBeat)(nil),          // 13: falcon.v1.RankBeat
-	(*DeviceEvent)(nil),       // 14: falcon.v1.DeviceEvent
-	(*RankState)(nil),         // 15: falcon.v1.RankState
-	(*Traffic)(nil),           // 16: falcon.v1.Traffic
-	(*Commitment)(nil),        // 17: falcon.v1.Commitment
-	(*Park)(nil),              // 18: falcon.v1.Park
-	(*Comm)(nil),              // 19: falcon.v1.Comm
-	(*Samples)(nil),           // 20: falcon.v1.Samples
-	(*Sample)(nil),            // 21: falcon.v1.Sample
-	(*Profile)(nil),           // 22: falcon.v1.Profile
-	(*RankProfile)(nil),       // 23: falcon.v1.RankProfile
-	(*CallTiming)(nil),        // 24: falcon.v1.CallTiming
-	(*Telemetry)(nil),         // 25: falcon.v1.Telemetry
-	(*Nic)(nil),               // 26: falcon.v1.Nic
-	(*Gpu)(nil),               // 27: falcon.v1.Gpu
-	(*Host)(nil),              // 28: falcon.v1.Host
-	(*CommandResult)(nil),     // 29: falcon.v1.CommandResult
-	(*RankAck)(nil),           // 30: falcon.v1.RankAck
-	(*EngineFrame)(nil),       // 31: falcon.v1.EngineFrame
-	(*Welcome)(nil),           // 32: falcon.v1.Welcome
-	(*Ack)(nil),               // 33: falcon.v1.Ack
-	(*Command)(nil),           // 34: falcon.v1.Command
-	(*LaunchCommand)(nil),     // 35: falcon.v1.LaunchCommand
-	(*SuspendCommand)(nil),    // 36: falcon.v1.SuspendCommand
-	(*TableCommand)(nil),      // 37: falcon.v1.TableCommand
-	(*RejoinCommand)(nil),     // 38: falcon.v1.RejoinCommand
-	(*ShardMove)(nil),         // 39: falcon.v1.ShardMove
-	(*RankSeat)(nil),          // 40: falcon.v1.RankSeat
-	(*StopCommand)(nil),       // 41: falcon.v1.StopCommand
-	(*RankLaunch)(nil),        // 42: falcon.v1.RankLaunch
-	(*PauseCommand)(nil),      // 43: falcon.v1.PauseCommand
-	(*RankCut)(nil),           // 44: falcon.v1.RankCut
-	(*CommLimit)(nil),         // 45: falcon.v1.CommLimit
-	(*RankPause)(nil),         // 46: falcon.v1.RankPause
-	(*CommCount)(nil),         // 47: falcon.v1.CommCount
-	(*PeerCount)(nil),         // 48: falcon.v1.PeerCount
-	(*TestCommand)(nil),       // 49: falcon.v1.TestCommand
-	(*RankTest)(nil),          // 50: falcon.v1.RankTest
-	(*TestResult)(nil),        // 51: falcon.v1.TestResult
-	(*ProfileCommand)(nil),    // 52: falcon.v1.ProfileCommand
-	(*OrderCommand)(nil),      // 53: falcon.v1.OrderCommand
-	(*SnapshotRequest)(nil),   // 54: falcon.v1.SnapshotRequest
-	(*SnapshotReply)(nil),     // 55: falcon.v1.SnapshotReply
-	(*Operator)(nil),          // 56: falcon.v1.Operator
-	(*RankColumns)(nil),       // 57: falcon.v1.RankColumns
-	(*Column)(nil),            // 58: falcon.v1.Column
-	(*Recurrence)(nil),        // 59: falcon.v1.Recurrence
-	(*Job)(nil),               // 60: falcon.v1.Job
-	(*Policy)(nil),            // 61: falcon.v1.Policy
-	(*RecoveryPolicy)(nil),    // 62: falcon.v1.RecoveryPolicy
-	(*RungPolicy)(nil),        // 63: falcon.v1.RungPolicy
-	(*RankView)(nil),          // 64: falcon.v1.RankView
-	(*NodeView)(nil),          // 65: falcon.v1.NodeView
-	(*Series)(nil),            // 66: falcon.v1.Series
-	(*Mark)(nil),              // 67: falcon.v1.Mark
-	(*Evidence)(nil),          // 68: falcon.v1.Evidence
-	(*Verdict)(nil),           // 69: falcon.v1.Verdict
-	(*Incident)(nil),          // 70: falcon.v1.Incident
-	(*Action)(nil),            // 71: falcon.v1.Action
-	(*Approval)(nil),          // 72: falcon.v1.Approval
-	(*Preview)(nil),           // 73: falcon.v1.Preview
-	(*NodeSwap)(nil),          // 74: falcon.v1.NodeSwap
-	(*LinksOf)(nil),           // 75: falcon.v1.LinksOf
-	(*RungView)(nil),          // 76: falcon.v1.RungView
-	(*Ladder)(nil),            // 77: falcon.v1.Ladder
-	(*EventLine)(nil),         // 78: falcon.v1.EventLine
-	(*Audit)(nil),             // 79: falcon.v1.Audit
-	(*WatchRequest)(nil),      // 80: falcon.v1.WatchRequest
-	(*Event)(nil),             // 81: falcon.v1.Event
-	(*DecideRequest)(nil),     // 82: falcon.v1.DecideRequest
-	(*DecideReply)(nil),       // 83: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil),  // 84: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),    // 85: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil),  // 86: falcon.v1.IncidentsRequest
-	(*Validation)(nil),        // 87: falcon.v1.Validation
-	(*ValidationNow)(nil),     // 88: falcon.v1.ValidationNow
-	(*RankPair)(nil),          // 89: falcon.v1.RankPair
-	(*GemmResult)(nil),        // 90: falcon.v1.GemmResult
-	(*LinkResult)(nil),        // 91: falcon.v1.LinkResult
-	(*ValidateRequest)(nil),   // 92: falcon.v1.ValidateRequest
-	(*ValidateReply)(nil),     // 93: falcon.v1.ValidateReply
-	(*IncidentsReply)(nil),    // 94: falcon.v1.IncidentsReply
-	(*Fault)(nil),             // 95: falcon.v1.Fault
-	(*Recovery)(nil),          // 96: falcon.v1.Recovery
-	(*Shrink)(nil),            // 97: falcon.v1.Shrink
-	(*RankRecovery)(nil),      // 98: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 99: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 100: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 101: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 102: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 103: falcon.v1.RecoverReply
-	nil,                       // 104: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 105: falcon.v1.Policy.RungsEntry
-	nil,                       // 106: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 107: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 108: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 109: falcon.v1.Recovery.PredictedMsEntry
+	(*UnseenRank)(nil),        // 13: falcon.v1.UnseenRank
+	(*RankBeat)(nil),          // 14: falcon.v1.RankBeat
+	(*DeviceEvent)(nil),       // 15: falcon.v1.DeviceEvent
+	(*RankState)(nil),         // 16: falcon.v1.RankState
+	(*Traffic)(nil),           // 17: falcon.v1.Traffic
+	(*Commitment)(nil),        // 18: falcon.v1.Commitment
+	(*Park)(nil),              // 19: falcon.v1.Park
+	(*Comm)(nil),              // 20: falcon.v1.Comm
+	(*Samples)(nil),           // 21: falcon.v1.Samples
+	(*Sample)(nil),            // 22: falcon.v1.Sample
+	(*Profile)(nil),           // 23: falcon.v1.Profile
+	(*RankProfile)(nil),       // 24: falcon.v1.RankProfile
+	(*CallTiming)(nil),        // 25: falcon.v1.CallTiming
+	(*Telemetry)(nil),         // 26: falcon.v1.Telemetry
+	(*Nic)(nil),               // 27: falcon.v1.Nic
+	(*Gpu)(nil),               // 28: falcon.v1.Gpu
+	(*Host)(nil),              // 29: falcon.v1.Host
+	(*CommandResult)(nil),     // 30: falcon.v1.CommandResult
+	(*RankAck)(nil),           // 31: falcon.v1.RankAck
+	(*EngineFrame)(nil),       // 32: falcon.v1.EngineFrame
+	(*Welcome)(nil),           // 33: falcon.v1.Welcome
+	(*Ack)(nil),               // 34: falcon.v1.Ack
+	(*Command)(nil),           // 35: falcon.v1.Command
+	(*LaunchCommand)(nil),     // 36: falcon.v1.LaunchCommand
+	(*SuspendCommand)(nil),    // 37: falcon.v1.SuspendCommand
+	(*TableCommand)(nil),      // 38: falcon.v1.TableCommand
+	(*RejoinCommand)(nil),     // 39: falcon.v1.RejoinCommand
+	(*ShardMove)(nil),         // 40: falcon.v1.ShardMove
+	(*RankSeat)(nil),          // 41: falcon.v1.RankSeat
+	(*StopCommand)(nil),       // 42: falcon.v1.StopCommand
+	(*RankLaunch)(nil),        // 43: falcon.v1.RankLaunch
+	(*PauseCommand)(nil),      // 44: falcon.v1.PauseCommand
+	(*RankCut)(nil),           // 45: falcon.v1.RankCut
+	(*CommLimit)(nil),         // 46: falcon.v1.CommLimit
+	(*RankPause)(nil),         // 47: falcon.v1.RankPause
+	(*CommCount)(nil),         // 48: falcon.v1.CommCount
+	(*PeerCount)(nil),         // 49: falcon.v1.PeerCount
+	(*TestCommand)(nil),       // 50: falcon.v1.TestCommand
+	(*RankTest)(nil),          // 51: falcon.v1.RankTest
+	(*TestResult)(nil),        // 52: falcon.v1.TestResult
+	(*ProfileCommand)(nil),    // 53: falcon.v1.ProfileCommand
+	(*OrderCommand)(nil),      // 54: falcon.v1.OrderCommand
+	(*SnapshotRequest)(nil),   // 55: falcon.v1.SnapshotRequest
+	(*SnapshotReply)(nil),     // 56: falcon.v1.SnapshotReply
+	(*Operator)(nil),          // 57: falcon.v1.Operator
+	(*RankColumns)(nil),       // 58: falcon.v1.RankColumns
+	(*Column)(nil),            // 59: falcon.v1.Column
+	(*Recurrence)(nil),        // 60: falcon.v1.Recurrence
+	(*Job)(nil),               // 61: falcon.v1.Job
+	(*Policy)(nil),            // 62: falcon.v1.Policy
+	(*RecoveryPolicy)(nil),    // 63: falcon.v1.RecoveryPolicy
+	(*RungPolicy)(nil),        // 64: falcon.v1.RungPolicy
+	(*RankView)(nil),          // 65: falcon.v1.RankView
+	(*NodeView)(nil),          // 66: falcon.v1.NodeView
+	(*Series)(nil),            // 67: falcon.v1.Series
+	(*Mark)(nil),              // 68: falcon.v1.Mark
+	(*Evidence)(nil),          // 69: falcon.v1.Evidence
+	(*Verdict)(nil),           // 70: falcon.v1.Verdict
+	(*Incident)(nil),          // 71: falcon.v1.Incident
+	(*Action)(nil),            // 72: falcon.v1.Action
+	(*Approval)(nil),          // 73: falcon.v1.Approval
+	(*Preview)(nil),           // 74: falcon.v1.Preview
+	(*NodeSwap)(nil),          // 75: falcon.v1.NodeSwap
+	(*LinksOf)(nil),           // 76: falcon.v1.LinksOf
+	(*RungView)(nil),          // 77: falcon.v1.RungView
+	(*Ladder)(nil),            // 78: falcon.v1.Ladder
+	(*EventLine)(nil),         // 79: falcon.v1.EventLine
+	(*Audit)(nil),             // 80: falcon.v1.Audit
+	(*WatchRequest)(nil),      // 81: falcon.v1.WatchRequest
+	(*Event)(nil),             // 82: falcon.v1.Event
+	(*DecideRequest)(nil),     // 83: falcon.v1.DecideRequest
+	(*DecideReply)(nil),       // 84: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil),  // 85: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),    // 86: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil),  // 87: falcon.v1.IncidentsRequest
+	(*Validation)(nil),        // 88: falcon.v1.Validation
+	(*ValidationNow)(nil),     // 89: falcon.v1.ValidationNow
+	(*RankPair)(nil),          // 90: falcon.v1.RankPair
+	(*GemmResult)(nil),        // 91: falcon.v1.GemmResult
+	(*LinkResult)(nil),        // 92: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),   // 93: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),     // 94: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),    // 95: falcon.v1.IncidentsReply
+	(*Fault)(nil),             // 96: falcon.v1.Fault
+	(*Recovery)(nil),          // 97: falcon.v1.Recovery
+	(*Shrink)(nil),            // 98: falcon.v1.Shrink
+	(*RankRecovery)(nil),      // 99: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 100: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 101: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 102: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 103: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 104: falcon.v1.RecoverReply
+	nil,                       // 105: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 106: falcon.v1.Policy.RungsEntry
+	nil,                       // 107: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 108: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 109: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 110: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	11,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
 	12,  // 1: falcon.v1.AgentFrame.beat:type_name -> falcon.v1.Beat
-	20,  // 2: falcon.v1.AgentFrame.samples:type_name -> falcon.v1.Samples
-	22,  // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
-	25,  // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
-	29,  // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
-	15,  // 6: falcon.v1.AgentFrame.rank:type_name -> falcon.v1.RankState
-	14,  // 7: falcon.v1.AgentFrame.device:type_name -> falcon.v1.DeviceEvent
+	21,  // 2: falcon.v1.AgentFrame.samples:type_name -> falcon.v1.Samples
+	23,  // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
+	26,  // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
+	30,  // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
+	16,  // 6: falcon.v1.AgentFrame.rank:type_name -> falcon.v1.RankState
+	15,  // 7: falcon.v1.AgentFrame.device:type_name -> falcon.v1.DeviceEvent
 	8,   // 8: falcon.v1.AgentFrame.goodbye:type_name -> falcon.v1.Goodbye
-	13,  // 9: falcon.v1.Beat.ranks:type_name -> falcon.v1.RankBeat
-	19,  // 10: falcon.v1.RankState.comms:type_name -> falcon.v1.Comm
-	18,  // 11: falcon.v1.RankState.park:type_name -> falcon.v1.Park
-	17,  // 12: falcon.v1.RankState.committed:type_name -> falcon.v1.Commitment
-	16,  // 13: falcon.v1.RankState.traffic:type_name -> falcon.v1.Traffic
-	21,  // 14: falcon.v1.Samples.samples:type_name -> falcon.v1.Sample
-	23,  // 15: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
-	24,  // 16: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
-	27,  // 17: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
-	28,  // 18: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
-	26,  // 19: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	104, // 20: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
-	0,   // 21: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
-	30,  // 22: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
-	46,  // 23: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
-	51,  // 24: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
-	32,  // 25: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
-	33,  // 26: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
-	34,  // 27: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
-	52,  // 28: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
-	53,  // 29: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
-	43,  // 30: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
-	49,  // 31: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
-	35,  // 32: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
-	36,  // 33: falcon.v1.Command.suspend:type_name -> falcon.v1.SuspendCommand
-	37,  // 34: falcon.v1.Command.table:type_name -> falcon.v1.TableCommand
-	38,  // 35: falcon.v1.Command.rejoin:type_name -> falcon.v1.RejoinCommand
-	41,  // 36: falcon.v1.Command.stop:type_name -> falcon.v1.StopCommand
-	42,  // 37: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
-	39,  // 38: falcon.v1.RejoinCommand.moves:type_name -> falcon.v1.ShardMove
-	40,  // 39: falcon.v1.RejoinCommand.seats:type_name -> falcon.v1.RankSeat
-	1,   // 40: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
-	44,  // 41: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
-	45,  // 42: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
-	2,   // 43: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
-	47,  // 44: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
-	3,   // 45: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
-	48,  // 46: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
-	50,  // 47: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
-	4,   // 48: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
-	4,   // 49: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
-	5,   // 50: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
-	60,  // 51: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
-	61,  // 52: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
-	64,  // 53: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
-	66,  // 54: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
-	70,  // 55: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	77,  // 56: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	78,  // 57: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
-	65,  // 58: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	87,  // 59: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
-	26,  // 60: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	96,  // 61: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
-	57,  // 62: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
-	59,  // 63: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
-	56,  // 64: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
-	77,  // 65: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
-	58,  // 66: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
-	105, // 67: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
-	62,  // 68: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
-	6,   // 69: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	67,  // 70: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	68,  // 71: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	69,  // 72: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	73,  // 73: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	72,  // 74: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
-	74,  // 75: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	75,  // 76: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	75,  // 77: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	106, // 78: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	73,  // 79: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	76,  // 80: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	71,  // 81: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	71,  // 82: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	79,  // 83: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
-	78,  // 84: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	71,  // 85: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	61,  // 86: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	61,  // 87: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	90,  // 88: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	91,  // 89: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	88,  // 90: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
-	89,  // 91: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
-	87,  // 92: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	70,  // 93: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	87,  // 94: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	77,  // 95: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	78,  // 96: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
-	66,  // 97: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
-	60,  // 98: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	96,  // 99: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
-	95,  // 100: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	107, // 101: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	39,  // 102: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	108, // 103: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	109, // 104: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	98,  // 105: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	97,  // 106: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	96,  // 107: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	101, // 108: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	96,  // 109: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	63,  // 110: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 111: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	9,   // 112: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
-	54,  // 113: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	80,  // 114: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	82,  // 115: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	84,  // 116: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	92,  // 117: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	86,  // 118: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	99,  // 119: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	102, // 120: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	31,  // 121: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	10,  // 122: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
-	55,  // 123: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	81,  // 124: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	83,  // 125: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	85,  // 126: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	93,  // 127: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	94,  // 128: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	100, // 129: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	103, // 130: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	121, // [121:131] is the sub-list for method output_type
-	111, // [111:121] is the sub-list for method input_type
-	111, // [111:111] is the sub-list for extension type_name
-	111, // [111:111] is the sub-list for extension extendee
-	0,   // [0:111] is the sub-list for field type_name
+	14,  // 9: falcon.v1.Beat.ranks:type_name -> falcon.v1.RankBeat
+	13,  // 10: falcon.v1.Beat.unseen:type_name -> falcon.v1.UnseenRank
+	20,  // 11: falcon.v1.RankState.comms:type_name -> falcon.v1.Comm
+	19,  // 12: falcon.v1.RankState.park:type_name -> falcon.v1.Park
+	18,  // 13: falcon.v1.RankState.committed:type_name -> falcon.v1.Commitment
+	17,  // 14: falcon.v1.RankState.traffic:type_name -> falcon.v1.Traffic
+	22,  // 15: falcon.v1.Samples.samples:type_name -> falcon.v1.Sample
+	24,  // 16: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
+	25,  // 17: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
+	28,  // 18: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
+	29,  // 19: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
+	27,  // 20: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
+	105, // 21: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	0,   // 22: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
+	31,  // 23: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
+	47,  // 24: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
+	52,  // 25: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
+	33,  // 26: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
+	34,  // 27: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
+	35,  // 28: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
+	53,  // 29: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
+	54,  // 30: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
+	44,  // 31: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
+	50,  // 32: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
+	36,  // 33: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
+	37,  // 34: falcon.v1.Command.suspend:type_name -> falcon.v1.SuspendCommand
+	38,  // 35: falcon.v1.Command.table:type_name -> falcon.v1.TableCommand
+	39,  // 36: falcon.v1.Command.rejoin:type_name -> falcon.v1.RejoinCommand
+	42,  // 37: falcon.v1.Command.stop:type_name -> falcon.v1.StopCommand
+	43,  // 38: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
+	40,  // 39: falcon.v1.RejoinCommand.moves:type_name -> falcon.v1.ShardMove
+	41,  // 40: falcon.v1.RejoinCommand.seats:type_name -> falcon.v1.RankSeat
+	1,   // 41: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
+	45,  // 42: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
+	46,  // 43: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
+	2,   // 44: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
+	48,  // 45: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
+	3,   // 46: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
+	49,  // 47: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
+	51,  // 48: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
+	4,   // 49: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
+	4,   // 50: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
+	5,   // 51: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
+	61,  // 52: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
+	62,  // 53: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
+	65,  // 54: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
+	67,  // 55: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
+	71,  // 56: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
+	78,  // 57: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	79,  // 58: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	66,  // 59: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
+	88,  // 60: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	27,  // 61: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
+	97,  // 62: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	58,  // 63: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
+	60,  // 64: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
+	57,  // 65: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
+	78,  // 66: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
+	59,  // 67: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
+	106, // 68: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	63,  // 69: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
+	6,   // 70: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	68,  // 71: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	69,  // 72: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	70,  // 73: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	74,  // 74: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	73,  // 75: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
+	75,  // 76: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	76,  // 77: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	76,  // 78: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	107, // 79: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	74,  // 80: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	77,  // 81: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	72,  // 82: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	72,  // 83: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	80,  // 84: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	79,  // 85: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	72,  // 86: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	62,  // 87: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	62,  // 88: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	91,  // 89: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	92,  // 90: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	89,  // 91: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	90,  // 92: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	88,  // 93: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	71,  // 94: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	88,  // 95: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	78,  // 96: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	79,  // 97: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	67,  // 98: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	61,  // 99: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	97,  // 100: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	96,  // 101: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	108, // 102: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	40,  // 103: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	109, // 104: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	110, // 105: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	99,  // 106: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	98,  // 107: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	97,  // 108: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	102, // 109: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	97,  // 110: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	64,  // 111: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 112: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	9,   // 113: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	55,  // 114: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	81,  // 115: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	83,  // 116: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	85,  // 117: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	93,  // 118: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	87,  // 119: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	100, // 120: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	103, // 121: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	32,  // 122: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	10,  // 123: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	56,  // 124: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	82,  // 125: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	84,  // 126: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	86,  // 127: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	94,  // 128: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	95,  // 129: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	101, // 130: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	104, // 131: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	122, // [122:132] is the sub-list for method output_type
+	112, // [112:122] is the sub-list for method input_type
+	112, // [112:112] is the sub-list for extension type_name
+	112, // [112:112] is the sub-list for extension extendee
+	0,   // [0:112] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -11066,12 +11170,12 @@ func file_falcon_v1_falcon_proto_init() {
 		(*AgentFrame_Device)(nil),
 		(*AgentFrame_Goodbye)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[24].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[25].OneofWrappers = []any{
 		(*EngineFrame_Welcome)(nil),
 		(*EngineFrame_Ack)(nil),
 		(*EngineFrame_Command)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[27].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[28].OneofWrappers = []any{
 		(*Command_Profile)(nil),
 		(*Command_Order)(nil),
 		(*Command_Pause)(nil),
@@ -11082,8 +11186,8 @@ func file_falcon_v1_falcon_proto_init() {
 		(*Command_Rejoin)(nil),
 		(*Command_Stop)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[46].OneofWrappers = []any{}
-	file_falcon_v1_falcon_proto_msgTypes[74].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[47].OneofWrappers = []any{}
+	file_falcon_v1_falcon_proto_msgTypes[75].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -11093,7 +11197,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   103,
+			NumMessages:   104,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -225,7 +225,7 @@ func (p *process) rankState(node falcon.Node) *falconv1.RankState {
 		Coverage:     p.status.Coverage, Unhooked: p.status.Coverage&ring.CoverUnhooked != 0,
 		Period: uint32(p.iterations.infer.Period()), PeriodReason: p.periodReason(),
 		TestWorkspace: p.status.TestWorkspace, Generation: p.status.Generation,
-		Bound: uint32(p.status.Bound), NcclVersion: uint32(p.status.NCCLVersion),
+		Bound: uint32(p.status.Bound.How), NcclVersion: uint32(p.status.Bound.NCCL),
 	}
 	if at := p.ranks.newest; at.Order != 0 {
 		st.PlacementOrder, st.PlacementIteration = at.Order, at.Iteration

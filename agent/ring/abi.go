@@ -1,6 +1,9 @@
 package ring
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // The sizes, offsets and codes of native/include/falcon_shm.h are in abi_gen.go.
 
@@ -32,6 +35,19 @@ const (
 	CoverUnknown  = covUnknown  // this NCCL has entry points that the hook does not know
 	CoverWaiting  = covWaiting  // the hook measures whether the process waits
 )
+
+// Binding is the NCCL of a process, and how its calls reach the hook.
+type Binding struct {
+	How  Bound
+	NCCL int // as ncclGetVersion gives it (22809), 0 = not known
+}
+
+func (b Binding) String() string {
+	if b.NCCL <= 0 {
+		return b.How.String()
+	}
+	return fmt.Sprintf("%s, version %d.%d.%d", b.How, b.NCCL/10000, b.NCCL/100%100, b.NCCL%100)
+}
 
 // Bound is how the calls that the hook sees reach it.
 type Bound uint32

@@ -30,9 +30,8 @@ type Control struct {
 	SuspendedNs        int64  // CLOCK_MONOTONIC when that was done
 	RejoinOrdered      uint64 // newest rejoin in the mailbox, 0 = none
 	WaitingSinceNs     int64  // CLOCK_MONOTONIC; 0 = does not wait, or unknown without CoverWaiting
-	Bound              Bound  // how NCCL calls reach the hook
-	NCCLVersion        int    // as ncclGetVersion gives it (22809), 0 = not known
-	Ended              End    // as the process said before it went; the zero value while it has not
+	Bound              Binding
+	Ended              End // as the process said before it went; the zero value while it has not
 }
 
 // Commitment is the newest order that a rank has voted for; Order 0 is none.
@@ -69,7 +68,7 @@ func (m image) readControl() Control {
 		ResumeIteration: max(m.readInt64(ctlResumeIteration), 0), Generation: m.readUint64(ctlGeneration),
 		GenerationNow: m.readUint64(ctlGenerationNow), SuspendWanted: m.readUint64(ctlSuspendGeneration),
 		WaitingSinceNs: max(m.readInt64(ctlWaitingSinceNs), 0), Ended: m.exitMark(ctlEndedNs, ctlEndedStatus),
-		Bound: Bound(m.readUint32(ctlBound)), NCCLVersion: int(m.readUint32(ctlNcclVersion)),
+		Bound:     Binding{How: Bound(m.readUint32(ctlBound)), NCCL: int(m.readUint32(ctlNcclVersion))},
 		Suspended: m.readUint64(ctlSuspendedGeneration), SuspendedNs: max(m.readInt64(ctlSuspendedNs), 0), RejoinOrdered: m.readUint64(ctlRejoinID),
 	}
 }

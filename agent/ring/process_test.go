@@ -151,7 +151,7 @@ func checkCalls(t *testing.T, p *peer, r *Process) {
 
 func checkMarks(t *testing.T, p *peer, r *Process) {
 	t.Helper()
-	if c := r.Control(); c.Iteration != -1 || c.Coverage&^CoverWaiting != CoverInit|CoverColl || c.Bound != BoundNeeded || c.NCCLVersion != 22700 {
+	if c := r.Control(); c.Iteration != -1 || c.Coverage&^CoverWaiting != CoverInit|CoverColl || c.Bound != (Binding{How: BoundNeeded, NCCL: 22700}) {
 		t.Errorf("Control = %+v", c)
 	}
 	for i := range int64(3) {

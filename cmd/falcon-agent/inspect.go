@@ -42,7 +42,7 @@ func describeProcess(out io.Writer, p *ring.Process) {
 	fmt.Fprintf(out, "job %s, process %d, rank %d of %d (local %d), device %q\n", h.Job, h.PID, h.Rank, h.World, h.LocalRank, h.Device)
 	fmt.Fprintf(out, "heartbeat %s ago, iteration %d, step tag %d, layout tp%d dp%d pp%d, %d micro-batches\n", beat, c.Iteration, c.StepTag, c.TP, c.DP, c.PP, c.MicroBatches)
 	fmt.Fprintf(out, "seen: %s; lost: %d records, %d timings\n", describeCoverage(c.Coverage), c.RecordsLost, c.TimingsLost)
-	fmt.Fprintln(out, describeBinding(c))
+	fmt.Fprintln(out, c.Bound)
 	fmt.Fprintln(out, describeWaiting(c, ring.MonoNs()))
 	fmt.Fprintf(out, "order %d committed from iteration %d, status %d\n", c.CommittedOrder, c.CommittedIteration, c.CommittedStatus)
 	fmt.Fprintln(out, describePlacement(p.Place, c))
@@ -51,14 +51,6 @@ func describeProcess(out io.Writer, p *ring.Process) {
 	for _, m := range p.Comms(nil) {
 		fmt.Fprintf(out, "communicator %016x %q: rank %d of %d, %d calls, %s, state %d\n", m.ID, m.Name, m.Rank, m.Size, m.Calls, describeGate(m), m.State)
 	}
-}
-
-// describeBinding is how the process's NCCL calls reach the hook, and which NCCL they are of.
-func describeBinding(c ring.Control) string {
-	if v := c.NCCLVersion; v > 0 {
-		return fmt.Sprintf("%s, version %d.%d.%d", c.Bound, v/10000, v/100%100, v%100)
-	}
-	return c.Bound.String()
 }
 
 // describeWaiting reports whether the process waits for its peers, and how it ended.

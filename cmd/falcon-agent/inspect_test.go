@@ -62,12 +62,12 @@ func TestInspectTellsOfWaitingAndEnds(t *testing.T) {
 }
 
 func TestInspectTellsOfBinding(t *testing.T) {
-	for want, c := range map[string]ring.Control{
-		"linked to NCCL, version 2.28.9": {Bound: ring.BoundNeeded, NCCLVersion: 22809},
-		"NCCL passes by the hook":        {Bound: ring.BoundBypassed},
+	for want, b := range map[string]ring.Binding{
+		"linked to NCCL, version 2.28.9": {How: ring.BoundNeeded, NCCL: 22809},
+		"NCCL passes by the hook":        {How: ring.BoundBypassed},
 		"no NCCL call so far":            {},
 	} {
-		if got := describeBinding(c); got != want {
+		if got := b.String(); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}

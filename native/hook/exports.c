@@ -17,7 +17,7 @@
 
 /* What moves no data between ranks: by the begin of its name. NCCL 2.18 to 2.32. */
 static const char *const harmless[] = {
-  "ncclGet", "ncclSet", "ncclMem", "ncclRedOp", "ncclReset", "ncclParam", "ncclDebug", "ncclTeam", "ncclDev", "ncclLsa", "ncclGin", "ncclWin",
+  "ncclGet", "ncclSet", "ncclMem", "ncclRedOp", "ncclReset", "ncclParam", "ncclDebug", "ncclTeam", "ncclDev", "ncclLsa", "ncclLLA2A", "ncclGin", "ncclWin",
   "ncclCommGet", "ncclCommQuery", "ncclCommCount", "ncclCommCuDevice", "ncclCommUserRank", "ncclCommRegister", "ncclCommDeregister",
   "ncclCommWindow", "ncclCommMem", "ncclCommDump", "ncclCommSuspend", "ncclCommResume", "ncclProfiler", "ncclRas",
 };

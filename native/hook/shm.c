@@ -193,6 +193,7 @@ static void start(void) {
   if (ok) falcon_ended_load();
   atomic_store_explicit(&falcon_hook.life, ok ? LIFE_ACTIVE : LIFE_OFF, memory_order_release);
   falcon_cover_slow(0);
+  falcon_bound_publish();
 }
 
 FALCON_COLD bool falcon_activate(void) {

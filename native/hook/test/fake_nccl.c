@@ -82,7 +82,7 @@ API int ncclCommInitRankConfig(void **c, int n, nccl_unique_id id, int rank, voi
 }
 /* FAKE_LATE: a split goes on in the background, and its handle is stored with the
  * second question, or by fake_nccl_ready. */
-static struct { void **where; void *made; int asked; } late;
+static _Thread_local struct { void **where; void *made; int asked; } late;
 API void fake_nccl_ready(void) {
   if (late.where) *late.where = late.made;
   late.where = NULL;

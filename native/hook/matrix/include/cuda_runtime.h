@@ -4,5 +4,6 @@
 #include <stddef.h>
 #define CUDART_VERSION 12000
 typedef struct CUstream_st *cudaStream_t;
+typedef struct CUevent_st *cudaEvent_t;
 typedef enum { cudaSuccess = 0 } cudaError_t;
 #endif

@@ -68,11 +68,12 @@
   X(ncclCommFinalize) X(ncclCommDestroy) X(ncclCommAbort) X(ncclCommRevoke) \
   X(ncclCommGetAsyncError) \
   X(ncclCommRegister) X(ncclCommDeregister) X(ncclCommWindowRegister) X(ncclCommWindowDeregister) \
-  X(ncclDevCommCreate) X(ncclDevCommDestroy)
+  X(ncclDevCommCreate) X(ncclDevCommDestroy) X(ncclRedOpCreatePreMulSum) X(ncclRedOpDestroy) \
+  X(ncclCommCount) X(ncclCommUserRank) X(ncclCommCuDevice) X(ncclCommGetUniqueId) X(ncclCommMemStats) \
+  X(ncclCommSuspend) X(ncclCommResume) X(ncclWinGetUserPtr)
 
 /* Called by the hook, never interposed. */
-#define FALCON_QUERIES(X) X(ncclCommCount) X(ncclCommUserRank) X(ncclCommCuDevice) \
-  X(ncclGetUniqueId) X(ncclGetVersion)
+#define FALCON_QUERIES(X) X(ncclGetUniqueId) X(ncclGetVersion)
 
 enum falcon_fn {
 #define X(name, ...) FN_##name,

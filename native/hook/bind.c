@@ -59,9 +59,9 @@ FALCON_COLD void *falcon_bound_find(falcon_binding *b, int fn) {
   return none ? none : p;
 }
 
-/* Judged by what other tools do not wrap. */
+/* Judged by what this library does not wrap, nor do other tools. */
 static bool same_nccl(falcon_binding *a, falcon_binding *b) {
-  static const int judges[] = {FN_ncclCommCount, FN_ncclCommUserRank, FN_ncclGroupStart, FN_ncclCommInitRank};
+  static const int judges[] = {FN_ncclGetVersion, FN_ncclGetUniqueId, FN_ncclCommCount, FN_ncclGroupStart};
   for (size_t i = 0; a != b && i < sizeof judges / sizeof *judges; i++) {
     void *x = falcon_bound_fn(a, judges[i]), *y = falcon_bound_fn(b, judges[i]);
     if (x && y) return x == y;

@@ -1,8 +1,8 @@
 /*
- * Memory that is registered with a communicator, and communication that kernels
- * of the program start themselves. Frameworks let go of registrations before they
- * abort; the handles of a communicator that a suspension aborted are gone with it,
- * and NCCL must not be given them: then letting go is only noted.
+ * What else frameworks do with a communicator: memory and operators that belong to
+ * it, communication that kernels start themselves, questions. One that a suspension
+ * ended may be freed, and NCCL must not be given it: then nothing is made or
+ * answered, and letting go of what is gone with it is only noted.
  */
 #include "suspend.h"
 
@@ -34,7 +34,7 @@ static bool may_release(falcon_tls *t, void *comm) {
     return rc; \
   }
 
-#define REGISTER(name, params, args, traffic) \
+#define USE(name, params, args, traffic) \
   FALCON_EXPORT int name params; \
   int name params { \
     OPEN(name, params, args); \
@@ -46,9 +46,20 @@ static bool may_release(falcon_tls *t, void *comm) {
     return rc; \
   }
 
-REGISTER(ncclCommRegister, (void *comm, void *buff, size_t size, void **handle), (comm, buff, size, handle), 0)
-REGISTER(ncclCommWindowRegister, (void *comm, void *buff, size_t size, void **win, int flags), (comm, buff, size, win, flags), FALCON_TRAFFIC_WINDOWS)
-REGISTER(ncclDevCommCreate, (void *comm, const void *wants, void *out), (comm, wants, out), FALCON_TRAFFIC_DEVICE)
+USE(ncclCommRegister, (void *comm, void *buff, size_t size, void **handle), (comm, buff, size, handle), 0)
+USE(ncclCommWindowRegister, (void *comm, void *buff, size_t size, void **win, int flags), (comm, buff, size, win, flags), FALCON_TRAFFIC_WINDOWS)
+USE(ncclDevCommCreate, (void *comm, const void *wants, void *out), (comm, wants, out), FALCON_TRAFFIC_DEVICE)
 RELEASE(ncclCommDeregister, (void *comm, void *handle), (comm, handle))
 RELEASE(ncclCommWindowDeregister, (void *comm, void *win), (comm, win))
 RELEASE(ncclDevCommDestroy, (void *comm, const void *out), (comm, out))
+
+USE(ncclRedOpCreatePreMulSum, (int *op, void *scalar, int type, int where, void *comm), (op, scalar, type, where, comm), 0)
+RELEASE(ncclRedOpDestroy, (int op, void *comm), (op, comm))
+USE(ncclCommCount, (void *comm, int *n), (comm, n), 0)
+USE(ncclCommUserRank, (void *comm, int *rank), (comm, rank), 0)
+USE(ncclCommCuDevice, (void *comm, int *device), (comm, device), 0)
+USE(ncclCommGetUniqueId, (void *comm, void *id), (comm, id), 0)
+USE(ncclCommMemStats, (void *comm, int what, uint64_t *value), (comm, what, value), 0)
+USE(ncclCommSuspend, (void *comm, int flags), (comm, flags), 0)
+USE(ncclCommResume, (void *comm), (comm), 0)
+USE(ncclWinGetUserPtr, (void *comm, void *win, void **out), (comm, win, out), 0)

@@ -94,8 +94,8 @@ void *falcon_nccl_handle(const char *name) {
 
 /* The name of a function that is not interposed: it finds the program's own too. */
 bool falcon_nccl_loaded(void) {
-  void *found = falcon_symbol(RTLD_DEFAULT, "ncclCommCount");
-  if (!found) found = falcon_nccl_handle("ncclCommCount");
+  void *found = falcon_symbol(RTLD_DEFAULT, "ncclGetVersion");
+  if (!found) found = falcon_nccl_handle("ncclGetVersion");
   dlerror();
   return found != NULL;
 }

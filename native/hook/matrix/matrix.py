@@ -48,6 +48,13 @@ OTHERS = {
     "ncclCommCount": "(void *, int *)",
     "ncclCommUserRank": "(void *, int *)",
     "ncclCommCuDevice": "(void *, int *)",
+    "ncclRedOpCreatePreMulSum": "(int *, void *, int, int, void *)",
+    "ncclRedOpDestroy": "(int, void *)",
+    "ncclCommGetUniqueId": "(void *, void *)",
+    "ncclCommMemStats": "(void *, int, uint64_t *)",
+    "ncclCommSuspend": "(void *, int)",
+    "ncclCommResume": "(void *)",
+    "ncclWinGetUserPtr": "(void *, void *, void **)",
     "ncclGetUniqueId": "(nccl_unique_id *)",
     "ncclGetVersion": "(int *)",
 }

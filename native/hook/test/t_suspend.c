@@ -151,18 +151,21 @@ static void case_revoke_blocked(void) {
  * of an aborted one nothing is left that could be touched. */
 static void let_go_of_memory(unsigned long reaching) {
   void *c = comm_of(1), *h = NULL, *w = NULL, *later = NULL;
+  int op = 0, n = 0;
   CHECK(ncclCommRegister(c, NULL, 8, &h) == 0 && ncclCommWindowRegister(c, NULL, 8, &w, 1) == 0 && ncclDevCommCreate(c, NULL, NULL) == 0);
+  CHECK(ncclRedOpCreatePreMulSum(&op, NULL, 7, 0, c) == 0 && ncclCommCount(c, &n) == 0 && n == 4);
   put_suspend(4, 0);
-  CHECK(await_suspended(4, 10000) && fake_nccl_count(MEMORY) == 3);
-  CHECK(ncclCommDeregister(c, h) == 0 && ncclCommWindowDeregister(c, w) == 0 && ncclDevCommDestroy(c, NULL) == 0);
-  CHECK(fake_nccl_count(MEMORY) == 3 + reaching);
+  CHECK(await_suspended(4, 10000) && fake_nccl_count(MEMORY) == 4);
+  CHECK(ncclCommDeregister(c, h) == 0 && ncclCommWindowDeregister(c, w) == 0 && ncclDevCommDestroy(c, NULL) == 0 && ncclRedOpDestroy(op, c) == 0);
+  CHECK(fake_nccl_count(MEMORY) == 4 + reaching);
+  CHECK(ncclRedOpCreatePreMulSum(&op, NULL, 7, 0, c) == NCCL_REMOTE_ERROR && ncclCommCount(c, &n) == NCCL_REMOTE_ERROR);
   CHECK(ncclCommRegister(c, NULL, 8, &later) == NCCL_REMOTE_ERROR && ncclCommWindowRegister(c, NULL, 8, &later, 1) == NCCL_REMOTE_ERROR);
-  CHECK(ncclDevCommCreate(c, NULL, NULL) == NCCL_REMOTE_ERROR && fake_nccl_count(MEMORY) == 3 + reaching);
+  CHECK(ncclDevCommCreate(c, NULL, NULL) == NCCL_REMOTE_ERROR && fake_nccl_count(MEMORY) == 4 + reaching);
   CHECK(ncclCommAbort(c) == 0);
 }
 
 static void case_memory(void) { let_go_of_memory(0); }
-static void case_revoke_memory(void) { let_go_of_memory(3); }
+static void case_revoke_memory(void) { let_go_of_memory(4); }
 
 /* Where an adapter takes the program to the rejoin, its watchdogs see no error; calls fail. */
 static void case_described(void) {

@@ -92,8 +92,11 @@ type Traffic struct {
 	Op    Op
 	Calls int
 	Bytes int64 // of all calls
-	Alike int   // calls of the most frequent size
-	Peers []int // of sends and receives: ranks in the communicator, ascending
+	// Alike is the calls of the most frequent size, 0 where sizes change from iteration
+	// to iteration.
+	Alike  int
+	Single int   // sizes that one call alone has
+	Peers  []int // of sends and receives: ranks in the communicator, ascending
 }
 
 // GPUReading is one look at a GPU. Counters only grow; readers take deltas.

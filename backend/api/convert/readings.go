@@ -65,14 +65,14 @@ func CommFromProto(p *falconv1.Comm) falcon.Comm {
 // TrafficToProto is what one communicator carries for one rank.
 func TrafficToProto(t falcon.Traffic) *falconv1.Traffic {
 	return &falconv1.Traffic{
-		Comm: t.Comm, Op: uint32(t.Op), Calls: clamped(t.Calls), Bytes: t.Bytes, Alike: clamped(t.Alike), Peers: mapped(t.Peers, clamped[int]),
+		Comm: t.Comm, Op: uint32(t.Op), Calls: clamped(t.Calls), Bytes: t.Bytes, Alike: clamped(t.Alike), Single: clamped(t.Single), Peers: mapped(t.Peers, clamped[int]),
 	}
 }
 
 // TrafficFromProto is what one communicator carries for one rank.
 func TrafficFromProto(p *falconv1.Traffic) falcon.Traffic {
 	return falcon.Traffic{
-		Comm: p.GetComm(), Op: falcon.Op(p.GetOp()), Calls: int(p.GetCalls()), Bytes: p.GetBytes(), Alike: int(p.GetAlike()),
+		Comm: p.GetComm(), Op: falcon.Op(p.GetOp()), Calls: int(p.GetCalls()), Bytes: p.GetBytes(), Alike: int(p.GetAlike()), Single: int(p.GetSingle()),
 		Peers: mapped(p.GetPeers(), func(r int32) int { return int(r) }),
 	}
 }

@@ -1557,8 +1557,9 @@ type Traffic struct {
 	Op            uint32                 `protobuf:"varint,2,opt,name=op,proto3" json:"op,omitempty"`
 	Calls         int32                  `protobuf:"varint,3,opt,name=calls,proto3" json:"calls,omitempty"`
 	Bytes         int64                  `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`        // of all calls
-	Alike         int32                  `protobuf:"varint,5,opt,name=alike,proto3" json:"alike,omitempty"`        // calls of the most frequent size
+	Alike         int32                  `protobuf:"varint,5,opt,name=alike,proto3" json:"alike,omitempty"`        // calls of the most frequent size; 0 = sizes change from iteration to iteration
 	Peers         []int32                `protobuf:"varint,6,rep,packed,name=peers,proto3" json:"peers,omitempty"` // of sends and receives: ranks in the communicator, ascending
+	Single        int32                  `protobuf:"varint,7,opt,name=single,proto3" json:"single,omitempty"`      // sizes that one call alone has
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1633,6 +1634,13 @@ func (x *Traffic) GetPeers() []int32 {
 		return x.Peers
 	}
 	return nil
+}
+
+func (x *Traffic) GetSingle() int32 {
+	if x != nil {
+		return x.Single
+	}
+	return 0
 }
 
 // Commitment is a process's own record of the newest order that it has voted
@@ -9961,14 +9969,15 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04mesh\x18  \x01(\tR\x04mesh\x12,\n" +
 	"\atraffic\x18! \x03(\v2\x12.falcon.v1.TrafficR\atraffic\x12\x14\n" +
 	"\x05bound\x18\" \x01(\rR\x05bound\x12!\n" +
-	"\fnccl_version\x18# \x01(\rR\vncclVersion\"\x85\x01\n" +
+	"\fnccl_version\x18# \x01(\rR\vncclVersion\"\x9d\x01\n" +
 	"\aTraffic\x12\x12\n" +
 	"\x04comm\x18\x01 \x01(\x06R\x04comm\x12\x0e\n" +
 	"\x02op\x18\x02 \x01(\rR\x02op\x12\x14\n" +
 	"\x05calls\x18\x03 \x01(\x05R\x05calls\x12\x14\n" +
 	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x14\n" +
 	"\x05alike\x18\x05 \x01(\x05R\x05alike\x12\x14\n" +
-	"\x05peers\x18\x06 \x03(\x05R\x05peers\"\x83\x01\n" +
+	"\x05peers\x18\x06 \x03(\x05R\x05peers\x12\x16\n" +
+	"\x06single\x18\a \x01(\x05R\x06single\"\x83\x01\n" +
 	"\n" +
 	"Commitment\x12\x14\n" +
 	"\x05order\x18\x01 \x01(\x04R\x05order\x12\x1c\n" +

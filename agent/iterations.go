@@ -26,6 +26,8 @@ type iterationTracker struct {
 
 	infer     inferrer
 	census    *iterate.Census
+	tally     *iterate.Tally
+	tallied   int64 // iteration that the tally is in
 	micro     int   // micro-batches per iteration, as last seen
 	shift     int64 // added to inferred numbers so that they only grow
 	last      int64 // newest inferred number
@@ -36,7 +38,7 @@ type iterationTracker struct {
 
 func newIterationTracker() iterationTracker {
 	return iterationTracker{
-		marks: iterate.NewMarks(-1), infer: period.NewTracker(period.Config{}), census: iterate.NewCensus(), last: math.MinInt64,
+		marks: iterate.NewMarks(-1), infer: period.NewTracker(period.Config{}), census: iterate.NewCensus(), tally: iterate.NewTally(), last: math.MinInt64,
 	}
 }
 
@@ -89,6 +91,16 @@ func (t *iterationTracker) numberOf(it period.Iteration) int64 {
 func (t *iterationTracker) forgetPeriod() {
 	t.infer.Reset()
 	t.census = iterate.NewCensus()
+	t.tally.Reset()
+}
+
+// tallyCall counts a call of an iteration, known or not, for what communicators carry.
+func (t *iterationTracker) tallyCall(c period.Call, peer int32, iteration int64, known bool) {
+	if known && iteration != t.tallied {
+		t.tallied = iteration
+		t.tally.Close()
+	}
+	t.tally.Add(c.Comm, falcon.Op(c.Op), c.Bytes, peer) //#nosec G115 -- it came as an Op
 }
 
 // renumberFrom has inferred iterations begin with first: new communicators count from 0,

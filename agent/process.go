@@ -158,6 +158,8 @@ func (p *process) feedCall(r *ring.Record, out []falcon.Sample) []falcon.Sample 
 	}
 	newest, _ := p.survey.Newest()
 	p.survey.Add(r, iterate.StepOf(r.Step, newest))
+	at, known := p.survey.Newest()
+	p.iterations.tallyCall(c, r.Peer, at, known)
 	return out
 }
 
@@ -232,6 +234,9 @@ func (p *process) rankState(node falcon.Node) *falconv1.RankState {
 	}
 	st.Committed = commitment(p.status.Committed())
 	p.addRecovery(st)
+	for _, t := range p.iterations.tally.Traffic() {
+		st.Traffic = append(st.Traffic, convert.TrafficToProto(t))
+	}
 	for _, c := range p.comms.list {
 		if c.State == ring.CommLive {
 			m := convert.CommToProto(falcon.Comm{ID: c.ID, Name: c.Name, Size: c.Size, RankInComm: c.Rank, Generation: c.Generation})

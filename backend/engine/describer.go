@@ -38,6 +38,9 @@ func (d *jobDescriber) view() epoch.View {
 	if v.Frozen || !d.job.complete() {
 		return v
 	}
+	if v.Configured == (falcon.Layout{}) && d.job.needsInference(v.Job) {
+		v.Inferred, v.Unsure = d.job.inferredLayout()
+	}
 	v.Ranks, v.Unsettled = d.job.ranksView(), len(d.orders.open()) > 0 || d.cluster.unsettledRank() >= 0
 	if r := d.cluster.unadopted(); r != nil {
 		v.Recovered = &epoch.Recovered{Generation: r.Generation, EndedNs: r.EndedNs, Replaced: d.cluster.replacedSince(v.Job.Epoch)}
@@ -108,7 +111,7 @@ func (d *jobDescriber) announceToPlanner(now time.Time) {
 	rec := d.state.job
 	d.means = d.cluster.launchMeans()
 	in := mitigate.Job{
-		Epoch: rec.Epoch, Layout: rec.Layout, Unknown: rec.Unknown, MicroBatches: slices.Clone(rec.MicroBatches), GPUs: len(rec.Placement),
+		Epoch: rec.Epoch, Layout: rec.Layout, Unknown: rec.Doubt(), MicroBatches: slices.Clone(rec.MicroBatches), GPUs: len(rec.Placement),
 		Placement: slices.Clone(rec.Placement), Spares: d.means.spares, CanLaunch: d.means.launch, Adapter: rec.Adapter,
 		Recovered: rec.Rejoined != 0, Generation: d.cluster.newestGeneration(),
 	}

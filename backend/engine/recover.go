@@ -109,7 +109,7 @@ func (c *clusterView) recoveryJob() recovery.Job {
 		Spares: c.launchMeans().spares, CanLaunch: map[falcon.Node]bool{}, Away: c.awayNodes(), Domains: c.cfg.Recovery.Racks, Adapter: rec.Adapter,
 		Splits: slices.Clone(rec.MicroBatches), Checkpoint: falcon.NoIteration,
 	}
-	if rec.Unknown != "" { // no rank's state is known to be another's
+	if rec.Doubt() != "" { // no rank's state is known to be another's
 		in.Layout, in.Splits = falcon.Layout{TP: rec.Layout.World(), DP: 1, PP: 1}, nil
 	}
 	if v := c.unadopted(); v != nil { // its epoch is about to begin

@@ -21,6 +21,8 @@ const (
 var lists = map[protoreflect.FullName]int{
 	"falcon.v1.Hello.devices":       256,
 	"falcon.v1.RankState.comms":     256, // FALCON_COMMS_MAX of the hook
+	"falcon.v1.RankState.traffic":   512,
+	"falcon.v1.Traffic.peers":       1024, // bytes
 	"falcon.v1.Samples.samples":     1 << 16,
 	"falcon.v1.RankProfile.calls":   1 << 16,
 	"falcon.v1.Beat.ranks":          1024,
@@ -34,7 +36,7 @@ var lists = map[protoreflect.FullName]int{
 
 // names are the strings that are kept for as long as their owner lives.
 var names = map[protoreflect.FullName]bool{
-	"falcon.v1.Comm.name": true, "falcon.v1.RankState.device": true, "falcon.v1.RankState.nic": true,
+	"falcon.v1.Comm.name": true, "falcon.v1.RankState.device": true, "falcon.v1.RankState.nic": true, "falcon.v1.RankState.mesh": true,
 	"falcon.v1.Hello.agent": true, "falcon.v1.Hello.node": true, "falcon.v1.Hello.boot": true, "falcon.v1.Hello.version": true,
 	"falcon.v1.Hello.job": true, "falcon.v1.Hello.devices": true, "falcon.v1.Hello.sysfs": true,
 	"falcon.v1.DeviceEvent.device": true, "falcon.v1.Gpu.device": true, "falcon.v1.Nic.name": true,

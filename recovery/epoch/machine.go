@@ -52,6 +52,15 @@ type Job struct {
 // newest rejoin.
 func (j Job) Newest() uint64 { return max(j.Generation, j.Rejoined) }
 
+// Doubt is why no work and no state may be moved between replicas, empty where the
+// layout was declared. Communicators do not show traffic that passes by NCCL.
+func (j Job) Doubt() string {
+	if j.LayoutFrom == FromTraffic {
+		return "the layout is inferred from communicators, which may not show all; declare it by the adapter, or as mesh in falcon.yaml"
+	}
+	return j.Unknown
+}
+
 // Equal reports whether two descriptions are the same.
 func (j Job) Equal(o Job) bool {
 	return j.Epoch == o.Epoch && j.Layout == o.Layout && slices.Equal(j.Processes, o.Processes) &&
@@ -194,7 +203,10 @@ func (v *View) candidate() (job Job, wait time.Duration, doubt string) {
 	same := countSame(was.Processes, processes)
 	if (doubt != "" || from == FromTraffic && was.Unknown == "") && same == len(processes) && same == len(was.Processes) {
 		// What was declared or inferred once holds for these processes.
-		layout, from, unknown, doubt = was.Layout, was.LayoutFrom, was.Unknown, ""
+		layout, from, doubt = was.Layout, was.LayoutFrom, ""
+		if was.Unknown == "" {
+			unknown = ""
+		}
 	}
 	job = was
 	job.Processes, job.Layout, job.Placement = processes, layout, v.placement()

@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
+	"github.com/failslow/falcon/detect/mesh"
+)
+
+// Bits of a communicator's unseen traffic, FALCON_TRAFFIC_* of
+// native/include/falcon_shm.h: it moves data without a call of every rank.
+const (
+	trafficDevice   = 1 << 0
+	trafficOneSided = 1 << 2
+)
+
+// needsInference reports whether no adapter declares a layout, and none is known of
+// these processes. The job must be complete.
+func (j *job) needsInference(was jobRecord) bool {
+	if declaredLayout(j.ranks[0].state).Validate() == nil {
+		return false
+	}
+	for _, p := range j.ranks {
+		if _, known := j.known[p.name]; !known {
+			return true
+		}
+	}
+	return was.Unknown != ""
+}
+
+// inferredLayout is the layout by what communicators carry, or why there is none. The
+// job must be complete.
+func (j *job) inferredLayout() (falcon.Layout, string) {
+	comms, traffic := map[falcon.Rank][]falcon.Comm{}, map[falcon.Rank][]falcon.Traffic{}
+	for r := range falcon.Rank(j.world()) {
+		s := j.ranks[r].state
+		switch {
+		case s.GetUnhooked():
+			return falcon.Layout{}, fmt.Sprintf("rank %d calls NCCL past the hook", r)
+		case len(s.GetTraffic()) == 0:
+			return falcon.Layout{}, "what the ranks communicate in an iteration is not known so far"
+		case len(s.GetTraffic()) > trafficMost:
+			return falcon.Layout{}, fmt.Sprintf("rank %d reports more than %d communicators and operations", r, trafficMost)
+		}
+		for _, c := range s.GetComms() {
+			if c.GetUnseen()&(trafficDevice|trafficOneSided) != 0 {
+				return falcon.Layout{}, fmt.Sprintf("rank %d communicates from its kernels or one-sided: not all of it is seen", r)
+			}
+			comms[r] = append(comms[r], convert.CommFromProto(c))
+		}
+		for _, t := range s.GetTraffic() {
+			traffic[r] = append(traffic[r], convert.TrafficFromProto(t))
+		}
+	}
+	m, err := mesh.Infer(j.world(), comms, traffic)
+	if err != nil {
+		return falcon.Layout{}, err.Error()
+	}
+	return falcon.LayoutOf(m), ""
+}
+
+// trafficMost bounds what one rank reports.
+const trafficMost = 512

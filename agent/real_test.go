@@ -61,7 +61,7 @@ func startJob(t *testing.T, args ...string) *realJob {
 	for r := range realRanks {
 		cmd := exec.Command(trainer, args...)
 		cmd.Env = append(os.Environ(), "RANK="+strconv.Itoa(r), "WORLD_SIZE="+strconv.Itoa(realRanks), "LOCAL_RANK="+strconv.Itoa(r),
-			"LD_PRELOAD="+hook, "FALCON_JOB=real", "FALCON_SHM_DIR="+j.dir, fmt.Sprintf("FALCON_DEVICE=n1.g%d", r))
+			"LD_PRELOAD="+hook, "FALCON_JOB=real", "FALCON_SHM_DIR="+j.dir, "FALCON_TEST_MB=64", fmt.Sprintf("FALCON_DEVICE=n1.g%d", r))
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}

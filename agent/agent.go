@@ -27,7 +27,7 @@ const (
 // shipper is the stream to the engine; *ship.Shipper is one.
 type shipper interface {
 	Send(f *falconv1.AgentFrame)
-	Beat(now time.Time, ranks []*falconv1.RankBeat)
+	Beat(now time.Time, ranks []*falconv1.RankBeat, unseen []*falconv1.UnseenRank)
 	// Ends are the processes' ends that the engine has not acknowledged.
 	Ends() []*falconv1.RankState
 	// Renew replaces the present stream by a new one.
@@ -63,8 +63,9 @@ type Agent struct {
 	buf       *buffers
 	samples   []falcon.Sample // not sent so far
 
-	notes notebook
-	next  succession
+	notes  notebook
+	next   succession
+	unseen unseenRanks
 
 	last       struct{ ticked, scanned, polled, shipped, beaten time.Time }
 	suspended  uint64    // newest generation that the node was suspended for
@@ -110,6 +111,7 @@ func New(cfg Config, opt Options) *Agent {
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
+	a.unseen = newUnseenRanks(cfg.Host.Proc, a.node, cfg.Job, cfg.ShmDir)
 	a.notes = newNotebook(filepath.Join(cfg.ShmDir, notebookName(cfg.Job, cfg.Node)))
 	a.next = succession{
 		node: cfg.Node, job: cfg.Job, path: filepath.Join(cfg.ShmDir, handoverName(cfg.Job, cfg.Node)), most: int64(cfg.SpoolMb)<<20 + handoverExtra, monoNs: a.dir.MonoNs,
@@ -282,7 +284,7 @@ func (a *Agent) pollProcesses(now time.Time) {
 	}
 	if now.Sub(a.last.beaten) >= a.beatEvery {
 		a.last.beaten = now
-		a.ship.Beat(now, a.rankBeats())
+		a.ship.Beat(now, a.rankBeats(), a.unseen.report())
 	}
 }
 

@@ -388,7 +388,7 @@ func (s *fakeShip) Ends() []*falconv1.RankState {
 	return slices.Clone(s.kept)
 }
 
-func (s *fakeShip) Beat(_ time.Time, ranks []*falconv1.RankBeat) {
+func (s *fakeShip) Beat(_ time.Time, ranks []*falconv1.RankBeat, _ []*falconv1.UnseenRank) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.beats++

@@ -29,8 +29,8 @@ func (s endsShip) Send(f *falconv1.AgentFrame) {
 	}
 }
 
-func (endsShip) Beat(time.Time, []*falconv1.RankBeat) {}
-func (endsShip) Renew()                               {}
+func (endsShip) Beat(time.Time, []*falconv1.RankBeat, []*falconv1.UnseenRank) {}
+func (endsShip) Renew()                                                       {}
 
 func (endsShip) Ends() []*falconv1.RankState { return nil }
 

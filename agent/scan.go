@@ -44,6 +44,7 @@ func (a *Agent) scanDirectory() {
 	for _, e := range stale {
 		a.removeStale(e)
 	}
+	a.unseen.scanProcesses(a.now(), live)
 	a.sendChangedStates()
 	a.notes.saveFollowed(a)
 }

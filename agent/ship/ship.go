@@ -164,12 +164,12 @@ func (s *Shipper) rememberState(st *falconv1.RankState) {
 
 // Beat sends an unnumbered heartbeat with the ranks' signs of life on a live
 // stream; without one it is forgotten. Spool counts are filled in here.
-func (s *Shipper) Beat(now time.Time, ranks []*falconv1.RankBeat) {
+func (s *Shipper) Beat(now time.Time, ranks []*falconv1.RankBeat, unseen []*falconv1.UnseenRank) {
 	s.mu.Lock()
 	if s.connected {
 		s.beat = &falconv1.Beat{
 			AtUnixNs: now.UnixNano(), SpoolFrames: uint64(len(s.spool.frames)),
-			DroppedFrames: s.spool.dropped + s.spool.lost, Ranks: ranks,
+			DroppedFrames: s.spool.dropped + s.spool.lost, Ranks: ranks, Unseen: unseen,
 		}
 	}
 	s.mu.Unlock()

@@ -78,7 +78,7 @@ func TestWorksWithoutTheEngine(t *testing.T) {
 	}
 	e.Start()
 	shiptest.Until(t, "the spooled frames", empty(s))
-	s.Beat(time.Now(), nil)
+	s.Beat(time.Now(), nil, nil)
 	shiptest.Until(t, "a beat", func() bool { return e.Beats() > 0 })
 	if e.Numbered() != 10 {
 		t.Fatalf("%d frames", e.Numbered())

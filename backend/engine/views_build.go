@@ -131,10 +131,13 @@ func (sv *stateViews) jobAlarm(now time.Time) string {
 	if unhooked > 0 {
 		return fmt.Sprintf("%d ranks run NCCL without the hook", unhooked)
 	}
+	if text := sv.cluster.unseenText(); text != "" {
+		return text
+	}
 	if name := sv.cluster.blindNode(now); name != "" {
 		return fmt.Sprintf("the agent of node %s is gone: its ranks are not watched", name)
 	}
-	return sv.describer.machine.Doubt()
+	return cmp.Or(sv.describer.machine.Doubt(), sv.job.unseenTraffic())
 }
 
 // rankTable is what is known of all ranks, and the one to look at: a culprit,

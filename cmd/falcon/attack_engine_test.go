@@ -294,7 +294,7 @@ func (f *crowd) train() {
 			s := f.agents[r]
 			s.Send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Samples{Samples: &falconv1.Samples{Samples: []*falconv1.Sample{{Rank: int32(r), Iteration: i, Ms: 1000}}}}})
 			if i%2 == 0 {
-				s.Beat(time.Now(), []*falconv1.RankBeat{{Rank: int32(r), Pid: 7, Iteration: i, StepTag: i}})
+				s.Beat(time.Now(), []*falconv1.RankBeat{{Rank: int32(r), Pid: 7, Iteration: i, StepTag: i}}, nil)
 			}
 		}
 		select {

@@ -23,6 +23,7 @@ const fileBytesMax = 4096
 // Fields behind the name.
 const (
 	fieldState   = 0
+	fieldParent  = 1
 	fieldSession = 3
 	fieldThreads = 17
 	fieldStart   = 19
@@ -31,6 +32,7 @@ const (
 // Stat is what is read of one process.
 type Stat struct {
 	State   byte // R, S, Z, …
+	Parent  int
 	Session int
 	Threads int
 	Start   uint64 // clock ticks since boot
@@ -52,11 +54,12 @@ func Read(proc string, pid int) (Stat, error) {
 	if i < 0 || len(fields) <= fieldStart || len(fields[fieldState]) != 1 {
 		return Stat{}, ErrFormat
 	}
+	parent, err0 := strconv.Atoi(string(fields[fieldParent]))
 	session, err := strconv.Atoi(string(fields[fieldSession]))
 	threads, err2 := strconv.Atoi(string(fields[fieldThreads]))
 	start, err3 := strconv.ParseUint(string(fields[fieldStart]), 10, 64)
-	if errors.Join(err, err2, err3) != nil {
+	if errors.Join(err0, err, err2, err3) != nil {
 		return Stat{}, ErrFormat
 	}
-	return Stat{State: fields[fieldState][0], Session: session, Threads: threads, Start: start}, nil
+	return Stat{State: fields[fieldState][0], Parent: parent, Session: session, Threads: threads, Start: start}, nil
 }

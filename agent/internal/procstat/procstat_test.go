@@ -14,7 +14,7 @@ const tail = " S 1 2 77 0 -1 0 0 0 0 0 0 0 0 0 20 0 5 0 123456 0 0\n"
 // A process's name holds what its owner likes; it is never read as a field.
 func TestRead(t *testing.T) {
 	proc := t.TempDir()
-	want := Stat{State: 'S', Session: 77, Threads: 5, Start: 123456}
+	want := Stat{State: 'S', Parent: 1, Session: 77, Threads: 5, Start: 123456}
 	for text, ok := range map[string]bool{
 		"7 (sh)" + tail:               true,
 		"7 (a) Z 1 1 1 1 1 1)" + tail: true,

@@ -98,7 +98,7 @@ type catch struct {
 	states  map[int32]*falconv1.RankState
 }
 
-func (c *catch) Beat(time.Time, []*falconv1.RankBeat) {}
+func (c *catch) Beat(time.Time, []*falconv1.RankBeat, []*falconv1.UnseenRank) {}
 func (*catch) Ends() []*falconv1.RankState            { return nil }
 func (*catch) Renew()                                 {}
 

@@ -99,8 +99,8 @@ type catch struct {
 }
 
 func (c *catch) Beat(time.Time, []*falconv1.RankBeat, []*falconv1.UnseenRank) {}
-func (*catch) Ends() []*falconv1.RankState            { return nil }
-func (*catch) Renew()                                 {}
+func (*catch) Ends() []*falconv1.RankState                                    { return nil }
+func (*catch) Renew()                                                         {}
 
 func (c *catch) Send(f *falconv1.AgentFrame) {
 	c.mu.Lock()

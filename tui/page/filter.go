@@ -3,6 +3,7 @@ package page
 import (
 	"slices"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/tui/filter"
 	"github.com/failslow/falcon/tui/roster"
 )
@@ -91,6 +92,10 @@ func searchRanks(t *roster.Roster, f filter.Filter, picked bool) []int32 {
 		sub.State = looks[t.Standing(sub.Rank)].word
 		if f.Match(&sub) {
 			out = append(out, sub.Rank)
+		}
+		if t.Mesh != (falcon.Mesh{}) {
+			sub.TP, sub.DP, sub.PP = t.Coord(rank + 1)
+			continue
 		}
 		if sub.TP++; sub.TP < t.TP {
 			continue

@@ -2,8 +2,7 @@ package page
 
 import "github.com/failslow/falcon/tui/roster"
 
-// Layout owns how ranks are laid out: tensor parallel varies fastest, then data
-// parallel (Megatron's default order).
+// Layout owns how ranks are laid out, by the roster's mesh.
 type Layout struct {
 	roster     *roster.Roster // divides a rank into its coordinates
 	TP, DP, PP int            // each at least 1
@@ -15,7 +14,7 @@ func layoutOfRoster(r *roster.Roster) Layout { return Layout{r, r.TP, r.DP, r.PP
 func (l *Layout) Coord(rank int32) (tp, dp, pp int) { return l.roster.Coord(rank) }
 
 // At is the rank at a place.
-func (l *Layout) At(tp, dp, pp int) int32 { return int32(tp + l.TP*(dp+l.DP*pp)) }
+func (l *Layout) At(tp, dp, pp int) int32 { return l.roster.At(tp, dp, pp) }
 
 // Replicas are the ranks of a rank's data-parallel group: the same stage and
 // tensor-parallel coordinate in every replica.

@@ -36,7 +36,11 @@ func (s Incident) writeHead(b *strings.Builder) {
 	}
 	b.WriteString("| | |\n|---|---|\n")
 	if j := s.Job; j != nil {
-		fmt.Fprintf(b, "| Job | %s, %d ranks (TP %d × DP %d × PP %d), epoch %d |\n", markdown(j.Name), j.Ranks, j.TP, j.DP, j.PP, j.Epoch)
+		layout := fmt.Sprintf("TP %d × DP %d × PP %d", j.TP, j.DP, j.PP)
+		if j.Mesh != "" {
+			layout += "; " + markdown(j.Mesh)
+		}
+		fmt.Fprintf(b, "| Job | %s, %d ranks (%s), epoch %d |\n", markdown(j.Name), j.Ranks, layout, j.Epoch)
 	}
 	fmt.Fprintf(b, "| State | %s |\n| Onset | iteration %d |\n| Detected | iteration %d |\n| Relieved | %s |\n", s.State, s.OnsetIteration, s.DetectedIteration, IterationText(s.RelievedIteration))
 	fmt.Fprintf(b, "| Healthy | %.1f ms |\n| Slow | %.1f ms (%s) |\n| Lost | %.4f GPU hours |\n| Confidence | %.2f |\n", s.HealthyMs, s.SlowMs, s.Slowdown(), s.Cost.LostGPUHours, s.Verdict.Confidence)

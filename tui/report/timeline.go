@@ -47,6 +47,7 @@ type Job struct {
 	Epoch    uint64 `json:"epoch"`
 	Exact    bool   `json:"exact"` // iterations from the framework's step marks
 	Emulated bool   `json:"emulated"`
+	Mesh     string `json:"mesh,omitempty"` // dimensions, innermost first, where TP, DP and PP do not say all
 }
 
 // Chart is iteration time around the incident, one entry an iteration.
@@ -70,7 +71,7 @@ type Mark struct {
 // complete adds what a reply about one incident says beyond the incident.
 func (s *Incident) complete(r *falconv1.IncidentsReply) {
 	if j := r.GetJob(); j != nil {
-		s.Job = &Job{j.GetName(), j.GetTp(), j.GetDp(), j.GetPp(), j.GetWorld(), j.GetEpoch(), j.GetExact(), j.GetEmulated()}
+		s.Job = &Job{j.GetName(), j.GetTp(), j.GetDp(), j.GetPp(), j.GetWorld(), j.GetEpoch(), j.GetExact(), j.GetEmulated(), j.GetMesh()}
 		if j.GetEmulated() {
 			s.Emulated = []string{"GPU pace, link pace and the counters of the nodes"}
 		}

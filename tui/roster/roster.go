@@ -34,9 +34,10 @@ const (
 
 // Roster is what one snapshot says of all ranks.
 type Roster struct {
-	TP, DP, PP int     // at least 1
-	Anomalies  []int32 // ranks that are not healthy, ascending
-	Critical   []int32 // those of them that are culprits or lost, ascending
+	TP, DP, PP int         // at least 1
+	Mesh       falcon.Mesh // which ranks these are; zero = tensor parallel varies fastest, then data parallel
+	Anomalies  []int32     // ranks that are not healthy, ascending
+	Critical   []int32     // those of them that are culprits or lost, ascending
 	Count      [Standings]int
 	Worst      int32 // the rank that most needs a look, the lowest of equals
 	Measured   bool  // some rank has a self time
@@ -60,6 +61,7 @@ func Make(snap *falconv1.SnapshotReply, table *columns.Table) *Roster {
 		TP: max(1, int(job.GetTp())), DP: max(1, int(job.GetDp())), PP: max(1, int(job.GetPp())),
 		finished: job.GetState() == string(falcon.JobFinished), fenced: map[string]bool{}, apart: map[int32]bool{},
 	}
+	t.readMesh(job.GetMesh())
 	t.table = tableOf(snap, table)
 	t.excludeFenced(snap.GetRecovery())
 	t.standings = make([]Standing, t.table.World())
@@ -70,6 +72,23 @@ func Make(snap *falconv1.SnapshotReply, table *columns.Table) *Roster {
 	t.countStandings()
 	t.findWorst()
 	return t
+}
+
+// readMesh takes the engine's mesh. One of other sizes than it says is no mesh.
+func (t *Roster) readMesh(text string) {
+	if text == "" {
+		return
+	}
+	m, err := falcon.ParseMesh(text)
+	l := falcon.Layout{TP: t.TP, DP: t.DP, PP: t.PP, Mesh: m}
+	if err == nil && l.Validate() == nil {
+		t.Mesh = m
+	}
+}
+
+// layout is that of the ranks.
+func (t *Roster) layout() falcon.Layout {
+	return falcon.Layout{TP: t.TP, DP: t.DP, PP: t.PP, Mesh: t.Mesh}
 }
 
 // tableOf is the table that came with a snapshot, or one of its messages.
@@ -234,9 +253,13 @@ func (t *Roster) standing(health falconv1.RankHealth, rank int32, device string)
 // NodeOf is the node part of a device's name: "n1" of "n1.g0"; "" of "".
 func NodeOf(device string) string { return string(falcon.Device(device).Node()) }
 
-// Coord is a rank's tensor-parallel coordinate, replica and stage; tensor
-// parallel varies fastest, then data parallel (Megatron's default order).
+// Coord is a rank's tensor-parallel coordinate, replica and stage.
 func (t *Roster) Coord(rank int32) (tp, dp, pp int) {
-	n := int(rank)
-	return n % t.TP, n / t.TP % t.DP, n / (t.TP * t.DP)
+	c := t.layout().Coord(falcon.Rank(rank))
+	return c.TP, c.DP, c.PP
+}
+
+// At is the rank at a place.
+func (t *Roster) At(tp, dp, pp int) int32 {
+	return int32(t.layout().RankOf(falcon.Coord{TP: tp, DP: dp, PP: pp}))
 }

@@ -85,7 +85,7 @@ func drawCalm(c *widget.Canvas, r widget.Rect, s *page.State) {
 		c.Pen(row).Put(themes.Title, job.State)
 	}
 	row, rest = rest.Rows(1)
-	c.Pen(row).Putf(themes.Text, "%d ranks: tp %d × dp %d × pp %d; %s", s.Roster.World(), s.TP, s.DP, s.PP, s.Tally())
+	c.Pen(row).Putf(themes.Text, "%d ranks: %s; %s", s.Roster.World(), layoutText(s), s.Tally())
 	row, rest = rest.Rows(1)
 	c.Pen(row).Put(themes.Text, agentsText(s))
 	for _, x := range concernLines(s) {

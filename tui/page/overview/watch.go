@@ -42,6 +42,7 @@ func concernLines(s *page.State) []page.Line {
 		add(themes.Bad, "data is "+phrase.Seconds(age)+" old: what is shown may have changed")
 	}
 	add(themes.Warn, s.Snap().GetJob().GetAlarm())
+	add(themes.Warn, layoutDoubt(s))
 	add(themes.Bad, lostAgents(s))
 	add(themes.Warn, stealText(s))
 	for _, x := range s.Snap().GetRecurring()[:min(namesMost, len(s.Snap().GetRecurring()))] {

@@ -3,6 +3,7 @@ package ranks
 import (
 	"sync"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/roster"
 )
@@ -54,6 +55,7 @@ type shape struct {
 	n       int
 	tp, dp  int
 	pp      int
+	mesh    falcon.Mesh
 	hosts   *roster.Hosts
 }
 
@@ -67,7 +69,7 @@ var arrangements struct {
 const arrangementsMax = 16
 
 func arrangeRanks(s *page.State, level Level, order Order, per, by int) *arrangement {
-	k := shape{level: level, order: order, per: per, by: by, n: s.Roster.World(), tp: s.TP, dp: s.DP, pp: s.PP}
+	k := shape{level: level, order: order, per: per, by: by, n: s.Roster.World(), tp: s.TP, dp: s.DP, pp: s.PP, mesh: s.Roster.Mesh}
 	if level <= Stage {
 		k.order = Topology
 	}
@@ -90,8 +92,10 @@ func arrangeRanks(s *page.State, level Level, order Order, per, by int) *arrange
 func (k shape) makeArrangement() *arrangement {
 	a := &arrangement{place: make([]int32, k.n)}
 	across := (k.dp + k.per - 1) / k.per
+	layout := falcon.Layout{TP: k.tp, DP: k.dp, PP: k.pp, Mesh: k.mesh}
 	for r := range k.n {
-		dp, pp := r/k.tp%k.dp, r/(k.tp*k.dp)
+		at := layout.Coord(falcon.Rank(r))
+		dp, pp := at.DP, at.PP
 		switch {
 		case k.level == Job:
 			a.place[r] = int32(dp / k.per)

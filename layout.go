@@ -104,6 +104,22 @@ func (l Layout) RankOf(c Coord) Rank {
 // Replica is the unit that r belongs to.
 func (l Layout) Replica(r Rank) int { return l.Coord(r).DP }
 
+// Alike are the ranks that do the same work, each set ascending: those of one stage and,
+// as experts get different tokens, of one expert-parallel position. Without a mesh they
+// also have one tensor-parallel coordinate.
+func (l Layout) Alike() [][]Rank {
+	stride, size := l.span(DimEP)
+	if l.Mesh == (Mesh{}) {
+		stride, size = l.span(DimTP)
+	}
+	out := make([][]Rank, l.PP*size)
+	for r := range Rank(l.World()) {
+		at := l.Coord(r).PP*size + int(r)/stride%size
+		out[at] = append(out[at], r)
+	}
+	return out
+}
+
 // KeepReplicas is l with the named replicas alone, ascending, on the devices
 // that they have in p: their ranks move up, and keep their order.
 func (l Layout) KeepReplicas(p Placement, replicas []int) (Layout, Placement) {

@@ -96,7 +96,10 @@ func (t *testPlanner) testsFor(s *incidentState) falcon.ValidationAsk {
 		ask.Why = fmt.Sprintf("%s: which link makes %s slow?", s.ID, culpritNames(s.Verdict))
 	default:
 		ask.Why = s.ID + ": timing names no rank: is any GPU or link slow?"
-		ask.GEMM, ask.Rings = t.allRanks(), t.job.groupRings(falcon.DimDP, askRings)
+		ask.GEMM = t.allRanks()
+		for _, d := range []falcon.Dimension{falcon.DimDP, falcon.DimFSDP, falcon.DimCP} {
+			ask.Rings = append(ask.Rings, t.job.groupRings(d, askRings-len(ask.Rings))...)
+		}
 	}
 	return ask
 }
@@ -121,10 +124,11 @@ func (t *testPlanner) suspectRanks(s *incidentState) []falcon.Rank {
 	if suspects == 0 {
 		return nil
 	}
+	alike := t.job.desc.Layout.Alike()
 	for _, r := range slices.Clone(out) {
-		at := t.job.desc.Layout.Coord(r)
-		for d := range t.job.desc.Layout.DP {
-			add(t.job.desc.Layout.RankOf(falcon.Coord{TP: at.TP, DP: d, PP: at.PP}))
+		i := slices.IndexFunc(alike, func(column []falcon.Rank) bool { return slices.Contains(column, r) })
+		for _, q := range alike[max(i, 0)] {
+			add(q)
 		}
 	}
 	for r := falcon.Rank(0); int(r) < len(t.samples.ranks) && len(out) < 2*suspects+askClass; r++ {
@@ -163,7 +167,7 @@ func (t *testPlanner) suspectRings(res *peer.Result) [][]falcon.Rank {
 	if len(out) == 0 {
 		return nil
 	}
-	for _, d := range []falcon.Dimension{falcon.DimDP, falcon.DimPP, falcon.DimTP} {
+	for _, d := range []falcon.Dimension{falcon.DimDP, falcon.DimFSDP, falcon.DimCP, falcon.DimPP, falcon.DimTP} {
 		for _, ring := range t.job.groupRings(d, askRings) {
 			if len(links) < askClass {
 				add(ring)

@@ -12,8 +12,8 @@
 //
 // The culprit of a computation fault is never "who waits least": under a
 // pipeline the slow replica's other stages are late too. Waits only show that
-// a replica is waited for; the rank is found by self time against the ranks
-// with the same stage and tensor-parallel coordinate in other replicas.
+// a replica is waited for; the rank is found by self time against the ranks that do
+// the same work (falcon.Layout.Alike): never against those of another stage.
 //
 // Two kinds of lateness without a fault are known: a rank with fewer
 // micro-batches spreads the work of once an iteration over fewer of them, and

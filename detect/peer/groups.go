@@ -118,7 +118,7 @@ func (w *Window) dimension(comm uint64, ranks []falcon.Rank) falcon.Dimension {
 	if len(ranks) == w.Layout.World() {
 		return falcon.DimWorld
 	}
-	for _, d := range []falcon.Dimension{falcon.DimTP, falcon.DimDP, falcon.DimPP} {
+	for _, d := range []falcon.Dimension{falcon.DimTP, falcon.DimDP, falcon.DimPP, falcon.DimCP, falcon.DimFSDP, falcon.DimEP, falcon.DimEDP} {
 		if slices.Equal(w.Layout.Peers(ranks[0], d), ranks) {
 			return d
 		}
@@ -205,7 +205,7 @@ func groupKind(g *Group) kind { return kind{g.Dimension, g.Op, g.Bytes, g.Intern
 
 // judgeWaits adds up each member's wait and marks who is waited for.
 func (w *Window) judgeWaits(res *Result, g *Group, j *joinedCalls) {
-	if g.Dimension != falcon.DimTP && g.Dimension != falcon.DimDP {
+	if g.Dimension == "" || g.Dimension == falcon.DimPP || g.Dimension == falcon.DimWorld {
 		return
 	}
 	waits, transfer := make([]float64, len(j.members)), 0.0

@@ -78,7 +78,7 @@ func (w *Window) troubled(res *Result) []bool {
 }
 
 // position is what pairs must share to be compared: stages, tensor-parallel
-// coordinates, size, and whether they cross nodes.
+// coordinates where there is no mesh, size, and whether they cross nodes.
 type position struct {
 	from, to  falcon.Coord // without the replica
 	bytes     int64
@@ -88,6 +88,9 @@ type position struct {
 func (w *Window) positionOf(p *Pair) position {
 	from, to := w.Layout.Coord(p.From), w.Layout.Coord(p.To)
 	from.DP, to.DP = 0, 0
+	if w.Layout.Mesh != (falcon.Mesh{}) {
+		from.TP, to.TP = 0, 0
+	}
 	return position{from, to, p.Bytes, w.internode(p.From, p.To)}
 }
 

@@ -71,7 +71,7 @@ type Rank struct {
 	Measured bool
 	SelfMs   float64 // per micro-batch
 	PeerMs   float64 // median of its peers, or more (expected) where it has fewer micro-batches; 0 = none
-	Peers    int     // same stage and TP coordinate in other replicas, measured
+	Peers    int     // others that do the same work, measured
 	OwnMs    float64 // own healthy self time, or more (expected) where it had more micro-batches; 0 = none
 	OwnRatio float64 // SelfMs / OwnMs, 0 = none
 	Ratio    float64 // what is judged: SelfMs over its basis, 0 = none

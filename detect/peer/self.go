@@ -27,8 +27,7 @@ func (w *Window) judgeSelf(res *Result, profiles []falcon.RankProfile) {
 	w.markSlow(res)
 }
 
-// comparePeers fills in the medians over same-stage peers. Ranks of one
-// (stage, TP coordinate) differ only in their replica.
+// comparePeers fills in the medians over the ranks that do the same work.
 func (w *Window) comparePeers(res *Result) {
 	eachColumn(w.Layout, func(column []falcon.Rank) {
 		var selves, micro []float64
@@ -51,8 +50,15 @@ func (w *Window) comparePeers(res *Result) {
 	})
 }
 
-// eachColumn calls f with the ranks of each (stage, TP coordinate), by replica.
+// eachColumn calls f with the ranks that do the same work (falcon.Layout.Alike).
+// Without a mesh these are the ranks of one (stage, TP coordinate), by replica.
 func eachColumn(l falcon.Layout, f func([]falcon.Rank)) {
+	if l.Mesh != (falcon.Mesh{}) {
+		for _, column := range l.Alike() {
+			f(column)
+		}
+		return
+	}
 	column := make([]falcon.Rank, l.DP)
 	for pp := range l.PP {
 		for tp := range l.TP {

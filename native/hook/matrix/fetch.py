@@ -16,7 +16,7 @@ import tempfile
 import zipfile
 
 FIRST = (2, 18)
-PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--retries", "2", "--timeout", "20"]
 WANTED = {"nvidia/nccl/lib/libnccl.so.2": "libnccl.so.2", "nvidia/nccl/include/nccl.h": "nccl.h"}
 
 

@@ -172,7 +172,9 @@ def fingerprint(where):
 
 
 def check(top, requirement, built, hook):
-    run = subprocess.run([sys.executable, HERE / "fetch.py", top / "wheels", requirement], capture_output=True, text=True, check=True)
+    run = subprocess.run([sys.executable, HERE / "fetch.py", top / "wheels", requirement], capture_output=True, text=True, check=False)
+    if run.returncode:
+        fail(f"{requirement} was not fetched; run again to go on from here\n{run.stderr}")
     where = pathlib.Path(run.stdout.strip()).resolve()
     kept = top / "results" / f"{where.name}.json"
     if kept.exists() and (old := json.loads(kept.read_text()))["of"] == fingerprint(where):

@@ -70,6 +70,12 @@ func LayoutOf(m Mesh) Layout {
 	return l
 }
 
+// Usual reports whether TP, DP and PP alone say which ranks are where, as they do for
+// programs that know no mesh.
+func (l Layout) Usual() bool {
+	return slices.IsSortedFunc(l.Mesh.parts[:l.Mesh.partCount()], func(a, b meshPart) int { return int(a.of) - int(b.of) })
+}
+
 // Validate reports, in one sentence, why the layout can't exist.
 func (l Layout) Validate() error {
 	if l.TP < 1 || l.DP < 1 || l.PP < 1 {

@@ -335,15 +335,20 @@ func (m *Mesh) UnmarshalText(b []byte) error {
 	return err
 }
 
+func (m *Mesh) partCount() int {
+	n := 0
+	for n < len(m.parts) && m.parts[n].size > 0 {
+		n++
+	}
+	return n
+}
+
 // coord is a rank's position.
 func (m *Mesh) coord(r Rank) Coord {
 	var at, place [axisStage + 1]int
 	place = [...]int{1, 1, 1}
 	n := int(r)
-	for _, p := range m.parts {
-		if p.size == 0 {
-			break
-		}
+	for _, p := range m.parts[:m.partCount()] {
 		at[p.of] += n % int(p.size) * place[p.of]
 		place[p.of] *= int(p.size)
 		n /= int(p.size)
@@ -355,10 +360,7 @@ func (m *Mesh) coord(r Rank) Coord {
 func (m *Mesh) rankOf(c Coord) Rank {
 	at := [...]int{axisInner: c.TP, axisUnit: c.DP, axisStage: c.PP}
 	out, stride := 0, 1
-	for _, p := range m.parts {
-		if p.size == 0 {
-			break
-		}
+	for _, p := range m.parts[:m.partCount()] {
 		out += at[p.of] % int(p.size) * stride
 		at[p.of] /= int(p.size)
 		stride *= int(p.size)

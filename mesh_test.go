@@ -187,6 +187,13 @@ func TestMeshAgainstGraph(t *testing.T) {
 }
 
 func checkUnits(t *rapid.T, d drawn, l falcon.Layout, slow *slowMesh) {
+	numbers, alike := falcon.Layout{TP: l.TP, DP: l.DP, PP: l.PP}, true
+	for r := range falcon.Rank(l.World()) {
+		alike = alike && numbers.Coord(r) == l.Coord(r)
+	}
+	if l.Usual() && !alike {
+		t.Fatalf("%s: tp %d, dp %d and pp %d do not say which ranks are where", d.text, l.TP, l.DP, l.PP)
+	}
 	seen, units := map[falcon.Coord]bool{}, map[int]int{}
 	for r := range falcon.Rank(l.World()) {
 		c := l.Coord(r)

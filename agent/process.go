@@ -44,10 +44,11 @@ type process struct {
 	born   uint64 // see Directory
 	uid    int    // whose file its memory is
 
-	rank   falcon.Rank // held now, -1 while unknown; not unique while a placement is carried out
-	status ring.Control
-	lost   uint64 // records and marks overwritten before they were read
-	warned bool   // of an NCCL newer than the hook
+	rank        falcon.Rank // held now, -1 while unknown; not unique while a placement is carried out
+	status      ring.Control
+	lost        uint64 // records and marks overwritten before they were read
+	warned      bool   // of an NCCL newer than the hook
+	refusedMesh string // newest declared mesh that is none, and was logged
 
 	comms      commTable
 	ranks      rankHistory
@@ -229,6 +230,7 @@ func (p *process) rankState(node falcon.Node) *falconv1.RankState {
 		TestWorkspace: p.status.TestWorkspace, Generation: p.status.Generation,
 		Bound: uint32(p.status.Bound.How), NcclVersion: uint32(p.status.Bound.NCCL),
 	}
+	p.declareMesh(st)
 	if at := p.ranks.newest; at.Order != 0 {
 		st.PlacementOrder, st.PlacementIteration = at.Order, at.Iteration
 	}
@@ -245,6 +247,22 @@ func (p *process) rankState(node falcon.Node) *falconv1.RankState {
 		}
 	}
 	return st
+}
+
+// declareMesh adds the mesh that the adapter declares, unless it is none. Engines that
+// know no mesh take tp, dp and pp, where these say the same.
+func (p *process) declareMesh(st *falconv1.RankState) {
+	if p.status.Mesh == "" {
+		return
+	}
+	m, err := falcon.ParseMesh(p.status.Mesh)
+	if err != nil {
+		return
+	}
+	st.Mesh, st.Tp, st.Dp, st.Pp = m.String(), 0, 0, 0
+	if l := falcon.LayoutOf(m); l.Usual() {
+		st.Tp, st.Dp, st.Pp = int32(l.TP), int32(l.DP), int32(l.PP)
+	}
 }
 
 // generation is the newest one that the process is of, or was ordered into.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/ring"
 )
 
@@ -57,6 +58,17 @@ func (a *Agent) warnUnknown(p *process) {
 	}
 	p.warned = true
 	a.log.Warn("this NCCL has functions that the hook does not know: update Falcon", slog.String("process", p.String()))
+}
+
+// warnMesh logs once that a process declares a mesh that is none.
+func (a *Agent) warnMesh(p *process) {
+	if p.status.Mesh == p.refusedMesh || p.status.Mesh == "" {
+		return
+	}
+	p.refusedMesh = p.status.Mesh
+	if _, err := falcon.ParseMesh(p.status.Mesh); err != nil {
+		a.log.Warn("the job declares a layout that can't be used", slog.String("process", p.String()), slog.Any("err", err))
+	}
 }
 
 // adoptProcess opens one new process's memory when it is this node's.
@@ -153,6 +165,7 @@ func (a *Agent) sendChangedStates() {
 func (a *Agent) sendState(p *process) {
 	p.refresh()
 	a.warnUnknown(p)
+	a.warnMesh(p)
 	if st := p.changedState(a.node, a.nicOf); st != nil {
 		a.ship.Send(rankFrame(st))
 	}

@@ -41,3 +41,28 @@ func TestStateNamesPortAndWorkspace(t *testing.T) {
 		}
 	})
 }
+
+// The mesh that an adapter declares is checked; older engines get its numbers where
+// these say the same.
+func TestStateHasTheMesh(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		s := n.dir.add(100, 3, "n1.g1")
+		for _, c := range []struct {
+			declared, sent string
+			tp, dp, pp     int32
+		}{
+			{"tp=2,cp=2,dp=4,pp=2", "tp=2,cp=2,dp=4,pp=2", 4, 4, 2},
+			{"tp=2,pp=2,dp=4", "tp=2,pp=2,dp=4", 0, 0, 0}, // other ranks than tp, dp and pp name
+			{"tp=2,dp=\x1b[2J", "", 7, 7, 7},
+			{"dp=1000000000", "", 7, 7, 7},
+			{"", "", 7, 7, 7},
+		} {
+			s.set(func() { s.control.Mesh, s.control.TP, s.control.DP, s.control.PP = c.declared, 7, 7, 7 })
+			wait(time.Second)
+			states := n.ship.states()
+			if st := states[len(states)-1]; st.Mesh != c.sent || st.Tp != c.tp || st.Dp != c.dp || st.Pp != c.pp {
+				t.Errorf("%q: %q, tp %d, dp %d, pp %d", c.declared, st.Mesh, st.Tp, st.Dp, st.Pp)
+			}
+		}
+	})
+}

@@ -13,6 +13,7 @@ const (
 	orderSlots             = 4
 	orderValues            = 1024
 	nameBytes              = 64
+	meshBytes              = 128
 	commNone               = 4294967295
 	drainMs                = 5000
 	opNone                 = 0
@@ -255,6 +256,8 @@ const (
 	ctlWaitingSinceNs      = 6608
 	ctlBound               = 6616
 	ctlNcclVersion         = 6620
+	ctlMeshSeq             = 6624
+	ctlMesh                = 6632
 	ctlRejoin              = 24704
 	ctlTest                = 28832
 	ctlResult              = 32768

@@ -1,6 +1,11 @@
 package ring
 
-import falcon "github.com/failslow/falcon"
+import (
+	"bytes"
+	"encoding/binary"
+
+	falcon "github.com/failslow/falcon"
+)
 
 // Control is what the hook reports of its process. Times are CLOCK_MONOTONIC ns.
 type Control struct {
@@ -10,10 +15,11 @@ type Control struct {
 	IterationStartNs   int64
 	MarksWritten       uint64 // see Marks
 	CommittedOrder     uint64
-	CommittedIteration int64 // first one that the order holds for
-	CommittedStatus    int32 // 0 = applied
-	MicroBatches       int   // per iteration on this rank, 0 when the job does not declare it
-	TP, DP, PP         int   // as declared by the adapter, 0 = unknown
+	CommittedIteration int64  // first one that the order holds for
+	CommittedStatus    int32  // 0 = applied
+	MicroBatches       int    // per iteration on this rank, 0 when the job does not declare it
+	TP, DP, PP         int    // as declared by the adapter, 0 = unknown
+	Mesh               string // the same by dimensions (falcon.ParseMesh), as the process wrote it; "" = none
 	Described          uint32
 	TimingsWritten     uint64
 	TimingsLost        uint64
@@ -62,7 +68,7 @@ func (m image) readControl() Control {
 		CommittedOrder: m.readUint64(ctlCommittedOrder), CommittedIteration: m.readInt64(ctlCommittedIteration),
 		CommittedStatus: m.readInt32(ctlCommittedStatus), MicroBatches: clampSize(m.readInt32(ctlMicroBatches)),
 		TP: clampSize(m.readInt32(ctlTP)), DP: clampSize(m.readInt32(ctlDP)), PP: clampSize(m.readInt32(ctlPP)),
-		Described: m.readUint32(ctlDescribeSeq), TimingsWritten: m.readUint64(ctlTimingHead), TimingsLost: m.readUint64(ctlTimingLost),
+		Mesh: m.readMesh(), Described: m.readUint32(ctlDescribeSeq), TimingsWritten: m.readUint64(ctlTimingHead), TimingsLost: m.readUint64(ctlTimingLost),
 		RecordsLost: m.readUint64(ctlRecordsLost), Coverage: m.readUint32(ctlCoverage), ProfileDone: m.readUint32(ctlProfileDone),
 		PausedNs: m.readInt64(ctlPausedNs), TestWorkspace: m.readUint64(ctlTestWorkspace),
 		ResumeIteration: max(m.readInt64(ctlResumeIteration), 0), Generation: m.readUint64(ctlGeneration),
@@ -71,6 +77,25 @@ func (m image) readControl() Control {
 		Bound:     Binding{How: Bound(m.readUint32(ctlBound)), NCCL: int(m.readUint32(ctlNcclVersion))},
 		Suspended: m.readUint64(ctlSuspendedGeneration), SuspendedNs: max(m.readInt64(ctlSuspendedNs), 0), RejoinOrdered: m.readUint64(ctlRejoinID),
 	}
+}
+
+// readMesh is the text of the declared mesh, as the process wrote it; empty while it is
+// being written.
+func (m image) readMesh() string {
+	if m.readUint64(ctlMeshSeq) == 0 {
+		return ""
+	}
+	var b [meshBytes]byte
+	whole := m.readConsistent(ctlMeshSeq, func() {
+		for i := range meshBytes / 8 {
+			binary.LittleEndian.PutUint64(b[8*i:], m.readUint64(ctlMesh+8*uint64(i)))
+		}
+	})
+	if !whole {
+		return ""
+	}
+	text, _, _ := bytes.Cut(b[:], []byte{0})
+	return string(text)
 }
 
 // clampSize keeps a declared size sane: a job has no dimension over 2^20.

@@ -41,6 +41,9 @@ func describeProcess(out io.Writer, p *ring.Process) {
 	}
 	fmt.Fprintf(out, "job %s, process %d, rank %d of %d (local %d), device %q\n", h.Job, h.PID, h.Rank, h.World, h.LocalRank, h.Device)
 	fmt.Fprintf(out, "heartbeat %s ago, iteration %d, step tag %d, layout tp%d dp%d pp%d, %d micro-batches\n", beat, c.Iteration, c.StepTag, c.TP, c.DP, c.PP, c.MicroBatches)
+	if c.Mesh != "" {
+		fmt.Fprintf(out, "mesh %q, innermost first\n", c.Mesh)
+	}
 	fmt.Fprintf(out, "seen: %s; lost: %d records, %d timings\n", describeCoverage(c.Coverage), c.RecordsLost, c.TimingsLost)
 	fmt.Fprintln(out, c.Bound)
 	fmt.Fprintln(out, describeWaiting(c, ring.MonoNs()))

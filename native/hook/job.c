@@ -39,6 +39,21 @@ FALCON_EXPORT void falcon_job_describe(int tp, int dp, int pp, int micro_batches
   __atomic_fetch_add(&c->describe_seq, 1, __ATOMIC_RELEASE);
 }
 
+FALCON_EXPORT void falcon_job_mesh(const char *dims, int micro_batches) {
+  falcon_control *c = falcon_adapter();
+  if (!c) return;
+  size_t n = dims ? strnlen(dims, FALCON_MESH_BYTES) : 0;
+  if (n >= FALCON_MESH_BYTES) n = 0;
+  uint64_t seq = __atomic_load_n(&c->mesh_seq, __ATOMIC_RELAXED);
+  __atomic_store_n(&c->mesh_seq, seq | 1, __ATOMIC_RELAXED);
+  falcon_store_fence();
+  memset(c->mesh, 0, sizeof(c->mesh));
+  if (n) memcpy(c->mesh, dims, n);
+  __atomic_store_n(&c->mesh_seq, (seq | 1) + 1, __ATOMIC_RELEASE);
+  __atomic_store_n(&c->micro_batches, (uint32_t)(micro_batches > 0 ? micro_batches : 0), __ATOMIC_RELAXED);
+  __atomic_fetch_add(&c->describe_seq, 1, __ATOMIC_RELEASE);
+}
+
 FALCON_EXPORT void falcon_job_begin_iteration(int64_t i) {
   falcon_control *c = falcon_adapter();
   if (!c) return;

@@ -36,6 +36,13 @@ typedef struct falcon_job_order {
 
 /* The layout and the micro-batches per iteration of this rank. */
 void falcon_job_describe(int tp, int dp, int pp, int micro_batches);
+/* The same for any layout: the dimensions of the ranks, innermost (fastest varying)
+ * first, such as "tp=2,cp=2,ep=4,dp=8,pp=4". The ranks are the product of tp, cp, fsdp
+ * (shard), dp (of HSDP: replicate) and pp. Experts are spread over ep ranks, each over
+ * etp (default: tp); vpp is the virtual stages of a rank. What is not named is 1. At most
+ * 127 bytes; a longer text, one that is no mesh, and NULL declare none. Counts before
+ * falcon_job_describe. */
+void falcon_job_mesh(const char *dims, int micro_batches);
 
 void falcon_job_begin_iteration(int64_t i);
 /* Only after a world-wide reduction whose result the host has read. */

@@ -28,6 +28,7 @@
 #define FALCON_TIMING_SLOTS 8192u /* power of two */
 #define FALCON_ORDER_SLOTS 4u     /* an order lives until three newer ones came */
 #define FALCON_ORDER_VALUES 1024u /* micro-batch counts, one per replica */
+#define FALCON_MESH_BYTES  128u  /* of a mesh's text, with its NUL */
 #define FALCON_NAME_BYTES  64u
 #define FALCON_COMM_NONE   0xffffffffu
 #define FALCON_ENDED_MAGIC 0x31444e45434c4146ull /* "FALCEND1", little endian */
@@ -373,7 +374,9 @@ typedef struct falcon_control {
   uint64_t waiting_since_ns;    /* CLOCK_MONOTONIC; 0 = does not wait; unknown without FALCON_COV_WAITING */
   uint32_t bound;               /* enum falcon_bound; older hooks leave it and the next 0 */
   uint32_t nccl_version;        /* ncclGetVersion of the NCCL that is hooked, as 22809; 0 = not asked yet */
-  uint8_t  pad_hook[FALCON_PAGE - 256 - 2048 - 224];
+  uint64_t mesh_seq;            /* odd while mesh is being written; older hooks leave both 0 */
+  char     mesh[FALCON_MESH_BYTES]; /* dimensions that the adapter declares (falcon_job_mesh); empty = tp, dp and pp above */
+  uint8_t  pad_hook[FALCON_PAGE - 256 - 2048 - 224 - 136];
   /* agent -> hook */
   falcon_shm_order orders[FALCON_ORDER_SLOTS];
   falcon_shm_order rejoin;      /* kind FALCON_ORDER_REJOIN; id = epoch = generation */

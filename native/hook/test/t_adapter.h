@@ -30,6 +30,27 @@ static void case_marks(void) {
   CHECK(access(shm_path(), F_OK));
 }
 
+static void case_mesh(void) {
+  FIND(falcon_job_mesh);
+  f_falcon_job_mesh("tp=2,cp=2,dp=4", 8);
+  char *b = shm_map();
+  CHECK(b && !strcmp(CTL(b)->mesh, "tp=2,cp=2,dp=4") && CTL(b)->mesh_seq == 2 && CTL(b)->micro_batches == 8 && CTL(b)->describe_seq == 1);
+  f_falcon_job_mesh("dp=8", -1);
+  CHECK(!strcmp(CTL(b)->mesh, "dp=8") && CTL(b)->mesh_seq == 4 && CTL(b)->micro_batches == 0);
+  char text[FALCON_MESH_BYTES + 1];
+  memset(text, 'x', sizeof(text));
+  text[FALCON_MESH_BYTES - 1] = 0; /* the longest */
+  f_falcon_job_mesh(text, 1);
+  CHECK(!strcmp(CTL(b)->mesh, text));
+  text[FALCON_MESH_BYTES - 1] = 'x';
+  text[FALCON_MESH_BYTES] = 0;
+  f_falcon_job_mesh(text, 1);
+  CHECK(!CTL(b)->mesh[0]);
+  f_falcon_job_mesh("dp=8", 1);
+  f_falcon_job_mesh(NULL, 1);
+  CHECK(!CTL(b)->mesh[0] && CTL(b)->mesh_seq == 12);
+}
+
 static void put_kind(char *b, uint64_t id, uint32_t kind, int32_t first) {
   falcon_shm_order *o = &CTL(b)->orders[id % FALCON_ORDER_SLOTS];
   __atomic_store_n(&o->seq, o->seq | 1, __ATOMIC_RELEASE);

@@ -32,6 +32,9 @@ func (p *Planner) onJob(in Job) {
 		p.ledger.keepIterations(0) // times of another batch don't compare
 		p.overtaken(fmt.Sprintf("the job changed its batch to %d micro-batches by itself", totalOf(in.MicroBatches)), falcon.RungS2)
 	}
+	if in.Unknown != "" && was.Unknown == "" {
+		p.expirePlanned("which ranks are replicas is not known any more: " + in.Unknown)
+	}
 	if len(was.Placement) > 0 && !slices.Equal(was.Placement, in.Placement) {
 		p.overtaken("the job changed its places by itself", falcon.RungS3)
 	}
@@ -88,6 +91,17 @@ func (p *Planner) newEpoch(was, now Job) {
 		return
 	}
 	p.overtaken(why, falcon.RungS2)
+}
+
+// expirePlanned ends every plan that is not carried out yet.
+func (p *Planner) expirePlanned(why string) {
+	for _, s := range p.incidents.list {
+		for i := range s.actions {
+			if a := &s.actions[i]; a.State == falcon.ActionProposed || a.State == falcon.ActionApproved {
+				p.out.expireAction(a, why)
+			}
+		}
+	}
 }
 
 // overtaken ends every plan, and the actions in force up to a rung: the job

@@ -15,29 +15,34 @@ type Control struct {
 	IterationStartNs   int64
 	MarksWritten       uint64 // see Marks
 	CommittedOrder     uint64
-	CommittedIteration int64  // first one that the order holds for
-	CommittedStatus    int32  // 0 = applied
-	MicroBatches       int    // per iteration on this rank, 0 when the job does not declare it
-	TP, DP, PP         int    // as declared by the adapter, 0 = unknown
-	Mesh               string // the same by dimensions (falcon.ParseMesh), as the process wrote it; "" = none
-	Described          uint32
-	TimingsWritten     uint64
-	TimingsLost        uint64
-	RecordsLost        uint64 // calls of threads that found no free ring
-	Coverage           uint32
-	ProfileDone        uint32 // window whose timings are all written
-	PausedNs           int64
-	TestWorkspace      uint64 // bytes reserved for tests, 0 = none
-	ResumeIteration    int64  // of the newest checkpoint that an order asked for, 0 = none
-	Generation         uint64 // of the launch that started the process, 0 = not by a launch
-	GenerationNow      uint64 // of the communicators in use: the launch's, then of the newest rejoin taken
-	SuspendWanted      uint64 // newest suspension that was ordered, 0 = none
-	Suspended          uint64 // newest suspension obeyed: all older communicators are aborted
-	SuspendedNs        int64  // CLOCK_MONOTONIC when that was done
-	RejoinOrdered      uint64 // newest rejoin in the mailbox, 0 = none
-	WaitingSinceNs     int64  // CLOCK_MONOTONIC; 0 = does not wait, or unknown without CoverWaiting
-	Bound              Binding
-	Ended              End // as the process said before it went; the zero value while it has not
+	CommittedIteration int64 // first one that the order holds for
+	CommittedStatus    int32 // 0 = applied
+	MicroBatches       int   // per iteration on this rank, 0 when the job does not declare it
+	Declared
+	Described       uint32
+	TimingsWritten  uint64
+	TimingsLost     uint64
+	RecordsLost     uint64 // calls of threads that found no free ring
+	Coverage        uint32
+	ProfileDone     uint32 // window whose timings are all written
+	PausedNs        int64
+	TestWorkspace   uint64 // bytes reserved for tests, 0 = none
+	ResumeIteration int64  // of the newest checkpoint that an order asked for, 0 = none
+	Generation      uint64 // of the launch that started the process, 0 = not by a launch
+	GenerationNow   uint64 // of the communicators in use: the launch's, then of the newest rejoin taken
+	SuspendWanted   uint64 // newest suspension that was ordered, 0 = none
+	Suspended       uint64 // newest suspension obeyed: all older communicators are aborted
+	SuspendedNs     int64  // CLOCK_MONOTONIC when that was done
+	RejoinOrdered   uint64 // newest rejoin in the mailbox, 0 = none
+	WaitingSinceNs  int64  // CLOCK_MONOTONIC; 0 = does not wait, or unknown without CoverWaiting
+	Bound           Binding
+	Ended           End // as the process said before it went; the zero value while it has not
+}
+
+// Declared is the layout as the adapter declares it.
+type Declared struct {
+	TP, DP, PP int    // 0 = unknown
+	Mesh       string // the same by dimensions (falcon.ParseMesh), as the process wrote it; "" = none
 }
 
 // Commitment is the newest order that a rank has voted for; Order 0 is none.
@@ -67,8 +72,10 @@ func (m image) readControl() Control {
 		IterationStartNs: m.readInt64(ctlIterationStartNs), MarksWritten: m.readUint64(ctlIterationsDone),
 		CommittedOrder: m.readUint64(ctlCommittedOrder), CommittedIteration: m.readInt64(ctlCommittedIteration),
 		CommittedStatus: m.readInt32(ctlCommittedStatus), MicroBatches: clampSize(m.readInt32(ctlMicroBatches)),
-		TP: clampSize(m.readInt32(ctlTP)), DP: clampSize(m.readInt32(ctlDP)), PP: clampSize(m.readInt32(ctlPP)),
-		Mesh: m.readMesh(), Described: m.readUint32(ctlDescribeSeq), TimingsWritten: m.readUint64(ctlTimingHead), TimingsLost: m.readUint64(ctlTimingLost),
+		Declared: Declared{
+			TP: clampSize(m.readInt32(ctlTP)), DP: clampSize(m.readInt32(ctlDP)), PP: clampSize(m.readInt32(ctlPP)), Mesh: m.readMesh(),
+		},
+		Described: m.readUint32(ctlDescribeSeq), TimingsWritten: m.readUint64(ctlTimingHead), TimingsLost: m.readUint64(ctlTimingLost),
 		RecordsLost: m.readUint64(ctlRecordsLost), Coverage: m.readUint32(ctlCoverage), ProfileDone: m.readUint32(ctlProfileDone),
 		PausedNs: m.readInt64(ctlPausedNs), TestWorkspace: m.readUint64(ctlTestWorkspace),
 		ResumeIteration: max(m.readInt64(ctlResumeIteration), 0), Generation: m.readUint64(ctlGeneration),

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -111,7 +112,7 @@ func (d *jobDescriber) announceToPlanner(now time.Time) {
 	rec := d.state.job
 	d.means = d.cluster.launchMeans()
 	in := mitigate.Job{
-		Epoch: rec.Epoch, Layout: rec.Layout, Unknown: rec.Doubt(), MicroBatches: slices.Clone(rec.MicroBatches), GPUs: len(rec.Placement),
+		Epoch: rec.Epoch, Layout: rec.Layout, Unknown: cmp.Or(rec.Doubt(), d.job.contradiction(rec.Layout)), MicroBatches: slices.Clone(rec.MicroBatches), GPUs: len(rec.Placement),
 		Placement: slices.Clone(rec.Placement), Spares: d.means.spares, CanLaunch: d.means.launch, Adapter: rec.Adapter,
 		Recovered: rec.Rejoined != 0, Generation: d.cluster.newestGeneration(),
 	}

@@ -32,20 +32,55 @@ func (j *job) needsInference(was jobRecord) bool {
 // inferredLayout is the layout by what communicators carry, or why there is none. The
 // job must be complete.
 func (j *job) inferredLayout() (falcon.Layout, string) {
-	comms, traffic := map[falcon.Rank][]falcon.Comm{}, map[falcon.Rank][]falcon.Traffic{}
+	comms, traffic, why := j.carried()
+	if why != "" {
+		return falcon.Layout{}, why
+	}
+	m, err := mesh.Infer(j.world(), comms, traffic)
+	if err != nil {
+		return falcon.Layout{}, err.Error()
+	}
+	return falcon.LayoutOf(m), ""
+}
+
+// contradiction is how the communicators refute a layout, empty where they do not.
+func (j *job) contradiction(l falcon.Layout) string {
+	if !j.complete() || j.world() != l.World() {
+		return ""
+	}
+	if at := (checked{l, j.reports}); j.checked != at {
+		j.checked, j.refuted = at, ""
+		if comms, traffic, why := j.carried(); why == "" {
+			if err := mesh.Check(l, comms, traffic); err != nil {
+				j.refuted = err.Error()
+			}
+		}
+	}
+	return j.refuted
+}
+
+// checked is a layout, and the number of reports that it was compared with.
+type checked struct {
+	layout  falcon.Layout
+	reports int
+}
+
+// carried is what all ranks report of their communicators, or why that is not whole.
+func (j *job) carried() (comms map[falcon.Rank][]falcon.Comm, traffic map[falcon.Rank][]falcon.Traffic, why string) {
+	comms, traffic = map[falcon.Rank][]falcon.Comm{}, map[falcon.Rank][]falcon.Traffic{}
 	for r := range falcon.Rank(j.world()) {
 		s := j.ranks[r].state
 		switch {
 		case s.GetUnhooked():
-			return falcon.Layout{}, fmt.Sprintf("rank %d calls NCCL past the hook", r)
+			return nil, nil, fmt.Sprintf("rank %d calls NCCL past the hook", r)
 		case len(s.GetTraffic()) == 0:
-			return falcon.Layout{}, "what the ranks communicate in an iteration is not known so far"
+			return nil, nil, "what the ranks communicate in an iteration is not known so far"
 		case len(s.GetTraffic()) > trafficMost:
-			return falcon.Layout{}, fmt.Sprintf("rank %d reports more than %d communicators and operations", r, trafficMost)
+			return nil, nil, fmt.Sprintf("rank %d reports more than %d communicators and operations", r, trafficMost)
 		}
 		for _, c := range s.GetComms() {
 			if c.GetUnseen()&(trafficDevice|trafficOneSided) != 0 {
-				return falcon.Layout{}, fmt.Sprintf("rank %d communicates from its kernels or one-sided: not all of it is seen", r)
+				return nil, nil, fmt.Sprintf("rank %d communicates from its kernels or one-sided: not all of it is seen", r)
 			}
 			comms[r] = append(comms[r], convert.CommFromProto(c))
 		}
@@ -53,11 +88,7 @@ func (j *job) inferredLayout() (falcon.Layout, string) {
 			traffic[r] = append(traffic[r], convert.TrafficFromProto(t))
 		}
 	}
-	m, err := mesh.Infer(j.world(), comms, traffic)
-	if err != nil {
-		return falcon.Layout{}, err.Error()
-	}
-	return falcon.LayoutOf(m), ""
+	return comms, traffic, ""
 }
 
 // trafficMost bounds what one rank reports.

@@ -62,3 +62,29 @@ func TestInferredLayout(t *testing.T) {
 		}
 	}
 }
+
+// An adapter that counts context parallel into dp is believed in all but that work can
+// be moved.
+func TestDeclaredLayoutIsChecked(t *testing.T) {
+	g := meshtest.Megatron{
+		Model: meshtest.Model{Layers: 8, Hidden: 1024, Sequence: 4096, Vocabulary: 32000, MicroBatches: 4}, CP: 4, DP: 2,
+	}.Job()
+	j := generatedJob(g)
+	for _, c := range []struct {
+		l       falcon.Layout
+		refuted bool
+	}{{falcon.Layout{TP: 1, DP: 8, PP: 1}, true}, {falcon.Layout{TP: 4, DP: 2, PP: 1}, false}} {
+		if why := j.contradiction(c.l); strings.Contains(why, "around a ring") != c.refuted {
+			t.Errorf("%v: %q", c.l, why)
+		}
+	}
+	l := falcon.Layout{TP: 1, DP: 8, PP: 1}
+	if j.contradiction(l) == "" {
+		t.Error("it is not refuted again")
+	}
+	s := j.ranks[3].state
+	j.setState("n0", &falconv1.RankState{Rank: 3, Pid: s.Pid, Alive: true, World: s.World, Comms: s.Comms})
+	if why := j.contradiction(l); why != "" {
+		t.Errorf("it is refuted by what is not known any more: %s", why)
+	}
+}

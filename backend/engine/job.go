@@ -60,6 +60,10 @@ type job struct {
 	claims   map[int]*support
 	on       map[falcon.Node]int // processes of each node
 	dirty    bool                // something that describe must look at has changed
+
+	reports int // times that what a rank's communicators carry became known, or unknown
+	checked checked
+	refuted string // how the layout of checked is refuted
 }
 
 func newJob() *job {
@@ -185,6 +189,9 @@ func (j *job) putState(p *process, s *falconv1.RankState) {
 		j.count(p, -1)
 	} else {
 		j.on[p.node]++
+	}
+	if len(p.state.GetTraffic()) != len(s.GetTraffic()) {
+		j.reports++
 	}
 	p.state = s
 	j.count(p, 1)

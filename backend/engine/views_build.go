@@ -103,9 +103,9 @@ func (sv *stateViews) jobView(now time.Time) *falconv1.Job {
 		Epoch: sv.state.job.Epoch, State: string(sv.status.current(now)), Emulated: sv.job.emulated,
 		MicroBatches: sv.state.job.MicroBatches, Exact: sv.job.exact, Alarm: sv.jobAlarm(now), DataAgeMs: -1,
 		PlacementOrder: sv.state.job.PlacementOrder, Generation: sv.state.job.Newest(), Restart: sv.status.restarting(now),
-		Mesh: l.Mesh.String(), LayoutDoubt: sv.state.job.Unknown,
+		Mesh: l.Mesh.String(), LayoutDoubt: cmp.Or(sv.state.job.Unknown, sv.job.contradiction(l)),
 	}
-	if sv.state.job.Epoch > 0 && v.LayoutDoubt == "" {
+	if sv.state.job.Epoch > 0 && sv.state.job.Unknown == "" {
 		v.LayoutFrom = cmp.Or(sv.state.job.LayoutFrom, "adapter")
 	}
 	if steady.BaselineMs > 0 && steady.CurrentMs > 0 { // none is known yet in a new job epoch

@@ -355,3 +355,33 @@ func TestLayoutJSON(t *testing.T) {
 		t.Errorf("a layout of other numbers than its mesh is taken: %v", err)
 	}
 }
+
+// Whatever an adapter declares is refused, or is a layout whose ranks and places fit.
+func FuzzMesh(f *testing.F) {
+	for _, s := range []string{"tp=2,cp=2,ep=4,dp=8,pp=4", "dp=1", "tp=4,etp=1,ep=6,dp=6", "fsdp=4,dp=2,vpp=2,pp=2", "tp=2,\x00", "ep=2,cp=4,pp=2,dp=1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		m, err := falcon.ParseMesh(text)
+		if err != nil {
+			if !errors.Is(err, falcon.ErrMesh) {
+				t.Fatal(err)
+			}
+			return
+		}
+		l := falcon.LayoutOf(m)
+		if l.Validate() != nil || l.World() != m.World() || l.World() < 1 {
+			t.Fatalf("%q: %v of %d ranks: %v", text, l, l.World(), l.Validate())
+		}
+		if m.String() != "" {
+			if again, err := falcon.ParseMesh(m.String()); err != nil || again != m {
+				t.Fatalf("%q is written %q: %v", text, m, err)
+			}
+		}
+		for r := range falcon.Rank(min(l.World(), 1024)) {
+			if c := l.Coord(r); l.RankOf(c) != r || c.TP >= l.TP || c.DP >= l.DP || c.PP >= l.PP {
+				t.Fatalf("%q: rank %d is at %v", text, r, l.Coord(r))
+			}
+		}
+	})
+}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/api/convert"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/detect/mesh"
 )
 
@@ -67,28 +68,39 @@ type checked struct {
 
 // carried is what all ranks report of their communicators, or why that is not whole.
 func (j *job) carried() (comms map[falcon.Rank][]falcon.Comm, traffic map[falcon.Rank][]falcon.Traffic, why string) {
+	for r := range falcon.Rank(j.world()) {
+		if why := doubtOf(r, j.ranks[r].state); why != "" {
+			return nil, nil, why
+		}
+	}
 	comms, traffic = map[falcon.Rank][]falcon.Comm{}, map[falcon.Rank][]falcon.Traffic{}
 	for r := range falcon.Rank(j.world()) {
-		s := j.ranks[r].state
-		switch {
-		case s.GetUnhooked():
-			return nil, nil, fmt.Sprintf("rank %d calls NCCL past the hook", r)
-		case len(s.GetTraffic()) == 0:
-			return nil, nil, "what the ranks communicate in an iteration is not known so far"
-		case len(s.GetTraffic()) > trafficMost:
-			return nil, nil, fmt.Sprintf("rank %d reports more than %d communicators and operations", r, trafficMost)
-		}
-		for _, c := range s.GetComms() {
-			if c.GetUnseen()&(trafficDevice|trafficOneSided) != 0 {
-				return nil, nil, fmt.Sprintf("rank %d communicates from its kernels or one-sided: not all of it is seen", r)
-			}
+		for _, c := range j.ranks[r].state.GetComms() {
 			comms[r] = append(comms[r], convert.CommFromProto(c))
 		}
-		for _, t := range s.GetTraffic() {
+		for _, t := range j.ranks[r].state.GetTraffic() {
 			traffic[r] = append(traffic[r], convert.TrafficFromProto(t))
 		}
 	}
 	return comms, traffic, ""
+}
+
+// doubtOf is why what a rank reports is not all that it communicates.
+func doubtOf(r falcon.Rank, s *falconv1.RankState) string {
+	switch {
+	case s.GetUnhooked():
+		return fmt.Sprintf("rank %d calls NCCL past the hook", r)
+	case len(s.GetTraffic()) == 0:
+		return "what the ranks communicate in an iteration is not known so far"
+	case len(s.GetTraffic()) > trafficMost:
+		return fmt.Sprintf("rank %d reports more than %d communicators and operations", r, trafficMost)
+	}
+	for _, c := range s.GetComms() {
+		if c.GetUnseen()&(trafficDevice|trafficOneSided) != 0 {
+			return fmt.Sprintf("rank %d communicates from its kernels or one-sided: not all of it is seen", r)
+		}
+	}
+	return ""
 }
 
 // trafficMost bounds what one rank reports.

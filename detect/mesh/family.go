@@ -80,22 +80,25 @@ type reader struct {
 	comms   map[falcon.Rank][]falcon.Comm
 	traffic map[falcon.Rank][]falcon.Traffic
 	members map[uint64][]falcon.Rank // by communicator and rank in it; -1 = not reported
+	alone   map[uint64]bool          // communicators of one rank
 }
 
 // readMembers finds who is in each communicator.
 func (in *reader) readMembers() error {
-	in.members = map[uint64][]falcon.Rank{}
+	in.members, in.alone = map[uint64][]falcon.Rank{}, map[uint64]bool{}
 	for r := range falcon.Rank(in.world) {
-		for _, c := range in.comms[r] {
+		for i, c := range in.comms[r] {
 			if c.Size < 2 {
+				in.alone[c.ID] = true
 				continue
 			}
+			again := slices.ContainsFunc(in.comms[r][:i], func(o falcon.Comm) bool { return o.ID == c.ID })
 			m := in.members[c.ID]
 			if m == nil {
 				m = slices.Repeat([]falcon.Rank{-1}, min(c.Size, in.world))
 				in.members[c.ID] = m
 			}
-			if c.Size != len(m) || c.RankInComm < 0 || c.RankInComm >= len(m) || m[c.RankInComm] >= 0 || slices.Contains(m, r) {
+			if c.Size != len(m) || c.RankInComm < 0 || c.RankInComm >= len(m) || m[c.RankInComm] >= 0 || again {
 				return unsure("ranks %d and others disagree about communicator %x", r, c.ID)
 			}
 			m[c.RankInComm] = r
@@ -122,8 +125,10 @@ func (in *reader) readGroups() ([]group, error) {
 	for _, id := range slices.Sorted(maps.Keys(byComm)) {
 		m := in.members[id]
 		switch {
+		case m == nil && in.alone[id]:
+			continue
 		case m == nil:
-			continue // of one rank
+			return nil, unsure("rank %d calls on communicator %x, which is not known", byComm[id][0].rank, id)
 		case slices.Contains(m, -1):
 			return nil, unsure("communicator %x has %d ranks that are not known", id, len(slices.DeleteFunc(slices.Clone(m), func(r falcon.Rank) bool { return r >= 0 })))
 		}

@@ -147,7 +147,7 @@ func TestHostileTraffic(t *testing.T) {
 		ranks := want.World()
 		r := falcon.Rank(rapid.IntRange(0, ranks-1).Draw(t, "rank"))
 		renumbered := false
-		switch what := rapid.SampledFrom([]string{"missing", "silent", "counted twice", "more calls", "permuted", "checkpoint", "evaluation", "all ranks"}).Draw(t, "what"); what {
+		switch what := rapid.SampledFrom([]string{"missing", "silent", "counted twice", "more calls", "permuted", "checkpoint", "evaluation", "all ranks", "unlisted"}).Draw(t, "what"); what {
 		case "missing":
 			delete(j.Comms, r)
 			delete(j.Traffic, r)
@@ -167,6 +167,8 @@ func TestHostileTraffic(t *testing.T) {
 			extra(j, []falcon.Rank{0, falcon.Rank(ranks / 2)}, falcon.OpAllGather)
 		case "evaluation": // a group that is idle now
 			extra(j, []falcon.Rank{0, 1, r}, falcon.OpNone)
+		case "unlisted": // a rank has more communicators than its table holds
+			j.Comms[r] = slices.Clone(j.Comms[r])[:len(j.Comms[r])/2]
 		case "all ranks": // a reduction of metrics, as large as tensors
 			extra(j, j.All(), falcon.OpAllReduce)
 		}

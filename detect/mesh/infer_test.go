@@ -2,6 +2,7 @@ package mesh_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/failslow/falcon"
@@ -91,5 +92,19 @@ func TestLayoutsOfFrameworks(t *testing.T) {
 	t.Logf("%d layouts: %d right, %d unsure, %d wrong", len(layouts), right, len(layouts)-sure, sure-right)
 	if right < 30 {
 		t.Errorf("%d layouts of %d are inferred right", right, len(layouts))
+	}
+}
+
+// The engine's one goroutine infers: thousands of ranks must cost it little.
+func BenchmarkInfer(b *testing.B) {
+	for _, dp := range []int{2, 16, 64} {
+		j := meshtest.Megatron{Model: gpt7, TP: 8, CP: 2, DP: dp, PP: 4}.Job()
+		b.Run(fmt.Sprintf("ranks=%d", j.World), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := mesh.Infer(j.World, j.Comms, j.Traffic); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

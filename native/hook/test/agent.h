@@ -61,6 +61,12 @@ static inline int await_state(uint64_t id, uint32_t state, uint64_t ms) {
   return 0;
 }
 
+static inline int await_seen(uint64_t id, uint64_t ms) {
+  for (uint64_t end = now_ns() + ms * MS; now_ns() < end; usleep(100))
+    if (LOAD(CTL(b)->pause_seen) == id) return 1;
+  return 0;
+}
+
 #define REASON (LOAD(CTL(b)->pause_reason))
 
 /* Orders a test; id, until_ns and seq are filled in here. Returns its id. */

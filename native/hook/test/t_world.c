@@ -93,6 +93,7 @@ static int pause_once(job *j, uint64_t id, unsigned *seed) {
     check_cut(k);
     meet(bd, j->n);
   }
+  CHECK(await_seen(id, 40000)); /* one that is taken back before is never taken up */
   release();
   CHECK(await_state(id, FALCON_PAUSE_RELEASED, 10000));
   return ok;

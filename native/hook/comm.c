@@ -229,21 +229,6 @@ int ncclCommRevoke(void *comm, int flags) {
   return rc;
 }
 
-/* Children whose handle NCCL has stored by now, since their parent is done with them. */
-static int enter_later(void *parent, int rc) {
-  char name[FALCON_NAME_BYTES];
-  falcon_comm_spec spec;
-  void **where;
-  while (falcon_later_any() && falcon_later_ready(parent, &spec, name, &where)) {
-    void *handle = spec.handle;
-    int one = enter_made(&handle, false, &spec, NCCL_SUCCESS);
-    if (fine(one)) continue;
-    __atomic_store_n(where, NULL, __ATOMIC_RELEASE); /* the caller has not been answered yet: its place is there */
-    rc = one;
-  }
-  return rc;
-}
-
 /* Of an ended one NCCL is not asked: it may be gone. Where the job has an adapter,
  * that takes the program to the rejoin; a watchdog that saw an error would end it. */
 static int ended_error(void *result) {
@@ -256,11 +241,9 @@ FALCON_EXPORT int ncclCommGetAsyncError(void *comm, int *result);
 int ncclCommGetAsyncError(void *comm, int *result) {
   FALCON_REAL(ncclCommGetAsyncError, (void *, int *));
   if (falcon_aside(&falcon_thread, bound) || !falcon_active()) return real(comm, result);
+  falcon_comm_late(comm);
   if (FALCON_UNLIKELY(!falcon_comm_asked(comm))) return ended_error(result);
   int rc = real(comm, result);
   falcon_comm_answered();
-  if (rc || !result || *result == NCCL_IN_PROGRESS || !falcon_later_any()) return rc;
-  int one = enter_later(comm, NCCL_SUCCESS);
-  if (one != NCCL_SUCCESS) *result = one;
   return rc;
 }

@@ -184,6 +184,7 @@ typedef struct falcon_comm_spec {
 uint32_t falcon_comm_add(const falcon_comm_spec *spec);
 uint32_t falcon_comm_slow(void *handle);   /* a handle the hot path did not find */
 uint32_t falcon_comm_find(void *handle);
+void falcon_comm_late(void *handle);       /* the program uses it: enters it if it is one of later.c */
 void falcon_comm_query(uint32_t slot, void *handle);
 bool falcon_comm_end(void *handle, uint32_t state, bool forget); /* false: a suspension has it */
 /* In place of a slot: a communicator that ended while a pause held calls. */
@@ -230,8 +231,7 @@ static inline void falcon_busy_leave(falcon_tls *t) {
 /* later.c: communicators whose handle NCCL stores only once they are ready */
 void falcon_later_add(void **where, const falcon_comm_spec *spec);
 bool falcon_later_any(void);
-bool falcon_later_ready(void *parent, falcon_comm_spec *spec, char name[FALCON_NAME_BYTES], void ***where); /* one that the parent no longer works on; false: none left */
-bool falcon_later_is(void *handle, falcon_comm_spec *spec, char name[FALCON_NAME_BYTES]); /* is it one of them? */
+bool falcon_later_is(void *handle, falcon_comm_spec *spec, char name[FALCON_NAME_BYTES]); /* a handle that the program uses: is it one of them? */
 void falcon_later_drop(void *parent);
 void falcon_later_forked(void);
 

@@ -2,7 +2,9 @@
  * Children of a communicator that never blocks: NCCL makes them in the background
  * and stores the handle only when they are ready. Until then it owns the place of
  * the handle; afterwards the place may be gone at any time, with the program's
- * stack. So it is read through the kernel, which answers for memory that is gone.
+ * stack, or hold something else. So what lies there is never given to NCCL: a
+ * handle that the program uses is compared with it, and read through the kernel,
+ * which answers for memory that is gone.
  */
 #include "suspend.h"
 
@@ -57,37 +59,21 @@ void falcon_later_add(void **where, const falcon_comm_spec *spec) {
 bool falcon_later_any(void) { return atomic_load(&count) != 0; }
 
 /* Under the lock. */
-static void take_entry(uint32_t i, void *handle, falcon_comm_spec *spec, char name[FALCON_NAME_BYTES], void ***where) {
+static void take_entry(uint32_t i, void *handle, falcon_comm_spec *spec, char name[FALCON_NAME_BYTES]) {
   *spec = list[i].spec;
   memcpy(name, list[i].name, FALCON_NAME_BYTES);
   spec->name = name;
   spec->handle = handle;
-  *where = list[i].where;
   drop_entry(i);
-}
-
-bool falcon_later_ready(void *parent, falcon_comm_spec *spec, char name[FALCON_NAME_BYTES], void ***where) {
-  bool found = false;
-  pthread_mutex_lock(&lock);
-  for (uint32_t i = 0; i < LATER_MAX && !found; i++) {
-    if (!list[i].where || list[i].spec.from != parent) continue;
-    void *handle = read_handle(list[i].where);
-    found = handle != NULL;
-    if (found) take_entry(i, handle, spec, name, where);
-    else drop_entry(i); /* NCCL_SPLIT_NOCOLOR, or it failed */
-  }
-  pthread_mutex_unlock(&lock);
-  return found;
 }
 
 bool falcon_later_is(void *handle, falcon_comm_spec *spec, char name[FALCON_NAME_BYTES]) {
   bool found = false;
-  void **where;
   if (!falcon_later_any()) return false;
   pthread_mutex_lock(&lock);
   for (uint32_t i = 0; i < LATER_MAX && !found; i++) {
     found = list[i].where && read_handle(list[i].where) == handle;
-    if (found) take_entry(i, handle, spec, name, &where);
+    if (found) take_entry(i, handle, spec, name);
   }
   pthread_mutex_unlock(&lock);
   return found;

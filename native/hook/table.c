@@ -200,23 +200,45 @@ void falcon_comm_mark(void *handle, uint32_t traffic) {
   pthread_mutex_unlock(&lock);
 }
 
-/* A communicator made out of our sight: recorded with id 0, which means that
- * it cannot be joined with other ranks. One whose handle came late is known. */
-FALCON_COLD uint32_t falcon_comm_slow(void *handle) {
-  if ((uintptr_t)handle <= TOMBSTONE) return FALCON_COMM_NONE;
-  if (falcon_pause_gone(handle)) return FALCON_COMM_ENDED;
+/* Enters a handle that the program uses, unless another thread just did. */
+static uint32_t enter_used(const falcon_comm_spec *spec, bool closed) {
+  uintptr_t h = (uintptr_t)spec->handle;
+  pthread_mutex_lock(&lock);
+  index_entry *e = find(h);
+  uint32_t slot = e ? atomic_load(&e->slot) : closed ? FALCON_COMM_CLOSED : enter(spec);
+  if (!e && closed) {
+    index_put(h, slot);
+    atomic_store(&find(h)->closed, CLOSED_REVOKED); /* its memory is owed to NCCL */
+  }
+  pthread_mutex_unlock(&lock);
+  if (!e && slot < FALCON_COMMS_MAX) falcon_comm_query(slot, spec->handle);
+  return slot;
+}
+
+/* One whose handle came late is known. If a suspension has ended its parent
+ * meanwhile, it is not used any more. */
+static bool enter_late(void *handle, uint32_t *slot) {
   char name[FALCON_NAME_BYTES];
   falcon_comm_spec spec;
-  if (!falcon_later_is(handle, &spec, name)) {
-    falcon_cover(FALCON_COV_UNHOOKED);
-    spec = (falcon_comm_spec){.handle = handle, .size = -1, .rank = -1};
-  }
-  pthread_mutex_lock(&lock);
-  index_entry *e = find((uintptr_t)handle); /* another thread may just have entered it */
-  uint32_t slot = e ? atomic_load(&e->slot) : enter(&spec);
-  pthread_mutex_unlock(&lock);
-  if (!e && slot < FALCON_COMMS_MAX) falcon_comm_query(slot, handle);
-  return slot;
+  bool late = falcon_later_is(handle, &spec, name);
+  if (late) *slot = enter_used(&spec, falcon_suspend_on());
+  return late;
+}
+
+/* A communicator made out of our sight: recorded with id 0, which means that
+ * it cannot be joined with other ranks. */
+FALCON_COLD uint32_t falcon_comm_slow(void *handle) {
+  uint32_t slot;
+  if ((uintptr_t)handle <= TOMBSTONE) return FALCON_COMM_NONE;
+  if (falcon_pause_gone(handle)) return FALCON_COMM_ENDED;
+  if (enter_late(handle, &slot)) return slot;
+  falcon_cover(FALCON_COV_UNHOOKED);
+  return enter_used(&(falcon_comm_spec){.handle = handle, .size = -1, .rank = -1}, false);
+}
+
+void falcon_comm_late(void *handle) {
+  uint32_t slot;
+  if (falcon_later_any() && (uintptr_t)handle > TOMBSTONE && !find((uintptr_t)handle)) enter_late(handle, &slot);
 }
 
 bool falcon_comm_end(void *handle, uint32_t state, bool forget) {

@@ -25,7 +25,7 @@ static void is_child(void *handle, uint32_t ordinal, int32_t color) {
   CHECK(!strcmp(COMM(b_, 1)->name, "LATE") && COMM(b_, 1)->size == 4 && !(LOAD(CTL(b_)->coverage) & FALCON_COV_UNHOOKED));
 }
 
-/* The parent says when it is ready. */
+/* The parent says when it is ready; the child is known from its first use on. */
 static void case_late_split(void) {
   setenv("FAKE_LATE", "1", 1);
   void *p = comm_of(1, 8, 2), *c = p;
@@ -33,6 +33,7 @@ static void case_late_split(void) {
   late_split(p, 1, &c);
   CHECK(ncclCommGetAsyncError(p, &state) == 0 && state == NCCL_IN_PROGRESS && !c && COMM(b_, 1)->state == FALCON_COMM_FREE);
   CHECK(ncclCommGetAsyncError(p, &state) == 0 && state == NCCL_SUCCESS);
+  CHECK(c && ncclCommGetAsyncError(c, &state) == 0);
   is_child(c, 0, 1);
   CHECK(ncclAllReduce(NULL, NULL, 1, 0, 0, c, NULL) == 0 && COMM(b_, 1)->gate == 1);
 }
@@ -47,6 +48,20 @@ static void case_late_unasked(void) {
   is_child(c, 0, 3);
 }
 
+/* The place of the handle holds something else by the time that the parent is asked. */
+static void case_late_reused(void) {
+  setenv("FAKE_LATE", "1", 1);
+  void *p = comm_of(1, 8, 2), *place = p;
+  int state = 0;
+  late_split(p, 1, &place);
+  fake_nccl_ready();
+  void *c = place;
+  place = (void *)0xdead0;
+  for (int i = 0; i < 2; i++) CHECK(ncclCommGetAsyncError(p, &state) == 0 && state == NCCL_SUCCESS);
+  CHECK(COMM(b_, 1)->state == FALCON_COMM_FREE && ncclAllReduce(NULL, NULL, 1, 0, 0, c, NULL) == 0);
+  CHECK(COMM(b_, 1)->handle == (uint64_t)(uintptr_t)c && COMM(b_, 1)->id == 0);
+}
+
 /* In a group it is the group's end that goes on in the background. */
 static void case_late_group(void) {
   void *p = comm_of(1, 8, 2), *c = p;
@@ -57,7 +72,7 @@ static void case_late_group(void) {
   setenv("FAKE_GROUP_LATE", "1", 1);
   CHECK(ncclGroupEnd() == NCCL_IN_PROGRESS && !c && COMM(b_, 1)->state == FALCON_COMM_FREE);
   for (int i = 0; i < 2; i++) CHECK(ncclCommGetAsyncError(p, &state) == 0);
-  CHECK(state == NCCL_SUCCESS);
+  CHECK(state == NCCL_SUCCESS && c && ncclAllReduce(NULL, NULL, 1, 0, 0, c, NULL) == 0);
   is_child(c, 0, 1);
 }
 
@@ -71,6 +86,7 @@ static void case_late_nocolor(void) {
   CHECK(state == NCCL_SUCCESS && !c && COMM(b_, 1)->state == FALCON_COMM_FREE);
   late_split(p, 1, &c);
   for (int i = 0; i < 2; i++) CHECK(ncclCommGetAsyncError(p, &state) == 0);
+  CHECK(c && ncclAllReduce(NULL, NULL, 1, 0, 0, c, NULL) == 0);
   is_child(c, 1, 1);
 }
 

@@ -316,7 +316,7 @@ static const struct { const char *name; void (*run)(void); } cases[] = {
 #define C(n) {#n, case_##n}
   C(inert), C(header), C(records), C(nested), C(group), C(group_init), C(split), C(others), C(reuse), C(finalize), C(too_many),
   C(async), C(overwrite), C(threads), C(fork), C(children), C(crash), C(no_shm), C(missing), C(stranger), C(no_cuda), C(marks), C(mesh), C(mailbox), C(checkpoint), C(place),
-  C(late_split), C(late_unasked), C(late_group), C(late_nocolor), C(late_gone), C(traffic),
+  C(late_split), C(late_unasked), C(late_reused), C(late_group), C(late_nocolor), C(late_gone), C(traffic),
 };
 
 int main(int argc, char **argv) {

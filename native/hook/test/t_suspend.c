@@ -167,6 +167,25 @@ static void let_go_of_memory(unsigned long reaching) {
 static void case_memory(void) { let_go_of_memory(0); }
 static void case_revoke_memory(void) { let_go_of_memory(4); }
 
+/* A child whose handle came late, and that was not used before its parent ended. */
+void fake_nccl_ready(void);
+static void late_child(unsigned long owed) {
+  void *p = comm_of(1), *c = p;
+  int async = 0;
+  setenv("FAKE_LATE", "1", 1);
+  CHECK(ncclCommSplit(p, 1, 0, &c, NULL) == NCCL_IN_PROGRESS && !c);
+  fake_nccl_ready();
+  put_suspend(4, 0);
+  CHECK(await_suspended(4, 10000) && c);
+  unsigned long calls = fake_nccl_count(CALLS);
+  CHECK(reduce(c, 8) == NCCL_REMOTE_ERROR && fake_nccl_count(CALLS) == calls);
+  CHECK(ncclCommGetAsyncError(c, &async) == 0 && async == NCCL_REMOTE_ERROR);
+  CHECK(ncclCommDestroy(c) == 0 && fake_nccl_count(DESTROYS) == 1 && ncclCommDestroy(p) == 0 && fake_nccl_count(DESTROYS) == 1 + owed);
+}
+
+static void case_late_child(void) { late_child(0); }
+static void case_revoke_late_child(void) { late_child(1); }
+
 /* Where an adapter takes the program to the rejoin, its watchdogs see no error; calls fail. */
 static void case_described(void) {
   FIND(falcon_job_describe);
@@ -330,7 +349,7 @@ static void case_revoke_fuzz(void) { case_fuzz(); }
 
 static const test_case cases[] = {
   CASE(abort_blocked), CASE(revoke_blocked), CASE(optimizer), CASE(before_training), CASE(making), CASE(frozen),
-  CASE(fuzz), CASE(revoke_fuzz), CASE(memory), CASE(revoke_memory), CASE(described), CASE(revoke_described),
+  CASE(fuzz), CASE(revoke_fuzz), CASE(memory), CASE(revoke_memory), CASE(described), CASE(revoke_described), CASE(late_child), CASE(revoke_late_child),
 };
 
 int main(int argc, char **argv) { return run_case(cases, sizeof cases / sizeof *cases, argc, argv); }

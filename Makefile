@@ -29,6 +29,7 @@ help: ## list the targets
 
 build: native ## build bin/falcon, bin/falcon-agent, bin/falcon-trainer and bin/lib
 	go build -o $(BIN)/ ./cmd/...
+	@mkdir -p $(BIN)/python && cp -r native/python/falcon_torch $(BIN)/python/
 
 native: ## build the hook and the CPU stand-ins into bin/lib
 	@mkdir -p $(BIN)/lib

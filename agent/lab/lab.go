@@ -67,6 +67,7 @@ type Options struct {
 	Build       string                                   // version, for the report
 	Attended    bool                                     // a person may decide what is done
 	Unpaced     bool                                     // no modelled time: as fast as the host goes
+	Train       *OwnTraining                             // a user's own command; nil = the lab's trainer
 	AgentConfig func(NodeSetup) (file string, err error) // writes it, names it
 	// AgentEnv adds to the environment of a node's agent: FALCON_LAB_SKEW shifts its
 	// clock, FALCON_NO_PIDFD and FALCON_NO_EXIT_INFO make its kernel old. nil = nothing.
@@ -167,7 +168,7 @@ func (l *Lab) prepareNodes() error {
 	if err != nil {
 		return err
 	}
-	if l.hw, err = createSilicon(l.statePath(), l.sc.nodeCount(), l.sc.gpusPerNode(), peak, l.sc.LinkMBs*1e6); err != nil {
+	if l.hw, err = createSilicon(l.place.statePath(), l.sc.nodeCount(), l.sc.gpusPerNode(), peak, l.sc.LinkMBs*1e6); err != nil {
 		return err
 	}
 	if l.opt.Unpaced {
@@ -193,7 +194,7 @@ func (l *Lab) prepareNodes() error {
 func (l *Lab) prepareNode(i int) error {
 	n := NodeSetup{
 		Node: nodeNameOf(i), Index: i, ShmDir: filepath.Join(l.place.shm, string(nodeNameOf(i))),
-		State: l.statePath(), NvmlPath: filepath.Join(l.opt.Bin, "lib", "libnvidia-ml.so.1"), Dir: l.place.dir,
+		State: l.place.statePath(), NvmlPath: filepath.Join(l.opt.Bin, "lib", "libnvidia-ml.so.1"), Dir: l.place.dir,
 	}
 	for g := range l.sc.gpusPerNode() {
 		n.Devices = append(n.Devices, falcon.NewDevice(n.Node, g))
@@ -209,14 +210,15 @@ func (l *Lab) prepareNode(i int) error {
 	return nil
 }
 
-func (l *Lab) statePath() string { return filepath.Join(l.place.dir, "state") }
-
 // Dir is the lab's folder, removed by Close.
 func (l *Lab) Dir() string { return l.place.dir }
 
 // peakFlops asks the trainer how fast a GPU must be modelled so that a forward
 // micro-batch takes forward_ms.
 func (l *Lab) peakFlops() (float64, error) {
+	if l.opt.Train != nil {
+		return l.opt.Train.Peak, l.opt.Train.choosePort()
+	}
 	args := append(l.shapeArgs(), "--print-peak")
 	out, err := exec.Command(filepath.Join(l.opt.Bin, "falcon-trainer"), args...).Output()
 	if err != nil {
@@ -240,7 +242,15 @@ func (l *Lab) nodeLaunch(n NodeSetup) NodeLaunch {
 		name, value, _ := strings.Cut(v, "=")
 		env[name] = value
 	}
-	trainer := append(l.trainerArgs(), "--log", "unix:"+l.rankSocket(), "{resume}")
+	lines := "unix:" + l.place.rankSocket()
+	trainer := append(l.trainerCommand(), "--log", lines, "{resume}")
+	if t := l.opt.Train; t != nil {
+		trainer = t.Command
+		for _, v := range t.environment(lines) {
+			name, value, _ := strings.Cut(v, "=")
+			env[name] = value
+		}
+	}
 	command := append([]string{filepath.Join(l.opt.Bin, "falcon-agent")}, l.hookedCommand(trainer)...)
 	return NodeLaunch{Command: command, Env: env, Ranks: l.sc.gpusPerNode(), Logs: filepath.Join(l.place.dir, "logs")}
 }

@@ -32,11 +32,9 @@ type hello struct {
 	Generation uint64 `json:"generation"`
 }
 
-func (l *Lab) rankSocket() string { return filepath.Join(l.place.dir, "ranks.sock") }
-
 func listenRanks(l *Lab) (*rankLogs, error) {
 	s := &rankLogs{lab: l}
-	err := s.listen(l.rankSocket(), func(conn net.Conn) { s.wait.Go(func() { s.followRank(conn) }) })
+	err := s.listen(l.place.rankSocket(), func(conn net.Conn) { s.wait.Go(func() { s.followRank(conn) }) })
 	if err != nil {
 		return nil, err
 	}

@@ -78,12 +78,16 @@ func (l *Lab) startRank(r falcon.Rank, d falcon.Device) error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(filepath.Join(l.opt.Bin, "falcon-agent"), l.hookedCommand(l.trainerArgs())...)
+	trainer := l.trainerCommand()
+	cmd := exec.Command(filepath.Join(l.opt.Bin, "falcon-agent"), l.hookedCommand(trainer)...)
 	if !l.opt.Hook {
-		cmd = exec.Command(filepath.Join(l.opt.Bin, "falcon-trainer"), l.trainerArgs()...)
+		cmd = exec.Command(trainer[0], trainer[1:]...)
 	}
 	cmd.Stderr = log
 	cmd.Env = append(l.labEnvironment(), l.rankEnvironment(node.setup, r, d)...)
+	if l.opt.Train != nil {
+		cmd.Env = append(cmd.Env, l.opt.Train.environment("stdout")...)
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return fmt.Errorf("lab: %w", err)
@@ -98,10 +102,17 @@ func (l *Lab) startRank(r falcon.Rank, d falcon.Device) error {
 	return nil
 }
 
-// hookedCommand is the command line that runs the trainer under the hook.
+// hookedCommand is the command line that runs a trainer under the hook.
 func (l *Lab) hookedCommand(trainer []string) []string {
-	args := []string{"run", "--job", Job, "--hook", filepath.Join(l.opt.Bin, "lib", "libfalcon_hook.so"), "--", filepath.Join(l.opt.Bin, "falcon-trainer")}
-	return append(args, trainer...)
+	return append([]string{"run", "--job", Job, "--hook", filepath.Join(l.opt.Bin, "lib", "libfalcon_hook.so"), "--"}, trainer...)
+}
+
+// trainerCommand is what a rank runs: the user's own command, or the lab's trainer.
+func (l *Lab) trainerCommand() []string {
+	if l.opt.Train != nil {
+		return l.opt.Train.Command
+	}
+	return append([]string{filepath.Join(l.opt.Bin, "falcon-trainer")}, l.trainerArgs()...)
 }
 
 // trainerArgs are the trainer's, in every launch: entries of the rendezvous carry

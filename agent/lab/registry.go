@@ -28,6 +28,10 @@ type place struct {
 	lock *os.File
 }
 
+func (p *place) statePath() string { return filepath.Join(p.dir, "state") }
+
+func (p *place) rankSocket() string { return filepath.Join(p.dir, "ranks.sock") }
+
 // labsDirectory is the folder of all labs of this user.
 func labsDirectory() string {
 	return filepath.Join(os.TempDir(), "falcon-lab-"+strconv.Itoa(os.Getuid()))

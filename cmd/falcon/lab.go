@@ -46,6 +46,8 @@ type labOptions struct {
 	ascii      bool
 	prefs      string
 	noRef      bool
+	train      string
+	gflops     float64
 }
 
 func labRunCommand() *cobra.Command {
@@ -85,6 +87,8 @@ func labRunCommand() *cobra.Command {
 	f.StringVar(&o.theme, "theme", "", "console theme")
 	f.BoolVar(&o.ascii, "ascii", false, "console without Unicode blocks")
 	prefsFlag(c, &o.prefs)
+	f.StringVar(&o.train, "train", "", "a training command of your own, such as 'python3 train.py', on emulated GPUs: real PyTorch, and kernels that take their time and compute nothing")
+	f.Float64Var(&o.gflops, "gpu-gflops", defaultGflops, "with --train: operations per second of an emulated GPU, in 10^9")
 	f.BoolVar(&o.noRef, "no-reference", false, "skip the undisturbed reference run behind the report")
 	return c
 }

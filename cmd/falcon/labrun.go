@@ -131,6 +131,12 @@ func (r *labRun) prepare() error {
 		Bin: filepath.Dir(self), Seed: r.o.seed, Hook: r.o.hook == "on", Marks: r.o.marks == "on", Unpaced: r.o.unpaced,
 		Build: version(), AgentConfig: r.agentConfig, Attended: r.screen || r.policy.Recovery.Approval == falcon.ApprovalPerson,
 	}
+	if r.o.train != "" {
+		if r.opt.Train, err = ownTraining(r.o, filepath.Dir(self)); err != nil {
+			return err
+		}
+		r.o.noRef = true // its losses mean nothing: no kernel computes
+	}
 	if r.lab, err = lab.New(r.sc, r.opt); err != nil {
 		return err
 	}

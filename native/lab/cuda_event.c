@@ -87,6 +87,11 @@ LAB_API cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cuda_fail(rc);
 }
 
+LAB_API cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags) {
+  (void)flags;
+  return cudaEventRecord(event, stream);
+}
+
 LAB_API cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
   (void)flags;
   cudaStream_t s = valid(event) ? stream_acquire(stream) : NULL;

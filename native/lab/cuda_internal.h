@@ -27,6 +27,7 @@ struct CUstream_st {
   struct CUstream_st *next; /* registry, under its lock */
   int refs;                 /* likewise */
   int listed;               /* likewise */
+  int working;              /* likewise: the worker has started */
   int device;
   unsigned flags;
   int is_default;
@@ -69,6 +70,13 @@ int64_t event_await(cudaEvent_t e, uint64_t seq, int *failed);
 /* cuda_device.c: remembers and returns the thread's last error. */
 cudaError_t cuda_fail(cudaError_t error);
 int current_device(void);
+
+/* cuda_launch.c: a launch that computes nothing and takes the time of so many operations. */
+cudaError_t launch_paced(cudaStream_t stream, double flops);
+
+/* cuda_memory.c: what p points into; device: whose it is. As enum cudaMemoryType. */
+enum memory_kind { MEMORY_PLAIN = 0, MEMORY_PINNED = 1, MEMORY_DEVICE = 2 };
+int memory_kind(const void *p, int *device);
 
 /* cuda_pace.c */
 double pace_kernel_s(int device, double flops);

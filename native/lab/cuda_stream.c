@@ -181,17 +181,13 @@ static cudaStream_t stream_new(int device, unsigned flags, int is_default) {
   s->device = device;
   s->flags = flags;
   s->is_default = is_default;
-  s->refs = 2; /* registry and worker */
+  s->refs = 1; /* the registry's; the worker's when it starts */
   s->listed = 1;
   s->tail = &s->head;
   pthread_mutex_init(&s->mu, NULL);
   pthread_cond_init(&s->work, NULL);
   pthread_cond_init(&s->done, NULL);
   pthread_cond_init(&s->room, NULL);
-  if (start_worker(s)) {
-    stream_free(s);
-    return NULL;
-  }
   s->next = registry;
   registry = s;
   return s;
@@ -217,6 +213,20 @@ cudaStream_t stream_acquire(cudaStream_t handle) {
 }
 
 /* ---- queue ---- */
+
+/* The worker starts with the first item: frameworks make pools of streams and use few. */
+static int ensure_worker(cudaStream_t s) {
+  pthread_mutex_lock(&registry_mu);
+  int rc = 0;
+  if (!s->working) {
+    s->refs++;
+    rc = start_worker(s);
+    if (rc) s->refs--;
+    else s->working = 1;
+  }
+  pthread_mutex_unlock(&registry_mu);
+  return rc;
+}
 
 static void append(cudaStream_t s, item *it) {
   pthread_mutex_lock(&s->mu);
@@ -266,6 +276,10 @@ static item *legacy_waits(cudaStream_t s) {
 
 /* Takes over it. */
 cudaError_t stream_push(cudaStream_t s, item *it) {
+  if (ensure_worker(s)) {
+    item_free(it);
+    return cuda_fail(cudaErrorMemoryAllocation);
+  }
   item *waits = s->flags & cudaStreamNonBlocking ? NULL : legacy_waits(s);
   while (waits) {
     item *next = waits->next;
@@ -393,6 +407,26 @@ LAB_API cudaError_t cudaStreamQuery(cudaStream_t stream) {
   pthread_mutex_unlock(&s->mu);
   stream_release(s);
   return cuda_fail(rc);
+}
+
+LAB_API cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority) {
+  (void)stream;
+  *priority = 0;
+  return cudaSuccess;
+}
+
+/* CUDA 12 and 13 differ in what they are asked for besides; without a capture that is not set. */
+LAB_API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status) {
+  return cudaStreamIsCapturing(stream, status);
+}
+
+LAB_API cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, enum cudaStreamCaptureStatus *status) {
+  return cudaStreamIsCapturing(stream, status);
+}
+
+LAB_API cudaError_t cudaThreadExchangeStreamCaptureMode(int *mode) {
+  (void)mode;
+  return cudaSuccess;
 }
 
 LAB_API cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status) {

@@ -54,6 +54,7 @@ void falcon_lab_host_launch(void);
 int falcon_lab_stream_device(cudaStream_t stream);
 
 int     falcon_lab_paced(void);
+int     falcon_lab_hollow(void); /* $FALCON_LAB_HOLLOW: under a framework whose kernels compute nothing, products need not either */
 int     falcon_lab_node(void); /* $FALCON_LAB_NODE, 0 when unset */
 int64_t falcon_lab_now_ns(void);
 /* Modelled bandwidth and latency between two nodes (or inside one), right now. */

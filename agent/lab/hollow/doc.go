@@ -1,0 +1,9 @@
+// Package hollow makes stand-ins of the CUDA libraries that an installed PyTorch is linked with, so
+// that the real wheel runs on a machine without a GPU: real host code (ProcessGroupNCCL, DDP's
+// reducer, streams, watchdogs) over emulated silicon. Kernels take their modelled time and compute
+// nothing; what a job learns there is not to be trusted.
+//
+// It guarantees: the stand-ins export what that wheel's own libraries import, with the version
+// nodes that they ask for, and nothing is written into the installation. A function that is not
+// emulated fails with one line that names it. It must not be used beside a GPU.
+package hollow

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/failslow/falcon/agent/lab"
+	"github.com/failslow/falcon/agent/lab/hollow"
+)
+
+// defaultGflops has a small model's iteration take longer on the emulated GPUs than on the host
+// that drives them: two cores launch the kernels of all ranks.
+const defaultGflops = 20
+
+// findTorch prints the folder of the package without importing it, which takes seconds.
+const findTorch = `import importlib.util,os; s=importlib.util.find_spec("torch"); print(os.path.dirname(s.origin) if s else "")`
+
+// ownTraining is the user's command on stand-ins made for the PyTorch that its interpreter has.
+func ownTraining(o labOptions, bin string) (*lab.OwnTraining, error) {
+	words := strings.Fields(o.train)
+	if len(words) == 0 || !(o.gflops > 0) {
+		return nil, fmt.Errorf("%w: --train wants a command and --gpu-gflops a positive number", errUsage)
+	}
+	program, err := exec.LookPath(words[0])
+	if err != nil {
+		return nil, fmt.Errorf("%w: --train: %w", errUsage, err)
+	}
+	if !strings.HasPrefix(filepath.Base(program), "python") {
+		return nil, fmt.Errorf("%w: --train begins with %q; give the interpreter first, such as 'python3 train.py'", errUsage, words[0])
+	}
+	out, err := exec.Command(program, "-c", findTorch).Output()
+	if err != nil {
+		return nil, fmt.Errorf("can't ask %s for PyTorch: %w", program, err)
+	}
+	torch := strings.TrimSpace(string(out))
+	if torch == "" {
+		return nil, fmt.Errorf("%w: %s has no package torch; `pip install --no-deps torch` and its small dependencies are enough, as the CUDA libraries are replaced", hollow.ErrTorch, program)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return nil, fmt.Errorf("no folder for the stand-ins: %w", err)
+	}
+	lib := filepath.Join(bin, "lib")
+	folder, names, err := hollow.Build(torch, lib, filepath.Join(cache, "falcon", "hollow"))
+	if err != nil {
+		return nil, err
+	}
+	for i := range names {
+		names[i] = filepath.Join(folder, names[i])
+	}
+	words[0] = program
+	return &lab.OwnTraining{Command: words, Peak: o.gflops * 1e9, Env: []string{
+		"LD_LIBRARY_PATH=" + folder + ":" + lib, "LD_PRELOAD=" + strings.Join(names, ":"), "FALCON_LAB_HOLLOW=1", "PYTHONUNBUFFERED=1",
+		"PYTHONPATH=" + strings.TrimSuffix(filepath.Join(bin, "python")+":"+os.Getenv("PYTHONPATH"), ":"),
+	}}, nil
+}

@@ -7,12 +7,16 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 )
 
 // ErrNoLab is returned where there is no lab to talk to.
 var ErrNoLab = errors.New("lab: no lab is running; start one with `falcon lab run`")
+
+// ErrManyLabs is returned where it is open which of several labs is meant.
+var ErrManyLabs = errors.New("lab: several labs are running; name the folder of one")
 
 const (
 	controlTimeout = 5 * time.Second
@@ -143,13 +147,27 @@ func (c *control) injectFault(req Request) error {
 // Stopped is closed when `falcon lab stop` was called.
 func (l *Lab) Stopped() <-chan struct{} { return l.control.stopped }
 
-// Ask sends one request to the newest running lab.
-func Ask(req Request) (Reply, error) {
+// onlyLab is the folder of the one lab that runs.
+func onlyLab() (string, error) {
 	dirs := Running()
-	if len(dirs) == 0 {
-		return Reply{}, ErrNoLab
+	switch len(dirs) {
+	case 0:
+		return "", ErrNoLab
+	case 1:
+		return dirs[0], nil
 	}
-	conn, err := net.DialTimeout("unix", controlPath(dirs[len(dirs)-1]), controlTimeout)
+	return "", fmt.Errorf("%w: %s", ErrManyLabs, strings.Join(dirs, ", "))
+}
+
+// Ask sends one request to the lab of a folder; "" is the one that runs.
+func Ask(dir string, req Request) (Reply, error) {
+	if dir == "" {
+		var err error
+		if dir, err = onlyLab(); err != nil {
+			return Reply{}, err
+		}
+	}
+	conn, err := net.DialTimeout("unix", controlPath(dir), controlTimeout)
 	if err != nil {
 		return Reply{}, fmt.Errorf("lab: the lab does not answer: %w", err)
 	}

@@ -269,3 +269,21 @@ func TestShapeArgs(t *testing.T) {
 		t.Errorf("%v", args)
 	}
 }
+
+// A kill that is meant for one lab never reaches another one.
+func TestAskNamesTheLab(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	if _, err := Ask("", Request{Op: "status"}); !errors.Is(err, ErrNoLab) {
+		t.Errorf("without a lab: %v", err)
+	}
+	for range 2 {
+		p, err := claimPlace()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.removePlace()
+	}
+	if _, err := Ask("", Request{Op: "kill", Target: "rank 0"}); !errors.Is(err, ErrManyLabs) {
+		t.Errorf("with two labs: %v", err)
+	}
+}

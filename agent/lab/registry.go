@@ -181,7 +181,7 @@ func variableOf(pid int, name string) string {
 	return ""
 }
 
-// Running lists the folders of living labs, newest last.
+// Running lists the folders of living labs.
 func Running() []string {
 	entries, err := os.ReadDir(labsDirectory())
 	if err != nil {

@@ -22,7 +22,7 @@ func labCommand() *cobra.Command {
 		Long:    "A training cluster without GPUs on this machine: real processes, shared memory, agents and gRPC; emulated are the pace of GPUs and links, CPU contention, and what the counters of GPUs and network ports say.",
 		Example: "  falcon lab run --scenario gpu-throttle --headless --approve s2 --report r.json",
 	}
-	c.AddCommand(labRunCommand(), labInjectCommand(), labStatusCommand(), labStopCommand())
+	c.AddCommand(labRunCommand(), namesLab(labInjectCommand()), namesLab(labStatusCommand()), namesLab(labStopCommand()))
 	return c
 }
 
@@ -216,8 +216,25 @@ func injectSignal(use, short, op string) *cobra.Command {
 
 var oneTarget = oneArgument("name exactly one target")
 
+// labFlag names the lab that a command is for.
+const labFlag = "lab"
+
+// namesLab adds the flag for a lab's folder to a command and those below it.
+func namesLab(c *cobra.Command) *cobra.Command {
+	c.PersistentFlags().String(labFlag, "", "folder of the lab, as its status shows it; needed where several are running")
+	return c
+}
+
+func askLab(c *cobra.Command, req lab.Request) (lab.Reply, error) {
+	reply, err := lab.Ask(c.Flag(labFlag).Value.String(), req)
+	if errors.Is(err, lab.ErrManyLabs) {
+		err = fmt.Errorf("%w: %w, with --%s", errUsage, err, labFlag)
+	}
+	return reply, err
+}
+
 func requestLab(c *cobra.Command, req lab.Request) error {
-	reply, err := lab.Ask(req)
+	reply, err := askLab(c, req)
 	if err != nil {
 		return err
 	}
@@ -229,7 +246,7 @@ func labStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show the running lab as JSON", Example: "  falcon lab status", Args: takesNothing,
 		RunE: func(c *cobra.Command, _ []string) error {
-			reply, err := lab.Ask(lab.Request{Op: "status"})
+			reply, err := askLab(c, lab.Request{Op: "status"})
 			if err != nil {
 				return err
 			}

@@ -40,6 +40,7 @@ type liveLab struct {
 	t      *testing.T
 	rng    *rand.Rand
 	netns  string // network namespace that it runs in, "" = this one
+	dir    string // of this lab: others may run beside it
 	report string
 	out    bytes.Buffer
 	cmd    *exec.Cmd
@@ -64,19 +65,39 @@ func startLab(t *testing.T, sc lab.Scenario, netns string) *liveLab {
 	}
 	l.cmd = exec.Command(args[0], args[1:]...)
 	l.cmd.Stdout, l.cmd.Stderr = &l.out, &l.out
+	temp, err := os.MkdirTemp("", "harm") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(temp) })
+	l.cmd.Env = append(os.Environ(), "TMPDIR="+temp)
 	l.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if err := l.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	go func() { l.ended <- l.cmd.Wait() }()
 	t.Cleanup(func() { _ = l.cmd.Process.Signal(syscall.SIGTERM) }) // ended already is as good
+	l.findDirectory(temp)
 	l.await(30, time.Minute)
 	return l
 }
 
+// findDirectory waits for the lab's own folder.
+func (l *liveLab) findDirectory(temp string) {
+	l.t.Helper()
+	for end := time.Now().Add(time.Minute); l.dir == ""; time.Sleep(100 * time.Millisecond) {
+		if found, _ := filepath.Glob(filepath.Join(temp, "falcon-lab-*", "run-*", "control.sock")); len(found) == 1 {
+			l.dir = filepath.Dir(found[0])
+		}
+		if time.Now().After(end) {
+			l.t.Fatalf("the lab does not start\n%s", l.out.String())
+		}
+	}
+}
+
 // status is where the lab stands; the zero value while it does not answer.
 func (l *liveLab) status() lab.Status {
-	reply, err := lab.Ask(lab.Request{Op: "status"})
+	reply, err := lab.Ask(l.dir, lab.Request{Op: "status"})
 	if err != nil || reply.Status == nil {
 		return lab.Status{}
 	}
@@ -101,7 +122,7 @@ func (l *liveLab) await(iteration int64, most time.Duration) {
 // stop ends the lab and reads its report.
 func (l *liveLab) stop() lab.Report {
 	l.t.Helper()
-	if _, err := lab.Ask(lab.Request{Op: "stop"}); err != nil {
+	if _, err := lab.Ask(l.dir, lab.Request{Op: "stop"}); err != nil {
 		l.t.Fatal(err)
 	}
 	if err := <-l.ended; err != nil {
@@ -323,7 +344,7 @@ func (l *liveLab) losses() int {
 			}
 		}()
 		time.Sleep(3 * time.Second)
-		if _, err := lab.Ask(lab.Request{Op: "kill", Target: "node " + victim}); err != nil {
+		if _, err := lab.Ask(l.dir, lab.Request{Op: "kill", Target: "node " + victim}); err != nil {
 			l.t.Fatal(err)
 		}
 		gone = append(gone, victim)

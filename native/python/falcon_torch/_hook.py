@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, field
+from typing import Any
 
 VALUES_MAX = 1024  # FALCON_JOB_VALUES_MAX
 
@@ -35,7 +36,7 @@ class Order:
 
 
 _SIGNATURES = {
-    "falcon_job_describe": (None, [ctypes.c_int] * 4),
+    "falcon_job_mesh": (None, [ctypes.c_char_p, ctypes.c_int]),
     "falcon_job_begin_iteration": (None, [ctypes.c_int64]),
     "falcon_job_begin_optimizer": (None, [ctypes.c_int64]),
     "falcon_job_end_optimizer": (None, [ctypes.c_int64]),
@@ -52,7 +53,7 @@ class Hook:
     """The hook of this process; absent where it was not preloaded."""
 
     def __init__(self) -> None:
-        self._calls = {}
+        self._calls: dict[str, Any] = {}
         process = ctypes.CDLL(None)
         for name, (result, arguments) in _SIGNATURES.items():
             try:
@@ -68,15 +69,15 @@ class Hook:
         """Whether the hook is in this process."""
         return bool(self._calls)
 
-    def describe(self, tp: int, dp: int, pp: int, micro_batches: int) -> None:
-        """Report the layout, and the micro-batches per iteration of this rank."""
+    def mesh(self, dims: str, micro_batches: int) -> None:
+        """Report the dimensions of the ranks, innermost first, and the micro-batches per iteration of this rank."""
         if self._calls:
-            self._calls["falcon_job_describe"](tp, dp, pp, micro_batches)
+            self._calls["falcon_job_mesh"](dims.encode(), micro_batches)
 
-    def state(self, state_bytes: int, micro_min: int) -> None:
-        """Report the bytes that move with this rank, and the fewest micro-batches that it takes."""
+    def state(self, state_bytes: int, least: int, multiple: int) -> None:
+        """Report the bytes that move with this rank, and the micro-batches that its replica may be given."""
         if self._calls:
-            self._calls["falcon_job_state"](0, 0, state_bytes, 0, micro_min, 0, 1)
+            self._calls["falcon_job_state"](0, 0, state_bytes, 0, least, 0, multiple)
 
     def begin_iteration(self, i: int) -> None:
         """Mark the beginning of iteration i."""

@@ -5,8 +5,7 @@
  * or leaves by _exit, comes by here never: its file stays, without a mark.
  */
 #include "clock.h"
-#include "park.h"
-#include "wait.h"
+#include "parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,11 +21,19 @@ static _Atomic int32_t exit_status = FALCON_ENDED_UNKNOWN;
 /* Runs before the destructors of libraries, CUDA's among them. */
 static void leaving(int status, void *unused) {
   (void)unused;
-  falcon_wait_close();
+  falcon_part_exiting();
   atomic_store(&exit_status, status & 0xff);
 }
 
 void falcon_ended_load(void) { on_exit(leaving, NULL); }
+
+uint64_t falcon_env_seconds(const char *name, unsigned long seconds) {
+  const char *s = getenv(name);
+  char *end = NULL;
+  unsigned long v = s && *s >= '0' && *s <= '9' ? strtoul(s, &end, 10) : seconds;
+  if ((end && *end) || !v || v > 1000000000ul) v = seconds;
+  return v * 1000000000ull;
+}
 
 /* An agent is there to take the small file up, or will be soon. */
 static bool agent_near(const falcon_control *c, uint64_t now) {

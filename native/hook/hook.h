@@ -84,7 +84,12 @@ typedef struct falcon_tls {
   falcon_passed passed[FALCON_PASSED_MAX]; /* what passed armed gates in the open group */
 } falcon_tls;
 
-extern __thread falcon_tls falcon_thread __attribute__((visibility("hidden"), tls_model("initial-exec")));
+/* A library that is preloaded has its place in the static thread block; one that is
+ * opened later must not count on room there. */
+#ifndef FALCON_TLS
+#define FALCON_TLS __attribute__((visibility("hidden"), tls_model("initial-exec")))
+#endif
+extern __thread falcon_tls falcon_thread FALCON_TLS;
 
 /* What one wrapper carries from enter to exit. */
 typedef struct falcon_span {
@@ -157,6 +162,7 @@ void falcon_retire(void);                  /* record that it ended in order, and
 /* ended.c */
 void falcon_ended_load(void);              /* once, in a process that has a file: learn its exit status */
 void falcon_ended_mark(void);
+uint64_t falcon_env_seconds(const char *name, unsigned long seconds); /* as ns; the default where it is unset or absurd */
 void falcon_strip_preload(void);           /* env.c */
 
 static inline bool falcon_active(void) {
@@ -172,7 +178,7 @@ static inline void falcon_cover(uint32_t bits) {
 bool falcon_ring_claim(falcon_tls *t);
 void falcon_ring_setup(void);
 
-/* table.c: the communicators */
+/* slots.c: the communicators' places in the file. All but falcon_fnv under the lock. */
 typedef struct falcon_comm_spec {
   void *handle;
   uint64_t id, parent;
@@ -181,6 +187,16 @@ typedef struct falcon_comm_spec {
   bool in_progress; /* not ready: NCCL is asked at its first call only */
   void *from;       /* handle of the parent, NULL = none */
 } falcon_comm_spec;
+void falcon_slots_lock(void);
+void falcon_slots_unlock(void);
+uint32_t falcon_slot_take(const falcon_comm_spec *spec); /* FALCON_COMM_NONE: all are in use */
+void falcon_slot_state(falcon_comm *c, uint32_t state);
+void falcon_slot_place(falcon_comm *c, int size, int rank, int device);
+void falcon_slot_traffic(falcon_comm *c, uint32_t traffic);
+uint64_t falcon_fnv(uint64_t h, const void *p, size_t n);
+#define FALCON_FNV_START 14695981039346656037ull
+
+/* table.c: the way from NCCL's handle to the slot */
 uint32_t falcon_comm_add(const falcon_comm_spec *spec);
 uint32_t falcon_comm_slow(void *handle);   /* a handle the hot path did not find */
 uint32_t falcon_comm_find(void *handle);
@@ -193,8 +209,6 @@ bool falcon_comm_end(void *handle, uint32_t state, bool forget); /* false: a sus
 #define FALCON_COMM_CLOSED 0xfffffffdu
 bool falcon_comm_stands(void *handle, uint32_t slot, uint32_t generation); /* may NCCL be given it still? */
 uint64_t falcon_comm_child(void *parent, int color, uint64_t *parent_id);
-uint64_t falcon_fnv(uint64_t h, const void *p, size_t n);
-#define FALCON_FNV_START 14695981039346656037ull
 int falcon_comm_device(uint32_t slot);
 void falcon_comm_mark(void *handle, uint32_t traffic); /* enum falcon_traffic */
 

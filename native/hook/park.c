@@ -108,14 +108,6 @@ static void publish(falcon_control *c, const parked *p, bool on) {
   end_write(&c->park_seq, seq);
 }
 
-uint64_t falcon_env_seconds(const char *name, unsigned long seconds) {
-  const char *s = getenv(name);
-  char *end = NULL;
-  unsigned long v = s && *s >= '0' && *s <= '9' ? strtoul(s, &end, 10) : seconds;
-  if ((end && *end) || !v || v > 1000000000ul) v = seconds;
-  return v * 1000000000ull;
-}
-
 /* No agent has looked for too long, or it has been too long altogether. */
 static bool nobody_comes(const falcon_control *c, const parked *p, uint64_t agent_ns, uint64_t max_ns) {
   uint64_t now = falcon_mono_ns(), looked = GET(agent_alive_ns);

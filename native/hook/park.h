@@ -5,7 +5,6 @@
 #include "hook.h"
 
 falcon_control *falcon_adapter(void); /* the control block for the adapter's calls, NULL without one */
-uint64_t falcon_env_seconds(const char *name, unsigned long seconds); /* as ns; the default where it is unset or absurd */
 void falcon_orders_void(void); /* orders of before are void */
 bool falcon_order_read(const falcon_shm_order *from, falcon_shm_order *to); /* false: being written, or absurd */
 

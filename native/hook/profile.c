@@ -8,6 +8,7 @@
  * program's next look does not find it.
  */
 #include "profile.h"
+#include "timing.h"
 #include "pause.h"
 #include "clock.h"
 
@@ -18,8 +19,6 @@ profile_state falcon_profile;
 typedef struct { void *stream; uint64_t entry; } group_leader;
 static __thread group_leader leaders[GROUP_STREAMS] __attribute__((tls_model("initial-exec")));
 static __thread uint32_t leader_count __attribute__((tls_model("initial-exec")));
-
-void falcon_timing_lost(uint64_t n) { __atomic_fetch_add(&falcon_hook.control->timing_lost, n, __ATOMIC_RELAXED); }
 
 static bool cuda_fine(int rc) {
   if (rc && falcon_profile.last_error) falcon_profile.last_error();

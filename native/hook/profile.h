@@ -51,8 +51,6 @@ typedef struct profile_state {
 
 extern profile_state falcon_profile __attribute__((visibility("hidden")));
 
-void falcon_timing_lost(uint64_t n);
-
 static inline profile_entry *profile_at(profile_entry *entries, uint64_t i) { return &entries[i & (QUEUE_SLOTS - 1)]; }
 
 #endif

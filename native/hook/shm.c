@@ -1,11 +1,10 @@
 /*
- * Life of the hook in this process: inert until the first communicator (or the
+ * Life of the library in this process: inert until the first communicator (or the
  * first word of the job adapter), then one shared-memory file until the normal
  * end. A crash leaves the file for the agent to find.
  */
 #include "clock.h"
-#include "pause.h"
-#include "suspend.h"
+#include "parts.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -156,7 +155,7 @@ static void publish(char *base, const falcon_header *h) {
   falcon_hook.control->step_tag = -1;
   falcon_hook.control->committed_iteration = -1;
   falcon_hook.control->generation = falcon_hook.control->generation_now = generation();
-  falcon_suspend_load(falcon_hook.control->generation_now);
+  falcon_part_created();
   falcon_hook.control->park_steps[0] = falcon_hook.control->park_steps[1] = -1;
   falcon_hook.control->heartbeat_ns = falcon_mono_ns();
   memcpy(falcon_hook.header, h, sizeof *h);
@@ -189,11 +188,10 @@ static void start(void) {
     unlink(falcon_hook.path);
     ok = false;
   }
-  if (ok) falcon_strip_preload();
   if (ok) falcon_ended_load();
   atomic_store_explicit(&falcon_hook.life, ok ? LIFE_ACTIVE : LIFE_OFF, memory_order_release);
   falcon_cover_slow(0);
-  falcon_bound_publish();
+  if (ok) falcon_part_started();
 }
 
 FALCON_COLD bool falcon_activate(void) {
@@ -208,7 +206,7 @@ FALCON_COLD bool falcon_activate(void) {
 
 /* Only the process that made the file removes it: a forked child is LIFE_OFF. */
 void falcon_retire(void) {
-  falcon_pause_close();
+  falcon_part_closing();
   if (!falcon_active()) return;
   falcon_ended_mark();
   unlink(falcon_hook.path);
@@ -239,10 +237,7 @@ static void forked(void) {
   atomic_compare_exchange_strong(&falcon_hook.life, &life, LIFE_OFF);
   atomic_store(&falcon_hook.profile, 0);
   falcon_thread.ring = NULL;
-  falcon_thread.prof_group = falcon_thread.passed_count = 0;
-  falcon_pause_forked();
-  falcon_suspend_forked();
-  falcon_later_forked();
+  falcon_part_forked();
   pthread_mutex_init(&activation, NULL); /* another thread of the parent may have held it */
 }
 
@@ -261,7 +256,7 @@ static void load_once(void) {
   falcon_clock_pair(&falcon_hook.load_ticks, &falcon_hook.load_mono_ns);
   falcon_hook.load_unix_ns = (uint64_t)real.tv_sec * 1000000000ull + (uint64_t)real.tv_nsec;
   falcon_ring_setup();
-  falcon_pause_load();
+  falcon_part_load();
   pthread_atfork(NULL, NULL, forked);
 }
 

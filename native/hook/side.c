@@ -1,28 +1,22 @@
 /*
- * The side thread: heartbeat, calibration, coverage, the profile window, and the
- * progress of a pause or a suspension. It sleeps on the control block's mode and pause_word (the
+ * The side thread: heartbeat, calibration, and what the library's parts have to do
+ * (parts.h: the profile window, a pause, a suspension). It sleeps on the control block's mode and pause_word (the
  * agent wakes them with a futex call; on kernels before 5.16 on mode alone, so
  * the agent always wakes both), is detached, lives as long as the process and blocks all
  * signals, so that none of the program's handlers ever runs on it.
  */
 #include "clock.h"
-#include "pause.h"
-#include "suspend.h"
-#include "wait.h"
+#include "parts.h"
 
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #define STACK_BYTES (512u * 1024u) /* CUDA's event queries run on it */
 #define SPACING_NS 500000          /* least time between rounds, whatever the agent writes */
-#define SLACK_NS 1000000ul         /* the kernel may join our wake-ups with others */
-#define SLACK_PAUSE_NS 50000ul     /* a pause is short, and every round counts */
-#define LOOK_EVERY 20              /* beats between searches for an unhooked NCCL */
 
 static void beat(void) {
   falcon_header *h = falcon_hook.header;
@@ -33,16 +27,6 @@ static void beat(void) {
   __atomic_store_n(&h->calib_mono_ns, now, __ATOMIC_RELAXED);
   __atomic_fetch_add(&h->calib_seq, 1, __ATOMIC_RELEASE);
   __atomic_store_n(&falcon_hook.control->heartbeat_ns, now, __ATOMIC_RELEASE);
-}
-
-/* NCCL is in the process and yet no call came through the hook. One that is part
- * of another library is searched for ever more seldom. */
-static void look_for_unhooked(uint32_t round) {
-  if (round % LOOK_EVERY) return;
-  uint32_t looks = round / LOOK_EVERY;
-  bool open = !(atomic_load(&falcon_hook.coverage) & (FALCON_COV_INIT | FALCON_COV_MAPPED));
-  if (open && (falcon_nccl_mapped() || (!(looks & (looks - 1)) && falcon_nccl_loaded()))) falcon_cover(FALCON_COV_MAPPED);
-  falcon_bound_publish();
 }
 
 typedef struct words { uint32_t mode, pause; } words;
@@ -82,19 +66,11 @@ static void nap(const words *seen, uint64_t round_ns, uint64_t ns) {
 static void *side(void *unused) {
   (void)unused;
   falcon_thread.inside = 1; /* nothing that this thread calls is recorded */
-  bool pausing = true;
   for (uint32_t round = 1;; round++) {
     uint64_t now = falcon_mono_ns();
     words seen = read_words();
     beat();
-    look_for_unhooked(round);
-    bool busy = falcon_profile_tick(now), was = pausing;
-    pausing = falcon_pause_tick(now);
-    bool suspending = falcon_suspend_tick(now);
-    falcon_probe_tick(now);
-    falcon_wait_tick(pausing || was || suspending);
-    if (pausing != was) prctl(PR_SET_TIMERSLACK, pausing ? SLACK_PAUSE_NS : SLACK_NS);
-    nap(&seen, now, pausing ? FALCON_PAUSE_BEAT_NS : suspending ? FALCON_SUSPEND_BEAT_NS : busy ? FALCON_BEAT_PROFILE_NS : FALCON_BEAT_NS);
+    nap(&seen, now, falcon_part_tick(now, round));
   }
   return NULL;
 }

@@ -1,13 +1,12 @@
 /*
- * The communicator table, and the way from a handle to its slot: open
- * addressing, read without a lock on the hot path, written under one.
+ * The way from NCCL's handle to its slot: open addressing, read without a lock on
+ * the hot path, written under the slots' lock.
  */
 #include "pause.h"
 #include "clock.h"
 #include "suspend.h"
 
-#include <pthread.h>
-#include <string.h>
+#include <time.h>
 
 #define INDEX_SLOTS 1024u /* power of two, 4 x the communicators */
 #define TOMBSTONE ((uintptr_t)1)
@@ -18,14 +17,6 @@ typedef struct { uint32_t children; _Atomic uint32_t to_query; } comm_private;
 
 static index_entry entries[INDEX_SLOTS];
 static comm_private privates[FALCON_COMMS_MAX];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t next_slot;
-
-uint64_t falcon_fnv(uint64_t h, const void *p, size_t n) {
-  const unsigned char *b = p;
-  for (size_t i = 0; i < n; i++) h = (h ^ b[i]) * 1099511628211ull;
-  return h;
-}
 
 static inline uint32_t home(uintptr_t h) {
   return (uint32_t)((h * 0x9e3779b97f4a7c15ull) >> 54) & (INDEX_SLOTS - 1);
@@ -76,50 +67,6 @@ static void index_put(uintptr_t h, uint32_t slot) {
   }
 }
 
-/* Under the lock: a slot never used, else the next one whose communicator is gone. */
-static uint32_t take_slot(void) {
-  for (uint32_t i = 0; i < FALCON_COMMS_MAX; i++) {
-    uint32_t at = (next_slot + i) % FALCON_COMMS_MAX;
-    if (falcon_hook.comms[at].state == FALCON_COMM_LIVE) continue;
-    next_slot = at + 1;
-    return at;
-  }
-  return FALCON_COMM_NONE;
-}
-
-static void write_begin(falcon_comm *c) {
-  __atomic_fetch_add(&c->seq, 1, __ATOMIC_ACQ_REL);
-}
-
-static void write_end(falcon_comm *c) { __atomic_fetch_add(&c->seq, 1, __ATOMIC_RELEASE); }
-
-static void copy_name(char *out, const char *name) {
-  for (size_t i = 0; i < FALCON_NAME_BYTES; i++) {
-    char c = name && i + 1 < FALCON_NAME_BYTES ? name[i] : 0;
-    out[i] = c && (c < ' ' || c == 127) ? '?' : c;
-    if (!c) name = NULL;
-  }
-}
-
-/* Fields that the profile reads outside the lock. */
-#define set32(where, v) __atomic_store_n(where, v, __ATOMIC_RELAXED)
-
-static void fill(falcon_comm *c, const falcon_comm_spec *s) {
-  write_begin(c);
-  c->id = s->id;
-  c->handle = (uint64_t)(uintptr_t)s->handle;
-  __atomic_store_n(&c->gate, 0, __ATOMIC_RELAXED);
-  c->generation++;
-  set32(&c->state, FALCON_COMM_LIVE);
-  set32(&c->size, s->size);
-  set32(&c->rank, s->rank);
-  set32(&c->device, -1);
-  set32(&c->traffic, 0);
-  c->parent = s->parent;
-  copy_name(c->name, s->name);
-  write_end(c);
-}
-
 /* Under the lock. The slot counts only while its handle is this one: a
  * finalized communicator keeps its handle after its slot was given away. */
 static falcon_comm *live(uintptr_t h) {
@@ -133,17 +80,14 @@ static falcon_comm *live(uintptr_t h) {
 static void set_state(falcon_comm *c, uint32_t state) {
   if (!c) return;
   atomic_store_explicit(&falcon_streams[c - falcon_hook.comms], 0, memory_order_release); /* it may be destroyed next */
-  write_begin(c);
-  set32(&c->state, state);
-  write_end(c);
+  falcon_slot_state(c, state);
 }
 
 /* Under the lock. */
 static uint32_t enter(const falcon_comm_spec *spec) {
   set_state(live((uintptr_t)spec->handle), FALCON_COMM_GONE); /* destroyed out of our sight */
-  uint32_t slot = take_slot();
+  uint32_t slot = falcon_slot_take(spec);
   if (slot != FALCON_COMM_NONE) {
-    fill(&falcon_hook.comms[slot], spec);
     privates[slot].children = 0;
     atomic_store(&privates[slot].to_query, QUERY_TRIES);
   }
@@ -152,9 +96,9 @@ static uint32_t enter(const falcon_comm_spec *spec) {
 }
 
 uint32_t falcon_comm_add(const falcon_comm_spec *spec) {
-  pthread_mutex_lock(&lock);
+  falcon_slots_lock();
   uint32_t slot = enter(spec);
-  pthread_mutex_unlock(&lock);
+  falcon_slots_unlock();
   if (slot != FALCON_COMM_NONE && !spec->in_progress) falcon_comm_query(slot, spec->handle);
   return slot;
 }
@@ -168,49 +112,39 @@ FALCON_COLD void falcon_comm_query(uint32_t slot, void *handle) {
   int n = -1, r = -1, d = -1;
   bool ready = count && user && !count(handle, &n) && !user(handle, &r);
   if (ready && device && device(handle, &d)) d = -1;
-  pthread_mutex_lock(&lock);
+  falcon_slots_lock();
   uint32_t left = atomic_load(&privates[slot].to_query);
   atomic_store(&privates[slot].to_query, ready || !left ? 0 : left - 1);
   falcon_comm *c = &falcon_hook.comms[slot];
-  if (ready && c->handle == (uint64_t)(uintptr_t)handle) {
-    write_begin(c);
-    set32(&c->size, n);
-    set32(&c->rank, r);
-    set32(&c->device, d);
-    write_end(c);
-  }
-  pthread_mutex_unlock(&lock);
+  if (ready && c->handle == (uint64_t)(uintptr_t)handle) falcon_slot_place(c, n, r, d);
+  falcon_slots_unlock();
 }
 
 int falcon_comm_device(uint32_t slot) {
-  pthread_mutex_lock(&lock);
+  falcon_slots_lock();
   int d = slot < FALCON_COMMS_MAX ? falcon_hook.comms[slot].device : -1;
-  pthread_mutex_unlock(&lock);
+  falcon_slots_unlock();
   return d;
 }
 
 void falcon_comm_mark(void *handle, uint32_t traffic) {
-  pthread_mutex_lock(&lock);
+  falcon_slots_lock();
   falcon_comm *c = live((uintptr_t)handle);
-  if (c && (c->traffic & traffic) != traffic) {
-    write_begin(c);
-    set32(&c->traffic, c->traffic | traffic);
-    write_end(c);
-  }
-  pthread_mutex_unlock(&lock);
+  if (c) falcon_slot_traffic(c, traffic);
+  falcon_slots_unlock();
 }
 
 /* Enters a handle that the program uses, unless another thread just did. */
 static uint32_t enter_used(const falcon_comm_spec *spec, bool closed) {
   uintptr_t h = (uintptr_t)spec->handle;
-  pthread_mutex_lock(&lock);
+  falcon_slots_lock();
   index_entry *e = find(h);
   uint32_t slot = e ? atomic_load(&e->slot) : closed ? FALCON_COMM_CLOSED : enter(spec);
   if (!e && closed) {
     index_put(h, slot);
     atomic_store(&find(h)->closed, CLOSED_REVOKED); /* its memory is owed to NCCL */
   }
-  pthread_mutex_unlock(&lock);
+  falcon_slots_unlock();
   if (!e && slot < FALCON_COMMS_MAX) falcon_comm_query(slot, spec->handle);
   return slot;
 }
@@ -243,22 +177,22 @@ void falcon_comm_late(void *handle) {
 
 bool falcon_comm_end(void *handle, uint32_t state, bool forget) {
   if ((uintptr_t)handle <= TOMBSTONE) return true;
-  pthread_mutex_lock(&lock);
+  falcon_slots_lock();
   bool ours = !falcon_comm_closed(handle);
   falcon_comm *c = live((uintptr_t)handle);
   if (ours) falcon_pause_comm_ended(handle, c, forget);
   if (ours) set_state(c, state);
   if (ours && forget) index_remove((uintptr_t)handle);
-  pthread_mutex_unlock(&lock);
+  falcon_slots_unlock();
   return ours;
 }
 
 /* A pointer that was freed may be another communicator's by now. */
 bool falcon_comm_stands(void *handle, uint32_t slot, uint32_t generation) {
-  pthread_mutex_lock(&lock);
+  falcon_slots_lock();
   index_entry *e = find((uintptr_t)handle);
   bool same = e && atomic_load(&e->slot) == slot && falcon_hook.comms[slot].generation == generation;
-  pthread_mutex_unlock(&lock);
+  falcon_slots_unlock();
   return same;
 }
 
@@ -268,10 +202,10 @@ uint64_t falcon_comm_child(void *parent, int color, uint64_t *parent_id) {
   uint32_t slot = falcon_comm_find(parent), ordinal = 0;
   *parent_id = 0;
   if (slot < FALCON_COMMS_MAX) {
-    pthread_mutex_lock(&lock);
+    falcon_slots_lock();
     *parent_id = falcon_hook.comms[slot].id;
     ordinal = privates[slot].children++;
-    pthread_mutex_unlock(&lock);
+    falcon_slots_unlock();
   }
   uint64_t h = falcon_fnv(FALCON_FNV_START, parent_id, sizeof *parent_id);
   h = falcon_fnv(h, &ordinal, sizeof ordinal);
@@ -304,7 +238,7 @@ static bool to_close(index_entry *e) {
 
 uint32_t falcon_comm_close_all(void **out, uint32_t max) {
   uint32_t n = 0;
-  pthread_mutex_lock(&lock);
+  falcon_slots_lock();
   forget_revoked();
   for (uint32_t i = 0; i < INDEX_SLOTS && n < max; i++) {
     index_entry *e = &entries[i];
@@ -314,15 +248,15 @@ uint32_t falcon_comm_close_all(void **out, uint32_t max) {
     atomic_store(&e->closed, CLOSED_NOW);
     atomic_store(&e->slot, FALCON_COMM_CLOSED);
   }
-  pthread_mutex_unlock(&lock);
+  falcon_slots_unlock();
   return n;
 }
 
 void falcon_comm_closed_as(void *handle, enum falcon_closed how) {
-  pthread_mutex_lock(&lock);
+  falcon_slots_lock();
   index_entry *e = find((uintptr_t)handle);
   if (e && atomic_load(&e->closed) == CLOSED_NOW) atomic_store(&e->closed, how);
-  pthread_mutex_unlock(&lock);
+  falcon_slots_unlock();
 }
 
 enum falcon_closed falcon_comm_closed(void *handle) {
@@ -336,9 +270,9 @@ enum falcon_closed falcon_comm_let_go(void *handle, bool forget) {
   while (falcon_comm_closed(handle) == CLOSED_NOW && falcon_mono_ns() < until) nanosleep(&(struct timespec){0, NAP_NS}, NULL);
   enum falcon_closed how = falcon_comm_closed(handle);
   if (!how || !forget) return how;
-  pthread_mutex_lock(&lock);
+  falcon_slots_lock();
   index_remove((uintptr_t)handle);
-  pthread_mutex_unlock(&lock);
+  falcon_slots_unlock();
   return how;
 }
 

@@ -4,18 +4,14 @@
  * events and, once all are done, writes the timings and profile_done.
  *
  * Device to host clock: the device's time is known only as milliseconds since
- * the base event. H0, the host time of the base event, is bounded from above by
- * every completion (it is seen after it happened: H0 <= seen - end) and from
- * below by every start (a call cannot start before it is issued: H0 >= enter -
- * start). The least upper bound is used, raised to the lower bound's side when
- * the two cross: its error is the shortest delay of the poll over all calls of
- * the window, well under the poll's interval. Timings are held back to the end
- * of the window, so that all of them have the final H0.
+ * the base event. H0, the host time of the base event, is bounded as timing.h has
+ * it: its error is the shortest delay of the poll over all calls of the window,
+ * well under the poll's interval.
  */
 #include "profile.h"
 #include "pause.h"
 #include "clock.h"
-#include "ring.h"
+#include "timing.h"
 
 #include <stdlib.h>
 
@@ -30,7 +26,7 @@ static struct {
   enum phase phase;
   uint32_t window, last;
   uint64_t until_ns, drain_ns;
-  int64_t host_low, host_high; /* bounds of H0 */
+  falcon_bounds host; /* of H0 */
   profile_entry *results;      /* FALCON_TIMING_SLOTS of them */
   uint32_t count;
   bool prepared;
@@ -68,7 +64,7 @@ static bool enter_device(void) {
 static bool prepare(void) {
   if (win.prepared) return true;
   if (!resolve() || !enter_device()) return false;
-  if (!falcon_reserve(falcon_hook.timings, FALCON_TIMING_SLOTS * sizeof(falcon_timing))) return false;
+  if (!falcon_timing_reserve()) return false;
   if (!win.results) win.results = calloc(FALCON_TIMING_SLOTS, sizeof *win.results);
   win.prepared = win.results && !falcon_profile.create(&falcon_profile.base_event, 0);
   return win.prepared;
@@ -113,8 +109,7 @@ static void open_window(uint32_t window, uint64_t until_ns, uint64_t now_ns) {
   win.window = window;
   win.until_ns = until_ns < now_ns + WINDOW_MAX_NS ? until_ns : now_ns + WINDOW_MAX_NS;
   win.count = 0;
-  win.host_low = INT64_MIN;
-  win.host_high = INT64_MAX;
+  win.host = FALCON_BOUNDS_OPEN;
   if (!prepare()) { /* no CUDA runtime to ask: an empty window with a loss */
     falcon_timing_lost(1);
     finish();
@@ -148,9 +143,8 @@ static void measure(profile_entry *e) {
     e->bad = 1;
     return;
   }
-  int64_t high = seen - e->start_ns - e->duration_ns, low = (int64_t)e->enter_ns - e->start_ns;
-  if (high < win.host_high) win.host_high = high;
-  if (low > win.host_low) win.host_low = low;
+  falcon_bounds_most(&win.host, seen - e->start_ns - e->duration_ns);
+  falcon_bounds_least(&win.host, (int64_t)e->enter_ns - e->start_ns);
 }
 
 /* False while the device is not done with the entry. */
@@ -214,27 +208,15 @@ static void abandon(void) {
 }
 
 static void write_timing(const profile_entry *e, int64_t host_ns) {
-  uint64_t seq = falcon_hook.control->timing_head + 1;
-  falcon_timing *t = &falcon_hook.timings[(seq - 1) & (FALCON_TIMING_SLOTS - 1)];
-  __atomic_store_n(&t->seq, 0, __ATOMIC_RELAXED);
-  falcon_store_fence();
-  t->ordinal = e->ordinal;
-  t->bytes = e->bytes;
-  t->start_ns = e->start_ns;
-  t->duration_ns = e->duration_ns;
-  t->queue_ns = host_ns + e->start_ns - (int64_t)e->enter_ns;
-  t->comm = e->comm;
-  t->peer = e->peer;
-  t->op = e->op;
-  t->dtype = e->dtype;
-  t->flags = e->flags;
-  t->window = e->window;
-  __atomic_store_n(&t->seq, seq, __ATOMIC_RELEASE);
-  __atomic_store_n(&falcon_hook.control->timing_head, seq, __ATOMIC_RELEASE);
+  falcon_timing_put(&(falcon_timing){
+    .ordinal = e->ordinal, .bytes = e->bytes, .start_ns = e->start_ns, .duration_ns = e->duration_ns,
+    .queue_ns = host_ns + e->start_ns - (int64_t)e->enter_ns, .comm = e->comm, .peer = e->peer, .op = e->op, .dtype = e->dtype,
+    .flags = e->flags, .window = e->window,
+  });
 }
 
 static void flush(void) {
-  int64_t host = win.host_low > win.host_high ? win.host_high + (win.host_low - win.host_high) / 2 : win.host_high;
+  int64_t host = falcon_bounds_middle(&win.host);
   for (uint32_t i = 0; i < win.count; i++) write_timing(&win.results[i], host);
 }
 

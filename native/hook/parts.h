@@ -1,0 +1,18 @@
+/*
+ * What a library has beside the file, the rings and the side thread. The hook and
+ * the profiler plug-in (../profiler) share those and each define these functions.
+ */
+#ifndef FALCON_PARTS_H
+#define FALCON_PARTS_H
+
+#include "hook.h"
+
+void falcon_part_load(void);               /* once, when the library is loaded */
+void falcon_part_created(void);            /* the file is there, not yet published */
+void falcon_part_started(void);            /* the process is active */
+void falcon_part_forked(void);             /* in the child */
+void falcon_part_exiting(void);            /* exit() was called; before the destructors */
+void falcon_part_closing(void);            /* the end, also of a process that was never active */
+uint64_t falcon_part_tick(uint64_t now_ns, uint32_t round); /* side thread; ns to the next round */
+
+#endif

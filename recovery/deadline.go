@@ -46,8 +46,11 @@ func (w *workflow) onSuspendDeadline(now time.Time) {
 		w.onNoSpare(now, a)
 		return
 	}
-	fenced := len(w.op.rec.Fenced)
-	w.giveUpWaiting(now, falcon.FaultFrozen, "processes on node %s did not park within %s", w.cfg.SuspendMost)
+	fenced, what := len(w.op.rec.Fenced), "processes on node %s did not park within %s"
+	if w.op.isSettled() {
+		what = "processes to be replaced on node %s did not end within %s"
+	}
+	w.giveUpWaiting(now, falcon.FaultFrozen, what, w.cfg.SuspendMost)
 	switch {
 	case w.op.rec == nil || w.op.rec.State != falcon.RecoverySuspend:
 	case len(w.op.rec.Fenced) == fenced && !w.op.gathering(now): // no node is late, and still it does not go on

@@ -185,6 +185,9 @@ func (op *operation) markSettled(now time.Time) {
 	}
 }
 
+// isSettled reports whether all who stay park: the suspension waits for processes to end.
+func (op *operation) isSettled() bool { return !op.settledAt.IsZero() }
+
 // awaitSpare begins to wait for a spare; false = it did already.
 func (op *operation) awaitSpare() bool {
 	waited := op.awaitsSpare

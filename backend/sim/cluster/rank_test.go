@@ -402,15 +402,17 @@ func (p *proc) stand(generation uint64, status int32, tag int64) {
 	p.n.poke()
 }
 
-// Stop ends the process where it parks.
+// Stop ends the process where it parks; one that is frozen there, once it goes on.
 func (p *proc) Stop(generation uint64) {
 	p.stopGen = max(p.stopGen, generation)
 	if p.park.On && !p.frozen {
-		p.c.after(10*time.Millisecond, func() {
-			if p.park.On && !p.frozen {
-				p.finish()
-			}
-		})
+		p.c.after(10*time.Millisecond, p.obeyStop)
+	}
+}
+
+func (p *proc) obeyStop() {
+	if p.stopGen > 0 && p.park.On && !p.frozen {
+		p.finish()
 	}
 }
 

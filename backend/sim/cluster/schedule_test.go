@@ -370,6 +370,7 @@ func (p *proc) thaw() {
 	if p.frozen && p.alive {
 		p.frozen, p.n.thawed = false, p.c.now
 		p.c.log("%s goes on after a freeze", p)
+		p.obeyStop()
 	}
 }
 

@@ -1,5 +1,6 @@
 /* Devices, versions and errors. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cuda_internal.h"
 #include "lab_state.h"
@@ -15,6 +16,8 @@ cudaError_t cuda_fail(cudaError_t error) {
 int current_device(void) { return device_of_thread; }
 
 static int device_count(void) {
+  const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+  if (visible && !*visible) return 0; /* as with the driver: a job on CPUs */
   const falcon_lab_header *h = lab_header();
   uint32_t n = h ? lab_u32(&h->gpus_per_node) : FALCON_LAB_GPUS;
   return n >= 1 && n <= FALCON_LAB_GPUS ? (int)n : (int)FALCON_LAB_GPUS;
@@ -35,7 +38,7 @@ LAB_API cudaError_t cudaGetDevice(int *device) {
 LAB_API cudaError_t cudaGetDeviceCount(int *count) {
   if (!count) return cuda_fail(cudaErrorInvalidValue);
   *count = device_count();
-  return cudaSuccess;
+  return *count ? cudaSuccess : cuda_fail(cudaErrorNoDevice);
 }
 
 /* The same address that the lab's NVML gives for this device. */

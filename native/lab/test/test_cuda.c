@@ -134,6 +134,9 @@ static void devices(void) {
   OK(cudaMemset(p, 7, 100));
   CHECK(((unsigned char *)p)[99] == 7);
   OK(cudaFree(p));
+  setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  CHECK(cudaGetDeviceCount(&n) == cudaErrorNoDevice && n == 0 && cudaSetDevice(0) == cudaErrorInvalidDevice);
+  unsetenv("CUDA_VISIBLE_DEVICES");
   CHECK(strcmp(cudaGetErrorString(cudaSuccess), "no error") == 0);
 }
 

@@ -132,20 +132,27 @@ class Job:
         """Begin the vote of iteration i, and act on the one that is due."""
         votes.begin(self._hook.poll(i))
         voted = votes.due()
-        if voted > self._newest:
+        if votes.lost:
+            self._lose_votes(votes.lost)
+        elif voted > self._newest:
             self._commit(votes, voted, i)
 
     def _commit(self, votes: _votes.Votes, order_id: int, i: int) -> None:
         """Carry out the voted order from iteration i on: all ranks come to the same answer."""
         self._newest = order_id
         order = self._hook.fetch(order_id)
-        held = votes.all_have(order is not None)
+        held = votes.commit(order_id, order is not None)
         status = self._judge(order) if order is not None and held else _hook.REFUSED_GONE
         if status == _hook.APPLIED and order is not None:
             self._apply(order)
         self._hook.ack(order_id, i, status)
         kind = KINDS.get(order.kind, "") if order is not None else ""
         self._log.write(order=order_id, kind=kind, from_iteration=i, status=status, all_micro_batches=self._split)
+
+    def _lose_votes(self, why: str) -> None:
+        """Go on with the split as it is: no order can hold on all ranks any more."""
+        self._votes = None
+        self._log.write(votes="lost", why=why)
 
     def _judge(self, order: _hook.Order) -> int:
         if order.epoch < self._epoch:

@@ -1,0 +1,23 @@
+"""Tests that need torch are left out where it can't be imported, with one line."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+collect_ignore = []
+if importlib.util.find_spec("torch") is None:
+    collect_ignore = [f.name for f in HERE.glob("test_torch_*.py")]
+
+
+def pytest_report_header() -> str:
+    """Say what is left out."""
+    if collect_ignore:
+        return f"no torch: {len(collect_ignore)} files of tests are skipped"
+    import torch
+
+    return f"torch {torch.__version__}"

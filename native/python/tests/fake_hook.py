@@ -1,0 +1,80 @@
+"""A mailbox that stands in for the hook: it hands out orders, and keeps what was reported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from falcon_torch import _hook
+from falcon_torch._hook import Order
+
+
+@dataclass
+class Post:
+    """An order that ranks find in their mailboxes when they poll for iteration `at` or a later one."""
+
+    at: int
+    order: Order
+    late: dict[int, int] = field(default_factory=dict)  # by rank, where it is another iteration
+    gone: frozenset[int] = frozenset()  # ranks that no longer hold it when it is voted for
+
+
+@dataclass
+class Mailbox:
+    """What _hook.Hook is, for one rank."""
+
+    rank: int
+    posts: list[Post] = field(default_factory=list)
+    present: bool = True
+    calls: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def mesh(self, dims: str, micro_batches: int) -> None:
+        self.calls.append(("mesh", dims, micro_batches))
+
+    def state(self, state_bytes: int, least: int, multiple: int) -> None:
+        self.calls.append(("state", state_bytes, least, multiple))
+
+    def begin_iteration(self, i: int) -> None:
+        self.calls.append(("begin", i))
+
+    def begin_optimizer(self, i: int) -> None:
+        self.calls.append(("update", i))
+
+    def end_optimizer(self, following: int) -> None:
+        self.calls.append(("updated", following))
+
+    def poll(self, i: int) -> int:
+        there = [p.order.id for p in self.posts if i >= p.late.get(self.rank, p.at)]
+        return max(there, default=0) if self.present else 0
+
+    def fetch(self, order: int) -> Order | None:
+        return next((p.order for p in self.posts if p.order.id == order and self.rank not in p.gone), None)
+
+    def ack(self, order: int, i: int, status: int) -> None:
+        self.calls.append(("ack", order, i, status))
+
+    def paused_ms(self) -> float:
+        return 0.0
+
+    def finish(self) -> None:
+        self.calls.append(("finish",))
+
+    def of(self, name: str) -> list[tuple[Any, ...]]:
+        """The arguments of the calls with this name."""
+        return [c[1:] for c in self.calls if c[0] == name]
+
+
+def install(mailbox: Mailbox) -> Mailbox:
+    """Have jobs that this process makes find the mailbox instead of the hook."""
+    _hook.Hook = lambda: mailbox  # type: ignore[assignment,misc]
+    return mailbox
+
+
+def split(at: int, id_: int, counts: list[int], epoch: int = 1, **post: Any) -> Post:
+    """An order of micro-batches."""
+    return Post(at, Order(id_, epoch, _hook.MICRO_BATCHES, counts), **post)
+
+
+def stop(at: int, id_: int, epoch: int = 1) -> Post:
+    """An order to end."""
+    return Post(at, Order(id_, epoch, _hook.STOP, []))

@@ -1,0 +1,88 @@
+"""Plays a function on several ranks: forked processes over gloo, on CPUs."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from fake_hook import Mailbox, Post, install
+
+LIMIT_S = 120
+torch.set_num_threads(1)  # threads do not survive a fork
+
+
+class RankError(AssertionError):
+    """A rank raised; the text has its traceback."""
+
+
+def play(
+    world: int,
+    function: Callable[..., Any],
+    *args: Any,
+    posts: list[Post] | None = None,
+    hookless: frozenset[int] = frozenset(),
+) -> list[Any]:
+    """Return what function(mailbox, *args) returns on each rank."""
+    fork = multiprocessing.get_context("fork")
+    with tempfile.TemporaryDirectory() as folder:
+        ranks, pipes = [], []
+        for rank in range(world):
+            ours, theirs = fork.Pipe(duplex=False)
+            mailbox = Mailbox(rank, list(posts or []), present=rank not in hookless)
+            ranks.append(fork.Process(target=_rank, args=(theirs, folder, world, mailbox, function, args), daemon=True))
+            ranks[-1].start()
+            theirs.close()
+            pipes.append(ours)
+        try:
+            return _results(pipes)
+        finally:
+            for rank_process in ranks:
+                rank_process.kill()
+                rank_process.join()
+
+
+def _results(pipes: list[Connection]) -> list[Any]:
+    results: dict[int, Any] = {}
+    while len(results) < len(pipes):
+        ready = wait([p for k, p in enumerate(pipes) if k not in results], timeout=LIMIT_S)
+        if not ready:
+            missing = sorted(set(range(len(pipes))) - set(results))
+            raise RankError(f"ranks {missing} gave no result within {LIMIT_S} s")
+        for pipe in ready:
+            rank = pipes.index(pipe)  # type: ignore[arg-type]
+            try:
+                ok, results[rank] = pipes[rank].recv()
+            except EOFError:
+                ok, results[rank] = True, None  # the rank ended by itself
+            if not ok:
+                raise RankError(f"rank {rank}: {results[rank]}")
+    return [results[rank] for rank in range(len(pipes))]
+
+
+def _rank(out: Connection, folder: str, world: int, mailbox: Mailbox, function: Callable[..., Any], args: Any) -> None:
+    os.environ.update(
+        RANK=str(mailbox.rank), WORLD_SIZE=str(world), LOCAL_RANK=str(mailbox.rank), GLOO_SOCKET_IFNAME="lo"
+    )
+    try:
+        dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=mailbox.rank, world_size=world)
+        result = function(install(mailbox), *args)
+        out.send((True, result))
+        out.close()
+        dist.barrier()
+    except BaseException:  # whatever it is, the test shows it
+        out.send((False, traceback.format_exc()))
+    finally:
+        os._exit(0)  # gloo's threads may wait for ranks that are gone
+
+
+def same(got: torch.Tensor, want: torch.Tensor) -> float:
+    """The largest difference, relative to the largest element."""
+    return float((got - want).abs().max() / want.abs().max().clamp_min(1e-300))

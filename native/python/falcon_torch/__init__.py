@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._hook import Hook, hook_loaded
     from ._job import Job
 
-__all__ = ["Hook", "Job", "ddp", "hook_loaded"]
+__all__ = ["Hook", "Job", "ddp", "fsdp", "hook_loaded"]
 __version__ = "0.1.0"
 
 _LATER = {"Hook": "_hook", "hook_loaded": "_hook", "Job": "_job"}  # imported when first asked for
@@ -35,6 +35,30 @@ def ddp(model: Any, optimizer: torch.optim.Optimizer, micro_batches: int, begin:
     from . import _ddp
 
     return _ddp.ddp(model, optimizer, micro_batches, begin)
+
+
+def fsdp(
+    model: Any,
+    optimizer: torch.optim.Optimizer,
+    micro_batches: int,
+    begin: int = 0,
+    mesh: Any = None,
+    sync_shards: bool = True,
+) -> Job:
+    """Bring a job that uses fully_shard (FSDP2) under Falcon.
+
+    model is the root module that fully_shard was applied to, micro_batches how many micro-batches
+    each rank runs per iteration before Falcon moves any. With HSDP (a mesh of replicate and shard)
+    micro-batches move between the replicas; the ranks of a shard group always have equally many.
+    mesh, a DeviceMesh with named dimensions or a text such as "tp=2,fsdp=4,dp=2" (innermost first),
+    is needed where the job has other dimensions than these two. Between micro-batches gradients are
+    kept sharded; with sync_shards off they are kept whole, which saves reduce-scatters and takes the
+    memory of all gradients. Every rank must call it. Raise ValueError for another kind of model, for
+    counts below 1, and where the mesh does not fit the job.
+    """
+    from . import _fsdp
+
+    return _fsdp.fsdp(model, optimizer, micro_batches, begin, mesh, sync_shards)
 
 
 def __getattr__(name: str) -> Any:

@@ -92,14 +92,15 @@ def _joined_by_experts(text: str, dims: dict[str, int]) -> int:
     return joined
 
 
-def text_of(mesh: Any) -> str:
+def text_of(mesh: Any, names: Sequence[str] | None = None) -> str:
     """The mesh's text: a str as it is, a DeviceMesh of the whole job by the names of its dimensions."""
     if isinstance(mesh, str):
         return mesh
-    names: Sequence[str] | None = mesh.mesh_dim_names
+    names = names or mesh.mesh_dim_names
     if names is None:
         raise ValueError("the DeviceMesh has no mesh_dim_names; name its dimensions tp, cp, fsdp, dp or pp")
-    if mesh.mesh.flatten().tolist() != list(range(mesh.mesh.numel())):
-        raise ValueError("the ranks of the DeviceMesh are not 0, 1, 2 … in this order")
+    ranks = mesh.mesh.flatten().tolist()
+    if ranks != list(range(len(ranks))):
+        raise ValueError(f"the DeviceMesh has its ranks in the order {ranks[:8]}; Falcon takes 0, 1, 2 and so on")
     dims = zip(reversed(names), reversed(mesh.mesh.shape), strict=True)
     return ",".join(f"{ALIASES.get(name, name)}={size}" for name, size in dims)

@@ -6,6 +6,8 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
@@ -21,3 +23,14 @@ def pytest_report_header() -> str:
     import torch
 
     return f"torch {torch.__version__}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the largest difference of each file, and what else was measured."""
+    worst: dict[str, float] = {}
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            key = f"{Path(report.location[0]).stem}: {name}"
+            worst[key] = max(worst.get(key, 0.0), float(value))
+    for key, value in sorted(worst.items()):
+        terminalreporter.write_line(f"{key} {value:.3g}")

@@ -58,7 +58,7 @@ func (h *host) start() {
 		Policy:     falcon.Policy{Mode: falcon.ModeAuto, Cap: h.c.setup.cap, Owner: "sim", Recovery: falcon.RecoveryPolicy{PerHour: 1000}},
 		Retention:  engine.Retention{SnapshotBytes: h.c.setup.snapshotBytes},
 		Validation: engine.Validation{Auto: h.c.setup.autoTests},
-		Recoverer:  spy{recovery.New(recovery.Config{}), h.c.judge},
+		Recoverer:  &spy{Machine: recovery.New(recovery.Config{}), j: h.c.judge},
 	})
 	if journal.Transient(err) { // it says so and exits, and whoever supervises it tries again
 		_ = j.Close()

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,31 +13,53 @@ import (
 // judge holds the engine's deeds against what is true.
 type judge struct {
 	c       *Cluster
-	fenced  map[string]bool // recovery/node
+	fenced  map[fence]bool
 	state   map[string]falcon.RecoveryState
 	launch  map[[2]uint64]int // processes started, by generation and rank
 	sick    time.Duration     // when it was last seen to be broken
 	begins  int
 	resumed int
 	fences  int
-	stands  bool                 // a restart was given up, and the engine has said so
-	gaveUp  int                  // runs that have ended so
-	waits   bool                 // a recovery waits for a spare
-	asks    string               // the recovery that waits for a person
-	barred  map[falcon.Node]bool // fenced, and not lifted
+	stands  bool                   // a restart was given up, and the engine has said so
+	gaveUp  int                    // runs that have ended so
+	waits   bool                   // a recovery waits for a spare
+	asks    string                 // the recovery that waits for a person
+	barred  map[falcon.Node]string // fenced, and not lifted: by which recovery
+}
+
+// fence is one node that a recovery has given up.
+type fence struct {
+	recovery string
+	node     falcon.Node
 }
 
 func newJudge(c *Cluster) *judge {
-	return &judge{c: c, fenced: map[string]bool{}, state: map[string]falcon.RecoveryState{}, launch: map[[2]uint64]int{}, barred: map[falcon.Node]bool{}, sick: -time.Hour}
+	return &judge{c: c, fenced: map[fence]bool{}, state: map[string]falcon.RecoveryState{}, launch: map[[2]uint64]int{}, barred: map[falcon.Node]string{}, sick: -time.Hour}
 }
 
 // spy is the recovery machine with the judge looking at what it decides.
 type spy struct {
 	*recovery.Machine
-	j *judge
+	j     *judge
+	knows bool // the judge knows what the journal kept
 }
 
-func (s spy) Ready() recovery.Ready {
+func (s *spy) Step(now time.Time, in recovery.Input) {
+	if r, is := in.(recovery.Restored); is {
+		s.restored(r.Recoveries)
+	}
+	s.Machine.Step(now, in)
+}
+
+func (s *spy) restored(kept []falcon.Recovery) {
+	if !s.knows {
+		s.knows = true
+		s.j.restored(kept)
+	}
+}
+
+func (s *spy) Ready() recovery.Ready {
+	s.restored(nil) // an empty journal is not given back
 	r := s.Machine.Ready()
 	for _, v := range r.Recoveries {
 		s.j.recovery(v)
@@ -53,6 +76,20 @@ func (j *judge) look() {
 	if j.c.job.broken() != "" {
 		j.sick = j.c.now
 	}
+}
+
+// restored forgets what an engine decided that was killed before the journal kept it: none of
+// that came into force, and what the next one decides is judged by itself.
+func (j *judge) restored(kept []falcon.Recovery) {
+	state, fenced := map[string]falcon.RecoveryState{}, map[fence]bool{}
+	for _, v := range kept {
+		state[v.ID] = v.State
+		for _, n := range v.Fenced {
+			fenced[fence{v.ID, n}] = true
+		}
+	}
+	j.state, j.fenced = state, fenced
+	maps.DeleteFunc(j.barred, func(n falcon.Node, id string) bool { return !fenced[fence{id, n}] })
 }
 
 func (j *judge) recovery(v falcon.Recovery) {
@@ -72,12 +109,13 @@ func (j *judge) recovery(v falcon.Recovery) {
 	if v.State == falcon.RecoveryResumed && was != v.State {
 		j.resumed++
 	}
+	out, of := j.unreached(v.Placement) // before this decision: whom it gives up together is judged together
 	for _, n := range v.Fenced {
-		if key := v.ID + "/" + string(n); !j.fenced[key] {
+		if key := (fence{v.ID, n}); !j.fenced[key] {
 			j.fenced[key] = true
 			j.fences++
-			j.fence(v, n)
-			j.barred[n] = true
+			j.fence(v, n, out, of)
+			j.barred[n] = v.ID
 		}
 	}
 	if v.State == falcon.RecoverySuspend && was != v.State {
@@ -112,13 +150,12 @@ const knownFor = 6500 * time.Millisecond
 const backFor = 1500 * time.Millisecond
 
 // fence judges one fence: the node must be at fault, or out of reach for a while
-// in a recovery that has another cause.
-func (j *judge) fence(v falcon.Recovery, name falcon.Node) {
+// in a recovery that has another cause, as are out of its nodes.
+func (j *judge) fence(v falcon.Recovery, name falcon.Node, out, of int) {
 	n := j.c.nodes[name]
 	if n == nil || n.guilty() || n.demanded {
 		return
 	}
-	out, of := j.unreached(v.Placement)
 	late := max(n.path.up.slow, n.path.down.slow) // what comes now was sent that long before
 	away, broken := j.c.now-n.reached+late, j.c.job.broken()
 	if j.c.now-n.back < backFor+late {
@@ -178,7 +215,7 @@ func (j *judge) started(p *proc) {
 	}
 }
 
-func (j *judge) isFenced(n falcon.Node) bool { return j.barred[n] }
+func (j *judge) isFenced(n falcon.Node) bool { return j.barred[n] != "" }
 
 // settleMost is how long a job may stand once everything is whole again.
 const settleMost = 3 * time.Minute
@@ -224,7 +261,7 @@ func (j *judge) unreached(on falcon.Placement) (out, of int) {
 	seen := map[falcon.Node]bool{}
 	for _, d := range on {
 		n := j.c.nodes[d.Node()]
-		if n == nil || seen[n.name] || j.barred[n.name] {
+		if n == nil || seen[n.name] || j.isFenced(n.name) {
 			continue
 		}
 		seen[n.name] = true

@@ -22,7 +22,7 @@ BUF      := $(TOOLS)/buf
 PROTOC_GO   := $(TOOLS)/protoc-gen-go
 PROTOC_GRPC := $(TOOLS)/protoc-gen-go-grpc
 
-.PHONY: help build native demo test check nightly times lint fmt proto proto-check native-test native-asan native-tsan native-arm64 nccl-matrix tier-test tier-check fuzz bench clean
+.PHONY: help build native demo test check nightly times lint fmt proto proto-check native-test native-asan native-tsan native-arm64 nccl-matrix tier-test tier-check fuzz bench python python-test python-torch clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -42,7 +42,7 @@ demo: build ## play the default scenario: a console on a terminal, a plain story
 # Three tiers; docs/testing.md has what belongs to which, and what it costs.
 test: build native-test tier-test ## the first tier: every test at its short size, one whole lab, one screen; no GPU, no root; minutes
 
-check: lint proto-check native-asan native-tsan native-arm64 tier-check fuzz ## the second tier, what CI runs: the race detector, sanitizers, whole scenarios, fuzzing; half an hour
+check: lint proto-check native-asan native-tsan native-arm64 python-test tier-check fuzz ## the second tier, what CI runs: the race detector, sanitizers, whole scenarios, fuzzing; half an hour
 
 tier-test tier-check: tier-%: build
 	.ci/tier $*
@@ -79,6 +79,15 @@ native-tsan: ## C tests under ThreadSanitizer
 native-arm64: ## the hook cross-compiled for arm64, its tests under qemu-user; skipped without aarch64-linux-gnu-gcc
 	$(MAKE) -s -j2 -C native/hook arm64 BIN=$(BIN)
 
+python: ## linters and pytest for native/python into .tools; skipped without PyPI
+	.ci/python tools
+
+python-test: native ## ruff, mypy and pytest on native/python; those with torch where FALCON_PYTHON, .tools/torch or python3 has it
+	.ci/python test
+
+python-torch: ## torch into .tools/torch for make python-test: a download of 0.6 GB; skipped without PyPI
+	.ci/python torch
+
 # Downloads 16 wheels of 150 to 300 MB and keeps 7 GB; goes on where it stopped.
 NCCL_MATRIX ?= $(BIN)/nccl-matrix
 nccl-matrix: native ## the hook beside one NCCL per minor version from PyPI, kept in NCCL_MATRIX; its part of docs/compatibility.md; skipped where PyPI does not answer
@@ -101,7 +110,7 @@ NIGHTLY := simulate core-race schedules crashes attacks eval table7 outage pictu
 .PHONY: $(NIGHTLY)
 export NIGHT_SEEDS ?= 10000
 nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped
-	.ci/nightly $(NIGHTLY) fuzz
+	.ci/nightly $(NIGHTLY) fuzz python-torch python-test
 
 SIM_FIRST ?= 1
 SIM_COUNT ?= 300

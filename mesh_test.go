@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -384,4 +385,30 @@ func FuzzMesh(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestReplicasOfTheAdapter has the Python adapter number replicas as Falcon does: an order's counts
+// are by replica. native/python/tests/test_mesh.py reads the same file.
+func TestReplicasOfTheAdapter(t *testing.T) {
+	b, err := os.ReadFile("native/python/tests/meshes.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Mesh    falcon.Mesh
+		Replica []int
+	}
+	if err := json.Unmarshal(b, &cases); err != nil || len(cases) == 0 {
+		t.Fatalf("%d cases: %v", len(cases), err)
+	}
+	for _, c := range cases {
+		l := falcon.LayoutOf(c.Mesh)
+		var got []int
+		for r := range l.World() {
+			got = append(got, l.Replica(falcon.Rank(r)))
+		}
+		if !slices.Equal(got, c.Replica) {
+			t.Errorf("%v: replicas %v, the adapter has %v", c.Mesh, got, c.Replica)
+		}
+	}
 }

@@ -84,7 +84,9 @@ def _joined_by_experts(text: str, dims: dict[str, int]) -> int:
     dense = dims.get("tp", 1) * dims.get("cp", 1)
     expert = dims.get("etp", dims.get("tp", 1)) * ep
     order = list(dims)
-    if "pp" in order and order[-1] not in ("pp", "vpp"):
+    if "dp" in order and set(order[order.index("dp") + 1 :]) - {"pp", "vpp"}:
+        raise ValueError(f"mesh {text!r}: with ep, dp must come after tp, cp, etp and ep")
+    if "pp" in order and set(order[order.index("pp") + 1 :]) - {"vpp"}:
         raise ValueError(f"mesh {text!r}: with ep, pp must come last")
     joined = lcm(dense, expert) // dense
     if dims.get("dp", 1) % joined != 0:

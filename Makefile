@@ -31,10 +31,11 @@ build: native ## build bin/falcon, bin/falcon-agent, bin/falcon-trainer and bin/
 	go build -o $(BIN)/ ./cmd/...
 	@mkdir -p $(BIN)/python && cp -r native/python/falcon_torch $(BIN)/python/
 
-native: ## build the hook and the CPU stand-ins into bin/lib
+native: ## build the hook, the profiler plug-in and the CPU stand-ins into bin/lib
 	@mkdir -p $(BIN)/lib
 	$(MAKE) -s -C native/lab all BIN=$(BIN)
 	$(MAKE) -s -C native/hook all BIN=$(BIN)
+	$(MAKE) -s -C native/profiler all BIN=$(BIN)
 
 demo: build ## play the default scenario: a console on a terminal, a plain story without one
 	$(BIN)/falcon lab run
@@ -67,14 +68,17 @@ proto-check: $(BUF) $(PROTOC_GO) $(PROTOC_GRPC) ## prove that the committed prot
 native-test: native ## C tests as they are
 	$(MAKE) -s -j2 -C native/lab test BIN=$(BIN)
 	$(MAKE) -s -j2 -C native/hook test BIN=$(BIN)
+	$(MAKE) -s -j2 -C native/profiler test BIN=$(BIN)
 
 native-asan: ## C tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(MAKE) -s -j2 -C native/lab asan BIN=$(BIN)
 	$(MAKE) -s -j2 -C native/hook asan BIN=$(BIN)
+	$(MAKE) -s -j2 -C native/profiler asan BIN=$(BIN)
 
 native-tsan: ## C tests under ThreadSanitizer
 	$(MAKE) -s -j2 -C native/lab tsan BIN=$(BIN)
 	$(MAKE) -s -j2 -C native/hook tsan BIN=$(BIN)
+	$(MAKE) -s -j2 -C native/profiler tsan BIN=$(BIN)
 
 native-arm64: ## the hook cross-compiled for arm64, its tests under qemu-user; skipped without aarch64-linux-gnu-gcc
 	$(MAKE) -s -j2 -C native/hook arm64 BIN=$(BIN)

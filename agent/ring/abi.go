@@ -34,6 +34,7 @@ const (
 	CoverUnhooked = covUnhooked // NCCL is loaded and at least part of it passes by the hook
 	CoverUnknown  = covUnknown  // this NCCL has entry points that the hook does not know
 	CoverWaiting  = covWaiting  // the hook measures whether the process waits
+	CoverProfiler = covProfiler // calls come from NCCL's profiler interface, which shows fewer of them
 )
 
 // Binding is the NCCL of a process, and how its calls reach the hook.
@@ -59,6 +60,7 @@ const (
 	BoundStatic   Bound = boundStatic
 	BoundDlsym    Bound = boundDlsym
 	BoundBypassed Bound = boundBypassed // NCCL is in the process, and what calls it passes by the hook
+	BoundProfiler Bound = boundProfiler // NCCL has loaded the profiler plug-in: calls are seen, none can be held
 )
 
 func (b Bound) String() string {
@@ -73,6 +75,8 @@ func (b Bound) String() string {
 		return "NCCL by dlsym"
 	case BoundBypassed:
 		return "NCCL passes by the hook"
+	case BoundProfiler:
+		return "NCCL's profiler plug-in, without the hook"
 	}
 	return "unknown"
 }

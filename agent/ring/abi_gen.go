@@ -69,6 +69,7 @@ const (
 	testLate               = 5
 	endedMagic             = 3550048465663574342
 	covWaiting             = 128
+	covProfiler            = 256
 	modePause              = 2
 	orderNone              = 0
 	orderMicroBatches      = 1
@@ -94,6 +95,7 @@ const (
 	boundStatic            = 2
 	boundDlsym             = 3
 	boundBypassed          = 4
+	boundProfiler          = 5
 	recordBytes            = 64
 	recSeq                 = 0
 	recEnter               = 8

@@ -58,6 +58,7 @@ var reasonTexts = [...]string{
 	"the order came too late or lives too long", "no test workspace is reserved, or too little: set FALCON_TEST_MB for the job",
 	"cuBLAS or an NCCL function is missing", "the job is not held", "a call returned an error",
 	"an iteration made other calls than those before it", "NCCL_COMM_ID or NCCL_COMM_BLOCKING=1 is set for the job, so that no communicator can be made aside",
+	"NCCL's profiler plug-in watches it, which can't hold calls: start it with falcon-agent run without --monitor",
 }
 
 func (r PauseReason) String() string {

@@ -233,8 +233,9 @@ void *falcon_fn(int fn) {
 
 static uint32_t bound_as(void) {
   const falcon_binding *b = atomic_load(&primary);
-  bool mapped = atomic_load(&falcon_hook.coverage) & FALCON_COV_MAPPED;
-  return b ? b->how : mapped ? FALCON_BOUND_BYPASSED : FALCON_BOUND_NONE;
+  uint32_t all = atomic_load(&falcon_hook.coverage);
+  if (b) return b->how;
+  return all & FALCON_COV_PROFILER ? FALCON_BOUND_PROFILER : all & FALCON_COV_MAPPED ? FALCON_BOUND_BYPASSED : FALCON_BOUND_NONE;
 }
 
 void falcon_bound_publish(void) {

@@ -87,9 +87,9 @@ typedef struct falcon_tls {
 /* A library that is preloaded has its place in the static thread block; one that is
  * opened later must not count on room there. */
 #ifndef FALCON_TLS
-#define FALCON_TLS __attribute__((visibility("hidden"), tls_model("initial-exec")))
+#define FALCON_TLS __attribute__((tls_model("initial-exec")))
 #endif
-extern __thread falcon_tls falcon_thread FALCON_TLS;
+extern __thread falcon_tls falcon_thread __attribute__((visibility("hidden"))) FALCON_TLS;
 
 /* What one wrapper carries from enter to exit. */
 typedef struct falcon_span {

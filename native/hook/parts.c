@@ -4,11 +4,15 @@
 #include "suspend.h"
 #include "wait.h"
 
+#include "../profiler/profiler.h"
+
 #include <sys/prctl.h>
 
 #define SLACK_NS 1000000ul         /* the kernel may join our wake-ups with others */
 #define SLACK_PAUSE_NS 50000ul     /* a pause is short, and every round counts */
 #define LOOK_EVERY 20              /* beats between searches for an unhooked NCCL */
+
+bool falcon_part_hooks(void) { return true; }
 
 void falcon_part_load(void) { falcon_pause_load(); }
 
@@ -24,6 +28,7 @@ void falcon_part_forked(void) {
   falcon_pause_forked();
   falcon_suspend_forked();
   falcon_later_forked();
+  falcon_events_forked();
 }
 
 void falcon_part_exiting(void) { falcon_wait_close(); }

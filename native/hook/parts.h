@@ -7,6 +7,7 @@
 
 #include "hook.h"
 
+bool falcon_part_hooks(void);              /* it stands before NCCL's functions */
 void falcon_part_load(void);               /* once, when the library is loaded */
 void falcon_part_created(void);            /* the file is there, not yet published */
 void falcon_part_started(void);            /* the process is active */

@@ -97,11 +97,27 @@ static void clocks(falcon_header *h) {
   falcon_clock_pair(&h->calib_ticks, &h->calib_mono_ns);
 }
 
-/* A file of this name is left from a dead process that had our pid: replace it. */
+/* Another library of ours in this process has made the file. */
+static bool mapped_here(const char *path) {
+  FILE *f = fopen("/proc/self/maps", "re");
+  char line[PATH_MAX + 128];
+  bool found = false;
+  while (f && !found && fgets(line, sizeof line, f)) {
+    char *at = strchr(line, '/');
+    if (!at) continue;
+    at[strcspn(at, "\n")] = 0;
+    found = !strcmp(at, path);
+  }
+  if (f) fclose(f);
+  return found;
+}
+
+/* A file of this name that nobody here has is left from a dead process that had our
+ * pid: replace it. */
 static int create_file(const char *path) {
   int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
   int fd = open(path, flags, 0600);
-  if (fd >= 0 || errno != EEXIST || unlink(path)) return fd;
+  if (fd >= 0 || errno != EEXIST || mapped_here(path) || unlink(path)) return fd;
   return open(path, flags, 0600);
 }
 

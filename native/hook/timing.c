@@ -1,6 +1,28 @@
-/* Timings in the file: one writer, the side thread. */
+/* Windows as the agent asks for them, and their timings: one writer, the side thread. */
 #include "timing.h"
 #include "ring.h"
+
+#define WINDOW_MAX_NS 60000000000ull /* no window is longer, whatever the deadline is */
+
+bool falcon_window_wanted(uint32_t last, uint64_t now_ns, falcon_window *w) {
+  const falcon_control *c = falcon_hook.control;
+  uint32_t id = __atomic_load_n(&c->profile_window, __ATOMIC_ACQUIRE);
+  uint64_t until = __atomic_load_n(&c->profile_until_ns, __ATOMIC_RELAXED), any = 0;
+  if (__atomic_load_n(&c->mode, __ATOMIC_ACQUIRE) != FALCON_MODE_PROFILE || !id || id == last || now_ns >= until) return false;
+  w->id = id;
+  w->until_ns = until < now_ns + WINDOW_MAX_NS ? until : now_ns + WINDOW_MAX_NS;
+  for (int i = 0; i < 4; i++) any |= w->comms[i] = __atomic_load_n(&c->profile_comms[i], __ATOMIC_RELAXED);
+  for (int i = 0; i < 4 && !any; i++) w->comms[i] = UINT64_MAX;
+  return true;
+}
+
+bool falcon_window_over(const falcon_window *w, uint64_t now_ns) {
+  const falcon_control *c = falcon_hook.control;
+  return now_ns >= w->until_ns || __atomic_load_n(&c->mode, __ATOMIC_RELAXED) != FALCON_MODE_PROFILE ||
+         __atomic_load_n(&c->profile_window, __ATOMIC_RELAXED) != w->id;
+}
+
+void falcon_window_done(uint32_t id) { __atomic_store_n(&falcon_hook.control->profile_done, id, __ATOMIC_RELEASE); }
 
 void falcon_timing_lost(uint64_t n) { __atomic_fetch_add(&falcon_hook.control->timing_lost, n, __ATOMIC_RELAXED); }
 

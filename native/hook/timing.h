@@ -21,7 +21,17 @@ static inline void falcon_bounds_most(falcon_bounds *b, int64_t v) { if (v < b->
 static inline void falcon_bounds_least(falcon_bounds *b, int64_t v) { if (v > b->low) b->low = v; }
 static inline int64_t falcon_bounds_middle(const falcon_bounds *b) { return b->low > b->high ? b->high + (b->low - b->high) / 2 : b->high; }
 
+/* A window as the agent asks for it. */
+typedef struct falcon_window {
+  uint32_t id;
+  uint64_t until_ns;   /* CLOCK_MONOTONIC, at most a minute ahead */
+  uint64_t comms[4];   /* bit i: slot i is wanted */
+} falcon_window;
+
 /* By the side thread alone. */
+bool falcon_window_wanted(uint32_t last, uint64_t now_ns, falcon_window *w); /* one that is newer than the last */
+bool falcon_window_over(const falcon_window *w, uint64_t now_ns);
+void falcon_window_done(uint32_t id);
 void falcon_timing_put(const falcon_timing *t); /* its seq is given here */
 bool falcon_timing_reserve(void);
 

@@ -17,15 +17,15 @@
 
 #define CUDA_NOT_READY 600
 #define CAPTURE_RELAXED 2
-#define WINDOW_MAX_NS 60000000000ull /* no window is longer, whatever the deadline is */
 #define UNREADY_MAX 64u              /* calls still running that one round asks for, per queue */
 
 enum phase { IDLE, OPEN, DRAINING };
 
 static struct {
   enum phase phase;
-  uint32_t window, last;
-  uint64_t until_ns, drain_ns;
+  falcon_window asked;
+  uint32_t last;
+  uint64_t drain_ns;
   falcon_bounds host; /* of H0 */
   profile_entry *results;      /* FALCON_TIMING_SLOTS of them */
   uint32_t count;
@@ -98,16 +98,12 @@ static void reserve(void) {
 }
 
 static void finish(void) {
-  win.last = win.window;
+  win.last = win.asked.id;
   win.phase = IDLE;
-  __atomic_store_n(&falcon_hook.control->profile_done, win.window, __ATOMIC_RELEASE);
+  falcon_window_done(win.last);
 }
 
-static void open_window(uint32_t window, uint64_t until_ns, uint64_t now_ns) {
-  const falcon_control *c = falcon_hook.control;
-  uint64_t any = 0;
-  win.window = window;
-  win.until_ns = until_ns < now_ns + WINDOW_MAX_NS ? until_ns : now_ns + WINDOW_MAX_NS;
+static void open_window(void) {
   win.count = 0;
   win.host = FALCON_BOUNDS_OPEN;
   if (!prepare()) { /* no CUDA runtime to ask: an empty window with a loss */
@@ -116,11 +112,10 @@ static void open_window(uint32_t window, uint64_t until_ns, uint64_t now_ns) {
     return;
   }
   reserve();
-  for (int i = 0; i < 4; i++) any |= c->profile_comms[i];
-  for (int i = 0; i < 4; i++) atomic_store(&falcon_profile.comms[i], any ? c->profile_comms[i] : UINT64_MAX);
+  for (int i = 0; i < 4; i++) atomic_store(&falcon_profile.comms[i], win.asked.comms[i]);
   atomic_store(&falcon_profile.base, BASE_NONE);
   win.phase = OPEN;
-  atomic_store_explicit(&falcon_hook.profile, (uint64_t)window << 32 | 1, memory_order_release);
+  atomic_store_explicit(&falcon_hook.profile, (uint64_t)win.asked.id << 32 | 1, memory_order_release);
 }
 
 static void close_window(uint64_t now_ns) {
@@ -150,7 +145,7 @@ static void measure(profile_entry *e) {
 /* False while the device is not done with the entry. */
 static bool settle(profile_entry *entries, uint64_t number) {
   profile_entry *e = profile_at(entries, number), *l = profile_at(entries, e->leader);
-  if (e->window != win.window) e->bad = 1;
+  if (e->window != win.asked.id) e->bad = 1;
   else if (e->leader != number) {
     if (!l->done) return false;
     e->start_ns = l->start_ns;
@@ -220,29 +215,15 @@ static void flush(void) {
   for (uint32_t i = 0; i < win.count; i++) write_timing(&win.results[i], host);
 }
 
-static void look_for_request(uint64_t now_ns) {
-  const falcon_control *c = falcon_hook.control;
-  uint32_t window = __atomic_load_n(&c->profile_window, __ATOMIC_ACQUIRE);
-  uint64_t until = __atomic_load_n(&c->profile_until_ns, __ATOMIC_RELAXED);
-  if (__atomic_load_n(&c->mode, __ATOMIC_ACQUIRE) == FALCON_MODE_PROFILE && window && window != win.last && now_ns < until && !falcon_pause_held())
-    open_window(window, until, now_ns);
-}
-
-static bool over(uint64_t now_ns) {
-  const falcon_control *c = falcon_hook.control;
-  return now_ns >= win.until_ns || falcon_pause_held() || __atomic_load_n(&c->mode, __ATOMIC_RELAXED) != FALCON_MODE_PROFILE ||
-         __atomic_load_n(&c->profile_window, __ATOMIC_RELAXED) != win.window;
-}
-
 bool falcon_profile_tick(uint64_t now_ns) {
   switch (win.phase) {
     case IDLE:
-      look_for_request(now_ns);
+      if (!falcon_pause_held() && falcon_window_wanted(win.last, now_ns, &win.asked)) open_window();
       break;
     case OPEN:
       reserve();
       poll_all();
-      if (over(now_ns)) close_window(now_ns);
+      if (falcon_pause_held() || falcon_window_over(&win.asked, now_ns)) close_window(now_ns);
       break;
     case DRAINING:
       if (!poll_all()) {

@@ -206,6 +206,7 @@ enum falcon_pause_reason { FALCON_REASON_NONE = 0,
   FALCON_REASON_NOT_QUIET = 8,    /* tests: the job is not held */
   FALCON_REASON_FAILED = 9,       /* tests: a call returned an error */
   FALCON_REASON_UNEVEN = 10,      /* an iteration before the boundary made other calls than those that were surveyed */
+  FALCON_REASON_PROFILER = 12,    /* the profiler plug-in watches the process, and can't hold calls */
   FALCON_REASON_ENVIRONMENT = 11  /* tests: NCCL_COMM_ID or NCCL_COMM_BLOCKING=1 is set, so that communicators can't be made aside */
 };
 
@@ -258,14 +259,17 @@ enum falcon_park_status { FALCON_PARK_SUSPENDED = 0, /* suspended, or a peer die
 enum falcon_coverage { FALCON_COV_INIT = 1u << 0, FALCON_COV_COLL = 1u << 1, FALCON_COV_P2P = 1u << 2,
   FALCON_COV_GROUP = 1u << 3, FALCON_COV_ADAPTER = 1u << 4, FALCON_COV_UNHOOKED = 1u << 5, /* NCCL, or one of several, is called past the hook */
   FALCON_COV_UNKNOWN = 1u << 6, /* this NCCL has entry points that the hook does not know */
-  FALCON_COV_WAITING = 1u << 7 /* waiting_since_ns is measured */ };
+  FALCON_COV_WAITING = 1u << 7, /* waiting_since_ns is measured */
+  FALCON_COV_PROFILER = 1u << 8 /* calls come from NCCL's profiler interface: those without device work, those that
+                                 * failed as such, and one-sided ones are not seen, nor is the peer of a send or receive */ };
 
 /* How the calls that the hook sees reach it. What is called first is hooked. */
 enum falcon_bound { FALCON_BOUND_NONE = 0, /* no call so far, or an older hook */
   FALCON_BOUND_NEEDED = 1,   /* of a libnccl that a part of the program is linked to */
   FALCON_BOUND_STATIC = 2,   /* of an NCCL within the calling library itself */
   FALCON_BOUND_DLSYM = 3,    /* of a libnccl that the program opens, by pointers from dlsym */
-  FALCON_BOUND_BYPASSED = 4  /* NCCL is in the process, and what calls it passes by the hook */
+  FALCON_BOUND_BYPASSED = 4, /* NCCL is in the process, and what calls it passes by the hook */
+  FALCON_BOUND_PROFILER = 5  /* of the profiler plug-in, which NCCL has loaded: no call can be held, and nothing tested */
 };
 
 /* Control block. The two halves lie on separate pages by writer. */

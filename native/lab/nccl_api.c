@@ -38,11 +38,14 @@ static ncclResult_t accept_call(call k, ncclComm_t handle) {
   }
   *c = k;
   falcon_lab_host_launch();
+  watch_call(c);
   return group_add(c);
 }
 
 static ncclResult_t take(call k, ncclComm_t handle) {
+  events_enter();
   ncclResult_t rc = accept_call(k, handle);
+  events_leave(NULL, NULL);
   group_note(rc);
   return rc;
 }

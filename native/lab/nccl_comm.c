@@ -103,6 +103,7 @@ ncclComm_t comm_new(uint64_t id, int n, int rank, int device) {
 }
 
 void comm_publish(ncclComm_t c) {
+  events_open(&c->events, c->id, c->n, c->rank, NULL);
   pthread_mutex_lock(&net_mu);
   c->next = registry;
   registry = c;
@@ -144,6 +145,7 @@ void comm_hold(ncclComm_t c) {
 }
 
 static void comm_free(ncclComm_t c) {
+  events_close(&c->events);
   for (int i = 0; i < c->n; i++) {
     peer *p = &c->peers[i];
     for (int ch = 0; ch < CH_COUNT; ch++) {

@@ -104,6 +104,8 @@ static ncclResult_t run_group(void) {
   return rc;
 }
 
+static void end_group(void *rc) { *(ncclResult_t *)rc = run_group(); }
+
 /* Calls that failed at once are remembered: the group as a whole failed too. */
 void group_note(ncclResult_t rc) {
   if (depth && rc != ncclSuccess && group_error == ncclSuccess) group_error = rc;
@@ -114,13 +116,15 @@ void group_note(ncclResult_t rc) {
 
 API ncclResult_t pncclGroupStart(void) {
   depth++;
+  events_enter();
   return ncclSuccess;
 }
 
 API ncclResult_t pncclGroupEnd(void) {
   if (depth == 0) return nccl_error(ncclInvalidUsage, "ncclGroupEnd without ncclGroupStart");
-  if (--depth) return ncclSuccess;
-  ncclResult_t failed = group_error, rc = run_group();
+  ncclResult_t failed = group_error, rc = ncclSuccess;
+  events_leave(--depth ? NULL : end_group, &rc);
+  if (depth) return ncclSuccess;
   group_error = ncclSuccess;
   return failed != ncclSuccess ? failed : rc;
 }

@@ -20,6 +20,7 @@
 
 #include "include/nccl.h"
 #include "lab_stream.h"
+#include "nccl_events.h"
 
 #define INIT_TIMEOUT_S   60            /* $FALCON_LAB_INIT_TIMEOUT_S overrides */
 #define EAGER_BYTES      (8u << 20)    /* a send may leave this much unsent behind per peer */
@@ -81,6 +82,7 @@ struct ncclComm {
   struct link *links; /* plans to wake */
   char error[ERROR_BYTES];
   peer *peers;
+  events_comm events; /* for a profiler plug-in */
 };
 
 enum op_kind { OP_ALLREDUCE, OP_REDUCE, OP_REDUCESCATTER, OP_ALLGATHER, OP_BROADCAST,
@@ -99,6 +101,8 @@ typedef struct call {
   ncclRedOp_t op;
   int root;
   uint64_t ticket;
+  events_task task;
+  int64_t began_ns, ended_ns; /* on the device, 0 = it has not run */
 } call;
 
 typedef struct link {
@@ -190,6 +194,11 @@ uint64_t fnv64(uint64_t h, const void *p, size_t n);
 /* nccl_xfer.c */
 ncclResult_t xfers_run(plan *p, xfer *x, int n, int64_t deadline_ns);
 xfer xfer_make(const call *c, int channel, int peer, int sending, const void *buf, size_t bytes, when at);
+
+/* nccl_watch.c: what a profiler plug-in is given */
+void watch_call(call *c);   /* it was issued */
+void watch_launch(call *list);
+void watch_device(call *list); /* its work is over */
 
 /* nccl_plan.c */
 ncclResult_t plan_submit(call *calls); /* of one stream; takes them over */

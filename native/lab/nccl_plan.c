@@ -97,6 +97,11 @@ void pass_turn(ncclComm_t c, uint64_t *turn, uint64_t ticket) {
 
 static int is_p2p(const call *c) { return c->kind == OP_SEND || c->kind == OP_RECV; }
 
+static void note_times(call *c, const falcon_lab_run *run, int64_t from, int64_t to) {
+  c->began_ns = run->paced ? from : run->start_ns;
+  c->ended_ns = run->paced ? to : falcon_lab_now_ns();
+}
+
 static int plan_run(void *arg, falcon_lab_run *run) {
   plan *p = arg;
   ncclResult_t rc = plan_begin(p);
@@ -109,9 +114,13 @@ static int plan_run(void *arg, falcon_lab_run *run) {
       continue;
     }
     rc = coll_run(p, c, &at);
+    note_times(c, run, at_ns, at.start_ns + at.transfer_ns);
     at_ns = at.start_ns + at.transfer_ns;
   }
+  int64_t from = at_ns;
   if (rc == ncclSuccess && p2p) rc = p2p_run(p, at_ns, &at_ns);
+  for (call *c = p->calls; c; c = c->next)
+    if (is_p2p(c)) note_times(c, run, from, at_ns);
   if (rc == ncclSuccess) run->end_ns = at_ns;
   return rc == ncclSuccess ? 0 : cudaErrorLaunchFailure;
 }
@@ -119,6 +128,7 @@ static int plan_run(void *arg, falcon_lab_run *run) {
 static void plan_release(void *arg) {
   plan *p = arg;
   plan_end(p);
+  watch_device(p->calls);
   for (call *c = p->calls; c; c = c->next) {
     pthread_mutex_lock(&c->comm->mu);
     c->comm->pending--;
@@ -140,6 +150,7 @@ ncclResult_t plan_submit(call *calls) {
     c->comm->pending++;
     pthread_mutex_unlock(&c->comm->mu);
   }
+  watch_launch(calls);
   falcon_lab_op op = {.fn = plan_run, .arg = p, .release = plan_release, .cancel = &p->cancel, .transfer = 1};
   if (falcon_lab_enqueue(stream, &op) != cudaSuccess)
     return nccl_error(ncclUnhandledCudaError, "not a stream, or one that was destroyed");

@@ -157,8 +157,8 @@ func (u *unseenRanks) age(start uint64) time.Duration {
 	return time.Duration(up*float64(time.Second)) - time.Duration(start)*(time.Second/clockHz)
 }
 
-// mappedLibraries reports whether NCCL, as a file or within PyTorch, and the hook are in
-// a process.
+// mappedLibraries reports whether NCCL, as a file or within PyTorch, and the hook or the
+// profiler plug-in are in a process.
 func (u *unseenRanks) mappedLibraries(pid int) (nccl, hooked bool) {
 	f, err := os.Open(filepath.Join(u.proc, strconv.Itoa(pid), "maps"))
 	if err != nil {
@@ -168,7 +168,7 @@ func (u *unseenRanks) mappedLibraries(pid int) (nccl, hooked bool) {
 	for s := bufio.NewScanner(io.LimitReader(f, mapsMax)); s.Scan(); {
 		name := filepath.Base(s.Text())
 		nccl = nccl || strings.HasPrefix(name, "libnccl.so") || strings.HasPrefix(name, "libtorch_cuda.so")
-		hooked = hooked || strings.HasPrefix(name, "libfalcon_hook.so")
+		hooked = hooked || strings.HasPrefix(name, "libfalcon_hook.so") || strings.HasPrefix(name, "libnccl-profiler-falcon.so")
 	}
 	return nccl, hooked
 }

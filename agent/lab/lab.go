@@ -63,6 +63,7 @@ type Options struct {
 	Bin         string // folder of falcon-agent, falcon-trainer and lib/
 	Seed        int64
 	Hook        bool
+	Plugin      bool                                     // NCCL's profiler plug-in in place of the hook: the job is only watched
 	Marks       bool                                     // the trainer gives step marks
 	Build       string                                   // version, for the report
 	Attended    bool                                     // a person may decide what is done

@@ -102,9 +102,14 @@ func (l *Lab) startRank(r falcon.Rank, d falcon.Device) error {
 	return nil
 }
 
-// hookedCommand is the command line that runs a trainer under the hook.
+// hookedCommand is the command line that runs a trainer under the hook, or watched by
+// the plug-in, which the lab's NCCL calls as NCCL 2.28 does.
 func (l *Lab) hookedCommand(trainer []string) []string {
-	return append([]string{"run", "--job", Job, "--hook", filepath.Join(l.opt.Bin, "lib", "libfalcon_hook.so"), "--"}, trainer...)
+	args := []string{"run", "--job", Job, "--hook", filepath.Join(l.opt.Bin, "lib", "libfalcon_hook.so")}
+	if l.opt.Plugin {
+		args = append(args, "--monitor", "--nccl", "2.28.9")
+	}
+	return append(append(args, "--"), trainer...)
 }
 
 // trainerCommand is what a rank runs: the user's own command, or the lab's trainer.
@@ -130,7 +135,9 @@ func (l *Lab) trainerArgs() []string {
 
 // rejoinsExpected reports whether ranks leave training for a recovery, which takes the hook
 // and the adapter's step marks: without tags it is not known what a rank holds.
-func (l *Lab) rejoinsExpected() bool { return l.opt.Hook && l.opt.Marks && l.sc.rejoinsExpected() }
+func (l *Lab) rejoinsExpected() bool {
+	return l.opt.Hook && !l.opt.Plugin && l.opt.Marks && l.sc.rejoinsExpected()
+}
 
 // stateArgs are about what swaps move and checkpoints write.
 func (l *Lab) stateArgs() []string {

@@ -252,6 +252,7 @@ func TestObstaclesOfTheMoment(t *testing.T) {
 			}
 		}, "frozen"},
 		"unhooked":     {func(b *bench) { b.rankWith(func(s *falconv1.RankState) { s.Unhooked = true }) }, "rank 3 runs NCCL without the hook"},
+		"plug-in":      {func(b *bench) { b.rankWith(func(s *falconv1.RankState) { s.Bound = boundProfiler }) }, "rank 3 is only watched, by NCCL's profiler plug-in"},
 		"no workspace": {func(b *bench) { b.rankWith(func(s *falconv1.RankState) { s.TestWorkspace = 0 }) }, "FALCON_TEST_MB"},
 		"agent away": {func(b *bench) {
 			b.job.agents[1].stream.cancel()

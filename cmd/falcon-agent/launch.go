@@ -16,12 +16,14 @@ const hookName = "libfalcon_hook.so"
 
 var errLaunch = errors.New("can't start the training process")
 
-// runTraining becomes the training process: the hook is preloaded, and no parent
-// of ours stands between the launcher and it.
+// runTraining becomes the training process: the hook is preloaded, or NCCL loads the
+// profiler plug-in, and no parent of ours stands between the launcher and it.
 func runTraining(args []string, out io.Writer) error {
 	flags := newFlagSet("falcon-agent run")
 	job := flags.String("job", "", "name of the job, shared by all its processes")
 	hook := flags.String("hook", "", "path of "+hookName)
+	monitor := flags.Bool("monitor", false, "watch only: nothing is preloaded where NCCL has its profiler interface (2.28 and newer); such a job can't be held, tested or recovered")
+	nccl := flags.String("nccl", "", "with --monitor: the version of the job's NCCL, 2.28.9 for example (default: by the files that the command may load)")
 	if help, err := parseFlags(flags, args, out); help || err != nil {
 		return err
 	}
@@ -31,6 +33,9 @@ func runTraining(args []string, out io.Writer) error {
 	if err := checkJobName(*job); err != nil {
 		return err
 	}
+	if *nccl != "" && (!*monitor || parseNCCL(*nccl) == 0) {
+		return fmt.Errorf("%w: --nccl %q: it takes a version such as 2.28.9, and goes with --monitor", errUsage, *nccl)
+	}
 	path, err := hookLibrary(*hook)
 	if err != nil {
 		return err
@@ -39,8 +44,20 @@ func runTraining(args []string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errLaunch, err)
 	}
-	err = syscall.Exec(cmd, flags.Args(), environment(os.Environ(), path, *job))
+	by := watchers{hook: path}
+	if *monitor {
+		by = monitorWith(path, cmd, *nccl)
+	}
+	err = syscall.Exec(cmd, flags.Args(), environment(os.Environ(), by, *job))
 	return fmt.Errorf("%w: %s: %w", errLaunch, cmd, err)
+}
+
+func monitorWith(hook, command, nccl string) watchers {
+	versions := []int{parseNCCL(nccl)}
+	if nccl == "" {
+		versions = ncclVersions("/", command, os.Getenv)
+	}
+	return monitoringBy(hook, pluginBeside(hook, os.Getenv(pluginVariable)), versions)
 }
 
 // checkJobName keeps the name usable in a file name and on a terminal.
@@ -77,27 +94,34 @@ func hookLibrary(given string) (string, error) {
 	return abs, nil
 }
 
-// environment puts the hook before what is preloaded already, and names the
-// job.
-func environment(env []string, hook, job string) []string {
-	preload := hook
+// environment puts the hook before what is preloaded already, and names the plug-in
+// and the job.
+func environment(env []string, by watchers, job string) []string {
+	preload, given := by.hook, ""
 	var out []string
 	for _, kv := range env {
 		key, value, _ := strings.Cut(kv, "=")
 		switch {
 		case key == "LD_PRELOAD":
-			if value != "" && value != hook && !strings.HasPrefix(value, hook+":") {
-				preload = hook + ":" + value
-			} else if value != "" {
-				preload = value
-			}
-		case key == "FALCON_JOB" && job != "":
+			given = value
+		case key == "FALCON_JOB" && job != "", key == pluginVariable && by.plugin != "":
 		default:
 			out = append(out, kv)
 		}
 	}
+	if given != "" && (preload == "" || given == preload || strings.HasPrefix(given, preload+":")) {
+		preload = given
+	} else if given != "" {
+		preload += ":" + given
+	}
 	if job != "" {
 		out = append(out, "FALCON_JOB="+job)
 	}
-	return append(out, "LD_PRELOAD="+preload)
+	if by.plugin != "" {
+		out = append(out, pluginVariable+"="+by.plugin)
+	}
+	if preload != "" {
+		out = append(out, "LD_PRELOAD="+preload)
+	}
+	return out
 }

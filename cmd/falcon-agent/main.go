@@ -21,7 +21,7 @@ them to the engine.
 
 Usage:
   falcon-agent --config agent.yaml
-  falcon-agent run [--job NAME] [--hook PATH] -- CMD [ARGUMENT ...]
+  falcon-agent run [--job NAME] [--hook PATH] [--monitor [--nccl VERSION]] -- CMD [ARGUMENT ...]
   falcon-agent inspect FILE
 
 "run" starts a training process with the hook. It becomes that process, so

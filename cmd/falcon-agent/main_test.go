@@ -57,7 +57,7 @@ func TestEnvironment(t *testing.T) {
 		{[]string{"LD_PRELOAD=/h.so:/x.so", "FALCON_JOB=old"}, "", []string{"FALCON_JOB=old", "LD_PRELOAD=/h.so:/x.so"}},
 		{[]string{"LD_PRELOAD="}, "j", []string{"FALCON_JOB=j", "LD_PRELOAD=/h.so"}},
 	} {
-		if got := environment(c.before, "/h.so", c.job); !slices.Equal(got, c.want) {
+		if got := environment(c.before, watchers{hook: "/h.so"}, c.job); !slices.Equal(got, c.want) {
 			t.Errorf("%v: %v, want %v", c.before, got, c.want)
 		}
 	}

@@ -81,7 +81,7 @@ func labRunCommand() *cobra.Command {
 	f.StringVar(&o.journal, "journal", "", "without a console: copy the engine's journal to this file at the end")
 	f.StringVar(&o.record, "record", "", "record what a console receives to this file, for falcon replay")
 	f.Int64Var(&o.seed, "seed", 1, "seed of weights and data")
-	f.StringVar(&o.hook, "hook", "on", "on, or off to run the job without the hook")
+	f.StringVar(&o.hook, "hook", "on", "on; plugin to watch the job by NCCL's profiler plug-in instead, which can't hold it; or off")
 	f.StringVar(&o.marks, "marks", "on", "on, or off to let the agents infer iterations from the calls alone")
 	f.BoolVar(&o.unpaced, "unpaced", false, "no modelled time: as fast as this machine goes")
 	f.StringVar(&o.theme, "theme", "", "console theme")

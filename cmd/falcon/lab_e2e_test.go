@@ -94,6 +94,8 @@ var plays = []struct {
 	{"stage-imbalance", "stage-imbalance", nil, judgeNotHardware},
 	// Iterations inferred from the NCCL calls alone, without the job's marks.
 	{"gpu-throttle-by-calls", "gpu-throttle", []string{"--marks", "off"}, judgeS2(0.6)},
+	// Watched by NCCL's profiler plug-in, without the hook: found and located, and nothing done.
+	{"gpu-throttle-by-plugin", "gpu-throttle", []string{"--hook", "plugin", "--approve", "never"}, judgeTruth},
 }
 
 // playsInTest is how many of them a plain `go test` plays.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -113,10 +114,11 @@ func newLabRun(c *cobra.Command, o labOptions) (*labRun, error) {
 	if _, err := os.Lstat(o.record); err == nil {
 		return nil, fmt.Errorf("%w: --record: %s exists; choose another name", errUsage, clean.String(o.record))
 	}
-	for name, v := range map[string]string{"--hook": o.hook, "--marks": o.marks} {
-		if v != "on" && v != "off" {
-			return nil, fmt.Errorf("%w: %s is %q, it must be on or off", errUsage, name, v)
-		}
+	if !slices.Contains([]string{"on", "plugin", "off"}, o.hook) {
+		return nil, fmt.Errorf("%w: --hook is %q, it must be on, plugin or off", errUsage, o.hook)
+	}
+	if o.marks != "on" && o.marks != "off" {
+		return nil, fmt.Errorf("%w: --marks is %q, it must be on or off", errUsage, o.marks)
 	}
 	return r, nil
 }
@@ -128,7 +130,7 @@ func (r *labRun) prepare() error {
 		return err
 	}
 	r.opt = lab.Options{
-		Bin: filepath.Dir(self), Seed: r.o.seed, Hook: r.o.hook == "on", Marks: r.o.marks == "on", Unpaced: r.o.unpaced,
+		Bin: filepath.Dir(self), Seed: r.o.seed, Hook: r.o.hook != "off", Plugin: r.o.hook == "plugin", Marks: r.o.marks == "on", Unpaced: r.o.unpaced,
 		Build: version(), AgentConfig: r.agentConfig, Attended: r.screen || r.policy.Recovery.Approval == falcon.ApprovalPerson,
 	}
 	if r.o.train != "" {

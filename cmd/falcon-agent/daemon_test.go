@@ -118,7 +118,7 @@ func (n *node) begin(t *testing.T, env ...string) *exec.Cmd {
 	for r := range jobRanks {
 		n.ranks = append(n.ranks, start(t, []string{
 			"RANK=" + strconv.Itoa(r), "LOCAL_RANK=" + strconv.Itoa(r), "WORLD_SIZE=" + strconv.Itoa(jobRanks),
-			"FALCON_SHM_DIR=" + n.dir, "FALCON_LAB_STATE=" + n.state(), "FALCON_LAB_NODE=0",
+			"FALCON_SHM_DIR=" + n.dir, "FALCON_TEST_MB=64", "FALCON_LAB_STATE=" + n.state(), "FALCON_LAB_NODE=0",
 		}, n.job...))
 	}
 	shiptest.Until(t, "the first iterations", n.beyond(10))

@@ -94,7 +94,7 @@ python-torch: ## torch into .tools/torch for make python-test: a download of 0.6
 
 # Downloads 16 wheels of 150 to 300 MB and keeps 7 GB; goes on where it stopped.
 NCCL_MATRIX ?= $(BIN)/nccl-matrix
-nccl-matrix: native ## the hook beside one NCCL per minor version from PyPI, kept in NCCL_MATRIX; its part of docs/compatibility.md; skipped where PyPI does not answer
+nccl-matrix: native ## the hook and the profiler plug-in beside one NCCL per minor version from PyPI, kept in NCCL_MATRIX; its part of docs/compatibility.md; skipped where PyPI does not answer
 	python3 native/hook/matrix/matrix.py $(NCCL_MATRIX) $(BIN)/lib/libfalcon_hook.so
 
 fuzz: ## every fuzz target for FUZZTIME (default 2s)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The hook beside every NCCL: make nccl-matrix.
+"""The hook and the profiler plug-in beside every NCCL: make nccl-matrix.
 
 For each NCCL that fetch.py names: symbols, the header's layouts and prototypes,
 and a process without a GPU that is bound to it in each of four ways, with and
-without the hook. A finished version is not tried again while neither it nor the
-hook's sources changed. The table goes into docs/compatibility.md.
+without the hook; and what the library's own code for profiler plug-ins makes of ours
+(inside.c). A finished version is not tried again while neither it nor the
+sources of hook and plug-in changed. The table goes into docs/compatibility.md.
 """
 
 import hashlib
@@ -70,6 +71,21 @@ ALWAYS = {
 # How the hook must report to be bound (enum falcon_bound); "-": no call came through it.
 WAYS = {"needed": "1", "dlsym": "3", "deepbind": "-", "two": "2"}
 
+# Functions of NCCL that inside.c calls, as the library's symbol table has them.
+INSIDE = {
+    "PluginInit": "_Z22ncclProfilerPluginInitP8ncclComm",
+    "PluginFinalize": "_Z26ncclProfilerPluginFinalizeP8ncclComm",
+    "EventMask": "ncclProfilerEventMask",
+    "StartCollApi": "_Z29ncclProfilerStartCollApiEventP8ncclInfob",
+    "StopCollApi": "_Z28ncclProfilerStopCollApiEventv",
+    "StartP2pApi": "_Z28ncclProfilerStartP2pApiEventP8ncclInfob",
+    "StopP2pApi": "_Z27ncclProfilerStopP2pApiEventv",
+    "StartGroupApi": "_Z30ncclProfilerStartGroupApiEventP8ncclInfob",
+    "RecordGroupApi": "_Z36ncclProfilerRecordGroupApiEventState24ncclProfilerEventState_t",
+}
+# What becomes of an ncclAllReduce, and of one with an ncclSend in a group: operation, count, type, stream, flags.
+RECORDS = "1:256:7:10:0 11:0:0:0:0 1:256:7:10:1 9:256:7:10:1 12:0:0:0:0"
+
 
 def fail(what):
     raise SystemExit(f"nccl-matrix: {what}")
@@ -130,6 +146,7 @@ def build(top):
         [*shared, HERE / "user.c", stub / "libnccl.so.2", "-o", out / "libuser.so"],
         [*shared, "-DOWN", HERE / "user.c", "-o", out / "libown.so"],
         [*flags, HERE / "probe.c", "-o", out / "probe", "-ldl"],
+        [*flags, HERE / "inside.c", "-o", out / "inside", "-ldl"],
     ):
         subprocess.run(cmd, check=True)
     return out
@@ -164,9 +181,40 @@ def check_ways(where, built, hook):
     return {"version": int(real[-1][0]), "init": int(real[-1][1])}
 
 
+def offsets(library):
+    out = subprocess.run(["nm", library], capture_output=True, text=True, check=False).stdout
+    table = {line.split()[2]: line.split()[0] for line in out.splitlines() if len(line.split()) == 3}
+    return [f"{name}={table[symbol]}" for name, symbol in INSIDE.items() if symbol in table]
+
+
+def check_plugin(where, built, plugin, version):
+    """The version of the profiler interface by which this NCCL uses the plug-in, 0 for none."""
+    library = where / "libnccl.so.2"
+    known = [int(v) for v in set(re.findall(rb"ncclProfiler_v(\d+)", library.read_bytes()))]
+    inside = offsets(library)
+    if not any(o.startswith("PluginInit=") for o in inside):
+        if known:
+            fail(f"{where.name}: it has the profiler interface, and no symbol table")
+        return None
+    takes = max([v for v in known if v in (4, 5, 6)], default=0)
+    with tempfile.TemporaryDirectory() as shm:
+        env = {
+            "PATH": os.environ["PATH"], "CUDA_VISIBLE_DEVICES": "", "NCCL_PROFILER_PLUGIN": str(plugin), "FALCON_SHM_DIR": shm, "FALCON_JOB": "matrix",
+        }  # fmt: skip
+        cmd = [built / "inside", library, "calls" if takes > 4 else "init", *inside]
+        run = subprocess.run(cmd, env=env, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    want = "no file"
+    if takes:
+        mask, records = ("6", "") if takes == 4 else ("700", " " + RECORDS)
+        want = f"mask {mask}, version {version}, bound 5, open;{records}; closed"
+    if run.returncode or run.stdout.strip() != want:
+        fail(f"{where.name}: the plug-in by version {takes}: ended with {run.returncode}: {run.stdout}{run.stderr}, not {want}")
+    return takes
+
+
 def fingerprint(where):
     h = hashlib.sha256()
-    for f in [*sorted(HOOK.glob("*.[ch]")), *sorted(HERE.glob("*.*")), HOOK.parent / "include" / "falcon_shm.h", where / "nccl.h"]:
+    for f in [*sorted(HOOK.glob("*.[ch]")), *sorted((HOOK.parent / "profiler").glob("*.[ch]")), *sorted(HERE.glob("*.*")), HOOK.parent / "include" / "falcon_shm.h", where / "nccl.h"]:
         h.update(f.read_bytes())
     return h.hexdigest()
 
@@ -185,6 +233,7 @@ def check(top, requirement, built, hook):
         result = {"of": fingerprint(where), "package": requirement, "absent": newer}
         result["checked"] = check_layout(where, known, declared, pathlib.Path(tmp))
     result.update(check_ways(where, built, hook))
+    result["plugin"] = check_plugin(where, built, hook.with_name("libnccl-profiler-falcon.so"), result["version"])
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps(result))
     return result
@@ -193,13 +242,14 @@ def check(top, requirement, built, hook):
 def row(r):
     name, version = r["package"].split("==")
     absent = f"{len(r['absent'])} newer ones absent" if r["absent"] else "all there"
-    return f"| {version} ({name[-4:]}) | run: {absent} | run: {r['checked']} | run | run | run: passes by | run | run: {r['version']} | run | run: error {r['init']} |"
+    plugin = {None: "–", 0: "run: not used"}.get(r["plugin"], f"run: version {r['plugin']}")
+    return f"| {version} ({name[-4:]}) | run: {absent} | run: {r['checked']} | run | run | run: passes by | run | run: {r['version']} | run | run: error {r['init']} | {plugin} |"
 
 
 def write_page(results):
     head = [
-        "| NCCL | Functions | Prototypes and layouts | Linked | `dlsym` | `RTLD_DEEPBIND` | Two in one process | `ncclGetVersion` | `ncclGetUniqueId` | Init without a GPU |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| NCCL | Functions | Prototypes and layouts | Linked | `dlsym` | `RTLD_DEEPBIND` | Two in one process | `ncclGetVersion` | `ncclGetUniqueId` | Init without a GPU | Profiler plug-in |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     text = PAGE.read_text()
     before, rest = text.split(BEGIN)

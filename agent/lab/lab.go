@@ -218,7 +218,7 @@ func (l *Lab) Dir() string { return l.place.dir }
 // micro-batch takes forward_ms.
 func (l *Lab) peakFlops() (float64, error) {
 	if l.opt.Train != nil {
-		return l.opt.Train.Peak, l.opt.Train.choosePort()
+		return l.opt.Train.Peak, nil
 	}
 	args := append(l.shapeArgs(), "--print-peak")
 	out, err := exec.Command(filepath.Join(l.opt.Bin, "falcon-trainer"), args...).Output()

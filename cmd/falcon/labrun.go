@@ -159,8 +159,13 @@ func (r *labRun) writeConfig() error {
 	}
 	r.socket = filepath.Join(r.lab.Dir(), socketName)
 	r.config = filepath.Join(r.lab.Dir(), "falcon.yaml")
+	store := storeConfig{}
+	if t := r.opt.Train; t != nil {
+		store.Listen = t.Store
+	}
 	return writeYAML(r.config, engineConfig{
-		Job: lab.Job, StateDir: r.lab.Dir(), Socket: r.socket, Listen: r.address,
+		Store: store,
+		Job:   lab.Job, StateDir: r.lab.Dir(), Socket: r.socket, Listen: r.address,
 		Certs: auth.FilesIn(r.certsDir(), string(auth.RoleServer)), Policy: r.policy,
 		Recovery:   r.recovery,
 		Validation: labValidation, Mitigate: mitigate.Config{OverheadsMs: r.sc.Overheads},

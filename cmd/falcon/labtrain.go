@@ -52,7 +52,11 @@ func ownTraining(o labOptions, bin string) (*lab.OwnTraining, error) {
 		names[i] = filepath.Join(folder, names[i])
 	}
 	words[0] = program
-	return &lab.OwnTraining{Command: words, Peak: o.gflops * 1e9, Env: []string{
+	store, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	return &lab.OwnTraining{Command: words, Peak: o.gflops * 1e9, Store: store, Env: []string{
 		"LD_LIBRARY_PATH=" + folder + ":" + lib, "LD_PRELOAD=" + strings.Join(names, ":"), "FALCON_LAB_HOLLOW=1", "PYTHONUNBUFFERED=1",
 		"PYTHONPATH=" + strings.TrimSuffix(filepath.Join(bin, "python")+":"+os.Getenv("PYTHONPATH"), ":"),
 	}}, nil

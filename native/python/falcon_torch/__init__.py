@@ -2,6 +2,8 @@
 
 It reports to Falcon where a training process is (iterations, optimizer steps, layout), and carries
 out what Falcon orders: an uneven split of micro-batches with exact gradient weights (S2), a stop.
+When a peer dies, this process stays: it leaves the iteration, waits until the dead rank was started
+again, and goes on with the iteration that it was at.
 
 Without Falcon's hook in the process it does nothing: every call returns what training goes on with.
 It must not change what is learned: with any split the gradient is the mean over the global batch.
@@ -10,8 +12,11 @@ Importing it does not import torch.
 
 from __future__ import annotations
 
+from ._environment import prepare
+
 TYPE_CHECKING = False  # as typing has it, which takes longer to import than all of this
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     import torch
@@ -22,19 +27,31 @@ if TYPE_CHECKING:
 __all__ = ["Hook", "Job", "ddp", "fsdp", "hook_loaded"]
 __version__ = "0.1.0"
 
+prepare()
+
 _LATER = {"Hook": "_hook", "hook_loaded": "_hook", "Job": "_job"}  # imported when first asked for
 
 
-def ddp(model: Any, optimizer: torch.optim.Optimizer, micro_batches: int, begin: int = 0) -> Job:
+def ddp(
+    model: Any,
+    optimizer: torch.optim.Optimizer,
+    micro_batches: int,
+    begin: int = 0,
+    state: Sequence[Any] = (),
+    groups: Callable[[], None] | None = None,
+) -> Job:
     """Bring a DistributedDataParallel job under Falcon.
 
     model is the DistributedDataParallel module, micro_batches how many micro-batches each replica
     runs per iteration before Falcon moves any, begin the first iteration. Every rank must call it.
-    Raise ValueError for another kind of model and for counts below 1.
+    state is what else an iteration changes, with state_dict and load_state_dict: a scheduler, a
+    scaler, a data loader. groups makes the job's own process groups again after a recovery.
+    Raise ValueError for another kind of model, for counts below 1, and for groups of its own without
+    groups; RuntimeError where the environment would not let a survivor live.
     """
     from . import _ddp
 
-    return _ddp.ddp(model, optimizer, micro_batches, begin)
+    return _ddp.ddp(model, optimizer, micro_batches, begin, state, groups)
 
 
 def fsdp(

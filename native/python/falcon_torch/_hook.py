@@ -11,6 +11,16 @@ VALUES_MAX = 1024  # FALCON_JOB_VALUES_MAX
 # enum falcon_order_kind
 MICRO_BATCHES, PLACEMENT, CHECKPOINT, STOP, REJOIN = 1, 2, 3, 4, 5
 
+# status of falcon_job_park: why a process parks, and how it leaves
+PARK_SUSPENDED, PARK_JOIN = 0, 1
+PARK_REJOIN, PARK_STOP = 0, 1
+
+# status of falcon_job_rejoined, and of the park after a rejoin that failed
+REJOINED, FAILED_GROUPS, FAILED_STATE, FAILED_STORAGE, FAILED_ORDER = 0, -1, -2, -3, -4
+
+NOTHING = -1  # for a step that is not held
+FROM_STORAGE = -2  # for a rank whose state no other rank has
+
 # status of falcon_job_ack: 0 = applied, others as the Go trainer's adapter has them
 APPLIED, REFUSED_STALE, REFUSED_VALUES, REFUSED_KIND, REFUSED_GONE = range(5)
 
@@ -25,6 +35,9 @@ class _Order(ctypes.Structure):
     ]
 
 
+_Steps, _Sums = ctypes.c_int64 * 2, ctypes.c_uint64 * 2
+
+
 @dataclass(frozen=True)
 class Order:
     """One order of the agent."""
@@ -33,6 +46,31 @@ class Order:
     epoch: int
     kind: int
     values: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Rejoin:
+    """An order to train again: in which generation, from where, and who gets its state from whom."""
+
+    generation: int
+    resume: int  # first iteration to train
+    from_checkpoint: bool  # all ranks restore from storage
+    split: list[int]  # micro-batches of each replica; empty = as it was
+    moves: dict[int, int]  # from whom a rank gets its state; who is not named keeps its own
+
+
+def decode_rejoin(order: int, values: list[int]) -> Rejoin:
+    """Read the values of a REJOIN order as falcon_job.h lays them out."""
+    if len(values) < 5 or min(values[1:4]) < 0 or values[3] > len(values) - 5:
+        raise ValueError(f"an order to rejoin of {len(values)} values can't be read")
+    split, rest = values[4 : 4 + values[3]], values[4 + values[3] :]
+    pairs = rest[1:]
+    if len(pairs) != 2 * rest[0]:
+        raise ValueError(f"an order to rejoin names {rest[0]} moves in {len(pairs)} values")
+    moves = dict(zip(pairs[::2], pairs[1::2], strict=True))
+    if len(moves) != rest[0] or any(to < 0 or to == src or src < FROM_STORAGE for to, src in moves.items()):
+        raise ValueError(f"an order to rejoin has moves that can't be: {pairs}")
+    return Rejoin(order, values[2] << 31 | values[1], values[0] == 1, split, moves)
 
 
 _SIGNATURES = {
@@ -44,6 +82,9 @@ _SIGNATURES = {
     "falcon_job_fetch": (ctypes.c_int, [ctypes.c_uint64, ctypes.POINTER(_Order)]),
     "falcon_job_ack": (None, [ctypes.c_uint64, ctypes.c_int64, ctypes.c_int32]),
     "falcon_job_state": (None, [ctypes.c_int, ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64] + [ctypes.c_int] * 3),
+    "falcon_job_suspended": (ctypes.c_uint64, []),
+    "falcon_job_park": (ctypes.c_int, [ctypes.c_int, _Steps, _Sums, ctypes.POINTER(_Order)]),
+    "falcon_job_rejoined": (None, [ctypes.c_uint64, ctypes.c_int64, ctypes.c_int32, _Sums, ctypes.c_uint64]),
     "falcon_job_paused_ns": (ctypes.c_uint64, []),
     "falcon_job_finish": (None, []),
 }
@@ -109,6 +150,25 @@ class Hook:
         """Report that the voted order holds from iteration i on (status 0), or was refused by all ranks."""
         if self._calls:
             self._calls["falcon_job_ack"](order, i, status)
+
+    def suspended(self) -> bool:
+        """Whether a suspension waits for this process to park. Any thread may ask."""
+        return bool(self._calls) and self._calls["falcon_job_suspended"]() != 0
+
+    def park(self, status: int, step: int, checksum: int) -> tuple[int, Rejoin | None]:
+        """Wait for the agent's order; step is what this rank holds. How it went on, and the order.
+
+        The order is None where it can't be read, or there is none.
+        """
+        out, steps, sums = _Order(), _Steps(step, NOTHING), _Sums(checksum, 0)
+        went = self._calls["falcon_job_park"](status, steps, sums, ctypes.byref(out))
+        if went != PARK_REJOIN:
+            return went, None
+        return went, decode_rejoin(out.id, list(out.values[: min(out.n, VALUES_MAX)]))
+
+    def rejoined(self, order: Rejoin, status: int, groups_ns: int, restore_ns: int, received: int) -> None:
+        """Report what became of a rejoin: with status 0 this rank trains again."""
+        self._calls["falcon_job_rejoined"](order.generation, order.resume, status, _Sums(groups_ns, restore_ns), received)
 
     def paused_ms(self) -> float:
         """How long this process's calls have been held so far."""

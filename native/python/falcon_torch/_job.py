@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
 from typing import Any
 
 import torch
 
-from . import _hook, _votes
+from . import _hook, _join, _votes
 from ._log import Log
 from ._mesh import Layout
+from ._recover import Recovery, Suspended
 
 KINDS = {_hook.MICRO_BATCHES: "microbatches", _hook.STOP: "stop"}
 
@@ -41,10 +43,12 @@ class Job:
         self._total = micro_batches * layout.replicas
         self._next, self._newest, self._epoch = begin, 0, 0
         self._open, self._stopped = False, False
-        self._log = Log(torch.distributed.get_rank())
+        self.log = Log(torch.distributed.get_rank())
         self._began, self._paused = 0.0, 0.0
-        self._votes = _votes.agree(self._hook.present)
-        if self._votes is not None:
+        self._recovery: Recovery | None = None
+        self._inside, self._updating = False, False
+        self._votes = None if _join.joins() else _votes.agree(self._hook.present)
+        if self.under_falcon:
             state = 3 * sum(p.numel() * p.element_size() for p in parameters)
             self._hook.mesh(layout.text, micro_batches)
             self._hook.state(state, least, multiple)
@@ -53,6 +57,17 @@ class Job:
         """Mark the steps of the optimizers, which are taken in this order, as the update of an iteration."""
         optimizers[0].register_step_pre_hook(self._before_update)
         optimizers[-1].register_step_post_hook(self._after_update)
+
+    @property
+    def under_falcon(self) -> bool:
+        """Whether every rank has the hook, so that Falcon can order anything."""
+        return self._votes is not None or _join.joins()
+
+    def recover_by(self, recovery: Recovery) -> None:
+        """Survive the death of peers; a process that takes a dead one's place waits here for the others."""
+        self._recovery = recovery
+        if _join.joins():
+            self._rejoin("this process takes a dead one's place", _hook.PARK_JOIN, _hook.NOTHING)
 
     @property
     def split(self) -> list[int]:
@@ -77,15 +92,81 @@ class Job:
         """Begin the next iteration; False when training is over, by count or by order."""
         if self._open:  # no optimizer step: a GradScaler has skipped it
             self._close_iteration()
-        if self._votes is not None:
-            self._vote(self._votes, self._next)
+        while self._votes is not None and not self._vote_or_rejoin(self._votes):
+            pass
         if self._stopped or self._next >= until:
             self._end()
             return False
+        if self._recovery is not None:
+            self._recovery.state.save()
         self._hook.begin_iteration(self._next)
         self._began = self._began or time.monotonic()
         self._open = True
         return True
+
+    def attempt(self) -> Job:
+        """One attempt at an iteration, for `with`: left when a peer dies, and made again by the loop around it.
+
+        What follows the optimizer's step in it must not communicate.
+        """
+        return self
+
+    def __enter__(self) -> Job:
+        if self._recovery is not None:
+            self._inside = True
+            self._recovery.arm(True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if self._recovery is None:
+            return False
+        self._recovery.arm(False)
+        if error is None or not self._recovery.caused_by_peer(error):
+            self._inside = False
+            return False
+        self._rejoin(self._recovery.forget(error, trace), _hook.PARK_SUSPENDED, self._held())
+        return True
+
+    def _vote_or_rejoin(self, votes: _votes.Votes) -> bool:
+        """Vote; false where a peer has died and this rank has rejoined since."""
+        try:
+            if self._recovery is not None:
+                self._recovery.check()
+            self._vote(votes, self._next)
+        except (RuntimeError, Suspended) as error:
+            if self._recovery is None or not self._recovery.caused_by_peer(error):
+                raise
+            self._rejoin(self._recovery.forget(error, error.__traceback__), _hook.PARK_SUSPENDED, self._held())
+            return False
+        return True
+
+    def _held(self) -> int:
+        """The iteration that this rank's state begins with; none in the middle of an update."""
+        assert self._recovery is not None
+        half_done = self._inside and not self._open and self._recovery.state.has_extras
+        if self._updating or half_done:
+            return _hook.NOTHING
+        if self._open:
+            self._recovery.state.rewind()
+        else:
+            self._recovery.state.save()
+        return self._next
+
+    def _rejoin(self, why: str, status: int, step: int) -> None:
+        """Park, and take over from the order what all ranks must know alike."""
+        assert self._recovery is not None
+        if self._votes is not None:
+            self._votes.leave()
+        order = self._recovery.rejoin(why, status, step)
+        self._votes = self._recovery.votes
+        self._recovery.state.save()
+        self._next, self._stopped = order.resume, False
+        self._open, self._inside, self._updating = False, False, False
+        self._began, self._paused = 0.0, self._hook.paused_ms()
+        self._split = order.split or self._split
+        self._hook.mesh(self._layout.text, self._split[self._layout.replica])
 
     def micro_batches(self) -> Iterator[int]:
         """The numbers of this rank's micro-batches, over the life of the job; gradients are exchanged with the last."""
@@ -108,8 +189,13 @@ class Job:
     def _before_update(self, *_: Any) -> None:
         if not self._open:
             return
+        if self._recovery is not None:
+            self._recovery.arm(False)
         if self._votes is not None and torch.cuda.is_available():
             torch.cuda.current_stream().synchronize()  # the gradients of all ranks have come
+        if self._recovery is not None:
+            self._recovery.check()  # or were cut off
+        self._updating = True
         self._hook.begin_optimizer(self._next)
 
     def _after_update(self, *_: Any) -> None:
@@ -123,8 +209,8 @@ class Job:
         now, paused = time.monotonic(), self._hook.paused_ms()
         first = self._next * self._total + sum(self._split[: self._layout.replica])
         mine = self._split[self._layout.replica]
-        self._log.iteration(self._next, 1e3 * (now - self._began), paused - self._paused, first, mine)
-        self._began, self._paused, self._open = now, paused, False
+        self.log.iteration(self._next, 1e3 * (now - self._began), paused - self._paused, first, mine)
+        self._began, self._paused, self._open, self._updating = now, paused, False, False
         self._next += 1
         self._hook.end_optimizer(self._next)
 
@@ -147,7 +233,7 @@ class Job:
             self._apply(order)
         self._hook.ack(order_id, i, status)
         kind = KINDS.get(order.kind, "") if order is not None else ""
-        self._log.write(order=order_id, kind=kind, from_iteration=i, status=status, all_micro_batches=self._split)
+        self.log.write(order=order_id, kind=kind, from_iteration=i, status=status, all_micro_batches=self._split)
 
     def _lose_votes(self, why: str) -> None:
         """Go on with the split as it is: no order can hold on all ranks any more."""
@@ -178,5 +264,5 @@ class Job:
     def _end(self) -> None:
         if self._votes is not None:
             self._votes.drain()
-        self._log.write(end="stopped" if self._stopped else "done", next_iteration=self._next)
+        self.log.write(end="stopped" if self._stopped else "done", next_iteration=self._next)
         self._hook.finish()

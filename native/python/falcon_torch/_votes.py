@@ -66,6 +66,10 @@ class Votes:
         """Whether mine is true on every rank; waits for them. Raise RuntimeError where the network fails."""
         return self._finish(*self._start(int(mine))) == 1
 
+    def leave(self) -> None:
+        """Forget the votes that run: a peer died, and they may never end."""
+        self._running.clear()
+
     def drain(self) -> None:
         """Wait for the votes that run."""
         while self._running and not self.lost:

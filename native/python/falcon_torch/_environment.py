@@ -1,0 +1,44 @@
+"""What must be set before the first process group, so that a survivor lives to be recovered."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+HOOK = "libfalcon_hook"
+
+# PyTorch's own reactions to a dead peer, which end the process. It reads them when a group is made.
+KEEP_ALIVE = {
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
+    "TORCH_NCCL_RETHROW_CUDA_ERRORS": "0",
+    "TORCH_NCCL_ENABLE_MONITORING": "0",
+    "TORCH_NCCL_BLOCKING_WAIT": "0",
+}
+_late: list[str] = []
+
+
+def prepare() -> None:
+    """Keep PyTorch from ending this process when a peer dies. Without the hook nothing is changed."""
+    if HOOK not in os.environ.get("LD_PRELOAD", ""):
+        return
+    dist = sys.modules.get("torch.distributed")
+    begun = dist is not None and dist.is_initialized()
+    for name, value in KEEP_ALIVE.items():
+        if begun and name not in os.environ:
+            _late.append(name)
+        os.environ.setdefault(name, value)
+    if os.environ.get("FALCON_JOIN") == "1":
+        from . import _join
+
+        _join.pretend_backends()
+
+
+def check() -> None:
+    """Refuse settings under which a survivor would not live. Raise RuntimeError."""
+    for name, value in KEEP_ALIVE.items():
+        if os.environ.get(name) != value:
+            raise RuntimeError(
+                f"with {name}={os.environ.get(name)} PyTorch ends this process when a peer dies; unset it for falcon_torch"
+            )
+    if _late:
+        raise RuntimeError("import falcon_torch before init_process_group: PyTorch decides there what a peer's death does")

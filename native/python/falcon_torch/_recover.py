@@ -1,0 +1,260 @@
+"""Staying in the job when a peer dies: leave the iteration, park, make new groups, restore, go on."""
+
+from __future__ import annotations
+
+import _thread
+import gc
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from types import FrameType, TracebackType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+
+from . import _environment, _hook, _join, _votes
+from ._log import Log
+from ._state import State
+
+LOOK_S = 0.02  # between two looks for a suspension
+AGAIN_S = 0.05  # between two tries to leave user code that was elsewhere at the first
+ALIVE_S = 10.0  # after an error that a dead peer may have caused, for the suspension to come
+MEET_S = 60.0  # for the ranks to meet in a new generation
+PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+class Suspended(BaseException):
+    """The job is suspended: raised in the main thread, inside an iteration."""
+
+
+class _Watcher:
+    """Raises Suspended in the main thread while it is armed and the job is suspended.
+
+    The exception comes out of a signal's handler, without a signal being sent: so it is known at
+    which frame it would be raised, and never is inside this package.
+    """
+
+    def __init__(self, hook: _hook.Hook) -> None:
+        self._hook = hook
+        self.armed = False
+        self._signal = self._free_signal()
+        signal.signal(self._signal, self._raise)
+        threading.Thread(target=self._watch, name="falcon-suspend", daemon=True).start()
+
+    @staticmethod
+    def _free_signal() -> signal.Signals | int:
+        for number in range(signal.SIGRTMAX - 1, signal.SIGRTMIN, -1):
+            if signal.getsignal(number) in (signal.SIG_DFL, None):
+                return number
+        raise RuntimeError("falcon_torch: every real-time signal has a handler; free one")
+
+    def _watch(self) -> None:
+        while True:
+            suspended = self.armed and self._hook.suspended()
+            if suspended:
+                _thread.interrupt_main(int(self._signal))
+            time.sleep(AGAIN_S if suspended else LOOK_S)
+
+    def _raise(self, _: int, frame: FrameType | None) -> None:
+        while frame is not None:
+            if frame.f_code.co_filename.startswith(PACKAGE):
+                return  # it looks by itself, or ends soon
+            frame = frame.f_back
+        if self.armed and self._hook.suspended():
+            self.armed = False
+            raise Suspended
+
+
+class Recovery:
+    """Parking and rejoining of one rank."""
+
+    def __init__(self, log: Log, state: State, regroup: Callable[[], None]) -> None:
+        _environment.check()
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("falcon_torch: make the job in the main thread: only that can leave an iteration whose peer died")
+        self.state, self._regroup = state, regroup
+        self._hook, self._log = _hook.Hook(), log
+        self.votes: _votes.Votes | None = None
+        world = c10d._get_default_group()
+        self._rank, self._size = dist.get_rank(), dist.get_world_size()
+        self._backend, self._device = c10d._world.pg_map[world][0], world.bound_device_id
+        self._watcher = _Watcher(self._hook)
+
+    def arm(self, on: bool) -> None:
+        """Whether the main thread may be interrupted: it is in user code that can be run again."""
+        self._watcher.armed = on
+
+    def check(self) -> None:
+        """Leave the iteration where the job is suspended."""
+        if self._hook.suspended():
+            raise Suspended
+
+    def caused_by_peer(self, error: BaseException) -> bool:
+        """Whether an exception of an iteration came of a peer's death."""
+        if isinstance(error, Suspended):
+            return True
+        if not isinstance(error, Exception):
+            return False
+        if self._hook.suspended():
+            return True
+        if not isinstance(error, RuntimeError):
+            return False
+        until = time.monotonic() + ALIVE_S  # it is known here before the engine has told everybody
+        while not self._hook.suspended() and time.monotonic() < until:
+            time.sleep(LOOK_S)
+        return self._hook.suspended()
+
+    def forget(self, error: BaseException, trace: TracebackType | None) -> str:
+        """Let go of what the frames of an iteration that was left hold: tensors, works, groups. What it was."""
+        why = "".join(traceback.format_exception_only(type(error), error)).strip()
+        while trace is not None and trace.tb_frame is not None:
+            with suppress(RuntimeError):  # still running
+                trace.tb_frame.clear()
+            trace = trace.tb_next
+        error.__traceback__ = None
+        error.__context__ = None
+        return why
+
+    def rejoin(self, why: str, status: int, step: int) -> _hook.Rejoin:
+        """Park, and come back with the job; step is what this rank holds. It ends the process where the job ended."""
+        self.arm(False)
+        while True:
+            self._leave_groups()
+            order = self._park(why, status, step)
+            if order is None:
+                status, step, why = _hook.FAILED_ORDER, step, "an order that can't be followed"
+                continue
+            status, why = self._obey(order, step)
+            if status == _hook.REJOINED:
+                return order
+            if self._rank in order.moves and status != _hook.FAILED_GROUPS:
+                step = _hook.NOTHING  # part of another step may be there
+
+    # ---- out ----
+
+    def _leave_groups(self) -> None:
+        self.state.drop_gradients()
+        if dist.is_initialized():
+            abort_groups()
+        gc.collect()
+        for _ in range(2):  # an emulated device reports once that it was given up
+            with suppress(RuntimeError):
+                if torch.cuda.is_initialized():
+                    torch.cuda.synchronize()
+
+    def _park(self, why: str, status: int, step: int) -> _hook.Rejoin | None:
+        total = self.state.checksum() if step >= 0 else 0
+        self._log.write(park=status, next_iteration=step, sum=f"{total:016x}", why=why[:200], unix_ns=time.time_ns())
+        try:
+            went, order = self._hook.park(status, step, total)
+        except ValueError as error:
+            self._log.write(park_error=str(error))
+            return None
+        if went == _hook.PARK_REJOIN:
+            return order
+        if went == _hook.PARK_STOP:
+            self._log.write(end="stopped", next_iteration=step)
+            self._hook.finish()
+            raise SystemExit(0)
+        raise RuntimeError(f"falcon_torch: parked ({why}), and no agent came")
+
+    # ---- in ----
+
+    def _obey(self, order: _hook.Rejoin, step: int) -> tuple[int, str]:
+        """Carry a rejoin out; the status with which it failed and why, or REJOINED."""
+        began, groups, received = time.monotonic_ns(), 0, 0
+        status, why = _hook.FAILED_GROUPS, ""
+        source = order.moves.get(self._rank, self._rank)
+        try:
+            self._make_groups(order.generation)
+            groups = time.monotonic_ns() - began
+            status = _hook.FAILED_STATE
+            if order.from_checkpoint or source == _hook.FROM_STORAGE:
+                status = _hook.FAILED_STORAGE
+                raise NotImplementedError("this job can't load a checkpoint by itself")
+            received = self._exchange(order, source, step)
+            total = self.state.checksum()
+            self._compare(total)
+            status = _hook.REJOINED
+        except Exception as error:  # whatever it is, the engine decides how it goes on
+            if self._hook.suspended():
+                status = _hook.FAILED_GROUPS
+            why = self.forget(error, error.__traceback__)
+        restore = time.monotonic_ns() - began - groups
+        self._log.write(
+            rejoin=order.generation,
+            resume_iteration=order.resume,
+            status=status,
+            replaced=step < 0,
+            bytes=received,
+            groups_ms=groups / 1e6,
+            restore_ms=restore / 1e6,
+            why=why[:400],
+            unix_ns=time.time_ns(),
+            **{"from": source},
+        )
+        self._hook.rejoined(order, status, groups, restore, received)
+        return status, why
+
+    def _make_groups(self, generation: int) -> None:
+        _join.restore_backends()
+        within = timedelta(seconds=MEET_S)
+        store, _, _ = next(dist.rendezvous("env://", self._rank, self._size, timeout=within))
+        store.set_timeout(within)
+        dist.init_process_group(
+            self._backend,
+            store=dist.PrefixStore(f"falcon/{generation}", store),
+            rank=self._rank,
+            world_size=self._size,
+            device_id=self._device,
+        )
+        self.votes = _votes.agree(True)
+        self._regroup()
+
+    def _exchange(self, order: _hook.Rejoin, source: int, step: int) -> int:
+        if source == self._rank:
+            if step != order.resume:
+                raise ValueError(f"rank {self._rank} holds iteration {step}, not {order.resume}")
+            self.state.rewind()
+            for to in sorted(t for t, s in order.moves.items() if s == self._rank):
+                self.state.send(to)
+            return 0
+        return self.state.receive(source)
+
+    def _compare(self, total: int) -> None:
+        """Make sure that all replicas hold the same bits."""
+        signed = total - (1 << 64) if total >> 63 else total
+        word = torch.tensor([signed, ~signed]).to(self.state.device)
+        dist.all_reduce(word, op=dist.ReduceOp.MIN)
+        least, most = word.tolist()
+        if least != ~most:
+            raise ValueError("replicas differ after the restore")
+
+
+def abort_groups() -> None:
+    """End all process groups at once, and forget them, without waiting for a peer."""
+    for group in list(c10d._world.pg_map):
+        _keep_gloo(group)
+    with suppress(Exception):
+        c10d._abort_process_group()
+    if dist.is_initialized():
+        with suppress(Exception):
+            dist.destroy_process_group()
+
+
+_kept: list[Any] = []
+
+
+def _keep_gloo(group: Any) -> None:
+    """Gloo can't end an operation whose peer is silent, and its end would wait for it: it is never ended."""
+    with suppress(RuntimeError):
+        backend = group._get_backend(torch.device("cpu"))
+        if "Gloo" in type(backend).__name__:
+            _kept.append((group, backend))

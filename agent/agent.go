@@ -72,6 +72,7 @@ type Agent struct {
 	pollSoonBy time.Time // processes are polled every recoveryPollEvery until then
 
 	working sync.WaitGroup // goroutines of orders in progress
+	stored  *storedCheckpoint
 }
 
 // Options are what New needs beside the configuration.
@@ -111,6 +112,7 @@ func New(cfg Config, opt Options) *Agent {
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
+	a.stored = newStoredCheckpoint(cfg.Launch.Checkpoint, a.log)
 	a.unseen = newUnseenRanks(cfg.Host.Proc, a.node, cfg.Job, cfg.ShmDir)
 	a.notes = newNotebook(filepath.Join(cfg.ShmDir, notebookName(cfg.Job, cfg.Node)))
 	a.next = succession{
@@ -152,6 +154,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	var probing sync.WaitGroup
 	probing.Go(func() { a.hardware.probeLoop(ctx, a.ship.Send) })
 	defer probing.Wait()
+	go a.stored.searchLoop(ctx)
 	defer func() { a.closeProcesses(a.now()) }()
 	defer a.working.Wait()
 	a.Start(a.now())
@@ -253,7 +256,7 @@ func (a *Agent) startCommand(cmd *falconv1.Command, now, deadline time.Time) (ac
 	case *falconv1.Command_Rejoin:
 		return a.startRejoin(body.Rejoin, now)
 	case *falconv1.Command_Stop:
-		return a.startStop(body.Stop)
+		return a.startStop(body.Stop, now, deadline)
 	case *falconv1.Command_Table:
 		return a.startTable(body.Table)
 	}

@@ -72,6 +72,25 @@ func (w *exitWatch) Close() {
 	w.done.Wait()
 }
 
+// Signal reaches this very process, whatever has its number now.
+func (w *exitWatch) Signal(sig unix.Signal) error {
+	raw, err := w.fd.SyscallConn()
+	if err != nil {
+		return os.ErrProcessDone // closed
+	}
+	if failed := raw.Control(func(fd uintptr) { err = unix.PidfdSendSignal(int(fd), sig, nil, 0) }); failed != nil {
+		return os.ErrProcessDone
+	}
+	return signalError(err)
+}
+
+func signalError(err error) error {
+	if errors.Is(err, unix.ESRCH) {
+		return os.ErrProcessDone
+	}
+	return err
+}
+
 // pidfdInfo is struct pidfd_info of linux/pidfd.h, first version (64 bytes).
 type pidfdInfo struct {
 	mask, cgroup             uint64

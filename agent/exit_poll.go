@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -25,6 +26,8 @@ func startTicks(pid int) (ticks uint64, ok bool) {
 
 // polledExit watches a process by polling it.
 type polledExit struct {
+	pid        int
+	ticks      uint64
 	gone, stop chan struct{}
 	done       sync.WaitGroup
 	once       sync.Once
@@ -35,7 +38,7 @@ func newPolledExit(pid int, ended func()) (Exit, error) {
 	if !ok {
 		return nil, fmt.Errorf("agent: can't watch process %d: %w", pid, unix.ESRCH)
 	}
-	w := &polledExit{gone: make(chan struct{}), stop: make(chan struct{})}
+	w := &polledExit{pid: pid, ticks: ticks, gone: make(chan struct{}), stop: make(chan struct{})}
 	w.done.Go(func() { w.pollUntilExit(pid, ticks, ended) })
 	return w, nil
 }
@@ -58,6 +61,15 @@ func (w *polledExit) pollUntilExit(pid int, ticks uint64, ended func()) {
 }
 
 func (w *polledExit) Gone() <-chan struct{} { return w.gone }
+
+// Signal reaches the process if its number is still its own: without a pidfd an
+// instant remains in which it can end and the number be used again.
+func (w *polledExit) Signal(sig unix.Signal) error {
+	if now, ok := startTicks(w.pid); !ok || now != w.ticks {
+		return os.ErrProcessDone
+	}
+	return signalError(unix.Kill(w.pid, sig))
+}
 
 // How is for newer kernels.
 func (w *polledExit) How() (string, bool) { return "", false }

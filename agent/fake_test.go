@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/ring"
@@ -232,10 +233,23 @@ type fakeExit struct {
 	mu    sync.Mutex
 	how   string
 	ended func()
+
+	refuses error
+	signals []unix.Signal
 }
 
 func (e *fakeExit) Gone() <-chan struct{} { return e.gone }
 func (e *fakeExit) Close()                {}
+func (e *fakeExit) Signal(sig unix.Signal) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.refuses != nil {
+		return e.refuses
+	}
+	e.signals = append(e.signals, sig)
+	return nil
+}
+
 func (e *fakeExit) How() (string, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

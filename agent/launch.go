@@ -50,7 +50,7 @@ func (t *launchTask) startProcesses() error {
 		r := launch.Running{
 			PID: p.header.PID, Rank: int(p.rank), Device: falcon.Device(p.deviceName(t.agent.node)), Generation: p.status.Generation, Text: p.String(),
 		}
-		t.waits = t.waits || p.ending && t.plan.Excludes(r)
+		t.waits = t.waits || p.ending.ordered && t.plan.Excludes(r)
 		running = append(running, r)
 	}
 	if t.waits {

@@ -66,8 +66,8 @@ func (p *process) addRecovery(st *falconv1.RankState) {
 	st.ZeroStage, st.ZeroInstances = int32(job.ZeRO.Stage), int32(job.ZeRO.Instances)
 	st.StateBytes, st.CopyMbs = job.Bytes, float64(job.CopyBytesS)/1e6
 	st.MicroMin, st.MicroMax, st.MicroMultiple = int32(job.MicroMin), int32(job.MicroMax), int32(job.MicroMultiple)
-	if job.Checkpoint != falcon.NoIteration {
-		st.CheckpointIteration = job.Checkpoint + 1
+	if stored := p.storedCheckpoint(job.Checkpoint); stored != falcon.NoIteration {
+		st.CheckpointIteration = stored + 1
 	}
 	if p.recovery.rejoined.Status == 0 {
 		st.RejoinedGeneration = p.recovery.rejoined.Generation
@@ -75,6 +75,14 @@ func (p *process) addRecovery(st *falconv1.RankState) {
 	if p.parkedForNewest() {
 		st.Park = parkMessage(p.recovery.park)
 	}
+}
+
+// storedCheckpoint is the newest checkpoint: as the adapter reports it, else as it was found.
+func (p *process) storedCheckpoint(reported int64) int64 {
+	if reported != falcon.NoIteration || p.stored == nil {
+		return reported
+	}
+	return p.stored.newest.Load()
 }
 
 // parkedForNewest reports whether the process is parked and has obeyed the newest

@@ -56,12 +56,13 @@ type process struct {
 	survey     survey.Counter
 	pauses     pauseHistory
 	recovery   recoveryState
+	stored     *storedCheckpoint // of the job, nil = not searched
 	calls      callCount
 	window     *window // profile in progress
 	queueMs    float64 // how far the host ran ahead in the last profile
 	reported   report
 
-	ending   bool      // it was ordered to end
+	ending   ending
 	goneAt   time.Time // when its end was noticed
 	dead     bool
 	deadline time.Time // until when a dead process's exit status is asked for

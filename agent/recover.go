@@ -27,7 +27,12 @@ func (a *Agent) pollOften(now time.Time) { a.pollSoonBy = now.Add(recoveryPollFo
 // canBeParked reports whether a process obeys a suspension, or holds no peer up: one that
 // has made no communicator yet parks by itself, or ends.
 func (p *process) canBeParked() bool {
-	return p.seg.Control().Coverage&ring.CoverAdapter != 0 || !p.comms.anyInState(ring.CommLive)
+	return p.parks() || !p.comms.anyInState(ring.CommLive)
+}
+
+// parks reports whether the adapter takes the process out of training for a recovery.
+func (p *process) parks() bool {
+	return p.seg.Control().Coverage&(ring.CoverAdapter|ring.CoverStays) == ring.CoverAdapter
 }
 
 // parkedForGeneration reports whether a process has left training and obeyed the suspension of
@@ -55,7 +60,7 @@ func (a *Agent) startSuspend(cmd *falconv1.SuspendCommand, now time.Time) (act.T
 		case st.SuspendWanted > g:
 			return nil, fmt.Errorf("%s is suspended for generation %d, which is newer", p, st.SuspendWanted)
 		case st.GenerationNow < g && !p.canBeParked():
-			return nil, fmt.Errorf("%s can't park: the job has no adapter (falcon_job.h)", p)
+			return nil, fmt.Errorf("%s can't park: the job has no adapter for recoveries (falcon_job.h)", p)
 		}
 	}
 	if a.held != nil {
@@ -286,92 +291,4 @@ func firstFailedRejoin(acks []*falconv1.RankAck) string {
 		}
 	}
 	return ""
-}
-
-// stopTask watches processes that were ordered to end, until they have.
-type stopTask struct {
-	agent *Agent
-	cmd   *falconv1.StopCommand
-	ranks []*process
-	left  int // launched here and not followed, that still run
-}
-
-// startStop has processes end with success where they park. One that trains is
-// suspended for it; one that has gone on in this generation is not meant. Without
-// ranks the whole node is meant: also what becomes known only later, and what was
-// launched for an earlier generation and never made a communicator.
-func (a *Agent) startStop(cmd *falconv1.StopCommand) (act.Task, error) {
-	t := &stopTask{agent: a, cmd: cmd}
-	if err := t.orderStops(); err != nil {
-		return nil, err
-	}
-	a.log.Info("processes were told to end", slog.Uint64("generation", cmd.GetGeneration()), slog.Int("processes", len(t.ranks)))
-	return t, nil
-}
-
-// orderStops orders all processes that are meant and have no such order.
-func (t *stopTask) orderStops() error {
-	var fresh []*process
-	for _, p := range t.agent.processes.living() {
-		if !t.concerns(p) || slices.Contains(t.ranks, p) {
-			continue
-		}
-		if !p.canBeParked() {
-			return fmt.Errorf("%s can't be stopped: the job has no adapter (falcon_job.h)", p)
-		}
-		fresh = append(fresh, p)
-	}
-	now, g := t.agent.dir.MonoNs(), t.cmd.GetGeneration()
-	for _, p := range fresh {
-		st := p.seg.Control()
-		if max(st.SuspendWanted, st.GenerationNow) < g {
-			if err := p.seg.Suspend(g, now); err != nil {
-				return fmt.Errorf("%s: %w", p, err)
-			}
-		}
-		p.seg.Stop(g)
-		p.ending = true
-	}
-	t.ranks = append(t.ranks, fresh...)
-	return nil
-}
-
-// concerns reports whether the order is about a process.
-func (t *stopTask) concerns(p *process) bool {
-	if ranks := t.cmd.GetRanks(); len(ranks) > 0 && !slices.Contains(ranks, int32(p.rank)) {
-		return false
-	}
-	g := t.cmd.GetGeneration()
-	if at, ok := p.seg.Rejoined(); ok && at.Generation >= g && at.Status == 0 && !p.parkedForGeneration(0) {
-		return false
-	}
-	fresh := p.status.Generation >= g && t.agent.launcher.Fresh(p.status.Generation)
-	return len(t.cmd.GetRanks()) > 0 || !fresh
-}
-
-func (t *stopTask) stillRunning() []*process {
-	return slices.DeleteFunc(slices.Clone(t.ranks), func(p *process) bool { return p.dead })
-}
-
-// Poll is done when all have ended.
-func (t *stopTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
-	t.agent.pollOften(now)
-	if len(t.cmd.GetRanks()) == 0 {
-		if err := t.orderStops(); err != nil {
-			return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED, Detail: err.Error()}, true
-		}
-		t.left = t.agent.launcher.EndUnseen(t.cmd.GetGeneration(), t.agent.processes.startedAs())
-	}
-	if len(t.stillRunning()) > 0 || t.left > 0 {
-		return nil, false
-	}
-	return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}, true
-}
-
-// PollLate gives up at the deadline, and names who has not ended.
-func (t *stopTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) {
-	if r, done := t.Poll(now); done {
-		return r, true
-	}
-	return overdueResult(t.stillRunning(), "did not end in time"), true
 }

@@ -93,6 +93,8 @@ func (a *Agent) adoptProcess(e ring.Entry) {
 		return
 	}
 	p := newProcess(e.Path, seg, exit)
+	p.stored = a.stored
+	a.stored.searchSoon()
 	p.born, _ = a.dir.Born(e.PID)
 	p.uid, _ = a.dir.Owner(e.Path)
 	a.notes.followAgain(p)

@@ -68,6 +68,9 @@ type Exit interface {
 	// How describes how it ended; false while that is not known (its parent has not
 	// collected it yet, or the kernel does not report it).
 	How() (string, bool)
+	// Signal sends a signal to the process and to no other that has its number
+	// since; os.ErrProcessDone where it has ended.
+	Signal(sig unix.Signal) error
 	Close()
 }
 

@@ -12,7 +12,7 @@ import (
 func (w *workflow) beginAttempt(now time.Time, why string) {
 	c := w.op.rec
 	if !w.job.Adapter {
-		w.restartWhole(now, "the job has no adapter: its processes can't park")
+		w.restartWhole(now, "its processes can't park: the job has no adapter for recoveries")
 		return
 	}
 	if c.Attempts >= generationsMost {

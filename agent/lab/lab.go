@@ -56,6 +56,8 @@ type NodeLaunch struct {
 	Env     map[string]string
 	Ranks   int    // that the node has room for
 	Logs    string // folder for what they print
+
+	Checkpoint string // where the newest is found, where the trainer does not report it
 }
 
 // Options are how to play a scenario.
@@ -65,6 +67,7 @@ type Options struct {
 	Hook        bool
 	Plugin      bool                                     // NCCL's profiler plug-in in place of the hook: the job is only watched
 	Marks       bool                                     // the trainer gives step marks
+	NoAdapter   bool                                     // the trainer makes no call of falcon_job.h
 	Build       string                                   // version, for the report
 	Attended    bool                                     // a person may decide what is done
 	Unpaced     bool                                     // no modelled time: as fast as the host goes
@@ -253,7 +256,11 @@ func (l *Lab) nodeLaunch(n NodeSetup) NodeLaunch {
 		}
 	}
 	command := append([]string{filepath.Join(l.opt.Bin, "falcon-agent")}, l.hookedCommand(trainer)...)
-	return NodeLaunch{Command: command, Env: env, Ranks: l.sc.gpusPerNode(), Logs: filepath.Join(l.place.dir, "logs")}
+	out := NodeLaunch{Command: command, Env: env, Ranks: l.sc.gpusPerNode(), Logs: filepath.Join(l.place.dir, "logs")}
+	if l.opt.NoAdapter {
+		out.Checkpoint = filepath.Join(l.place.checkpoints(), "step-{iteration}-g*", "complete.json")
+	}
+	return out
 }
 
 func withStderr(err error) error {

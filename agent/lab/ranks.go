@@ -127,6 +127,9 @@ func (l *Lab) trainerArgs() []string {
 	if !l.opt.Marks {
 		args = append(args, "--marks=off")
 	}
+	if l.opt.NoAdapter {
+		args = append(args, "--no-adapter")
+	}
 	if l.rejoinsExpected() {
 		args = append(append(args, "--park"), l.sc.faultArgs()...)
 	}
@@ -136,12 +139,18 @@ func (l *Lab) trainerArgs() []string {
 // rejoinsExpected reports whether ranks leave training for a recovery, which takes the hook
 // and the adapter's step marks: without tags it is not known what a rank holds.
 func (l *Lab) rejoinsExpected() bool {
-	return l.opt.Hook && !l.opt.Plugin && l.opt.Marks && l.sc.rejoinsExpected()
+	return !l.opt.Plugin && l.opt.Marks && !l.opt.NoAdapter && l.recoveryExpected()
+}
+
+// recoveryExpected reports whether the job goes on after a death: its ranks rejoin, or, without
+// an adapter, it is restarted whole.
+func (l *Lab) recoveryExpected() bool {
+	return l.opt.Hook && (l.opt.Marks || l.opt.NoAdapter) && l.sc.rejoinsExpected()
 }
 
 // stateArgs are about what swaps move and checkpoints write.
 func (l *Lab) stateArgs() []string {
-	args := []string{"--checkpoint-dir", filepath.Join(l.place.dir, "checkpoints"), "--checkpoint-every", strconv.Itoa(l.sc.Checkpoints)}
+	args := []string{"--checkpoint-dir", l.place.checkpoints(), "--checkpoint-every", strconv.Itoa(l.sc.Checkpoints)}
 	for _, f := range []struct {
 		name  string
 		value float64

@@ -30,6 +30,8 @@ type place struct {
 
 func (p *place) statePath() string { return filepath.Join(p.dir, "state") }
 
+func (p *place) checkpoints() string { return filepath.Join(p.dir, "checkpoints") }
+
 func (p *place) rankSocket() string { return filepath.Join(p.dir, "ranks.sock") }
 
 // labsDirectory is the folder of all labs of this user.

@@ -60,7 +60,7 @@ func (l *Lab) mayReturn() bool {
 			failed++
 		}
 	}
-	return left > 0 && failed == 0 || failed > 0 && (l.rejoinsExpected() || generation > 0 && !l.records.hasIteration(generation))
+	return left > 0 && failed == 0 || failed > 0 && (l.recoveryExpected() || generation > 0 && !l.records.hasIteration(generation))
 }
 
 // waitLimit is how long the loop waits from now on for the job to go on: for
@@ -70,7 +70,7 @@ func (l *Lab) waitLimit() <-chan time.Time {
 	switch {
 	case len(l.workingProcesses()) == 0:
 		return time.After(launchWait)
-	case l.rejoinsExpected() && slices.ContainsFunc(members, func(p *rankProcess) bool { return p.exited && p.end != endDone }): // dead, or stopped on a fenced node
+	case l.recoveryExpected() && slices.ContainsFunc(members, func(p *rankProcess) bool { return p.exited && p.end != endDone }): // dead, or stopped on a fenced node
 		if l.opt.Attended {
 			return time.After(decideWait)
 		}

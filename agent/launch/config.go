@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/failslow/falcon"
 )
@@ -28,6 +30,19 @@ type Config struct {
 	NodeRanks int               `yaml:"node_ranks"` // training processes that fit, one per GPU
 	Dir       string            `yaml:"dir"`        // working directory; empty = /
 	LogDir    string            `yaml:"log_dir"`    // for what the processes print; empty = nowhere
+	// Checkpoint is where the newest checkpoint is found: a path with {iteration}, such as
+	// /ckpt/iter_{iteration}/metadata.json, or a file that holds the number; empty = the adapter reports it.
+	Checkpoint string `yaml:"checkpoint"`
+	GraceS     int    `yaml:"grace_s"` // seconds from SIGTERM to SIGKILL for processes without an adapter; 0 = graceDefault
+}
+
+const (
+	graceDefault = 15 * time.Second
+	graceMax     = 30 * time.Second // half of what a command may take
+)
+
+func (c Config) graceTime() time.Duration {
+	return cmp.Or(time.Duration(c.GraceS)*time.Second, graceDefault)
 }
 
 // resumeWord is replaced by "--resume", or by no argument at all.
@@ -60,7 +75,7 @@ func (c Config) Ranks() int {
 // Check says in one sentence what can't be used.
 func (c Config) Check() error {
 	if len(c.Command) == 0 {
-		if c.NodeRanks != 0 || len(c.Env) > 0 || c.LogDir != "" || c.Dir != "" {
+		if c.NodeRanks != 0 || len(c.Env) > 0 || c.LogDir != "" || c.Dir != "" || c.GraceS != 0 || c.Checkpoint != "" {
 			return errors.New("launch has settings but no command")
 		}
 		return nil
@@ -68,12 +83,15 @@ func (c Config) Check() error {
 	if c.NodeRanks < 1 || c.NodeRanks > RanksMax {
 		return fmt.Errorf("launch.node_ranks is %d, it must be from 1 to %d", c.NodeRanks, RanksMax)
 	}
+	if c.GraceS < 0 || c.graceTime() > graceMax {
+		return fmt.Errorf("launch.grace_s is %d, it must be from 1 to %d, or 0 for %d", c.GraceS, int(graceMax.Seconds()), int(graceDefault.Seconds()))
+	}
 	for key, path := range map[string]string{"command": c.Command[0], "dir": c.Dir, "log_dir": c.LogDir} {
 		if path != "" && !filepath.IsAbs(path) || key == "command" && path == "" {
 			return fmt.Errorf("launch.%s: %q is no absolute path", key, path)
 		}
 	}
-	return c.checkWords()
+	return cmp.Or(c.checkCheckpoint(), c.checkWords())
 }
 
 func (c Config) checkWords() error {

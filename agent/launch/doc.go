@@ -16,5 +16,6 @@
 // Processes lead sessions of their own and outlive the agent; while it lives it
 // collects them. The package starts no goroutines and takes no locks: a Launcher
 // belongs to one goroutine. It must not decide when a job is started, and ends
-// only processes that it started itself.
+// only processes that it started itself; what else is left of a job that is
+// started again whole, its agent ends.
 package launch

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/failslow/falcon"
 )
@@ -49,6 +50,12 @@ func New(cfg Config, at At, name string, sys System, log *slog.Logger) *Launcher
 	}
 	return &Launcher{cfg: cfg, at: at, path: filepath.Join(at.ShmDir, name), sys: sys, log: log, ended: map[Proc]string{}, killed: map[Proc]bool{}}
 }
+
+// CanStart reports whether this node can start processes.
+func (l *Launcher) CanStart() bool { return l.cfg.Ranks() > 0 }
+
+// GraceTime is how long a process has to end after SIGTERM.
+func (l *Launcher) GraceTime() time.Duration { return l.cfg.graceTime() }
 
 // Running is a process of the job that the agent follows.
 type Running struct {

@@ -31,6 +31,7 @@ const (
 	CoverP2P      = covP2p
 	CoverGroup    = covGroup
 	CoverAdapter  = covAdapter
+	CoverStays    = covStays    // the adapter takes no part in recoveries, as far as is known
 	CoverUnhooked = covUnhooked // NCCL is loaded and at least part of it passes by the hook
 	CoverUnknown  = covUnknown  // this NCCL has entry points that the hook does not know
 	CoverWaiting  = covWaiting  // the hook measures whether the process waits

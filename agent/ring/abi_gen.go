@@ -85,6 +85,7 @@ const (
 	covP2p                 = 4
 	covGroup               = 8
 	covAdapter             = 16
+	covStays               = 512
 	covUnhooked            = 32
 	covUnknown             = 64
 	trafficDevice          = 1

@@ -236,8 +236,21 @@ func (j *job) complete() bool {
 	return true
 }
 
-// coverageAdapter is FALCON_COV_ADAPTER of native/include/falcon_shm.h.
-const coverageAdapter = 1 << 4
+// Of enum falcon_coverage in native/include/falcon_shm.h.
+const (
+	coverageAdapter = 1 << 4
+	coverageStays   = 1 << 9
+)
+
+// parks reports whether the adapters of all ranks take part in recoveries, as far as is known.
+func (j *job) parks() bool {
+	for _, p := range j.ranks {
+		if p.state.GetCoverage()&coverageStays != 0 {
+			return false
+		}
+	}
+	return true
+}
 
 // ranksView is every rank of the world as its agent describes it.
 func (j *job) ranksView() []epoch.Rank {

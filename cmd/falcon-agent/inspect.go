@@ -165,7 +165,7 @@ func describeGate(m ring.Comm) string {
 }
 
 // coverageBits are the names of enum falcon_coverage, by bit.
-var coverageBits = []string{"init", "collectives", "send/recv", "groups", "adapter", "NCCL NOT HOOKED", "NCCL HAS UNKNOWN FUNCTIONS", "waiting", "by the profiler plug-in"}
+var coverageBits = []string{"init", "collectives", "send/recv", "groups", "adapter", "NCCL NOT HOOKED", "NCCL HAS UNKNOWN FUNCTIONS", "waiting", "by the profiler plug-in", "ADAPTER WITHOUT RECOVERIES"}
 
 func describeCoverage(bits uint32) string {
 	var names []string

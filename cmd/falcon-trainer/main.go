@@ -104,6 +104,7 @@ type options struct {
 	zero, instances int
 	faults          []string
 	marks           string
+	noAdapter       bool
 	emulated        emulatedRates
 	log             string
 	printPeak       bool
@@ -174,6 +175,7 @@ func (o *options) declareFlags(c *cobra.Command) {
 	f.Float64Var(&o.job.ForwardMs, "fwd-ms", 5, "modelled forward pass per micro-batch and stage, in ms")
 	f.Float64Var(&o.job.BackwardMs, "bwd-ms", 0, "modelled backward pass, in ms (default twice --fwd-ms)")
 	f.StringVar((*string)(&o.job.Rendezvous), "rendezvous", "", "empty folder through which the ranks meet")
+	f.BoolVar(&o.noAdapter, "no-adapter", false, "report nothing to the hook, as a framework without an adapter")
 	f.StringVar(&o.marks, "marks", "on", "tell the hook where iterations begin and end: on or off")
 	f.StringVar(&o.log, "log", "", "where the JSON lines go: a file, with {rank} for the rank, or unix:PATH for a listening socket (default standard output)")
 	f.BoolVar(&o.printPeak, "print-peak", false, "print the FLOP/s at which --fwd-ms holds, and exit")
@@ -182,7 +184,8 @@ func (o *options) declareFlags(c *cobra.Command) {
 // jobConfig turns flags and environment into one rank's job, without its log.
 func (o *options) jobConfig() (train.Config, error) {
 	c := o.job
-	c.Seed, c.Marks, c.Instances = uint64(o.seed), o.marks == "on", o.zero*o.instances
+	c.Seed, c.Marks, c.Instances = uint64(o.seed), o.marks == "on" && !o.noAdapter, o.zero*o.instances
+	c.NoAdapter = o.noAdapter
 	c.BackwardMs = cmp.Or(c.BackwardMs, 2*c.ForwardMs)
 	c.Shape.FFN = cmp.Or(c.Shape.FFN, 2*c.Shape.Hidden)
 	c.Shape.Layers = cmp.Or(c.Shape.Layers, c.Layout.PP*c.Shape.Chunks)

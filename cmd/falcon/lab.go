@@ -41,6 +41,7 @@ type labOptions struct {
 	seed       int64
 	hook       string
 	marks      string
+	adapter    string
 	unpaced    bool
 	theme      string
 	ascii      bool
@@ -83,6 +84,7 @@ func labRunCommand() *cobra.Command {
 	f.Int64Var(&o.seed, "seed", 1, "seed of weights and data")
 	f.StringVar(&o.hook, "hook", "on", "on; plugin to watch the job by NCCL's profiler plug-in instead, which can't hold it; or off")
 	f.StringVar(&o.marks, "marks", "on", "on, or off to let the agents infer iterations from the calls alone")
+	f.StringVar(&o.adapter, "adapter", "on", "on, or off for a job that reports nothing and obeys no orders: recoveries then restart it whole")
 	f.BoolVar(&o.unpaced, "unpaced", false, "no modelled time: as fast as this machine goes")
 	f.StringVar(&o.theme, "theme", "", "console theme")
 	f.BoolVar(&o.ascii, "ascii", false, "console without Unicode blocks")

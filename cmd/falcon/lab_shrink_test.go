@@ -14,10 +14,16 @@ import (
 // all of them replaced; every iteration was run, over the samples of the
 // undisturbed run, and came to its loss.
 func judgeFewer(r lab.Report, world int, given string) []string {
-	bad := append(judgeSums(r), judgeDeaths(r, 1)...)
+	bad := judgeRestarted(r, world, given)
 	if r.SamplesNote != lab.SamplesShared {
 		bad = append(bad, r.SamplesNote)
 	}
+	return bad
+}
+
+// judgeRestarted: one recovery, which ended with all ranks started again, none kept.
+func judgeRestarted(r lab.Report, world int, given string) []string {
+	bad := append(judgeSums(r), judgeDeaths(r, 1)...)
 	if len(r.Recoveries) != 1 {
 		return append(bad, fmt.Sprintf("%d recoveries, want one", len(r.Recoveries)))
 	}
@@ -100,6 +106,31 @@ func TestScenarioParts(t *testing.T) {
 		err := scenarioPart("recovery", said, &c.Recovery, &c)
 		if got := fmt.Sprint(err); want == "" && err != nil || !strings.Contains(got, want) {
 			t.Errorf("%v: want %q, got %q", said, want, got)
+		}
+	}
+}
+
+// TestLabWithoutAdapter restarts a job whole that reports nothing to the hook: a rank
+// is killed, or freezes, and its node is replaced. The checkpoint is found in storage.
+func TestLabWithoutAdapter(t *testing.T) {
+	if testing.Short() {
+		t.Skip("whole lab runs")
+	}
+	binFalcon(t)
+	for _, death := range []lab.Event{{AtIteration: 200, Kill: "rank 3"}, {AtIteration: 200, Freeze: "rank 3"}} {
+		sc := recoverScenario("no-adapter", lab.Shape{TP: 1, DP: 4, PP: 1}, 1, death)
+		sc.Nodes, sc.Iterations, sc.Checkpoints, sc.ForwardMs = 2, 250, 25, 4
+		file := filepath.Join(t.TempDir(), "report.json")
+		out, err := playScenario(t, sc, file, "--adapter", "off")
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		r, err := readReport(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bad := judgeRestarted(r, 4, "no adapter for recoveries"); len(bad) > 0 || len(r.Iterations) != sc.Iterations {
+			t.Errorf("%s%s: %d iterations; %s\n%s", death.Kill, death.Freeze, len(r.Iterations), strings.Join(bad, "; "), out)
 		}
 	}
 }

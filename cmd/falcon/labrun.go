@@ -117,8 +117,10 @@ func newLabRun(c *cobra.Command, o labOptions) (*labRun, error) {
 	if !slices.Contains([]string{"on", "plugin", "off"}, o.hook) {
 		return nil, fmt.Errorf("%w: --hook is %q, it must be on, plugin or off", errUsage, o.hook)
 	}
-	if o.marks != "on" && o.marks != "off" {
-		return nil, fmt.Errorf("%w: --marks is %q, it must be on or off", errUsage, o.marks)
+	for name, v := range map[string]string{"--marks": o.marks, "--adapter": o.adapter} {
+		if v != "on" && v != "off" {
+			return nil, fmt.Errorf("%w: %s is %q, it must be on or off", errUsage, name, v)
+		}
 	}
 	return r, nil
 }
@@ -130,7 +132,7 @@ func (r *labRun) prepare() error {
 		return err
 	}
 	r.opt = lab.Options{
-		Bin: filepath.Dir(self), Seed: r.o.seed, Hook: r.o.hook != "off", Plugin: r.o.hook == "plugin", Marks: r.o.marks == "on", Unpaced: r.o.unpaced,
+		Bin: filepath.Dir(self), Seed: r.o.seed, Hook: r.o.hook != "off", Plugin: r.o.hook == "plugin", Marks: r.o.marks == "on", NoAdapter: r.o.adapter == "off", Unpaced: r.o.unpaced,
 		Build: version(), AgentConfig: r.agentConfig, Attended: r.screen || r.policy.Recovery.Approval == falcon.ApprovalPerson,
 	}
 	if r.o.train != "" {
@@ -204,7 +206,7 @@ func (r *labRun) agentConfig(n lab.NodeSetup) (string, error) {
 	cfg.Cert, cfg.Key, cfg.CA, cfg.ShmDir = f.Cert, f.Key, f.CA, n.ShmDir
 	cfg.NVML.Library, cfg.NIC.Sysfs, cfg.NICs = n.NvmlPath, n.Sysfs, n.NICs
 	if len(n.Launch.Command) > 0 {
-		cfg.Launch = launch.Config{Command: n.Launch.Command, Env: n.Launch.Env, NodeRanks: n.Launch.Ranks, LogDir: n.Launch.Logs}
+		cfg.Launch = launch.Config{Command: n.Launch.Command, Env: n.Launch.Env, NodeRanks: n.Launch.Ranks, LogDir: n.Launch.Logs, Checkpoint: n.Launch.Checkpoint}
 	}
 	cfg.Lab = agent.LabConfig{State: n.State, Node: n.Index, GPUs: len(n.Devices)}
 	file := filepath.Join(n.Dir, "agent-"+string(n.Node)+".yaml")

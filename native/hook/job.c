@@ -169,9 +169,9 @@ FALCON_EXPORT void falcon_job_place(uint64_t id, int64_t i, int rank, const uint
   __atomic_store_n(&c->place_seq, seq + 1, __ATOMIC_RELEASE);
 }
 
+/* A program that asks this alone has no adapter. */
 FALCON_EXPORT uint64_t falcon_job_paused_ns(void) {
-  falcon_control *c = falcon_adapter();
-  return c ? __atomic_load_n(&c->paused_ns, __ATOMIC_ACQUIRE) : 0;
+  return falcon_activate() ? __atomic_load_n(&falcon_hook.control->paused_ns, __ATOMIC_ACQUIRE) : 0;
 }
 
 FALCON_EXPORT void falcon_job_finish(void) { falcon_retire(); }

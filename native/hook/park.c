@@ -62,6 +62,7 @@ FALCON_EXPORT void falcon_job_checkpoint(int64_t i) {
 }
 
 FALCON_EXPORT uint64_t falcon_job_suspended(void) {
+  falcon_cover(FALCON_COV_PARKS);
   return falcon_suspend_on() ? __atomic_load_n(&falcon_hook.control->suspend_generation, __ATOMIC_ACQUIRE) : 0;
 }
 
@@ -167,6 +168,7 @@ static int wait_word(falcon_control *c, parked *p, falcon_job_order *out) {
 FALCON_EXPORT int falcon_job_park(int status, const int64_t steps[2], const uint64_t sums[2], falcon_job_order *out) {
   falcon_control *c = falcon_adapter();
   if (!c) return FALCON_PARK_NO_HOOK;
+  falcon_cover(FALCON_COV_PARKS);
   int saved = errno;
   falcon_suspend_updating(false);
   parked p = {.status = status, .steps = steps, .sums = sums, .begun_ns = falcon_mono_ns(), .generation = word_generation()};

@@ -81,7 +81,8 @@ void falcon_job_checkpoint(int64_t i);
 
 /* 0, or the generation of a suspension that this process has not answered yet:
  * its communicators are being aborted, and it must unwind to falcon_job_park.
- * Any thread; two loads. */
+ * Any thread; a few loads. A job whose ranks all ask this takes part in
+ * recoveries; another one is restarted whole. */
 uint64_t falcon_job_suspended(void);
 
 #define FALCON_PARK_REJOIN 0   /* *out is a REJOIN order */

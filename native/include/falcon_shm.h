@@ -260,8 +260,9 @@ enum falcon_coverage { FALCON_COV_INIT = 1u << 0, FALCON_COV_COLL = 1u << 1, FAL
   FALCON_COV_GROUP = 1u << 3, FALCON_COV_ADAPTER = 1u << 4, FALCON_COV_UNHOOKED = 1u << 5, /* NCCL, or one of several, is called past the hook */
   FALCON_COV_UNKNOWN = 1u << 6, /* this NCCL has entry points that the hook does not know */
   FALCON_COV_WAITING = 1u << 7, /* waiting_since_ns is measured */
-  FALCON_COV_PROFILER = 1u << 8 /* calls come from NCCL's profiler interface: those without device work, those that
-                                 * failed as such, and one-sided ones are not seen, nor is the peer of a send or receive */ };
+  FALCON_COV_PROFILER = 1u << 8, /* calls come from NCCL's profiler interface: those without device work, those that
+                                 * failed as such, and one-sided ones are not seen, nor is the peer of a send or receive */
+  FALCON_COV_STAYS = 1u << 9 /* the adapter has never asked whether it is suspended: its process would not park */ };
 
 /* How the calls that the hook sees reach it. What is called first is hooked. */
 enum falcon_bound { FALCON_BOUND_NONE = 0, /* no call so far, or an older hook */

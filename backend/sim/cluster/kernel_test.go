@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent"
 	"github.com/failslow/falcon/agent/launch"
@@ -25,6 +27,19 @@ func (w *watch) How() (string, bool) {
 	return w.p.how, w.p.c.setup.exitInfo && !w.p.alive && w.p.how != ""
 }
 func (w *watch) Close() {}
+
+// Signal ends the process; a stopped one takes SIGTERM only when it goes on.
+func (w *watch) Signal(sig unix.Signal) error {
+	if !w.p.alive {
+		return os.ErrProcessDone
+	}
+	if sig == unix.SIGKILL || !w.p.frozen {
+		how := fmt.Sprintf("killed by signal %d (%s)", sig, unix.SignalName(sig))
+		w.p.c.after(time.Millisecond, func() { w.p.kill(how) })
+	}
+	return nil
+}
+
 func (w *watch) end() {
 	select {
 	case <-w.gone:

@@ -27,7 +27,10 @@ static void look_up(const char *name, void *slot) {
   memcpy(slot, &found, sizeof found);
 }
 
-void trainer_job_find(void) {
+void trainer_job_find(int all) {
+  look_up("falcon_job_paused_ns", &job.paused_ns);
+  look_up("falcon_job_finish", &job.finish);
+  if (!all) return;
   look_up("falcon_job_describe", &job.describe);
   look_up("falcon_job_begin_iteration", &job.begin_iteration);
   look_up("falcon_job_begin_optimizer", &job.begin_optimizer);
@@ -36,8 +39,6 @@ void trainer_job_find(void) {
   look_up("falcon_job_fetch", &job.fetch);
   look_up("falcon_job_ack", &job.ack);
   look_up("falcon_job_place", &job.place);
-  look_up("falcon_job_paused_ns", &job.paused_ns);
-  look_up("falcon_job_finish", &job.finish);
   look_up("falcon_job_state", &job.state);
   look_up("falcon_job_checkpoint", &job.checkpoint);
   look_up("falcon_job_suspended", &job.suspended);

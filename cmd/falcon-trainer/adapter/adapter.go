@@ -45,8 +45,14 @@ type Hook struct {
 // Find looks the hook up. With marks off the iterations are not marked, and
 // the agent must infer them from the calls.
 func Find(marks bool) Hook {
-	C.trainer_job_find()
+	C.trainer_job_find(1)
 	return Hook{marks: marks}
+}
+
+// None is no adapter: the hook sees the calls alone, and the end.
+func None() Hook {
+	C.trainer_job_find(0)
+	return Hook{}
 }
 
 // Describe declares the layout and the micro-batches per iteration of this rank.

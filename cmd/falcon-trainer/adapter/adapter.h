@@ -5,7 +5,8 @@
 #include "falcon_job.h"
 #include "falcon_shm.h"
 
-void trainer_job_find(void);
+/* all: not only what stands in for the runtime, whose exit runs no destructors. */
+void trainer_job_find(int all);
 void trainer_job_describe(int tp, int dp, int pp, int micro_batches);
 void trainer_job_begin_iteration(int64_t i);
 void trainer_job_begin_optimizer(int64_t i);

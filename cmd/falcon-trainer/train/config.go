@@ -56,6 +56,7 @@ type Config struct {
 	Park         bool          // where a peer dies, wait to rejoin instead of ending
 	Join         bool          // this process takes part in a job that others have begun: it parks first
 	Generation   uint64        // of the launch that started this process, 0 = by none
+	NoAdapter    bool          // make no call of falcon_job.h, as frameworks without an adapter
 	Marks        bool          // mark for the hook where iterations begin and end
 	Rank         falcon.Rank   // at the start
 	LocalRank    int           // GPU index on this node

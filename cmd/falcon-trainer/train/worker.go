@@ -60,7 +60,10 @@ func newWorker(c Config) *worker {
 // openDevice takes the device, meets the peers and loads the first weights. Who joins
 // a job meets no peer yet, and holds nothing.
 func (w *worker) openDevice(ctx context.Context) (err error) {
-	w.hook = adapter.Find(w.cfg.Marks)
+	w.hook = adapter.None()
+	if !w.cfg.NoAdapter {
+		w.hook = adapter.Find(w.cfg.Marks)
+	}
 	if w.q, err = device.Open(w.cfg.LocalRank); err != nil {
 		return err
 	}

@@ -25,7 +25,9 @@ static void case_marks(void) {
   CHECK(CTL(b)->iterations_done == 100 && REC(b, 0, 42)->step == 42);
   for (uint64_t k = 36; k < 100; k++) CHECK(CTL(b)->marks[k % 64].seq == k + 1 && CTL(b)->marks[k % 64].iteration == (int64_t)k);
   CHECK(CTL(b)->marks[37].start_ns >= CTL(b)->marks[36].start_ns);
-  CHECK(CTL(b)->coverage & FALCON_COV_ADAPTER);
+  CHECK(CTL(b)->coverage & FALCON_COV_ADAPTER && CTL(b)->coverage & FALCON_COV_STAYS);
+  FIND(falcon_job_suspended);
+  CHECK(!f_falcon_job_suspended() && CTL(b)->coverage & FALCON_COV_ADAPTER && !(CTL(b)->coverage & FALCON_COV_STAYS));
   f_falcon_job_finish();
   CHECK(access(shm_path(), F_OK));
 }

@@ -63,10 +63,10 @@ static void case_unhooked(void) {
   describe(1, 1, 1, 1);
   char *b = shm_map();
   for (int i = 0; i < 1000 && !(LOAD(CTL(b)->coverage) & FALCON_COV_UNHOOKED); i++) usleep(10000);
-  CHECK(LOAD(CTL(b)->coverage) == (FALCON_COV_UNHOOKED | FALCON_COV_ADAPTER));
+  CHECK(LOAD(CTL(b)->coverage) == (FALCON_COV_UNHOOKED | FALCON_COV_ADAPTER | FALCON_COV_STAYS));
   int (*init)(void **, int, nccl_unique_id, int) = (int (*)(void **, int, nccl_unique_id, int))dlsym(h, "ncclCommInitRank");
   CHECK(init && init(&c, 2, test_id(1), 0) == 0); /* it was only late */
-  CHECK(LOAD(CTL(b)->coverage) == (FALCON_COV_INIT | FALCON_COV_ADAPTER));
+  CHECK(LOAD(CTL(b)->coverage) == (FALCON_COV_INIT | FALCON_COV_ADAPTER | FALCON_COV_STAYS));
 }
 
 /* NCCL within the framework's own library, as in source and conda builds of

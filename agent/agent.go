@@ -263,9 +263,11 @@ func (a *Agent) startCommand(cmd *falconv1.Command, now, deadline time.Time) (ac
 	return nil, errUnknown
 }
 
-// acceptWelcome takes over the engine's epoch and pace.
+// acceptWelcome takes over the engine's epoch and pace, and has the stream begin with a beat: the
+// engine has heard nothing since the agent asked for it.
 func (a *Agent) acceptWelcome(w *falconv1.Welcome) {
 	a.executor.Fence(w.GetEpoch())
+	a.last.beaten = time.Time{}
 	if n := w.GetBeatPeriodMs(); n >= 50 && n <= 60_000 {
 		a.beatEvery = milliseconds(int(n))
 	}

@@ -244,6 +244,23 @@ func TestWelcomeFencesOldEpochs(t *testing.T) {
 	})
 }
 
+// The engine counts a node's silence from its newest beat: a stream that has just begun carries one.
+func TestAStreamBeginsWithABeat(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		wait(2100 * time.Millisecond)
+		before := n.ship.beats
+		n.Welcome(&falconv1.Welcome{Epoch: 1, BeatPeriodMs: 2000})
+		wait(200 * time.Millisecond)
+		if got := n.ship.beats - before; got != 1 {
+			t.Fatalf("%d beats in the first 0.2 s of a stream", got)
+		}
+		wait(1600 * time.Millisecond)
+		if got := n.ship.beats - before; got != 1 {
+			t.Fatalf("%d beats within the first period of a stream", got)
+		}
+	})
+}
+
 func TestConfig(t *testing.T) {
 	if cfg, err := ParseConfig([]byte(Example)); err != nil || cfg.Node != "n1" {
 		t.Fatalf("the example does not parse: %v", err)

@@ -4,8 +4,9 @@
  *
  * A call of the window has an entry of the table, and its number is its handle.
  * NCCL may come with a number long after: it is looked up only between the
- * window's first and last, and the window is closed for good only when no thread
- * is in a lookup.
+ * window's first and last, and the next window begins only when no thread is in a
+ * lookup of this one. Those are counted on one of two sides in turn, so that
+ * lookups that begin later are not waited for.
  */
 #include "device.h"
 #include "../hook/clock.h"
@@ -31,22 +32,27 @@ enum phase { IDLE, OPEN, DRAINING, LEAVING };
 
 static device_entry entries[SLOTS];
 static _Atomic uint64_t first, next;   /* numbers of the window's entries */
-static _Atomic uint32_t inside;        /* threads in a lookup */
+static _Atomic uint32_t side, inside[2]; /* threads in a lookup */
 static struct { enum phase phase; falcon_window asked; uint32_t last; uint64_t drain_ns; } win;
 
 static bool wanted(uint32_t comm) {
   return comm < FALCON_COMMS_MAX && (__atomic_load_n(&win.asked.comms[comm / 64], __ATOMIC_RELAXED) >> (comm % 64) & 1);
 }
 
-/* NULL: not of this window. Ends with leave(). */
+static uint32_t enter(void) {
+  uint32_t s = atomic_load(&side) & 1;
+  atomic_fetch_add(&inside[s], 1);
+  return s;
+}
+
+static void leave(uint32_t s) { atomic_fetch_sub(&inside[s], 1); }
+
+/* NULL: not of this window. Between enter and leave. */
 static device_entry *look_up(void *handle, uint32_t kind) {
-  atomic_fetch_add(&inside, 1);
   uint64_t n = falcon_handle_number(handle), from = atomic_load(&first);
   if (!handle || falcon_handle_kind(handle) != kind || n - from >= atomic_load(&next) - from) return NULL;
   return &entries[n % SLOTS];
 }
-
-static void leave(void) { atomic_fetch_sub(&inside, 1); }
 
 static void reset(device_entry *e, const falcon_record *r) {
   atomic_store_explicit(&e->channels, 0, memory_order_relaxed);
@@ -79,33 +85,36 @@ static void *take_entry(const falcon_record *r) {
 
 static void *time_call(const falcon_record *r) {
   void *h = NULL;
-  atomic_fetch_add(&inside, 1);
+  uint32_t s = enter();
   bool open = atomic_load(&falcon_hook.profile) && wanted(r->comm);
-  if (open && !(h = take_entry(r))) falcon_timing_lost(1);
-  leave();
+  if (open && (atomic_load(&falcon_events_several) || !(h = take_entry(r)))) falcon_timing_lost(1);
+  leave(s);
   return h;
 }
 
 static void *time_task(void *call, uint32_t channels, int peer) {
+  uint32_t s = enter();
   device_entry *e = look_up(call, FALCON_HANDLE_TIMED);
   if (e) atomic_store_explicit(&e->channels, channels, memory_order_relaxed);
   if (e && peer >= 0) atomic_store_explicit(&e->peer, peer, memory_order_relaxed);
-  leave();
+  leave(s);
   return e ? falcon_handle(FALCON_HANDLE_TASK, falcon_handle_number(call)) : NULL;
 }
 
 static void *time_kernel(void *task, uint64_t timer) {
+  uint32_t s = enter();
   device_entry *e = look_up(task, FALCON_HANDLE_TASK);
   if (e) {
     atomic_fetch_add(&e->opened, 1);
     for (uint64_t v = atomic_load(&e->start); timer < v && !atomic_compare_exchange_weak(&e->start, &v, timer);) {}
     atomic_store(&e->last_ns, falcon_mono_ns());
   }
-  leave();
+  leave(s);
   return e ? falcon_handle(FALCON_HANDLE_KERNEL, falcon_handle_number(task)) : NULL;
 }
 
 static void time_stop(void *kernel, uint64_t timer) {
+  uint32_t s = enter();
   device_entry *e = look_up(kernel, FALCON_HANDLE_KERNEL);
   if (e) {
     uint64_t now = falcon_mono_ns();
@@ -115,7 +124,7 @@ static void time_stop(void *kernel, uint64_t timer) {
     atomic_store(&e->last_ns, now);
     atomic_fetch_add(&e->closed, 1);
   }
-  leave();
+  leave(s);
 }
 
 const falcon_device falcon_device_times = {.call = time_call, .task = time_task, .kernel = time_kernel, .stop = time_stop};
@@ -212,6 +221,7 @@ static void end_window(void) {
   write_timings();
   for (uint64_t n = atomic_load(&first); n < atomic_load(&next); n++) atomic_store(&entries[n % SLOTS].ready, 0);
   atomic_store(&first, atomic_load(&next));
+  atomic_fetch_add(&side, 1);
   win.phase = LEAVING;
 }
 
@@ -225,10 +235,10 @@ bool falcon_device_tick(uint64_t now_ns) {
       if (falcon_window_over(&win.asked, now_ns)) close_window(now_ns);
       break;
     case DRAINING:
-      if (!atomic_load(&inside) && (all_settled(now_ns) || now_ns >= win.drain_ns)) end_window();
+      if (all_settled(now_ns) || now_ns >= win.drain_ns) end_window();
       break;
     case LEAVING:
-      if (atomic_load(&inside)) break;
+      if (atomic_load(&inside[~atomic_load(&side) & 1])) break;
       finish();
   }
   return win.phase != IDLE;

@@ -46,6 +46,7 @@ static event_nccl nccls[FALCON_NCCLS_MAX];
 static int asked; /* beyond what is always asked for */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 const falcon_device *falcon_events_device;
+_Atomic bool falcon_events_several;
 
 /* ---- communicators ---- */
 
@@ -83,8 +84,16 @@ static void enter_comm(event_context *c) {
   falcon_slots_unlock();
 }
 
+/* Under the lock: another rank of this communicator is in this process, on another GPU. */
+static bool has_sibling(const falcon_profiled *comm) {
+  for (uint32_t i = 0; i < FALCON_CONTEXTS_MAX; i++)
+    if (contexts[i].used && contexts[i].spec.id == comm->id && contexts[i].spec.rank != comm->rank) return true;
+  return false;
+}
+
 /* Under the lock. */
 static void open_context(event_context *c, const falcon_profiled *comm) {
+  if (has_sibling(comm)) atomic_store(&falcon_events_several, true);
   size_t n = comm->name ? strnlen(comm->name, FALCON_NAME_BYTES - 1) : 0;
   if (n) memcpy(c->name, comm->name, n);
   c->name[n] = 0;

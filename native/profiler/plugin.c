@@ -27,13 +27,15 @@ static const falcon_profiler *events(void) {
   return FALCON_UNLIKELY(!p) ? choose() : p;
 }
 
-/* The version of the NCCL that calls, where it can be asked. */
-static void note_version(void *caller) {
+/* The NCCL that calls: it stays in the process, as its event mask is written later on;
+ * and its version, where it can be asked. */
+static void note_nccl(void *caller) {
   Dl_info info;
-  void *nccl = dladdr(caller, &info) && info.dli_fname ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+  void *nccl = dladdr(caller, &info) && info.dli_fname ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) : NULL;
   int (*get)(int *) = nccl ? (int (*)(int *))dlsym(nccl, "ncclGetVersion") : NULL;
   int version = 0;
-  if (get && !get(&version) && version > 0) __atomic_store_n(&falcon_hook.control->nccl_version, (uint32_t)version, __ATOMIC_RELEASE);
+  uint32_t *known = &falcon_hook.control->nccl_version;
+  if (get && !__atomic_load_n(known, __ATOMIC_RELAXED) && !get(&version) && version > 0) __atomic_store_n(known, (uint32_t)version, __ATOMIC_RELEASE);
   if (nccl) dlclose(nccl);
   dlerror();
 }
@@ -42,7 +44,7 @@ static int init(void **context, const falcon_profiled *comm) {
   const falcon_profiler *p = events();
   *context = NULL;
   int rc = p->init ? p->init(context, comm) : NCCL_SYSTEM_ERROR;
-  if (!rc && p == &falcon_profiler_events && !__atomic_load_n(&falcon_hook.control->nccl_version, __ATOMIC_RELAXED)) note_version(comm->caller);
+  if (!rc && p == &falcon_profiler_events) note_nccl(comm->caller);
   return rc;
 }
 

@@ -56,6 +56,7 @@ typedef struct falcon_profiler {
 extern const falcon_profiler falcon_profiler_events __attribute__((visibility(FALCON_EVENTS_SEEN)));
 void falcon_events_ask(int events, bool on); /* of every NCCL; side thread */
 void falcon_events_forked(void);
+extern _Atomic bool falcon_events_several __attribute__((visibility("hidden"))); /* the process uses several GPUs, each with a timer of its own */
 
 /* device.c, in the plug-in alone: the device's times in a window. A handle is NULL
  * where the call is not timed. */

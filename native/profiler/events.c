@@ -183,6 +183,7 @@ static void write_mark(uint32_t op, uint64_t enter) {
 static void write_held(event_thread *t) {
   if (!t->held) return;
   t->held = false;
+  t->record.exit = falcon_ticks();
   falcon_record_put(&falcon_thread, &t->record);
 }
 
@@ -197,9 +198,8 @@ static void *start_group(event_thread *t, int depth) {
 }
 
 static void stop_group(event_thread *t) {
-  t->record.exit = falcon_ticks();
   write_held(t);
-  if (t->in_group) write_mark(FALCON_OP_GROUPEND, t->group_end ? t->group_end : t->record.exit);
+  if (t->in_group) write_mark(FALCON_OP_GROUPEND, t->group_end ? t->group_end : falcon_ticks());
   t->in_group = false;
   t->group = NULL;
 }
@@ -221,7 +221,6 @@ static void *start_call(event_thread *t, event_context *c, falcon_record r, bool
 
 static void stop_call(event_thread *t) {
   t->call = NULL;
-  t->record.exit = falcon_ticks();
   t->held = true;
   if (t->in_group || !t->group) write_held(t);
 }

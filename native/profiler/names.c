@@ -14,17 +14,21 @@ static const named ops[] = {
 #define TYPE_PREFIX 4 /* "nccl" */
 #define UINT8 1       /* NCCL has no name for it */
 
-static const char *const types[] = {"Int8", "Uint8", "Int32", "Uint32", "Int64", "Uint64", "Float16", "Float32", "Float64", "Bfloat16", "Float8e4m3", "Float8e5m2"};
+/* The usual ones first. */
+static const named types[] = {
+  {"Bfloat16", 9}, {"Float32", 7}, {"Float16", 6}, {"Int8", 0}, {"Uint8", UINT8}, {"Int32", 2}, {"Uint32", 3}, {"Int64", 4}, {"Uint64", 5},
+  {"Float64", 8}, {"Float8e4m3", 10}, {"Float8e5m2", 11},
+};
 
-uint8_t falcon_name_op(const char *func) {
-  for (size_t i = 0; func && i < sizeof ops / sizeof *ops; i++)
-    if (!strcmp(ops[i].name, func)) return ops[i].value;
-  return FALCON_OP_NONE;
+static uint8_t value_of(const named *list, size_t n, const char *name, uint8_t otherwise) {
+  for (size_t i = 0; i < n; i++)
+    if (!strcmp(list[i].name, name)) return list[i].value;
+  return otherwise;
 }
+
+uint8_t falcon_name_op(const char *func) { return func ? value_of(ops, sizeof ops / sizeof *ops, func, FALCON_OP_NONE) : FALCON_OP_NONE; }
 
 uint8_t falcon_name_type(const char *datatype) {
   if (!datatype || strncmp(datatype, "nccl", TYPE_PREFIX)) return UINT8;
-  for (uint8_t i = 0; i < sizeof types / sizeof *types; i++)
-    if (!strcmp(types[i], datatype + TYPE_PREFIX)) return i;
-  return UINT8;
+  return value_of(types, sizeof types / sizeof *types, datatype + TYPE_PREFIX, UINT8);
 }

@@ -38,7 +38,7 @@ def check() -> None:
     for name, value in KEEP_ALIVE.items():
         if os.environ.get(name) != value:
             raise RuntimeError(
-                f"with {name}={os.environ.get(name)} PyTorch ends this process when a peer dies; unset it for falcon_torch"
+                f"with {name}={os.environ.get(name)} PyTorch ends this process when a peer dies; unset it"
             )
     if _late:
-        raise RuntimeError("import falcon_torch before init_process_group: PyTorch decides there what a peer's death does")
+        raise RuntimeError("import falcon_torch before init_process_group: what a peer's death does is decided there")

@@ -83,8 +83,14 @@ _SIGNATURES = {
     "falcon_job_ack": (None, [ctypes.c_uint64, ctypes.c_int64, ctypes.c_int32]),
     "falcon_job_state": (None, [ctypes.c_int, ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64] + [ctypes.c_int] * 3),
     "falcon_job_suspended": (ctypes.c_uint64, []),
-    "falcon_job_park": (ctypes.c_int, [ctypes.c_int, _Steps, _Sums, ctypes.POINTER(_Order)]),
-    "falcon_job_rejoined": (None, [ctypes.c_uint64, ctypes.c_int64, ctypes.c_int32, _Sums, ctypes.c_uint64]),
+    "falcon_job_park": (
+        ctypes.c_int,
+        [ctypes.c_int, ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(_Order)],
+    ),
+    "falcon_job_rejoined": (
+        None,
+        [ctypes.c_uint64, ctypes.c_int64, ctypes.c_int32, ctypes.POINTER(ctypes.c_uint64), ctypes.c_uint64],
+    ),
     "falcon_job_paused_ns": (ctypes.c_uint64, []),
     "falcon_job_finish": (None, []),
 }
@@ -168,7 +174,8 @@ class Hook:
 
     def rejoined(self, order: Rejoin, status: int, groups_ns: int, restore_ns: int, received: int) -> None:
         """Report what became of a rejoin: with status 0 this rank trains again."""
-        self._calls["falcon_job_rejoined"](order.generation, order.resume, status, _Sums(groups_ns, restore_ns), received)
+        times = _Sums(groups_ns, restore_ns)
+        self._calls["falcon_job_rejoined"](order.generation, order.resume, status, times, received)
 
     def paused_ms(self) -> float:
         """How long this process's calls have been held so far."""

@@ -61,11 +61,12 @@ class Job:
     @property
     def under_falcon(self) -> bool:
         """Whether every rank has the hook, so that Falcon can order anything."""
-        return self._votes is not None or _join.joins()
+        return self._votes is not None or self._recovery is not None or _join.joins()
 
     def recover_by(self, recovery: Recovery) -> None:
         """Survive the death of peers; a process that takes a dead one's place waits here for the others."""
         self._recovery = recovery
+        recovery.watch_votes(self._votes)
         if _join.joins():
             self._rejoin("this process takes a dead one's place", _hook.PARK_JOIN, _hook.NOTHING)
 
@@ -159,8 +160,9 @@ class Job:
         assert self._recovery is not None
         if self._votes is not None:
             self._votes.leave()
-        order = self._recovery.rejoin(why, status, step)
-        self._votes = self._recovery.votes
+        self._recovery.epoch = self._epoch
+        order = self._recovery.rejoin(why, status, step, self._split)
+        self._votes, self._epoch = self._recovery.votes, self._recovery.epoch
         self._recovery.state.save()
         self._next, self._stopped = order.resume, False
         self._open, self._inside, self._updating = False, False, False
@@ -191,7 +193,7 @@ class Job:
             return
         if self._recovery is not None:
             self._recovery.arm(False)
-        if self._votes is not None and torch.cuda.is_available():
+        if self.under_falcon and torch.cuda.is_available():
             torch.cuda.current_stream().synchronize()  # the gradients of all ranks have come
         if self._recovery is not None:
             self._recovery.check()  # or were cut off
@@ -201,7 +203,7 @@ class Job:
     def _after_update(self, *_: Any) -> None:
         if not self._open:
             return
-        if self._votes is not None and torch.cuda.is_available():
+        if self.under_falcon and torch.cuda.is_available():
             torch.cuda.current_stream().synchronize()
         self._close_iteration()
 
@@ -238,7 +240,7 @@ class Job:
     def _lose_votes(self, why: str) -> None:
         """Go on with the split as it is: no order can hold on all ranks any more."""
         self._votes = None
-        self._log.write(votes="lost", why=why)
+        self.log.write(votes="lost", why=why)
 
     def _judge(self, order: _hook.Order) -> int:
         if order.epoch < self._epoch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import gc
+import hashlib
 import os
 import signal
 import threading
@@ -49,17 +50,17 @@ class _Watcher:
         threading.Thread(target=self._watch, name="falcon-suspend", daemon=True).start()
 
     @staticmethod
-    def _free_signal() -> signal.Signals | int:
+    def _free_signal() -> Any:
         for number in range(signal.SIGRTMAX - 1, signal.SIGRTMIN, -1):
             if signal.getsignal(number) in (signal.SIG_DFL, None):
                 return number
-        raise RuntimeError("falcon_torch: every real-time signal has a handler; free one")
+        raise RuntimeError("every real-time signal has a handler; free one")
 
     def _watch(self) -> None:
         while True:
             suspended = self.armed and self._hook.suspended()
             if suspended:
-                _thread.interrupt_main(int(self._signal))
+                _thread.interrupt_main(self._signal)
             time.sleep(AGAIN_S if suspended else LOOK_S)
 
     def _raise(self, _: int, frame: FrameType | None) -> None:
@@ -76,12 +77,14 @@ class Recovery:
     """Parking and rejoining of one rank."""
 
     def __init__(self, log: Log, state: State, regroup: Callable[[], None]) -> None:
-        _environment.check()
+        if "nccl" in str(dist.get_backend()):
+            _environment.check()
         if threading.current_thread() is not threading.main_thread():
-            raise RuntimeError("falcon_torch: make the job in the main thread: only that can leave an iteration whose peer died")
+            raise RuntimeError("make the job in the main thread: only that can leave an iteration whose peer died")
         self.state, self._regroup = state, regroup
         self._hook, self._log = _hook.Hook(), log
         self.votes: _votes.Votes | None = None
+        self.epoch = 0  # newest that any rank has heard of
         world = c10d._get_default_group()
         self._rank, self._size = dist.get_rank(), dist.get_world_size()
         self._backend, self._device = c10d._world.pg_map[world][0], world.bound_device_id
@@ -90,6 +93,12 @@ class Recovery:
     def arm(self, on: bool) -> None:
         """Whether the main thread may be interrupted: it is in user code that can be run again."""
         self._watcher.armed = on
+
+    def watch_votes(self, votes: _votes.Votes | None) -> _votes.Votes | None:
+        """Have a wait for a vote end when the job is suspended."""
+        if votes is not None:
+            votes.cut_off = self._hook.suspended
+        return votes
 
     def check(self) -> None:
         """Leave the iteration where the job is suspended."""
@@ -122,7 +131,7 @@ class Recovery:
         error.__context__ = None
         return why
 
-    def rejoin(self, why: str, status: int, step: int) -> _hook.Rejoin:
+    def rejoin(self, why: str, status: int, step: int, split: list[int]) -> _hook.Rejoin:
         """Park, and come back with the job; step is what this rank holds. It ends the process where the job ended."""
         self.arm(False)
         while True:
@@ -131,7 +140,7 @@ class Recovery:
             if order is None:
                 status, step, why = _hook.FAILED_ORDER, step, "an order that can't be followed"
                 continue
-            status, why = self._obey(order, step)
+            status, why = self._obey(order, step, split)
             if status == _hook.REJOINED:
                 return order
             if self._rank in order.moves and status != _hook.FAILED_GROUPS:
@@ -163,11 +172,11 @@ class Recovery:
             self._log.write(end="stopped", next_iteration=step)
             self._hook.finish()
             raise SystemExit(0)
-        raise RuntimeError(f"falcon_torch: parked ({why}), and no agent came")
+        raise RuntimeError(f"parked ({why}), and no agent came")
 
     # ---- in ----
 
-    def _obey(self, order: _hook.Rejoin, step: int) -> tuple[int, str]:
+    def _obey(self, order: _hook.Rejoin, step: int, split: list[int]) -> tuple[int, str]:
         """Carry a rejoin out; the status with which it failed and why, or REJOINED."""
         began, groups, received = time.monotonic_ns(), 0, 0
         status, why = _hook.FAILED_GROUPS, ""
@@ -180,8 +189,7 @@ class Recovery:
                 status = _hook.FAILED_STORAGE
                 raise NotImplementedError("this job can't load a checkpoint by itself")
             received = self._exchange(order, source, step)
-            total = self.state.checksum()
-            self._compare(total)
+            self.epoch = self._compare(self.state.checksum(), order.split or split, self.epoch)
             status = _hook.REJOINED
         except Exception as error:  # whatever it is, the engine decides how it goes on
             if self._hook.suspended():
@@ -215,7 +223,7 @@ class Recovery:
             world_size=self._size,
             device_id=self._device,
         )
-        self.votes = _votes.agree(True)
+        self.votes = self.watch_votes(_votes.agree(True))
         self._regroup()
 
     def _exchange(self, order: _hook.Rejoin, source: int, step: int) -> int:
@@ -228,14 +236,18 @@ class Recovery:
             return 0
         return self.state.receive(source)
 
-    def _compare(self, total: int) -> None:
-        """Make sure that all replicas hold the same bits."""
+    def _compare(self, total: int, split: list[int], epoch: int) -> int:
+        """Make sure that all ranks hold the same bits and the same split; the newest epoch that any has heard of."""
+        digest = int.from_bytes(hashlib.sha256(repr(split).encode()).digest()[:7], "big")
         signed = total - (1 << 64) if total >> 63 else total
-        word = torch.tensor([signed, ~signed]).to(self.state.device)
-        dist.all_reduce(word, op=dist.ReduceOp.MIN)
-        least, most = word.tolist()
+        words = torch.tensor([signed, ~signed, digest, ~digest, ~epoch]).to(self.state.device)
+        dist.all_reduce(words, op=dist.ReduceOp.MIN)
+        least, most, first, last, newest = words.tolist()
         if least != ~most:
             raise ValueError("replicas differ after the restore")
+        if first != ~last:
+            raise ValueError("ranks know different splits of the batch")
+        return int(~newest)
 
 
 def abort_groups() -> None:

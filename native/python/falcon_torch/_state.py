@@ -179,7 +179,7 @@ class State:
         dist.recv(raw, source)
         if not tensor.is_contiguous():
             tensor.copy_(raw.view(tensor.dtype).view(tensor.shape))
-        return raw.numel()
+        return int(raw.numel())
 
     def _send_bytes(self, data: bytes, to: int) -> None:
         dist.send(torch.tensor([len(data)]).to(self._device), to)

@@ -7,13 +7,16 @@ network's failures never stop training: then there are no more votes, and the sp
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 DELAY = 2  # iterations from a vote to what follows from it: gloo has it done by then
+LOOK_S = 0.0005  # between two looks at a vote
 
 
 class Votes:
@@ -26,6 +29,7 @@ class Votes:
         self._least.reduceOp = dist.ReduceOp.MIN
         self._running: deque[tuple[Any, torch.Tensor]] = deque()
         self.lost = ""  # why there are no more votes
+        self.cut_off: Callable[[], bool] = lambda: False  # whether to wait no longer
 
     def begin(self, newest: int) -> None:
         """Begin a vote, with the id of the newest order that this rank has prepared."""
@@ -67,8 +71,9 @@ class Votes:
         return self._finish(*self._start(int(mine))) == 1
 
     def leave(self) -> None:
-        """Forget the votes that run: a peer died, and they may never end."""
-        self._running.clear()
+        """Leave the group: a peer died, and the votes that run may never end."""
+        if not self.lost:
+            self._lose(RuntimeError("the job is suspended"))
 
     def drain(self) -> None:
         """Wait for the votes that run."""
@@ -83,6 +88,10 @@ class Votes:
         return self._group.allreduce([vote], self._least), vote
 
     def _finish(self, work: Any, vote: torch.Tensor) -> int:
+        while not work.is_completed():  # a wait inside gloo would not end when a peer parks
+            if self.cut_off():
+                raise RuntimeError("the job is suspended")
+            time.sleep(LOOK_S)
         work.wait()
         return int(vote)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from falcon_torch import _hook
-from falcon_torch._hook import Order
+from falcon_torch._hook import Order, Rejoin
 
 
 @dataclass
@@ -52,6 +52,16 @@ class Mailbox:
 
     def ack(self, order: int, i: int, status: int) -> None:
         self.calls.append(("ack", order, i, status))
+
+    def suspended(self) -> bool:
+        return False
+
+    def park(self, status: int, step: int, checksum: int) -> tuple[int, Rejoin | None]:
+        self.calls.append(("park", status, step, checksum))
+        return _hook.PARK_STOP, None
+
+    def rejoined(self, order: Rejoin, status: int, groups_ns: int, restore_ns: int, received: int) -> None:
+        self.calls.append(("rejoined", order, status, groups_ns, restore_ns, received))
 
     def paused_ms(self) -> float:
         return 0.0

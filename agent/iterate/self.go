@@ -107,7 +107,8 @@ func afterStep(all []interval, i int, voted bool) bool {
 // mark on the whole gap counts. Without a mark it also holds the optimizer and
 // the host: it counts as at most the gap behind it, the next forward pass, but
 // for jobs that communicate less than once a micro-batch, where nothing else
-// delimits the computation.
+// delimits the computation. Where the micro-batches are not known, it counts as far
+// as it is longer than all gaps behind it: such a job computes there.
 func beforeFirstCall(w Window, all []interval, i, to int) float64 {
 	begin, marked := w.BeginMs[all[i].iteration]
 	if all[i].receivesOnly || all[i].closing || (i == 0 && !marked) {
@@ -123,5 +124,20 @@ func beforeFirstCall(w Window, all []interval, i, to int) float64 {
 	if few := to-i < max(w.MicroBatches, 2); marked || few || i+1 == to {
 		return gap
 	}
-	return min(gap, max(0, all[i+1].start-all[i].end))
+	next := max(0, all[i+1].start-all[i].end)
+	if w.MicroBatches == 0 {
+		next = max(next, gap-gapsBehind(all[i:to]))
+	}
+	return min(gap, next)
+}
+
+// gapsBehind adds up the gaps between a step's intervals, but for those before
+// closing ones.
+func gapsBehind(step []interval) (ms float64) {
+	for i := 1; i < len(step); i++ {
+		if !step[i].closing {
+			ms += max(0, step[i].start-step[i-1].end)
+		}
+	}
+	return ms
 }

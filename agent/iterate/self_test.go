@@ -139,3 +139,45 @@ func TestSelfTimeDoesNotDependOnTheSplit(t *testing.T) {
 		}
 	}
 }
+
+// bucketed is a data-parallel job that reports nothing: gradients are reduced in
+// buckets at the end of an iteration, some while the last backward pass goes on.
+func bucketed(computeMs, betweenMs float64, votes bool) Window {
+	w := Window{First: 1, Last: 3}
+	at := 0.0
+	for k := range int64(5) {
+		at += 4 + computeMs // host, optimizer, then the passes
+		for i := range 4 {
+			c := call(k, at, 6)
+			c.Op = falcon.OpAllReduce
+			if i == 3 && !votes {
+				c.Iteration++ // the anchor
+			}
+			w.Calls = append(w.Calls, c)
+			at += 6
+			if i < 3 {
+				at += betweenMs
+			}
+		}
+		if votes {
+			c := call(k+1, at, 0.1)
+			c.Op, c.Control = falcon.OpAllReduce, true
+			w.Calls = append(w.Calls, c)
+			at += 0.1
+		}
+	}
+	return w
+}
+
+// Without micro-batches that are known, computation that lies before an iteration's
+// first call is seen all the same, and in proportion.
+func TestSelfTimeOfADataParallelJobThatReportsNothing(t *testing.T) {
+	for _, votes := range []bool{false, true} {
+		for _, between := range []float64{0, 2} {
+			healthy, slow := Summarize(bucketed(120, between, votes)).SelfMs, Summarize(bucketed(240, 2*between, votes)).SelfMs
+			if all := 124 + 3*between; healthy < 0.9*all || healthy > all+0.2 || slow/healthy < 1.85 || slow/healthy > 2.1 {
+				t.Errorf("votes %t, %v ms between buckets: self %.1f ms, %.1f ms on half the clock", votes, between, healthy, slow)
+			}
+		}
+	}
+}

@@ -94,6 +94,8 @@ var plays = []struct {
 	{"stage-imbalance", "stage-imbalance", nil, judgeNotHardware},
 	// Iterations inferred from the NCCL calls alone, without the job's marks.
 	{"gpu-throttle-by-calls", "gpu-throttle", []string{"--marks", "off"}, judgeS2(0.6)},
+	// Of a job without an adapter the calls alone are known, and its layout by inference: work is not moved by it.
+	{"late-throttle-no-adapter", "testdata/late-throttle.yaml", []string{"--adapter", "off", "--approve", "never"}, judgeTruth},
 	// Watched by NCCL's profiler plug-in, without the hook: found and located, and nothing done.
 	{"gpu-throttle-by-plugin", "gpu-throttle", []string{"--hook", "plugin", "--approve", "never"}, judgeTruth},
 }

@@ -182,13 +182,16 @@ func (w *Window) indexComms() {
 	}
 }
 
+// selfLeastMs is what device events resolve: less was not measured.
+const selfLeastMs = 0.001
+
 // usableProfiles are the valid profiles of ranks of the layout, one per rank, by rank.
 func (w *Window) usableProfiles() []falcon.RankProfile {
 	seen := make([]*falcon.RankProfile, w.Layout.World())
 	n := 0
 	for i := range w.Profiles {
 		p := &w.Profiles[i]
-		if p.Rank < 0 || int(p.Rank) >= len(seen) || seen[p.Rank] != nil || !positive(p.SelfMs) {
+		if p.Rank < 0 || int(p.Rank) >= len(seen) || seen[p.Rank] != nil || !positive(p.SelfMs) || p.SelfMs < selfLeastMs {
 			continue
 		}
 		seen[p.Rank] = p

@@ -104,9 +104,10 @@ func TestOrderOfProfilesDoesNotMatter(t *testing.T) {
 
 // Hostile numbers and ranks are left out, and panic nowhere.
 func TestNonsenseIsNotMeasured(t *testing.T) {
-	l := falcon.Layout{TP: 1, DP: 4, PP: 1}
+	l := falcon.Layout{TP: 1, DP: 5, PP: 1}
 	bad := []falcon.RankProfile{
 		{Rank: -1, SelfMs: 9},
+		{Rank: 4, SelfMs: 1e-7}, // less than a device's clock resolves
 		{Rank: 99, SelfMs: 9},
 		{Rank: 0, SelfMs: math.NaN()},
 		{Rank: 1, SelfMs: math.Inf(1)},
@@ -119,7 +120,7 @@ func TestNonsenseIsNotMeasured(t *testing.T) {
 		}},
 	}
 	res := Judge(Window{Layout: l, Profiles: bad})
-	if res.Missing != 3 || len(res.Slow) > 0 || len(res.Groups) > 0 || len(res.Pairs) > 0 {
+	if res.Missing != 4 || len(res.Slow) > 0 || len(res.Groups) > 0 || len(res.Pairs) > 0 {
 		t.Errorf("missing %d, slow %v, %d groups, %d pairs", res.Missing, res.Slow, len(res.Groups), len(res.Pairs))
 	}
 }

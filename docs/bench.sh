@@ -43,6 +43,7 @@ gobench() { # TITLE PACKAGE PATTERN
 } >"$tmp"
 
 section "Hook: nanoseconds added per NCCL call" make -s -C native/hook bench
+section "Profiler plug-in: nanoseconds added per NCCL call" make -s -C native/profiler bench
 section "Hook: on against off, pairs of whole lab runs" go test ./cmd/falcon -count=1 -timeout 60m -run HookPairs -lab-pairs "$pairs" -v
 section "Hook: alone, without agents and engine on its cores" go test ./cmd/falcon -count=1 -timeout 60m -run HookAlone -lab-pairs "$pairs" -v
 section "Validation pause: rings of 4, 8 and 16 ranks" go test ./cmd/falcon -count=1 -timeout 30m -run RingPauses -lab-rings 10 -v

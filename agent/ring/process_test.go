@@ -29,19 +29,26 @@ type peer struct {
 // startPeer builds the hook, its fake NCCL and CUDA, and a program on strings.
 func startPeer(t *testing.T, env ...string) *peer {
 	t.Helper()
+	return startWatched(t, "hook", buildPeer, append([]string{"LD_PRELOAD=../../bin/lib/libfalcon_hook.so"}, env...))
+}
+
+// startWatched starts a peer that is watched as the variables of env say: a path in
+// them is one from here.
+func startWatched(t *testing.T, folder string, build func() (string, error), env []string) *peer {
+	t.Helper()
 	for _, tool := range []string{"gcc", "make"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("%s is not installed: the reader was not run against the real hook", tool)
 		}
 	}
-	bin, err := buildPeer()
+	bin, err := build()
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	cmd := exec.Command(filepath.Join(bin, "hook", "peer"))
+	cmd := exec.Command(filepath.Join(bin, folder, "peer"))
 	cmd.Env = append([]string{
-		"LD_LIBRARY_PATH=" + filepath.Join(bin, "hook"), "LD_PRELOAD=" + filepath.Join(bin, "lib", "libfalcon_hook.so"),
+		"LD_LIBRARY_PATH=" + filepath.Join(bin, folder),
 		"FALCON_SHM_DIR=" + dir, "FALCON_JOB=my job", "FALCON_DEVICE=n1.g0", "RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1",
 	}, env...)
 	cmd.Stderr = os.Stderr
@@ -66,12 +73,16 @@ func startPeer(t *testing.T, env ...string) *peer {
 
 // buildPeer makes the peer where `make build` has the hook: what is up to date is
 // not compiled again.
-var buildPeer = sync.OnceValues(func() (bin string, err error) {
-	if out, err := exec.Command("make", "-s", "-C", "../../native/hook", "peer").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the hook: %w\n%s", err, out)
+var buildPeer = sync.OnceValues(func() (bin string, err error) { return makePeer("../../native/hook") })
+
+var buildPluginPeer = sync.OnceValues(func() (bin string, err error) { return makePeer("../../native/profiler") })
+
+func makePeer(dir string) (bin string, err error) {
+	if out, err := exec.Command("make", "-s", "-C", dir, "peer").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", dir, err, out)
 	}
 	return filepath.Abs("../../bin")
-})
+}
 
 func (p *peer) do(verb string, arg int64) int64 {
 	p.t.Helper()
@@ -121,6 +132,17 @@ func TestAgainstTheHook(t *testing.T) {
 			checkMarks(t, p, r)
 			checkOrders(t, p, r)
 		})
+	}
+}
+
+// What the profiler plug-in writes reads as what the hook writes.
+func TestAgainstThePlugin(t *testing.T) {
+	p := startWatched(t, "profiler", buildPluginPeer, []string{"NCCL_PROFILER_PLUGIN=../../bin/lib/libnccl-profiler-falcon.so"})
+	p.do("init", 5)
+	r := p.open()
+	checkCalls(t, p, r)
+	if c := r.Control(); c.Iteration != -1 || c.Coverage != CoverInit|CoverColl|CoverProfiler || c.Bound != (Binding{How: BoundProfiler, NCCL: 22809}) {
+		t.Errorf("Control = %+v", c)
 	}
 }
 

@@ -94,17 +94,13 @@ func (vq *validationQueue) askObstacle(now time.Time, p pendingAsk) (why string,
 	return vq.tooOften(now)
 }
 
-// boundProfiler is FALCON_BOUND_PROFILER of native/include/falcon_shm.h: a rank that is
-// watched by the profiler plug-in, which can't hold a call.
-const boundProfiler = 5
-
 // unfitFor names the first rank that can't be held, or tested.
 func (c *clusterView) unfitFor(ask falcon.ValidationAsk) string {
 	for r := range c.job.world() {
 		if c.job.ranks[falcon.Rank(r)].state.GetUnhooked() {
 			return fmt.Sprintf("rank %d runs NCCL without the hook: start it with falcon-agent run", r)
 		}
-		if c.job.ranks[falcon.Rank(r)].state.GetBound() == boundProfiler {
+		if byPlugin(c.job.ranks[falcon.Rank(r)].state) {
 			return fmt.Sprintf("rank %d is only watched, by NCCL's profiler plug-in: start it with falcon-agent run without --monitor", r)
 		}
 	}

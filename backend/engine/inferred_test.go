@@ -46,6 +46,7 @@ func TestInferredLayout(t *testing.T) {
 		what string
 		make func(s *falconv1.RankState)
 	}{
+		{"one is watched by the hook", func(s *falconv1.RankState) { s.Bound = boundProfiler }},
 		{"past the hook", func(s *falconv1.RankState) { s.Unhooked = true }},
 		{"from its kernels", func(s *falconv1.RankState) { s.Comms[0].Unseen = 1 }},
 		{"one-sided", func(s *falconv1.RankState) { s.Comms[1].Unseen = 4 }},

@@ -26,10 +26,14 @@ def joins() -> bool:
 
 def pretend_backends() -> None:
     """Let groups be made without peers."""
+    register = getattr(dist.Backend, "_ensure_backend_registered", None)  # newer ones register at the first use
     plugins = dist.Backend._plugins
     for name in PRETENDED:
-        _real[name] = plugins.get(name)  # None: registered when it is first used
-        plugins[name] = dist.Backend._BackendPlugin(_create_alone, extended_api=True)
+        if register is not None:
+            register(name.lower())
+        if name in plugins:
+            _real[name] = plugins[name]
+            plugins[name] = _real[name]._replace(creator_fn=_create_alone, extended_api=True)
     _handler.append(rendezvous._rendezvous_handlers["env"])
     rendezvous._rendezvous_handlers["env"] = _alone
 
@@ -46,10 +50,7 @@ def _alone(_: str, **__: Any) -> Iterator[tuple[dist.Store, int, int]]:
 def restore_backends() -> None:
     """From now on groups have peers."""
     for name, plugin in _real.items():
-        if plugin is None:
-            del dist.Backend._plugins[name]
-        else:
-            dist.Backend._plugins[name] = plugin
+        dist.Backend._plugins[name] = plugin
     _real.clear()
     while _handler:
         rendezvous._rendezvous_handlers["env"] = _handler.pop()

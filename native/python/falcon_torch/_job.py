@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from . import _hook, _join, _votes
+from ._data import Deal, Loader
 from ._log import Log
 from ._mesh import Layout
 from ._recover import Recovery, Suspended
@@ -20,6 +21,8 @@ KINDS = {_hook.MICRO_BATCHES: "microbatches", _hook.STOP: "stop"}
 
 class Job:
     """One rank of a training job. Made by falcon_torch.ddp and its like."""
+
+    _whole = False  # whether loaders give one batch per iteration
 
     def __init__(
         self,
@@ -170,19 +173,34 @@ class Job:
         self._split = order.split or self._split
         self._hook.mesh(self._layout.text, self._split[self._layout.replica])
 
-    def micro_batches(self) -> Iterator[int]:
-        """The numbers of this rank's micro-batches, over the life of the job; gradients are exchanged with the last."""
-        numbers = self.numbers()
-        for number in numbers[:-1]:
-            with self._accumulate():
-                yield number
-        yield numbers[-1]
+    def micro_batches(self, loader: Loader | None = None) -> Iterator[Any]:
+        """Iterate over this rank's micro-batches of the iteration; gradients are exchanged with the last.
 
-    def numbers(self) -> range:
-        """The numbers of this rank's micro-batches in this iteration: each is dealt to one data-parallel rank, once."""
-        at = self._layout
-        first = self._next * self._total + sum(self._split[: at.replica])
+        They are the loader's batches, or without one the numbers of the micro-batches.
+        """
+        left = self._split[self._layout.replica]
+        for item in self.numbers() if loader is None else loader.of(self._next):
+            left -= 1
+            with self._accumulate() if left else nullcontext():
+                yield item
+
+    def numbers(self, iteration: int | None = None) -> range:
+        """The numbers of this rank's micro-batches in this iteration, or with the present split in another one.
+
+        They count over the life of the job: each is dealt to one data-parallel rank, once.
+        """
+        at, i = self._layout, self._next if iteration is None else iteration
+        first = i * self._total + sum(self._split[: at.replica])
         return range(first * at.width + at.slot, (first + self._split[at.replica]) * at.width, at.width)
+
+    def loader(self, dataset: Any, batch_size: int, shuffle: bool = False, seed: int = 0, **options: Any) -> Loader:
+        """Deal a map-style dataset: every sample of an epoch goes to one rank, whatever the split.
+
+        batch_size is the samples of a micro-batch; options are those of torch.utils.data.DataLoader.
+        Raise ValueError where the dataset has no length or not enough samples for an iteration.
+        """
+        deal = Deal(dataset, batch_size, self._total * self._layout.width, shuffle, seed)
+        return Loader(dataset, deal, self.numbers, self._whole, options)
 
     def backward(self, loss: torch.Tensor) -> None:
         """Run backward for the mean loss of one micro-batch, with its weight in the global batch."""

@@ -37,7 +37,7 @@ def play(
         for rank in range(world):
             ours, theirs = fork.Pipe(duplex=False)
             mailbox = Mailbox(rank, list(posts or []), present=rank not in hookless)
-            ranks.append(fork.Process(target=_rank, args=(theirs, folder, world, mailbox, function, args), daemon=True))
+            ranks.append(fork.Process(target=_rank, args=(theirs, folder, world, mailbox, function, args)))
             ranks[-1].start()
             theirs.close()
             pipes.append(ours)

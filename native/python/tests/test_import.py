@@ -21,7 +21,8 @@ print(time.process_time_ns() - began, "torch" in sys.modules)
 
 
 def python(code: str, **env: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGE), **env}
+    path = os.pathsep.join([str(PACKAGE), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    environment = {**os.environ, "PYTHONPATH": path, **env}
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
     assert out.returncode == 0, out.stderr
     return out.stdout

@@ -110,7 +110,7 @@ PAGES   ?= $(CURDIR)/docs
 RESULTS ?= $(BIN)
 
 # Exact on any machine first, then what is timed.
-NIGHTLY := simulate core-race schedules crashes attacks eval table7 outage pictures seeds pauses swaps harmless ends recoveries estimates detection-times soak figures pairs rings store-scale
+NIGHTLY := simulate core-race schedules crashes attacks eval table7 outage pictures seeds pauses swaps harmless ends recoveries torch-kills estimates detection-times soak figures pairs rings store-scale
 .PHONY: $(NIGHTLY)
 export NIGHT_SEEDS ?= 10000
 nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped
@@ -179,6 +179,10 @@ RECOVER_SEEDS ?= 100
 recoveries: build ## every fault point, with and without ZeRO, of ranks and nodes, and RECOVER_SEEDS (100) random moments; its part of docs/recoveries.md, goes on where it stopped
 	@mkdir -p $(RESULTS)/recoveries
 	go test -count=1 -timeout 3h -v -run TestRecoverPoints ./cmd/falcon -lab-recover-seeds $(RECOVER_SEEDS) -lab-recoveries $(PAGES)/recoveries.md -lab-out $(RESULTS)/recoveries
+
+KILLS ?= 50
+torch-kills: build ## ranks of a PyTorch job on emulated GPUs killed at KILLS (50) random moments, on nccl and on nccl2; skipped with one line without torch
+	go test -count=1 -timeout 3h -v -run TestTorchKills ./cmd/falcon -torch-kills $(KILLS)
 
 estimates: build ## iteration times from the calls alone against the trainer's own clock, in every layout
 	@go test -count=1 -timeout 20m -run EstimatedIterations ./cmd/falcon-trainer/e2e -estimates -v | grep -vE '^(=== |    --- PASS|    estimate_test.*rank )'; exit $${PIPESTATUS[0]}

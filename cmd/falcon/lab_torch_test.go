@@ -1,0 +1,97 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var (
+	torchKills  = flag.Int("torch-kills", 0, "deaths of ranks at random moments of a PyTorch job, on each backend")
+	torchPython = flag.String("torch-python", "", "interpreter that has torch; default $FALCON_PYTHON, .tools/torch, python3")
+)
+
+// torchBackends are the process groups over NCCL that PyTorch 2.14 has.
+var torchBackends = []string{"nccl", "nccl2"}
+
+const (
+	torchBefore = 6 // iterations between two deaths
+	torchPerJob = 10
+	torchRanks  = 4
+)
+
+// interpreterWithTorch is the first interpreter that has PyTorch; the test is skipped without one.
+func interpreterWithTorch(t *testing.T) string {
+	t.Helper()
+	for _, p := range []string{*torchPython, os.Getenv("FALCON_PYTHON"), "../../.tools/torch/bin/python", "python3"} {
+		if p == "" {
+			continue
+		}
+		if out, err := exec.Command(p, "-c", findTorch).Output(); err == nil && strings.TrimSpace(string(out)) != "" {
+			return p
+		}
+	}
+	t.Skip("no torch: set FALCON_PYTHON, or run make python-torch")
+	return ""
+}
+
+// torchScenario is a job of four replicas of which a rank dies every few iterations, at a random
+// moment of one.
+func torchScenario(r *rand.Rand, kills int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "layout: {tp: 1, dp: %d, pp: 1}\nnodes: 2\nmicro_batches: 4\niterations: %d\n", torchRanks, torchIterations(kills))
+	b.WriteString("policy: {mode: auto, cap: S1, owner: lab, recovery: {per_hour: 1000, in_place: 1000}}\nevents:\n")
+	for k := range kills {
+		fmt.Fprintf(&b, "  - {at_iteration: %d, kill: rank %d, after_ms: %d}\n", torchBefore*(k+1), r.IntN(torchRanks), r.IntN(130))
+	}
+	return b.String()
+}
+
+func torchIterations(kills int) int { return torchBefore*(kills+1) + 4 }
+
+// A rank of a real PyTorch job dies at random moments: the others keep their processes, and every
+// micro-batch counts once, as the job's own ledger shows.
+func TestTorchKills(t *testing.T) {
+	if *torchKills == 0 {
+		t.Skip("give -torch-kills")
+	}
+	python := interpreterWithTorch(t)
+	script, err := filepath.Abs("testdata/torch/ddp_kills.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, backend := range torchBackends {
+		for first := 0; first < *torchKills; first += torchPerJob {
+			kills := min(torchPerJob, *torchKills-first)
+			t.Run(fmt.Sprintf("%s-%d", backend, first), func(t *testing.T) { playTorchKills(t, python+" "+script, backend, kills, first) })
+		}
+	}
+}
+
+func playTorchKills(t *testing.T, command, backend string, kills, seed int) {
+	t.Setenv("BACKEND", backend)
+	t.Setenv("ITERATIONS", fmt.Sprint(torchIterations(kills)))
+	dir := t.TempDir()
+	scenario := filepath.Join(dir, "kills.yaml")
+	if err := os.WriteFile(scenario, []byte(torchScenario(rand.New(rand.NewPCG(1, uint64(seed))), kills)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	report, out, err := playLab(t, filepath.Join(dir, "report.json"), "--scenario", scenario, "--train", command)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if len(report.Recoveries) != kills {
+		t.Errorf("%d recoveries of %d deaths\n%s", len(report.Recoveries), kills, out)
+	}
+	for _, s := range report.Recoveries {
+		t.Logf("%s: %s, known after %.0f ms, down %.0f ms, %d iterations again, phases %v", s.ID, s.Fault, s.DetectedMs, s.DownMs, s.LostIterations, s.PhasesMs)
+		if s.State != "resumed" || s.Checkpoint || !s.SurvivorPidsKept || s.LostIterations > 1 || len(s.Replaced) != 1 {
+			t.Errorf("%s: %+v", s.ID, s)
+		}
+	}
+}

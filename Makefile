@@ -80,8 +80,9 @@ native-tsan: ## C tests under ThreadSanitizer
 	$(MAKE) -s -j2 -C native/hook tsan BIN=$(BIN)
 	$(MAKE) -s -j2 -C native/profiler tsan BIN=$(BIN)
 
-native-arm64: ## the hook cross-compiled for arm64, its tests under qemu-user; skipped without aarch64-linux-gnu-gcc
+native-arm64: ## the hook and the profiler plug-in cross-compiled for arm64, their tests under qemu-user; skipped without aarch64-linux-gnu-gcc
 	$(MAKE) -s -j2 -C native/hook arm64 BIN=$(BIN)
+	$(MAKE) -s -j2 -C native/profiler arm64 BIN=$(BIN)
 
 python: ## linters and pytest for native/python into .tools; skipped without PyPI
 	.ci/python tools

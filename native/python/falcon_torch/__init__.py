@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
     from ._hook import Hook, hook_loaded
     from ._job import Job
+    from ._megatron import MegatronJob
+    from ._pipeline import PipelineJob
 
-__all__ = ["Hook", "Job", "ddp", "fsdp", "hook_loaded"]
+__all__ = ["Hook", "Job", "ddp", "fsdp", "hook_loaded", "megatron", "pipeline"]
 __version__ = "0.1.0"
 
 prepare()
@@ -76,6 +78,43 @@ def fsdp(
     from . import _fsdp
 
     return _fsdp.fsdp(model, optimizer, micro_batches, begin, mesh, sync_shards)
+
+
+def pipeline(schedule: Any, optimizer: torch.optim.Optimizer, mesh: Any, begin: int = 0) -> PipelineJob:
+    """Bring a job that uses torch.distributed.pipelining under Falcon.
+
+    schedule is made for the micro-batches that each replica runs per iteration before Falcon moves
+    any; the job's step and schedule replace it. mesh, a DeviceMesh with named dimensions or a text
+    such as "dp=2,pp=4" (innermost first), has all ranks. Stages are DistributedDataParallel or FSDP
+    modules where there are replicas. Losses are means over a micro-batch (scale_grads, the default)
+    or sums that need no weight (scale_grads off). Every rank must call it. Raise ValueError for
+    another kind of schedule and where the mesh does not fit it.
+    """
+    from . import _pipeline
+
+    return _pipeline.pipeline(schedule, optimizer, mesh, begin)
+
+
+def megatron(
+    forward_backward_func: Callable[..., Any],
+    model: Any,
+    optimizer: Any,
+    micro_batches: int,
+    mesh: Any,
+    begin: int = 0,
+) -> MegatronJob:
+    """Bring a job that uses Megatron-core's schedules under Falcon.
+
+    forward_backward_func is what get_forward_backward_func returned; the job's forward_backward
+    takes its place and its arguments, and replaces num_microbatches. model is the module with
+    Megatron's config, or the list of its chunks; optimizer Megatron's or one of torch. mesh is a
+    text such as "tp=2,dp=4,pp=2" (innermost first). Data must come from the job's loader, or by the
+    job's numbers: Megatron's own sampler deals even splits. Every rank must call it. Raise
+    ValueError for a model without a config and where the mesh does not fit the job.
+    """
+    from . import _megatron
+
+    return _megatron.megatron(forward_backward_func, model, optimizer, micro_batches, mesh, begin)
 
 
 def __getattr__(name: str) -> Any:

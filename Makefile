@@ -111,11 +111,11 @@ PAGES   ?= $(CURDIR)/docs
 RESULTS ?= $(BIN)
 
 # Exact on any machine first, then what is timed.
-NIGHTLY := simulate core-race schedules crashes attacks eval table7 outage pictures seeds pauses swaps harmless ends recoveries torch-kills estimates detection-times soak figures pairs rings store-scale
+NIGHTLY := simulate core-race schedules crashes attacks eval table7 outage pictures seeds pauses swaps harmless ends recoveries torch-kills torch-lab estimates detection-times soak figures pairs rings store-scale
 .PHONY: $(NIGHTLY)
 export NIGHT_SEEDS ?= 10000
 nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped
-	.ci/nightly $(NIGHTLY) fuzz python-torch python-test
+	.ci/nightly python-torch $(NIGHTLY) fuzz python-test
 
 SIM_FIRST ?= 1
 SIM_COUNT ?= 300
@@ -184,6 +184,11 @@ recoveries: build ## every fault point, with and without ZeRO, of ranks and node
 KILLS ?= 50
 torch-kills: build ## ranks of a PyTorch job on emulated GPUs killed at KILLS (50) random moments, on nccl and on nccl2; skipped with one line without torch
 	go test -count=1 -timeout 3h -v -run TestTorchKills ./cmd/falcon -torch-kills $(KILLS)
+
+torch-lab: build ## PyTorch jobs on emulated GPUs in the lab, without an adapter; skipped without torch
+	@python=$$(.ci/python which); \
+	if [ -n "$$python" ]; then go test -count=1 -timeout 30m -v -run TestTorchWithoutAdapter ./cmd/falcon -lab-torch "$$python"; \
+	else echo "torch-lab: skipped: no torch; set FALCON_PYTHON, or run make python-torch"; fi
 
 estimates: build ## iteration times from the calls alone against the trainer's own clock, in every layout
 	@go test -count=1 -timeout 20m -run EstimatedIterations ./cmd/falcon-trainer/e2e -estimates -v | grep -vE '^(=== |    --- PASS|    estimate_test.*rank )'; exit $${PIPESTATUS[0]}

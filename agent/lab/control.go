@@ -41,7 +41,8 @@ type Reply struct {
 // control serves requests on a socket.
 type control struct {
 	socket
-	lab *Lab
+	lab   *Lab
+	turns int64 // of faults, where no iteration is reported; the lab's loop alone uses it
 	// Stopped is closed when somebody asked the lab to stop.
 	stopped  chan struct{}
 	stopOnce sync.Once
@@ -133,15 +134,41 @@ func (c *control) injectFault(req Request) error {
 	}
 	c.lab.postEvent(event{call: func() {
 		e := e // the loop's own: takeBack reads the other
-		e.AtIteration = c.lab.records.done + 1
+		e.AtIteration = c.faultTurn()
 		c.lab.faults.addEvent(e)
+		c.applyInjected()
 	}})
 	if req.For > 0 {
 		c.lab.runAfter(req.For, func() {
-			c.lab.postEvent(event{call: func() { c.lab.faults.endEvent(e, c.lab.records.done+1) }})
+			c.lab.postEvent(event{call: func() {
+				c.lab.faults.endEvent(e, c.faultTurn())
+				c.applyInjected()
+			}})
 		})
 	}
 	return nil
+}
+
+// unreported reports whether a training command of the user's own has reported no
+// iteration: it runs without falcon_torch, or has not begun.
+func (c *control) unreported() bool { return c.lab.opt.Train != nil && len(c.lab.records.rows) == 0 }
+
+// faultTurn is the iteration that a fault begins or ends with: the next one, or, where
+// none is reported, a number of its own, as it holds at once. Called by the lab's loop.
+func (c *control) faultTurn() int64 {
+	if !c.unreported() {
+		return c.lab.records.done + 1
+	}
+	c.turns++
+	return c.turns
+}
+
+// applyInjected has a fault hold at once where no iteration is reported.
+func (c *control) applyInjected() {
+	if c.unreported() {
+		c.lab.faults.applyBefore(c.turns)
+		c.lab.updateStatus(func(s *Status) { s.Faults = c.lab.faults.namesInForce() })
+	}
 }
 
 // Stopped is closed when `falcon lab stop` was called.

@@ -215,6 +215,8 @@ class Job:
             torch.cuda.current_stream().synchronize()  # the gradients of all ranks have come
         if self._recovery is not None:
             self._recovery.check()  # or were cut off
+        elif self._hook.suspended():
+            raise RuntimeError("a peer has died; this job can't go on, as it is not one that falcon_torch recovers")
         self._updating = True
         self._hook.begin_optimizer(self._next)
 

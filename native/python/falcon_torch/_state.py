@@ -27,6 +27,8 @@ def _word_sum(tensor: torch.Tensor) -> torch.Tensor:
     if os.environ.get("FALCON_LAB_HOLLOW") == "1":
         tensor = tensor.cpu()  # emulated GPUs copy, and compute nothing
     raw = _raw(tensor)
+    if raw.storage_offset() % 8 != 0:
+        raw = raw.clone()
     words = raw.numel() // 8 * 8
     total = raw[:words].view(torch.int64).sum() if words else raw.new_zeros((), dtype=torch.int64)
     return total if words == raw.numel() else total + raw[words:].sum(dtype=torch.int64)

@@ -6,6 +6,7 @@ network's failures never stop training: then there are no more votes, and the sp
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from collections import deque
@@ -101,6 +102,10 @@ class Votes:
         left = [self._group, *self._running]
         self._group = None
         self._running.clear()
+        if self.cut_off():  # the peers have left too, and its end would hold up this whole process until a timeout
+            for kept in left:
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+            return
         threading.Thread(target=left.clear, daemon=True).start()
 
 

@@ -30,7 +30,7 @@ class MegatronJob(Job):
         if arguments.get("forward_only"):
             return self._function(**arguments)
         arguments["num_microbatches"] = mine = self.split[self._layout.replica]
-        if self._config.calculate_per_token_loss:
+        if getattr(self._config, "calculate_per_token_loss", False):
             return self._function(**arguments)
         own, factor = self._config.grad_scale_func, mine * self.gradient_scale
 

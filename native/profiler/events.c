@@ -78,10 +78,13 @@ static event_context *free_context(void) {
   return NULL;
 }
 
+/* Under both locks: NCCL may close a context and open another one in its place. */
 static void enter_comm(event_context *c) {
+  pthread_mutex_lock(&lock);
   falcon_slots_lock();
   if (atomic_load(&c->slot) == SLOT_LATER) atomic_store(&c->slot, falcon_slot_take(&c->spec));
   falcon_slots_unlock();
+  pthread_mutex_unlock(&lock);
 }
 
 /* Under the lock: another rank of this communicator is in this process, on another GPU. */

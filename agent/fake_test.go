@@ -250,6 +250,12 @@ func (e *fakeExit) Signal(sig unix.Signal) error {
 	return nil
 }
 
+func (e *fakeExit) received() []unix.Signal {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.signals)
+}
+
 func (e *fakeExit) How() (string, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

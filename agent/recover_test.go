@@ -382,7 +382,7 @@ func TestStopWithoutAnAdapter(t *testing.T) {
 		s := n.dir.add(100, 0, "n1.g0")
 		wait(time.Second)
 		n.order(1, time.Second, stopCommand(2))
-		if got := n.expect(t, refused); !strings.Contains(got[0].Detail, "no adapter for recoveries") || s.recovery.stop != 0 || len(n.dir.exits[100].signals) > 0 {
+		if got := n.expect(t, refused); !strings.Contains(got[0].Detail, "no adapter for recoveries") || s.recovery.stop != 0 || len(n.dir.exits[100].received()) > 0 {
 			t.Fatalf("result %v", got[0])
 		}
 	})
@@ -398,7 +398,7 @@ func TestStopBySignals(t *testing.T) {
 		wait(time.Second)
 		n.order(1, 50*time.Second, stopCommand(2))
 		for pid, want := range map[int][]unix.Signal{100: {unix.SIGTERM}, 101: {unix.SIGTERM}, 102: nil} {
-			if got := n.dir.exits[pid].signals; !slices.Equal(got, want) {
+			if got := n.dir.exits[pid].received(); !slices.Equal(got, want) {
 				t.Fatalf("process %d got %v", pid, got)
 			}
 		}
@@ -407,12 +407,13 @@ func TestStopBySignals(t *testing.T) {
 		}
 		n.dir.exits[100].die("killed by signal 15 (SIGTERM)")
 		n.dir.exits[102].die("exited normally")
-		n.dir.add(103, 0, "n1.g0").header.StartMonoNs = time.Now().UnixNano() // started by hand meanwhile
+		later := n.dir.add(103, 0, "n1.g0") // started by hand meanwhile
+		later.set(func() { later.header.StartMonoNs = time.Now().UnixNano() })
 		wait(16 * time.Second)
-		if got := n.dir.exits[101].signals; !slices.Equal(got, []unix.Signal{unix.SIGTERM, unix.SIGKILL}) {
+		if got := n.dir.exits[101].received(); !slices.Equal(got, []unix.Signal{unix.SIGTERM, unix.SIGKILL}) {
 			t.Fatalf("process 101 got %v", got)
 		}
-		if got := n.dir.exits[103].signals; len(got) > 0 {
+		if got := n.dir.exits[103].received(); len(got) > 0 {
 			t.Fatalf("the new process got %v", got)
 		}
 		n.dir.exits[101].die("killed by signal 9 (SIGKILL)")

@@ -1,7 +1,0 @@
-bin/obj/lab/cuda_device.o: cuda_device.c cuda_internal.h lab_stream.h \
- include/cuda_runtime_api.h lab_state.h ../include/falcon_lab.h
-cuda_internal.h:
-lab_stream.h:
-include/cuda_runtime_api.h:
-lab_state.h:
-../include/falcon_lab.h:

@@ -91,12 +91,15 @@ static void streams(void) {
   CHECK(cudaEventQuery(e) == cudaSuccess);
   float ms;
   CHECK(cudaEventElapsedTime(&ms, e, e) == cudaErrorInvalidResourceHandle);
-  OK(falcon_lab_launch(a, bump, &p, sizeof p, 2e6)); /* 2 ms */
+  static atomic_int gate; /* no length of time: a slow test would find the work done */
+  OK(cudaLaunchHostFunc(a, gate_wait, &gate));
+  OK(falcon_lab_launch(a, bump, &p, sizeof p, 2e6));
   OK(cudaEventRecord(e, a));
   CHECK(cudaEventQuery(e) == cudaErrorNotReady);
   OK(cudaStreamWaitEvent(b, e, 0));
   OK(falcon_lab_launch(b, twice, &p, sizeof p, 0));
   CHECK(cudaStreamQuery(b) == cudaErrorNotReady);
+  gate_open(&gate);
   OK(cudaStreamSynchronize(b));
   CHECK(v == 12);
   OK(cudaStreamQuery(b));

@@ -103,27 +103,29 @@ static void configurations(void) {
   OK(cudaStreamDestroy(s));
 }
 
-/* 64 operations per thread at 1 GFLOP/s: a million threads take 64 ms, on half a clock 128. */
+static float paced_launch(cudaStream_t s, cudaEvent_t a, cudaEvent_t b) {
+  float ms;
+  OK(cudaEventRecord(a, s));
+  OK(cudaLaunchKernel(&kernel, (dim3){1000, 1, 1}, (dim3){1000, 1, 1}, NULL, 0, s));
+  OK(cudaEventRecord(b, s));
+  OK(cudaStreamSynchronize(s));
+  OK(cudaEventElapsedTime(&ms, a, b));
+  return ms;
+}
+
+/* 64 operations per thread at 1 GFLOP/s: a million threads take 64 ms, on half
+ * a clock 128. What a busy machine adds is not the model's: the least of several. */
 static void paced_launches(void) {
   cudaEvent_t a, b;
   cudaStream_t s;
-  float ms;
   OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
   OK(cudaEventCreate(&a));
   OK(cudaEventCreate(&b));
-  OK(cudaEventRecord(a, s));
-  OK(cudaLaunchKernel(&kernel, (dim3){1000, 1, 1}, (dim3){1000, 1, 1}, NULL, 0, s));
-  OK(cudaEventRecord(b, s));
-  OK(cudaStreamSynchronize(s));
-  OK(cudaEventElapsedTime(&ms, a, b));
-  CHECK(ms > 63.9f && ms < 64.1f + 30);
+  float least = 1e9f;
+  for (int i = 0; i < 20 && least > 94; i++) least = fminf(least, paced_launch(s, a, b));
+  CHECK(least > 63.9f && least < 94);
   state_set(&state_gpu(state, 0, 0)->clock, 0.5);
-  OK(cudaEventRecord(a, s));
-  OK(cudaLaunchKernel(&kernel, (dim3){1000, 1, 1}, (dim3){1000, 1, 1}, NULL, 0, s));
-  OK(cudaEventRecord(b, s));
-  OK(cudaStreamSynchronize(s));
-  OK(cudaEventElapsedTime(&ms, a, b));
-  CHECK(ms > 127.9f);
+  CHECK(paced_launch(s, a, b) > 127.9f);
   CHECK(cudaLaunchKernel(NULL, (dim3){1, 1, 1}, (dim3){1, 1, 1}, NULL, 0, s) == cudaErrorInvalidValue);
   OK(cudaEventDestroy(a));
   OK(cudaEventDestroy(b));

@@ -7,6 +7,7 @@ static void case_abort(void) {
   armed(1, 20000, 0);
   pthread_t id = call_aside();
   await_trapped();
+  await_looks(); /* the device is known by then: an order that meets no communicator is refused otherwise */
   uint64_t begun = now_ns();
   CHECK(ncclCommAbort(comm) == 0);
   order(2, 20000); /* at once: the held thread may not have looked yet */
@@ -84,7 +85,7 @@ static void case_default_stream(void) {
   comm = comm_of(1);
   armed(1, 20000, 1);
   CHECK(await_state(1, FALCON_PAUSE_ARMED, 5000));
-  usleep(20000); /* the events are made by then */
+  await_looks(); /* the events are made by then */
   CHECK(reduce(comm, S1) == 0);
   uint64_t begun = now_ns();
   fake_cuda_work(NULL, 400 * MS);

@@ -126,12 +126,12 @@ static void case_drained(void) {
   comm = comm_of(1);
   armed(1, 20000, 1);
   CHECK(await_state(1, FALCON_PAUSE_ARMED, 5000));
-  usleep(20000); /* the events are made by then */
-  fake_cuda_work(S2, 200 * MS);
+  await_looks(); /* the events are made by then */
+  fake_cuda_work(S2, 500 * MS);
   uint64_t begun = now_ns();
   CHECK(reduce(comm, S2) == 0); /* 3 ms more */
   CHECK(await_state(1, FALCON_PAUSE_REACHED, 5000));
-  CHECK(await_state(1, FALCON_PAUSE_QUIET, 5000) && LOAD(CTL(b)->quiet_ns) - begun >= 195 * MS);
+  CHECK(await_state(1, FALCON_PAUSE_QUIET, 5000) && LOAD(CTL(b)->quiet_ns) - begun >= 495 * MS);
   release();
   CHECK(await_state(1, FALCON_PAUSE_RELEASED, 5000));
   fake_cuda_work(S1, 200 * MS);
@@ -151,8 +151,8 @@ static void case_group(void) {
   comm = comm_of(1);
   armed(1, 20000, 2);
   CHECK(await_state(1, FALCON_PAUSE_ARMED, 5000));
-  usleep(20000);
-  fake_cuda_work(S2, 100 * MS);
+  await_looks();
+  fake_cuda_work(S2, 500 * MS);
   group(NULL); /* passes: the cut lies behind it */
   CHECK(count(0) == 2 && await_state(1, FALCON_PAUSE_REACHED, 5000) && await_state(1, FALCON_PAUSE_QUIET, 5000));
   CHECK(!pthread_create(&id, NULL, group, NULL));

@@ -267,14 +267,13 @@ static void in_background(int rank, int n, void *arg) {
   ncclComm_t c = NULL;
   ncclResult_t async = ncclInProgress;
   int size = 0, x = 0;
+  while (rank && !atomic_load(&((board *)arg)->flag[0])) usleep(200); /* the others come later */
   CHECK(init_aside(arg, &c, n, rank) == ncclInProgress && c);
-  if (rank == 0) { /* the others come later */
+  if (rank == 0) {
     OK(ncclCommGetAsyncError(c, &async));
     CHECK(async == ncclInProgress);
     CHECK(ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, c, NULL) == ncclInvalidUsage);
     atomic_store(&((board *)arg)->flag[0], 1);
-  } else {
-    while (!atomic_load(&((board *)arg)->flag[0])) usleep(200);
   }
   meet_flag(arg, 1, n);
   for (async = ncclInProgress; async == ncclInProgress; usleep(200)) OK(ncclCommGetAsyncError(c, &async));

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"go.yaml.in/yaml/v3"
 	"golang.org/x/sys/unix"
 
 	"github.com/failslow/falcon/agent/lab"
@@ -50,16 +49,10 @@ type liveLab struct {
 // startLab starts a scenario and waits until it trains.
 func startLab(t *testing.T, sc lab.Scenario, netns string) *liveLab {
 	t.Helper()
-	text, err := yaml.Marshal(sc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), sc.Name+".yaml")
-	writeFile(t, file, string(text))
 	l := &liveLab{
 		t: t, rng: rand.New(rand.NewPCG(*labHarmSeed, 7)), netns: netns, report: filepath.Join(t.TempDir(), "report.json"), ended: make(chan error, 1),
 	}
-	args := []string{binFalcon(t), "lab", "run", "--headless", "--no-reference", "--report", l.report, "--scenario", file}
+	args := []string{binFalcon(t), "lab", "run", "--headless", "--no-reference", "--report", l.report, "--scenario", scenarioFile(t, sc)}
 	if netns != "" {
 		args = append([]string{"ip", "netns", "exec", netns}, args...)
 	}

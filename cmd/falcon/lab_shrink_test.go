@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -48,15 +47,7 @@ func TestLabReplicaLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	sc.Iterations = 40 // enough to see the job train again
-	file := filepath.Join(t.TempDir(), "report.json")
-	out, err := playScenario(t, sc, file)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	r, err := readReport(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, out := playReport(t, sc)
 	if bad := judgeFewer(r, 6, "3 of 4 replicas"); len(bad) > 0 || len(r.Iterations) != sc.Iterations {
 		t.Errorf("%d iterations; %s\n%s", len(r.Iterations), strings.Join(bad, "; "), out)
 	}
@@ -120,15 +111,7 @@ func TestLabWithoutAdapter(t *testing.T) {
 	for _, death := range []lab.Event{{AtIteration: 200, Kill: "rank 3"}, {AtIteration: 200, Freeze: "rank 3"}} {
 		sc := recoverScenario("no-adapter", lab.Shape{TP: 1, DP: 4, PP: 1}, 1, death)
 		sc.Nodes, sc.Iterations, sc.Checkpoints, sc.ForwardMs = 2, 250, 25, 4
-		file := filepath.Join(t.TempDir(), "report.json")
-		out, err := playScenario(t, sc, file, "--adapter", "off")
-		if err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		r, err := readReport(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r, out := playReport(t, sc, "--adapter", "off")
 		if bad := judgeRestarted(r, 4, "no adapter for recoveries"); len(bad) > 0 || len(r.Iterations) != sc.Iterations {
 			t.Errorf("%s%s: %d iterations; %s\n%s", death.Kill, death.Freeze, len(r.Iterations), strings.Join(bad, "; "), out)
 		}

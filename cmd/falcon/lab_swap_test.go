@@ -158,14 +158,35 @@ func playScenario(t *testing.T, sc lab.Scenario, report string, args ...string) 
 
 // playScenarioFor is playScenario for a run that may take so long.
 func playScenarioFor(t *testing.T, within time.Duration, sc lab.Scenario, report string, args ...string) (string, error) {
+	_, out, err := playLabFor(t, within, report, append([]string{"--scenario", scenarioFile(t, sc)}, args...)...)
+	return out, err
+}
+
+// scenarioFile writes sc where a lab can read it.
+func scenarioFile(t *testing.T, sc lab.Scenario) string {
+	t.Helper()
 	text, err := yaml.Marshal(sc)
 	if err != nil {
-		return "", err
+		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), sc.Name+".yaml")
 	writeFile(t, file, string(text))
-	_, out, err := playLabFor(t, within, report, append([]string{"--scenario", file}, args...)...)
-	return out, err
+	return file
+}
+
+// playReport is playScenario where the lab must end well: its report and its output.
+func playReport(t *testing.T, sc lab.Scenario, args ...string) (lab.Report, string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "report.json")
+	out, err := playScenario(t, sc, file, args...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	r, err := readReport(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, out
 }
 
 // worseWithin is how many iterations after it took force a mitigation that makes

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "test/bench.h"
 #include "test/nccl.h"
 
 #define BATCH 2000
@@ -21,22 +22,6 @@
 
 static double batch_ns[THREADS_MAX * BATCHES];
 static pthread_barrier_t barrier;
-
-static double cpu_ns(void) {
-  struct timespec ts;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-  return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
-}
-
-static int up(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double median(double *v, int n) {
-  qsort(v, (size_t)n, sizeof *v, up);
-  return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
 
 static void *work(void *arg) {
   int me = (int)(intptr_t)arg;

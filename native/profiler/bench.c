@@ -9,27 +9,12 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "../hook/test/bench.h"
 #include "../hook/test/nccl.h"
 
 #define BATCH 2000
 #define BATCHES 200
 #define PAIRS 7
-
-static double cpu_ns(void) {
-  struct timespec ts;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-  return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
-}
-
-static int up(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double median(double *v, int n) {
-  qsort(v, (size_t)n, sizeof *v, up);
-  return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
 
 /* One process: prints the median ns of a call. It refuses to measure a plug-in that
  * is not there, or one that is and should not. */

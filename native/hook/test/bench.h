@@ -1,0 +1,24 @@
+/* What the benchmarks of the hook and of the profiler plug-in share. */
+#ifndef FALCON_BENCH_H
+#define FALCON_BENCH_H
+
+#include <stdlib.h>
+#include <time.h>
+
+static inline double cpu_ns(void) {
+  struct timespec ts;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+  return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
+}
+
+static inline int up(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static inline double median(double *v, int n) {
+  qsort(v, (size_t)n, sizeof *v, up);
+  return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+#endif

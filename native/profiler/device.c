@@ -205,8 +205,8 @@ static void open_window(const falcon_window *w) {
     return;
   }
   win.phase = OPEN;
+  falcon_events_ask(FALCON_EVENTS_TIMED, true); /* first: a call that is taken into the window has its channels reported */
   atomic_store(&falcon_hook.profile, (uint64_t)w->id << 32 | 1);
-  falcon_events_ask(FALCON_EVENTS_TIMED, true);
 }
 
 static void close_window(uint64_t now_ns) {

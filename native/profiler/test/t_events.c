@@ -266,7 +266,8 @@ static void timed_call(uint64_t lasts) {
 static void play_window(void *c, uint32_t id) {
   uint64_t before = LOAD(CTL(b)->timing_head), lost = LOAD(CTL(b)->timing_lost);
   window(id);
-  await_window(c);
+  await_window(c); /* of this call NCCL may have read its mask before the window: its channels are not reported */
+  ncclAllReduce(NULL, NULL, 256, F32, 0, c, STREAM);
   timed_call(2 * MS);
   ncclSend(NULL, 256, F32, 3, c, STREAM);
   timed_call(3 * MS);
@@ -276,11 +277,11 @@ static void play_window(void *c, uint32_t id) {
   fake_captured = 0;
   await_done(id);
   fake_device(0, now_ns() + GPU, now_ns() + GPU + 1); /* too late */
-  CHECK(LOAD(CTL(b)->timing_head) == before + 2 && LOAD(CTL(b)->timing_lost) == lost + 1);
+  CHECK(LOAD(CTL(b)->timing_head) == before + 2 && LOAD(CTL(b)->timing_lost) == lost + 2);
   falcon_timing *x = TIMING(b, before), *y = TIMING(b, before + 1);
   CHECK(x->window == id && x->op == FALCON_OP_ALLREDUCE && x->bytes == 1024 && x->comm == 0 && x->start_ns == 0 && x->duration_ns == 2 * (int64_t)MS);
   CHECK(y->op == FALCON_OP_SEND && y->peer == 3 && y->ordinal > x->ordinal && y->duration_ns == 3 * (int64_t)MS && y->start_ns > 2 * (int64_t)MS);
-  CHECK(x->queue_ns >= 0 && x->queue_ns < 100 * (int64_t)MS && y->queue_ns >= 0 && y->queue_ns < 100 * (int64_t)MS);
+  CHECK(x->queue_ns >= 0 && x->queue_ns < 5000 * (int64_t)MS && y->queue_ns >= 0 && y->queue_ns < 5000 * (int64_t)MS);
 }
 
 static void case_window(void) {

@@ -14,6 +14,9 @@ KEEP_ALIVE = {
     "TORCH_NCCL_ENABLE_MONITORING": "0",
     "TORCH_NCCL_BLOCKING_WAIT": "0",
 }
+# After an error the legacy backend's watchdog sleeps four times as long as a flight record may take, which is 15 s,
+# and whoever lets go of the group waits for the watchdog.
+PROMPT = {"TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "0"}
 _late: list[str] = []
 
 
@@ -26,6 +29,8 @@ def prepare() -> None:
     for name, value in KEEP_ALIVE.items():
         if begun and name not in os.environ:
             _late.append(name)
+        os.environ.setdefault(name, value)
+    for name, value in PROMPT.items():
         os.environ.setdefault(name, value)
     if os.environ.get("FALCON_JOIN") == "1":
         from . import _join

@@ -49,6 +49,20 @@ hook.ack(1, 2, 0); hook.finish()
     assert python(code, LD_PRELOAD="").strip() == "False False 0 None 0.0"
 
 
+def test_what_pytorch_reads_is_set_under_the_hook_alone() -> None:
+    code = """
+import os
+from falcon_torch import _environment
+os.environ["LD_PRELOAD"] = {preload!r}
+_environment.prepare()
+print(*(os.environ.get(name, "-") for name in [*_environment.KEEP_ALIVE, *_environment.PROMPT]))
+"""
+    assert python(code.format(preload=""), LD_PRELOAD="").split() == ["-"] * 5
+    assert python(code.format(preload="/lib/libfalcon_hook.so"), LD_PRELOAD="").split() == ["0"] * 5
+    chosen = python(code.format(preload="libfalcon_hook.so"), LD_PRELOAD="", TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC="9000")
+    assert chosen.split() == ["0"] * 4 + ["9000"]
+
+
 def test_the_hook_takes_every_call() -> None:
     hook = PACKAGE.parent.parent / "bin" / "lib" / "libfalcon_hook.so"
     if not hook.exists():

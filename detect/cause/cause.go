@@ -93,6 +93,9 @@ func (c *Case) verdict(all []opinion) falcon.Verdict {
 	v.Ranks = slices.Compact(v.Ranks)
 	slices.Sort(v.Devices)
 	v.Devices = slices.Compact(v.Devices)
+	if c.Timing.Overlap {
+		v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: c.overlapText()})
+	}
 	if c.Timing.Missing > 0 {
 		v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Against: true, Text: fmt.Sprintf(
 			"%d of %d ranks sent no usable profile", c.Timing.Missing, len(c.Timing.Ranks))})
@@ -100,6 +103,14 @@ func (c *Case) verdict(all []opinion) falcon.Verdict {
 	v.Evidence = v.Evidence[:min(len(v.Evidence), linesMost)]
 	v.Severity = Severity(c.relativeDelay(), len(v.Links), allLinks, slow)
 	return v
+}
+
+// overlapText is how much of the computation the gaps between calls still show.
+func (c *Case) overlapText() string {
+	if c.Timing.Hidden {
+		return fmt.Sprintf("Computation hides behind communication: gaps between calls are %.0f %% of the time that ranks work, so ranks are judged by when they enter collectives", 100*c.Timing.GapShare)
+	}
+	return "Overlap seen: ranks compute on while calls run, so gaps between calls count only as far as a rank enters collectives later than before"
 }
 
 func (c *Case) confidence(o *opinion) float64 {

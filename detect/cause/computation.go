@@ -79,6 +79,32 @@ func (c *Case) addTiming(o *opinion, r falcon.Rank) {
 	if !c.Timing.Clear {
 		factor = thinMargin
 	}
+	if c.Timing.Overlap {
+		c.addArrival(o, r, factor)
+	} else {
+		c.addSelfTime(o, r, factor)
+	}
+	if rank.Awaited {
+		o.addEvidence(falcon.EvidenceTiming, weightAwaited, "%s: other members of its groups wait for it more than twice the transfer", c.nameOf(r))
+	}
+	if !c.Timing.Clear {
+		o.addAgainst(falcon.EvidenceTiming, "The margin over the next rank is only %.2f", c.Timing.Margin)
+	}
+}
+
+// addArrival adds how a rank comes to collectives that hide its computation.
+func (c *Case) addArrival(o *opinion, r falcon.Rank, factor float64) {
+	rank, weight := c.Timing.Ranks[r], weightFew
+	if rank.Peers >= crowdLeast {
+		weight = weightPeers
+	}
+	o.addEvidence(falcon.EvidenceTiming, factor*weight, "%s: it does not wait for others in %.1f ms of an iteration, entered last in %d of %d collectives, and is at least %.2f x slower than before and than its %d peers",
+		c.nameOf(r), rank.WorkMs, rank.EnteredLast, rank.Entered, rank.Ratio, rank.Peers)
+}
+
+// addSelfTime adds how long a rank computes between its calls.
+func (c *Case) addSelfTime(o *opinion, r falcon.Rank, factor float64) {
+	rank := c.Timing.Ranks[r]
 	switch rank.Basis {
 	case peer.ByPeers:
 		o.addEvidence(falcon.EvidenceTiming, factor*weightPeers, "%s: self time %.1f ms, %.2f x the median %.1f ms of %d same-stage peers", c.nameOf(r), rank.SelfMs, rank.Ratio, rank.PeerMs, rank.Peers)
@@ -86,12 +112,6 @@ func (c *Case) addTiming(o *opinion, r falcon.Rank) {
 		o.addEvidence(falcon.EvidenceTiming, factor*weightOwn, "%s: self time %.1f ms, %.2f x its own healthy %.1f ms", c.nameOf(r), rank.SelfMs, rank.OwnRatio, rank.OwnMs)
 	default:
 		o.addEvidence(falcon.EvidenceTiming, factor*weightFew, "%s: self time %.1f ms, %.2f x the median %.1f ms of only %d same-stage peers", c.nameOf(r), rank.SelfMs, rank.Ratio, rank.PeerMs, rank.Peers)
-	}
-	if rank.Awaited {
-		o.addEvidence(falcon.EvidenceTiming, weightAwaited, "%s: other members of its groups wait for it more than twice the transfer", c.nameOf(r))
-	}
-	if !c.Timing.Clear {
-		o.addAgainst(falcon.EvidenceTiming, "The margin over the next rank is only %.2f", c.Timing.Margin)
 	}
 }
 

@@ -61,4 +61,9 @@
 // falls into a spell (or on its end); it is missed when all reports lie
 // elsewhere. A healthy job with any report is a false positive. Delay is
 // DetectedAt minus the spell's first iteration; 0 would be reported at its end.
+//
+// # Overlap
+//
+// An Overlapped job is a model on device timelines, played to the whole detector:
+// what it names where communication hides behind computation.
 package evaltest

@@ -20,6 +20,16 @@
 // the links of a replica of which a rank is slow, or was not measured, wait for
 // that rank.
 //
+// Where communication hides behind computation, gaps between calls are no measure
+// of it: ranks that are ahead compute on while they wait, their gaps shrink, and a
+// GPU that is 6 % slower seems to compute four times as long. Overlap is seen where
+// calls run at once, where gaps hardly exist, or where after a longer call the next
+// one comes that much sooner. A rank's ratio is then at most the one to its own
+// healthy past, or, where it has none, what it comes late by in one collective.
+// Without gaps (Result.Hidden) its time is the part of an iteration in which it
+// does not wait for others to enter a call; transfers are in it, so nothing is said
+// about all ranks together.
+//
 // A window costs time in proportion to its calls, not to the square of the ranks
 // (BenchmarkJudgeWide).
 //

@@ -12,10 +12,12 @@ import (
 type Healthy struct {
 	selfMs, queueMs map[falcon.Rank]float64
 	spreads         map[falcon.Rank]float64
+	workMs          map[falcon.Rank]float64
 	microBatches    map[falcon.Rank]float64
 	transferMs      map[class]float64
 	logical         map[logical]learnt // the same by members: new communicators have new ids
 	recvMs          map[way]float64
+	learnt          bool
 }
 
 // logical is a class of calls by who takes part, whatever communicator it is.
@@ -43,12 +45,23 @@ func logicalOf(ranks []falcon.Rank, op falcon.Op, bytes int64) logical {
 func (h *Healthy) Learn(res Result) {
 	if h.selfMs == nil {
 		h.selfMs, h.queueMs = map[falcon.Rank]float64{}, map[falcon.Rank]float64{}
+		h.workMs = map[falcon.Rank]float64{}
 		h.spreads, h.microBatches = map[falcon.Rank]float64{}, map[falcon.Rank]float64{}
 		h.transferMs, h.recvMs = map[class]float64{}, map[way]float64{}
 		h.logical = map[logical]learnt{}
 	}
+	h.learnt = true
 	for _, r := range res.Ranks {
-		if r.Measured {
+		if r.Measured && r.WorkMs > 0 {
+			h.workMs[r.Rank] = r.WorkMs / float64(max(1, r.MicroBatches))
+		}
+		switch {
+		case !r.Measured:
+		case res.Hidden: // of the gaps nothing is known, and work holds transfers
+			delete(h.selfMs, r.Rank)
+			delete(h.spreads, r.Rank)
+			h.queueMs[r.Rank] = r.QueueMs
+		default:
 			h.selfMs[r.Rank], h.queueMs[r.Rank] = r.SelfMs, r.QueueMs
 			h.spreads[r.Rank], h.microBatches[r.Rank] = r.Spread, float64(r.MicroBatches)
 		}
@@ -75,10 +88,14 @@ func (h *Healthy) orNone() *Healthy {
 }
 
 // Known reports whether any window was learnt.
-func (h *Healthy) Known() bool { return h != nil && len(h.selfMs) > 0 }
+func (h *Healthy) Known() bool { return h != nil && h.learnt }
 
 // selfTime is the healthy self time of rank r per micro-batch, 0 when unknown.
 func (h *Healthy) selfTime(r falcon.Rank) float64 { return h.orNone().selfMs[r] }
+
+// workTime is the time of a healthy iteration in which rank r did not wait, per
+// micro-batch, 0 when unknown.
+func (h *Healthy) workTime(r falcon.Rank) float64 { return h.orNone().workMs[r] }
 
 func (h *Healthy) microBatchesOf(r falcon.Rank) float64 { return h.orNone().microBatches[r] }
 
@@ -114,8 +131,8 @@ func (h *Healthy) Move(l falcon.Layout, was, now falcon.Placement) {
 			spreads[falcon.Rank(r)] = v
 		}
 	}
-	h.spreads = spreads
-	h.transferMs = map[class]float64{} // the communicators are others
+	h.spreads, h.workMs = spreads, map[falcon.Rank]float64{} // work is of the split and the links of then
+	h.transferMs = map[class]float64{}                       // the communicators are others
 	for k, v := range h.logical {
 		if isInternode(was, v.ranks) != isInternode(now, v.ranks) {
 			delete(h.logical, k)

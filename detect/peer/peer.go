@@ -50,6 +50,8 @@ type Window struct {
 	Profiles  []falcon.RankProfile
 	Healthy   *Healthy // own past of each rank and group; nil when there is none
 	Rules     Rules
+	// NoStarts says that calls have no start, so that arrivals are not known.
+	NoStarts bool
 
 	directory map[uint64]map[int]falcon.Rank // by communicator and rank in it
 }
@@ -85,6 +87,15 @@ type Rank struct {
 	Spread   float64 // by how much its passes differ from iteration to iteration, as a share
 
 	MicroBatches int // per iteration, 0 = unknown
+
+	// WorkMs is the part of an iteration in which the rank does not wait for others
+	// to enter a call: computation and transfers, whatever overlaps; 0 = unknown.
+	WorkMs      float64
+	Worked      []float64 // of each iteration of the window but the first
+	Entered     int       // collectives that all their members measured
+	EnteredLast int       // of which it entered last
+	LateMs      float64   // behind the median of its peers, at the collective of an iteration that it comes latest to
+	OwnWork     float64   // WorkMs per micro-batch over its own healthy one, 0 = unknown
 
 	Steps     []float64 // self time of each iteration of the window, per micro-batch; nil = not distinguished
 	StepRatio []float64 // each over the median of its same-stage peers' in that iteration, 0 = nothing to compare
@@ -147,6 +158,13 @@ type Result struct {
 	// HealthySpread is the same of the healthy profile, 0 = unknown.
 	HealthySpread float64
 	SlowStages    []int // stages that slowed alike as a whole, others did not
+	// Overlap says that calls of a rank run at once, or hide computation.
+	Overlap bool
+	// Hidden says that gaps between calls show little of the computation: SelfMs is
+	// then WorkMs per micro-batch, and nothing is compared with the healthy past.
+	Hidden     bool
+	CommonWork float64 // the least OwnWork, at least 1: what all ranks share
+	GapShare   float64 // gaps between calls over WorkMs: median of the ranks
 }
 
 // Judge compares the ranks and groups of a window.
@@ -155,13 +173,13 @@ func Judge(w Window) Result {
 	w.indexComms()
 	res := Result{Ranks: make([]Rank, w.Layout.World())}
 	profiles := w.usableProfiles()
-	res.Missing = len(res.Ranks) - len(profiles)
 	for _, p := range profiles {
 		res.Dropped += p.Dropped
 		res.IterationMs = math.Max(res.IterationMs, windowSpanMs(p))
 	}
-	w.judgeSelf(&res, profiles)
 	joined := w.joinCalls(profiles)
+	w.measureArrivals(&res, profiles, joined)
+	w.judgeSelf(&res, profiles)
 	w.judgeGroups(&res, joined)
 	w.judgePairs(&res, profiles)
 	w.judgeQueues(&res)
@@ -185,13 +203,14 @@ func (w *Window) indexComms() {
 // selfLeastMs is what device events resolve: less was not measured.
 const selfLeastMs = 0.001
 
-// usableProfiles are the valid profiles of ranks of the layout, one per rank, by rank.
+// usableProfiles are the valid profiles of ranks of the layout, one per rank, by
+// rank. One without gaps is valid where its calls fill the window.
 func (w *Window) usableProfiles() []falcon.RankProfile {
 	seen := make([]*falcon.RankProfile, w.Layout.World())
 	n := 0
 	for i := range w.Profiles {
 		p := &w.Profiles[i]
-		if p.Rank < 0 || int(p.Rank) >= len(seen) || seen[p.Rank] != nil || !positive(p.SelfMs) || p.SelfMs < selfLeastMs {
+		if p.Rank < 0 || int(p.Rank) >= len(seen) || seen[p.Rank] != nil || !measuresSelf(p) && !(p.SelfMs >= 0 && p.SelfMs < selfLeastMs && p.Iterations > 0 && len(p.Calls) > 0) {
 			continue
 		}
 		seen[p.Rank] = p
@@ -205,6 +224,8 @@ func (w *Window) usableProfiles() []falcon.RankProfile {
 	}
 	return out
 }
+
+func measuresSelf(p *falcon.RankProfile) bool { return positive(p.SelfMs) && p.SelfMs >= selfLeastMs }
 
 func windowSpanMs(p falcon.RankProfile) float64 {
 	if p.Iterations < 1 {

@@ -12,14 +12,28 @@ func (w *Window) judgeSelf(res *Result, profiles []falcon.RankProfile) {
 	for i := range res.Ranks {
 		res.Ranks[i].Rank = falcon.Rank(i)
 	}
-	for _, p := range profiles {
+	res.Missing = len(res.Ranks)
+	for i := range profiles {
+		p := &profiles[i]
 		r := &res.Ranks[p.Rank]
-		r.Measured, r.SelfMs, r.QueueMs, r.MicroBatches = true, p.SelfMs, p.QueueMs, p.MicroBatches
+		r.Measured, r.SelfMs, r.QueueMs, r.MicroBatches = measuresSelf(p), p.SelfMs, p.QueueMs, p.MicroBatches
+		if res.Hidden {
+			r.Measured, r.SelfMs = r.WorkMs > 0, r.WorkMs/float64(max(1, p.MicroBatches))
+		}
+		if !r.Measured {
+			r.SelfMs = 0
+			continue
+		}
+		res.Missing--
+		if res.Hidden {
+			continue
+		}
 		if own := w.Healthy.selfTime(p.Rank); own > 0 {
 			own = expected(p.SelfMs, own, w.Healthy.microBatchesOf(p.Rank), p.MicroBatches)
 			r.OwnMs, r.OwnRatio = own, p.SelfMs/own
 		}
 	}
+	w.compareWork(res)
 	w.comparePeers(res)
 	w.judgeTogether(res)
 	w.compareCrowds(res)
@@ -220,6 +234,7 @@ func (w *Window) markSlow(res *Result) {
 		if r.Basis == ByNone {
 			continue
 		}
+		deflate(res, r)
 		shared := res.AllSlow || (r.Basis != ByPeers && slices.Contains(res.SlowStages, w.Layout.Coord(r.Rank).PP))
 		r.Slow = r.Ratio > w.Rules.Suspect && !shared
 		if r.Slow {

@@ -62,6 +62,15 @@ func stepTimes(p *falcon.RankProfile, gaps [][]float64) []float64 {
 	return out
 }
 
+// workedSteps are a rank's working times iteration by iteration, per micro-batch.
+func workedSteps(r *Rank) []float64 {
+	out := slices.Clone(r.Worked)
+	for k := range out {
+		out[k] /= float64(max(1, r.MicroBatches))
+	}
+	return out
+}
+
 // spreadOf is by how much the same pass differs from iteration to iteration:
 // the median over the passes of their range over their median.
 func spreadOf(gaps [][]float64) float64 {
@@ -96,6 +105,10 @@ func (w *Window) judgeSteps(res *Result, profiles []falcon.RankProfile) {
 	for i := range profiles {
 		p := &profiles[i]
 		r := &res.Ranks[p.Rank]
+		if res.Hidden {
+			r.Steps = workedSteps(r)
+			continue
+		}
 		gaps := computeGaps(p)
 		r.Steps, r.Spread = stepTimes(p, gaps), spreadOf(gaps)
 		spreads = append(spreads, r.Spread)
@@ -108,6 +121,7 @@ func (w *Window) judgeSteps(res *Result, profiles []falcon.RankProfile) {
 	}
 	compareSteps(w.Layout, res)
 	w.compareCrowdedSteps(res)
+	deflateSteps(res)
 	res.Spread, res.HealthySpread = falcon.Median(spreads), falcon.Median(healthy)
 	varied := len(profiles) > 1 && res.Spread >= unevenLeast && 4*uneven >= 3*len(profiles)
 	res.Uneven = varied && res.Spread >= unevenTimes*res.HealthySpread

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui"
+	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/link"
 	"github.com/failslow/falcon/tui/plain"
@@ -54,7 +56,8 @@ func consoleCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "console",
 		Short: "Watch a job, and decide on what Falcon proposes",
-		Long: "Console runs the engine and its screen in one process; with --connect it is only the screen of an engine that runs elsewhere.\n" +
+		Long: "Console runs the engine and its screen in one process. Where that engine already runs, as with falcon serve,\n" +
+			"it is only its screen; with --connect, that of an engine that runs elsewhere.\n" +
 			"Without a terminal, or with TERM=dumb, it prints lines and ends when the job has finished.",
 		Example: "  falcon console --config falcon.yaml\n  falcon console --connect unix:/run/falcon/falcon.sock\n  falcon console --once --json",
 		Args:    takesNothing,
@@ -71,6 +74,17 @@ func consoleCommand() *cobra.Command {
 			if opts.JSON && !opts.Once {
 				return fmt.Errorf("%w: --json writes the state once: give --once with it", errUsage)
 			}
+			if target.connect != "" && config != "" {
+				return fmt.Errorf("%w: --config starts an engine and --connect uses another: give one of them", errUsage)
+			}
+			running, err := target.runningEngine(config)
+			if err != nil {
+				return err
+			}
+			if running != "" && !opts.Once {
+				fmt.Fprintf(c.ErrOrStderr(), "falcon: an engine already runs at %s: this is its console\n", clean.String(running))
+			}
+			target.connect = cmp.Or(target.connect, running)
 			ends := ""
 			if target.connect == "" {
 				ends = "the engine ran in it and has ended too, training goes on unwatched"
@@ -82,9 +96,6 @@ func consoleCommand() *cobra.Command {
 				target.connect = target.engineAddress() // to look once starts no engine
 			}
 			if target.connect != "" {
-				if config != "" {
-					return fmt.Errorf("%w: --config starts an engine and --connect uses another: give one of them", errUsage)
-				}
 				return connectConsole(ctx, &target, opts)
 			}
 			return consoleWithEngine(ctx, config, opts)

@@ -38,6 +38,30 @@ func TestConsoleWrongUse(t *testing.T) {
 	}
 }
 
+// Where the engine runs as a service, the console of the same configuration is its screen:
+// it does not ask for the engine to be stopped.
+func TestConsoleOfARunningEngine(t *testing.T) {
+	h, cfg := testEngine(t)
+	file := filepath.Join(cfg.StateDir, "falcon.yaml")
+	writeFile(t, file, "state_dir: "+cfg.StateDir+"\nsocket: "+h.Socket+"\nlisten: none\n")
+	t.Setenv("FALCON_SOCKET", h.Socket)
+	for _, args := range [][]string{{"--config", file}, {}} {
+		code, out, errs := command(t, append([]string{"console", "--once", "--json"}, args...)...)
+		if code != 0 || !strings.Contains(out, `"job"`) || strings.Contains(errs, "held") {
+			t.Errorf("%v: %d, %q, %q", args, code, out, errs)
+		}
+	}
+	if socket, err := (&engineTarget{}).runningEngine(file); socket != h.Socket || err != nil {
+		t.Errorf("beside it: %q, %v", socket, err)
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if socket, err := (&engineTarget{}).runningEngine(file); socket != "" || err != nil {
+		t.Errorf("after its end: %q, %v", socket, err)
+	}
+}
+
 // Without a terminal the console writes lines, and ends with its context.
 func TestConsoleWithoutATerminal(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)

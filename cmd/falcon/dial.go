@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,6 +51,27 @@ func (t *engineTarget) engineAddress() string {
 		return s
 	}
 	return filepath.Join(defaultStateDir(), socketName)
+}
+
+// runningEngine is the socket of an engine that answers where one would be started
+// with this configuration; "" where none does, or --connect names one.
+func (t *engineTarget) runningEngine(config string) (string, error) {
+	addr := t.engineAddress()
+	if config != "" {
+		cfg, err := loadEngineConfig(config)
+		if err != nil {
+			return "", err
+		}
+		addr = cfg.Socket
+	}
+	if t.connect != "" || !isSocket(addr) {
+		return "", nil
+	}
+	c, err := net.DialTimeout("unix", strings.TrimPrefix(addr, "unix:"), time.Second)
+	if err != nil {
+		return "", nil // whatever the reason, starting one says it better
+	}
+	return addr, c.Close()
 }
 
 // dialTarget makes a client; no call is made yet.

@@ -27,6 +27,11 @@ communication. The ranks of a send or recv are the sender and the receiver, and
 the receiver's time is judged. "healthy" may hold groups and self_ms of a window
 in which nothing was wrong.
 
+starts_ms in the shape of durations_ms, each by its rank's own clock, and
+"iterations" let it be seen that communication hides computation (overlap). A
+rank's ratio is then at most the one to its own healthy past, or without one what
+it comes late by in one collective.
+
 Members of a call end together: its transfer is the least duration, a member's
 wait is what it took beyond that. Suspicious are: groups whose transfer is over
 1.1 x the median of the others of their class (dimension, op, bytes, within a
@@ -86,6 +91,9 @@ func checkRules(r peer.Rules) error {
 func printProfile(w io.Writer, r judge.ProfileReport) error {
 	_, err := fmt.Fprintf(w, "%d groups, %d links and %d ranks compared: %d, %d and %d suspicious\n",
 		r.Checked.Groups, r.Checked.Pairs, r.Checked.Ranks, len(r.Groups), len(r.Pairs), len(r.Ranks))
+	if r.Overlap != nil {
+		fmt.Fprintf(w, "overlap seen: gaps between calls are %.0f %% of the time that ranks work\n", 100*r.Overlap.GapShare)
+	}
 	if r.AllSlow {
 		fmt.Fprintln(w, "all ranks slowed alike: not one of them")
 	}

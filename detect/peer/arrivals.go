@@ -185,7 +185,8 @@ func (w *Window) measureArrivals(res *Result, profiles []falcon.RankProfile, joi
 	}
 	res.GapShare = falcon.Median(gaps)
 	res.Hidden = len(a.calls) > 0 && res.GapShare < hiddenBelow
-	res.Overlap = res.Hidden || falcon.Median(concurrent) >= concurrentFrom || goesOn(res, profiles)
+	// A slow rank's peers wait at every call: they show no overlap any more.
+	res.Overlap = res.Hidden || w.Healthy.orNone().overlap || falcon.Median(concurrent) >= concurrentFrom || goesOn(res, profiles)
 }
 
 // countLastArrivals counts the collectives that each rank entered, and entered

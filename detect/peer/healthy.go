@@ -18,6 +18,7 @@ type Healthy struct {
 	logical         map[logical]learnt // the same by members: new communicators have new ids
 	recvMs          map[way]float64
 	learnt          bool
+	overlap         bool // calls hid computation
 }
 
 // logical is a class of calls by who takes part, whatever communicator it is.
@@ -50,7 +51,7 @@ func (h *Healthy) Learn(res Result) {
 		h.transferMs, h.recvMs = map[class]float64{}, map[way]float64{}
 		h.logical = map[logical]learnt{}
 	}
-	h.learnt = true
+	h.learnt, h.overlap = true, res.Overlap
 	for _, r := range res.Ranks {
 		if r.Measured && r.WorkMs > 0 {
 			h.workMs[r.Rank] = r.WorkMs / float64(max(1, r.MicroBatches))

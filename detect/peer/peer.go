@@ -50,7 +50,8 @@ type Window struct {
 	Profiles  []falcon.RankProfile
 	Healthy   *Healthy // own past of each rank and group; nil when there is none
 	Rules     Rules
-	// NoStarts says that calls have no start, so that arrivals are not known.
+	// NoStarts says that calls have no start, or that self times are not the gaps
+	// between them: overlap is not looked for.
 	NoStarts bool
 
 	directory map[uint64]map[int]falcon.Rank // by communicator and rank in it

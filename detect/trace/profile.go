@@ -24,10 +24,11 @@ func isDuration(ms float64) bool { return ms >= MinMs && ms <= MaxMs }
 
 // Profile is one profile window as a file has it.
 type Profile struct {
-	Layout  falcon.Layout
-	Groups  []ProfileGroup
-	SelfMs  []float64 // one per rank, per micro-batch; nil when the file has none
-	Healthy *Profile  // the same groups when nothing was wrong; nil when the file has none
+	Layout     falcon.Layout
+	Iterations int // that the calls are of
+	Groups     []ProfileGroup
+	SelfMs     []float64 // one per rank, per micro-batch; nil when the file has none
+	Healthy    *Profile  // the same groups when nothing was wrong; nil when the file has none
 }
 
 // ProfileGroup is one communication group's calls of one kind.
@@ -38,6 +39,7 @@ type ProfileGroup struct {
 	Bytes     int64
 	Internode bool
 	Calls     [][]float64 // calls × members, milliseconds, all positive
+	Starts    [][]float64 // likewise, each by its rank's own clock; nil when the file has none
 }
 
 // profileFile is the file's shape.
@@ -45,6 +47,8 @@ type profileFile struct {
 	Layout *falcon.Layout `json:"layout"`
 	Groups []profileGroup `json:"groups"`
 	SelfMs []float64      `json:"self_ms"`
+	// Iterations is how many the calls are of, 0 = 1.
+	Iterations int `json:"iterations"`
 	// Healthy holds groups and self_ms of a window in which nothing was wrong.
 	Healthy *profileFile `json:"healthy"`
 }
@@ -56,6 +60,7 @@ type profileGroup struct {
 	Bytes       int64         `json:"bytes"`
 	Internode   bool          `json:"internode"`
 	DurationsMs callsMs       `json:"durations_ms"`
+	StartsMs    callsMs       `json:"starts_ms"`
 }
 
 // callsMs are durations, calls × members; one call may come without its list.
@@ -72,7 +77,7 @@ func (c *callsMs) UnmarshalJSON(b []byte) error {
 	}
 	var many [][]float64
 	if err := json.Unmarshal(b, &many); err != nil {
-		return errors.New("durations_ms must be a list of numbers, one per member, or a list of such lists, one per call")
+		return errors.New("durations_ms and starts_ms must be a list of numbers, one per member, or a list of such lists, one per call")
 	}
 	*c = many
 	return nil
@@ -82,7 +87,8 @@ func (c *callsMs) UnmarshalJSON(b []byte) error {
 // "groups" of {dimension, ranks, op, bytes, internode, durations_ms}, and where
 // known "self_ms", one per rank, and "healthy" with groups and self_ms of
 // before. durations_ms holds one number per member in the order of ranks, or a
-// list of such lists, one per call.
+// list of such lists, one per call. "starts_ms" beside it, each by its rank's own
+// clock, and "iterations" let overlap be seen.
 func ReadProfile(r io.Reader) (Profile, error) {
 	b, err := io.ReadAll(io.LimitReader(r, MaxProfileBytes+1))
 	if err != nil {
@@ -108,7 +114,10 @@ func (f *profileFile) toProfile(l falcon.Layout) (Profile, error) {
 	if err := checkLayout(l); err != nil {
 		return Profile{}, err
 	}
-	p := Profile{Layout: l, SelfMs: f.SelfMs}
+	if f.Iterations < 0 || f.Iterations > MaxProfileBytes {
+		return Profile{}, malformed(0, "iterations %d; give how many the calls are of, 1 or more", f.Iterations)
+	}
+	p := Profile{Layout: l, Iterations: max(1, f.Iterations), SelfMs: f.SelfMs}
 	if len(f.Groups) == 0 && len(f.SelfMs) == 0 {
 		return Profile{}, malformed(0, `neither "groups" nor "self_ms"; there is nothing to compare`)
 	}
@@ -153,7 +162,7 @@ var dimensions = []falcon.Dimension{falcon.DimTP, falcon.DimDP, falcon.DimPP, fa
 func (g *profileGroup) toGroup(i int, l falcon.Layout) (ProfileGroup, error) {
 	out := ProfileGroup{
 		Dimension: falcon.Dimension(strings.ToLower(g.Dimension)), Ranks: g.Ranks,
-		Bytes: g.Bytes, Internode: g.Internode, Calls: g.DurationsMs,
+		Bytes: g.Bytes, Internode: g.Internode, Calls: g.DurationsMs, Starts: g.StartsMs,
 	}
 	if !slices.Contains(dimensions, out.Dimension) {
 		return out, malformed(0, "group %d: dimension %q is none of tp, dp, pp, world, cp, ep", i, clipField(g.Dimension))
@@ -202,6 +211,23 @@ func (g *ProfileGroup) checkCalls(i int) error {
 		for m, ms := range call {
 			if !isDuration(ms) {
 				return malformed(0, "group %d: a duration of rank %d is %g; a time must be positive, and below 1e12 ms", i, g.Ranks[m], ms)
+			}
+		}
+	}
+	return g.checkStarts(i)
+}
+
+func (g *ProfileGroup) checkStarts(i int) error {
+	if len(g.Starts) > 0 && len(g.Starts) != len(g.Calls) {
+		return malformed(0, "group %d: starts_ms of %d calls for durations_ms of %d", i, len(g.Starts), len(g.Calls))
+	}
+	for _, call := range g.Starts {
+		if len(call) != len(g.Ranks) {
+			return malformed(0, "group %d: %d starts for %d members; give one per member, in the order of ranks", i, len(call), len(g.Ranks))
+		}
+		for m, ms := range call {
+			if !(ms >= 0 && ms <= MaxMs) {
+				return malformed(0, "group %d: a start of rank %d is %g; a time can't be negative, and is below 1e12 ms", i, g.Ranks[m], ms)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -17,8 +18,16 @@ type ProfileReport struct {
 	Ranks      []RankFinding  `json:"ranks"`
 	AllSlow    bool           `json:"all_slow"`    // every rank slowed alike against the healthy profile
 	SlowStages []int          `json:"slow_stages"` // stages that slowed alike as a whole
+	Overlap    *Overlap       `json:"overlap,omitempty"`
 	Checked    Checked        `json:"checked"`
 	Rules      RulesReport    `json:"rules"`
+}
+
+// Overlap says that communication hides computation, so that ranks are judged by
+// their own past and by when they enter collectives.
+type Overlap struct {
+	Hidden   bool    `json:"hidden"`    // gaps between calls show little of the computation
+	GapShare float64 `json:"gap_share"` // gaps over the time in which ranks do not wait: median of the ranks
 }
 
 // Checked counts what was compared.
@@ -115,8 +124,9 @@ func rulesOfTraces(r peer.Rules) peer.Rules {
 
 // window is a profile as the live detector would have got it.
 type window struct {
-	win   peer.Window
-	comms map[string]uint64
+	win     peer.Window
+	comms   map[string]uint64
+	overlap bool
 }
 
 // unmeasured is the self time of every rank where a profile has none: it accuses no rank.
@@ -125,9 +135,10 @@ const unmeasured = 1
 func newWindow(p trace.Profile) (*window, error) {
 	w := &window{comms: map[string]uint64{}, win: peer.Window{
 		Layout: p.Layout, Comms: map[falcon.Rank][]falcon.Comm{}, Profiles: make([]falcon.RankProfile, p.Layout.World()),
+		NoStarts: len(p.SelfMs) == 0 || slices.ContainsFunc(p.Groups, func(g trace.ProfileGroup) bool { return g.Starts == nil }),
 	}}
 	for r := range w.win.Profiles {
-		w.win.Profiles[r] = falcon.RankProfile{Rank: falcon.Rank(r), Iterations: 1, SelfMs: unmeasured}
+		w.win.Profiles[r] = falcon.RankProfile{Rank: falcon.Rank(r), Iterations: p.Iterations, SelfMs: unmeasured}
 		if len(p.SelfMs) > 0 {
 			w.win.Profiles[r].SelfMs = p.SelfMs[r]
 		}
@@ -139,10 +150,13 @@ func newWindow(p trace.Profile) (*window, error) {
 	ordinals := map[uint64]uint64{}
 	for _, g := range p.Groups {
 		id := w.commNumber(g)
-		for _, call := range g.Calls {
-			w.addCall(g, id, ordinals[id], call)
+		for k := range g.Calls {
+			w.addCall(g, id, ordinals[id], k)
 			ordinals[id]++
 		}
+	}
+	for r := range w.win.Profiles {
+		slices.SortStableFunc(w.win.Profiles[r].Calls, func(a, b falcon.CallTiming) int { return cmp.Compare(a.StartMs, b.StartMs) })
 	}
 	return w, nil
 }
@@ -162,12 +176,15 @@ func (w *window) commNumber(g trace.ProfileGroup) uint64 {
 	return id
 }
 
-func (w *window) addCall(g trace.ProfileGroup, id, ordinal uint64, ms []float64) {
+func (w *window) addCall(g trace.ProfileGroup, id, ordinal uint64, k int) {
 	for i, r := range g.Ranks {
 		if isPairOp(g.Op) && i == 0 {
 			continue // eager sends finish early: the receive shows it
 		}
-		c := falcon.CallTiming{Comm: id, Ordinal: ordinal, Op: g.Op, Peer: -1, Bytes: g.Bytes, DurationMs: ms[i]}
+		c := falcon.CallTiming{Comm: id, Ordinal: ordinal, Op: g.Op, Peer: -1, Bytes: g.Bytes, DurationMs: g.Calls[k][i]}
+		if g.Starts != nil {
+			c.StartMs = g.Starts[k][i]
+		}
 		if isPairOp(g.Op) {
 			c.Op, c.Peer = falcon.OpRecv, 0
 		}
@@ -257,6 +274,10 @@ func (w *window) makeReport(res peer.Result, selfKnown bool) ProfileReport {
 			out.Pairs = append(out.Pairs, pairFinding(p, rules))
 		}
 	}
+	if res.Overlap {
+		w.overlap = true
+		out.Overlap = &Overlap{Hidden: res.Hidden, GapShare: res.GapShare}
+	}
 	if selfKnown {
 		out.Checked.Ranks = len(res.Ranks)
 		for _, r := range res.Slow {
@@ -317,6 +338,11 @@ func (w *window) rankFinding(r peer.Rank) RankFinding {
 	against := fmt.Sprintf("median %.4g ms of %d same-stage peers", r.PeerMs, r.Peers)
 	if r.Basis == peer.ByOwn {
 		f.BaseMs, against = r.OwnMs, fmt.Sprintf("own healthy %.4g ms", r.OwnMs)
+	}
+	if w.overlap {
+		f.Rule = fmt.Sprintf("calls overlap: it does not wait in %.4g ms of an iteration, entered last in %d of %d collectives, and is at least %.3g x slower than its peers and its own past, over %.3g: slow computation",
+			r.WorkMs, r.EnteredLast, r.Entered, r.Ratio, w.win.Rules.Suspect)
+		return f
 	}
 	f.Rule = fmt.Sprintf("self time %.4g ms is %.3g x the %s, over %.3g: slow computation", r.SelfMs, r.Ratio, against, w.win.Rules.Suspect)
 	return f

@@ -98,7 +98,7 @@ func (r *TraceReport) fillEmptyLists() {
 
 // timelineWindow is the trace as the live detector would have profiled it.
 func timelineWindow(t trace.Timeline) peer.Window {
-	w := peer.Window{Layout: t.Layout, Comms: map[falcon.Rank][]falcon.Comm{}}
+	w := peer.Window{Layout: t.Layout, Comms: map[falcon.Rank][]falcon.Comm{}, NoStarts: true}
 	for _, one := range t.Workers {
 		w.Comms[one.Rank] = countComms(t.Layout, one)
 		w.Profiles = append(w.Profiles, falcon.RankProfile{

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 
-HOOK = "libfalcon_hook"
-
 # PyTorch's own reactions to a dead peer, which end the process. It reads them when a group is made.
 KEEP_ALIVE = {
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
@@ -21,9 +19,7 @@ _late: list[str] = []
 
 
 def prepare() -> None:
-    """Keep PyTorch from ending this process when a peer dies. Without the hook nothing is changed."""
-    if HOOK not in os.environ.get("LD_PRELOAD", ""):
-        return
+    """Keep PyTorch from ending this process when a peer dies. Only called where the hook is."""
     dist = sys.modules.get("torch.distributed")
     begun = dist is not None and dist.is_initialized()
     for name, value in KEEP_ALIVE.items():

@@ -48,6 +48,7 @@ class Job:
         self._open, self._stopped = False, False
         self.log = Log(torch.distributed.get_rank())
         self._began, self._paused = 0.0, 0.0
+        self._has_device = torch.cuda.is_available()
         self._recovery: Recovery | None = None
         self._inside, self._updating = False, False
         self._votes = None if _join.joins() else _votes.agree(self._hook.present)
@@ -211,8 +212,7 @@ class Job:
             return
         if self._recovery is not None:
             self._recovery.arm(False)
-        if self.under_falcon and torch.cuda.is_available():
-            torch.cuda.current_stream().synchronize()  # the gradients of all ranks have come
+        self._await_device()  # the gradients of all ranks have come
         if self._recovery is not None:
             self._recovery.check()  # or were cut off
         elif self._hook.suspended():
@@ -223,9 +223,12 @@ class Job:
     def _after_update(self, *_: Any) -> None:
         if not self._open:
             return
-        if self.under_falcon and torch.cuda.is_available():
-            torch.cuda.current_stream().synchronize()
+        self._await_device()
         self._close_iteration()
+
+    def _await_device(self) -> None:
+        if self._has_device and self.under_falcon:
+            torch.cuda.current_stream().synchronize()
 
     def _close_iteration(self) -> None:
         now, paused = time.monotonic(), self._hook.paused_ms()
@@ -237,9 +240,8 @@ class Job:
         self._hook.end_optimizer(self._next)
 
     def _vote(self, votes: _votes.Votes, i: int) -> None:
-        """Begin the vote of iteration i, and act on the one that is due."""
-        votes.begin(self._hook.poll(i))
-        voted = votes.due()
+        """Take the turn of iteration i, and act on the vote that is due."""
+        voted = votes.take_turn(lambda: self._hook.poll(i))
         if votes.lost:
             self._lose_votes(votes.lost)
         elif voted > self._newest:
@@ -285,6 +287,6 @@ class Job:
 
     def _end(self) -> None:
         if self._votes is not None:
-            self._votes.drain()
+            self._votes.end()
         self.log.write(end="stopped" if self._stopped else "done", next_iteration=self._next)
         self._hook.finish()

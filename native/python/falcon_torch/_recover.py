@@ -24,7 +24,7 @@ from . import _environment, _hook, _join, _votes
 from ._log import Log
 from ._state import State
 
-LOOK_S = 0.02  # between two looks for a suspension
+LOOK_S = 0.05  # between two looks for a suspension
 AGAIN_S = 0.05  # between two tries to leave user code that was elsewhere at the first
 ALIVE_S = 10.0  # after an error that a dead peer may have caused, for the suspension to come
 MEET_S = 60.0  # for the ranks to meet in a new generation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import io
 import os
 import random
@@ -22,10 +23,15 @@ def _raw(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
 
 
+def _is_emulated() -> bool:
+    """Whether GPUs are the lab's: they copy memory, and their kernels compute nothing."""
+    return os.environ.get("FALCON_LAB_HOLLOW") == "1"
+
+
 def _word_sum(tensor: torch.Tensor) -> torch.Tensor:
     """The sum of a tensor's words, where it lies."""
-    if os.environ.get("FALCON_LAB_HOLLOW") == "1":
-        tensor = tensor.cpu()  # emulated GPUs copy, and compute nothing
+    if _is_emulated():
+        tensor = tensor.cpu()
     raw = _raw(tensor)
     if raw.storage_offset() % 8 != 0:
         raw = raw.clone()
@@ -42,23 +48,64 @@ def checksum(tensors: Sequence[torch.Tensor]) -> int:
     return total
 
 
-def _random_state() -> dict[str, Any]:
-    state = {"torch": torch.get_rng_state(), "python": random.getstate()}
-    if torch.cuda.is_available():
-        state["cuda"] = torch.cuda.get_rng_state()
-    if "numpy" in sys.modules:
-        name, keys, *rest = sys.modules["numpy"].random.get_state()
-        state["numpy"] = (name, keys.tolist(), *rest)
-    return state
+class _NumpyRandom:
+    """NumPy's global generator. Its own get_state takes 40 µs: it is asked for only where numbers were drawn."""
+
+    def __init__(self) -> None:
+        self._raw = b""  # the generator's memory when it was last asked
+        self._state: Any = None
+
+    def get(self) -> Any:
+        """The state, None where numpy is not imported."""
+        numpy = sys.modules.get("numpy")
+        if numpy is None:
+            return None
+        raw = self._memory(numpy)
+        spare = self._state is not None and self._state[3]  # a normal number that is drawn without the generator
+        if not raw or raw != self._raw or spare:
+            self._raw, self._state = raw, numpy.random.get_state()
+        return self._state
+
+    @staticmethod
+    def _memory(numpy: Any) -> bytes:
+        """The memory of a Mersenne Twister: its key and position; empty for another generator."""
+        generator: Any = getattr(numpy.random, "get_bit_generator", lambda: None)()
+        if type(generator).__name__ != "MT19937":
+            return b""
+        return ctypes.string_at(generator.ctypes.state_address, 625 * 4)
 
 
-def _set_random_state(state: dict[str, Any]) -> None:
-    torch.set_rng_state(state["torch"])
-    random.setstate(state["python"])
-    if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["cuda"])
-    if "numpy" in state and "numpy" in sys.modules:
-        sys.modules["numpy"].random.set_state(state["numpy"])
+class _Random:
+    """The generators of this process."""
+
+    def __init__(self) -> None:
+        self._numpy = _NumpyRandom()
+        self._has_device = torch.cuda.is_available()
+
+    def get(self) -> dict[str, Any]:
+        """The state of all of them."""
+        state = {"torch": torch.get_rng_state(), "python": random.getstate(), "numpy": self._numpy.get()}
+        if self._has_device:
+            state["cuda"] = torch.cuda.get_rng_state()
+        return state
+
+    def set(self, state: dict[str, Any]) -> None:
+        """Go on with these states."""
+        torch.set_rng_state(state["torch"])
+        random.setstate(state["python"])
+        if "cuda" in state and self._has_device:
+            torch.cuda.set_rng_state(state["cuda"])
+        if state["numpy"] is not None and "numpy" in sys.modules:
+            self._numpy = _NumpyRandom()
+            sys.modules["numpy"].random.set_state(state["numpy"])
+
+
+def _without_arrays(state: dict[str, Any]) -> dict[str, Any]:
+    """The states with lists in place of NumPy's arrays, which another process does not load."""
+    if state["numpy"] is None:
+        return state
+    name, keys, *rest = state["numpy"]
+    return {**state, "numpy": (name, keys.tolist(), *rest)}
 
 
 class State:
@@ -69,6 +116,8 @@ class State:
     ) -> None:
         self._model, self._optimizers, self._extras = model, tuple(optimizers), tuple(extras)
         self._parameters = list(model.parameters())
+        self._buffer_owners = self._find_buffers()
+        self._random = _Random()
         self._saved: dict[str, Any] | None = None
         self._device = self._parameters[0].device if self._parameters else torch.device("cpu")
 
@@ -82,10 +131,18 @@ class State:
         """Whether there is state that changes besides the optimizer's step."""
         return bool(self._extras)
 
-    def _buffers(self) -> list[torch.Tensor]:
-        """Those that are part of what was learned, such as running means."""
+    def _find_buffers(self) -> list[tuple[dict[str, Any], str]]:
+        """Where the buffers are that are part of what was learned, such as running means."""
         kept = self._model.state_dict(keep_vars=True)
-        return [b for name, b in self._model.named_buffers() if name in kept]
+        found = []
+        for name, _ in self._model.named_buffers():
+            if name in kept:
+                path, _, last = name.rpartition(".")
+                found.append((self._model.get_submodule(path)._buffers, last))
+        return found
+
+    def _buffers(self) -> list[torch.Tensor]:
+        return [owner[name] for owner, name in self._buffer_owners]
 
     def _groups(self) -> list[dict[str, Any]]:
         return [g for o in self._optimizers for g in o.param_groups]
@@ -97,17 +154,26 @@ class State:
     def save(self) -> None:
         """Keep what an iteration changes besides parameters and optimizer state."""
         self._saved = {
-            "random": _random_state(),
-            "buffers": [b.detach().clone() for b in self._buffers()],
+            "random": self._random.get(),
+            "buffers": self._copy_buffers(self._saved["buffers"] if self._saved is not None else []),
             "extras": [copy.deepcopy(e.state_dict()) for e in self._extras],
         }
+
+    def _copy_buffers(self, to: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Copy the buffers over the last copy, at once, as their number may be large."""
+        buffers = [b.detach() for b in self._buffers()]
+        if _is_emulated() or [t.shape for t in to] != [b.shape for b in buffers]:
+            return [b.clone() for b in buffers]
+        if to:
+            torch._foreach_copy_(to, buffers)
+        return to
 
     def rewind(self) -> None:
         """Go back to what was saved, and drop the gradients of an iteration that did not end."""
         self.drop_gradients()
         if self._saved is None:
             return
-        _set_random_state(self._saved["random"])
+        self._random.set(self._saved["random"])
         for b, kept in zip(self._buffers(), self._saved["buffers"], strict=True):
             b.data.copy_(kept)
         for e, kept in zip(self._extras, self._saved["extras"], strict=True):
@@ -135,7 +201,8 @@ class State:
             moments.append({k: self._describe(v, tensors) for k, v in m.items()})
         head = io.BytesIO()
         groups = [{k: v for k, v in g.items() if k != "params"} for g in self._groups()]
-        torch.save({"groups": groups, "moments": moments, "random": saved["random"], "extras": saved["extras"]}, head)
+        states = {"random": _without_arrays(saved["random"]), "extras": saved["extras"]}
+        torch.save({"groups": groups, "moments": moments, **states}, head)
         self._send_bytes(head.getvalue(), to)
         sent = head.tell()
         for t in tensors:
@@ -171,7 +238,7 @@ class State:
             group.update(values)
         for e, kept in zip(self._extras, head["extras"], strict=True):
             e.load_state_dict(kept)
-        _set_random_state(head["random"])
+        self._random.set(head["random"])
         return received
 
     def _receive_into(self, tensor: torch.Tensor, source: int) -> int:

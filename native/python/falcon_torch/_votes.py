@@ -1,23 +1,58 @@
 """Agreement of all ranks on what their agents have prepared, over gloo.
 
 It guarantees that an order holds on all ranks from one iteration on, or on none, and that its own
-network's failures never stop training: then there are no more votes, and the split stays.
+network's failures never stop training: then there are no more votes, and the split stays. Every
+rank takes one turn per iteration; at which turns there are votes follows from outcomes alone, which
+are the same on all ranks, so that no rank ever votes by itself. It must not decide what an order
+does.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 DELAY = 2  # iterations from a vote to what follows from it: gloo has it done by then
+STRIDE_MOST = 64  # iterations from one vote to the next
+LATE_S = 2.0  # from one vote to the next, where an iteration is shorter
+SHARE = 0.0002  # of the training thread's time that votes may take
 LOOK_S = 0.0005  # between two looks at a vote
+PATIENCE_S = 120.0  # for a vote whose iterations are over: a rank that is still missing left the loop
+
+
+@dataclass
+class _Vote:
+    turn: int  # at which it began
+    work: Any
+    values: torch.Tensor
+    cost_s: float
+
+
+class Pace:
+    """How many iterations lie between two votes, for their cost to stay below SHARE."""
+
+    def __init__(self) -> None:
+        self._costs: deque[float] = deque(maxlen=4)
+
+    def record(self, cost_s: float) -> None:
+        """Take what one vote has cost this rank."""
+        self._costs.append(cost_s)
+
+    def wanted(self, iteration_s: float) -> int:
+        """As many as this rank would have: the least cost counts, as others' load only adds to it."""
+        if not self._costs or iteration_s <= 0:
+            return 1
+        cheap = math.ceil(min(self._costs) / (SHARE * iteration_s))
+        return max(1, min(cheap, int(LATE_S / iteration_s), STRIDE_MOST))
 
 
 class Votes:
@@ -28,28 +63,29 @@ class Votes:
         self._group: Any = dist.ProcessGroupGloo(store, rank, world)
         self._least = dist.AllreduceOptions()
         self._least.reduceOp = dist.ReduceOp.MIN
-        self._running: deque[tuple[Any, torch.Tensor]] = deque()
+        self._running: deque[_Vote] = deque()
+        self._turn, self._last, self._last_s = 0, -STRIDE_MOST, 0.0
+        self._pace = Pace()
+        self.stride = 1  # iterations from one vote to the next, the largest that any rank wanted
         self.lost = ""  # why there are no more votes
         self.cut_off: Callable[[], bool] = lambda: False  # whether to wait no longer
 
-    def begin(self, newest: int) -> None:
-        """Begin a vote, with the id of the newest order that this rank has prepared."""
-        if self.lost:
-            return
-        try:
-            self._running.append(self._start(newest))
-        except RuntimeError as e:
-            self._lose(e)
+    def take_turn(self, newest: Callable[[], int]) -> int:
+        """Take this rank's turn at an iteration boundary: the outcome of the vote that is due, 0 for none.
 
-    def due(self) -> int:
-        """The outcome of the vote begun DELAY calls of begin ago, 0 for none."""
-        if self.lost or len(self._running) <= DELAY:
+        newest gives the id of the newest order that this rank has prepared; it is called where a vote begins.
+        """
+        self._turn += 1
+        if self.lost:
             return 0
         try:
-            return self._finish(*self._running.popleft())
+            voted = self._outcome() if self._running and self._turn >= self._running[0].turn + DELAY else 0
+            if self._turn >= self._last + self.stride:
+                self._begin(newest())
         except RuntimeError as e:
             self._lose(e)
             return 0
+        return voted
 
     def commit(self, order: int, held: bool) -> bool:
         """Whether the voted order holds: every rank gets the same answer.
@@ -69,32 +105,54 @@ class Votes:
 
     def everywhere(self, mine: bool) -> bool:
         """Whether mine is true on every rank; waits for them. Raise RuntimeError where the network fails."""
-        return self._finish(*self._start(int(mine))) == 1
+        work, values = self._start([int(mine)])
+        return self._wait(work, values, math.inf) == [1]
 
     def leave(self) -> None:
         """Leave the group: a peer died, and the votes that run may never end."""
         if not self.lost:
             self._lose(RuntimeError("the job is suspended"))
 
-    def drain(self) -> None:
-        """Wait for the votes that run."""
-        while self._running and not self.lost:
-            try:
-                self._finish(*self._running.popleft())
-            except RuntimeError as e:
-                self._lose(e)
+    def end(self) -> None:
+        """Wait for the votes that run, and leave: ranks that train longer go on without votes."""
+        try:
+            while self._running and not self.lost:
+                self._outcome()
+        except RuntimeError as e:
+            self._lose(e)
+        if not self.lost:
+            self._lose(RuntimeError("training is over"))
 
-    def _start(self, mine: int) -> tuple[Any, torch.Tensor]:
-        vote = torch.tensor([mine])
-        return self._group.allreduce([vote], self._least), vote
+    def _begin(self, newest: int) -> None:
+        now, turns = time.perf_counter(), self._turn - self._last
+        wanted = self._pace.wanted((now - self._last_s) / turns) if self._last > 0 else 1
+        work, values = self._start([newest, -wanted])
+        self._running.append(_Vote(self._turn, work, values, time.perf_counter() - now))
+        self._last, self._last_s = self._turn, now
 
-    def _finish(self, work: Any, vote: torch.Tensor) -> int:
+    def _outcome(self) -> int:
+        """Finish the oldest vote."""
+        began, vote = time.perf_counter(), self._running.popleft()
+        voted, stride = self._wait(vote.work, vote.values, PATIENCE_S)
+        self.stride = -stride
+        self._pace.record(vote.cost_s + time.perf_counter() - began)
+        return voted
+
+    def _start(self, mine: list[int]) -> tuple[Any, torch.Tensor]:
+        values = torch.tensor(mine)
+        return self._group.allreduce([values], self._least), values
+
+    def _wait(self, work: Any, values: torch.Tensor, patience_s: float) -> list[int]:
+        until = time.monotonic() + patience_s
         while not work.is_completed():  # a wait inside gloo would not end when a peer parks
             if self.cut_off():
                 raise RuntimeError("the job is suspended")
+            if time.monotonic() > until:
+                raise RuntimeError(f"a rank did not vote for {patience_s} s")
             time.sleep(LOOK_S)
         work.wait()
-        return int(vote)
+        agreed: list[int] = values.tolist()
+        return agreed
 
     def _lose(self, why: Exception) -> None:
         """Leave the group, so that the others' votes fail too. It waits for calls that run: not here."""

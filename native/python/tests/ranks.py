@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from fake_hook import Mailbox, Post, install
+from falcon_torch import _votes
 
 LIMIT_S = 120
 torch.set_num_threads(1)  # threads do not survive a fork
@@ -29,15 +30,16 @@ def play(
     *args: Any,
     posts: list[Post] | None = None,
     hookless: frozenset[int] = frozenset(),
+    stride_most: int = 1,
 ) -> list[Any]:
-    """Return what function(mailbox, *args) returns on each rank."""
+    """Return what function(mailbox, *args) returns on each rank; at most so many iterations lie between votes."""
     fork = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
         ranks, pipes = [], []
         for rank in range(world):
             ours, theirs = fork.Pipe(duplex=False)
             mailbox = Mailbox(rank, list(posts or []), present=rank not in hookless)
-            ranks.append(fork.Process(target=_rank, args=(theirs, folder, world, mailbox, function, args)))
+            ranks.append(fork.Process(target=_rank, args=(theirs, folder, world, mailbox, stride_most, function, args)))
             ranks[-1].start()
             theirs.close()
             pipes.append(ours)
@@ -67,7 +69,16 @@ def _results(pipes: list[Connection]) -> list[Any]:
     return [results[rank] for rank in range(len(pipes))]
 
 
-def _rank(out: Connection, folder: str, world: int, mailbox: Mailbox, function: Callable[..., Any], args: Any) -> None:
+def _rank(
+    out: Connection,
+    folder: str,
+    world: int,
+    mailbox: Mailbox,
+    stride_most: int,
+    function: Callable[..., Any],
+    args: Any,
+) -> None:
+    _votes.STRIDE_MOST = stride_most
     os.environ.update(
         RANK=str(mailbox.rank), WORLD_SIZE=str(world), LOCAL_RANK=str(mailbox.rank), GLOO_SOCKET_IFNAME="lo"
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import time
+from random import Random
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -31,6 +33,7 @@ def make_job(mailbox: Mailbox, world: int) -> Job:
 
 def train(mailbox: Mailbox, cut_at: int, *cut: int) -> tuple[list[list[int]], int, bool]:
     """Train on a group of the job's own, while the votes' connections of some ranks are cut."""
+    _votes.PATIENCE_S = 5
     before = sockets()
     job = make_job(mailbox, dist.get_world_size())
     votes = sockets() - before
@@ -79,19 +82,84 @@ def test_votes_never_hold_a_rank_that_outlives_another() -> None:
     assert time.monotonic() - began < 30
 
 
+def train_unevenly(mailbox: Mailbox, ends: dict[int, int], breaks: bool) -> tuple[int, list[int]]:
+    """Ranks end at iterations of their own, by count or out of the loop; none leaves the process before all have."""
+    _votes.PATIENCE_S = 1
+    job = make_job(mailbox, dist.get_world_size())
+    until = ends.get(mailbox.rank, ITERATIONS)
+    done = 0
+    while job.next_iteration(ITERATIONS if breaks else until):
+        done += 1
+        if done == until:
+            break
+    dist.barrier()
+    return done, [order for order, _, _ in mailbox.of("ack")]
+
+
+@pytest.mark.parametrize("breaks", [False, True], ids=["by count", "by break"])
+@pytest.mark.parametrize("stride_most", [1, 64])
+def test_no_rank_waits_for_one_that_ended_before_it(breaks: bool, stride_most: int) -> None:
+    ends = {1: 7, 2: 11}
+    ranks = play(4, train_unevenly, ends, breaks, posts=[split(12, 1, [1, 1, 7, 7])], stride_most=stride_most)
+    assert ranks == [(30, []), (7, []), (11, []), (30, [])], "an order held without all ranks"
+
+
+def vote_at_odds(mailbox: Mailbox, iterations: int) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+    """Each rank would have another pace at each vote. Where a vote began, the strides, and where orders held."""
+    random = Random(mailbox.rank)
+    job = make_job(mailbox, dist.get_world_size())
+    votes = job._votes
+    assert votes is not None
+    votes._pace.wanted = lambda _: random.randint(1, 9)  # type: ignore[method-assign]
+    asked, strides, begin = [], [], votes._begin
+
+    def begin_noted(newest: int) -> None:
+        asked.append(job.iteration)
+        begin(newest)
+
+    votes._begin = begin_noted  # type: ignore[method-assign]
+    while job.next_iteration(iterations):
+        strides.append(votes.stride)
+    return asked, strides, [(order, i) for order, i, _ in mailbox.of("ack")]
+
+
+def test_all_ranks_vote_at_the_same_iterations_whatever_each_wants() -> None:
+    posts = [split(k, k + 1, [1 + k % 3, 4, 7 - k % 3], late={1: k + 2}) for k in range(0, 280, 7)]
+    ranks = play(3, vote_at_odds, 300, posts=posts, stride_most=_votes.STRIDE_MOST)
+    assert ranks[0] == ranks[1] == ranks[2]
+    asked, strides, held = ranks[0]
+    assert len(set(strides)) > 4
+    assert len(held) > 10
+    for order, i in held:  # order is prepared on all ranks from iteration order + 1 on
+        assert i - _votes.DELAY in asked
+        assert order + 1 + _votes.DELAY <= i <= order + 1 + 9 + 2 * _votes.DELAY
+
+
+def test_the_pace_keeps_votes_below_their_share() -> None:
+    pace = _votes.Pace()
+    assert pace.wanted(0.1) == 1, "nothing is known yet"
+    for cost in (1.0, 250e-6, 2.0, 300e-6):
+        pace.record(cost)
+    assert pace.wanted(0.1) == 13  # 250 µs of 1.3 s are below 0.02 %
+    assert pace.wanted(10.0) == 1
+    assert pace.wanted(0.0) == 1
+    assert pace.wanted(1e-4) == _votes.STRIDE_MOST
+    for _ in range(4):
+        pace.record(1.0)
+    assert pace.wanted(0.1) == 20, "an order waits 2 s at most"
+    assert pace.wanted(3.0) == 1
+
+
 def one_round(mailbox: Mailbox) -> list[object]:
     """Rank 1 leaves between the vote and the commit."""
     store = dist.PrefixStore("t", dist.distributed_c10d._get_default_store())
     votes = _votes.Votes(store, mailbox.rank, dist.get_world_size())
     out: list[object] = [votes.everywhere(True)]
-    for _ in range(_votes.DELAY + 1):
-        votes.begin(9)
-    out.append(votes.due())
+    out += [votes.take_turn(lambda: 9) for _ in range(_votes.DELAY + 1)][-1:]
     if mailbox.rank == 1:
         votes._lose(RuntimeError("cut"))
     out += [votes.commit(9, True) if not votes.lost else False, bool(votes.lost)]
-    votes.begin(10)
-    return [*out, votes.due()]
+    return [*out, votes.take_turn(lambda: 10)]
 
 
 def test_a_commit_without_all_ranks_holds_nowhere() -> None:

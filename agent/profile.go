@@ -59,7 +59,7 @@ func (a *Agent) startProfile(cmd *falconv1.ProfileCommand, now, deadline time.Ti
 	until := a.dir.MonoNs() + t.windowBy.Sub(now).Nanoseconds()
 	for _, p := range ranks {
 		p.refresh()
-		p.window = newWindow(t.id, p.status)
+		p.window = newWindow(t.id, p.status, p.lost)
 		p.seg.StartProfile(p.window.id, until, ring.CommMask{})
 	}
 	return t, nil
@@ -96,7 +96,7 @@ func (t *profileTask) timingsWritten() bool {
 }
 
 func (t *profileTask) sendProfile() *falconv1.CommandResult {
-	out := &falconv1.Profile{Window: t.id}
+	var profiles []falcon.RankProfile
 	var thin []string
 	moved := false
 	for _, p := range t.ranks {
@@ -106,35 +106,56 @@ func (t *profileTask) sendProfile() *falconv1.CommandResult {
 		p.window = nil
 		p.queueMs = got.QueueMs
 		if got.Iterations == 0 {
-			thin = append(thin, p.String())
+			thin = append(thin, fmt.Sprintf("%s (%d timings, %d lost)", p, len(got.Calls), got.Dropped))
 		}
-		trimCalls(&got, frameCallsMax/len(t.ranks))
-		out.Ranks = append(out.Ranks, convert.ProfileToProto(got))
+		profiles = append(profiles, got)
 	}
 	res := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
+	refused := ""
 	switch {
 	case len(t.ranks) == 0:
-		out.Refused = "every rank of the window ended before it did"
+		refused = "every rank of the window ended before it did"
 	case moved:
-		out.Refused = "the ranks changed places while the window was open: ask again"
+		refused = "the ranks changed places while the window was open: ask again"
 	case len(thin) == len(t.ranks):
-		out.Refused = fmt.Sprintf("no whole iteration was timed within %.0f s", profileMax.Seconds())
+		refused = fmt.Sprintf("no whole iteration was timed within %.0f s", profileMax.Seconds())
+		if lost := droppedOf(profiles); lost > 0 {
+			refused += fmt.Sprintf(": %d timings were lost", lost)
+		}
 	case len(thin) > 0:
 		res.Detail = "no whole iteration was timed on " + strings.Join(thin, ", ")
 	}
-	if out.Refused != "" {
-		out.Ranks = nil
-		res.Status, res.Detail = falconv1.CommandStatus_COMMAND_STATUS_REFUSED, out.Refused
+	if refused != "" {
+		res.Status, res.Detail = falconv1.CommandStatus_COMMAND_STATUS_REFUSED, refused
+		t.agent.ship.Send(profileFrame(&falconv1.Profile{Window: t.id, Refused: refused}))
+		return res
 	}
-	t.agent.ship.Send(profileFrame(out))
+	for _, part := range frameParts(profiles) {
+		out := &falconv1.Profile{Window: t.id}
+		for _, p := range part {
+			out.Ranks = append(out.Ranks, convert.ProfileToProto(p))
+		}
+		t.agent.ship.Send(profileFrame(out))
+	}
 	return res
 }
 
-// trimCalls keeps the newest timings, whose count goes into Dropped, so that a
-// frame stays within what the engine takes.
-func trimCalls(p *falcon.RankProfile, most int) {
-	if over := len(p.Calls) - most; over > 0 {
-		p.Dropped += uint64(over)
-		p.Calls = p.Calls[over:]
+func droppedOf(profiles []falcon.RankProfile) (lost uint64) {
+	for i := range profiles {
+		lost += profiles[i].Dropped
 	}
+	return lost
+}
+
+// frameParts spreads the ranks' profiles over as many frames as keep each to
+// frameCallsMax timings, or to one rank.
+func frameParts(profiles []falcon.RankProfile) (parts [][]falcon.RankProfile) {
+	calls := 0
+	for _, p := range profiles {
+		if calls += len(p.Calls); len(parts) == 0 || calls > frameCallsMax {
+			parts, calls = append(parts, nil), len(p.Calls)
+		}
+		parts[len(parts)-1] = append(parts[len(parts)-1], p)
+	}
+	return parts
 }

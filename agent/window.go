@@ -12,7 +12,7 @@ import (
 
 // Bounds of a profile window.
 const (
-	windowCallsMax  = 1 << 15                              // records remembered per rank, to know each timing's iteration
+	windowCallsMax  = 1 << 16                              // records remembered per rank, to know each timing's iteration
 	iterationsMax   = 64                                   // whole iterations of one window
 	profileMax      = 30 * time.Second                     // from the request to the window's end
 	timingsWait     = ring.DrainMax + 500*time.Millisecond // for the device to finish what was timed, and the hook to write it
@@ -29,6 +29,7 @@ type callKey struct {
 type callSeen struct {
 	iteration int64
 	enterNs   int64
+	captured  bool // into a graph: not timed
 }
 
 // window is one rank's part of a profile: what the records and marks said
@@ -42,6 +43,7 @@ type window struct {
 	order   uint64          // committed to before the start
 	lostAt  uint64          // the process's counters at the start
 	wroteAt uint64
+	unread  uint64 // the process's records overwritten before they were read, at the start
 
 	cut        bool     // ends now, with what it has: the job is to be held
 	moved      bool     // the rank changed while it was open
@@ -53,14 +55,14 @@ type window struct {
 // newWindow opens a window. The hook knows it by the low half of its id, but
 // for 0 and for the window that it ended last, which a killed predecessor of
 // this agent may have asked for under the same id.
-func newWindow(id uint64, st ring.Control) *window {
+func newWindow(id uint64, st ring.Control, unread uint64) *window {
 	low := uint32(id)
 	if low == 0 || low == st.ProfileDone {
 		low ^= 1 << 31
 	}
 	return &window{
 		id: low, seen: map[callKey]callSeen{}, begins: map[int64]int64{},
-		first: st.Iteration + 1, newest: st.Iteration, order: st.CommittedOrder, lostAt: st.TimingsLost, wroteAt: st.TimingsWritten,
+		first: st.Iteration + 1, newest: st.Iteration, order: st.CommittedOrder, lostAt: st.TimingsLost, wroteAt: st.TimingsWritten, unread: unread,
 	}
 }
 
@@ -78,7 +80,7 @@ func (w *window) addRecord(r *ring.Record) {
 		w.overflow++
 		return
 	}
-	w.seen[callKey{r.Comm, r.Ordinal}] = callSeen{iteration: iterate.StepOf(r.Step, w.newest), enterNs: r.EnterNs}
+	w.seen[callKey{r.Comm, r.Ordinal}] = callSeen{iteration: iterate.StepOf(r.Step, w.newest), enterNs: r.EnterNs, captured: r.Flags&ring.FlagCapturing != 0}
 }
 
 func (w *window) addMark(m ring.Mark) {
@@ -125,6 +127,7 @@ func (p *process) summarize(id uint64, timings []ring.Timing) falcon.RankProfile
 		Dropped: w.droppedTimings(p.status, len(timings)),
 		First:   w.firstCounted(p.status), Last: w.newest - 1, BeginMs: map[int64]float64{},
 	}
+	out.Dropped += p.lost - min(w.unread, p.lost)
 	for _, t := range timings {
 		out.Calls = append(out.Calls, p.timedCall(t))
 	}
@@ -137,7 +140,29 @@ func (p *process) summarize(id uint64, timings []ring.Timing) falcon.RankProfile
 		out.First, out.Last = 1, int64(w.closed)-1
 		p.numberCalls(out.Calls)
 	}
+	if out.Dropped > 0 {
+		out.Partial = p.partialIterations(timings)
+	}
 	return iterate.Summarize(out)
+}
+
+// partialIterations are those of which the record of a call came and no timing.
+func (p *process) partialIterations(timings []ring.Timing) map[int64]bool {
+	timed := make(map[callKey]bool, len(timings))
+	for _, t := range timings {
+		timed[callKey{t.Comm, t.Ordinal}] = true
+	}
+	out, bounds := map[int64]bool{}, p.boundaryTimes()
+	for k, s := range p.window.seen {
+		switch {
+		case timed[k] || s.captured:
+		case p.hasMarks():
+			out[s.iteration] = true
+		default:
+			out[iterationAt(bounds, s.enterNs)] = true
+		}
+	}
+	return out
 }
 
 func (p *process) timedCall(t ring.Timing) iterate.Timed {
@@ -175,26 +200,37 @@ func (w *window) placeMarks(timings []ring.Timing, beginMs map[int64]float64) {
 // numberCalls counts iterations of a job without marks: each boundary is an anchor
 // call; what was issued at it or after it belongs to the next iteration.
 func (p *process) numberCalls(calls []iterate.Timed) {
-	a, ok := p.iterations.infer.Anchor()
-	if !ok {
+	if _, ok := p.iterations.infer.Anchor(); !ok {
 		return
 	}
-	var bounds []int64
+	bounds := p.boundaryTimes()
+	for i := range calls {
+		if s, ok := p.window.seen[callKey{p.comms.slotOfComm(calls[i].Comm), calls[i].Ordinal}]; ok {
+			calls[i].Iteration = iterationAt(bounds, s.enterNs)
+		}
+	}
+}
+
+// boundaryTimes is when the anchor calls were entered that closed iterations.
+func (p *process) boundaryTimes() (bounds []int64) {
+	a, ok := p.iterations.infer.Anchor()
+	if !ok {
+		return nil
+	}
 	for _, ordinal := range p.window.boundaries {
 		if s, ok := p.window.seen[callKey{p.comms.slotOfComm(a.Class.Comm), ordinal}]; ok {
 			bounds = append(bounds, s.enterNs)
 		}
 	}
-	for i := range calls {
-		s, ok := p.window.seen[callKey{p.comms.slotOfComm(calls[i].Comm), calls[i].Ordinal}]
-		if !ok {
-			continue
-		}
-		calls[i].Iteration = 0
-		for _, ns := range bounds {
-			if s.enterNs >= ns {
-				calls[i].Iteration++
-			}
+	return bounds
+}
+
+// iterationAt numbers a call by the boundaries that were passed when it was entered.
+func iterationAt(bounds []int64, enterNs int64) (n int64) {
+	for _, ns := range bounds {
+		if enterNs >= ns {
+			n++
 		}
 	}
+	return n
 }

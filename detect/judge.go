@@ -17,6 +17,9 @@ func (m *Machine) judgeWindow(w *window) {
 	if res.Missing > 0 {
 		m.out.addNote("", m.samples.lastIteration(), "profile", "Profile %d lacks %d of %d ranks", w.id, res.Missing, len(res.Ranks))
 	}
+	if res.Dropped > 0 {
+		m.out.addNote("", m.samples.lastIteration(), "profile", "Profile %d lost the timings of %d calls, %.0f %%: iterations that lack one are left out", w.id, res.Dropped, 100*res.DroppedShare())
+	}
 	m.watchRanks(w, &res)
 	quiet := len(m.incidents.openIncidents()) == 0
 	for _, s := range slices.Clone(m.incidents.list) {

@@ -2,6 +2,7 @@ package iterate
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 
@@ -33,6 +34,8 @@ type Window struct {
 	// step marks say so.
 	BeginMs map[int64]float64
 	Dropped uint64
+	// Partial are the iterations of which some call was not timed.
+	Partial map[int64]bool
 }
 
 // Summarize computes the rank's profile. Self time is the device time outside
@@ -40,10 +43,18 @@ type Window struct {
 // of an iteration, without what belongs to its end (optimizer, data, host),
 // divided by the micro-batches; the median over the window's whole iterations. Pipeline
 // bubbles lie inside receives and so count as communication.
+//
+// Where calls were dropped, iterations that lack one are left out with all their
+// calls, so that no time and no count per iteration is less than it was.
 func Summarize(w Window) falcon.RankProfile {
 	slices.SortStableFunc(w.Calls, func(a, b Timed) int { return cmp.Compare(a.StartMs, b.StartMs) })
-	inheritIterations(w.Calls)
-	selfs := selfTimes(w)
+	partial := inheritIterations(w)
+	selfs := selfTimes(w, partial)
+	if w.Dropped > 0 {
+		w.Calls = slices.DeleteFunc(w.Calls, func(c Timed) bool {
+			return c.Iteration < w.First || c.Iteration > w.Last || partial[c.Iteration]
+		})
+	}
 	slices.SortStableFunc(w.Calls, func(a, b Timed) int { return cmp.Compare(a.Iteration, b.Iteration) })
 	p := falcon.RankProfile{
 		Rank: w.Rank, Window: w.ID, MicroBatches: w.MicroBatches, Dropped: w.Dropped,
@@ -60,11 +71,62 @@ func Summarize(w Window) falcon.RankProfile {
 	return p
 }
 
-// inheritIterations gives calls of unknown iteration the one of the call before.
-func inheritIterations(calls []Timed) {
-	for i := 1; i < len(calls); i++ {
-		if calls[i].Iteration == UnknownIteration {
-			calls[i].Iteration = calls[i-1].Iteration
+// inheritIterations gives calls of unknown iteration the one of the call before,
+// and returns the iterations that are not whole: those given, and those between
+// which such calls lie, as where one ended is not known then. Without step marks
+// the iteration behind one that is not whole is not either: its first gap begins
+// with the last call before it.
+func inheritIterations(w Window) map[int64]bool {
+	partial := maps.Clone(w.Partial)
+	if partial == nil {
+		partial = map[int64]bool{}
+	}
+	known, unknown := int64(UnknownIteration), false
+	for i := range w.Calls {
+		c := &w.Calls[i]
+		if c.Iteration == UnknownIteration {
+			c.Iteration, unknown = known, true
+			continue
+		}
+		if unknown && known != c.Iteration && w.Dropped > 0 {
+			partial[known], partial[c.Iteration] = true, true
+		}
+		known, unknown = c.Iteration, false
+	}
+	if unknown && w.Dropped > 0 {
+		partial[known] = true
+	}
+	if n := len(w.Calls); w.Dropped > 0 && n > 0 { // what came before the first and after the last may be lost too
+		partial[w.Calls[0].Iteration], partial[w.Calls[n-1].Iteration] = true, true
+		missingNumbers(w.Calls, partial)
+	}
+	if len(w.BeginMs) == 0 {
+		for k := range maps.Clone(partial) {
+			partial[k+1] = true
+		}
+	}
+	return partial
+}
+
+// missingNumbers adds the iterations in which a call's number is missing among those
+// of its communicator; each that lies between two iterations, to both.
+func missingNumbers(calls []Timed, partial map[int64]bool) {
+	byComm := map[uint64][]Timed{}
+	for _, c := range calls {
+		byComm[c.Comm] = append(byComm[c.Comm], c)
+	}
+	for _, v := range byComm {
+		slices.SortFunc(v, func(a, b Timed) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
+		for i := 1; i < len(v); i++ {
+			if v[i].Ordinal > v[i-1].Ordinal+1 {
+				for k := v[i-1].Iteration; k != UnknownIteration && k <= v[i].Iteration && k-v[i-1].Iteration < iterationsApart; k++ {
+					partial[k] = true
+				}
+				partial[v[i].Iteration] = true
+			}
 		}
 	}
 }
+
+// iterationsApart bounds the iterations between two calls of a window.
+const iterationsApart = 4096

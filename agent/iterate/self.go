@@ -52,7 +52,7 @@ func intervals(calls []Timed) []interval {
 //
 // So the first forward and the last backward pass of a first stage count, and
 // the result does not depend on the number of micro-batches.
-func selfTimes(w Window) []float64 {
+func selfTimes(w Window, partial map[int64]bool) []float64 {
 	all := intervals(w.Calls)
 	voted := false
 	for _, v := range all {
@@ -64,7 +64,7 @@ func selfTimes(w Window) []float64 {
 		for to < len(all) && all[to].iteration == all[from].iteration {
 			to++
 		}
-		if k := all[from].iteration; k >= w.First && k <= w.Last {
+		if k := all[from].iteration; k >= w.First && k <= w.Last && !partial[k] {
 			out = append(out, iterationSelf(w, all, from, to, voted))
 		}
 		from = to

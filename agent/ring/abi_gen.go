@@ -9,7 +9,7 @@ const (
 	ringsMax               = 8
 	ringSlots              = 8192
 	commsMax               = 256
-	timingSlots            = 8192
+	timingSlots            = 32768
 	orderSlots             = 4
 	orderValues            = 1024
 	nameBytes              = 64

@@ -41,6 +41,7 @@ type Process struct {
 	err    error
 
 	control, comms, timings, rings, stride uint64
+	timingSlots                            uint64
 
 	tsc    bool
 	clock  clock
@@ -133,10 +134,18 @@ func (p *Process) checkHeader() error {
 	p.control = roundUpToPage(headerBytes)
 	p.comms = p.control + roundUpToPage(controlBytes)
 	p.timings = p.comms + roundUpToPage(commsMax*commBytes)
-	p.rings = p.timings + roundUpToPage(timingSlots*timingBytes)
+	p.timingSlots = uint64(m.readUint32(hdrTimingSlots))
+	if p.timingSlots != timingSlots && p.timingSlots != timingSlotsOlder {
+		return fmt.Errorf("%w: number of timings of %s is %d instead of %d; remove the file if its process is gone", ErrCorrupt, p.path, p.timingSlots, timingSlots)
+	}
+	p.rings = p.timings + roundUpToPage(p.timingSlots*timingBytes)
 	p.stride = pageBytes + ringSlots*recordBytes
 	return p.checkNumbers()
 }
+
+// timingSlotsOlder is what hooks wrote before they had room for iterations of
+// thousands of calls; jobs outlive an agent's upgrade.
+const timingSlotsOlder = 8192
 
 func (p *Process) checkNumbers() error {
 	m, total := p.mem, p.rings+ringsMax*p.stride
@@ -148,7 +157,6 @@ func (p *Process) checkNumbers() error {
 		{"number of rings", uint64(m.readUint32(hdrRings)), ringsMax},
 		{"ring size", uint64(m.readUint32(hdrRingSlots)), ringSlots},
 		{"number of communicators", uint64(m.readUint32(hdrComms)), commsMax},
-		{"number of timings", uint64(m.readUint32(hdrTimingSlots)), timingSlots},
 		{"number of orders", uint64(m.readUint32(hdrOrderSlots)), orderSlots},
 		{"control offset", m.readUint64(hdrControlOffset), p.control},
 		{"communicator offset", m.readUint64(hdrCommsOffset), p.comms},

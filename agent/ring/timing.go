@@ -24,7 +24,7 @@ func (p *Process) Timings(window uint32, out []Timing) []Timing {
 	out = out[:0]
 	p.access(func() {
 		head := p.mem.readUint64(p.control + ctlTimingHead)
-		first := max(head, timingSlots) - timingSlots
+		first := max(head, p.timingSlots) - p.timingSlots
 		for seq := first + 1; seq != 0 && seq <= head; seq++ {
 			if t, ok := p.timingAt(seq); ok && t.Window == window {
 				out = append(out, t)
@@ -35,7 +35,7 @@ func (p *Process) Timings(window uint32, out []Timing) []Timing {
 }
 
 func (p *Process) timingAt(seq uint64) (t Timing, ok bool) {
-	at := p.timings + (seq-1)%timingSlots*timingBytes
+	at := p.timings + (seq-1)%p.timingSlots*timingBytes
 	w := p.mem[at : at+timingBytes]
 	if w.readUint64(timSeq) != seq {
 		return t, false

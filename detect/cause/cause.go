@@ -100,6 +100,9 @@ func (c *Case) verdict(all []opinion) falcon.Verdict {
 		v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Against: true, Text: fmt.Sprintf(
 			"%d of %d ranks sent no usable profile", c.Timing.Missing, len(c.Timing.Ranks))})
 	}
+	if c.Timing.Dropped > 0 {
+		v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Against: true, Text: c.droppedText()})
+	}
 	v.Evidence = v.Evidence[:min(len(v.Evidence), linesMost)]
 	v.Severity = Severity(c.relativeDelay(), len(v.Links), allLinks, slow)
 	return v
@@ -123,7 +126,12 @@ func (c *Case) confidence(o *opinion) float64 {
 	if n := len(c.Timing.Ranks); n > 0 {
 		p *= 1 - float64(c.Timing.Missing)/float64(n)
 	}
-	return p
+	return p * (1 - droppedWeight*c.Timing.DroppedShare())
+}
+
+func (c *Case) droppedText() string {
+	return fmt.Sprintf("The timings of %d calls were lost, %.0f %% of the window's: iterations that lack one are left out",
+		c.Timing.Dropped, 100*c.Timing.DroppedShare())
 }
 
 // relativeDelay is the slowdown as a share of the healthy time; for a fault without a

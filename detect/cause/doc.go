@@ -17,7 +17,7 @@
 // How the confidence is composed: the proofs are taken as independent, so it
 // is 1 − Π(1 − p) over the weights of the proofs that hold (weights.go), times
 // againstFactor for each line of evidence against, times the share of ranks
-// that were measured; never above confidenceMost.
+// that were measured, less half the share of calls whose timings were lost; never above confidenceMost.
 //
 // How links are named, by the most direct proof: those that a test of a slow
 // group's links found slow; else the one that is left when the links of healthy

@@ -33,6 +33,7 @@ const (
 	thinMargin     = 0.7 // factor on the timing weight without a clear margin
 	againstFactor  = 0.8
 	refusedFactor  = 0.9 // a test that was wanted did not come, or not whole
+	droppedWeight  = 0.5 // of the share of lost timings, off the confidence
 	confidenceMost = 0.99
 )
 

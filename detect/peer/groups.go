@@ -40,14 +40,15 @@ func (w *Window) joinCalls(profiles []falcon.RankProfile) []joinedCalls {
 	}
 	durations := map[call]map[falcon.Rank]float64{}
 	members := map[uint64]map[falcon.Rank]bool{}
-	iterations := 1
+	rates := map[class][]float64{}
 	for _, p := range profiles {
-		iterations = max(iterations, p.Iterations)
+		own := map[class]int{}
 		for _, c := range p.Calls {
 			if c.Op == falcon.OpSend || c.Op == falcon.OpRecv || !positive(c.DurationMs) {
 				continue
 			}
 			k := call{class{c.Comm, c.Op, c.Bytes}, c.Ordinal}
+			own[k.class]++
 			if durations[k] == nil {
 				durations[k] = map[falcon.Rank]float64{}
 			}
@@ -56,6 +57,9 @@ func (w *Window) joinCalls(profiles []falcon.RankProfile) []joinedCalls {
 				members[c.Comm] = map[falcon.Rank]bool{}
 			}
 			members[c.Comm][p.Rank] = true
+		}
+		for k, n := range own {
+			rates[k] = append(rates[k], float64(n)/float64(max(1, p.Iterations)))
 		}
 	}
 	groups := map[uint64][]falcon.Rank{}
@@ -81,7 +85,8 @@ func (w *Window) joinCalls(profiles []falcon.RankProfile) []joinedCalls {
 	}
 	out := make([]joinedCalls, 0, len(byClass))
 	for _, j := range byClass {
-		j.calls = float64(len(j.rows)) / float64(iterations)
+		// Ranks may have lost different iterations: few calls may be left that all measured.
+		j.calls = falcon.Median(rates[j.class])
 		// Sums of floats depend on their order, and maps have none.
 		slices.SortFunc(j.rows, func(a, b row) int { return cmp.Compare(a.ordinal, b.ordinal) })
 		out = append(out, *j)

@@ -19,9 +19,9 @@ type way struct {
 // the first decile, as the rest of a receive is the pipeline's bubble.
 func (w *Window) judgePairs(res *Result, profiles []falcon.RankProfile) {
 	waits := map[way][]float64{}
-	iterations := 1
+	iterations := map[falcon.Rank]int{}
 	for _, p := range profiles {
-		iterations = max(iterations, p.Iterations)
+		iterations[p.Rank] = max(1, p.Iterations)
 		for _, c := range p.Calls {
 			from, ok := w.senderOf(p.Rank, c)
 			if !ok || !positive(c.DurationMs) {
@@ -39,7 +39,7 @@ func (w *Window) judgePairs(res *Result, profiles []falcon.RankProfile) {
 		v := waits[k]
 		res.Pairs = append(res.Pairs, Pair{
 			From: k.from, To: k.to, Bytes: k.bytes,
-			RecvMs: lowQuantile(v, 0.1), CallsPerIt: float64(len(v)) / float64(iterations),
+			RecvMs: lowQuantile(v, 0.1), CallsPerIt: float64(len(v)) / float64(iterations[k.to]),
 		})
 	}
 	places, own := map[position][]float64{}, map[position][]float64{}

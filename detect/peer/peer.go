@@ -147,6 +147,7 @@ type Result struct {
 	Groups      []Group
 	Pairs       []Pair
 	Missing     int     // ranks of the layout without a usable profile
+	Timed       uint64  // calls that the profiles hold
 	Dropped     uint64  // timings lost
 	IterationMs float64 // longest span of a rank over its iterations, 0 = unknown
 	Slow        []falcon.Rank
@@ -168,6 +169,14 @@ type Result struct {
 	GapShare   float64 // gaps between calls over WorkMs: median of the ranks
 }
 
+// DroppedShare is the share of a window's calls whose timings were lost.
+func (r *Result) DroppedShare() float64 {
+	if r.Dropped == 0 {
+		return 0
+	}
+	return float64(r.Dropped) / (float64(r.Dropped) + float64(r.Timed))
+}
+
 // Judge compares the ranks and groups of a window.
 func Judge(w Window) Result {
 	w.Rules = w.Rules.WithDefaults()
@@ -176,6 +185,7 @@ func Judge(w Window) Result {
 	profiles := w.usableProfiles()
 	for _, p := range profiles {
 		res.Dropped += p.Dropped
+		res.Timed += uint64(len(p.Calls))
 		res.IterationMs = math.Max(res.IterationMs, windowSpanMs(p))
 	}
 	joined := w.joinCalls(profiles)

@@ -25,7 +25,7 @@
 #define FALCON_RINGS_MAX   8u     /* calling threads that get a ring of their own */
 #define FALCON_RING_SLOTS  8192u  /* power of two; 512 KiB per ring, oldest overwritten */
 #define FALCON_COMMS_MAX   256u
-#define FALCON_TIMING_SLOTS 8192u /* power of two */
+#define FALCON_TIMING_SLOTS 32768u /* power of two; 6 iterations of 5,000 calls. Older hooks have 8192: readers go by the header */
 #define FALCON_ORDER_SLOTS 4u     /* an order lives until three newer ones came */
 #define FALCON_ORDER_VALUES 1024u /* micro-batch counts, one per replica */
 #define FALCON_MESH_BYTES  128u  /* of a mesh's text, with its NUL */

@@ -185,9 +185,12 @@ KILLS ?= 50
 torch-kills: build ## ranks of a PyTorch job on emulated GPUs killed at KILLS (50) random moments, on nccl and on nccl2; skipped with one line without torch
 	go test -count=1 -timeout 3h -v -run TestTorchKills ./cmd/falcon -torch-kills $(KILLS)
 
-torch-lab: build ## PyTorch jobs on emulated GPUs in the lab, without an adapter; skipped without torch
+TORCH_SEEDS ?= 1
+TORCH_RANKS ?= 4
+torch-lab: build ## PyTorch jobs of TORCH_RANKS (4) on emulated GPUs, without an adapter: TORCH_SEEDS (1) slow GPUs in each kind, and after how many iterations they are named; goes on where it stopped; skipped without torch
+	@mkdir -p $(RESULTS)/torch
 	@python=$$(.ci/python which); \
-	if [ -n "$$python" ]; then go test -count=1 -timeout 30m -v -run TestTorchWithoutAdapter ./cmd/falcon -lab-torch "$$python"; \
+	if [ -n "$$python" ]; then go test -count=1 -timeout 3h -v -run TestTorchWithoutAdapter ./cmd/falcon -lab-torch "$$python" -lab-torch-seeds $(TORCH_SEEDS) -lab-torch-ranks $(TORCH_RANKS) -lab-out $(RESULTS)/torch; \
 	else echo "torch-lab: skipped: no torch; set FALCON_PYTHON, or run make python-torch"; fi
 
 estimates: build ## iteration times from the calls alone against the trainer's own clock, in every layout

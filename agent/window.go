@@ -29,7 +29,14 @@ type callKey struct {
 type callSeen struct {
 	iteration int64
 	enterNs   int64
+	op        falcon.Op
 	captured  bool // into a graph: not timed
+}
+
+// callKind is one operation on one communicator, by slot.
+type callKind struct {
+	comm uint32
+	op   falcon.Op
 }
 
 // window is one rank's part of a profile: what the records and marks said
@@ -45,6 +52,8 @@ type window struct {
 	wroteAt uint64
 	unread  uint64 // the process's records overwritten before they were read, at the start
 
+	opened     bool     // a call was timed
+	late       int64    // iterations that began before
 	cut        bool     // ends now, with what it has: the job is to be held
 	moved      bool     // the rank changed while it was open
 	closed     int      // iterations closed by the anchor since the start
@@ -80,7 +89,21 @@ func (w *window) addRecord(r *ring.Record) {
 		w.overflow++
 		return
 	}
-	w.seen[callKey{r.Comm, r.Ordinal}] = callSeen{iteration: iterate.StepOf(r.Step, w.newest), enterNs: r.EnterNs, captured: r.Flags&ring.FlagCapturing != 0}
+	w.awaitOpening(r)
+	w.seen[callKey{r.Comm, r.Ordinal}] = callSeen{iteration: iterate.StepOf(r.Step, w.newest), enterNs: r.EnterNs, op: r.Op, captured: r.Flags&ring.FlagCapturing != 0}
+}
+
+// openingMost is how many iterations may pass before the hook times its first call.
+const openingMost = 2
+
+// awaitOpening puts the first whole iteration behind one that began before the hook
+// had opened the window: its first calls were not timed, and are no loss.
+func (w *window) awaitOpening(r *ring.Record) {
+	w.opened = w.opened || r.Flags&ring.FlagTimed != 0
+	if at := iterate.StepOf(r.Step, w.newest); !w.opened && r.Flags&ring.FlagCapturing == 0 && at >= w.first && w.late < openingMost {
+		w.late += at + 1 - w.first
+		w.first = at + 1
+	}
 }
 
 func (w *window) addMark(m ring.Mark) {
@@ -140,22 +163,22 @@ func (p *process) summarize(id uint64, timings []ring.Timing) falcon.RankProfile
 		out.First, out.Last = 1, int64(w.closed)-1
 		p.numberCalls(out.Calls)
 	}
-	if out.Dropped > 0 {
-		out.Partial = p.partialIterations(timings)
-	}
+	out.Partial = p.partialIterations(timings)
 	return iterate.Summarize(out)
 }
 
-// partialIterations are those of which the record of a call came and no timing.
+// partialIterations are those of which the record of a call came and no timing,
+// though others of its kind were timed.
 func (p *process) partialIterations(timings []ring.Timing) map[int64]bool {
-	timed := make(map[callKey]bool, len(timings))
+	timed, kinds := make(map[callKey]bool, len(timings)), map[callKind]bool{}
 	for _, t := range timings {
 		timed[callKey{t.Comm, t.Ordinal}] = true
+		kinds[callKind{t.Comm, t.Op}] = true
 	}
 	out, bounds := map[int64]bool{}, p.boundaryTimes()
 	for k, s := range p.window.seen {
 		switch {
-		case timed[k] || s.captured:
+		case timed[k] || s.captured || !kinds[callKind{k.comm, s.op}]:
 		case p.hasMarks():
 			out[s.iteration] = true
 		default:

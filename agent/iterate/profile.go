@@ -44,17 +44,13 @@ type Window struct {
 // divided by the micro-batches; the median over the window's whole iterations. Pipeline
 // bubbles lie inside receives and so count as communication.
 //
-// Where calls were dropped, iterations that lack one are left out with all their
-// calls, so that no time and no count per iteration is less than it was.
+// Only the calls of whole iterations are kept, so that no time and no count per
+// iteration is more or less than it was; where calls were dropped, those that lack
+// one are left out.
 func Summarize(w Window) falcon.RankProfile {
 	slices.SortStableFunc(w.Calls, func(a, b Timed) int { return cmp.Compare(a.StartMs, b.StartMs) })
 	partial := inheritIterations(w)
 	selfs := selfTimes(w, partial)
-	if w.Dropped > 0 {
-		w.Calls = slices.DeleteFunc(w.Calls, func(c Timed) bool {
-			return c.Iteration < w.First || c.Iteration > w.Last || partial[c.Iteration]
-		})
-	}
 	slices.SortStableFunc(w.Calls, func(a, b Timed) int { return cmp.Compare(a.Iteration, b.Iteration) })
 	p := falcon.RankProfile{
 		Rank: w.Rank, Window: w.ID, MicroBatches: w.MicroBatches, Dropped: w.Dropped,
@@ -62,6 +58,9 @@ func Summarize(w Window) falcon.RankProfile {
 	}
 	queues := make([]float64, 0, len(w.Calls))
 	for _, c := range w.Calls {
+		if (len(selfs) > 0 || w.Dropped > 0) && (c.Iteration < w.First || c.Iteration > w.Last || partial[c.Iteration]) {
+			continue
+		}
 		p.Calls = append(p.Calls, c.CallTiming)
 		queues = append(queues, c.QueueMs)
 	}

@@ -174,4 +174,10 @@ FALCON_EXPORT uint64_t falcon_job_paused_ns(void) {
   return falcon_activate() ? __atomic_load_n(&falcon_hook.control->paused_ns, __ATOMIC_ACQUIRE) : 0;
 }
 
+FALCON_EXPORT uint64_t falcon_job_waited_ns(void) {
+  uint64_t since = falcon_activate() ? __atomic_load_n(&falcon_hook.control->waiting_since_ns, __ATOMIC_ACQUIRE) : 0;
+  uint64_t now = falcon_mono_ns();
+  return since && since < now ? now - since : 0;
+}
+
 FALCON_EXPORT void falcon_job_finish(void) { falcon_retire(); }

@@ -108,6 +108,11 @@ void falcon_job_rejoined(uint64_t id, int64_t i, int32_t status, const uint64_t 
  * kept out of the job's own iteration times. */
 uint64_t falcon_job_paused_ns(void);
 
+/* How long this process has waited for its peers by now, inside one call of NCCL
+ * or on the device behind one, in ns; 0 where it does not wait, or that is not
+ * known. An adapter that turns a framework's own time limit off applies it by this. */
+uint64_t falcon_job_waited_ns(void);
+
 /* The training is over: marks the end and removes the shared-memory file, as a
  * normal exit() of the process does. For runtimes that end without exit() (Go),
  * so that the agent can distinguish an end from a crash. */

@@ -40,9 +40,13 @@ static void case_inside(void) {
   CHECK(!pthread_create(&id, NULL, blocked, NULL));
   await_waiting(1);
   CHECK(waiting() + 200 * MS >= before && waiting() < now_ns());
+  uint64_t (*waited)(void) = (uint64_t (*)(void))dlsym(RTLD_DEFAULT, "falcon_job_waited_ns");
+  uint64_t since = waiting(), first = waited(), then = now_ns();
+  CHECK(first && waited() > first && first <= then - since);
   CHECK(!fake_cuda_queries); /* the thread says enough */
   CHECK(!ncclCommAbort(comm) && !pthread_join(id, NULL));
   await_waiting(0);
+  CHECK(!waited());
 }
 
 /* The same, seen from the device: calls are enqueued and never come to an end. */

@@ -92,6 +92,7 @@ _SIGNATURES = {
         [ctypes.c_uint64, ctypes.c_int64, ctypes.c_int32, ctypes.POINTER(ctypes.c_uint64), ctypes.c_uint64],
     ),
     "falcon_job_paused_ns": (ctypes.c_uint64, []),
+    "falcon_job_waited_ns": (ctypes.c_uint64, []),
     "falcon_job_finish": (None, []),
 }
 
@@ -180,6 +181,10 @@ class Hook:
     def paused_ms(self) -> float:
         """How long this process's calls have been held so far."""
         return float(self._calls["falcon_job_paused_ns"]()) / 1e6 if self._calls else 0.0
+
+    def waited_s(self) -> float:
+        """How long this process has waited for its peers in one call; 0 where it does not, or that is not known."""
+        return float(self._calls["falcon_job_waited_ns"]()) / 1e9 if self._calls else 0.0
 
     def finish(self) -> None:
         """Mark the end of the training."""

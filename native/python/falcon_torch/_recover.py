@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
-from . import _environment, _hook, _join, _votes
+from . import _environment, _hook, _join, _limit, _votes
 from ._log import Log
 from ._state import State
 
@@ -42,8 +42,8 @@ class _Watcher:
     which frame it would be raised, and never is inside this package.
     """
 
-    def __init__(self, hook: _hook.Hook) -> None:
-        self._hook = hook
+    def __init__(self, hook: _hook.Hook, limit: _limit.Limit) -> None:
+        self._hook, self._limit = hook, limit
         self.armed = False
         self._signal = self._free_signal()
         signal.signal(self._signal, self._raise)
@@ -58,6 +58,7 @@ class _Watcher:
 
     def _watch(self) -> None:
         while True:
+            self._limit.look()
             suspended = self.armed and self._hook.suspended()
             if suspended:
                 _thread.interrupt_main(self._signal)
@@ -88,7 +89,8 @@ class Recovery:
         world = c10d._get_default_group()
         self._rank, self._size = dist.get_rank(), dist.get_world_size()
         self._backend, self._device = c10d._world.pg_map[world][0], world.bound_device_id
-        self._watcher = _Watcher(self._hook)
+        self._timeout = _limit.limit_of(world)
+        self._watcher = _Watcher(self._hook, _limit.Limit(self._hook, log))
 
     def arm(self, on: bool) -> None:
         """Whether the main thread may be interrupted: it is in user code that can be run again."""
@@ -221,6 +223,7 @@ class Recovery:
             store=dist.PrefixStore(f"falcon/{generation}", store),
             rank=self._rank,
             world_size=self._size,
+            timeout=self._timeout,
             device_id=self._device,
         )
         self.votes = self.watch_votes(_votes.agree(True))

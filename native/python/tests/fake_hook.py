@@ -66,6 +66,9 @@ class Mailbox:
     def paused_ms(self) -> float:
         return 0.0
 
+    def waited_s(self) -> float:
+        return 0.0
+
     def finish(self) -> None:
         self.calls.append(("finish",))
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -29,3 +34,38 @@ def test_a_checksum_sees_every_bit() -> None:
     other.view(torch.int16)[17] ^= 1
     assert checksum([tensor]) != checksum([other])
     assert checksum([tensor, other]) != checksum([other, tensor])
+
+
+LIMIT = """
+import sys
+from datetime import timedelta
+import torch.distributed as dist
+from fake_hook import Mailbox
+from falcon_torch import _limit, _log
+waited, suspended = float(sys.argv[1]), sys.argv[2] == "suspended"
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1, timeout=timedelta(seconds=70))
+dist.new_group([0], timeout=timedelta(seconds=90))
+mailbox = Mailbox(0)
+mailbox.waited_s = lambda: waited
+mailbox.suspended = lambda: suspended
+_limit.Limit(mailbox, _log.Log(0)).look()
+print("goes on")
+"""
+
+
+@pytest.mark.parametrize(
+    ("waited", "state", "ends"),
+    [(0, "trains", False), (149, "trains", False), (151, "trains", True), (999, "suspended", False)],
+)
+def test_a_wait_beyond_every_groups_limit_ends_the_process(waited: int, state: str, ends: bool) -> None:
+    tests = Path(__file__).parent
+    path = os.pathsep.join([str(tests), str(tests.parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    out = subprocess.run(
+        [sys.executable, "-c", LIMIT, str(waited), state],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        check=False,
+    )
+    assert (out.returncode == 0 and "goes on" in out.stdout) is not ends, out.stderr
+    assert ("limit of 90 s" in out.stderr) is ends

@@ -52,9 +52,8 @@ hook.ack(1, 2, 0); hook.finish()
 def test_what_pytorch_reads_is_set_under_the_hook_alone() -> None:
     code = """
 import os
-from falcon_torch import _environment
 os.environ["LD_PRELOAD"] = {preload!r}
-_environment.prepare()
+from falcon_torch import _environment
 print(*(os.environ.get(name, "-") for name in [*_environment.KEEP_ALIVE, *_environment.PROMPT]))
 """
     assert python(code.format(preload=""), LD_PRELOAD="").split() == ["-"] * 5

@@ -1,0 +1,396 @@
+"""Everything that a machine with one GPU can show, in one command of at most ten minutes.
+
+usage: gpu.py [--bin bin] [--out bin/gpu] [--hollow] [--seconds 600]
+
+Each part has its own deadline and is left out with one line where it can't be had. Nothing is
+installed, and the GPU's settings stay as they are: a slow rank is made by work that its peers do
+not have. With --hollow the CUDA libraries and NCCL are Falcon's stand-ins, and the report says so.
+Needs a Python with torch alone. Writes gpu.json and gpu.md.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+class Skip(Exception):
+    """A part that can't be had here; its text is the line of the report."""
+
+
+def free_port() -> int:
+    """Find a port whose successor is likely free as well."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Bench:
+    """The machine, and the processes of the part that runs."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.bin = Path(options.bin).resolve()
+        self.hollow = options.hollow
+        self.end = time.monotonic() + options.seconds
+        self.deadline = self.end
+        self.folder = Path(tempfile.mkdtemp(prefix="falcon-gpu-"))
+        self.processes: list[subprocess.Popen] = []
+        self.base = dict(os.environ)
+        self.hook = self.bin / "lib" / "libfalcon_hook.so"
+        self.plugin = self.bin / "lib" / "libnccl-profiler-falcon.so"
+
+    def left(self) -> float:
+        """Seconds until the part's deadline."""
+        return max(0.1, self.deadline - time.monotonic())
+
+    def need(self, *files: Path) -> None:
+        """Skip where a file is not built."""
+        for f in files:
+            if not f.exists():
+                raise Skip(f"{f} is not there: make build on a machine with Go, and carry bin/")
+
+    def start(self, command: list, env: dict | None = None, name: str = "process") -> subprocess.Popen:
+        """Start a process of this part; its output goes to a file of that name."""
+        out = (self.folder / f"{name}.out").open("wb")
+        p = subprocess.Popen([str(c) for c in command], env=env or self.base, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+        self.processes.append(p)
+        return p
+
+    def text(self, name: str) -> str:
+        """Read what a process wrote."""
+        return (self.folder / f"{name}.out").read_text(errors="replace")
+
+    def lines(self, name: str) -> list[dict]:
+        """Read the JSON lines of a rank."""
+        out = []
+        for line in self.text(name).splitlines():
+            if line.startswith("{"):
+                try:
+                    out.append(json.loads(line))
+                except ValueError:
+                    continue
+        return out
+
+    def why(self, name: str) -> str:
+        """Find the line that says why a process failed."""
+        lines = [line for line in self.text(name).splitlines() if line.strip() and not line.startswith("{")]
+        errors = [line for line in lines if "Error" in line or "error" in line]
+        return (errors or lines or ["it wrote nothing"])[-1][:300]
+
+    def wait(self, what: str, ready, least: float = 0.1):
+        """Wait for an event, until the part's deadline."""
+        while True:
+            got = ready()
+            if got:
+                return got
+            if time.monotonic() > self.deadline:
+                raise Skip(f"{what} did not come within the part's time")
+            time.sleep(least)
+
+    def kill(self) -> None:
+        """End what this part started, by its groups."""
+        for p in self.processes:
+            try:
+                os.killpg(p.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            p.wait()
+        self.processes = []
+
+    def rank_env(self, rank: int, world: int, port: int, hook: str = "") -> dict:
+        """Build the environment of a rank; hook is "", "hook" or "plugin"."""
+        env = dict(self.base)
+        env.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        env.update(NCCL_HOSTID=f"falcon-{rank}", NCCL_MULTI_RANK_GPU_ENABLE="1", NCCL_CUMEM_ENABLE="0", PYTHONUNBUFFERED="1", NCCL_SOCKET_IFNAME="lo")
+        if hook:
+            env.update(FALCON_JOB="gpu", FALCON_SHM_DIR=str(self.shm()), FALCON_DEVICE=f"n1.g{rank}", FALCON_TEST_MB="64")
+        if hook == "hook":
+            env["LD_PRELOAD"] = ":".join(filter(None, [str(self.hook), env.get("LD_PRELOAD", "")]))
+        if hook == "plugin":
+            env["NCCL_PROFILER_PLUGIN"] = str(self.plugin)
+        return env
+
+    def shm(self) -> Path:
+        """Make the folder of the hooks' files."""
+        folder = self.folder / "shm"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
+    def job(self, mode: str, world: int, hook: str, **extra: str) -> tuple[list[subprocess.Popen], int]:
+        """Start all ranks of a job."""
+        port = free_port()
+        ranks = []
+        for r in range(world):
+            env = self.rank_env(r, world, port, hook) | extra
+            ranks.append(self.start([sys.executable, HERE / "ranks.py", mode], env, f"rank{r}"))
+        return ranks, port
+
+    def finish(self, ranks: list[subprocess.Popen]) -> None:
+        """Wait for all ranks to end well."""
+        for r, p in enumerate(ranks):
+            try:
+                rc = p.wait(self.left())
+            except subprocess.TimeoutExpired:
+                raise Skip(f"rank {r} did not end within the part's time: {self.why(f'rank{r}')}") from None
+            if rc:
+                raise Skip(f"rank {r} ended with {rc}: {self.why(f'rank{r}')}")
+
+    def inspect(self) -> str:
+        """Ask the agent's inspection of one hooked process."""
+        files = [f for f in self.shm().iterdir() if f.name.startswith("falcon.") and not f.name.endswith(".ended")]
+        if not files:
+            raise Skip("no hooked process left a file: NCCL is called past the hook")
+        done = subprocess.run([self.bin / "falcon-agent", "inspect", files[0]], capture_output=True, text=True, timeout=self.left())
+        return done.stdout or done.stderr
+
+
+def machine(b: Bench) -> dict:
+    """Name the machine and its software."""
+    script = (
+        "import json,torch;d=torch.cuda.is_available();"
+        "print(json.dumps({'torch':torch.__version__,'cuda':torch.version.cuda,'gpu':torch.cuda.get_device_name(0) if d else '',"
+        "'gpus':torch.cuda.device_count() if d else 0,'nccl':'.'.join(map(str,torch.cuda.nccl.version())) if d else ''}))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], env=b.base, capture_output=True, text=True, timeout=b.left())
+    if done.returncode:
+        raise Skip(f"{sys.executable} can't import torch: {done.stderr.strip().splitlines()[-1:]}")
+    out = json.loads(done.stdout.splitlines()[-1])
+    out["nvcc"] = shutil.which("nvcc") or "not there"
+    if not out["gpus"]:
+        raise Skip("torch sees no GPU; --hollow plays the parts on stand-ins")
+    return out
+
+
+def overhead(b: Bench) -> dict:
+    """Cost of the hook per call, in pairs that take turns."""
+    b.need(b.hook)
+    pairs = []
+    for pair in range(3):
+        got = {}
+        for hook in ("", "hook") if pair % 2 else ("hook", ""):
+            ranks, _ = b.job("lone", 1, hook, CALLS="2000")
+            b.finish(ranks)
+            got[hook] = statistics.median(line["us"] for line in b.lines("rank0") if "us" in line)
+        pairs.append({"without_us": got[""], "with_us": got["hook"]})
+    return {"pairs": pairs, "added_us": statistics.median(p["with_us"] - p["without_us"] for p in pairs)}
+
+
+def sharing(b: Bench) -> dict:
+    """Two and four ranks on one GPU under the hook."""
+    b.need(b.hook, b.bin / "falcon-agent")
+    out = {}
+    for world in (2, 4):
+        ranks, _ = b.job("train", world, "hook", ITERATIONS="50", GPU_PAUSE_S="0.02")
+        b.wait("the tenth iteration", lambda: len(b.lines("rank0")) > 10 or ranks[0].poll() is not None)
+        shown = b.inspect() if ranks[0].poll() is None else ""
+        b.finish(ranks)
+        out[f"{world} ranks"] = {
+            "step_ms": statistics.median(line["ms"] for line in b.lines("rank0")[5:]),
+            "inspect": [line.strip() for line in shown.splitlines()[:12]],
+        }
+    return out
+
+
+def plugin(b: Bench) -> dict:
+    """NCCL's profiler plug-in instead of the hook."""
+    b.need(b.plugin, b.bin / "falcon-agent")
+    ranks, _ = b.job("train", 2, "plugin", ITERATIONS="40", GPU_PAUSE_S="0.02")
+    b.wait("the tenth iteration", lambda: len(b.lines("rank0")) > 10 or ranks[0].poll() is not None)
+    shown = b.inspect() if ranks[0].poll() is None else ""
+    b.finish(ranks)
+    if "profiler" not in shown:
+        raise Skip(f"NCCL did not load the plug-in (2.28 is needed): {shown.strip()[:200]}")
+    return {"inspect": [line.strip() for line in shown.splitlines()[:12]]}
+
+
+def write_engine(b: Bench) -> tuple[Path, int]:
+    """Make the certificates and the files of an engine and its agent."""
+    home, port = b.folder / "engine", free_port()
+    home.mkdir()
+    certs = home / "certs"
+    for words in (["init", "--dir", certs], ["issue", "--dir", certs, "--role", "agent", "--name", "n1"]):
+        subprocess.run([b.bin / "falcon", "certs", *words], check=True, capture_output=True, timeout=b.left())
+    sock = home / "falcon.sock"
+    (home / "falcon.yaml").write_text(
+        f"job: gpu\nstate_dir: {home}\nsocket: {sock}\nlisten: 127.0.0.1:{port}\n"
+        f"certs: {{ca: {certs}/ca.crt, cert: {certs}/server.crt, key: {certs}/server.key}}\n"
+        "validation: {gemm_n: 512, life: 10s}\npolicy: {mode: observe}\n"
+    )
+    nvml = f"nvml: {{enabled: true, library: {b.bin}/lib/libnvidia-ml.so.1}}\n" if b.hollow else ""
+    (home / "agent.yaml").write_text(
+        f"node: n1\njob: gpu\nengine: 127.0.0.1:{port}\ncert: {certs}/n1.crt\nkey: {certs}/n1.key\nca: {certs}/ca.crt\n"
+        f"shm_dir: {b.shm()}\n{nvml}"
+    )
+    return home, port
+
+
+def ask(b: Bench, home: Path, *words: str) -> dict:
+    """Ask the engine for a JSON document."""
+    command = [b.bin / "falcon", *words, "--connect", f"unix:{home}/falcon.sock", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=b.left())
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        return {"error": (done.stderr or done.stdout).strip()[:300]}
+
+
+def engine(b: Bench) -> dict:
+    """Real readings, iterations, a hold with a matrix test, and a slow rank, through engine and agent."""
+    b.need(b.hook, b.bin / "falcon", b.bin / "falcon-agent")
+    home, _ = write_engine(b)
+    slow = b.folder / "slow"
+    b.start([b.bin / "falcon", "serve", "--config", home / "falcon.yaml"], name="serve")
+    b.wait("the engine", (home / "falcon.sock").exists)
+    agent = dict(b.base)
+    agent.pop("LD_PRELOAD", None)
+    b.start([b.bin / "falcon-agent", "--config", home / "agent.yaml"], agent, "agent")
+    ranks, _ = b.job("train", 2, "hook", ITERATIONS="100000", GPU_PAUSE_S="0.05", GPU_SLOW=str(slow))
+    b.wait("60 iterations", lambda: len(b.lines("rank0")) > 60 or ranks[0].poll() is not None)
+    if ranks[0].poll() is not None:
+        raise Skip(f"rank 0 ended: {b.why('rank0')}")
+    out = {"console": summary(ask(b, home, "console", "--once"))}
+    out["validation"] = ask(b, home, "validate", "--gemm", "--yes", "--reason", "make gpu")
+    out["validation"].pop("ask", None)
+    before = len(b.lines("rank0"))
+    slow.touch()
+    try:
+        out["incidents"] = b.wait("an incident", lambda: incidents(ask(b, home, "incident", "list")), 1)
+    except Skip as e:
+        out["incidents"] = str(e)
+    out["slow_rank"] = "made by work that its peers do not have, not by a clock"
+    out["slow_ms"] = statistics.median(line["ms"] for line in b.lines("rank0")[before + 1 :] or [{"ms": 0}])
+    out["healthy_ms"] = statistics.median(line["ms"] for line in b.lines("rank0")[20:before])
+    return out
+
+
+def summary(doc: dict) -> dict:
+    """Keep of a snapshot what names the job and its devices."""
+    return {k: v for k, v in doc.items() if k in ("job", "error", "nodes", "devices", "gpus", "ranks", "iteration", "layout")}
+
+
+def incidents(doc) -> list:
+    """List the incidents of a document."""
+    found = doc if isinstance(doc, list) else doc.get("incidents", [])
+    return [i for i in found if (i.get("verdict") or {}).get("cause")]
+
+
+# PyTorch ends a process whose communicator failed, unless it is asked not to.
+REJOIN_ENV = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_RETHROW_CUDA_ERRORS": "0", "TORCH_NCCL_ENABLE_MONITORING": "0"}
+REJOIN_ENV |= {"TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "0", "TORCH_NCCL_DUMP_ON_TIMEOUT": "0"}
+
+
+def rejoin(b: Bench) -> dict:
+    """A peer dies, the communicator is aborted, and its replacement joins; the survivor's process stays."""
+    b.need(b.hook)
+    ranks, port = b.job("rejoin", 2, "hook", **REJOIN_ENV)
+    b.wait("the peer's death", lambda: ranks[1].poll() is not None)
+    b.wait("the abort", lambda: any("aborted_ms" in line for line in b.lines("rank0")) or ranks[0].poll() is not None)
+    env = b.rank_env(1, 2, port, "hook") | REJOIN_ENV | {"GPU_SECOND": "1"}
+    other = b.start([sys.executable, HERE / "ranks.py", "rejoin"], env, "rank1-again")
+    b.finish([ranks[0]])
+    other.wait(b.left())
+    got = {k: v for line in b.lines("rank0") for k, v in line.items()}
+    if got.get("met") != 2:
+        raise Skip(f"rank 0 did not meet again: {b.why('rank0')}")
+    return {"aborted_ms": got["aborted_ms"], "rejoined_ms": got["rejoined_ms"], "survivor_kept": got["pid"] == ranks[0].pid}
+
+
+PARTS = ((machine, 60), (overhead, 120), (sharing, 90), (plugin, 60), (engine, 180), (rejoin, 90))
+
+
+def hollow_environment(b: Bench) -> None:
+    """Take over what the lab gives a training script in place of the CUDA libraries."""
+    script, dump = b.folder / "environment.py", b.folder / "environment.json"
+    script.write_text(f"import json,os\njson.dump(dict(os.environ),open({str(dump)!r},'w'))\n")
+    command = [b.bin / "falcon", "lab", "run", "--train", f"{sys.executable} {script}"]
+    done = b.start(command, name="lab")
+    b.deadline = time.monotonic() + 90
+    b.wait("the lab's environment", lambda: dump.exists() and dump.stat().st_size > 0 or done.poll() is not None)
+    time.sleep(0.5)
+    b.kill()
+    if not dump.exists():
+        sys.exit(f"--hollow: {b.why('lab')}")
+    env = json.loads(dump.read_text())
+    libraries = [p for p in env.get("LD_PRELOAD", "").split(":") if p and "falcon_hook" not in p]
+    b.base.update(LD_LIBRARY_PATH=env["LD_LIBRARY_PATH"], LD_PRELOAD=":".join(libraries), FALCON_LAB_HOLLOW="1", GPU_HOLLOW="1")
+
+
+def run(b: Bench, part, seconds: float) -> dict:
+    """Run one part within its deadline and what is left of the whole."""
+    begun = time.monotonic()
+    b.deadline = min(begun + seconds, b.end)
+    out: dict = {"part": part.__name__, "what": (part.__doc__ or "").strip()}
+    try:
+        if b.end - begun < 5:
+            raise Skip("no time is left of the whole")
+        out.update(status="done", result=part(b))
+    except Skip as e:
+        out.update(status="skipped", why=str(e))
+    except (OSError, KeyError, ValueError, subprocess.SubprocessError) as e:
+        out.update(status="failed", why=f"{type(e).__name__}: {e}"[:300])
+    finally:
+        b.kill()
+        shutil.rmtree(b.folder / "shm", ignore_errors=True)
+    out["seconds"] = round(time.monotonic() - begun, 1)
+    return out
+
+
+def markdown(report: dict) -> str:
+    """Write the report for people."""
+    rows = [f"| {p['part']} | {p['what']} | {p['status']} | {p['seconds']} | {p.get('why', '')} |" for p in report["parts"]]
+    head = "Emulated: " + report["emulated"] if report["emulated"] else "Nothing is emulated."
+    body = "\n".join(f"\n## {p['part']}\n\n```json\n{json.dumps(p['result'], indent=1)}\n```" for p in report["parts"] if "result" in p)
+    return f"# One GPU\n\n{head} {report['seconds']} s.\n\n| Part | What | Status | s | Why |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n" + body + "\n"
+
+
+def main() -> None:
+    """Run all parts and write both reports."""
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--bin", default="bin")
+    p.add_argument("--out", default="")
+    p.add_argument("--hollow", action="store_true")
+    p.add_argument("--seconds", type=float, default=580)
+    p.add_argument("--only", default="", help="parts, with commas")
+    p.add_argument("--keep", action="store_true", help="what the processes wrote")
+    options = p.parse_args()
+    b = Bench(options)
+    begun = time.monotonic()
+    emulated = "CUDA and NCCL are Falcon's stand-ins; times and readings mean nothing" if options.hollow else ""
+    report: dict = {"emulated": emulated, "parts": []}
+    out = Path(options.out or b.bin / "gpu")
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        if options.hollow:
+            hollow_environment(b)
+        for part, seconds in PARTS:
+            if options.only and part.__name__ not in options.only.split(","):
+                continue
+            got = run(b, part, seconds)
+            report["parts"].append(got)
+            print(f"{got['part']}: {got['status']} in {got['seconds']} s {got.get('why', '')}", flush=True)
+            if part is machine and got["status"] != "done":
+                break
+    finally:
+        b.kill()
+        report["seconds"] = round(time.monotonic() - begun, 1)
+        (out / "gpu.json").write_text(json.dumps(report, indent=1) + "\n")
+        (out / "gpu.md").write_text(markdown(report))
+        if options.keep:
+            print(f"processes' output: {b.folder}")
+        else:
+            shutil.rmtree(b.folder, ignore_errors=True)
+    print(f"{out / 'gpu.md'}, {out / 'gpu.json'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""One rank of the jobs that gpu.py starts; several ranks share one GPU.
+
+Modes: train (DDP; a step time per line), lone (reductions on a group of one rank), rejoin (the
+peer dies, the communicator is aborted, and both ranks meet again under another store prefix).
+"""
+
+import json
+import os
+import sys
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+RANK = int(os.environ["RANK"])
+WORLD = int(os.environ["WORLD_SIZE"])
+LIMIT = timedelta(seconds=60)
+
+
+def say(**what: object) -> None:
+    """Write one line for gpu.py."""
+    print(json.dumps({"rank": RANK, **what}), flush=True)
+
+
+def meet(port: int) -> None:
+    """Join the other ranks at a port."""
+    dist.init_process_group("nccl", init_method=f"tcp://127.0.0.1:{port}", rank=RANK, world_size=WORLD, timeout=LIMIT)
+
+
+def slow_factor() -> int:
+    """How often this rank repeats its work: more than once while the slow file is there."""
+    path = os.environ.get("GPU_SLOW", "")
+    return 4 if path and RANK == WORLD - 1 and os.path.exists(path) else 1
+
+
+def train() -> None:
+    """Reduce a small model's gradients in buckets until ITERATIONS are done or the stop file is there."""
+    torch.cuda.set_device(0)
+    meet(int(os.environ["MASTER_PORT"]))
+    width = int(os.environ.get("GPU_WIDTH", "1024"))
+    layers = [m for i in range(4) for m in (nn.Linear(width, width), nn.GELU())]
+    model = nn.parallel.DistributedDataParallel(nn.Sequential(*layers).cuda(), device_ids=[0], bucket_cap_mb=3)
+    optimizer = torch.optim.AdamW(model.parameters())
+    x = torch.ones((256, width), device="cuda")
+    stop, pause = os.environ.get("GPU_STOP", ""), float(os.environ.get("GPU_PAUSE_S", "0"))
+    for i in range(int(os.environ.get("ITERATIONS", "60"))):
+        begun = time.perf_counter()
+        for _ in range(slow_factor()):  # work that its peers do not have
+            with model.no_sync():
+                model(x).square().mean().backward()
+            torch.cuda.synchronize()
+            time.sleep(pause)
+        model(x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        torch.cuda.synchronize()
+        say(iteration=i, ms=1e3 * (time.perf_counter() - begun))
+        ends = torch.tensor([float(bool(stop) and os.path.exists(stop))], device="cuda")
+        dist.all_reduce(ends, op=dist.ReduceOp.MAX)
+        if os.environ.get("GPU_HOLLOW") != "1" and ends.item() > 0:
+            break
+    dist.destroy_process_group()
+
+
+def lone() -> None:
+    """Time reductions on a group of one rank: the cost of a call, without anybody to wait for."""
+    torch.cuda.set_device(0)
+    meet(int(os.environ["MASTER_PORT"]))
+    x = torch.ones(1024, device="cuda")
+    calls = int(os.environ.get("CALLS", "2000"))
+    for _ in range(200):
+        dist.all_reduce(x)
+    torch.cuda.synchronize()
+    for _ in range(5):
+        begun = time.perf_counter()
+        for _ in range(calls):
+            dist.all_reduce(x)
+        enqueued = time.perf_counter() - begun
+        torch.cuda.synchronize()
+        say(us=1e6 * enqueued / calls)
+    dist.destroy_process_group()
+
+
+def rejoin() -> None:
+    """Lose the peer in the middle of a job, abort, and meet its replacement."""
+    torch.cuda.set_device(0)
+    port, second = int(os.environ["MASTER_PORT"]), os.environ.get("GPU_SECOND") == "1"
+    x = torch.ones(1024, device="cuda")
+    if not second:
+        meet(port)
+        dist.all_reduce(x)
+        torch.cuda.synchronize()
+        say(met=1)
+        if RANK == 1:
+            os._exit(1)
+        dist.all_reduce(x)  # never ends: the peer is dead
+        time.sleep(1)
+        begun = time.perf_counter()
+        group = dist.group.WORLD
+        getattr(group, "abort", group._get_backend(torch.device("cuda")).abort)()
+        say(aborted_ms=1e3 * (time.perf_counter() - begun))
+        dist.destroy_process_group()
+        try:
+            torch.cuda.synchronize()
+        except RuntimeError as e:  # what was cut off is reported once
+            say(cut_off=str(e).splitlines()[0])
+    begun = time.perf_counter()
+    meet(port + 1)
+    y = torch.ones(1024, device="cuda")
+    dist.all_reduce(y)
+    torch.cuda.current_stream().synchronize()
+    say(met=2, rejoined_ms=1e3 * (time.perf_counter() - begun), pid=os.getpid())
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    {"train": train, "lone": lone, "rejoin": rejoin}[sys.argv[1]]()

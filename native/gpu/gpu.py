@@ -9,6 +9,7 @@ Needs a Python with torch alone. Writes gpu.json and gpu.md.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -24,7 +25,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 
 
-class Skip(Exception):
+class SkipError(Exception):
     """A part that can't be had here; its text is the line of the report."""
 
 
@@ -54,15 +55,21 @@ class Bench:
         return max(0.1, self.deadline - time.monotonic())
 
     def need(self, *files: Path) -> None:
-        """Skip where a file is not built."""
+        """SkipError where a file is not built."""
         for f in files:
             if not f.exists():
-                raise Skip(f"{f} is not there: make build on a machine with Go, and carry bin/")
+                raise SkipError(f"{f} is not there: make build on a machine with Go, and carry bin/")
 
     def start(self, command: list, env: dict | None = None, name: str = "process") -> subprocess.Popen:
         """Start a process of this part; its output goes to a file of that name."""
         out = (self.folder / f"{name}.out").open("wb")
-        p = subprocess.Popen([str(c) for c in command], env=env or self.base, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+        p = subprocess.Popen(
+            [str(c) for c in command],
+            env=env or self.base,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         self.processes.append(p)
         return p
 
@@ -94,26 +101,34 @@ class Bench:
             if got:
                 return got
             if time.monotonic() > self.deadline:
-                raise Skip(f"{what} did not come within the part's time")
+                raise SkipError(f"{what} did not come within the part's time")
             time.sleep(least)
 
     def kill(self) -> None:
         """End what this part started, by its groups."""
         for p in self.processes:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(p.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
             p.wait()
         self.processes = []
 
     def rank_env(self, rank: int, world: int, port: int, hook: str = "") -> dict:
         """Build the environment of a rank; hook is "", "hook" or "plugin"."""
         env = dict(self.base)
-        env.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-        env.update(NCCL_HOSTID=f"falcon-{rank}", NCCL_MULTI_RANK_GPU_ENABLE="1", NCCL_CUMEM_ENABLE="0", PYTHONUNBUFFERED="1", NCCL_SOCKET_IFNAME="lo")
+        env.update(
+            RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)
+        )
+        env.update(
+            NCCL_HOSTID=f"falcon-{rank}",
+            NCCL_MULTI_RANK_GPU_ENABLE="1",
+            NCCL_CUMEM_ENABLE="0",
+            PYTHONUNBUFFERED="1",
+            NCCL_SOCKET_IFNAME="lo",
+        )
         if hook:
-            env.update(FALCON_JOB="gpu", FALCON_SHM_DIR=str(self.shm()), FALCON_DEVICE=f"n1.g{rank}", FALCON_TEST_MB="64")
+            env.update(
+                FALCON_JOB="gpu", FALCON_SHM_DIR=str(self.shm()), FALCON_DEVICE=f"n1.g{rank}", FALCON_TEST_MB="64"
+            )
         if hook == "hook":
             env["LD_PRELOAD"] = ":".join(filter(None, [str(self.hook), env.get("LD_PRELOAD", "")]))
         if hook == "plugin":
@@ -141,33 +156,36 @@ class Bench:
             try:
                 rc = p.wait(self.left())
             except subprocess.TimeoutExpired:
-                raise Skip(f"rank {r} did not end within the part's time: {self.why(f'rank{r}')}") from None
+                raise SkipError(f"rank {r} did not end within the part's time: {self.why(f'rank{r}')}") from None
             if rc:
-                raise Skip(f"rank {r} ended with {rc}: {self.why(f'rank{r}')}")
+                raise SkipError(f"rank {r} ended with {rc}: {self.why(f'rank{r}')}")
 
     def inspect(self) -> str:
         """Ask the agent's inspection of one hooked process."""
         files = [f for f in self.shm().iterdir() if f.name.startswith("falcon.") and not f.name.endswith(".ended")]
         if not files:
-            raise Skip("no hooked process left a file: NCCL is called past the hook")
-        done = subprocess.run([self.bin / "falcon-agent", "inspect", files[0]], capture_output=True, text=True, timeout=self.left())
+            raise SkipError("no hooked process left a file: NCCL is called past the hook")
+        done = subprocess.run(
+            [self.bin / "falcon-agent", "inspect", files[0]], capture_output=True, text=True, timeout=self.left()
+        )
         return done.stdout or done.stderr
 
 
 def machine(b: Bench) -> dict:
     """Name the machine and its software."""
     script = (
-        "import json,torch;d=torch.cuda.is_available();"
-        "print(json.dumps({'torch':torch.__version__,'cuda':torch.version.cuda,'gpu':torch.cuda.get_device_name(0) if d else '',"
-        "'gpus':torch.cuda.device_count() if d else 0,'nccl':'.'.join(map(str,torch.cuda.nccl.version())) if d else ''}))"
+        "import json,torch;c=torch.cuda;d=c.is_available();"
+        "print(json.dumps({'torch':torch.__version__,'cuda':torch.version.cuda,"
+        "'gpu':c.get_device_name(0) if d else '','gpus':c.device_count() if d else 0,"
+        "'nccl':'.'.join(map(str,c.nccl.version())) if d else ''}))"
     )
     done = subprocess.run([sys.executable, "-c", script], env=b.base, capture_output=True, text=True, timeout=b.left())
     if done.returncode:
-        raise Skip(f"{sys.executable} can't import torch: {done.stderr.strip().splitlines()[-1:]}")
+        raise SkipError(f"{sys.executable} can't import torch: {done.stderr.strip().splitlines()[-1:]}")
     out = json.loads(done.stdout.splitlines()[-1])
     out["nvcc"] = shutil.which("nvcc") or "not there"
     if not out["gpus"]:
-        raise Skip("torch sees no GPU; --hollow plays the parts on stand-ins")
+        raise SkipError("torch sees no GPU; --hollow plays the parts on stand-ins")
     return out
 
 
@@ -185,15 +203,21 @@ def overhead(b: Bench) -> dict:
     return {"pairs": pairs, "added_us": statistics.median(p["with_us"] - p["without_us"] for p in pairs)}
 
 
+def look_inside(b: Bench, ranks: list[subprocess.Popen]) -> str:
+    """Inspect a job that is under way, and let it end."""
+    b.wait("the tenth iteration", lambda: len(b.lines("rank0")) > 10 or ranks[0].poll() is not None)
+    shown = b.inspect() if ranks[0].poll() is None else ""
+    b.finish(ranks)
+    return shown
+
+
 def sharing(b: Bench) -> dict:
     """Two and four ranks on one GPU under the hook."""
     b.need(b.hook, b.bin / "falcon-agent")
     out = {}
     for world in (2, 4):
         ranks, _ = b.job("train", world, "hook", ITERATIONS="50", GPU_PAUSE_S="0.02")
-        b.wait("the tenth iteration", lambda: len(b.lines("rank0")) > 10 or ranks[0].poll() is not None)
-        shown = b.inspect() if ranks[0].poll() is None else ""
-        b.finish(ranks)
+        shown = look_inside(b, ranks)
         out[f"{world} ranks"] = {
             "step_ms": statistics.median(line["ms"] for line in b.lines("rank0")[5:]),
             "inspect": [line.strip() for line in shown.splitlines()[:12]],
@@ -205,11 +229,9 @@ def plugin(b: Bench) -> dict:
     """NCCL's profiler plug-in instead of the hook."""
     b.need(b.plugin, b.bin / "falcon-agent")
     ranks, _ = b.job("train", 2, "plugin", ITERATIONS="40", GPU_PAUSE_S="0.02")
-    b.wait("the tenth iteration", lambda: len(b.lines("rank0")) > 10 or ranks[0].poll() is not None)
-    shown = b.inspect() if ranks[0].poll() is None else ""
-    b.finish(ranks)
+    shown = look_inside(b, ranks)
     if "profiler" not in shown:
-        raise Skip(f"NCCL did not load the plug-in (2.28 is needed): {shown.strip()[:200]}")
+        raise SkipError(f"NCCL did not load the plug-in (2.28 is needed): {shown.strip()[:200]}")
     return {"inspect": [line.strip() for line in shown.splitlines()[:12]]}
 
 
@@ -257,7 +279,7 @@ def engine(b: Bench) -> dict:
     ranks, _ = b.job("train", 2, "hook", ITERATIONS="100000", GPU_PAUSE_S="0.05", GPU_SLOW=str(slow))
     b.wait("60 iterations", lambda: len(b.lines("rank0")) > 60 or ranks[0].poll() is not None)
     if ranks[0].poll() is not None:
-        raise Skip(f"rank 0 ended: {b.why('rank0')}")
+        raise SkipError(f"rank 0 ended: {b.why('rank0')}")
     out = {"console": summary(ask(b, home, "console", "--once"))}
     out["validation"] = ask(b, home, "validate", "--gemm", "--yes", "--reason", "make gpu")
     out["validation"].pop("ask", None)
@@ -265,7 +287,7 @@ def engine(b: Bench) -> dict:
     slow.touch()
     try:
         out["incidents"] = b.wait("an incident", lambda: incidents(ask(b, home, "incident", "list")), 1)
-    except Skip as e:
+    except SkipError as e:
         out["incidents"] = str(e)
     out["slow_rank"] = "made by work that its peers do not have, not by a clock"
     out["slow_ms"] = statistics.median(line["ms"] for line in b.lines("rank0")[before + 1 :] or [{"ms": 0}])
@@ -275,17 +297,26 @@ def engine(b: Bench) -> dict:
 
 def summary(doc: dict) -> dict:
     """Keep of a snapshot what names the job and its devices."""
-    return {k: v for k, v in doc.items() if k in ("job", "error", "nodes", "devices", "gpus", "ranks", "iteration", "layout")}
+    ranks = [
+        {k: r.get(k) for k in ("rank", "device", "self_ms", "sm_clock_mhz", "temperature_c")}
+        for r in doc.get("ranks", [])
+    ]
+    return {"job": doc.get("job"), "nodes": doc.get("nodes"), "ranks": ranks, "error": doc.get("error", "")}
 
 
 def incidents(doc) -> list:
-    """List the incidents of a document."""
+    """List the incidents that have a verdict, without their ladders."""
     found = doc if isinstance(doc, list) else doc.get("incidents", [])
-    return [i for i in found if (i.get("verdict") or {}).get("cause")]
+    kept = ("id", "state", "onset_iteration", "detected_iteration", "healthy_ms", "slow_ms", "verdict")
+    return [{k: i.get(k) for k in kept} for i in found if i.get("state") == "located"]
 
 
 # PyTorch ends a process whose communicator failed, unless it is asked not to.
-REJOIN_ENV = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_RETHROW_CUDA_ERRORS": "0", "TORCH_NCCL_ENABLE_MONITORING": "0"}
+REJOIN_ENV = {
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
+    "TORCH_NCCL_RETHROW_CUDA_ERRORS": "0",
+    "TORCH_NCCL_ENABLE_MONITORING": "0",
+}
 REJOIN_ENV |= {"TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "0", "TORCH_NCCL_DUMP_ON_TIMEOUT": "0"}
 
 
@@ -301,8 +332,12 @@ def rejoin(b: Bench) -> dict:
     other.wait(b.left())
     got = {k: v for line in b.lines("rank0") for k, v in line.items()}
     if got.get("met") != 2:
-        raise Skip(f"rank 0 did not meet again: {b.why('rank0')}")
-    return {"aborted_ms": got["aborted_ms"], "rejoined_ms": got["rejoined_ms"], "survivor_kept": got["pid"] == ranks[0].pid}
+        raise SkipError(f"rank 0 did not meet again: {b.why('rank0')}")
+    return {
+        "aborted_ms": got["aborted_ms"],
+        "rejoined_ms": got["rejoined_ms"],
+        "survivor_kept": got["pid"] == ranks[0].pid,
+    }
 
 
 PARTS = ((machine, 60), (overhead, 120), (sharing, 90), (plugin, 60), (engine, 180), (rejoin, 90))
@@ -311,18 +346,23 @@ PARTS = ((machine, 60), (overhead, 120), (sharing, 90), (plugin, 60), (engine, 1
 def hollow_environment(b: Bench) -> None:
     """Take over what the lab gives a training script in place of the CUDA libraries."""
     script, dump = b.folder / "environment.py", b.folder / "environment.json"
-    script.write_text(f"import json,os\njson.dump(dict(os.environ),open({str(dump)!r},'w'))\n")
+    script.write_text(
+        "import json,os\n"
+        f"own = {str(dump)!r} + os.environ['RANK']\n"
+        f"json.dump(dict(os.environ), open(own, 'w'))\nos.replace(own, {str(dump)!r})\n"
+    )
     command = [b.bin / "falcon", "lab", "run", "--train", f"{sys.executable} {script}"]
     done = b.start(command, name="lab")
     b.deadline = time.monotonic() + 90
-    b.wait("the lab's environment", lambda: dump.exists() and dump.stat().st_size > 0 or done.poll() is not None)
-    time.sleep(0.5)
+    b.wait("the lab's environment", lambda: dump.exists() or done.poll() is not None)
     b.kill()
     if not dump.exists():
         sys.exit(f"--hollow: {b.why('lab')}")
     env = json.loads(dump.read_text())
     libraries = [p for p in env.get("LD_PRELOAD", "").split(":") if p and "falcon_hook" not in p]
-    b.base.update(LD_LIBRARY_PATH=env["LD_LIBRARY_PATH"], LD_PRELOAD=":".join(libraries), FALCON_LAB_HOLLOW="1", GPU_HOLLOW="1")
+    b.base.update(
+        LD_LIBRARY_PATH=env["LD_LIBRARY_PATH"], LD_PRELOAD=":".join(libraries), FALCON_LAB_HOLLOW="1", GPU_HOLLOW="1"
+    )
 
 
 def run(b: Bench, part, seconds: float) -> dict:
@@ -332,9 +372,9 @@ def run(b: Bench, part, seconds: float) -> dict:
     out: dict = {"part": part.__name__, "what": (part.__doc__ or "").strip()}
     try:
         if b.end - begun < 5:
-            raise Skip("no time is left of the whole")
+            raise SkipError("no time is left of the whole")
         out.update(status="done", result=part(b))
-    except Skip as e:
+    except SkipError as e:
         out.update(status="skipped", why=str(e))
     except (OSError, KeyError, ValueError, subprocess.SubprocessError) as e:
         out.update(status="failed", why=f"{type(e).__name__}: {e}"[:300])
@@ -347,10 +387,21 @@ def run(b: Bench, part, seconds: float) -> dict:
 
 def markdown(report: dict) -> str:
     """Write the report for people."""
-    rows = [f"| {p['part']} | {p['what']} | {p['status']} | {p['seconds']} | {p.get('why', '')} |" for p in report["parts"]]
-    head = "Emulated: " + report["emulated"] if report["emulated"] else "Nothing is emulated."
-    body = "\n".join(f"\n## {p['part']}\n\n```json\n{json.dumps(p['result'], indent=1)}\n```" for p in report["parts"] if "result" in p)
-    return f"# One GPU\n\n{head} {report['seconds']} s.\n\n| Part | What | Status | s | Why |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n" + body + "\n"
+    head = f"Emulated: {report['emulated']}." if report["emulated"] else "Nothing is emulated."
+    lines = [
+        "# One GPU",
+        "",
+        f"{head} {report['seconds']} s.",
+        "",
+        "| Part | What | Status | s | Why |",
+        "|---|---|---|---|---|",
+    ]
+    for p in report["parts"]:
+        lines.append(f"| {p['part']} | {p['what']} | {p['status']} | {p['seconds']} | {p.get('why', '')} |")
+    for p in report["parts"]:
+        if "result" in p:
+            lines += ["", f"## {p['part']}", "", "```json", json.dumps(p["result"], indent=1), "```"]
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
@@ -17,11 +18,18 @@ PRETENDED = ("NCCL", "NCCL2", "NCCL-LEGACY", "NCCL-LAZY", "GLOO")
 rendezvous: Any = importlib.import_module("torch.distributed.rendezvous")  # the package's attribute is the function
 _real: dict[str, Any] = {}
 _handler: list[Any] = []
+_gloo_type: list[Any] = []
+_asked: list[timedelta] = []
 
 
 def joins() -> bool:
     """Whether this process was started to join a job that is parked, and has not joined yet."""
     return bool(_real) or bool(_handler)
+
+
+def asked_timeout() -> timedelta | None:
+    """The timeout that the script gave the first group that was pretended."""
+    return _asked[0] if _asked else None
 
 
 def pretend_backends() -> None:
@@ -34,11 +42,16 @@ def pretend_backends() -> None:
         if name in plugins:
             _real[name] = plugins[name]
             plugins[name] = _real[name]._replace(creator_fn=_create_alone, extended_api=True)
+    # DistributedDataParallel asks what it takes for gloo for a member that only gloo's own class has.
+    types = dist.Backend.backend_type_map
+    _gloo_type.append(types["gloo"])
+    types["gloo"] = dist.ProcessGroup.BackendType.CUSTOM
     _handler.append(rendezvous._rendezvous_handlers["env"])
     rendezvous._rendezvous_handlers["env"] = _alone
 
 
 def _create_alone(options: Any, _: Any) -> Any:
+    _asked.append(options.timeout)
     fake: Any = importlib.import_module("torch._C._distributed_c10d").FakeProcessGroup
     return getattr(fake, "_create_internal", fake)(options.group_rank, options.group_size)
 
@@ -52,5 +65,7 @@ def restore_backends() -> None:
     for name, plugin in _real.items():
         dist.Backend._plugins[name] = plugin
     _real.clear()
+    while _gloo_type:
+        dist.Backend.backend_type_map["gloo"] = _gloo_type.pop()
     while _handler:
         rendezvous._rendezvous_handlers["env"] = _handler.pop()

@@ -89,7 +89,7 @@ class Recovery:
         world = c10d._get_default_group()
         self._rank, self._size = dist.get_rank(), dist.get_world_size()
         self._backend, self._device = c10d._world.pg_map[world][0], world.bound_device_id
-        self._timeout = _limit.limit_of(world)
+        self._timeout = _join.asked_timeout() or _limit.limit_of(world)
         self._watcher = _Watcher(self._hook, _limit.Limit(self._hook, log))
 
     def arm(self, on: bool) -> None:
@@ -268,7 +268,10 @@ _kept: list[Any] = []
 
 
 def _keep_gloo(group: Any) -> None:
-    """Gloo can't end an operation whose peer is silent, and its end would wait for it: it is never ended."""
+    """Gloo can't end an operation whose peer is silent, and its end would wait for it: it is never ended.
+
+    A survivor that waits for another one leaves its operation by the group's timeout.
+    """
     with suppress(RuntimeError):
         backend = group._get_backend(torch.device("cpu"))
         if "Gloo" in type(backend).__name__:

@@ -1,0 +1,182 @@
+"""Stands in for agents and engine where a rank dies: suspension, parking, orders to rejoin."""
+
+from __future__ import annotations
+
+import faulthandler
+import multiprocessing
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from fake_hook import Mailbox, Post
+from falcon_torch import _hook, _join, _votes
+from falcon_torch._hook import Rejoin
+
+LIMIT_S = 200
+GLOO_S = 20  # by which a survivor leaves an operation with another survivor
+RUNNING, PARKED_EMPTY = -2, -1  # in Agent.parked; else the iteration that a parked rank holds
+torch.set_num_threads(1)  # threads do not survive a fork
+fork = multiprocessing.get_context("fork")
+
+
+class Agent:
+    """What ranks and the test share in place of agents and an engine."""
+
+    def __init__(self, world: int) -> None:
+        self.world = world
+        self.suspended = fork.Value("q", 0)
+        self.order = fork.Array("q", [0, 0] + [0] * 2 * world)  # generation, resume, then split, then sources
+        self.parked = fork.Array("q", [RUNNING] * world)  # by rank
+        self.split = fork.Array("q", [0] * world)  # in force, zeros as it was in the beginning
+
+    def rejoin(self) -> int:
+        """Order all to rejoin at the newest iteration that any holds; who holds another one gets its state."""
+        resume = max(self.parked)
+        source = list(self.parked).index(resume)
+        sources = [r if held == resume else source for r, held in enumerate(self.parked)]
+        with self.order.get_lock():
+            self.order[:] = [self.suspended.value, resume, *self.split, *sources]
+        return resume
+
+    def read(self) -> Rejoin:
+        with self.order.get_lock():
+            generation, resume, *rest = self.order[:]
+        split, sources = rest[: self.world], rest[self.world :]
+        moves = {rank: source for rank, source in enumerate(sources) if rank != source}
+        return Rejoin(generation, resume, False, split if any(split) else [], moves)
+
+
+@dataclass
+class ParkingMailbox(Mailbox):
+    """A mailbox whose rank can be suspended."""
+
+    agent: Any = None
+    generation: int = 0
+    voided: int = 0
+
+    def poll(self, i: int) -> int:
+        newest = super().poll(i)
+        return newest if newest > self.voided else 0
+
+    def ack(self, order: int, i: int, status: int) -> None:
+        super().ack(order, i, status)
+        voted = next(p.order for p in self.posts if p.order.id == order)
+        if status == _hook.APPLIED and voted.kind == _hook.MICRO_BATCHES:
+            self.agent.split[:] = voted.values
+
+    def suspended(self) -> bool:
+        return bool(self.agent.suspended.value > self.generation)
+
+    def park(self, status: int, step: int, checksum: int) -> tuple[int, Rejoin | None]:
+        super().park(status, step, checksum)
+        self.agent.parked[self.rank] = step
+        while self.agent.order[0] <= self.generation:
+            time.sleep(0.002)
+        self.agent.parked[self.rank] = RUNNING
+        order = self.agent.read()
+        self.generation = order.generation
+        self.voided = super().poll(order.resume)
+        return _hook.PARK_REJOIN, order
+
+
+Train = Callable[[ParkingMailbox], Any]
+
+
+def _process(out: Connection, mailbox: ParkingMailbox, port: int, joins: bool, train: Train) -> None:
+    os.environ.update(RANK=str(mailbox.rank), WORLD_SIZE=str(mailbox.agent.world), LOCAL_RANK=str(mailbox.rank))
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), TORCHELASTIC_USE_AGENT_STORE="True")
+    os.environ.update(GLOO_SOCKET_IFNAME="lo")
+    faulthandler.register(signal.SIGUSR1)
+    _hook.Hook = lambda: mailbox  # type: ignore[assignment,misc]
+    _votes.STRIDE_MOST = 1
+    try:
+        if joins:
+            _join.pretend_backends()
+        dist.init_process_group("gloo")
+        if not joins:
+            dist.distributed_c10d._set_pg_timeout(timedelta(seconds=GLOO_S), dist.group.WORLD)
+        out.send((True, train(mailbox)))
+    except BaseException:  # whatever it is, the test shows it
+        out.send((False, traceback.format_exc()))
+    out.close()
+    time.sleep(LIMIT_S)  # its connections stay until all have ended
+
+
+class Job:
+    """Processes of one job, and what becomes of them."""
+
+    def __init__(self, world: int, train: Train, posts: list[Post]) -> None:
+        self.agent, self._train, self._posts = Agent(world), train, posts
+        self._store = dist.TCPStore("127.0.0.1", 0, None, is_master=True, wait_for_workers=False)
+        self.processes: list[Any] = [None] * world
+        self._pipes: list[Any] = [None] * world
+
+    def start(self, place: int, rank: int, joins: bool = False) -> None:
+        """Start the process at a place, with a rank."""
+        self._pipes[place], theirs = fork.Pipe(duplex=False)
+        mailbox = ParkingMailbox(rank, list(self._posts), agent=self.agent)
+        arguments = (theirs, mailbox, self._store.port, joins, self._train)
+        self.processes[place] = fork.Process(target=_process, args=arguments, daemon=True)
+        self.processes[place].start()
+        theirs.close()
+
+    def recover(self, dying: int, rank: int) -> int:
+        """Wait until process dying has ended, and have a new one take its rank; the iteration that they resume at."""
+        self.processes[dying].join(LIMIT_S)
+        assert self.processes[dying].exitcode == 9
+        self._pipes[dying] = None
+        self.agent.suspended.value += 1
+        parked = self.agent.parked
+        self._until(lambda: all(parked[r] != RUNNING for r in range(self.agent.world) if r != rank))
+        self.start(dying, rank, joins=True)
+        self._until(lambda: parked[rank] == PARKED_EMPTY)
+        return self.agent.rejoin()
+
+    def _until(self, ready: Callable[[], bool]) -> None:
+        end = time.monotonic() + LIMIT_S
+        while not ready():
+            self._raise_errors()
+            self._require(time.monotonic() < end, f"it took too long; parked: {list(self.agent.parked)}")
+            time.sleep(0.005)
+
+    def _raise_errors(self) -> None:
+        for pipe in self._pipes:
+            if pipe is not None and pipe.poll():
+                codes = [p.exitcode for p in self.processes]
+                raise AssertionError(f"a rank ended too soon, {codes}: {pipe.recv()}")
+
+    def _require(self, condition: bool, text: str) -> None:
+        """Fail with the text, after each process has printed where it is."""
+        if not condition:
+            for process in self.processes:
+                if process.is_alive():
+                    os.kill(process.pid, signal.SIGUSR1)
+            time.sleep(1)
+            raise AssertionError(text)
+
+    def results(self) -> list[Any]:
+        """What each process's train returned."""
+        got = {}
+        while len(got) < self.agent.world:
+            ready = wait([p for k, p in enumerate(self._pipes) if k not in got], timeout=LIMIT_S)
+            self._require(bool(ready), f"processes {sorted(set(range(self.agent.world)) - set(got))} did not end")
+            for pipe in ready:
+                k = self._pipes.index(pipe)
+                ok, got[k] = pipe.recv()  # type: ignore[union-attr]
+                assert ok, f"process {k}: {got[k]}"
+        return [got[k] for k in range(self.agent.world)]
+
+    def end(self) -> None:
+        for process in self.processes:
+            if process is not None:
+                process.kill()
+                process.join()

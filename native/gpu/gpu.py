@@ -284,9 +284,10 @@ def engine(b: Bench) -> dict:
     out["validation"] = ask(b, home, "validate", "--gemm", "--yes", "--reason", "make gpu")
     out["validation"].pop("ask", None)
     before = len(b.lines("rank0"))
+    earlier = [i["id"] for i in listed(ask(b, home, "incident", "list"))]
     slow.touch()
     try:
-        out["incidents"] = b.wait("an incident", lambda: incidents(ask(b, home, "incident", "list")), 1)
+        out["incidents"] = b.wait("an incident", lambda: incidents(ask(b, home, "incident", "list"), earlier), 1)
     except SkipError as e:
         out["incidents"] = str(e)
     out["slow_rank"] = "made by work that its peers do not have, not by a clock"
@@ -304,11 +305,15 @@ def summary(doc: dict) -> dict:
     return {"job": doc.get("job"), "nodes": doc.get("nodes"), "ranks": ranks, "error": doc.get("error", "")}
 
 
-def incidents(doc) -> list:
-    """List the incidents that have a verdict, without their ladders."""
-    found = doc if isinstance(doc, list) else doc.get("incidents", [])
+def listed(doc: dict | list) -> list[dict]:
+    """List all incidents of a document."""
+    return doc if isinstance(doc, list) else doc.get("incidents", [])
+
+
+def incidents(doc: dict | list, earlier: list[str]) -> list[dict]:
+    """List the later incidents that have a verdict, without their ladders."""
     kept = ("id", "state", "onset_iteration", "detected_iteration", "healthy_ms", "slow_ms", "verdict")
-    return [{k: i.get(k) for k in kept} for i in found if i.get("state") == "located"]
+    return [{k: i.get(k) for k in kept} for i in listed(doc) if i["id"] not in earlier and i.get("state") == "located"]
 
 
 # PyTorch ends a process whose communicator failed, unless it is asked not to.

@@ -95,6 +95,18 @@ func (w screenWriter) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
+// newEmulator makes a terminal. A frame for the size before may still be under way when
+// it has shrunk: terminals take no margins beyond their last line; the emulator does, and
+// then scrolls lines that it does not have.
+func newEmulator(w, h int) *vt.SafeEmulator {
+	emu := vt.NewSafeEmulator(w, h)
+	emu.RegisterCsiHandler('r', func(p ansi.Params) bool {
+		bottom, _, _ := p.Param(1, 0)
+		return bottom > emu.Emulator.Height() // within Write, which holds the lock
+	})
+	return emu
+}
+
 func openTerm(t *testing.T, e *enginetest.Engine, w, h int) *term {
 	t.Helper()
 	srv := e.ServeInMemory()
@@ -103,7 +115,7 @@ func openTerm(t *testing.T, e *enginetest.Engine, w, h int) *term {
 		t.Fatal(err)
 	}
 	x := &term{
-		t: t, engine: e, clock: newClock(), emu: vt.NewSafeEmulator(w, h),
+		t: t, engine: e, clock: newClock(), emu: newEmulator(w, h),
 		wrote: make(chan struct{}, 1), ended: make(chan error, 1), raw: &lockedBuffer{},
 	}
 	f := feed.New(falconv1.NewConsoleClient(cc), nil)
@@ -428,5 +440,13 @@ func feedUntil(t *testing.T, m *Model, f *feed.Feed, ok func(*feed.State) bool) 
 		case <-deadline:
 			t.Fatal("waited in vain for the feed")
 		}
+	}
+}
+
+func TestTerminalThatHasShrunk(t *testing.T) {
+	emu := newEmulator(80, 24)
+	emu.Resize(60, 15)
+	if _, err := emu.Write([]byte("\x1b[4;22r\x1b[3T\x1b[r")); err != nil {
+		t.Error(err)
 	}
 }

@@ -9,6 +9,7 @@ does.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import math
 import threading
@@ -26,6 +27,7 @@ STRIDE_MOST = 64  # iterations from one vote to the next
 LATE_S = 2.0  # from one vote to the next, where an iteration is shorter
 SHARE = 0.0002  # of the training thread's time that votes may take
 LOOK_S = 0.0005  # between two looks at a vote
+LEAVE_S = 0.05  # between two looks whether a group can be left
 PATIENCE_S = 120.0  # for a vote whose iterations are over: a rank that is still missing left the loop
 
 
@@ -64,6 +66,7 @@ class Votes:
         self._least = dist.AllreduceOptions()
         self._least.reduceOp = dist.ReduceOp.MIN
         self._running: deque[_Vote] = deque()
+        self._works: list[Any] = []  # that may still run
         self._turn, self._last, self._last_s = 0, -STRIDE_MOST, 0.0
         self._pace = Pace()
         self.stride = 1  # iterations from one vote to the next, the largest that any rank wanted
@@ -140,7 +143,9 @@ class Votes:
 
     def _start(self, mine: list[int]) -> tuple[Any, torch.Tensor]:
         values = torch.tensor(mine)
-        return self._group.allreduce([values], self._least), values
+        work = self._group.allreduce([values], self._least)
+        self._works = [w for w in self._works if not w.is_completed()] + [work]
+        return work, values
 
     def _wait(self, work: Any, values: torch.Tensor, patience_s: float) -> list[int]:
         until = time.monotonic() + patience_s
@@ -155,16 +160,40 @@ class Votes:
         return agreed
 
     def _lose(self, why: Exception) -> None:
-        """Leave the group, so that the others' votes fail too. It waits for calls that run: not here."""
+        """Leave the group, so that the others' votes fail too."""
         self.lost = (str(why).splitlines() or [type(why).__name__])[0]
-        left = [self._group, *self._running]
-        self._group = None
+        _Leaving(self._group, self._works)
+        self._group, self._works = None, []
         self._running.clear()
-        if self.cut_off():  # the peers have left too, and its end would hold up this whole process until a timeout
-            for kept in left:
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
-            return
-        threading.Thread(target=left.clear, daemon=True).start()
+
+
+class _Leaving:
+    """Lets go of a group once none of its calls runs: its end waits for them.
+
+    A thread that is in there as the interpreter ends would abort the process, so it is over before, and a group
+    whose calls still run then stays.
+    """
+
+    def __init__(self, group: Any, works: list[Any]) -> None:
+        self._group, self._works = group, works
+        self._exiting = threading.Event()
+        self._thread = threading.Thread(target=self._leave, name="falcon-votes", daemon=True)
+        self._thread.start()
+        atexit.register(self._exit)
+
+    def _leave(self) -> None:
+        while not all(work.is_completed() for work in self._works):
+            if self._exiting.wait(LEAVE_S):
+                for kept in (self._group, *self._works):
+                    ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+                return
+        self._group = None
+        self._works.clear()
+        atexit.unregister(self._exit)
+
+    def _exit(self) -> None:
+        self._exiting.set()
+        self._thread.join()
 
 
 def agree(mine: bool, prefix: str = "falcon") -> Votes | None:

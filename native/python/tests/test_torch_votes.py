@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import time
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -164,3 +167,41 @@ def one_round(mailbox: Mailbox) -> list[object]:
 
 def test_a_commit_without_all_ranks_holds_nowhere() -> None:
     assert play(3, one_round) == [[True, 9, False, True, 0]] * 3
+
+
+ENDS = """
+import os, sys, torch, torch.distributed as dist
+from falcon_torch import _votes
+rank, how = int(sys.argv[1]), sys.argv[3]
+dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+votes = _votes.agree(True)
+votes.take_turn(lambda: 0)
+if how == "missing":
+    votes.cut_off = lambda: True
+    if rank == 1:
+        votes.take_turn(lambda: 0)
+        dist.barrier()
+        os._exit(0)
+    votes.take_turn(lambda: 0)
+    votes._start([1])
+votes.end()
+assert votes.lost
+dist.barrier()
+"""
+
+
+@pytest.mark.parametrize("how", ["whole", "missing"])
+def test_a_process_that_left_the_votes_ends_in_order(tmp_path: Path, how: str) -> None:
+    """With a call that still runs, too: a thread in the end of the group aborted the process as it exited."""
+    command = [sys.executable, "-c", ENDS]
+    arguments = [[*command, str(rank), str(tmp_path / "store"), how] for rank in range(2)]
+    ranks = [
+        subprocess.Popen(a, stderr=subprocess.PIPE, env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"}) for a in arguments
+    ]
+    try:
+        for process in ranks:
+            _, errors = process.communicate(timeout=60)
+            assert process.returncode == 0, errors.decode()
+    finally:
+        for process in ranks:
+            process.kill()

@@ -115,7 +115,7 @@ PAGES   ?= $(CURDIR)/docs
 RESULTS ?= $(BIN)
 
 # Exact on any machine first, then what is timed.
-NIGHTLY := simulate core-race schedules crashes attacks eval table7 outage pictures seeds pauses swaps harmless ends recoveries torch-kills torch-lab estimates detection-times soak figures pairs rings store-scale
+NIGHTLY := simulate core-race schedules crashes attacks eval table7 outage pictures seeds pauses swaps harmless ends recoveries torch-kills torch-pauses torch-screen torch-lab estimates detection-times soak figures pairs rings store-scale
 .PHONY: $(NIGHTLY)
 export NIGHT_SEEDS ?= 10000
 nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped
@@ -186,15 +186,22 @@ recoveries: build ## every fault point, with and without ZeRO, of ranks and node
 	go test -count=1 -timeout 3h -v -run TestRecoverPoints ./cmd/falcon -lab-recover-seeds $(RECOVER_SEEDS) -lab-recoveries $(PAGES)/recoveries.md -lab-out $(RESULTS)/recoveries
 
 KILLS ?= 50
-torch-kills: build ## ranks of a PyTorch job on emulated GPUs killed at KILLS (50) random moments, on nccl and on nccl2; skipped with one line without torch
-	go test -count=1 -timeout 3h -v -run TestTorchKills ./cmd/falcon -torch-kills $(KILLS)
+torch-kills: build ## ranks of a PyTorch job on emulated GPUs killed at KILLS (50) random moments, on nccl and on nccl2; its part of docs/torch.md; skipped with one line without torch
+	go test -count=1 -timeout 3h -v -run TestTorchKills ./cmd/falcon -torch-kills $(KILLS) -lab-page $(PAGES)/torch.md
+
+TORCH_PAUSES ?= 100
+torch-pauses: build ## a PyTorch job on emulated GPUs held and let go TORCH_PAUSES (100) times, on nccl and on nccl2, without and with overlap; its part of docs/torch.md; skipped without torch
+	go test -count=1 -timeout 3h -v -run TestTorchPauses ./cmd/falcon -torch-pauses $(TORCH_PAUSES) -lab-page $(PAGES)/torch.md
+
+torch-screen: build ## mitigations of a PyTorch job on emulated GPUs, approved by keys on a real terminal; skipped without torch
+	go test -count=1 -timeout 1h -v -run TestTorchScreen ./cmd/falcon -torch-screen
 
 TORCH_SEEDS ?= 1
-TORCH_RANKS ?= 4
-torch-lab: build ## PyTorch jobs of TORCH_RANKS (4) on emulated GPUs, without an adapter: TORCH_SEEDS (1) slow GPUs in each kind, and after how many iterations they are named; goes on where it stopped; skipped without torch
+TORCH_RANKS ?= 8
+torch-lab: build ## PyTorch jobs of TORCH_RANKS (8) on emulated GPUs, without an adapter: TORCH_SEEDS (1) slow GPUs in each kind, and after how many iterations they are named; its part of docs/torch.md; goes on where it stopped; skipped without torch
 	@mkdir -p $(RESULTS)/torch
 	@python=$$(.ci/python which); \
-	if [ -n "$$python" ]; then go test -count=1 -timeout 3h -v -run TestTorchWithoutAdapter ./cmd/falcon -lab-torch "$$python" -lab-torch-seeds $(TORCH_SEEDS) -lab-torch-ranks $(TORCH_RANKS) -lab-out $(RESULTS)/torch; \
+	if [ -n "$$python" ]; then go test -count=1 -timeout 3h -v -run TestTorchWithoutAdapter ./cmd/falcon -lab-torch "$$python" -lab-torch-seeds $(TORCH_SEEDS) -lab-torch-ranks $(TORCH_RANKS) -lab-out $(RESULTS)/torch -lab-page $(PAGES)/torch.md; \
 	else echo "torch-lab: skipped: no torch; set FALCON_PYTHON, or run make python-torch"; fi
 
 estimates: build ## iteration times from the calls alone against the trainer's own clock, in every layout

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"time"
@@ -18,5 +19,14 @@ func machine() string {
 			break
 		}
 	}
-	return fmt.Sprintf("Machine: %d cores of %s, shared and noisy. Date: %s.", runtime.NumCPU(), model, time.Now().UTC().Format(time.DateOnly))
+	return fmt.Sprintf("Machine: %d cores of %s, shared and noisy. Date: %s.%s", runtime.NumCPU(), model, time.Now().UTC().Format(time.DateOnly), commitText())
+}
+
+// commitText is empty outside of a checkout.
+func commitText() string {
+	out, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(" Commit: %s.", strings.TrimSpace(string(out)))
 }

@@ -114,7 +114,7 @@ func (c *cluster) status() lab.Status {
 
 func (c *cluster) awaitIteration(n int64) {
 	c.t.Helper()
-	waitFor(c.t, time.Minute, fmt.Sprintf("iteration %d", n), func() bool {
+	waitFor(c.t, 3*time.Minute, fmt.Sprintf("iteration %d", n), func() bool {
 		st, err := c.tryStatus()
 		return err == nil && st.Iteration >= n
 	})

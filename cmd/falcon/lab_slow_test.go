@@ -142,7 +142,9 @@ func TestTorchWithoutAdapter(t *testing.T) {
 		})
 		tableLine(&table, job.name, played)
 	}
-	t.Logf("%d ranks\n| Job | Slow GPUs | Right one named | Within %d iterations | Iterations: median, most | Seconds: median, most | Iteration, ms |\n|---|---|---|---|---|---|---|\n%s", *torchSize, namedWithin, table.String())
+	text := fmt.Sprintf("## Slow GPUs, without an adapter\n\nBy `make torch-lab TORCH_RANKS=%d TORCH_SEEDS=%d`. %s\n\nAn unchanged script (`native/python/examples/plain_ddp.py`) of %d ranks; one GPU after the other falls to 40 to 60 %% of its clock at a random moment. Iterations are those of rank 0 that ended between the fault and its verdict.\n\n| Job | Slow GPUs | Right one named | Within %d iterations | Iterations: median, most | Seconds: median, most | Iteration, ms |\n|---|---|---|---|---|---|---|\n%s", *torchSize, *torchSeeds, machine(), *torchSize, namedWithin, table.String())
+	writePage(t, "torch-lab", text)
+	t.Log(text)
 }
 
 // playSlowGPUs plays a kind of job with all its seeds, without those that were played before.

@@ -7,8 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/failslow/falcon/agent/lab"
 )
 
 var (
@@ -22,7 +25,7 @@ var torchBackends = []string{"nccl", "nccl2"}
 const (
 	torchBefore = 6 // iterations between two deaths
 	torchPerJob = 10
-	torchRanks  = 4
+	torchRanks  = 8
 )
 
 // interpreterWithTorch is the first interpreter that has PyTorch; the test is skipped without one.
@@ -40,7 +43,7 @@ func interpreterWithTorch(t *testing.T) string {
 	return ""
 }
 
-// torchScenario is a job of four replicas of which a rank dies every few iterations, at a random
+// torchScenario is a job of eight replicas of which a rank dies every few iterations, at a random
 // moment of one.
 func torchScenario(r *rand.Rand, kills int) string {
 	var b strings.Builder
@@ -65,15 +68,41 @@ func TestTorchKills(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var table strings.Builder
 	for _, backend := range torchBackends {
+		var all []lab.RecoveryStory
 		for first := 0; first < *torchKills; first += torchPerJob {
 			kills := min(torchPerJob, *torchKills-first)
-			t.Run(fmt.Sprintf("%s-%d", backend, first), func(t *testing.T) { playTorchKills(t, python+" "+script, backend, kills, first) })
+			t.Run(fmt.Sprintf("%s-%d", backend, first), func(t *testing.T) {
+				all = append(all, playTorchKills(t, python+" "+script, backend, kills, first)...)
+			})
 		}
+		killsLine(&table, backend, all)
+	}
+	text := fmt.Sprintf("## Deaths of ranks\n\nBy `make torch-kills KILLS=%d`. %s\n\nA DDP job of %d ranks with `falcon_torch`; a random rank is killed at a random moment, %d to a job. Right: one recovery in which the survivors keep their processes, at most one iteration runs again, and the job's ledger shows each micro-batch once. Known and down in ms, median and most.\n\n| Backend | Deaths | Right | Known | Down |\n|---|---|---|---|---|\n%s", *torchKills, machine(), torchRanks, torchPerJob, table.String())
+	writePage(t, "torch-kills", text)
+	t.Log(text)
+}
+
+func recoveredRight(s lab.RecoveryStory) bool {
+	return s.State == "resumed" && !s.Checkpoint && s.SurvivorPidsKept && s.LostIterations <= 1 && len(s.Replaced) == 1
+}
+
+func killsLine(b *strings.Builder, backend string, all []lab.RecoveryStory) {
+	var known, down []float64
+	right := 0
+	for _, s := range all {
+		known, down = append(known, s.DetectedMs), append(down, s.DownMs)
+		if recoveredRight(s) {
+			right++
+		}
+	}
+	if len(all) > 0 {
+		fmt.Fprintf(b, "| %s | %d | %d | %.0f, %.0f | %.0f, %.0f |\n", backend, len(all), right, middle(known), slices.Max(known), middle(down), slices.Max(down))
 	}
 }
 
-func playTorchKills(t *testing.T, command, backend string, kills, seed int) {
+func playTorchKills(t *testing.T, command, backend string, kills, seed int) []lab.RecoveryStory {
 	t.Setenv("BACKEND", backend)
 	t.Setenv("ITERATIONS", fmt.Sprint(torchIterations(kills)))
 	dir := t.TempDir()
@@ -90,8 +119,9 @@ func playTorchKills(t *testing.T, command, backend string, kills, seed int) {
 	}
 	for _, s := range report.Recoveries {
 		t.Logf("%s: %s, known after %.0f ms, down %.0f ms, %d iterations again, phases %v", s.ID, s.Fault, s.DetectedMs, s.DownMs, s.LostIterations, s.PhasesMs)
-		if s.State != "resumed" || s.Checkpoint || !s.SurvivorPidsKept || s.LostIterations > 1 || len(s.Replaced) != 1 {
+		if !recoveredRight(s) {
 			t.Errorf("%s: %+v", s.ID, s)
 		}
 	}
+	return report.Recoveries
 }

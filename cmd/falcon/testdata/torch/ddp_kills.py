@@ -28,6 +28,8 @@ class Ledger:
 
 iterations, per_replica = int(os.environ["ITERATIONS"]), 4
 local = int(os.environ["LOCAL_RANK"])
+if "RANK_LOGS" in os.environ:  # what PyTorch says of its watchdogs, a file for each process
+    os.dup2(os.open(f"{os.environ['RANK_LOGS']}/{os.getpid()}", os.O_CREAT | os.O_WRONLY, 0o600), 2)
 torch.cuda.set_device(local)
 torch.manual_seed(1)
 dist.init_process_group(os.environ.get("BACKEND", "nccl"))
@@ -35,7 +37,8 @@ ledger = Ledger()
 model = nn.Sequential(
     *[m for _ in range(4) for m in (nn.Linear(256, 256), nn.GELU())]
 ).cuda()
-model = nn.parallel.DistributedDataParallel(model, device_ids=[local])
+bucket_mb = float(os.environ.get("BUCKET_MB", "25"))
+model = nn.parallel.DistributedDataParallel(model, device_ids=[local], bucket_cap_mb=bucket_mb)
 optimizer = torch.optim.AdamW(model.parameters())
 job = falcon_torch.ddp(model, optimizer, micro_batches=per_replica, state=[ledger])
 while job.next_iteration(until=iterations):

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/failslow/falcon"
 )
@@ -25,6 +26,8 @@ func (c Config) checkCheckpoint() error {
 		return nil
 	case !filepath.IsAbs(p):
 		return fmt.Errorf("launch.checkpoint: %q is no absolute path", p)
+	case !utf8.ValidString(p):
+		return fmt.Errorf("launch.checkpoint: %q is no UTF-8 text", p)
 	case strings.Count(p, iterationWord) > 1:
 		return fmt.Errorf("launch.checkpoint: %s is there more than once", iterationWord)
 	}

@@ -48,7 +48,7 @@ func TestNewestCheckpoint(t *testing.T) {
 }
 
 func FuzzNewestCheckpoint(f *testing.F) {
-	for _, s := range []string{"a-{iteration}-*/b", "[{iteration}]x", `\{iteration}`, "{iteration}{iteration}", "?{iteration}["} {
+	for _, s := range []string{"a-{iteration}-*/b", "[{iteration}]x", `\{iteration}`, "{iteration}{iteration}", "?{iteration}[", "\xe7{iteration}"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, pattern string) {

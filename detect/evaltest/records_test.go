@@ -104,6 +104,11 @@ func strays(labels []int, reports []Report) int {
 // durations reads a column; times since the start become differences.
 func durations(t *testing.T, path, column string) []float64 {
 	t.Helper()
+	return durationsOf(t, path, column, column != "ms")
+}
+
+func durationsOf(t *testing.T, path, column string, sinceStart bool) []float64 {
+	t.Helper()
 	file, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +132,7 @@ func durations(t *testing.T, path, column string) []float64 {
 		}
 		out = append(out, v)
 	}
-	if column == "ms" {
+	if !sinceStart {
 		return out
 	}
 	for i := len(out) - 1; i > 0; i-- {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -12,31 +13,55 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/failslow/falcon/detect/bocd"
-	"github.com/failslow/falcon/detect/trace"
+	"github.com/failslow/falcon/detect/trace/column"
+	"github.com/failslow/falcon/detect/trace/logs"
 )
 
 const detectIterationsHelp = `Find where iteration times change their level.
 
-FILE is a CSV whose header names the columns (the last numeric one is taken, in
-milliseconds, unless --column names another), or a Megatron or NeMo log with
-lines "elapsed time per iteration (ms): …"; - is standard input.
+FILE is a training log, a table or an event file; - is standard input, .gz is
+unpacked. It finds out what the file is:
+
+  logs of Megatron-LM, Megatron-DeepSpeed, GPT-NeoX, DeepSpeed, NeMo, torchtitan,
+  nanotron, MaxText, verl, nanoGPT, llm.c, nanochat, and progress bars of Hugging
+  Face's trainer and Lightning; MLPerf's :::MLLOG; DLLogger; JSON lines; CSV;
+  W&B's CSV or JSON history; TensorBoard event files
+
+and says which column it took, in which unit, and why. A column must say by its
+name that it is the time of an iteration (iter_time_ms, train/step_time, s/it) or
+a duration (ms, seconds). Where several can be meant, or the unit is not known,
+it asks for --column or --unit. Where there is none, times are taken from
+iterations per second, from tokens per second with --tokens, or from the
+differences of a clock beside the iteration's number.
+
+Lines of several ranks about one iteration are one iteration, of which the
+slowest counts. A resumed run is read as it ran; of several runs in one file
+--run names one. Iterations are told by their own numbers where the file has
+them, else by the row, from 0.
+
+  step,iter_time_ms,loss
+  10,235.4,2.31
+  11,236.0,2.30
 
 A change is reported when the probability of a run length of at most 5 exceeds
 the threshold and the medians on both sides differ by the verify share over at
 least 3 points each; bursts must last longer to count, the longer the smaller
 they are. Alarms that fail this are jitters. The series is standardised by a
 robust scale from its first 10 points, and run lengths less probable than 1e-4
-are merged into their neighbours, at most 48 being kept; --raw turns both off.
+are merged into their neighbours, at most 48 being kept; --raw turns both off,
+and takes numbers that are no times.
 
---json writes the changes and what was no change; indexes count from 0:
-  {"points":260,"column":"ms","baseline_ms":210.1,"level_ms":210.3,
-   "changes":[{"index":40,"kind":"onset","before_ms":210,"after_ms":400,"change":0.9,
-     "probability":0.98,"detected_at":43}],
-   "jitters":[{"index":12,"probability":0.95,"change":0.02,"detected_at":14}]}`
+--json writes the changes and what was no change; index counts rows from 0,
+iteration is the file's own number where it has one:
+  {"points":260,"format":"CSV","column":"ms","unit":"ms","why":"…","notes":[],
+   "baseline_ms":210.1,"level_ms":210.3,
+   "changes":[{"index":40,"iteration":41,"kind":"onset","before_ms":210,"after_ms":400,
+     "change":0.9,"probability":0.98,"detected_at":43}],
+   "jitters":[{"index":12,"iteration":13,"probability":0.95,"change":0.02,"detected_at":14}]}`
 
 // iterationsFlags are the flags of falcon detect iterations.
 type iterationsFlags struct {
-	column    string
+	series    seriesFlags
 	hazard    float64
 	threshold float64
 	verify    float64
@@ -51,11 +76,11 @@ func detectIterationsCommand() *cobra.Command {
 		Use:     "iterations FILE",
 		Short:   "Find onsets and reliefs in a series of iteration times",
 		Long:    detectIterationsHelp,
-		Example: "  falcon detect iterations run.csv --column ms --json",
+		Example: "  falcon detect iterations run.log\n  falcon detect iterations run.csv --column iter_time --unit s --json",
 		Args:    oneFile,
 	}, f.detectIterations, printIterations)
 	fl := c.Flags()
-	fl.StringVar(&f.column, "column", "", "CSV column that holds the milliseconds (default the last numeric one)")
+	f.series.register(c)
 	fl.Float64Var(&f.hazard, "hazard", bocd.DefaultRunLength, "expected run length N in iterations; the hazard is 1/N")
 	fl.Float64Var(&f.threshold, "threshold", bocd.DefaultThreshold, "probability of a recent change that raises an alarm")
 	fl.Float64Var(&f.verify, "verify", 0.10, "least |after - before| / min(before, after) of a change")
@@ -113,7 +138,11 @@ func (f *iterationsFlags) detectIterations(c *cobra.Command, args []string) (rep
 	if err != nil {
 		return report, err
 	}
-	series, err := readInput(c, args[0], func(r io.Reader) (trace.Series, error) { return trace.Iterations(r, f.column) })
+	want, err := f.series.want(f.raw)
+	if err != nil {
+		return report, err
+	}
+	series, err := readInput(c, args[0], func(r io.Reader) (logs.Series, error) { return logs.Read(r, want) })
 	if err != nil {
 		return report, err
 	}
@@ -125,16 +154,49 @@ func (f *iterationsFlags) detectIterations(c *cobra.Command, args []string) (rep
 	return report, errors.Join(err, posterior.closeFile())
 }
 
+// seriesFlags say what a file of iteration times does not.
+type seriesFlags struct {
+	column, unit string
+	tokens       float64
+	run          int
+}
+
+func (f *seriesFlags) register(c *cobra.Command) {
+	c.Flags().StringVar(&f.column, "column", "", "column, tag or key that holds the times (default the one whose name says so)")
+	c.Flags().StringVar(&f.unit, "unit", "", "unit of its numbers: ms, s, us, ns or min (default what the file says)")
+	c.Flags().Float64Var(&f.tokens, "tokens", 0, "tokens of an iteration, where the file has tokens per second only; or samples, where it has those")
+	c.Flags().IntVar(&f.run, "run", 0, "which run, from 1, of a file that holds several")
+}
+
+// want checks the flags.
+func (f seriesFlags) want(raw bool) (logs.Want, error) {
+	want := logs.Want{Column: f.column, Items: f.tokens, Run: f.run, Raw: raw}
+	if f.unit != "" {
+		unit, ok := column.ParseUnit(f.unit)
+		if !ok {
+			return want, fmt.Errorf("%w: --unit %s is no unit of time; give ms, s, us, ns or min", errUsage, f.unit)
+		}
+		want.Unit = unit
+	}
+	if !(f.tokens >= 0) || math.IsInf(f.tokens, 0) {
+		return want, fmt.Errorf("%w: --tokens %g must be positive, such as 8192", errUsage, f.tokens)
+	}
+	if f.run < 0 {
+		return want, fmt.Errorf("%w: --run %d must be at least 1", errUsage, f.run)
+	}
+	return want, nil
+}
+
 // trackSeries runs the production tracker over a series.
-func trackSeries(tr *bocd.Tracker, series trace.Series, posterior *posteriorFile) (iterationsReport, error) {
-	report := iterationsReport{Column: series.Column, Changes: []changeReport{}, Jitters: []jitterReport{}}
+func trackSeries(tr *bocd.Tracker, series logs.Series, posterior *posteriorFile) (iterationsReport, error) {
+	report := newIterationsReport(series)
 	for i, ms := range series.Ms {
 		changes, err := tr.Observe(ms)
 		if err != nil {
-			return report, fmt.Errorf("iteration %d: %w", i, err)
+			return report, fmt.Errorf("row %d: %w", i, err)
 		}
 		for _, change := range changes {
-			report.addChange(change)
+			report.addChange(change, series.Steps)
 		}
 		if err := posterior.writeRow(i, tr); err != nil {
 			return report, err

@@ -5,12 +5,18 @@ import (
 	"io"
 
 	"github.com/failslow/falcon/detect/bocd"
+	"github.com/failslow/falcon/detect/trace/column"
+	"github.com/failslow/falcon/detect/trace/logs"
 )
 
 // iterationsReport is the document of falcon detect iterations.
 type iterationsReport struct {
 	Points     int            `json:"points"`
+	Format     string         `json:"format"`
 	Column     string         `json:"column"`
+	Unit       string         `json:"unit"` // of the column; all times here are milliseconds
+	Why        string         `json:"why"`
+	Notes      []string       `json:"notes"`
 	BaselineMs float64        `json:"baseline_ms"`
 	LevelMs    float64        `json:"level_ms"`
 	Changes    []changeReport `json:"changes"`
@@ -18,34 +24,58 @@ type iterationsReport struct {
 }
 
 type changeReport struct {
-	Index       int     `json:"index"`
+	Index       int     `json:"index"`               // row, from 0
+	Iteration   *int64  `json:"iteration,omitempty"` // the file's own number
 	Kind        string  `json:"kind"`
 	BeforeMs    float64 `json:"before_ms"`
 	AfterMs     float64 `json:"after_ms"`
 	Change      float64 `json:"change"`
 	Probability float64 `json:"probability"`
 	DetectedAt  int     `json:"detected_at"`
+	known       *int64  // the iteration of DetectedAt
 }
 
 type jitterReport struct {
 	Index       int     `json:"index"`
+	Iteration   *int64  `json:"iteration,omitempty"`
 	Probability float64 `json:"probability"`
 	Change      float64 `json:"change"`
 	DetectedAt  int     `json:"detected_at"`
 }
 
-func (r *iterationsReport) addChange(c bocd.Change) {
+func newIterationsReport(s logs.Series) iterationsReport {
+	return iterationsReport{
+		Format: s.Format, Column: s.Column, Unit: s.Unit, Why: s.Why, Notes: append([]string{}, s.Notes...),
+		Changes: []changeReport{}, Jitters: []jitterReport{},
+	}
+}
+
+func (r *iterationsReport) addChange(c bocd.Change, steps []int64) {
+	step := func(row int) *int64 {
+		if row < 0 || row >= len(steps) {
+			return nil
+		}
+		return &steps[row]
+	}
 	if c.Kind == bocd.KindJitter {
-		r.Jitters = append(r.Jitters, jitterReport{c.Index, c.Probability, c.Change, c.DetectedAt})
+		r.Jitters = append(r.Jitters, jitterReport{c.Index, step(c.Index), c.Probability, c.Change, c.DetectedAt})
 		return
 	}
 	r.Changes = append(r.Changes, changeReport{
-		c.Index, string(c.Kind), c.BeforeMs, c.AfterMs, c.Change, c.Probability, c.DetectedAt,
+		c.Index, step(c.Index), string(c.Kind), c.BeforeMs, c.AfterMs, c.Change, c.Probability, c.DetectedAt, step(c.DetectedAt),
 	})
 }
 
 func printIterations(w io.Writer, r iterationsReport) error {
-	_, err := fmt.Fprintf(w, "%d iterations, baseline %.4g ms, now %.4g ms\n", r.Points, r.BaselineMs, r.LevelMs)
+	unit := " ms"
+	if r.Unit == "" {
+		unit = ""
+	}
+	fmt.Fprintf(w, "%s: column %s%s (%s)\n", r.Format, r.Column, inUnit(r.Unit), r.Why)
+	for _, n := range r.Notes {
+		fmt.Fprintf(w, "  %s\n", n)
+	}
+	_, err := fmt.Fprintf(w, "%d iterations, baseline %.4g%s, now %.4g%s\n", r.Points, r.BaselineMs, unit, r.LevelMs, unit)
 	if err == nil && len(r.Changes) == 0 {
 		_, err = fmt.Fprintln(w, "no verified change")
 	}
@@ -53,11 +83,32 @@ func printIterations(w io.Writer, r iterationsReport) error {
 		if err != nil {
 			break
 		}
-		_, err = fmt.Fprintf(w, "%-7s at %d: %.4g → %.4g ms (%+.1f %%), probability %.3f, known at %d\n",
-			c.Kind, c.Index, c.BeforeMs, c.AfterMs, 100*c.Change, c.Probability, c.DetectedAt)
+		_, err = fmt.Fprintf(w, "%-7s at %s: %.4g → %.4g%s (%+.1f %%), probability %.3f, known at %s\n",
+			c.Kind, where(c.Index, c.Iteration), c.BeforeMs, c.AfterMs, unit, 100*c.Change, c.Probability, where(c.DetectedAt, c.known))
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(w, "%d alarms turned down as jitter\n", len(r.Jitters))
 	}
 	return err
+}
+
+// where names an iteration by its own number, or by its row.
+func where(row int, iteration *int64) string {
+	if iteration == nil {
+		return fmt.Sprintf("row %d", row)
+	}
+	return fmt.Sprintf("iteration %d", *iteration)
+}
+
+// inUnit is the unit of a column within a sentence.
+func inUnit(unit string) string {
+	switch word := column.Unit(unit).Word(); {
+	case word != "":
+		return " in " + word
+	case unit == "it/s":
+		return " in iterations per second"
+	case unit == "/s":
+		return " per second"
+	}
+	return ""
 }

@@ -63,7 +63,7 @@ func TestDetectIterationsJSON(t *testing.T) {
 
 func TestDetectIterationsText(t *testing.T) {
 	out, err := detectRun(slowRun(), "iterations", "-")
-	if err != nil || !strings.Contains(out, "onset   at 40:") || !strings.Contains(out, "relief  at 100:") {
+	if err != nil || !strings.Contains(out, "onset   at iteration 40:") || !strings.Contains(out, "relief  at iteration 100:") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -8,58 +8,6 @@ import (
 	"testing"
 )
 
-func TestIterationsReads(t *testing.T) {
-	for name, c := range map[string]struct {
-		in, column string
-		want       []float64
-		from       string
-	}{
-		"last numeric":   {"iter,ms,flag\n1,34,\n2,35,warm\n", "", []float64{34, 35}, "ms"},
-		"named":          {"step,a,b\n1,2,3\n4,5,6\n", "A", []float64{2, 5}, "a"},
-		"no header":      {"10\n20\n\n30\n", "", []float64{10, 20, 30}, "1"},
-		"tabs":           {"x\tms\n1\t2.5\n", "", []float64{2.5}, "ms"},
-		"quoted":         {"\"a, b\",ms\n\"x, y\",7\n", "", []float64{7}, "ms"},
-		"byte order":     {"\ufeffms\r\n1e2\r\n", "ms", []float64{100}, "ms"},
-		"megatron":       {megatronLog, "", []float64{1234.5, 1240}, marks[0].text},
-		"nemo":           {"Epoch 0: 5%| train_step_timing in s: 4.5, loss=2\n", "", []float64{4500}, marks[1].text},
-		"negative, tiny": {"ms\n-1\n1e-300\n", "", []float64{-1, 1e-300}, "ms"},
-	} {
-		got, err := Iterations(strings.NewReader(c.in), c.column)
-		if err != nil || !slices.Equal(got.Ms, c.want) || got.Column != c.from {
-			t.Errorf("%s: %+v, %v", name, got, err)
-		}
-	}
-}
-
-const megatronLog = `using world size: 8, data-parallel size: 4, "quotes
- [2024-05-01 10:00:00] iteration       10/     100 | consumed samples: 640 | elapsed time per iteration (ms): 1234.5 | learning rate: 1E-4 | global batch size: 64 |
-saving checkpoint at iteration 10
- [2024-05-01 10:00:12] iteration       20/     100 | consumed samples: 1280 | elapsed time per iteration (ms): 1240.0 | learning rate: 1E-4 |
-`
-
-func TestIterationsRefuses(t *testing.T) {
-	for name, c := range map[string]struct{ in, column, want string }{
-		"empty":         {"", "", "no rows of data"},
-		"header only":   {"a,b\n", "", "no rows of data"},
-		"no column":     {"a,b\n1,2\n", "ms", `line 1: no column "ms"; the header has a, b`},
-		"text":          {"a\nx\n", "", "the first row holds no number"},
-		"hole":          {"a,ms\n1,2\n1,\n", "ms", "line 3: column ms is empty"},
-		"word":          {"a,ms\n1,2\n1,fast\n", "ms", `line 3: column ms holds "fast", which is not a number`},
-		"nan":           {"ms\n1\nNaN\n", "", "line 3: column ms holds NaN, which is not a finite number"},
-		"infinite":      {"ms\n1\n1e999\n", "", "line 3: column ms holds 1e999, which is not a finite number"},
-		"short row":     {"a,ms\n1,2\n1\n", "ms", "line 3: 1 columns"},
-		"quotes":        {"a,ms\n\"1,2\n", "ms", "line 2: quotes don't match"},
-		"broken log":    {"elapsed time per iteration (ms): soon |\n", "", `holds "soon"`},
-		"control chars": {"ms\n1\n\x1b[2Jx\n", "ms", `holds "?[2Jx"`},
-		"control name":  {"\x1b[2J\n1\n,\n", "", "column ?[2J is empty"},
-	} {
-		_, err := Iterations(strings.NewReader(c.in), c.column)
-		if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // endless never ends, and never breaks a line.
 type endless struct{}
 
@@ -71,9 +19,6 @@ func (endless) Read(p []byte) (int, error) {
 }
 
 func TestInputsAreBounded(t *testing.T) {
-	if _, err := Iterations(endless{}, ""); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("endless line: %v", err)
-	}
 	if _, err := Calls(endless{}); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("endless line: %v", err)
 	}
@@ -107,18 +52,6 @@ func TestCallsRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-}
-
-func FuzzIterations(f *testing.F) {
-	f.Add("iter,ms\n1,34\n", "ms")
-	f.Add(megatronLog, "")
-	f.Fuzz(func(t *testing.T, in, column string) {
-		s, err := Iterations(strings.NewReader(in), column)
-		if err == nil && len(s.Ms) == 0 {
-			t.Fatal("no data and no error")
-		}
-		checkSentence(t, err)
-	})
 }
 
 func FuzzCalls(f *testing.F) {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -66,6 +67,22 @@ func (d *workers) addLine(n int, line string) error {
 	}
 	d.rows++
 	return d.takeRow(n, fields)
+}
+
+type row struct {
+	line   int
+	fields []string
+}
+
+// lastNumeric judges by the first row: a column that starts with numbers and
+// goes on with words is a fault of the file, to be named with its line.
+func lastNumeric(first row) int {
+	for at := len(first.fields) - 1; at >= 0; at-- {
+		if _, err := strconv.ParseFloat(first.fields[at], 64); err == nil {
+			return at
+		}
+	}
+	return -1
 }
 
 func (d *workers) readHeader(n int, line string) error {

@@ -1,0 +1,264 @@
+package logs
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/failslow/falcon/detect/trace"
+	"github.com/failslow/falcon/detect/trace/column"
+)
+
+// Want is what a person says about a file.
+type Want struct {
+	Column string      // "" for the one that can be meant
+	Unit   column.Unit // "" for what the file says
+	Items  float64     // tokens or samples of an iteration; 0 where not known
+	Run    int         // of several runs in one file, from 1; 0 where not said
+	Raw    bool        // numbers as they are: no unit is needed, and none is below zero
+}
+
+// choice is the column taken, and how its numbers become times.
+type choice struct {
+	*series
+	role  column.Role // by its name and its values
+	unit  column.Unit
+	why   string
+	notes []string
+}
+
+// choose finds the column with the iteration times.
+func (f *frame) choose(want Want) (choice, error) {
+	if want.Column != "" {
+		return f.chooseNamed(want)
+	}
+	by := map[column.Role][]*series{}
+	for _, s := range f.cols {
+		if s.count > 0 && !column.Bound(s.name) {
+			role := s.role()
+			by[role] = append(by[role], s)
+		}
+	}
+	for _, role := range []column.Role{column.IterTime, column.Mean, column.Time, column.Rate, column.Items} {
+		found := by[role]
+		switch {
+		case len(found) == 0 || role == column.Items && want.Items == 0:
+			continue
+		case len(found) > 1:
+			return choice{}, trace.Malformed(0, "the %s has %s, and each can be meant; name one with --column", f.format, listNames(found))
+		}
+		return f.finish(choice{series: found[0], role: role, why: "the only " + roleWords[role] + " in it"}, want)
+	}
+	if c, err, ok := f.chooseClock(append(by[column.Clock], by[column.Elapsed]...), by[column.Step], want); ok {
+		return c, err
+	}
+	return f.chooseRest(by, want)
+}
+
+var roleWords = map[column.Role]string{
+	column.IterTime: "time of an iteration", column.Mean: "mean time of an iteration", column.Time: "duration",
+	column.Rate: "number of iterations per second", column.Items: "number of tokens or samples per second",
+	column.Clock: "clock", column.Elapsed: "time since the start",
+}
+
+// chooseRest says why there is none, with what there is. A single column of
+// numbers is taken as it is where that is asked for.
+func (f *frame) chooseRest(by map[column.Role][]*series, want Want) (choice, error) {
+	rest := by[column.Other]
+	if want.Raw && len(rest) == 1 {
+		return f.finish(choice{series: rest[0], why: "the only column of numbers"}, want)
+	}
+	var holds []*series
+	for _, s := range f.cols {
+		if s.count > 0 && !column.Bound(s.name) {
+			holds = append(holds, s)
+		}
+	}
+	switch {
+	case len(by[column.Items]) > 0:
+		return choice{}, trace.Malformed(0, "the %s has %s per second and no time; say with --tokens how many an iteration has, such as --tokens 8192", f.format, listNames(by[column.Items]))
+	case len(holds) == 0:
+		return choice{}, trace.Malformed(0, "the %s has no numbers; %s", f.format, example)
+	case len(rest) == 1 && len(holds) <= 2:
+		return choice{}, trace.Malformed(0, "%s does not say that it is a time; if it is, give --column %s --unit ms (or s)", listNames(rest), quoteArg(rest[0].name))
+	}
+	return choice{}, trace.Malformed(0, "no column of the %s says that it is the time of an iteration; it has %s; name one with --column, or %s", f.format, listNames(holds), example)
+}
+
+const example = `give a log with such times, as in: step,iter_time_ms and below it 10,235.4`
+
+// quoteArg makes an argument that a shell takes.
+func quoteArg(s string) string {
+	if strings.ContainsAny(s, " \t()|&;<>*?$'\"\\") {
+		return "'" + strings.ReplaceAll(trace.Clip(s), "'", "?") + "'"
+	}
+	return trace.Clip(s)
+}
+
+// chooseNamed takes the column that --column names: in full, or by its last part.
+func (f *frame) chooseNamed(want Want) (choice, error) {
+	var found []*series
+	for _, s := range f.cols {
+		if strings.EqualFold(s.name, want.Column) {
+			found = []*series{s}
+			break
+		}
+		if !column.Bound(s.name) && (strings.EqualFold(column.Short(s.name), want.Column) || strings.EqualFold(lastKey(s.name), want.Column)) {
+			found = append(found, s)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return choice{}, trace.Malformed(0, "no column %q; the %s has %s", trace.Clip(want.Column), f.format, listNames(f.cols))
+	case len(found) > 1:
+		return choice{}, trace.Malformed(0, "%q can be %s; give the full name", trace.Clip(want.Column), listNames(found))
+	}
+	s := found[0]
+	if s.count == 0 {
+		return choice{}, s.noNumbers()
+	}
+	return f.finish(choice{series: s, role: s.role(), why: "named with --column"}, want)
+}
+
+func (s *series) noNumbers() error {
+	if s.bad != nil {
+		return trace.Malformed(s.bad.line, "column %s holds %q, which is not a number", trace.Clip(s.name), trace.Clip(s.bad.text))
+	}
+	return trace.Malformed(0, "column %s has no numbers", trace.Clip(s.name))
+}
+
+// finish finds the unit and refuses a column that can't be read whole.
+func (f *frame) finish(c choice, want Want) (choice, error) {
+	if c.bad != nil {
+		return c, trace.Malformed(c.bad.line, "column %s holds %q, which is not a number", trace.Clip(c.name), trace.Clip(c.bad.text))
+	}
+	if c.commas > 0 && c.clear == 0 {
+		return c, trace.Malformed(0, "the commas in column %s can mean thousands or decimals; write its numbers without thousands", trace.Clip(c.name))
+	}
+	c.unit = c.means.Unit
+	switch {
+	case want.Unit != "":
+		c.unit, c.why = want.Unit, c.why+", unit given with --unit"
+	case len(c.units) == 1 && c.unit == "":
+		for u := range c.units {
+			c.unit = u
+		}
+	}
+	if len(c.units) > 1 {
+		return c, trace.Malformed(0, "column %s mixes units; write all its times in one", trace.Clip(c.name))
+	}
+	switch c.role {
+	case column.Items:
+		if want.Items <= 0 {
+			return c, trace.Malformed(0, "%s counts tokens or samples per second; say with --tokens how many an iteration has, such as --tokens 8192", trace.Clip(c.name))
+		}
+		return c, nil
+	case column.Rate:
+		return c, nil
+	case column.Clock, column.Elapsed:
+		c.unit = c.clockUnit(want)
+		if c.unit == "" {
+			return c, trace.Malformed(0, "%s does not say the unit of its clock; give --unit s (or ms)", trace.Clip(c.name))
+		}
+		return c, nil
+	case column.Mean:
+		c.notes = append(c.notes, "the column is a mean by its name: a change shows late in it, and smaller")
+	case column.Part:
+		c.notes = append(c.notes, "by its name the column is not the time of a whole training iteration")
+	case column.Known, column.Step, column.Rank:
+		if !want.Raw && want.Unit == "" {
+			return c, trace.Malformed(0, "column %s holds no times by its name; if it does, give --unit ms (or s)", trace.Clip(c.name))
+		}
+	}
+	return f.checkUnit(c, want)
+}
+
+// checkUnit compares the times with a clock of the same table: it tells a unit
+// that the name does not, and refuses one that it contradicts.
+func (f *frame) checkUnit(c choice, want Want) (choice, error) {
+	if want.Unit != "" || want.Raw {
+		return c, nil
+	}
+	clockMs := f.clockPerStep(c.series)
+	typical := c.median()
+	if c.unit != "" {
+		if ratio := clockMs / (typical * c.unit.ToMs()); !c.preset && (ratio > 300 && ratio < 3000 || ratio > 1./3000 && ratio < 1./300) {
+			return c, trace.Malformed(0, "column %s is in %s by its name, but by the clock beside it an iteration takes about %.3g ms; say which with --unit %s (or ms, s, us)",
+				trace.Clip(c.name), c.unit.Word(), clockMs, c.unit)
+		}
+		return c, nil
+	}
+	for _, u := range []column.Unit{"us", "ms", "s"} {
+		if ratio := clockMs / (typical * u.ToMs()); ratio > 0.4 && ratio < 6 {
+			c.unit, c.why = u, c.why+", "+u.Word()+" by the clock beside it"
+			return c, nil
+		}
+	}
+	return c, trace.Malformed(0, "column %s does not say its unit; give --unit ms or --unit s", trace.Clip(c.name))
+}
+
+// clockPerStep is the mean time of an iteration by the first clock of the table,
+// in milliseconds; NaN where there is none.
+func (f *frame) clockPerStep(of *series) float64 {
+	var clock, step *series
+	for _, s := range f.cols {
+		switch s.role() {
+		case column.Clock, column.Elapsed:
+			if clock == nil && s.clockUnit(Want{}) != "" {
+				clock = s
+			}
+		case column.Step:
+			if step == nil {
+				step = s
+			}
+		}
+	}
+	if clock == nil || step == nil || step == of {
+		return math.NaN()
+	}
+	first, last := -1, -1
+	for row := range f.lines {
+		if !math.IsNaN(of.at(row)) && !math.IsNaN(clock.at(row)) && !math.IsNaN(step.at(row)) {
+			if first < 0 {
+				first = row
+			}
+			last = row
+		}
+	}
+	if first < 0 || step.at(last) <= step.at(first) || last-first < 2 {
+		return math.NaN()
+	}
+	return (clock.at(last) - clock.at(first)) * clock.clockUnit(Want{}).ToMs() / (step.at(last) - step.at(first))
+}
+
+func (s *series) median() float64 {
+	all := make([]float64, 0, s.count)
+	for _, v := range s.values {
+		if !math.IsNaN(v) {
+			all = append(all, v)
+		}
+	}
+	slices.Sort(all)
+	if len(all) == 0 {
+		return math.NaN()
+	}
+	return all[len(all)/2]
+}
+
+// listNames lists columns for a sentence.
+func listNames(cols []*series) string {
+	const most = 12
+	var names []string
+	for i, s := range cols {
+		if i == most {
+			names = append(names, fmt.Sprintf("%d more", len(cols)-most))
+			break
+		}
+		names = append(names, trace.Clip(s.name))
+	}
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+}

@@ -1,0 +1,195 @@
+package logs
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/failslow/falcon/detect/trace"
+	"github.com/failslow/falcon/detect/trace/column"
+)
+
+// role is what a column holds by its name and its values: what always grows is a
+// clock or a time since the start, whatever its name says.
+func (s *series) role() column.Role {
+	role := s.means.Role
+	if s.preset {
+		return role
+	}
+	switch {
+	case s.texts > 0:
+		return column.Clock
+	case role == column.Step && !s.whole():
+		return column.Other
+	case role == column.IterTime || role == column.Time || role == column.Other || role == column.Mean:
+		switch grows, epoch := s.growth(); {
+		case epoch != "" && role != column.Other:
+			return column.Clock
+		case grows && role != column.Other:
+			return column.Elapsed
+		}
+	}
+	return role
+}
+
+// whole reports whether all numbers are whole ones.
+func (s *series) whole() bool {
+	for _, v := range s.values {
+		if !math.IsNaN(v) && v != math.Trunc(v) {
+			return false
+		}
+	}
+	return true
+}
+
+// growth tells a column that never falls and rises all the time, and one that is
+// seconds, milliseconds and so on since 1970.
+func (s *series) growth() (grows bool, epoch column.Unit) {
+	first, last, before := math.NaN(), math.NaN(), math.NaN()
+	n, rises := 0, 0
+	for _, v := range s.values {
+		if math.IsNaN(v) {
+			continue
+		}
+		if n == 0 {
+			first = v
+		} else if v < before {
+			return false, ""
+		} else if v > before {
+			rises++
+		}
+		n, before, last = n+1, v, v
+	}
+	if n >= 2 {
+		epoch = epochUnit(first, last)
+	}
+	const few, many = 8, 20
+	return n >= many && rises >= n*8/10 || n >= few && first >= 0 && last > 4*first && rises >= n*8/10, epoch
+}
+
+// epochUnit is the unit of numbers that are times since 1970 within 2001 to 2100.
+func epochUnit(first, last float64) column.Unit {
+	for _, u := range []column.Unit{"s", "ms", "us", "ns"} {
+		one := 1000 / u.ToMs()
+		if first > 1e9*one && last < 4.2e9*one {
+			return u
+		}
+	}
+	return ""
+}
+
+// clockUnit is the unit of a clock, "" where nothing says it.
+func (s *series) clockUnit(want Want) column.Unit {
+	if want.Unit != "" {
+		return want.Unit
+	}
+	if s.texts > 0 {
+		return "s"
+	}
+	if _, epoch := s.growth(); epoch != "" {
+		return epoch
+	}
+	if s.means.Unit != "" {
+		return s.means.Unit
+	}
+	switch s.name {
+	case "_timestamp", "_runtime": // W&B's, in seconds
+		return "s"
+	}
+	return ""
+}
+
+// chooseClock takes times from the differences of a clock, where a column counts
+// the iterations between them. ok is false where there is no clock at all.
+func (f *frame) chooseClock(clocks, steps []*series, want Want) (c choice, err error, ok bool) {
+	if len(clocks) == 0 {
+		return c, nil, false
+	}
+	if len(steps) == 0 {
+		return c, trace.Malformed(0, "the %s has a clock (%s) and no column that counts iterations; if each row is one iteration, give --column %s",
+			f.format, listNames(clocks[:1]), quoteArg(clocks[0].name)), true
+	}
+	var first error
+	for _, s := range clocks {
+		c, err := f.finish(choice{series: s, role: s.role(), why: "no column has times of iterations; they are the differences of this clock"}, want)
+		if err == nil {
+			err = f.checkTick(c)
+		}
+		if err == nil {
+			err = f.checkCount(c, steps[0])
+		}
+		if err == nil {
+			return c, nil, true
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return c, first, true
+}
+
+// checkCount refuses numbers that may count something else than iterations: MLPerf's
+// steps, for one, are samples.
+func (f *frame) checkCount(c choice, step *series) error {
+	if step.preset {
+		return nil
+	}
+	seen, before := map[float64]int{}, math.NaN()
+	for row := range f.lines {
+		if v := step.at(row); !math.IsNaN(v) && !math.IsNaN(c.at(row)) {
+			if d := v - before; d > 0 {
+				seen[d]++
+			}
+			before = v
+		}
+	}
+	if seen[1]*2 >= c.count-1 {
+		return nil
+	}
+	return trace.Malformed(0, "the %s has no times of iterations but a clock, %s, and its %s does not go up by 1: it may count samples; if it counts iterations, give --column %s",
+		f.format, trace.Clip(c.name), trace.Clip(step.name), quoteArg(c.name))
+}
+
+// checkTick refuses a clock that is too coarse for the rows it stands in.
+func (f *frame) checkTick(c choice) error {
+	const coarse = 0.05 // of the time between two rows
+	tick := c.tick
+	if tick == 0 && c.whole() {
+		tick = 1
+	}
+	n := float64(c.count - 1)
+	if tick == 0 || n < 1 {
+		return nil
+	}
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, v := range c.values {
+		if !math.IsNaN(v) {
+			low, high = min(low, v), max(high, v)
+		}
+	}
+	if between := (high - low) / n; tick > coarse*between {
+		return trace.Malformed(0, "the %s has no times of iterations, and its clock %s ticks in %.3g %s, too coarsely for rows %.3g %s apart; log the time of an iteration, or finer timestamps",
+			f.format, trace.Clip(c.name), tick, c.unit, between, c.unit)
+	}
+	return nil
+}
+
+// toMs turns the numbers of a row into milliseconds: directly, or for a clock into
+// the time itself, of which differences are taken later.
+func (c choice) toMs(v float64, want Want) (float64, error) {
+	switch c.role {
+	case column.Rate:
+		v = 1000 / v
+	case column.Items:
+		v = 1000 * want.Items / v
+	default:
+		if c.unit != "" {
+			v *= c.unit.ToMs()
+		}
+	}
+	if math.IsNaN(v) || math.IsInf(v, 0) || !want.Raw && v < 0 || !want.Raw && v == 0 && !c.isClock() {
+		return 0, fmt.Errorf("is no time of an iteration")
+	}
+	return v, nil
+}
+
+func (c choice) isClock() bool { return c.role == column.Clock || c.role == column.Elapsed }

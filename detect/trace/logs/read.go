@@ -1,0 +1,210 @@
+package logs
+
+import (
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/failslow/falcon/detect/trace"
+	"github.com/failslow/falcon/detect/trace/column"
+)
+
+// Series is a series of iteration times, and what it was read from.
+type Series struct {
+	Ms     []float64 // one per iteration, in the order in which they ran
+	Steps  []int64   // their numbers; nil where the file has none
+	Format string    // "Megatron log", "CSV"
+	Column string    // the column's name as the file has it
+	Unit   string    // the column's unit: "ms", "s", …; "it/s" for a rate; "" with Want.Raw
+	Why    string    // why this column and this unit
+	Notes  []string  // what else to know about the times
+}
+
+// Read finds the iteration times in a file of any of the formats.
+func Read(r io.Reader, want Want) (Series, error) {
+	in, err := Open(r)
+	if err != nil {
+		return Series{}, err
+	}
+	head, err := peekHead(in)
+	if err != nil {
+		return Series{}, err
+	}
+	guess := Sniff(head)
+	read, ok := readers[guess.reader]
+	if !ok {
+		return Series{}, guess.refuse()
+	}
+	f, err := read(in)
+	if err != nil {
+		return Series{}, err
+	}
+	return f.series(want)
+}
+
+// series makes the times of the column that is taken.
+func (f *frame) series(want Want) (Series, error) {
+	c, err := f.choose(want)
+	if err != nil {
+		return Series{}, err
+	}
+	out := Series{Format: f.format, Column: trace.Clip(c.name), Unit: c.unitText(), Why: c.why, Notes: append(append([]string{}, f.notes...), c.notes...)}
+	step := f.stepColumn(c.series)
+	if step == nil {
+		return f.withoutSteps(out, c, want)
+	}
+	run, err := f.walk(&out, c, step, want)
+	if err != nil {
+		return Series{}, err
+	}
+	points, notes := joinPasses(run)
+	out.Notes = append(out.Notes, notes...)
+	for _, p := range points {
+		out.Ms, out.Steps = append(out.Ms, p.ms), append(out.Steps, p.step)
+	}
+	out.noteGaps(points, c)
+	return out, nil
+}
+
+func (c choice) unitText() string {
+	switch c.role {
+	case column.Rate:
+		return "it/s"
+	case column.Items:
+		return "/s"
+	}
+	return string(c.unit)
+}
+
+// stepColumn is the column that numbers the iterations in every row that has a
+// time: the first such one.
+func (f *frame) stepColumn(of *series) *series {
+	for _, s := range f.cols {
+		if s == of || s.role() != column.Step {
+			continue
+		}
+		full := true
+		for row := range f.lines {
+			if _, ok := stepOf(s.at(row)); !ok && !math.IsNaN(of.at(row)) {
+				full = false
+				break
+			}
+		}
+		if full {
+			return s
+		}
+	}
+	return nil
+}
+
+// walk reads the rows of the column into the passes of one run.
+func (f *frame) walk(out *Series, c choice, step *series, want Want) ([]pass, error) {
+	w := walker{writer: map[int32]*place{}, late: c.isClock()}
+	left := 0
+	for row := range f.lines {
+		v := c.at(row)
+		if math.IsNaN(v) {
+			left++
+			continue
+		}
+		ms, err := c.toMs(v, want)
+		if err != nil {
+			return nil, trace.Malformed(int(f.lines[row]), "column %s holds %g, which %s", trace.Clip(c.name), v, err)
+		}
+		n, _ := stepOf(step.at(row))
+		w.take(point{step: n, ms: ms, line: f.lines[row]}, f.ranks[row])
+	}
+	out.noteEmpty(left, len(f.lines))
+	run, err := pickRun(w.runs(), want.Run)
+	if err != nil {
+		return nil, err
+	}
+	out.noteWriters(w)
+	if c.isClock() {
+		out.Notes = append(out.Notes, "the times hold what ran between two rows: checkpoints and evaluations too")
+		return differences(run)
+	}
+	return run, nil
+}
+
+// withoutSteps takes the rows in their order.
+func (f *frame) withoutSteps(out Series, c choice, want Want) (Series, error) {
+	if c.isClock() {
+		out.Notes = append(out.Notes, "no column counts iterations: each row is taken as one")
+	}
+	rank, ranks, left, before := f.commonRank(c.series), map[int32]bool{}, 0, math.NaN()
+	for row := range f.lines {
+		v := c.at(row)
+		if math.IsNaN(v) {
+			left++
+			continue
+		}
+		ranks[f.ranks[row]] = true
+		if f.ranks[row] != rank {
+			continue
+		}
+		ms, err := c.toMs(v, want)
+		if err != nil {
+			return Series{}, trace.Malformed(int(f.lines[row]), "column %s holds %g, which %s", trace.Clip(c.name), v, err)
+		}
+		if c.isClock() {
+			ms, before = ms-before, ms
+			if math.IsNaN(ms) || ms <= 0 {
+				continue
+			}
+		}
+		out.Ms = append(out.Ms, ms)
+	}
+	if len(out.Ms) == 0 {
+		return Series{}, trace.Malformed(0, "column %s gives no time of an iteration", trace.Clip(c.name))
+	}
+	out.noteEmpty(left, len(f.lines))
+	if len(ranks) > 1 {
+		out.Notes = append(out.Notes, fmt.Sprintf("%d ranks write into the file and no number tells their iterations apart: one rank's lines are read", len(ranks)))
+	}
+	return out, nil
+}
+
+// commonRank is the rank with most rows.
+func (f *frame) commonRank(of *series) int32 {
+	rows := map[int32]int{}
+	best := int32(noRank)
+	for row, rank := range f.ranks {
+		if math.IsNaN(of.at(row)) {
+			continue
+		}
+		if rows[rank]++; rows[rank] > rows[best] {
+			best = rank
+		}
+	}
+	return best
+}
+
+func (s *Series) noteEmpty(left, rows int) {
+	if left > 0 {
+		s.Notes = append(s.Notes, fmt.Sprintf("%d of %d rows have no number there and are left out", left, rows))
+	}
+}
+
+func (s *Series) noteWriters(w walker) {
+	switch ranks := len(w.writer); {
+	case ranks > 1:
+		s.Notes = append(s.Notes, fmt.Sprintf("%d ranks write into the file: of lines about one iteration the slowest counts; falcon detect workers compares them", ranks))
+	case w.copies > 0:
+		s.Notes = append(s.Notes, fmt.Sprintf("up to %d lines are about one iteration: the slowest counts", w.copies+1))
+	}
+}
+
+// noteGaps says how the numbers of the iterations go.
+func (s *Series) noteGaps(points []point, c choice) {
+	interval, missing, first := gaps(points)
+	switch {
+	case interval > 1 && c.mean:
+		s.Notes = append(s.Notes, fmt.Sprintf("every %d. iteration is logged, each time is the mean since the one before: a change is known to %d iterations", interval, interval))
+	case interval > 1:
+		s.Notes = append(s.Notes, fmt.Sprintf("iteration numbers go up by %d", interval))
+	}
+	if missing > 0 {
+		s.Notes = append(s.Notes, fmt.Sprintf("%d iterations are missing, the first is %d", missing, first))
+	}
+}

@@ -1,0 +1,267 @@
+package logs
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/failslow/falcon/detect/trace"
+	"github.com/failslow/falcon/detect/trace/column"
+)
+
+// Kind is what a file can be read as.
+type Kind string
+
+// Kinds; each is a command of falcon detect, but for the last three.
+const (
+	Iterations  Kind = "iterations"
+	Calls       Kind = "calls"
+	Workers     Kind = "workers"
+	Profile     Kind = "profile"
+	Trace       Kind = "trace"
+	Collectives Kind = "collectives" // NCCL Inspector's; no verdict comes from it alone
+	Counters    Kind = "counters"    // DCGM's; no verdict comes from it alone
+	Nothing     Kind = ""
+)
+
+// Guess is what a file is by its beginning.
+type Guess struct {
+	Kind   Kind
+	Format string // "CSV", "MLPerf log"
+	Why    string // what shows it
+	Sure   bool   // by a mark that no other format has; else it only looks like it
+
+	reader string // of a file that can have times of iterations
+}
+
+// readers of files that can have times of iterations.
+var readers = map[string]func(io.Reader) (*frame, error){
+	"csv": readTable, "text": readText, "json": readObjects, "dlll": readDLLogger, "mllog": readMLLog, "events": readEvents,
+}
+
+// refuse says why a file has no iteration times that could be read.
+func (g Guess) refuse() error {
+	switch g.Kind {
+	case Nothing:
+		return trace.Malformed(0, "%s", g.Why)
+	case Collectives, Counters:
+		return trace.Malformed(0, "this is %s, which has no iteration times; see what it holds with: falcon detect FILE", g.Format)
+	}
+	return trace.Malformed(0, "this is %s, which has no iteration times; give it to: falcon detect %s FILE", g.Format, g.Kind)
+}
+
+// Err is a sentence for a file that nothing reads, nil for others.
+func (g Guess) Err() error {
+	if g.Kind != Nothing {
+		return nil
+	}
+	return g.refuse()
+}
+
+// SniffReader tells what a file is and leaves it unread. The reader it returns is
+// unpacked.
+func SniffReader(r io.Reader) (Guess, *bufio.Reader, error) {
+	in, err := Open(r)
+	if err != nil {
+		return Guess{}, nil, err
+	}
+	head, err := peekHead(in)
+	if err != nil {
+		return Guess{}, nil, err
+	}
+	return Sniff(head), in, nil
+}
+
+// Sniff tells what a file is by its beginning, unpacked.
+func Sniff(head []byte) Guess {
+	if g, ok := sniffBinary(head); ok {
+		return g
+	}
+	lines := headLines(head)
+	if len(lines) == 0 {
+		return Guess{Why: "the file is empty; " + example}
+	}
+	for _, sniff := range []func([]string) (Guess, bool){sniffMarks, sniffJSON, sniffText, sniffTable} {
+		if g, ok := sniff(lines); ok {
+			return g
+		}
+	}
+	return Guess{Kind: Iterations, Format: "text", Why: "its lines are looked through for times of iterations", reader: "text"}
+}
+
+// sniffBinary knows files by their first bytes.
+func sniffBinary(head []byte) (Guess, bool) {
+	has := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }
+	switch {
+	case isEvents(head):
+		return Guess{Kind: Iterations, Format: "TensorBoard event file", Why: "its first record has TensorFlow's checksum", Sure: true, reader: "events"}, true
+	case len(head) >= 2 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5:
+		return Guess{Kind: Trace, Format: "a Python pickle, as PyTorch's flight recorder writes its dumps", Why: "it begins as a pickle does", Sure: true}, true
+	case has("PAR1"):
+		return Guess{Why: `this is a Parquet table; write it as CSV: python3 -c "import pandas,sys; pandas.read_parquet(sys.argv[1]).to_csv(sys.argv[1]+'.csv')" FILE`}, true
+	case has("SQLite format 3\x00"):
+		return Guess{Why: "this is a SQLite database, as Nsight Systems exports; give a trace in Chrome's format, or iteration times as CSV"}, true
+	case has(":W&B"):
+		return Guess{Why: "this is W&B's own log of a run; export its history as CSV or JSON lines, and give that"}, true
+	case bytes.IndexByte(head[:min(len(head), 1024)], 0) >= 0:
+		return Guess{Why: "this is a binary file of no known kind; " + example}, true
+	}
+	return Guess{}, false
+}
+
+const sniffedLines = 400
+
+// headLines are the first lines, cleaned; the last may be cut and is left out
+// unless it is the only one.
+func headLines(head []byte) []string {
+	var out []string
+	for len(head) > 0 && len(out) < sniffedLines {
+		n, token, _ := splitLine(head, true)
+		whole := bytes.IndexAny(token, "\r\n") >= 0
+		if text := strings.TrimSpace(cleanLine(bytes.TrimRight(token, "\r\n"))); text != "" && (whole || len(out) == 0 || len(head) < headBytes/2) {
+			out = append(out, text)
+		}
+		head = head[n:]
+	}
+	return out
+}
+
+// sniffMarks knows formats by what their lines begin with.
+func sniffMarks(lines []string) (Guess, bool) {
+	for _, l := range lines {
+		switch {
+		case strings.Contains(l, ":::MLLOG {") || strings.Contains(l, ":::MLLOG{"):
+			return Guess{Iterations, "MLPerf log", "lines begin with :::MLLOG", true, "mllog"}, true
+		case strings.HasPrefix(l, "DLLL {"):
+			return Guess{Iterations, "DLLogger log", "lines begin with DLLL", true, "dlll"}, true
+		case strings.HasPrefix(l, "DCGM_F") || strings.HasPrefix(l, "# HELP DCGM_") || strings.HasPrefix(l, "# TYPE DCGM_"):
+			return Guess{Kind: Counters, Format: "DCGM counters as dcgm-exporter writes them", Why: "lines begin with DCGM_FI", Sure: true}, true
+		case isMonitorHeader(l):
+			return Guess{Kind: Counters, Format: "DCGM counters as dcgmi dmon writes them", Why: "its header begins with #Entity", Sure: true}, true
+		case strings.HasPrefix(l, "nccl_") && strings.Contains(l, "{") && strings.Contains(l, "collective="):
+			return Guess{Kind: Collectives, Format: "NCCL Inspector's metrics", Why: "lines begin with nccl_", Sure: true}, true
+		}
+	}
+	return Guess{}, false
+}
+
+// sniffJSON knows documents by the members at their beginning.
+func sniffJSON(lines []string) (Guess, bool) {
+	if first := lines[0]; first[0] != '{' && first[0] != '[' || strings.HasPrefix(first, "{'") || isBracketed(first) {
+		return Guess{}, false
+	}
+	text := strings.Join(lines, "\n")
+	has := func(member string) bool { return strings.Contains(text, `"`+member+`"`) }
+	switch {
+	case has("coll_perf"):
+		return Guess{Kind: Collectives, Format: "NCCL Inspector's JSON", Why: "its objects have coll_perf", Sure: true}, true
+	case has("traceEvents") || has("ph") && (has("ts") || has("dur")):
+		return Guess{Kind: Trace, Format: "a Chrome trace", Why: "it has events with ph and ts", Sure: true}, true
+	case has("entries") || has("pg_config"):
+		return Guess{Kind: Trace, Format: "a flight-recorder dump", Why: "it has entries and pg_config", Sure: true}, true
+	case has("layout") && (has("groups") || has("self_ms")):
+		return Guess{Kind: Profile, Format: "a profile window", Why: "it has layout and groups", Sure: true}, true
+	case has("log_history"):
+		return Guess{Why: "this is a trainer_state.json, which has losses by step and no times; give the trainer's log with its progress bar, or W&B's or TensorBoard's files"}, true
+	}
+	return Guess{Iterations, "JSON lines", "lines are JSON objects", false, "json"}, true
+}
+
+// isBracketed reports whether a line begins with a log's prefix in brackets.
+func isBracketed(l string) bool {
+	return l[0] == '[' && len(l) > 1 && l[1] != '{' && l[1] != '"' && l[1] != '['
+}
+
+// sniffText knows logs by a line with an iteration.
+func sniffText(lines []string) (Guess, bool) {
+	for _, l := range lines {
+		for i := range lineFormats {
+			form := &lineFormats[i]
+			if strings.Contains(l, form.mark) && form.value.MatchString(l) && (form.role == column.IterTime && len(form.mark) > 8 || form.step.MatchString(l)) {
+				return Guess{Iterations, form.name, fmt.Sprintf("a line has %q", strings.TrimSpace(form.mark)), true, "text"}, true
+			}
+		}
+		if barLine.MatchString(l) {
+			return Guess{Iterations, "log with progress bars", "a line has a progress bar", false, "text"}, true
+		}
+	}
+	return Guess{}, false
+}
+
+// sniffTable knows a CSV by its header and a row of as many fields.
+func sniffTable(lines []string) (Guess, bool) {
+	header := strings.TrimLeft(lines[0], "# ")
+	if header == "" || strings.HasPrefix(header, "{") {
+		return Guess{}, false
+	}
+	comma := delimiterOf(header)
+	table := Guess{Kind: Iterations, Format: "CSV", Why: "its first line names columns", reader: "csv"}
+	if comma == 0 {
+		return table, len(lines) > 1 && isNumber(lines[1]) || isNumber(lines[0]) || len(lines) == 1 && !strings.Contains(header, " ")
+	}
+	names, err := splitFields(line{text: header}, comma)
+	if err != nil {
+		return Guess{}, false
+	}
+	if len(lines) > 1 {
+		row, err := splitFields(line{text: lines[1]}, comma)
+		if err == nil && (len(row) < len(names)-1 || !hasNumber(row, comma)) {
+			return Guess{}, false
+		}
+	}
+	return tableKind(table, names, lines[1:], comma), true
+}
+
+func isNumber(text string) bool {
+	c := readCell(text, false)
+	return !c.bad && !c.date
+}
+
+func hasNumber(row []string, comma rune) bool {
+	for _, f := range row {
+		if c := readCell(f, comma == ';'); !c.bad && c.value == c.value {
+			return true
+		}
+	}
+	return len(row) > 1
+}
+
+// tableKind tells call logs and tables of workers from series of iterations.
+func tableKind(g Guess, names, rows []string, comma rune) Guess {
+	at := func(name string) int {
+		for i, n := range names {
+			if strings.EqualFold(strings.TrimSpace(n), name) {
+				return i
+			}
+		}
+		return -1
+	}
+	if at("t_us") >= 0 && at("op") >= 0 {
+		return Guess{Kind: Calls, Format: "CSV of communication calls", Why: "its header names t_us and op", Sure: true}
+	}
+	for _, name := range []string{"rank", "worker", "dp", "dp_rank", "pp", "pp_rank"} {
+		if i := at(name); i >= 0 && differs(rows, i, comma) {
+			return Guess{Kind: Workers, Format: "CSV of workers", Why: "its column " + name + " differs from row to row", Sure: true, reader: "csv"}
+		}
+	}
+	return g
+}
+
+func differs(rows []string, at int, comma rune) bool {
+	first := ""
+	for _, text := range rows {
+		fields, err := splitFields(line{text: text}, comma)
+		if err != nil || at >= len(fields) {
+			continue
+		}
+		if first == "" {
+			first = fields[at]
+		}
+		if fields[at] != first {
+			return true
+		}
+	}
+	return false
+}

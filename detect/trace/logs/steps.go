@@ -1,0 +1,217 @@
+package logs
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/failslow/falcon/detect/trace"
+)
+
+// point is one iteration.
+type point struct {
+	step int64
+	ms   float64
+	line int32
+	more int32 // further lines that wrote this iteration
+}
+
+// pass is the iterations between two restarts, by their numbers.
+type pass struct {
+	points []point
+	line   int32 // where it begins
+}
+
+// walker puts rows into passes: lines of several ranks about one iteration become
+// one, and a number that goes back begins a new pass.
+type walker struct {
+	passes []pass
+	writer map[int32]*place // by rank
+	late   bool             // of lines that several write, take the least: clocks
+	copies int32            // most lines that wrote one iteration
+}
+
+// place is where a rank is.
+type place struct {
+	pass int
+	step int64
+}
+
+func (w *walker) take(p point, rank int32) {
+	at := w.writer[rank]
+	if at == nil {
+		at = &place{pass: -1}
+		w.writer[rank] = at
+	}
+	switch {
+	case at.pass < 0:
+		at.pass = 0
+		if len(w.writer) > 1 { // a rank that joins stands where the others are
+			at.pass = len(w.passes) - 1
+		}
+	case p.step < at.step && !w.lags(at, p.step, rank):
+		at.pass++
+	}
+	at.step = p.step
+	if at.pass >= len(w.passes) {
+		w.passes = append(w.passes, pass{line: p.line})
+		at.pass = len(w.passes) - 1
+	}
+	w.merge(at.pass, p)
+}
+
+// lags reports whether lines without a rank are of several writers, of which one
+// is a little behind.
+func (w *walker) lags(at *place, step int64, rank int32) bool {
+	const behind = 3
+	points := w.passes[at.pass].points
+	i, found := find(points, step)
+	return rank == noRank && found && w.copies > 0 && points[i].more < w.copies && len(points)-i <= behind
+}
+
+func find(points []point, step int64) (int, bool) {
+	return slices.BinarySearchFunc(points, step, func(p point, s int64) int {
+		switch {
+		case p.step < s:
+			return -1
+		case p.step > s:
+			return 1
+		}
+		return 0
+	})
+}
+
+// merge adds a line to its iteration: the slowest rank's time counts, as all wait
+// for it.
+func (w *walker) merge(at int, p point) {
+	points := w.passes[at].points
+	if n := len(points); n == 0 || points[n-1].step < p.step {
+		w.passes[at].points = append(points, p)
+		return
+	}
+	i, found := find(points, p.step)
+	if !found {
+		w.passes[at].points = slices.Insert(points, i, p)
+		return
+	}
+	if w.late == (p.ms < points[i].ms) {
+		points[i].ms = p.ms
+	}
+	points[i].more++
+	w.copies = max(w.copies, points[i].more)
+}
+
+// runs groups passes: one that begins at or before the first number of its run
+// is another run; others resume it.
+func (w *walker) runs() [][]pass {
+	var out [][]pass
+	for _, p := range w.passes {
+		if len(p.points) == 0 {
+			continue
+		}
+		if n := len(out); n > 0 && p.points[0].step > out[n-1][0].points[0].step {
+			out[n-1] = append(out[n-1], p)
+			continue
+		}
+		out = append(out, []pass{p})
+	}
+	return out
+}
+
+// pickRun takes the run that is wanted, and asks where there are several.
+func pickRun(runs [][]pass, want int) ([]pass, error) {
+	switch {
+	case len(runs) == 0:
+		return nil, trace.Malformed(0, "the column gives no time of an iteration")
+	case want > len(runs):
+		return nil, trace.Malformed(0, "--run %d: the file holds %d", want, len(runs))
+	case want > 0:
+		return runs[want-1], nil
+	case len(runs) == 1:
+		return runs[0], nil
+	}
+	const most = 4
+	var parts []string
+	for i, r := range runs {
+		if i == most {
+			parts = append(parts, "…")
+			break
+		}
+		last := r[len(r)-1].points
+		parts = append(parts, fmt.Sprintf("%d: iterations %d to %d from line %d", i+1, r[0].points[0].step, last[len(last)-1].step, r[0].line))
+	}
+	return nil, trace.Malformed(0, "the iteration numbers begin again: %d runs are in the file (%s); say which with --run 1 to %d", len(runs), strings.Join(parts, "; "), len(runs))
+}
+
+// joinPasses puts the passes of a run behind each other as they ran, and says
+// where it was resumed and what is missing.
+func joinPasses(run []pass) (points []point, notes []string) {
+	for i, p := range run {
+		if i > 0 {
+			before := run[i-1].points
+			notes = append(notes, fmt.Sprintf("resumed at line %d: iteration %d follows %d, and both passes are kept as they ran", p.line, p.points[0].step, before[len(before)-1].step))
+		}
+		points = append(points, p.points...)
+	}
+	return points, notes
+}
+
+// differences turns times on a clock into times of an iteration, within passes.
+func differences(run []pass) ([]pass, error) {
+	out := make([]pass, 0, len(run))
+	for _, p := range run {
+		d := pass{line: p.line}
+		for i := 1; i < len(p.points); i++ {
+			a, b := p.points[i-1], p.points[i]
+			if b.ms < a.ms {
+				return nil, trace.Malformed(int(b.line), "the clock goes back; times can't be taken from it")
+			}
+			if b.ms > a.ms {
+				b.ms = (b.ms - a.ms) / float64(b.step-a.step)
+				d.points = append(d.points, b)
+			}
+		}
+		if len(d.points) > 0 {
+			out = append(out, d)
+		}
+	}
+	if len(out) == 0 {
+		return nil, trace.Malformed(0, "a single time on a clock gives no difference; give more iterations")
+	}
+	return out, nil
+}
+
+// gaps finds the usual distance of iteration numbers, and how many are missing.
+func gaps(points []point) (interval int64, missing int64, first int64) {
+	seen := map[int64]int{}
+	for i := 1; i < len(points); i++ {
+		if d := points[i].step - points[i-1].step; d > 0 {
+			seen[d]++
+		}
+	}
+	interval = 1
+	best := 0
+	for d, n := range seen {
+		if n > best || n == best && d < interval {
+			interval, best = d, n
+		}
+	}
+	for i := 1; i < len(points); i++ {
+		if d := points[i].step - points[i-1].step; d > interval {
+			if missing == 0 {
+				first = points[i-1].step + interval
+			}
+			missing += d/interval - 1
+		}
+	}
+	return interval, missing, first
+}
+
+// stepOf reads the number of an iteration.
+func stepOf(v float64) (int64, bool) {
+	if v != math.Trunc(v) || math.Abs(v) > 1<<53 {
+		return 0, false
+	}
+	return int64(v), true
+}

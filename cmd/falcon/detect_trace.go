@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,8 +20,8 @@ import (
 const detectTraceHelp = `Give a verdict on recorded traces.
 
 FILE is a Chrome or Kineto trace with one lane per (DP, PP) worker; DIR holds one
-trace per rank, or one flight-recorder dump per rank. JSON, plain or .gz; of a
-folder the files named *.json and *.json.gz are read, and of dumps all others.
+trace per rank, or one flight-recorder dump per rank, JSON or pickle, plain or
+.gz. Files of a folder that are neither are left out.
 
 Traces: spans (ph "X", or "B" and "E") named forward… and backward…, or Kineto's
 kernels, are computing; ncclDevKernel…, recv, all-reduce and the like are
@@ -31,11 +33,14 @@ other replicas. Give --tp, --dp and --pp where the trace has ranks only.
 
   [{"ph":"X","name":"forward-compute","pid":0,"tid":1,"ts":10,"dur":2500,"args":{"step":7,"dp_rank":0,"stage":1}}]
 
-Dumps: what PyTorch's flight recorder writes as JSON (dump_nccl_trace_json), one
-file per rank named by it. Members of a collective end together: its transfer is
-the least duration, a rank's wait is what it took beyond that. A collective that
-some members never reached is named with the late ranks, and so is one that
-members call differently. Pickles are refused: reading one can run code.
+Dumps: what PyTorch's flight recorder writes (a pickle, or dump_nccl_trace_json),
+one file per rank named by it: _dump_0, nccl_trace_rank_3, fr_trace.7.json. Of
+pickles plain data is read; one that would import or call anything is refused.
+Where ranks stand still, who is behind and waits for nobody is named, with the
+group, the call and how its members disagree; ranks that wait in other calls are
+not. Where the dumps leave a choice, the candidates are shown and none is named.
+Where all calls have ended, durations tell who is waited for: members of a
+collective end together, the least duration is its transfer, the rest waiting.
 
 --json writes the verdict, with what each worker did:
   {"cause":"unknown","devices":[],"ranks":[0],"links":[],"severity":4,"confidence":0.48,
@@ -70,7 +75,8 @@ func detectTraceCommand() *cobra.Command {
 
 func detectTrace(c *cobra.Command, path string, shape trace.Shape, rules peer.Rules) (judge.TraceReport, error) {
 	var records trace.Records
-	if err := readRecords(c, path, &records); err != nil {
+	unread, err := readRecords(c, path, &records)
+	if err != nil {
 		return judge.TraceReport{}, err
 	}
 	timeline, ok, err := records.Timeline(shape)
@@ -82,55 +88,85 @@ func detectTrace(c *cobra.Command, path string, shape trace.Shape, rules peer.Ru
 	case ok:
 		return judge.Timeline(timeline, rules), nil
 	case len(dumps) > 0:
-		return judge.Dumps(dumps, rules), nil
+		r := judge.Dumps(dumps, rules)
+		r.NoteUnread(unread)
+		return r, nil
+	case len(unread) > 0:
+		return judge.TraceReport{}, errors.New(unread[0])
 	}
 	return judge.TraceReport{}, fmt.Errorf("%s: no event of computing or communication; record the device, or spans named forward and backward", path)
 }
 
-// readRecords reads one file, or the files of a folder in the order of their
-// names.
-func readRecords(c *cobra.Command, path string, records *trace.Records) error {
+// readRecords reads one file, or the records among a folder's files in the order
+// of their names. A dump that can't be read leaves a note, as the other ranks'
+// dumps still tell.
+func readRecords(c *cobra.Command, path string, records *trace.Records) (unread []string, err error) {
 	info, err := os.Stat(path)
 	if path == "-" || err != nil || !info.IsDir() {
-		return readRecord(c, path, records)
+		return nil, readRecord(c, path, records)
 	}
 	names, err := recordNames(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	var first error
 	for _, name := range names {
-		if err := readRecord(c, filepath.Join(path, name), records); err != nil {
-			return err
+		err := readRecord(c, filepath.Join(path, name), records)
+		if err != nil {
+			unread = append(unread, err.Error())
+			if first == nil || errors.Is(err, trace.ErrTwice) {
+				first = err
+			}
 		}
 	}
-	return nil
+	if first != nil && (len(records.Dumps()) == 0 || errors.Is(first, trace.ErrTwice)) {
+		return nil, first
+	}
+	return unread, nil
 }
 
-// recordNames are the files of a folder that can be records: all *.json and
-// *.json.gz, or where there is none, every file.
+// recordNames are the files of a folder that begin as records do.
 func recordNames(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("can't read the folder: %w", err)
 	}
-	var all, named []string
+	var named []string
+	others := 0
 	for _, e := range entries {
 		name := e.Name()
-		if e.IsDir() || strings.HasPrefix(name, ".") {
+		if !e.Type().IsRegular() && e.Type()&os.ModeSymlink == 0 || strings.HasPrefix(name, ".") {
 			continue
 		}
-		all = append(all, name)
-		if strings.HasSuffix(name, ".json") || strings.HasSuffix(name, ".json.gz") {
-			named = append(named, name)
+		if !looksRecorded(filepath.Join(dir, name)) {
+			others++
+			continue
 		}
+		named = append(named, name)
 	}
-	if len(named) > 0 {
-		return named, nil
+	if len(named) == 0 && others > 0 {
+		return nil, fmt.Errorf("the folder %q holds %d files and none of them is a trace or a dump; give one per rank", dir, others)
 	}
-	if len(all) == 0 {
+	if len(named) == 0 {
 		return nil, fmt.Errorf("the folder %q holds no files; give one trace or dump per rank", dir)
 	}
-	return all, nil
+	return named, nil
+}
+
+// looksRecorded reports whether a regular file begins as JSON, a pickle or gzip.
+func looksRecorded(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return true // reading it says why
+	}
+	defer file.Close()
+	head := make([]byte, 64)
+	n, _ := io.ReadFull(file, head) // what is there
+	return trace.LooksRecorded(head[:n]) || strings.Contains(filepath.Base(path), ".json")
 }
 
 func readRecord(c *cobra.Command, path string, records *trace.Records) error {
@@ -146,6 +182,10 @@ func printTrace(w io.Writer, r judge.TraceReport) error {
 	fmt.Fprintln(w)
 	for _, e := range r.Evidence {
 		fmt.Fprintf(w, "  %-7s %s %s\n", report.ForOrAgainst(e.Against), e.Kind, e.Text)
+	}
+	printHang(w, r.Hang)
+	if r.Hang != nil && !slices.ContainsFunc(r.Workers, func(k judge.WorkerReport) bool { return k.TransferMs > 0 }) {
+		return err // ranks that stand still, without any duration
 	}
 	const shown = 32
 	for i, k := range r.Workers {
@@ -167,4 +207,18 @@ func printTrace(w io.Writer, r judge.TraceReport) error {
 		fmt.Fprintln(w)
 	}
 	return err
+}
+
+// printHang writes what to do about what holds the job up.
+func printHang(w io.Writer, h *judge.Hang) {
+	if h == nil {
+		return
+	}
+	parts, word := h.Culprits, "next"
+	if len(parts) == 0 {
+		parts, word = h.Candidates, "perhaps"
+	}
+	for _, p := range parts {
+		fmt.Fprintf(w, "  %-7s ranks %v, %s: %s\n", word, p.Ranks, p.Kind, p.Advice)
+	}
 }

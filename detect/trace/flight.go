@@ -15,13 +15,26 @@ const (
 	MaxDumpBytes = 1 << 30 // of all dumps, as they are held
 )
 
+// ErrTwice says that one rank has two dumps. It wraps ErrMalformed.
+var ErrTwice = fmt.Errorf("%w", ErrMalformed)
+
 // Dump is what one rank's flight recorder held: the newest calls of its
-// process groups, as PyTorch writes them with dump_nccl_trace_json.
+// process groups, as PyTorch writes them: pickles, or JSON by dump_nccl_trace_json.
 type Dump struct {
 	Rank    int
 	File    string
-	Groups  map[string]DumpGroup // by name
-	Entries []Entry              // in order of record
+	Version string                 // of the format, "2.9"; empty where the dump does not say
+	Groups  map[string]DumpGroup   // by name
+	Status  map[string]GroupStatus // by name; groups whose name can't be told are left out
+	Entries []Entry                // in order of record
+
+	byID map[string]GroupStatus // as recorded, by the rank's own number of the group
+}
+
+// GroupStatus is how far one rank's process group has come, by the group's last
+// call: of a group with sends and receives these can be their numbers.
+type GroupStatus struct {
+	Enqueued, Completed int64 // -1 = none yet
 }
 
 // DumpGroup is one process group of a dump.
@@ -44,7 +57,10 @@ const (
 type Entry struct {
 	Record     int64
 	Group      string // process group's name
-	Seq        int64  // number of the collective in its group
+	GroupID    string // the rank's own number of the group
+	GroupDesc  string
+	Seq        int64 // number of the collective in its group; coalesced calls share one
+	PairSeq    int64 // number of the send or receive in its group
 	Op         falcon.Op
 	Name       string // as recorded, "nccl:all_reduce"
 	State      EntryState
@@ -56,6 +72,8 @@ type Entry struct {
 	Out        int64 // of the output
 	Dtype      string
 	PointToPnt bool
+	Retired    bool   // the watchdog is done with it: it completed or failed
+	Frame      string // innermost place outside PyTorch that called it, "step at train.py:12"
 }
 
 // UnmarshalJSON reads one entry of pg_config; ranks come as a list or its text.
@@ -88,6 +106,9 @@ type rawEntry struct {
 	Started   *int64    `json:"time_discovered_started_ns"`
 	Completed *int64    `json:"time_discovered_completed_ns"`
 	P2P       bool      `json:"is_p2p"`
+	PairSeq   loose     `json:"p2p_seq_id"`
+	Retired   bool      `json:"retired"`
+	Frames    []frame   `json:"frames"`
 }
 
 func (f *file) readEntry() error {
@@ -113,6 +134,7 @@ func (raw *rawEntry) toEntry() (Entry, error) {
 	e := Entry{
 		Record: raw.Record.n, Group: groupName(string(raw.GroupID)), Seq: raw.Seq.n, Name: clipField(string(raw.Name)), CreatedNs: raw.Created,
 		Elements: elements(raw.In), Out: elements(raw.Out), PointToPnt: raw.P2P,
+		GroupID: clipField(string(raw.GroupID)), PairSeq: raw.PairSeq.n, Retired: raw.Retired, Frame: callingPlace(raw.Frames),
 	}
 	if !raw.Seq.set {
 		e.Seq = raw.OldSeq.n
@@ -122,6 +144,9 @@ func (raw *rawEntry) toEntry() (Entry, error) {
 	}
 	if len(raw.Group) > 0 {
 		e.Group = groupName(string(raw.Group[0]))
+	}
+	if len(raw.Group) > 1 {
+		e.GroupDesc = clipField(string(raw.Group[1]))
 	}
 	if len(raw.Dtypes) > 0 {
 		e.Dtype = clipField(string(raw.Dtypes[0]))
@@ -136,6 +161,10 @@ func (raw *rawEntry) toEntry() (Entry, error) {
 	}
 	if raw.Completed != nil {
 		e.EndedNs = *raw.Completed
+	}
+	if raw.isOver() {
+		e.State = EntryCompleted
+		return e, nil
 	}
 	switch raw.State {
 	case "completed":
@@ -179,7 +208,7 @@ func (f *file) keepDump() error {
 	f.dump.Rank, f.dump.File = f.rank, f.name
 	at, taken := slices.BinarySearchFunc(f.rec.dumps, f.rank, func(d Dump, rank int) int { return cmp.Compare(d.Rank, rank) })
 	if taken {
-		return malformed(0, "rank %d has a dump already, %s; give one per rank", f.rank, f.rec.dumps[at].File)
+		return fmt.Errorf("%w: rank %d has a dump already, %s; give one per rank", ErrTwice, f.rank, f.rec.dumps[at].File)
 	}
 	groups := make(map[string]DumpGroup, len(f.dump.Groups))
 	for name, g := range f.dump.Groups {
@@ -190,6 +219,7 @@ func (f *file) keepDump() error {
 		f.rec.bytes += int64(8 * len(g.Ranks))
 	}
 	f.dump.Groups = groups
+	f.dump.nameGroups()
 	f.rec.dumps = slices.Insert(f.rec.dumps, at, f.dump)
 	return nil
 }

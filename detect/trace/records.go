@@ -22,7 +22,7 @@ type Records struct {
 
 // Add reads one file: a Chrome or Kineto trace (an array of events, or an
 // object with "traceEvents"), or a flight-recorder dump (an object with
-// "entries"), plain or gzip. name is used for the rank when the file itself
+// "entries", as JSON or as a pickle), plain or gzip. name is used for the rank when the file itself
 // does not name it ("trace_rank3.json").
 func (rec *Records) Add(name string, r io.Reader) error {
 	if rec.files++; rec.files > MaxFiles {
@@ -109,6 +109,9 @@ func (f *file) readMember(name string) error {
 	case "pg_config":
 		f.dumped = true
 		return f.stream.decodeValue(&f.dump.Groups)
+	case "version", "pg_status":
+		f.dumped = f.dumped || name == "pg_status"
+		return f.readDumpMember(name)
 	case "rank":
 		var r loose
 		if err := f.stream.decodeValue(&r); err != nil {

@@ -51,7 +51,8 @@ type stream struct {
 	dec   *json.Decoder
 }
 
-// newStream unpacks gzip and refuses what is no JSON, in one sentence.
+// newStream unpacks gzip, reads a pickle of plain data as JSON, and refuses what
+// is neither, in one sentence.
 func newStream(r io.Reader) (*stream, error) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	head, err := in.Peek(4)
@@ -66,7 +67,7 @@ func newStream(r io.Reader) (*stream, error) {
 		in = bufio.NewReaderSize(packed, 64<<10)
 		head, _ = in.Peek(4) // an error comes again at the first read
 	}
-	if err := refusePickle(head); err != nil {
+	if in, err = unpickle(head, in); err != nil {
 		return nil, err
 	}
 	if bytes.HasPrefix(head, []byte("\ufeff")) {

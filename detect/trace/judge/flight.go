@@ -10,6 +10,7 @@ import (
 	"github.com/failslow/falcon/detect/cause"
 	"github.com/failslow/falcon/detect/peer"
 	"github.com/failslow/falcon/detect/trace"
+	"github.com/failslow/falcon/detect/trace/hang"
 )
 
 // Stuck is a collective that some members never reached, or that none finished.
@@ -87,7 +88,7 @@ func Dumps(dumps []trace.Dump, rules peer.Rules) TraceReport {
 			Worker: fmt.Sprintf("rank%d", rank), Rank: rank, TransferMs: w.transferMs, WaitMs: w.waitMs, Awaited: w.awaited,
 		})
 	}
-	f.verdict(&r)
+	f.verdict(&r, newStandstill(dumps))
 	if len(f.missing) > 0 {
 		r.addNote(falcon.EvidenceTiming, true, "%d ranks of these groups have no dump: %v", len(f.missing), firstFew(f.missing))
 		r.Confidence *= noCounters
@@ -316,14 +317,14 @@ func (g *group) durations(seq int64) (ms []float64, coarse, ok bool) {
 	return ms, coarse, true
 }
 
-// verdict joins what the groups show: a program that calls different
-// collectives, ranks that never came, or ranks that are waited for.
-func (f *flights) verdict(r *TraceReport) {
+// verdict joins what the groups show: who holds a job up that stands still, a
+// program that calls different collectives, or ranks that are waited for.
+func (f *flights) verdict(r *TraceReport, s *standstill) {
 	r.Cause = falcon.CauseUnknown
 	switch {
+	case s.tellHang(r, hang.Solve(s.job)):
 	case len(r.Mismatched) > 0:
 		f.tellMismatch(r)
-	case f.tellLate(r):
 	default:
 		f.tellWaits(r)
 	}
@@ -341,42 +342,6 @@ func (f *flights) tellMismatch(r *TraceReport) {
 	}
 	slices.Sort(r.Ranks)
 	r.Ranks = slices.Compact(r.Ranks)
-}
-
-// tellLate names the ranks that others wait for in a collective that they
-// never reached. A rank that is itself stuck elsewhere is not the origin.
-func (f *flights) tellLate(r *TraceReport) bool {
-	late, stuck := map[falcon.Rank]bool{}, map[falcon.Rank]bool{}
-	for _, s := range r.Stuck {
-		for _, m := range s.Waiting {
-			stuck[m] = true
-		}
-	}
-	for _, s := range r.Stuck {
-		for _, m := range s.Late {
-			late[m] = true
-		}
-		if len(s.Late) > 0 {
-			r.addNote(falcon.EvidenceTiming, false, "%s %d of group %s: ranks %v are in it, ranks %v never reached it", s.Op, s.Seq, s.Group, firstFew(s.Waiting), firstFew(s.Late))
-		} else {
-			r.addNote(falcon.EvidenceTiming, false, "%s %d of group %s: all members with a dump are in it and none has finished", s.Op, s.Seq, s.Group)
-		}
-	}
-	if len(late) == 0 {
-		return false
-	}
-	for _, m := range slices.Sorted(maps.Keys(late)) {
-		if !stuck[m] {
-			r.Ranks = append(r.Ranks, m)
-		}
-	}
-	r.Severity, r.Confidence = 4, weightLate*noCounters
-	r.addNote(falcon.EvidenceTiming, true, "Dumps hold no time of dumping: of a job that still runs they can look so for a moment, a second set shows it")
-	if len(r.Ranks) == 0 {
-		r.Confidence *= noCounters
-		r.addNote(falcon.EvidenceTiming, true, "Every late rank waits in another collective itself: a circle, or the origin has no dump")
-	}
-	return true
 }
 
 // tellWaits names the one rank that waits least in all its groups. Several are

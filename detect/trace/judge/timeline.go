@@ -17,6 +17,7 @@ type TraceReport struct {
 	Layout     *falcon.Layout `json:"layout,omitempty"`
 	Steps      int            `json:"steps,omitempty"` // that the trace names
 	Workers    []WorkerReport `json:"workers"`
+	Hang       *Hang          `json:"hang,omitempty"`
 	Stuck      []Stuck        `json:"stuck,omitempty"`
 	Mismatched []Mismatch     `json:"mismatched,omitempty"`
 	Missing    []falcon.Rank  `json:"missing,omitempty"` // ranks that the others name, without a record

@@ -149,7 +149,7 @@ func TestDumpsVerdicts(t *testing.T) {
 				e.State, e.DurationMs = trace.EntryStarted, 0
 			}
 			return rank != 1 || e.Seq < 5
-		}, falcon.CauseUnknown, []falcon.Rank{1}, "ranks [0 2 3] are in it, ranks [1] never reached it"},
+		}, falcon.CauseUnknown, []falcon.Rank{1}, "ranks 0, 2, 3 are in it, rank 1 never reached it, the last call there being 4"},
 		"mismatch": {func(rank int, e *trace.Entry) bool {
 			if e.Seq == 5 && rank == 3 {
 				e.Elements = 65
@@ -161,7 +161,7 @@ func TestDumpsVerdicts(t *testing.T) {
 				e.State, e.DurationMs = trace.EntryStarted, 0
 			}
 			return true
-		}, falcon.CauseUnknown, []falcon.Rank{}, "none has finished"},
+		}, falcon.CauseUnknown, []falcon.Rank{}, "none has finished. A network"},
 		"overwritten": {func(rank int, e *trace.Entry) bool { return rank != 1 || e.Seq > 2 }, falcon.CauseUnknown, []falcon.Rank{}, "no member waits"},
 		"no timing": {func(_ int, e *trace.Entry) bool {
 			e.DurationMs = 0

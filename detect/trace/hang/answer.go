@@ -1,0 +1,338 @@
+package hang
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/failslow/falcon"
+)
+
+// fewMissing is how many ranks without a record may be named: more look like
+// records that were not collected.
+func fewMissing(world int) int { return max(1, world/4) }
+
+// answer looks where the graph ends.
+func (s *solver) answer() Answer {
+	waitedFor := map[int]bool{}
+	var a Answer
+	for i := range s.nodes {
+		if len(s.nodes[i].links) > 0 {
+			a.Waiting++
+		}
+		if s.nodes[i].old {
+			a.Old = append(a.Old, s.nodes[i].Rank)
+		}
+		for _, o := range s.nodes[i].links {
+			for _, t := range s.ops[o].targets {
+				waitedFor[t] = true
+			}
+		}
+	}
+	var missing []int
+	var together []*operation
+	for _, part := range findComponents(len(s.nodes)+len(s.ops), s.edgesOf) {
+		if !part.ends {
+			continue
+		}
+		ranks, ops := s.splitPart(part)
+		switch {
+		case len(ranks) == 0:
+			if op := &s.ops[ops[0]]; s.isLinked(ops[0]) {
+				together = append(together, op)
+			}
+		case len(ranks) == 1 && len(ops) == 0:
+			if !waitedFor[ranks[0]] {
+				continue
+			}
+			if !s.nodes[ranks[0]].Seen {
+				missing = append(missing, ranks[0])
+				continue
+			}
+			s.tellEnd(&a, ranks[0])
+		default:
+			s.tellCircle(&a, ranks, ops)
+		}
+	}
+	s.tellTogether(&a, together)
+	s.tellMissing(&a, missing)
+	a.Culprits, a.Candidates = joinFindings(a.Culprits), joinFindings(a.Candidates)
+	return a
+}
+
+func (s *solver) edgesOf(v int) []int {
+	if v >= len(s.nodes) {
+		return s.ops[v-len(s.nodes)].targets
+	}
+	out := make([]int, 0, len(s.nodes[v].links))
+	for _, o := range s.nodes[v].links {
+		out = append(out, len(s.nodes)+o)
+	}
+	return out
+}
+
+func (s *solver) splitPart(part component) (ranks, ops []int) {
+	for _, v := range part.nodes {
+		if v < len(s.nodes) {
+			ranks = append(ranks, v)
+		} else {
+			ops = append(ops, v-len(s.nodes))
+		}
+	}
+	slices.Sort(ranks)
+	slices.Sort(ops)
+	return ranks, ops
+}
+
+// isLinked reports whether some rank waits in an operation, rather than only
+// holding it behind another one.
+func (s *solver) isLinked(o int) bool {
+	return slices.ContainsFunc(s.ops[o].in, func(i int) bool { return slices.Contains(s.nodes[i].links, o) })
+}
+
+// tellEnd judges a rank with a record that others wait for and that waits for
+// nobody.
+func (s *solver) tellEnd(a *Answer, i int) {
+	n := &s.nodes[i]
+	f := s.findingOf(i)
+	switch {
+	case n.odd:
+		f.Kind = Mismatch
+	case n.stopped < len(n.Pending):
+		f.Kind, f.Group, f.Seq, f.Call = Device, n.stale.group, n.stale.seq, n.Pending[n.stopped].Name
+		f.Peers = s.peersDone(i, n.stale)
+		f.Asked = n.Asked[f.Group]
+	}
+	if n.old || f.Kind == Behind && (n.Empty || s.mayHaveDone(n, f)) {
+		a.Candidates = append(a.Candidates, f)
+		return
+	}
+	a.Culprits = append(a.Culprits, f)
+}
+
+// mayHaveDone reports whether a rank may have completed the call that others
+// wait in: its record lost its past, and one waiting rank alone may be the one
+// that has stopped.
+func (s *solver) mayHaveDone(n *node, f Finding) bool {
+	_, known := n.Asked[f.Group]
+	return !f.Pair && !known && !n.Whole && len(f.Waiting) < 2
+}
+
+// findingOf describes the call in which most ranks wait for one rank.
+func (s *solver) findingOf(i int) Finding {
+	best := -1
+	for o := range s.ops {
+		op := &s.ops[o]
+		if slices.Contains(op.targets, i) && s.isLinked(o) && (best < 0 || s.prefers(op, &s.ops[best], i)) {
+			best = o
+		}
+	}
+	f := Finding{Kind: Behind, Ranks: []falcon.Rank{s.nodes[i].Rank}, Group: -1, Asked: -1}
+	if best < 0 {
+		return f
+	}
+	s.describe(&f, &s.ops[best])
+	if asked, ok := s.nodes[i].Asked[f.Group]; ok && !f.Pair {
+		f.Asked = asked
+	}
+	for _, o := range s.ops[best].odd {
+		f.markOdd(s.nodes[o].Shape[Key{f.Group, f.Seq}])
+	}
+	return f
+}
+
+// prefers orders the operations that tell most of a rank: those that show a
+// disagreement, then collectives, then the first that someone waits in.
+func (s *solver) prefers(a, b *operation, i int) bool {
+	return cmp.Or(
+		-cmp.Compare(boolInt(slices.Contains(a.odd, i)), boolInt(slices.Contains(b.odd, i))),
+		cmp.Compare(boolInt(a.call.Pair), boolInt(b.call.Pair)),
+		cmp.Compare(s.earliest(a), s.earliest(b)),
+		-cmp.Compare(len(a.in), len(b.in)),
+		cmp.Compare(a.key.group, b.key.group),
+		cmp.Compare(a.key.seq, b.key.seq)) < 0
+}
+
+// earliest is how many pending calls the members have before an operation.
+func (s *solver) earliest(op *operation) int {
+	least := math.MaxInt
+	for _, i := range op.in {
+		least = min(least, s.nodes[i].at[op.key])
+	}
+	return least
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (f *Finding) markOdd(shape string) {
+	if f.Odd == nil {
+		f.Odd = map[string]bool{}
+	}
+	f.Odd[shape] = true
+}
+
+func (s *solver) describe(f *Finding, op *operation) {
+	f.Group, f.Seq, f.Pair, f.Call, f.Place = op.key.group, op.key.seq, op.call.Pair, op.call.Name, op.call.Place
+	f.Shapes = op.shapes
+	for _, i := range op.in {
+		if !slices.Contains(f.Ranks, s.nodes[i].Rank) {
+			f.Waiting = append(f.Waiting, s.nodes[i].Rank)
+		}
+	}
+}
+
+// tellCircle judges ranks that wait for each other. In a collective that most
+// of its members wait in, the few that are in another one, where they are few
+// as well, called in the wrong order. Without a majority nobody is named.
+func (s *solver) tellCircle(a *Answer, ranks, ops []int) {
+	if culprits := s.sendersOnly(ranks, ops); len(culprits) > 0 {
+		for _, i := range culprits {
+			a.Culprits = append(a.Culprits, s.findingOf(i))
+		}
+		return
+	}
+	accused, most := map[int]bool{}, map[int]bool{}
+	for _, o := range ops {
+		op := &s.ops[o]
+		if op.call.Pair || len(op.in) <= len(op.behind) {
+			continue
+		}
+		for _, i := range op.behind {
+			accused[i] = true
+		}
+		for _, i := range op.in {
+			most[i] = most[i] || slices.Contains(s.nodes[i].links, o)
+		}
+	}
+	sure := len(accused) > 0
+	for i := range accused {
+		sure = sure && !most[i] && slices.Contains(ranks, i) && !s.nodes[i].old
+	}
+	if !sure {
+		f := Finding{Kind: Circle, Group: -1, Asked: -1}
+		for _, i := range ranks {
+			f.Ranks = append(f.Ranks, s.nodes[i].Rank)
+		}
+		s.describe(&f, &s.ops[ops[0]])
+		a.Candidates = append(a.Candidates, f)
+		return
+	}
+	for _, i := range slices.Sorted(maps.Keys(accused)) {
+		f := s.findingOf(i)
+		f.Kind = Order
+		a.Culprits = append(a.Culprits, f)
+	}
+}
+
+// sendersOnly are the ranks of a circle that wait in nothing but sends, which
+// hold no host up, and that a collective waits for: they stopped after sending.
+func (s *solver) sendersOnly(ranks, ops []int) []int {
+	var out []int
+	for _, i := range ranks {
+		n := &s.nodes[i]
+		blocks := slices.ContainsFunc(n.links, func(o int) bool {
+			op := &s.ops[o]
+			return !op.call.Pair || op.key.src != n.Rank
+		})
+		awaited := slices.ContainsFunc(ops, func(o int) bool {
+			op := &s.ops[o]
+			return !op.call.Pair && !op.soft && slices.Contains(op.behind, i)
+		})
+		if !blocks && awaited && !n.old {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// tellTogether judges calls that all members are in. Where several hang at
+// once and one rank alone is in all of them, it is what they have in common.
+func (s *solver) tellTogether(a *Answer, ops []*operation) {
+	common := map[int]int{}
+	groups := map[int]bool{}
+	for _, op := range ops {
+		f := Finding{Kind: Together, Asked: -1}
+		if len(op.shapes) > 1 {
+			f.Kind = Mismatch
+		}
+		s.describe(&f, op)
+		f.Ranks = f.Waiting
+		a.Candidates = append(a.Candidates, f)
+		if len(op.shapes) < 2 && !op.call.Pair {
+			groups[op.key.group] = true
+			for _, i := range op.in {
+				common[i]++
+			}
+		}
+	}
+	var all []int
+	for i, n := range common {
+		if n == len(ops) {
+			all = append(all, i)
+		}
+	}
+	if len(groups) < 2 || len(groups) != len(ops) || len(all) != 1 || len(a.Culprits) > 0 {
+		return
+	}
+	f := Finding{Kind: Device, Ranks: []falcon.Rank{s.nodes[all[0]].Rank}, Asked: -1, Peers: -1}
+	s.describe(&f, ops[0])
+	a.Culprits, a.Candidates = append(a.Culprits, f), nil
+}
+
+// tellMissing judges ranks that others wait for and of which there is no
+// record: nothing tells whether they wait as well. They are named where nobody
+// else is and few are missing.
+func (s *solver) tellMissing(a *Answer, missing []int) {
+	all := 0
+	for i := range s.nodes {
+		if !s.nodes[i].Seen {
+			all++
+		}
+	}
+	sure := len(a.Culprits) == 0 && all <= fewMissing(len(s.nodes))
+	for _, i := range missing {
+		f := s.findingOf(i)
+		f.Kind = Missing
+		if sure {
+			a.Culprits = append(a.Culprits, f)
+		} else {
+			a.Candidates = append(a.Candidates, f)
+		}
+	}
+}
+
+// joinFindings puts ranks together that did the same in the same call.
+func joinFindings(in []Finding) []Finding {
+	var out []Finding
+	for _, f := range in {
+		at := slices.IndexFunc(out, func(o Finding) bool {
+			return o.Kind == f.Kind && o.Group == f.Group && o.Seq == f.Seq && o.Pair == f.Pair && o.Asked == f.Asked && o.Peers == f.Peers && !f.Pair && f.Kind != Device
+		})
+		if at < 0 {
+			out = append(out, f)
+			continue
+		}
+		out[at].Ranks = append(out[at].Ranks, f.Ranks...)
+		for shape := range f.Odd {
+			out[at].markOdd(shape)
+		}
+	}
+	for i := range out {
+		slices.Sort(out[i].Ranks)
+		out[i].Ranks = slices.Compact(out[i].Ranks)
+		slices.Sort(out[i].Waiting)
+		out[i].Waiting = slices.DeleteFunc(out[i].Waiting, func(r falcon.Rank) bool {
+			return out[i].Kind != Together && slices.Contains(out[i].Ranks, r) && out[i].Kind != Circle
+		})
+	}
+	slices.SortFunc(out, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), slices.Compare(a.Ranks, b.Ranks), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Seq, b.Seq))
+	})
+	return out
+}

@@ -1,0 +1,341 @@
+package hang
+
+import (
+	"slices"
+
+	"github.com/failslow/falcon"
+)
+
+// slack is how far one member's completed calls may be ahead of what another
+// has asked for, by broadcasts that need no answer, before the other's record
+// counts as older.
+const slack = 8
+
+// opKey is one call across its members: a collective, or the sends from one
+// rank to another.
+type opKey struct {
+	group    int
+	seq      int64
+	src, dst falcon.Rank // -1 of a collective
+}
+
+// operation is one call that someone waits in.
+type operation struct {
+	key          opKey
+	call         Call
+	in           []int // nodes that have asked for it and wait
+	done, behind []int
+	absent       []int
+	odd          []int          // nodes that call something else, by majority
+	shapes       map[string]int // where members disagree
+	targets      []int          // nodes that it waits for
+	soft         bool           // the targets have asked for it, and are held up by an earlier call
+}
+
+// node is one rank in the graph.
+type node struct {
+	*Member
+	at      map[opKey]int // index of the pending call
+	stopped int           // index of the first pending call that its peers completed; len(Pending) = none
+	stale   opKey
+	blind   bool // it ran calls to their end and has not seen it
+	odd     bool
+	old     bool
+	links   []int // operations it waits in
+}
+
+type solver struct {
+	job    Job
+	nodes  []node
+	byRank map[falcon.Rank]int
+	ops    []operation
+	byKey  map[opKey]int
+	passed map[int]int64 // newest collective that any member completed, by group
+}
+
+// Solve finds who holds the job up.
+func Solve(job Job) Answer {
+	s := &solver{job: job, byRank: map[falcon.Rank]int{}, byKey: map[opKey]int{}, passed: map[int]int64{}}
+	for i := range job.Members {
+		s.byRank[job.Members[i].Rank] = i
+	}
+	s.nodes = make([]node, len(job.Members))
+	for i := range s.nodes {
+		s.nodes[i] = newNode(&job.Members[i])
+		for g, seq := range job.Members[i].Done {
+			s.passed[g] = max(s.passed[g], seq)
+		}
+	}
+	s.markOld()
+	s.gatherOperations()
+	s.markOdd()
+	s.markStopped()
+	for i := range s.ops {
+		s.aim(&s.ops[i])
+	}
+	for i := range s.nodes {
+		s.link(i)
+	}
+	return s.answer()
+}
+
+func newNode(m *Member) node {
+	n := node{Member: m, at: make(map[opKey]int, len(m.Pending)), stopped: len(m.Pending)}
+	for i, c := range m.Pending {
+		k := keyOf(m.Rank, c)
+		if _, have := n.at[k]; !have {
+			n.at[k] = i
+		}
+	}
+	return n
+}
+
+func keyOf(rank falcon.Rank, c Call) opKey {
+	switch {
+	case c.Pair && c.Send:
+		return opKey{group: c.Group, src: rank, dst: c.Peer}
+	case c.Pair:
+		return opKey{group: c.Group, src: c.Peer, dst: rank}
+	}
+	return opKey{group: c.Group, seq: c.Seq, src: -1, dst: -1}
+}
+
+// markOld finds records that were taken while the job still ran: others
+// completed calls that this rank had not asked for by then.
+func (s *solver) markOld() {
+	for i := range s.nodes {
+		n := &s.nodes[i]
+		for g, asked := range n.Asked {
+			if asked+slack < s.passed[g] {
+				n.old = true
+			}
+		}
+	}
+}
+
+// gatherOperations finds each rank's first pending call of every stream, and
+// who stands where in it. Later calls of a stream wait for the first.
+func (s *solver) gatherOperations() {
+	for i := range s.nodes {
+		seen := map[opKey]bool{}
+		for _, c := range s.nodes[i].Pending {
+			k := keyOf(s.nodes[i].Rank, c)
+			stream := k
+			stream.seq = 0
+			if seen[stream] {
+				continue
+			}
+			seen[stream] = true
+			if _, have := s.byKey[k]; !have {
+				s.byKey[k] = len(s.ops)
+				s.ops = append(s.ops, s.newOperation(k, c))
+			}
+		}
+	}
+}
+
+func (s *solver) newOperation(k opKey, c Call) operation {
+	op := operation{key: k, call: c}
+	if c.Pair {
+		for _, r := range []falcon.Rank{k.src, k.dst} {
+			if i, ok := s.byRank[r]; ok {
+				s.placePair(&op, i)
+			}
+		}
+		return op
+	}
+	for _, r := range s.job.Groups[k.group].Members {
+		if i, ok := s.byRank[r]; ok {
+			s.place(&op, i)
+		}
+	}
+	return op
+}
+
+func (s *solver) placePair(op *operation, i int) {
+	switch _, in := s.nodes[i].at[op.key]; {
+	case in:
+		op.in = append(op.in, i)
+	case !s.nodes[i].Seen:
+		op.absent = append(op.absent, i)
+	default:
+		op.behind = append(op.behind, i)
+	}
+}
+
+// place says where a member stands in a collective. One that has asked for it
+// and does not hold it as pending has completed it.
+func (s *solver) place(op *operation, i int) {
+	n := &s.nodes[i]
+	asked, known := n.Asked[op.key.group]
+	done, over := n.Done[op.key.group]
+	switch _, in := n.at[op.key]; {
+	case in:
+		op.in = append(op.in, i)
+	case !n.Seen:
+		op.absent = append(op.absent, i)
+	case over && done >= op.key.seq, known && asked >= op.key.seq:
+		op.done = append(op.done, i)
+	default:
+		op.behind = append(op.behind, i)
+	}
+}
+
+// markOdd compares what the members of each operation call. The rarer call is
+// the odd one where another has a strict majority.
+func (s *solver) markOdd() {
+	for o := range s.ops {
+		op := &s.ops[o]
+		if op.call.Pair {
+			continue
+		}
+		shapes := map[string]int{}
+		k := Key{op.key.group, op.key.seq}
+		all := slices.Concat(op.in, op.done)
+		known := 0
+		for _, i := range all {
+			if shape := s.nodes[i].Shape[k]; shape != "" {
+				shapes[shape]++
+				known++
+			}
+		}
+		if len(shapes) < 2 {
+			continue
+		}
+		op.shapes = shapes
+		for _, i := range all {
+			if shape := s.nodes[i].Shape[k]; shape != "" && hasMajority(shapes, known) && 2*shapes[shape] < known {
+				op.odd = append(op.odd, i)
+				s.nodes[i].odd = true
+			}
+		}
+	}
+}
+
+func hasMajority(counts map[string]int, total int) bool {
+	for _, n := range counts {
+		if 2*n > total {
+			return true
+		}
+	}
+	return false
+}
+
+// markStopped finds ranks whose device, or the thread that watches it, has
+// stopped: a collective needs all members, so where peers completed it and even
+// later ones, it ran on this rank too, and the rank has not seen it.
+func (s *solver) markStopped() {
+	for i := range s.nodes {
+		n := &s.nodes[i]
+		if n.old {
+			continue
+		}
+		for at, c := range n.Pending {
+			k := keyOf(n.Rank, c)
+			o, have := s.byKey[k]
+			if !have || c.Pair || c.Rooted {
+				continue
+			}
+			op := &s.ops[o]
+			if len(op.done) == 0 || len(op.shapes) > 1 {
+				continue
+			}
+			ahead := s.peersDone(i, k) - k.seq
+			deep := ahead > 1 || ahead > 0 && len(op.in) <= len(op.done)
+			if deep || len(op.in) == 1 && len(op.absent) == 0 {
+				n.stopped, n.stale = at, k
+				if deep {
+					n.blind = true // it sees no call complete, so none of its pending ones tells
+				}
+				break
+			}
+		}
+	}
+}
+
+// peersDone is the newest collective of the group that another member completed.
+func (s *solver) peersDone(i int, k opKey) int64 {
+	newest := int64(-1)
+	for _, j := range s.ops[s.byKey[k]].done {
+		if j != i {
+			newest = max(newest, s.nodes[j].Done[k.group])
+		}
+	}
+	return newest
+}
+
+// aim finds whom an operation waits for: who calls something else in it, who
+// has not asked for it, who is gone, whose device has stopped. Where it has all
+// of them, those that an earlier call holds up.
+func (s *solver) aim(op *operation) {
+	if len(op.shapes) > 1 {
+		op.targets = op.odd
+		return
+	}
+	if len(op.done) > 0 && !op.call.Rooted && !op.call.Pair {
+		return // who is in it has nothing to wait for
+	}
+	op.targets = slices.Concat(op.behind, op.absent)
+	for _, i := range op.in {
+		if n := &s.nodes[i]; n.blind || n.stopped < len(n.Pending) && n.at[op.key] >= n.stopped {
+			op.targets = append(op.targets, i)
+		}
+	}
+	if len(op.targets) > 0 {
+		return
+	}
+	op.soft = true
+	for _, i := range op.in {
+		if s.heldEarlier(i, op) {
+			op.targets = append(op.targets, i)
+		}
+	}
+}
+
+// heldEarlier reports whether a rank waits in a call that it asked for before
+// this one, in another stream.
+func (s *solver) heldEarlier(i int, op *operation) bool {
+	n := &s.nodes[i]
+	for at := range n.at[op.key] {
+		k := keyOf(n.Rank, n.Pending[at])
+		if o, have := s.byKey[k]; have && k != op.key && len(s.ops[o].done) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// link finds the operations that a rank waits in. Those that miss a member
+// count before those that have all; a receive behind other pending calls may
+// have been answered already.
+func (s *solver) link(i int) {
+	n := &s.nodes[i]
+	if n.odd || n.blind {
+		return
+	}
+	var firm, soft, together []int
+	for at, c := range n.Pending[:n.stopped] {
+		o, have := s.byKey[keyOf(n.Rank, c)]
+		if !have || n.at[s.ops[o].key] != at {
+			continue
+		}
+		op := &s.ops[o]
+		others := slices.ContainsFunc(op.targets, func(t int) bool { return t != i })
+		switch {
+		case others && !op.soft && (!c.Pair || at == 0):
+			firm = append(firm, o)
+		case others:
+			soft = append(soft, o)
+		case len(op.done) == 0 || len(op.shapes) > 1:
+			together = append(together, o)
+		}
+	}
+	switch {
+	case len(firm) > 0:
+		n.links = firm
+	case len(soft) > 0:
+		n.links = soft
+	default:
+		n.links = together
+	}
+}

@@ -1,0 +1,326 @@
+package judge
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/trace"
+	"github.com/failslow/falcon/detect/trace/hang"
+)
+
+// standstill lays dumps out as the job that hang.Solve reads.
+type standstill struct {
+	job    hang.Job
+	byName map[string][]int // groups of one name; several where the members differ
+	paired map[int]bool     // groups with sends or receives: their status counts those as well
+	joint  map[int]bool     // groups whose sends and receives are issued in batches
+	told   map[int]bool     // groups whose members some dump lists
+}
+
+// newStandstill gathers groups, ranks and pending calls from all dumps.
+func newStandstill(dumps []trace.Dump) *standstill {
+	s := &standstill{byName: map[string][]int{}, paired: map[int]bool{}, joint: map[int]bool{}, told: map[int]bool{}}
+	for _, d := range dumps {
+		for _, name := range slices.Sorted(maps.Keys(d.Groups)) {
+			if g := d.Groups[name]; len(g.Ranks) > 0 && name != "" {
+				s.addGroup(name, g)
+			}
+		}
+	}
+	for _, d := range dumps {
+		for i := range d.Entries {
+			s.meetEntry(d, &d.Entries[i])
+		}
+	}
+	s.closeGroups(dumps)
+	for _, rank := range s.everyRank(dumps) {
+		s.job.Members = append(s.job.Members, hang.Member{Rank: rank})
+	}
+	for _, d := range dumps {
+		s.fillMember(s.memberOf(falcon.Rank(d.Rank)), d)
+	}
+	return s
+}
+
+func ranksOf(in []int) []falcon.Rank {
+	out := make([]falcon.Rank, len(in))
+	for i, r := range in {
+		out[i] = falcon.Rank(r)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (s *standstill) addGroup(name string, g trace.DumpGroup) {
+	members := ranksOf(g.Ranks)
+	for _, at := range s.byName[name] {
+		if slices.Equal(s.job.Groups[at].Members, members) {
+			return
+		}
+	}
+	at := s.newGroup(name, g.Desc)
+	s.job.Groups[at].Members, s.told[at] = members, true
+	if strings.Contains(strings.ToUpper(g.Desc), "PIPELINE") {
+		s.paired[at] = true
+	}
+}
+
+func (s *standstill) newGroup(name, desc string) int {
+	at := len(s.job.Groups)
+	if desc != "" && desc != "undefined" {
+		name += " (" + desc + ")"
+	}
+	s.job.Groups = append(s.job.Groups, hang.Group{Name: name})
+	key, _, _ := strings.Cut(name, " (")
+	s.byName[key] = append(s.byName[key], at)
+	return at
+}
+
+// groupOf is the group of that name that a rank is in, -1 where no dump told.
+func (s *standstill) groupOf(name string, rank falcon.Rank) int {
+	for _, at := range s.byName[name] {
+		if _, in := slices.BinarySearch(s.job.Groups[at].Members, rank); in {
+			return at
+		}
+	}
+	return -1
+}
+
+// meetEntry notes what an entry tells of its group. Of one without a list of
+// members those are members that call in it.
+func (s *standstill) meetEntry(d trace.Dump, e *trace.Entry) {
+	rank := falcon.Rank(d.Rank)
+	at := s.groupOf(e.Group, rank)
+	if at < 0 {
+		for _, other := range s.byName[e.Group] {
+			if !s.told[other] {
+				at = other
+			}
+		}
+		if at < 0 {
+			at = s.newGroup(e.Group, e.GroupDesc)
+		}
+		g := &s.job.Groups[at]
+		g.Members = append(g.Members, rank)
+		slices.Sort(g.Members)
+	}
+	s.paired[at] = s.paired[at] || e.PointToPnt
+	s.joint[at] = s.joint[at] || isCoalesced(e)
+}
+
+// isCoalesced reports whether an entry is the end of a batch: the calls of a
+// batch share its number, and their own state is never updated.
+func isCoalesced(e *trace.Entry) bool { return strings.HasSuffix(e.Name, ":coalesced") }
+
+// everyRank are the ranks that have a dump or that a group names. The first
+// group holds all ranks, whether its members are told or not.
+func (s *standstill) everyRank(dumps []trace.Dump) []falcon.Rank {
+	all := map[falcon.Rank]bool{}
+	for _, d := range dumps {
+		all[falcon.Rank(d.Rank)] = true
+		for _, g := range d.Groups {
+			for _, r := range g.Ranks {
+				all[falcon.Rank(r)] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+func (s *standstill) closeGroups(dumps []trace.Dump) {
+	for at := range s.job.Groups {
+		if g := &s.job.Groups[at]; !s.told[at] && (g.Name == "0" || strings.HasSuffix(g.Name, "(default_pg)")) {
+			g.Members = s.everyRank(dumps)
+		}
+	}
+}
+
+func (s *standstill) memberOf(rank falcon.Rank) *hang.Member {
+	at, _ := slices.BinarySearchFunc(s.job.Members, rank, func(m hang.Member, r falcon.Rank) int { return int(m.Rank - r) })
+	return &s.job.Members[at]
+}
+
+// fillMember reads off one dump how far its rank has come.
+func (s *standstill) fillMember(m *hang.Member, d trace.Dump) {
+	m.Seen, m.Empty = true, len(d.Entries) == 0 && len(d.Status) == 0
+	m.Whole = !m.Empty && lostNothing(d)
+	m.Asked, m.Done, m.Shape = map[int]int64{}, map[int]int64{}, map[hang.Key]string{}
+	batches := gatherBatches(d)
+	open := map[int]int64{} // oldest pending collective
+	for i := range d.Entries {
+		e := &d.Entries[i]
+		g := s.groupOf(e.Group, m.Rank)
+		raise(m.Asked, g, e.Seq)
+		b := batches[batchOf(e)]
+		over := e.State == trace.EntryCompleted || b.over || s.isStaleBatch(g, e, d)
+		switch {
+		case e.PointToPnt && isCoalesced(e):
+		case e.PointToPnt && !over:
+			m.Pending = append(m.Pending, s.pairCall(g, e))
+		case e.PointToPnt:
+		case over:
+			raise(m.Done, g, e.Seq)
+			m.Shape[hang.Key{Group: g, Seq: e.Seq}] = shapeOf(e, b)
+		default:
+			if first, have := open[g]; !have || e.Seq < first {
+				open[g] = e.Seq
+			}
+			m.Shape[hang.Key{Group: g, Seq: e.Seq}] = shapeOf(e, b)
+			m.Pending = append(m.Pending, hang.Call{Group: g, Seq: e.Seq, Name: e.Name, Rooted: isRooted(e), Place: e.Frame})
+		}
+	}
+	for name, st := range d.Status {
+		g := s.groupOf(name, m.Rank)
+		if g < 0 || s.paired[g] {
+			continue
+		}
+		raise(m.Asked, g, st.Enqueued)
+		raise(m.Done, g, st.Completed)
+	}
+	for g, seq := range open {
+		if m.Done[g] >= seq {
+			m.Done[g] = seq - 1 // what the entry says is surer
+		}
+	}
+}
+
+func raise(in map[int]int64, g int, seq int64) {
+	if have, ok := in[g]; !ok || seq > have {
+		in[g] = seq
+	}
+}
+
+// batch is what is known of calls that share a number.
+type batch struct {
+	ended, over bool // there is an entry of its end; it has completed
+	calls       int
+}
+
+type batchKey struct {
+	group string
+	pair  bool
+	seq   int64
+}
+
+func batchOf(e *trace.Entry) batchKey {
+	if e.PointToPnt {
+		return batchKey{e.Group, true, e.PairSeq}
+	}
+	return batchKey{e.Group, false, e.Seq}
+}
+
+func gatherBatches(d trace.Dump) map[batchKey]batch {
+	out := map[batchKey]batch{}
+	for i := range d.Entries {
+		e := &d.Entries[i]
+		b := out[batchOf(e)]
+		b.calls++
+		if isCoalesced(e) {
+			b.ended, b.over = true, e.State == trace.EntryCompleted
+		}
+		out[batchOf(e)] = b
+	}
+	return out
+}
+
+// isStaleBatch reports whether a send or receive belongs to a batch whose end
+// has completed and was left out of the dump with what has completed.
+func (s *standstill) isStaleBatch(g int, e *trace.Entry, d trace.Dump) bool {
+	if !e.PointToPnt || !s.joint[g] {
+		return false
+	}
+	st, ok := d.Status[e.Group]
+	return ok && st.Enqueued == st.Completed
+}
+
+// shapeOf is what all members of a collective must agree on; of a batch the
+// calls are not compared.
+func shapeOf(e *trace.Entry, b batch) string {
+	if b.calls > 1 || isCoalesced(e) {
+		return ""
+	}
+	return describe(*e)
+}
+
+// isRooted reports whether members may leave a call before others are in it.
+// Of calls that are not known it is assumed.
+func isRooted(e *trace.Entry) bool {
+	switch e.Op {
+	case falcon.OpAllReduce, falcon.OpAllGather, falcon.OpReduceScatter, falcon.OpAlltoAll:
+		return false
+	}
+	return true
+}
+
+// nobody stands for a peer that the dumps do not tell.
+const nobody falcon.Rank = -2
+
+// pairCall reads "nccl:send 0->3" and "nccl:recv 3<-0", whose numbers are
+// positions in the group.
+func (s *standstill) pairCall(g int, e *trace.Entry) hang.Call {
+	c := hang.Call{Group: g, Seq: e.Seq, Name: e.Name, Pair: true, Peer: nobody, Place: e.Frame}
+	c.Send = e.Op == falcon.OpSend
+	sep := "<-"
+	if c.Send {
+		sep = "->"
+	}
+	_, peer, ok := strings.Cut(e.Name, sep)
+	at, err := strconv.Atoi(peer)
+	members := s.job.Groups[g].Members
+	if ok && err == nil && at >= 0 && at < len(members) {
+		c.Peer = members[at]
+	}
+	return c
+}
+
+// groupText names a group with its members.
+func (s *standstill) groupText(g int) string {
+	if g < 0 {
+		return "an unknown group"
+	}
+	return fmt.Sprintf("group %s of %s", s.job.Groups[g].Name, subject(s.job.Groups[g].Members))
+}
+
+// subject writes ranks with the word for one or several, and of its verb.
+func subject(ranks []falcon.Rank, verb ...string) string {
+	if len(ranks) == 1 {
+		return fmt.Sprintf("rank %d%s", ranks[0], first(verb, 0))
+	}
+	return "ranks " + ranksText(ranks) + first(verb, 1)
+}
+
+func first(verbs []string, i int) string {
+	if i < len(verbs) {
+		return " " + verbs[i]
+	}
+	return ""
+}
+
+// ranksText writes ranks as 0-3, 7.
+func ranksText(ranks []falcon.Rank) string {
+	const most = 16
+	var parts []string
+	for i := 0; i < len(ranks); {
+		j := i
+		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
+			j++
+		}
+		if len(parts) == most {
+			return strings.Join(parts, ", ") + fmt.Sprintf(" and %d more", len(ranks)-i)
+		}
+		switch j {
+		case i:
+			parts = append(parts, fmt.Sprint(ranks[i]))
+		case i + 1:
+			parts = append(parts, fmt.Sprint(ranks[i]), fmt.Sprint(ranks[j]))
+		default:
+			parts = append(parts, fmt.Sprintf("%d-%d", ranks[i], ranks[j]))
+		}
+		i = j + 1
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,199 @@
+package judge
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/trace/hang"
+)
+
+// Hang is who holds up a job that stands still.
+type Hang struct {
+	Culprits   []HangPart `json:"culprits"`
+	Candidates []HangPart `json:"candidates"` // nothing recorded tells which of these it is
+	Waiting    int        `json:"waiting"`    // ranks that wait for others
+}
+
+// HangPart is one thing that holds others up.
+type HangPart struct {
+	Kind    hang.Kind     `json:"kind"`
+	Ranks   []falcon.Rank `json:"ranks"`
+	Group   string        `json:"group,omitempty"`
+	Members []falcon.Rank `json:"members,omitempty"` // of the group
+	Seq     int64         `json:"seq,omitempty"`     // the collective's number in the group
+	Call    string        `json:"call,omitempty"`
+	Waiting []falcon.Rank `json:"waiting"` // ranks that are in the call
+	Text    string        `json:"text"`
+	Advice  string        `json:"advice"`
+}
+
+// Weights of what holds a job up.
+const (
+	weightDevice  = 0.80
+	weightOrder   = 0.70
+	weightMissing = 0.65
+)
+
+func weightOf(k hang.Kind) float64 {
+	switch k {
+	case hang.Mismatch:
+		return weightMismatch
+	case hang.Device:
+		return weightDevice
+	case hang.Order:
+		return weightOrder
+	case hang.Missing:
+		return weightMissing
+	}
+	return weightLate
+}
+
+// tellHang names who holds the job up; false where nobody waits for anybody.
+func (s *standstill) tellHang(r *TraceReport, a hang.Answer) bool {
+	if len(a.Culprits)+len(a.Candidates) == 0 {
+		return false
+	}
+	h := &Hang{Culprits: []HangPart{}, Candidates: []HangPart{}, Waiting: a.Waiting}
+	r.Hang, r.Severity, r.Confidence = h, 4, 1
+	notHardware := len(a.Culprits) > 0
+	for _, f := range a.Culprits {
+		p := s.part(f)
+		h.Culprits = append(h.Culprits, p)
+		r.Ranks = append(r.Ranks, f.Ranks...)
+		r.Confidence = min(r.Confidence, weightOf(f.Kind)*noCounters)
+		r.addNote(falcon.EvidenceTiming, false, "%s", p.Text)
+		notHardware = notHardware && (f.Kind == hang.Mismatch || f.Kind == hang.Order)
+	}
+	for _, f := range a.Candidates {
+		p := s.part(f)
+		h.Candidates = append(h.Candidates, p)
+		r.addNote(falcon.EvidenceTiming, len(a.Culprits) > 0, "%s", p.Text)
+	}
+	if notHardware {
+		r.Cause = falcon.CauseNotHardware
+	}
+	slices.Sort(r.Ranks)
+	r.Ranks = slices.Compact(r.Ranks)
+	if len(a.Culprits) == 0 {
+		r.Confidence = weightLate * noCounters * noCounters
+		r.addNote(falcon.EvidenceTiming, true, "Unsure: the dumps leave a choice, so none of these ranks is named")
+	} else if n := a.Waiting; n > 0 {
+		r.addNote(falcon.EvidenceTiming, false, "Waiting for %s, directly or through others: %d of %d ranks", subject(r.Ranks), n, len(s.job.Members))
+	}
+	if len(a.Old) > 0 {
+		r.addNote(falcon.EvidenceTiming, true, "The dumps of %s are older than the others: peers completed calls that were not asked for by then; dump all ranks at one time", subject(a.Old))
+	}
+	r.addNote(falcon.EvidenceTiming, true, "Dumps hold no time of dumping: of a job that still runs they can look so for a moment, a second set shows it")
+	return true
+}
+
+func (s *standstill) part(f hang.Finding) HangPart {
+	p := HangPart{Kind: f.Kind, Ranks: f.Ranks, Waiting: f.Waiting, Call: f.Call, Text: s.textOf(f), Advice: adviceOf(f)}
+	if p.Waiting == nil {
+		p.Waiting = []falcon.Rank{}
+	}
+	if f.Group >= 0 {
+		p.Group, p.Members = s.job.Groups[f.Group].Name, s.job.Groups[f.Group].Members
+	}
+	if !f.Pair {
+		p.Seq = f.Seq
+	}
+	return p
+}
+
+// callText names the call that others wait in.
+func (s *standstill) callText(f hang.Finding) string {
+	if f.Group < 0 {
+		return "an unknown call"
+	}
+	text := f.Call
+	if !f.Pair {
+		text = fmt.Sprintf("collective %d, %s,", f.Seq, f.Call)
+	}
+	text += " of " + s.groupText(f.Group)
+	if f.Place != "" {
+		text += " (" + f.Place + ")"
+	}
+	return text
+}
+
+func (s *standstill) textOf(f hang.Finding) string {
+	call, waiting := s.callText(f), subject(f.Waiting, "waits", "wait")
+	switch f.Kind {
+	case hang.Device:
+		if f.Peers < 0 {
+			return upper(subject(f.Ranks)) + " alone is in every call that all members are in and none finishes, one of them " + call
+		}
+		return fmt.Sprintf("%s not seen %s complete, while peers that need it there have completed up to %d: its device, or the thread that watches it, has stopped",
+			upper(subject(f.Ranks, "has", "have")), call, f.Peers)
+	case hang.Missing:
+		return fmt.Sprintf("%s no dump, and %s for it in %s", upper(subject(f.Ranks, "left", "left")), waiting, call)
+	case hang.Mismatch:
+		return upper(call) + ": " + shapesText(f)
+	case hang.Order:
+		return fmt.Sprintf("%s in another call, while %s, the most of the group, in %s: it calls in another order", upper(subject(f.Ranks, "is", "are")), waiting, call)
+	case hang.Together:
+		return upper(call) + ": all members with a dump are in it and none has finished. A network or device under the group holds it, or work before it that is not recorded"
+	case hang.Circle:
+		return fmt.Sprintf("%s for each other, one side in %s, and neither side has a majority", upper(subject(f.Ranks, "waits", "wait")), call)
+	}
+	text := fmt.Sprintf("%s: %s in it, %s never reached it", upper(call), subject(f.Waiting, "is", "are"), subject(f.Ranks))
+	if f.Asked >= 0 {
+		text += fmt.Sprintf(", the last call there being %d", f.Asked)
+	}
+	return text + ", and nothing recorded holds it up"
+}
+
+func upper(text string) string {
+	if text == "" {
+		return text
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
+}
+
+func shapesText(f hang.Finding) string {
+	var odd, rest []string
+	for _, shape := range slices.Sorted(maps.Keys(f.Shapes)) {
+		if f.Odd[shape] {
+			odd = append(odd, shape)
+		} else {
+			rest = append(rest, fmt.Sprintf("%s by %d", shape, f.Shapes[shape]))
+		}
+	}
+	if len(odd) == 0 {
+		return "its members disagree without a majority, " + strings.Join(rest, ", ")
+	}
+	return fmt.Sprintf("%s %s, the others %s: the program's ranks disagree", subject(f.Ranks, "calls", "call"), strings.Join(odd, ", "), strings.Join(rest, ", "))
+}
+
+// NoteUnread notes dumps that can't be read, by their sentences.
+func (r *TraceReport) NoteUnread(sentences []string) {
+	const most = 8
+	for i, text := range sentences {
+		if i == most {
+			r.addNote(falcon.EvidenceTiming, true, "%d more dumps can't be read", len(sentences)-most)
+			break
+		}
+		r.addNote(falcon.EvidenceTiming, true, "Left out: %s", text)
+	}
+}
+
+// adviceOf is what to do next.
+func adviceOf(f hang.Finding) string {
+	switch f.Kind {
+	case hang.Device:
+		return "Look for an Xid in the kernel log of its node and for a CUDA error in its own log; take the GPU out of service if either is there"
+	case hang.Missing:
+		return "See whether its process lives: if not, its exit code and the kernel log (out of memory, Xid) say why; if it is stopped, who stopped it"
+	case hang.Mismatch, hang.Order:
+		return "Compare where these ranks and the others are in the program (py-spy dump): a branch that depends on the rank or on its data is usual"
+	case hang.Together:
+		return "Test the links between these ranks, and look for Xids on their nodes"
+	case hang.Circle:
+		return "Compare the order of calls on both sides; a stack of each tells (py-spy dump)"
+	}
+	return "Take its stack before it is ended (py-spy dump --pid, gdb): it waits in no communicator, so look for a held GIL, a lock, a data loader or a file system"
+}

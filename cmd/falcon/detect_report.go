@@ -66,6 +66,9 @@ func (r *iterationsReport) addChange(c bocd.Change, steps []int64) {
 	})
 }
 
+// leastPoints are the points of the scale and those of a verified change.
+const leastPoints = 13
+
 func printIterations(w io.Writer, r iterationsReport) error {
 	unit := " ms"
 	if r.Unit == "" {
@@ -74,6 +77,10 @@ func printIterations(w io.Writer, r iterationsReport) error {
 	fmt.Fprintf(w, "%s: column %s%s (%s)\n", r.Format, r.Column, inUnit(r.Unit), r.Why)
 	for _, n := range r.Notes {
 		fmt.Fprintf(w, "  %s\n", n)
+	}
+	if r.Points < leastPoints {
+		_, err := fmt.Fprintf(w, "%d iterations, now %.4g%s: too few to find a change, which takes %d\n", r.Points, r.LevelMs, unit, leastPoints)
+		return err
 	}
 	_, err := fmt.Fprintf(w, "%d iterations, baseline %.4g%s, now %.4g%s\n", r.Points, r.BaselineMs, unit, r.LevelMs, unit)
 	if err == nil && len(r.Changes) == 0 {

@@ -19,9 +19,9 @@ workers share.
 
 The worker is in the column worker or rank; a table that has coordinates (dp,
 pp, tp) in their place names its workers by those that differ, as dp0/pp0. The
-value is the last numeric column; with coordinates, the sum of the columns whose
-names say "compute", where any do, as steps last equally long for all who wait
-for each other. Both flags take several names with commas: workers' are joined,
+value is the column whose name says that it is a time, else the last numeric one;
+with coordinates, the sum of the columns whose names say "compute", where any do,
+as steps last equally long for all who wait for each other. Both flags take several names with commas: workers' are joined,
 values are added up.
 
   step,dp,pp,fwd_compute_ms,bwd_compute_ms,dp_comm_ms
@@ -43,7 +43,7 @@ func detectWorkersCommand() *cobra.Command {
 		return readInput(c, args[0], func(r io.Reader) (workersReport, error) { return detectWorkers(r, workerColumn, valueColumn) })
 	}, printWorkers)
 	c.Flags().StringVar(&workerColumn, "worker-column", "", "column that names the worker (default worker or rank, else the coordinates)")
-	c.Flags().StringVar(&valueColumn, "value-column", "", "column that holds the time (default the last numeric one; see above)")
+	c.Flags().StringVar(&valueColumn, "value-column", "", "column that holds the time (default the one whose name says so; see above)")
 	return c
 }
 

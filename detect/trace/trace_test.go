@@ -97,6 +97,7 @@ func TestWorkersReads(t *testing.T) {
 		"coordinates": {"step,dp,pp,tp,step_ms,fwd_compute_ms,bwd_compute_ms,dp_ms\n0,0,0,0,50,1,2,9\n0,1,0,0,50,3,4,9\n0,1,1,0,50,5,6,9\n", "", "", []string{"dp0/pp0=3", "dp1/pp0=7", "dp1/pp1=11"}},
 		"no compute":  {"dp,ms\n0,5\n1,6\n", "", "", []string{"dp0=5", "dp1=6"}},
 		"one place":   {"dp_rank,pp_rank,ms\n2,3,5\n", "", "", []string{"dp2/pp3=5"}},
+		"loss last":   {"rank,iter_time_ms,loss\n0,5,2.3\n", "", "", []string{"0=5"}},
 		"summed":      {"rank,a,b,c\n0,1,2,4\n", "", "a, c", []string{"0=5"}},
 	} {
 		got, err := readWorkers(c.in, c.worker, c.value)
@@ -108,6 +109,8 @@ func TestWorkersReads(t *testing.T) {
 		"empty":     {"", "", "", "no rows"},
 		"no worker": {"a,b\n1,2\n", "", "", `no column "rank"`},
 		"no value":  {"rank,b\n1,2\n", "", "ms", `no column "ms"`},
+		"loss":      {"rank,loss\n1,2\n", "", "", "no column says that it is a time, and loss is none"},
+		"two times": {"rank,iter_time,step_time\n1,2,3\n", "", "", "iter_time, step_time can each be the time"},
 		"hole":      {"rank,ms\n1,2\n1,\n", "", "", "line 3: column ms is empty"},
 		"short":     {"rank,ms\n1,2\n1\n", "", "", "line 3: 1 columns"},
 		"overflow":  {"rank,a,b\n1,1e308,1e308\n", "", "a,b", "line 2: the sum of the value columns"},

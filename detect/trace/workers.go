@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/failslow/falcon/detect/trace/column"
 )
 
 // coordinates are the columns that place a worker, in the order of its name.
@@ -23,7 +25,8 @@ const computes = "compute"
 // Column names may be empty. The worker is then in the column "worker" or
 // "rank"; where there is neither, in the columns of its coordinates (dp, pp, …),
 // and its name is those that differ between workers, as "dp0/pp0". The value is
-// then the last column that is numeric in the first row; of a table with
+// then the column whose name says that it is a time, else the last one that is
+// numeric in the first row, unless it is known to be no time; of a table with
 // coordinates, the sum of the columns whose names say "compute", where any do.
 // Several columns may be named with commas: the fields of workers are joined by
 // slashes, values are added up.
@@ -63,6 +66,9 @@ func (d *workers) addLine(n int, line string) error {
 		if at < 0 {
 			return malformed(n, "the first row holds no number; name one with --value-column")
 		}
+		if at < len(d.csv.header) && column.Read(d.csv.header[at]).Role == column.Known {
+			return malformed(n, "no column says that it is a time, and %s is none; name one with --value-column", clipField(d.csv.header[at]))
+		}
 		d.values = []int{at}
 	}
 	d.rows++
@@ -95,7 +101,11 @@ func (d *workers) readHeader(n int, line string) error {
 	}
 	wanted := strings.Split(d.value, ",")
 	if d.value == "" {
-		wanted = d.computing()
+		if wanted = d.computing(); len(wanted) == 0 {
+			if wanted, err = d.timed(n); err != nil {
+				return err
+			}
+		}
 	}
 	d.values, err = d.columns(n, wanted)
 	return err
@@ -131,6 +141,25 @@ func (d *workers) computing() []string {
 		}
 	}
 	return out
+}
+
+// timed is the column whose name says that it is a time; empty where none does.
+func (d *workers) timed(n int) ([]string, error) {
+	for _, role := range []column.Role{column.IterTime, column.Time} {
+		var found []string
+		for _, h := range d.csv.header {
+			if column.Read(h).Role == role {
+				found = append(found, h)
+			}
+		}
+		if len(found) > 1 {
+			return nil, malformed(n, "%s can each be the time; name one with --value-column", clipField(strings.Join(found, ", ")))
+		}
+		if len(found) == 1 {
+			return found, nil
+		}
+	}
+	return nil, nil
 }
 
 func (d *workers) columns(n int, names []string) ([]int, error) {

@@ -133,16 +133,19 @@ func (f *frame) checkCount(c choice, step *series) error {
 	if step.preset {
 		return nil
 	}
-	seen, before := map[float64]int{}, math.NaN()
+	ones, all, before := 0, 0, math.NaN()
 	for row := range f.lines {
 		if v := step.at(row); !math.IsNaN(v) && !math.IsNaN(c.at(row)) {
 			if d := v - before; d > 0 {
-				seen[d]++
+				all++
+				if d == 1 {
+					ones++
+				}
 			}
 			before = v
 		}
 	}
-	if seen[1]*2 >= c.count-1 {
+	if ones*2 >= all {
 		return nil
 	}
 	return trace.Malformed(0, "the %s has no times of iterations but a clock, %s, and its %s does not go up by 1: it may count samples; if it counts iterations, give --column %s",

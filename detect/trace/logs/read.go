@@ -199,7 +199,7 @@ func (s *Series) noteWriters(w walker) {
 func (s *Series) noteGaps(points []point, c choice) {
 	interval, missing, first := gaps(points)
 	switch {
-	case interval > 1 && c.mean:
+	case interval > 1 && (c.mean || c.isClock()):
 		s.Notes = append(s.Notes, fmt.Sprintf("every %d. iteration is logged, each time is the mean since the one before: a change is known to %d iterations", interval, interval))
 	case interval > 1:
 		s.Notes = append(s.Notes, fmt.Sprintf("iteration numbers go up by %d", interval))

@@ -176,13 +176,15 @@ func isBracketed(l string) bool {
 
 // sniffText knows logs by a line with an iteration.
 func sniffText(lines []string) (Guess, bool) {
-	for _, l := range lines {
-		for i := range lineFormats {
-			form := &lineFormats[i]
+	for i := range lineFormats { // in the order in which readText takes them
+		form := &lineFormats[i]
+		for _, l := range lines {
 			if strings.Contains(l, form.mark) && form.value.MatchString(l) && (form.role == column.IterTime && len(form.mark) > 8 || form.step.MatchString(l)) {
 				return Guess{Iterations, form.name, fmt.Sprintf("a line has %q", strings.TrimSpace(form.mark)), true, "text"}, true
 			}
 		}
+	}
+	for _, l := range lines {
 		if barLine.MatchString(l) {
 			return Guess{Iterations, "log with progress bars", "a line has a progress bar", false, "text"}, true
 		}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/failslow/falcon/detect/trace/logs"
+)
+
+const rowsShown = 32 // of what a file holds; --json has all
+
+// printCollectives says what an export of NCCL Inspector holds.
+func printCollectives(w io.Writer, s logs.CollectiveSet) error {
+	fmt.Fprintf(w, "%d calls of %d kinds\n", s.Calls, len(s.Kinds))
+	for _, r := range s.Remarks {
+		fmt.Fprintf(w, "  %s\n", r)
+	}
+	for i, k := range s.Kinds {
+		if i == rowsShown {
+			fmt.Fprintf(w, "… and %d more kinds; --json has all\n", len(s.Kinds)-rowsShown)
+			break
+		}
+		fmt.Fprintf(w, "%s of %s bytes on %s (%d ranks): %d calls, median %.4g ms, longest %.4g ms, %.4g GB/s\n",
+			k.Op, k.Size, k.Comm, k.Ranks, k.Calls, k.Us/1000, k.Most/1000, k.GBs)
+		if n := len(k.By); n > 1 {
+			fmt.Fprintf(w, "  shortest on rank %s (%.4g ms), longest on rank %s (%.4g ms): members end together, so the one with the shortest call came last\n",
+				k.By[0].Rank, k.By[0].Us/1000, k.By[n-1].Rank, k.By[n-1].Us/1000)
+		}
+	}
+	_, err := fmt.Fprintln(w, "no verdict comes from this file alone: give iteration times, or a trace of each rank")
+	return err
+}
+
+// printCounters says what a DCGM export holds.
+func printCounters(w io.Writer, s logs.CounterSet) error {
+	fmt.Fprintf(w, "%d counters of %d devices\n", len(s.Counters), s.Devices)
+	for _, r := range s.Remarks {
+		fmt.Fprintf(w, "  %s\n", r)
+	}
+	for i, k := range s.Counters {
+		if i == rowsShown {
+			fmt.Fprintf(w, "… and %d more counters; --json has all\n", len(s.Counters)-rowsShown)
+			break
+		}
+		fmt.Fprintf(w, "%-24s %-30s last %10.6g  mean %10.6g  from %.6g to %.6g in %d samples\n", k.Device, k.Name, k.Last, k.Mean, k.Min, k.Max, k.Count)
+	}
+	_, err := fmt.Fprintln(w, "no verdict comes from counters alone: they tell why a device is slow, iteration times tell whether one is")
+	return err
+}

@@ -54,6 +54,7 @@ type NodeSetup struct {
 type NodeLaunch struct {
 	Command []string
 	Env     map[string]string
+	Dir     string // that they run in; empty = /
 	Ranks   int    // that the node has room for
 	Logs    string // folder for what they print
 
@@ -247,16 +248,16 @@ func (l *Lab) nodeLaunch(n NodeSetup) NodeLaunch {
 		env[name] = value
 	}
 	lines := "unix:" + l.place.rankSocket()
-	trainer := append(l.trainerCommand(), "--log", lines, "{resume}")
+	trainer, dir := append(l.trainerCommand(), "--log", lines, "{resume}"), ""
 	if t := l.opt.Train; t != nil {
-		trainer = t.Command
+		trainer, dir = t.Command, t.Dir
 		for _, v := range t.environment(lines) {
 			name, value, _ := strings.Cut(v, "=")
 			env[name] = value
 		}
 	}
 	command := append([]string{filepath.Join(l.opt.Bin, "falcon-agent")}, l.hookedCommand(trainer)...)
-	out := NodeLaunch{Command: command, Env: env, Ranks: l.sc.gpusPerNode(), Logs: filepath.Join(l.place.dir, "logs")}
+	out := NodeLaunch{Command: command, Env: env, Dir: dir, Ranks: l.sc.gpusPerNode(), Logs: filepath.Join(l.place.dir, "logs")}
 	if l.opt.NoAdapter {
 		out.Checkpoint = filepath.Join(l.place.checkpoints(), "step-{iteration}-g*", "complete.json")
 	}

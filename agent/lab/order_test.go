@@ -105,3 +105,16 @@ func TestWhenTheJobIsOver(t *testing.T) {
 		}
 	}
 }
+
+// Ranks that agents start for a user's own command find the files that the command names.
+func TestOwnCommandKeepsItsFolder(t *testing.T) {
+	l := parkingLab(t)
+	l.place = &place{dir: t.TempDir()}
+	if got := l.nodeLaunch(NodeSetup{}).Dir; got != "" {
+		t.Errorf("the lab's trainer runs in %q", got)
+	}
+	l.opt.Train = &OwnTraining{Command: []string{"../python", "train.py"}, Dir: "/home/user", Store: "127.0.0.1:1"}
+	if got := l.nodeLaunch(NodeSetup{}).Dir; got != "/home/user" {
+		t.Errorf("the user's command runs in %q", got)
+	}
+}

@@ -86,6 +86,7 @@ func (l *Lab) startRank(r falcon.Rank, d falcon.Device) error {
 	cmd.Stderr = log
 	cmd.Env = append(l.labEnvironment(), l.rankEnvironment(node.setup, r, d)...)
 	if l.opt.Train != nil {
+		cmd.Dir = l.opt.Train.Dir
 		cmd.Env = append(cmd.Env, l.opt.Train.environment("stdout")...)
 	}
 	out, err := cmd.StdoutPipe()

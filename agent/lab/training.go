@@ -6,6 +6,7 @@ import "net"
 // WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT as torchrun would set them.
 type OwnTraining struct {
 	Command []string // words; the first is the program
+	Dir     string   // that the ranks run in, also those that agents start
 	Env     []string // of every rank, "NAME=value": what its framework runs on without a GPU
 	Peak    float64  // modelled operations per second of one GPU
 	Store   string   // HOST:PORT of the ranks' rendezvous, which outlives each of them

@@ -206,7 +206,7 @@ func (r *labRun) agentConfig(n lab.NodeSetup) (string, error) {
 	cfg.Cert, cfg.Key, cfg.CA, cfg.ShmDir = f.Cert, f.Key, f.CA, n.ShmDir
 	cfg.NVML.Library, cfg.NIC.Sysfs, cfg.NICs = n.NvmlPath, n.Sysfs, n.NICs
 	if len(n.Launch.Command) > 0 {
-		cfg.Launch = launch.Config{Command: n.Launch.Command, Env: n.Launch.Env, NodeRanks: n.Launch.Ranks, LogDir: n.Launch.Logs, Checkpoint: n.Launch.Checkpoint}
+		cfg.Launch = launch.Config{Command: n.Launch.Command, Env: n.Launch.Env, Dir: n.Launch.Dir, NodeRanks: n.Launch.Ranks, LogDir: n.Launch.Logs, Checkpoint: n.Launch.Checkpoint}
 	}
 	cfg.Lab = agent.LabConfig{State: n.State, Node: n.Index, GPUs: len(n.Devices)}
 	file := filepath.Join(n.Dir, "agent-"+string(n.Node)+".yaml")

@@ -52,11 +52,15 @@ func ownTraining(o labOptions, bin string) (*lab.OwnTraining, error) {
 		names[i] = filepath.Join(folder, names[i])
 	}
 	words[0] = program
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, fmt.Errorf("can't tell the working directory: %w", err)
+	}
 	store, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
-	return &lab.OwnTraining{Command: words, Peak: o.gflops * 1e9, Store: store, Env: []string{
+	return &lab.OwnTraining{Command: words, Dir: dir, Peak: o.gflops * 1e9, Store: store, Env: []string{
 		"LD_LIBRARY_PATH=" + folder + ":" + lib, "LD_PRELOAD=" + strings.Join(names, ":"), "FALCON_LAB_HOLLOW=1", "PYTHONUNBUFFERED=1",
 		"PYTHONPATH=" + strings.TrimSuffix(filepath.Join(bin, "python")+":"+os.Getenv("PYTHONPATH"), ":"),
 	}}, nil

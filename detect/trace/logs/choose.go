@@ -75,6 +75,11 @@ func (f *frame) chooseRest(by map[column.Role][]*series, want Want) (choice, err
 			holds = append(holds, s)
 		}
 	}
+	for _, s := range f.cols {
+		if s.bad != nil && s.count == 0 && (s.means.Role == column.IterTime || s.means.Role == column.Time) {
+			return choice{}, s.noNumbers()
+		}
+	}
 	switch {
 	case len(by[column.Items]) > 0:
 		return choice{}, trace.Malformed(0, "the %s has %s per second and no time; say with --tokens how many an iteration has, such as --tokens 8192", f.format, listNames(by[column.Items]))

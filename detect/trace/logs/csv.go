@@ -39,8 +39,8 @@ func readTable(r io.Reader) (*frame, error) {
 func (t *table) addLine(l line) error {
 	t.last = l.whole
 	if !t.begun {
-		if strings.HasPrefix(l.text, "#") && delimiterOf(strings.TrimLeft(l.text, "# ")) == 0 {
-			return nil // a comment above the header
+		if isComment(l.text) {
+			return nil
 		}
 		t.begun = true
 		return t.readHeader(l)
@@ -67,6 +67,11 @@ func (t *table) addLine(l line) error {
 		}
 	}
 	return nil
+}
+
+// isComment reports whether a line above a header is a comment.
+func isComment(text string) bool {
+	return strings.HasPrefix(text, "#") && delimiterOf(strings.TrimLeft(text, "# ")) == 0
 }
 
 // blankTail reports whether the columns from at on have no name, as a comma at the

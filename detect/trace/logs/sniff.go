@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"strings"
 
 	"github.com/failslow/falcon/detect/trace"
@@ -194,6 +196,9 @@ func sniffText(lines []string) (Guess, bool) {
 
 // sniffTable knows a CSV by its header and a row of as many fields.
 func sniffTable(lines []string) (Guess, bool) {
+	for len(lines) > 1 && isComment(lines[0]) {
+		lines = lines[1:]
+	}
 	header := strings.TrimLeft(lines[0], "# ")
 	if header == "" || strings.HasPrefix(header, "{") {
 		return Guess{}, false
@@ -209,7 +214,7 @@ func sniffTable(lines []string) (Guess, bool) {
 	}
 	if len(lines) > 1 {
 		row, err := splitFields(line{text: lines[1]}, comma)
-		if err == nil && (len(row) < len(names)-1 || !hasNumber(row, comma)) {
+		if err == nil && len(row) < len(names)-1 || !slices.ContainsFunc(lines[1:], func(l string) bool { return hasNumber(l, comma) }) {
 			return Guess{}, false
 		}
 	}
@@ -221,13 +226,12 @@ func isNumber(text string) bool {
 	return !c.bad && !c.date
 }
 
-func hasNumber(row []string, comma rune) bool {
-	for _, f := range row {
-		if c := readCell(f, comma == ';'); !c.bad && c.value == c.value {
-			return true
-		}
-	}
-	return len(row) > 1
+func hasNumber(text string, comma rune) bool {
+	row, err := splitFields(line{text: text}, comma)
+	return err == nil && slices.ContainsFunc(row, func(f string) bool {
+		c := readCell(f, comma == ';')
+		return !c.bad && !math.IsNaN(c.value)
+	})
 }
 
 // tableKind tells call logs and tables of workers from series of iterations.

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func textFile(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Every kind of file is told, and read by its command.
+func TestDetectAnyFile(t *testing.T) {
+	calls := "t_us,op\n" + strings.Repeat("1,send\n", 3)
+	_, profile, _ := strings.Cut(detectProfileHelp, "standard input:\n")
+	profile, _, _ = strings.Cut(profile, "\n\ndurations_ms")
+	for name, c := range map[string]struct{ in, kind, text string }{
+		"iterations":  {slowRun(), "iterations", "CSV: column ms in milliseconds (the only duration in it)\n140 iterations"},
+		"calls":       {calls, "calls", "3 calls, no period"},
+		"workers":     {"step,rank,iter_time_ms,loss\n0,0,5,2\n0,1,5,2\n", "workers", "2 workers, 0 slow spells"},
+		"profile":     {profile, "profile", "1 groups, 0 links and 8 ranks compared"},
+		"trace":       {`[{"ph":"X","name":"forward","pid":0,"tid":0,"ts":1,"dur":5}]`, "trace", "verdict: "},
+		"collectives": {`{"header":{"id":"0x1","rank":0,"n_ranks":2},"coll_perf":{"coll":"AllReduce","coll_exec_time_us":9000}}` + "\n", "collectives", "no verdict comes from this file alone"},
+		"counters":    {"DCGM_FI_DEV_SM_CLOCK{gpu=\"0\"} 1590\n", "counters", "no verdict comes from counters alone"},
+	} {
+		for _, path := range []string{"-", textFile(t, "rank0.txt", c.in)} {
+			out, err := detectRun(c.in, path)
+			if err != nil || !strings.HasPrefix(out, path+": ") || !strings.Contains(out, c.text) {
+				t.Errorf("%s %s: %v\n%s", name, path, err, out)
+			}
+			out, err = detectRun(c.in, path, "--json")
+			var doc anyReport
+			if err != nil || json.Unmarshal([]byte(out), &doc) != nil || string(doc.Kind) != c.kind || doc.Format == "" || doc.Why == "" || doc.Report == nil {
+				t.Errorf("%s %s: %v\n%s", name, path, err, out)
+			}
+		}
+	}
+	if out, err := detectRun("", writeDumps(t, func(r int) string { return fmt.Sprintf("dump_rank%d.json", r) })); err != nil || !strings.Contains(out, "a folder") || !strings.Contains(out, "verdict") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := detectRun(""); err != nil || !strings.Contains(out, "Usage:") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// Every real log of package logs is read or refused in one sentence.
+func TestDetectAnyRealFile(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("..", "..", "detect", "trace", "logs", "testdata", "*.*"))
+	if err != nil || len(files) < 20 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		out, err := detectRun("", file)
+		if err == nil && !strings.HasPrefix(out, file+": ") || err != nil && (errors.Is(err, errUsage) || strings.Contains(err.Error(), "\n")) {
+			t.Errorf("%s: %v\n%s", file, err, out)
+		}
+	}
+}
+
+// What the file does not say is asked for; the sentence names the file and the flag.
+func TestDetectAsks(t *testing.T) {
+	wandb := "Step,\"sun-7 - train/step_time\",\"sun-7 - train/step_time__MIN\"\n0,0.5,0.5\n1,0.5,0.5\n"
+	for name, c := range map[string]struct {
+		in, text string
+		args     []string
+		usage    bool
+	}{
+		"unit":         {wandb, "train/step_time does not say its unit; give --unit ms or --unit s", nil, false},
+		"column":       {"step,iter_time_ms,step_time_ms\n1,2,3\n", "iter_time_ms and step_time_ms, and each can be meant; name one with --column", nil, false},
+		"run":          {"step,ms\n1,5\n2,5\n1,9\n", "say which with --run 1 to 2", nil, false},
+		"tokens":       {"step,tokens_per_sec\n1,5\n", "say with --tokens", nil, false},
+		"empty":        {"", "the file is empty", nil, false},
+		"bad unit":     {wandb, "--unit hours is no unit of time; give ms, s, us, ns or min", []string{"--unit", "hours"}, true},
+		"bad tokens":   {wandb, "--tokens -5 must be positive", []string{"--tokens", "-5"}, true},
+		"bad run":      {wandb, "--run -1 must be at least 1", []string{"--run", "-1"}, true},
+		"absent files": {"", "give one FILE", []string{"other"}, true},
+	} {
+		_, err := detectRun(c.in, append([]string{"-"}, c.args...)...)
+		if err == nil || !strings.Contains(err.Error(), c.text) || errors.Is(err, errUsage) != c.usage || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if c.usage {
+			continue
+		}
+		if _, err := detectRun(c.in, "iterations", "-"); err == nil || !strings.HasPrefix(err.Error(), "standard input: malformed input: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	out, err := detectRun(wandb, "iterations", "-", "--unit", "s")
+	if err != nil || !strings.Contains(out, "column sun-7 - train/step_time in seconds") || !strings.Contains(out, "now 500 ms: too few to find a change") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// A change is told by the file's own iterations, and in its unit.
+func TestDetectTellsIterations(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	var b strings.Builder
+	for i := range 80 {
+		s := 105.2
+		if i >= 40 {
+			s = 122
+		}
+		fmt.Fprintf(&b, "[default7]: iteration %8d/  115311 | consumed samples: 1 | elapsed time per iteration (s): %.2f | lm loss: 2.4E+00 |\n", 42700+10*i, s*(1+0.003*rng.NormFloat64()))
+	}
+	out, err := detectRun(b.String(), "iterations", "-")
+	if err != nil || !strings.Contains(out, "Megatron-DeepSpeed log: column elapsed time per iteration (s) in seconds") ||
+		!strings.Contains(out, "every 10. iteration is logged, each time is the mean since the one before") ||
+		!strings.Contains(out, "onset   at iteration 43100: 1.0") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err = detectRun(b.String(), "iterations", "-", "--json")
+	var doc iterationsReport
+	if err != nil || json.Unmarshal([]byte(out), &doc) != nil || len(doc.Changes) != 1 || doc.Changes[0].Index != 40 || doc.Changes[0].Iteration == nil || *doc.Changes[0].Iteration != 43100 || doc.Unit != "s" {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// The shared records of MLPerf have the time in a column that does not say so,
+// beside a clock whose steps count samples: neither is taken in silence.
+func TestDetectIterationsOnRealRecords(t *testing.T) {
+	mlperf := realFile(t, "iterations/Cisco-hpf_n16-llama31_8b-result_2.csv")
+	if out, err := detectRun("", "iterations", mlperf); err == nil || !strings.Contains(err.Error(), "it may count samples") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err := detectRun("", "iterations", mlperf, "--column", "value", "--unit", "ms")
+	if err != nil || !strings.Contains(out, "3456 iterations, baseline 461.9 ms") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err = detectRun("", realFile(t, "iterations/track_1_short-2025-11-29_BatchSizeSchedule-ff0a5115.csv"))
+	if err != nil || !strings.Contains(out, "onset   at iteration 709: 34 → 59.5 ms") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

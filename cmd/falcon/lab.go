@@ -240,7 +240,11 @@ func requestLab(c *cobra.Command, req lab.Request) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(c.OutOrStdout(), "done; the job is at iteration "+strconv.FormatInt(reply.Status.Iteration, 10))
+	done := "done"
+	if i := reply.Status.Iteration; i > 0 { // a script without an adapter reports none
+		done += "; the job is at iteration " + strconv.FormatInt(i, 10)
+	}
+	fmt.Fprintln(c.OutOrStdout(), done)
 	return nil
 }
 

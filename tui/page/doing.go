@@ -30,12 +30,17 @@ func Doing(s *State) string {
 }
 
 func nothingYet(s *State) string {
+	why := "no action applies"
 	for _, r := range s.Snap().GetLadder().GetRungs() {
-		if r.Rung != string(falcon.RungS1) && r.Applicable {
+		switch {
+		case r.Rung == string(falcon.RungS1):
+		case r.Applicable:
 			return "S1 (ignore) for now: acting costs more than has been lost so far"
+		case r.Rung == string(falcon.RungS2) && r.Reason != "":
+			why += "; S2: " + r.Reason // the free one
 		}
 	}
-	return "no action applies"
+	return why
 }
 
 func lastAction(s *State) *falconv1.Action {

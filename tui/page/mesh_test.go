@@ -10,6 +10,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/page/overview"
 )
 
@@ -68,6 +69,21 @@ func TestLayoutIsExplained(t *testing.T) {
 	hostile := job(2, 2, 2)
 	hostile.Job.Mesh = "tp=4,cp=2,dp=2,pp=2"
 	if got := show(hostile); !strings.Contains(got, "tp 2 × dp 2 × pp 2") {
+		t.Error(got)
+	}
+}
+
+// Where nothing can be done about a slow rank, the free rung's refusal is there at once.
+func TestNothingAppliesSaysWhy(t *testing.T) {
+	snap := job(1, 8, 1)
+	inc := &falconv1.Incident{Id: "INC-0001", State: string(falcon.IncidentLocated)}
+	snap.Incidents = []*falconv1.Incident{inc}
+	snap.Ladder = &falconv1.Ladder{Rungs: []*falconv1.RungView{
+		{Rung: string(falcon.RungS1), Applicable: true, Reason: "ignore"},
+		{Rung: string(falcon.RungS2), Reason: "which ranks are replicas is not known"},
+		{Rung: string(falcon.RungS4), Reason: "no spare node is connected"},
+	}}
+	if got := page.Doing(state(snap)); got != "no action applies; S2: which ranks are replicas is not known" {
 		t.Error(got)
 	}
 }

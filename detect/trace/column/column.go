@@ -39,11 +39,13 @@ type Meaning struct {
 
 // Words of names, in lower case.
 var (
-	iterations = set("iter iters iteration iterations it step steps batch minibatch")
+	iterations = set("iter iters iteration iterations it step steps timestep timesteps batch minibatch")
 	durations  = set("time times timing timings duration durations elapsed latency dur took")
 	means      = set("avg average mean running rolling ema smoothed smooth")
-	statistics = set("min max p1 p5 p10 p25 p50 p75 p90 p95 p99 median std stddev var sum cum")
-	parts      = set(`data forward fwd backward bwd optimizer opt comm communication allreduce allgather reduce
+	statistics = set(`min max p1 p5 p10 p25 p50 p75 p90 p95 p99 median std stddev var sum cum cv
+		ratio pct percent percentage frac fraction share speedup slowdown delta diff change limit
+		target expected baseline ideal budget estimated predicted`)
+	parts = set(`data forward fwd backward bwd optimizer opt comm communication allreduce allgather reduce
 		loader dataloader loading load gen generation rollout inference ref io save saving checkpoint ckpt wait waiting
 		idle h2d d2h sync kernel compute computation update reward adv actor critic epoch warmup init eval evaluation
 		val valid validation test compile fetch first last eta remaining`)
@@ -114,10 +116,14 @@ func iterationTime(words []string) Role {
 	return IterTime
 }
 
+// isStep reports whether words number iterations. A "time step" is a number, a
+// "step time" is not.
 func isStep(words []string) bool {
 	found := false
-	for _, w := range words {
+	for i, w := range words {
 		switch {
+		case w == "time" && i+1 < len(words) && (words[i+1] == "step" || words[i+1] == "steps"):
+			continue
 		case limits[w] || durations[w]:
 			return false
 		case w == "batch" || w == "minibatch" || !iterations[w] && !numbers[w]:

@@ -116,10 +116,26 @@ func (b *bars) frame() (*frame, error) {
 			return found[0].frame, nil
 		}
 		if len(found) > 1 {
+			if one := longestBar(found); one != nil {
+				one.settleRanks()
+				return one.frame, nil
+			}
 			return b.merged(found), nil
 		}
 	}
 	return nil, nil
+}
+
+// longestBar is the bar that goes on far longer than all others, as a training's
+// does beside those of what was loaded; nil where there is none.
+func longestBar(bars []*bar) *bar {
+	const far = 5
+	sorted := slices.SortedFunc(slices.Values(bars), func(a, c *bar) int { return len(c.lines) - len(a.lines) })
+	if len(sorted[0].lines) < far*len(sorted[1].lines) {
+		return nil
+	}
+	sorted[0].note(fmt.Sprintf("%d shorter bars are left out, the longest of %d", len(sorted)-1, sorted[1].total))
+	return sorted[0]
 }
 
 // merged puts bars that can each be meant into one frame, so that one is asked for.
@@ -139,4 +155,3 @@ func (b *bars) merged(found []*bar) *frame {
 	out.notes = append(out.notes, found[0].notes...)
 	return out
 }
-

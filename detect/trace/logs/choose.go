@@ -176,8 +176,18 @@ func (f *frame) finish(c choice, want Want) (choice, error) {
 			return c, trace.Malformed(0, "column %s holds no times by its name; if it does, give --unit ms (or s)", trace.Clip(c.name))
 		}
 	}
-	return f.checkUnit(c, want)
+	c, err := f.checkUnit(c, want)
+	if ms := c.median() * c.unit.ToMs(); err == nil && (ms < shortest || ms > longest) && ms > 0 && want.Unit == "" {
+		c.notes = append(c.notes, fmt.Sprintf("an iteration of %.3g ms is out of the ordinary: if the unit is another, give --unit", ms))
+	}
+	return c, err
 }
+
+// Iterations that are seldom shorter or longer, in milliseconds.
+const (
+	shortest = 2
+	longest  = 30 * 60 * 1000
+)
 
 // checkUnit compares the times with a clock of the same table: it tells a unit
 // that the name does not, and refuses one that it contradicts.

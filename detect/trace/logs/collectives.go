@@ -52,7 +52,6 @@ type collectives struct {
 	set    CollectiveSet
 	kinds  map[collectiveKey]*collectiveTimes
 	order  []collectiveKey
-	cut    bool
 	floats int
 }
 

@@ -18,7 +18,6 @@ type table struct {
 	cols    []*series
 	rankCol int // column that names the rank, -1
 	begun   bool
-	short   int // rows with fewer fields than the header
 	last    bool
 }
 
@@ -71,7 +70,7 @@ func (t *table) addLine(l line) error {
 
 // isComment reports whether a line above a header is a comment.
 func isComment(text string) bool {
-	return strings.HasPrefix(text, "#") && delimiterOf(strings.TrimLeft(text, "# ")) == 0
+	return strings.HasPrefix(text, "#") && delimiterOf(strings.TrimLeft(text, "# ")) == 0 || strings.HasPrefix(text, "sep=") && len(text) == len("sep=,")
 }
 
 // blankTail reports whether the columns from at on have no name, as a comma at the

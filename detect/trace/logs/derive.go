@@ -41,36 +41,39 @@ func (s *series) whole() bool {
 	return true
 }
 
-// growth tells a column that never falls and rises all the time, and one that is
-// seconds, milliseconds and so on since 1970.
+// growth tells a column that rises all the time, but for the few places where a
+// run begins again, and one that is seconds, milliseconds and so on since 1970.
 func (s *series) growth() (grows bool, epoch column.Unit) {
 	first, last, before := math.NaN(), math.NaN(), math.NaN()
-	n, rises := 0, 0
+	low, high := math.Inf(1), math.Inf(-1)
+	n, rises, falls := 0, 0, 0
 	for _, v := range s.values {
 		if math.IsNaN(v) {
 			continue
 		}
-		if n == 0 {
+		switch {
+		case n == 0:
 			first = v
-		} else if v < before {
-			return false, ""
-		} else if v > before {
+		case v < before:
+			falls++
+		case v > before:
 			rises++
 		}
 		n, before, last = n+1, v, v
+		low, high = min(low, v), max(high, v)
 	}
-	if n >= 2 {
-		epoch = epochUnit(first, last)
+	if n > 0 {
+		epoch = epochUnit(low, high)
 	}
-	const few, many = 8, 20
-	return n >= many && rises >= n*8/10 || n >= few && first >= 0 && last > 4*first && rises >= n*8/10, epoch
+	const few, many, perFall = 7, 11, 20 // noise rises as often as it falls
+	return rises >= many && falls*perFall <= rises || rises >= few && falls == 0 && first >= 0 && last > 4*first, epoch
 }
 
 // epochUnit is the unit of numbers that are times since 1970 within 2001 to 2100.
-func epochUnit(first, last float64) column.Unit {
+func epochUnit(low, high float64) column.Unit {
 	for _, u := range []column.Unit{"s", "ms", "us", "ns"} {
 		one := 1000 / u.ToMs()
-		if first > 1e9*one && last < 4.2e9*one {
+		if low > 1e9*one && high < 4.2e9*one {
 			return u
 		}
 	}

@@ -32,7 +32,6 @@ func isEvents(head []byte) bool {
 type events struct {
 	*frame
 	step, clock *series
-	lastStep    int64
 	read        int64 // bytes
 	records     int
 }

@@ -90,11 +90,12 @@ func scanLines(r io.Reader, each func(line) error) error {
 	for scan.Scan() {
 		raw := scan.Bytes()
 		l := line{number: number, whole: true}
-		switch last := len(raw) - 1; {
-		case raw[last] == '\n':
+		last := len(raw) - 1
+		switch raw[last] {
+		case '\n':
 			number++
 			raw = raw[:last]
-		case raw[last] == '\r':
+		case '\r':
 			raw = raw[:last]
 		default:
 			l.whole = false

@@ -16,7 +16,7 @@ type metric struct {
 // readMetric reads a line such as name{label="value"} 12; ok is false for others.
 func readMetric(text string) (m metric, ok bool) {
 	open := strings.IndexByte(text, '{')
-	if open <= 0 || strings.ContainsAny(text[:open], " #") {
+	if open <= 0 || strings.ContainsFunc(text[:open], notInName) {
 		return m, false
 	}
 	m = metric{name: text[:open], labels: map[string]string{}}
@@ -57,4 +57,9 @@ func cutQuoted(s string) (value, rest string, found bool) {
 		}
 	}
 	return "", "", false
+}
+
+// notInName reports whether a character can't stand in a metric's name.
+func notInName(r rune) bool {
+	return r != '_' && r != ':' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 }

@@ -100,7 +100,7 @@ func (f *frame) stepColumn(of *series) *series {
 // walk reads the rows of the column into the passes of one run.
 func (f *frame) walk(out *Series, c choice, step *series, want Want) ([]pass, error) {
 	w := walker{writer: map[int32]*place{}, late: c.isClock()}
-	left := 0
+	left, epochs := 0, f.epochs()
 	for row := range f.lines {
 		v := c.at(row)
 		if math.IsNaN(v) {
@@ -112,6 +112,7 @@ func (f *frame) walk(out *Series, c choice, step *series, want Want) ([]pass, er
 			return nil, trace.Malformed(int(f.lines[row]), "column %s holds %g, which %s", trace.Clip(c.name), v, err)
 		}
 		n, _ := stepOf(step.at(row))
+		n = epochs.count(row, n)
 		w.take(point{step: n, ms: ms, line: f.lines[row]}, f.ranks[row])
 	}
 	out.noteEmpty(left, len(f.lines))
@@ -120,6 +121,9 @@ func (f *frame) walk(out *Series, c choice, step *series, want Want) ([]pass, er
 		return nil, err
 	}
 	out.noteWriters(w)
+	if epochs.began > 0 {
+		out.Notes = append(out.Notes, "the numbers begin again with each epoch and are counted on")
+	}
 	if c.isClock() {
 		out.Notes = append(out.Notes, "the times hold what ran between two rows: checkpoints and evaluations too")
 		return differences(run)
@@ -159,6 +163,12 @@ func (f *frame) withoutSteps(out Series, c choice, want Want) (Series, error) {
 		return Series{}, trace.Malformed(0, "column %s gives no time of an iteration", trace.Clip(c.name))
 	}
 	out.noteEmpty(left, len(f.lines))
+	for _, s := range f.cols {
+		if s.means.Role == column.Step && s != c.series && s.count > 0 {
+			out.Notes = append(out.Notes, fmt.Sprintf("%s does not number every row with a time: rows are counted from 0", trace.Clip(s.name)))
+			break
+		}
+	}
 	if len(ranks) > 1 {
 		out.Notes = append(out.Notes, fmt.Sprintf("%d ranks write into the file and no number tells their iterations apart: one rank's lines are read", len(ranks)))
 	}

@@ -121,7 +121,7 @@ func headLines(head []byte) []string {
 	var out []string
 	for len(head) > 0 && len(out) < sniffedLines {
 		n, token, _ := splitLine(head, true)
-		whole := bytes.IndexAny(token, "\r\n") >= 0
+		whole := bytes.ContainsAny(token, "\r\n")
 		if text := strings.TrimSpace(cleanLine(bytes.TrimRight(token, "\r\n"))); text != "" && (whole || len(out) == 0 || len(head) < headBytes/2) {
 			out = append(out, text)
 		}
@@ -213,8 +213,7 @@ func sniffTable(lines []string) (Guess, bool) {
 		return Guess{}, false
 	}
 	if len(lines) > 1 {
-		row, err := splitFields(line{text: lines[1]}, comma)
-		if err == nil && len(row) < len(names)-1 || !slices.ContainsFunc(lines[1:], func(l string) bool { return hasNumber(l, comma) }) {
+		if !regular(lines[1:], len(names), comma) || !slices.ContainsFunc(lines[1:], func(l string) bool { return hasNumber(l, comma) }) {
 			return Guess{}, false
 		}
 	}
@@ -224,6 +223,20 @@ func sniffTable(lines []string) (Guess, bool) {
 func isNumber(text string) bool {
 	c := readCell(text, false)
 	return !c.bad && !c.date
+}
+
+// regular reports whether most rows have as many fields as the header, so that a
+// log with a comma in its first line is not taken for a table.
+func regular(rows []string, want int, comma rune) bool {
+	const most = 50
+	rows = rows[:min(len(rows), most)]
+	fits := 0
+	for _, r := range rows {
+		if fields, err := splitFields(line{text: r}, comma); err != nil || len(fields) == want || len(fields) == want-1 {
+			fits++
+		}
+	}
+	return fits*10 >= len(rows)*6
 }
 
 func hasNumber(text string, comma rune) bool {

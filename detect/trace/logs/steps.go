@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/failslow/falcon/detect/trace"
+	"github.com/failslow/falcon/detect/trace/column"
 )
 
 // point is one iteration.
@@ -50,7 +51,7 @@ func (w *walker) take(p point, rank int32) {
 		if len(w.writer) > 1 { // a rank that joins stands where the others are
 			at.pass = len(w.passes) - 1
 		}
-	case p.step < at.step && !w.lags(at, p.step, rank):
+	case p.step < at.step && !w.lags(at, p.step):
 		at.pass++
 	}
 	at.step = p.step
@@ -61,13 +62,13 @@ func (w *walker) take(p point, rank int32) {
 	w.merge(at.pass, p)
 }
 
-// lags reports whether lines without a rank are of several writers, of which one
-// is a little behind.
-func (w *walker) lags(at *place, step int64, rank int32) bool {
+// lags reports whether a line is of another writer that is a little behind: many
+// log without a rank, or with the one on their node.
+func (w *walker) lags(at *place, step int64) bool {
 	const behind = 3
 	points := w.passes[at.pass].points
 	i, found := find(points, step)
-	return rank == noRank && found && w.copies > 0 && points[i].more < w.copies && len(points)-i <= behind
+	return found && w.copies > 0 && points[i].more < w.copies && len(points)-i <= behind
 }
 
 func find(points []point, step int64) (int, bool) {
@@ -214,4 +215,40 @@ func stepOf(v float64) (int64, bool) {
 		return 0, false
 	}
 	return int64(v), true
+}
+
+// epochs counts on where the numbers of iterations begin again with each epoch.
+type epochs struct {
+	column       *series
+	epoch        float64
+	last, offset int64
+	began        int
+}
+
+func (f *frame) epochs() *epochs {
+	for _, s := range f.cols {
+		if strings.EqualFold(column.Short(lastKey(s.name)), "epoch") && s.count > 0 && s.whole() {
+			return &epochs{column: s, epoch: math.Inf(1)}
+		}
+	}
+	return &epochs{}
+}
+
+// count is the number of a row's iteration from the first epoch on.
+func (e *epochs) count(row int, n int64) int64 {
+	if e.column == nil {
+		return n
+	}
+	epoch := e.column.at(row)
+	if epoch > e.epoch && n+e.offset < e.last {
+		e.offset = e.last + 1 - n
+		e.began++
+	} else if epoch < e.epoch {
+		e.offset = 0 // another run
+	}
+	if !math.IsNaN(epoch) {
+		e.epoch = epoch
+	}
+	e.last = n + e.offset
+	return e.last
 }

@@ -115,16 +115,25 @@ func TestRefusesWhatCouldMislead(t *testing.T) {
 		"mixed units":          {"step,step_time\n1,0.5 s\n2,600 ms\n", Want{}, "mixes units"},
 		"control characters":   {"ms\n1\n\x1b]0;evil\x07x\x9b2J\n", Want{}, `column ms holds "x`},
 		"control name":         {"a\x1b[2J\x07,b\nq,1\nq,2\n", Want{Column: "a"}, `column a holds "q"`},
-		"unit against clock": {growing("timestamp,step,iter_time_ms", 30, func(i int) string { return fmt.Sprintf("%g,%d,0.71", 1.7e9+0.72*float64(i), i) }), Want{},
-			"column iter_time_ms is in milliseconds by its name, but by the clock beside it an iteration takes about 720 ms"},
-		"samples for steps": {growing("step,time_ms,value", 30, func(i int) string { return fmt.Sprintf("%d,%d,466.%d", 64*i, 1760032086237+466*i, i) }), Want{},
-			"its step does not go up by 1: it may count samples"},
+		"unit against clock": {
+			growing("timestamp,step,iter_time_ms", 30, func(i int) string { return fmt.Sprintf("%g,%d,0.71", 1.7e9+0.72*float64(i), i) }),
+			Want{},
+			"column iter_time_ms is in milliseconds by its name, but by the clock beside it an iteration takes about 720 ms",
+		},
+		"samples for steps": {
+			growing("step,time_ms,value", 30, func(i int) string { return fmt.Sprintf("%d,%d,466.%d", 64*i, 1760032086237+466*i, i) }),
+			Want{},
+			"its step does not go up by 1: it may count samples",
+		},
 		"clock and no step": {growing("timestamp,loss", 30, func(i int) string { return fmt.Sprintf("%g,2", 1.7e9+float64(i)) }), Want{}, "if each row is one iteration, give --column timestamp"},
 		"coarse clock":      {growing("timestamp,step,loss", 30, func(i int) string { return fmt.Sprintf("%d,%d,2", 1700000000+i/2, i) }), Want{}, "too coarsely"},
 		"tokens only":       {"step,tokens_per_sec\n1,4096\n2,8192\n", Want{}, "say with --tokens how many an iteration has"},
 		"column of tokens":  {"step,tokens_per_sec\n1,4096\n", Want{Column: "tokens_per_sec"}, "say with --tokens"},
-		"two runs": {"step,ms\n1,5\n2,5\n3,5\n1,9\n2,9\n", Want{},
-			"2 runs are in the file (1: iterations 1 to 3 from line 2; 2: iterations 1 to 2 from line 5); say which with --run 1 to 2"},
+		"two runs": {
+			"step,ms\n1,5\n2,5\n3,5\n1,9\n2,9\n",
+			Want{},
+			"2 runs are in the file (1: iterations 1 to 3 from line 2; 2: iterations 1 to 2 from line 5); say which with --run 1 to 2",
+		},
 		"no third run":   {"step,ms\n1,5\n2,5\n1,9\n", Want{Run: 3}, "--run 3: the file holds 2"},
 		"zstd":           {"\x28\xb5\x2f\xfd....", Want{}, "packed with zstd; unpack it first: zstd -d FILE"},
 		"UTF-16":         {"\xff\xfes\x00t\x00", Want{}, "iconv -f UTF-16"},
@@ -140,9 +149,18 @@ func TestRefusesWhatCouldMislead(t *testing.T) {
 		"broken json":    {"{\"step\":1,\"ms\":5}\n{\"step\":2,,}\n{\"step\":3,\"ms\":7}\n", Want{}, "line 2: the JSON is broken"},
 		"prose":          {"training went well, thank you\nand it was, to be fair, quick\n", Want{}, "no line holds the time of an iteration"},
 		"half a log":     {" iteration 10/ 100 | elapsed time per iteration (ms): soon |\n", Want{}, `holds "soon"`},
+		"both units": {
+			"iteration 1/ 9 | elapsed time per iteration (ms): 5000 |\niteration 2/ 9 | elapsed time per iteration (s): 5.0 |\n",
+			Want{},
+			"elapsed time per iteration (ms) and elapsed time per iteration (s), and each can be meant",
+		},
+		"two bars":      {" 1/10 [00:05<00:45, 5.00s/it]\n 1/7 [00:05<00:45, 2.00s/it]\n", Want{}, "each can be meant"},
+		"only a ratio":  {"step,step_time_ratio\n1,1.5\n2,1.6\n", Want{}, "no column of the CSV says"},
+		"two of a name": {"step,ms,ms\n1,5,6\n2,5,6\n", Want{}, "ms and ms (column 3), and each can be meant"},
+		"time of day":   {"step,time\n1,00:01:23\n2,00:01:24\n", Want{}, `column time holds "00:01:23"`},
 	} {
 		s, err := read(c.in, c.want)
-		if !errors.Is(err, trace.ErrMalformed) || !strings.Contains(err.Error(), c.text) || strings.ContainsAny(err.Error(), "\n\x1b\x9b\x07") {
+		if !errors.Is(err, trace.ErrMalformed) || !strings.Contains(err.Error(), c.text) || strings.ContainsFunc(err.Error(), isControl) {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}
 	}
@@ -166,8 +184,13 @@ func TestSaysWhatToKnow(t *testing.T) {
 		"interval":        {"iteration 10/ 100 | elapsed time per iteration (ms): 5 |\niteration 20/ 100 | elapsed time per iteration (ms): 6 |\n", Want{}, []float64{5, 6}, []int64{10, 20}, "every 10. iteration is logged"},
 		"resumed":         {"step,ms\n1,5\n2,5\n3,5\n2,6\n3,6\n4,6\n", Want{}, []float64{5, 5, 5, 6, 6, 6}, []int64{1, 2, 3, 2, 3, 4}, "resumed at line 5: iteration 2 follows 3"},
 		"second run":      {"step,ms\n1,5\n2,5\n1,9\n2,9\n", Want{Run: 2}, []float64{9, 9}, []int64{1, 2}, ""},
-		"ranks in a column": {"step,rank,ms\n1,0,5\n1,1,9\n2,0,5\n2,1,9\n", Want{}, []float64{9, 9}, []int64{1, 2},
-			"2 ranks write into the file: of lines about one iteration the slowest counts"},
+		"ranks in a column": {
+			"step,rank,ms\n1,0,5\n1,1,9\n2,0,5\n2,1,9\n",
+			Want{},
+			[]float64{9, 9},
+			[]int64{1, 2},
+			"2 ranks write into the file: of lines about one iteration the slowest counts",
+		},
 		"rank prefixes": {"[default0]: iteration 1/ 9 | elapsed time per iteration (ms): 5 |\n[default7]: iteration 1/ 9 | elapsed time per iteration (ms): 6 |\n" +
 			"[default7]: iteration 2/ 9 | elapsed time per iteration (ms): 7 |\n[default0]: iteration 2/ 9 | elapsed time per iteration (ms): 5 |\n", Want{}, []float64{6, 7}, []int64{1, 2}, "2 ranks write"},
 		"srun's prefixes": {" 7: iteration 1/ 9 | elapsed time per iteration (ms): 5 |\n13: iteration 1/ 9 | elapsed time per iteration (ms): 6 |\n" +
@@ -177,10 +200,25 @@ func TestSaysWhatToKnow(t *testing.T) {
 		"clock":                  {growing("timestamp,step,loss", 4, func(i int) string { return fmt.Sprintf("%.2f,%d,2", 1.7e9+0.25*float64(i), i) }), Want{}, []float64{250, 250, 250}, []int64{1, 2, 3}, "checkpoints and evaluations too"},
 		"dates":                  {growing("datetime,step", 3, func(i int) string { return fmt.Sprintf("2024-05-01 10:00:0%d.500,%d", 2*i, i) }), Want{}, []float64{2000, 2000}, []int64{1, 2}, "checkpoints"},
 		"clock of rows":          {growing("timestamp,loss", 3, func(i int) string { return fmt.Sprintf("%.1f,2", epoch(i)+0.5) }), Want{Column: "timestamp"}, []float64{5000, 5000}, nil, "each row is taken as one"},
-		"cumulative":             {growing("step,train_time_ms", 25, func(i int) string { return fmt.Sprintf("%d,%d", i+1, 200*(i+1)) }), Want{}, slices.Repeat([]float64{200}, 24), nil, "checkpoints"},
-		"mean":                   {"step,avg_step_time_ms\n1,5\n2,6\n", Want{}, []float64{5, 6}, []int64{1, 2}, "a change shows late"},
-		"part":                   {"step,forward_ms\n1,5\n2,6\n", Want{Column: "forward_ms"}, []float64{5, 6}, []int64{1, 2}, "not the time of a whole training iteration"},
-		"carriage returns":       {"\r 10%|# | 1/10 [00:05<00:45, 5.00s/it, loss=2]\r 20%|## | 2/10 [00:10<00:40, 5.50s/it, loss=2]\n", Want{}, []float64{5000, 5500}, []int64{1, 2}, "smoothed"},
+		"short":                  {"step,step_time_ms\n1,0.71\n2,0.72\n", Want{}, []float64{0.71, 0.72}, []int64{1, 2}, "out of the ordinary: if the unit is another, give --unit"},
+		"epochs":                 {"epoch,step,loss,step_time_seconds\n0,0,2.4,1.23\n0,1,2.1,1.21\n1,0,1.9,1.22\n1,1,1.8,1.20\n", Want{}, []float64{1230, 1210, 1220, 1200}, []int64{0, 1, 2, 3}, "begin again with each epoch"},
+		"no number in a row":     {"step,ms\n1,5\n,6\n3,7\n", Want{}, []float64{5, 6, 7}, nil, "step does not number every row"},
+		"a bar of loading":       {"Loading: 1/2 [00:05<00:45, 5.00s/it]\n" + growing("", 9, func(i int) string { return fmt.Sprintf("| %d/90 [00:05<00:45, 2.00s/it]", i+1) }), Want{}, slices.Repeat([]float64{2000}, 9), nil, "1 shorter bars are left out"},
+		"log with commas":        {"launch, 8, ranks\nready, 8\n" + growing("", 9, func(i int) string { return fmt.Sprintf("iteration %d/ 90 | elapsed time per iteration (ms): 50 |", i) }), Want{}, slices.Repeat([]float64{50}, 9), nil, ""},
+		"mean of Primus":         {"iteration 1/ 9 | elapsed time per iteration (ms): 5361.6/5300.2 |\n", Want{}, []float64{5361.6}, []int64{1}, ""},
+		"same rank on two nodes": {"[default7]: iteration 1/ 9 | elapsed time per iteration (ms): 5 |\n[default7]: iteration 1/ 9 | elapsed time per iteration (ms): 6 |\n" +
+			"[default7]: iteration 2/ 9 | elapsed time per iteration (ms): 5 |\n[default7]: iteration 3/ 9 | elapsed time per iteration (ms): 5 |\n[default7]: iteration 2/ 9 | elapsed time per iteration (ms): 7 |\n", Want{}, []float64{6, 7, 5}, []int64{1, 2, 3}, "lines are about one iteration"},
+		"since the start, resumed": {growing("step,time_ms", 60, func(i int) string {
+			if i < 30 {
+				return fmt.Sprintf("%d,%d", i, 1000+200*i)
+			}
+			return fmt.Sprintf("%d,%d", i-5, 1000+200*(i-30))
+		}), Want{}, slices.Repeat([]float64{200}, 58), nil, "resumed at line 32"},
+		"Excel":            {"sep=;\nstep;ms\n1;5,5\n2;6,5\n", Want{}, []float64{5.5, 6.5}, []int64{1, 2}, ""},
+		"cumulative":       {growing("step,train_time_ms", 25, func(i int) string { return fmt.Sprintf("%d,%d", i+1, 200*(i+1)) }), Want{}, slices.Repeat([]float64{200}, 24), nil, "checkpoints"},
+		"mean":             {"step,avg_step_time_ms\n1,5\n2,6\n", Want{}, []float64{5, 6}, []int64{1, 2}, "a change shows late"},
+		"part":             {"step,forward_ms\n1,5\n2,6\n", Want{Column: "forward_ms"}, []float64{5, 6}, []int64{1, 2}, "not the time of a whole training iteration"},
+		"carriage returns": {"\r 10%|# | 1/10 [00:05<00:45, 5.00s/it, loss=2]\r 20%|## | 2/10 [00:10<00:40, 5.50s/it, loss=2]\n", Want{}, []float64{5000, 5500}, []int64{1, 2}, "smoothed"},
 	} {
 		s, err := read(c.in, c.want)
 		if err != nil || !near(s.Ms, c.ms) || c.steps != nil && !slices.Equal(s.Steps, c.steps) || !strings.Contains(strings.Join(s.Notes, "\n"), c.note) || c.note == "" && len(s.Notes) > 0 {

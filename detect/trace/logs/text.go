@@ -13,10 +13,11 @@ import (
 // lineFormat is how one framework writes an iteration into its log.
 type lineFormat struct {
 	name   string
+	family string         // of formats that one framework writes; "" for the name
 	mark   string         // text that such a line holds
 	step   *regexp.Regexp // its first group is the iteration
 	value  *regexp.Regexp // its first group is the number, and ends where the number does
-	column string         // what to call the number; for "" the second group of value
+	column string         // what to call the number
 	role   column.Role
 	unit   column.Unit
 	mean   bool // over the iterations since the line before
@@ -26,12 +27,12 @@ type lineFormat struct {
 // read by the first.
 var lineFormats = []lineFormat{
 	{
-		name: "Megatron log", mark: "elapsed time per iteration (ms):",
+		name: "Megatron log", family: "Megatron", mark: "elapsed time per iteration (ms):",
 		step: regexp.MustCompile(`iteration:?\s+(\d+)\s*/`), value: regexp.MustCompile(`elapsed time per iteration \(ms\):\s*([^\s|/]*)(?:[\s|/]|$)`),
 		column: "elapsed time per iteration (ms)", role: column.IterTime, unit: "ms", mean: true,
 	},
 	{
-		name: "Megatron-DeepSpeed log", mark: "elapsed time per iteration (s):",
+		name: "Megatron-DeepSpeed log", family: "Megatron", mark: "elapsed time per iteration (s):",
 		step: regexp.MustCompile(`iteration:?\s+(\d+)\s*/`), value: regexp.MustCompile(`elapsed time per iteration \(s\):\s*([^\s|/]*)(?:[\s|/]|$)`),
 		column: "elapsed time per iteration (s)", role: column.IterTime, unit: "s", mean: true,
 	},
@@ -127,7 +128,7 @@ func firstGroup(m []string) string {
 
 // text reads a log of any of the frameworks.
 type text struct {
-	frames []*frame // by format
+	frames map[string]*frame // by family
 	bars   bars
 	dicts  int // lines of a dictionary with a loss, as Hugging Face's trainer prints
 	last   *frame
@@ -135,15 +136,15 @@ type text struct {
 }
 
 func readText(r io.Reader) (*frame, error) {
-	t := text{frames: make([]*frame, len(lineFormats)), whole: true}
+	t := text{frames: map[string]*frame{}, whole: true}
 	if err := scanLines(r, t.addLine); err != nil {
 		return nil, err
 	}
 	if !t.whole && t.last != nil && len(t.last.lines) > 1 {
 		t.last.dropLast()
 	}
-	for _, f := range t.frames {
-		if f != nil {
+	for i := range lineFormats {
+		if f := t.frames[lineFormats[i].key()]; f != nil {
 			f.settleRanks()
 			return f, nil
 		}
@@ -180,30 +181,34 @@ func (t *text) addIteration(i int, l line) (found bool, err error) {
 	if value == nil || step == nil && form.role != column.IterTime {
 		return false, nil
 	}
-	f := t.frames[i]
+	f := t.frames[form.key()]
 	if f == nil {
 		f = newFrame(form.name)
-		f.presetColumn(form.column, form.role, form.unit).mean = form.mean
-		f.presetColumn("iteration", column.Step, "")
-		if form.role == column.Items {
-			f.presetColumn("date of the line", column.Clock, "s")
-		}
-		t.frames[i] = f
+		t.frames[form.key()] = f
 	}
 	t.last = f
 	row := f.addRow(l.number, rankOfLine(l.text))
-	if err := f.setText(f.cols[0], row, strings.ReplaceAll(value[1], ",", ""), false); err != nil {
+	s := f.presetColumn(form.column, form.role, form.unit)
+	s.mean = form.mean
+	if err := f.setText(s, row, strings.ReplaceAll(value[1], ",", ""), false); err != nil {
 		return true, err
 	}
 	if step != nil {
-		if err := f.setText(f.cols[1], row, firstGroup(step), false); err != nil {
+		if err := f.setText(f.presetColumn("iteration", column.Step, ""), row, firstGroup(step), false); err != nil {
 			return true, err
 		}
 	}
 	if form.role == column.Items {
-		return true, f.setDate(f.cols[2], row, l.text)
+		return true, f.setDate(f.presetColumn("date of the line", column.Clock, "s"), row, l.text)
 	}
 	return true, nil
+}
+
+func (f *lineFormat) key() string {
+	if f.family != "" {
+		return f.family
+	}
+	return f.name
 }
 
 // setDate reads the date of a line, and how finely such dates tick.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -14,7 +15,7 @@ import (
 
 // objects calls each with every JSON object of a text: one a line, or over several
 // lines, or in a list. NaN and Infinity, which Python writes, become null. What is
-// between the objects is skipped where skip allows it.
+// between the objects is skipped and counted.
 type objects struct {
 	held  []byte
 	depth int
@@ -23,7 +24,7 @@ type objects struct {
 	each  func(number, rank int, object []byte) error
 	mark  string // text before the object on its line, such as ":::MLLOG "
 	whole bool   // the last object had its end
-	found int
+	other int    // lines that begin with something else
 }
 
 func (o *objects) addLine(l line) error {
@@ -40,10 +41,8 @@ func (o *objects) addLine(l line) error {
 			return nil
 		}
 		if text[0] != '{' {
-			if o.mark != "" || o.found == 0 {
-				return nil
-			}
-			return trace.Malformed(l.number, "a JSON object begins with {, and this line with %q", trace.Clip(text))
+			o.other++
+			return nil
 		}
 		o.begun, o.whole = l.number, false
 	}
@@ -63,7 +62,6 @@ func (o *objects) addText(number, rank int, text string) error {
 		}
 		o.held = append(o.held, text[from:from+end]...)
 		o.whole = true
-		o.found++
 		if err := o.each(o.begun, rank, unNaN(o.held)); err != nil {
 			return err
 		}
@@ -154,6 +152,9 @@ func readMarked(r io.Reader, format, mark string) (*frame, error) {
 	}
 	if !o.whole {
 		t.note("the last object has no end and is left out")
+	}
+	if o.other > 0 && mark == "" {
+		t.note(fmt.Sprintf("%d lines are no JSON and are left out", o.other))
 	}
 	if len(t.lines) == 0 {
 		return nil, trace.Malformed(0, "no JSON object with a number is in the file; %s", `give lines such as {"step": 10, "step_time_ms": 235.4}`)

@@ -126,7 +126,11 @@ func (f *frame) walk(out *Series, c choice, step *series, want Want) ([]pass, er
 	}
 	if c.isClock() {
 		out.Notes = append(out.Notes, "the times hold what ran between two rows: checkpoints and evaluations too")
-		return differences(run)
+		times, back, err := differences(run)
+		if back > 0 {
+			out.Notes = append(out.Notes, fmt.Sprintf("the clock goes back %d times; the iterations there are left out", back))
+		}
+		return times, err
 	}
 	return run, nil
 }

@@ -35,6 +35,7 @@ func TestReadsRealLines(t *testing.T) {
 		"nanogpt.log":            {"nanoGPT log", "time", "ms", []float64{9371.81, 893.76, 894.88}, []int64{0, 10, 20}, 0},
 		"llm.c.log":              {"llm.c log", "ms", "ms", []float64{44.57, 44.57, 44.58}, []int64{61, 62, 63}, 0},
 		"nanochat.log":           {"nanochat log", "dt", "ms", []float64{989.44, 991.09}, []int64{4, 5}, 0},
+		"modded-nanogpt.log":     {"modded-nanogpt log", "train_time", "ms", []float64{93, 95, 95, 94}, []int64{5, 6, 7, 8}, 0},
 		"maxtext.log":            {"MaxText log", "seconds", "s", []float64{631, 10228, 10344}, []int64{1, 2, 3}, 0},
 		"dllogger.log":           {"DLLogger log", "data.train_step_timing in s", "s", []float64{92287.38164901733}, []int64{16}, 0},
 		"automodel.log":          {"NeMo Automodel log", "tps", "/s", []float64{1000, 820.4907, 1149.904, 1068.239}, []int64{9, 10, 11, 12}, 11278.56},

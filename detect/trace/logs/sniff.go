@@ -152,7 +152,7 @@ func sniffMarks(lines []string) (Guess, bool) {
 // sniffJSON knows documents by the members at their beginning.
 func sniffJSON(lines []string) (Guess, bool) {
 	if first := lines[0]; first[0] != '{' && first[0] != '[' || strings.HasPrefix(first, "{'") || isBracketed(first) {
-		return Guess{}, false
+		return sniffMixed(lines)
 	}
 	text := strings.Join(lines, "\n")
 	has := func(member string) bool { return strings.Contains(text, `"`+member+`"`) }
@@ -165,10 +165,23 @@ func sniffJSON(lines []string) (Guess, bool) {
 		return Guess{Kind: Trace, Format: "a flight-recorder dump", Why: "it has entries and pg_config", Sure: true}, true
 	case has("layout") && (has("groups") || has("self_ms")):
 		return Guess{Kind: Profile, Format: "a profile window", Why: "it has layout and groups", Sure: true}, true
+	case has("log") && has("stream") && has("time"):
+		return Guess{Why: "this is a container's log with the text of the program in its objects; take that out first: jq -j .log FILE"}, true
 	case has("log_history"):
 		return Guess{Why: "this is a trainer_state.json, which has losses by step and no times; give the trainer's log with its progress bar, or W&B's or TensorBoard's files"}, true
 	}
 	return Guess{Iterations, "JSON lines", "lines are JSON objects", false, "json"}, true
+}
+
+// sniffMixed knows JSON lines among others by their number.
+func sniffMixed(lines []string) (Guess, bool) {
+	n := 0
+	for _, l := range lines {
+		if strings.HasPrefix(l, `{"`) && strings.HasSuffix(l, "}") {
+			n++
+		}
+	}
+	return Guess{Iterations, "JSON lines", "many of its lines are JSON objects", false, "json"}, 3*n >= len(lines) && n > 0
 }
 
 // isBracketed reports whether a line begins with a log's prefix in brackets.

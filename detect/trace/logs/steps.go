@@ -132,6 +132,9 @@ func pickRun(runs [][]pass, want int) ([]pass, error) {
 	case len(runs) == 1:
 		return runs[0], nil
 	}
+	if falling(runs) {
+		return nil, trace.Malformed(0, "the iteration numbers go down from row to row; sort the file, the oldest row first")
+	}
 	const most = 4
 	var parts []string
 	for i, r := range runs {
@@ -143,6 +146,17 @@ func pickRun(runs [][]pass, want int) ([]pass, error) {
 		parts = append(parts, fmt.Sprintf("%d: iterations %d to %d from line %d", i+1, r[0].points[0].step, last[len(last)-1].step, r[0].line))
 	}
 	return nil, trace.Malformed(0, "the iteration numbers begin again: %d runs are in the file (%s); say which with --run 1 to %d", len(runs), strings.Join(parts, "; "), len(runs))
+}
+
+// falling reports whether most runs are of one iteration: the newest come first.
+func falling(runs [][]pass) bool {
+	single := 0
+	for _, r := range runs {
+		if len(r) == 1 && len(r[0].points) == 1 {
+			single++
+		}
+	}
+	return len(runs) > 2 && single*2 > len(runs)
 }
 
 // joinPasses puts the passes of a run behind each other as they ran, and says
@@ -159,14 +173,16 @@ func joinPasses(run []pass) (points []point, notes []string) {
 }
 
 // differences turns times on a clock into times of an iteration, within passes.
-func differences(run []pass) ([]pass, error) {
+// Where the clock goes back, as one that is set again does, that iteration is left
+// out and counted.
+func differences(run []pass) (times []pass, back int, err error) {
 	out := make([]pass, 0, len(run))
 	for _, p := range run {
 		d := pass{line: p.line}
 		for i := 1; i < len(p.points); i++ {
 			a, b := p.points[i-1], p.points[i]
 			if b.ms < a.ms {
-				return nil, trace.Malformed(int(b.line), "the clock goes back; times can't be taken from it")
+				back++
 			}
 			if b.ms > a.ms {
 				b.ms = (b.ms - a.ms) / float64(b.step-a.step)
@@ -178,9 +194,9 @@ func differences(run []pass) ([]pass, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, trace.Malformed(0, "a single time on a clock gives no difference; give more iterations")
+		return nil, back, trace.Malformed(0, "a single time on a clock gives no difference; give more iterations")
 	}
-	return out, nil
+	return out, back, nil
 }
 
 // gaps finds the usual distance of iteration numbers, and how many are missing.

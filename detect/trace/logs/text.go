@@ -99,12 +99,13 @@ var lineFormats = []lineFormat{
 }
 
 var (
-	rankPrefix = regexp.MustCompile(`^\s*(?:\[(?:default|rank)(\d+)\]:?|\[\d+,(\d+)\]<\w+>:?|(\d{1,6}):\s|\[(\d{1,6})\]:?\s)`)
+	rankPrefix = regexp.MustCompile(`^\s*(?:\[(?:default|rank)(\d+)\]:?|\[[\d :-]+\]\[rank-(\d+)/\d+\]|\[\d+,(\d+)\]<\w+>:?|(\d{1,6}):\s|\[(\d{1,6})\]:?\s)`)
 	lineDate   = regexp.MustCompile(`\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,](\d{1,9}))?`)
 )
 
 // rankOfLine reads who wrote a line off the prefix that launchers put there:
-// torchrun's [default7]:, torchtitan's [rank0]:, srun's 7:, mpirun's [1,3]<stdout>:.
+// torchrun's [default7]:, torchtitan's [rank0]:, srun's 7:, mpirun's [1,3]<stdout>:,
+// Primus' [date][rank-7/8].
 func rankOfLine(text string) int {
 	m := rankPrefix.FindStringSubmatch(text)
 	if m == nil {

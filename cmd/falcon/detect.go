@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -87,6 +88,9 @@ func (f *seriesFlags) detectAny(c *cobra.Command, args []string) (anyReport, err
 		return anyReport{}, err
 	}
 	if info, err := os.Stat(path); path != "-" && err == nil && info.IsDir() {
+		if err := refuseEvents(path); err != nil {
+			return anyReport{}, err
+		}
 		report, err := detectTrace(c, path, trace.Shape{}, defaultRules())
 		return anyReport{path, logs.Trace, "a folder", "its files are read as one job's", report}, err
 	}
@@ -105,6 +109,15 @@ func (f *seriesFlags) detectAny(c *cobra.Command, args []string) (anyReport, err
 	out := anyReport{File: path, Kind: guess.Kind, Format: guess.Format, Why: guess.Why}
 	out.Report, err = detectKind(c, guess.Kind, path, unpacked, want)
 	return out, err
+}
+
+// refuseEvents says what to do with a folder of TensorBoard's.
+func refuseEvents(dir string) error {
+	events, err := filepath.Glob(filepath.Join(dir, "*tfevents*"))
+	if err != nil || len(events) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the folder %q holds TensorBoard's event files; give one of them, such as %s", dir, filepath.Base(events[0]))
 }
 
 func defaultRules() peer.Rules { return peer.Rules{Suspect: 1.1, WaitOver: 2, MinPeers: 3} }

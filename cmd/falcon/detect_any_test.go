@@ -28,7 +28,7 @@ func TestDetectAnyFile(t *testing.T) {
 	for name, c := range map[string]struct{ in, kind, text string }{
 		"iterations":  {slowRun(), "iterations", "CSV: column ms in milliseconds (the only duration in it)\n140 iterations"},
 		"calls":       {calls, "calls", "3 calls, no period"},
-		"workers":     {"step,rank,iter_time_ms,loss\n0,0,5,2\n0,1,5,2\n", "workers", "2 workers, 0 slow spells"},
+		"workers":     {"step,rank,iter_time_ms,loss\n0,0,5,2\n0,1,5,2\n", "workers", "2 workers by iter_time_ms, 0 slow spells"},
 		"profile":     {profile, "profile", "1 groups, 0 links and 8 ranks compared"},
 		"trace":       {`[{"ph":"X","name":"forward","pid":0,"tid":0,"ts":1,"dur":5}]`, "trace", "verdict: "},
 		"collectives": {`{"header":{"id":"0x1","rank":0,"n_ranks":2},"coll_perf":{"coll":"AllReduce","coll_exec_time_us":9000}}` + "\n", "collectives", "no verdict comes from this file alone"},
@@ -48,6 +48,10 @@ func TestDetectAnyFile(t *testing.T) {
 	}
 	if out, err := detectRun("", writeDumps(t, func(r int) string { return fmt.Sprintf("dump_rank%d.json", r) })); err != nil || !strings.Contains(out, "a folder") || !strings.Contains(out, "verdict") {
 		t.Errorf("%v\n%s", err, out)
+	}
+	events := filepath.Dir(textFile(t, "events.out.tfevents.1.host", "x"))
+	if _, err := detectRun("", events); err == nil || !strings.Contains(err.Error(), "holds TensorBoard's event files; give one of them, such as events.out.tfevents.1.host") {
+		t.Error(err)
 	}
 	if out, err := detectRun(""); err != nil || !strings.Contains(out, "Usage:") {
 		t.Errorf("%v\n%s", err, out)

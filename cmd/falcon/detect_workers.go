@@ -29,7 +29,7 @@ values are added up.
   0,1,0,7.0,12.2,0.7
 
 --json writes
-  {"workers":16,"flagged":[{"worker":"dp0/pp0","onset":0,"relief":null,"ratio":2.35,"kind":"persistent"}]}`
+  {"column":"step_ms","workers":16,"flagged":[{"worker":"dp0/pp0","onset":0,"relief":null,"ratio":2.35,"kind":"persistent"}]}`
 
 func detectWorkersCommand() *cobra.Command {
 	var workerColumn, valueColumn string
@@ -49,6 +49,7 @@ func detectWorkersCommand() *cobra.Command {
 
 // workersReport is the document of falcon detect workers.
 type workersReport struct {
+	Column  string       `json:"column"` // that holds the times
 	Workers int          `json:"workers"`
 	Flagged []flagReport `json:"flagged"`
 }
@@ -63,10 +64,11 @@ type flagReport struct {
 
 func detectWorkers(r io.Reader, workerColumn, valueColumn string) (workersReport, error) {
 	watch := bocd.NewWorkers(bocd.DefaultTrackerConfig())
-	if err := trace.Workers(r, workerColumn, valueColumn, watch.Observe); err != nil {
+	took, err := trace.Workers(r, workerColumn, valueColumn, watch.Observe)
+	if err != nil {
 		return workersReport{}, err
 	}
-	report := workersReport{Workers: watch.Count(), Flagged: []flagReport{}}
+	report := workersReport{Column: took, Workers: watch.Count(), Flagged: []flagReport{}}
 	for _, f := range watch.Flagged() {
 		one := flagReport{Worker: f.Worker, Onset: f.Onset, Ratio: f.Ratio, Kind: "persistent"}
 		if f.Relief >= 0 {
@@ -78,7 +80,7 @@ func detectWorkers(r io.Reader, workerColumn, valueColumn string) (workersReport
 }
 
 func printWorkers(w io.Writer, r workersReport) error {
-	_, err := fmt.Fprintf(w, "%d workers, %d slow spells\n", r.Workers, len(r.Flagged))
+	_, err := fmt.Fprintf(w, "%d workers by %s, %d slow spells\n", r.Workers, r.Column, len(r.Flagged))
 	for _, f := range r.Flagged {
 		if err != nil {
 			break

@@ -78,7 +78,7 @@ func checkSentence(t *testing.T, err error) {
 }
 
 func readWorkers(in, worker, value string) (out []string, err error) {
-	err = Workers(strings.NewReader(in), worker, value, func(w string, v float64) error {
+	_, err = Workers(strings.NewReader(in), worker, value, func(w string, v float64) error {
 		out = append(out, fmt.Sprintf("%s=%g", w, v))
 		return nil
 	})

@@ -30,15 +30,28 @@ const computes = "compute"
 // coordinates, the sum of the columns whose names say "compute", where any do.
 // Several columns may be named with commas: the fields of workers are joined by
 // slashes, values are added up.
-func Workers(r io.Reader, workerColumn, valueColumn string, each func(worker string, value float64) error) error {
+//
+// It returns the value's column, or columns with plus signs between them.
+func Workers(r io.Reader, workerColumn, valueColumn string, each func(worker string, value float64) error) (took string, err error) {
 	d := workers{worker: workerColumn, value: valueColumn, each: each}
 	if err := eachLine(r, d.addLine); err != nil {
-		return err
+		return "", err
 	}
 	if d.rows == 0 {
-		return malformed(0, "no rows of data; give a CSV whose header names the columns")
+		return "", malformed(0, "no rows of data; give a CSV whose header names the columns")
 	}
-	return d.placed.finishRows(each)
+	return d.took(), d.placed.finishRows(each)
+}
+
+// took names the columns of the values.
+func (d *workers) took() string {
+	var names []string
+	for _, at := range d.values {
+		if at < len(d.csv.header) {
+			names = append(names, clipField(d.csv.header[at]))
+		}
+	}
+	return strings.Join(names, " + ")
 }
 
 type workers struct {

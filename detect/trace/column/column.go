@@ -97,10 +97,19 @@ func Read(name string) Meaning {
 		m.Role = Known
 	case timed && has(statistics):
 		m.Role = Part
-	case timed:
+	case timed && plain(words):
 		m.Role = Time
 	}
 	return m
+}
+
+// plain reports whether words name a duration and nothing else: a queue_time is
+// the time of something that is not known here.
+func plain(words []string) bool {
+	return !slices.ContainsFunc(words, func(w string) bool {
+		_, isUnit := units[w]
+		return !isUnit && !durations[w] && !numbers[w] && w != "in"
+	})
 }
 
 // iterationTime tells the time of each iteration from statistics of many.

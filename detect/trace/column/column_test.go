@@ -40,7 +40,7 @@ func TestRead(t *testing.T) {
 		"fwd_compute_ms":            {Part, "ms"},
 		"iteration-time vs samples": {Known, ""},
 		// Durations.
-		"ms": {Time, "ms"}, "time": {Time, ""}, "time_ms": {Time, "ms"}, "seconds": {Time, "s"}, "duration": {Time, ""},
+		"ms": {Time, "ms"}, "time": {Time, ""}, "time_ms": {Time, "ms"}, "seconds": {Time, "s"}, "duration": {Time, ""}, "train_time": {Time, ""}, "time (ms)": {Time, "ms"}, "time in s": {Time, "s"}, "queue_time_ms": {Other, "ms"},
 		// Rates.
 		"it/s": {Rate, ""}, "steps_per_second": {Rate, ""}, "train_steps_per_second": {Rate, ""}, "iterations/sec": {Rate, ""},
 		"tokens/s": {Items, ""}, "tokens_per_sec": {Items, ""}, "tps": {Items, ""}, "samples_per_second": {Items, ""}, "throughput": {Items, ""},

@@ -120,6 +120,7 @@ func (t *table) readHeader(l line) error {
 		if numbers || f == "" {
 			f = "column " + strconv.Itoa(i+1)
 		}
+		means := column.Read(f)
 		if _, twice := t.byName[f]; twice {
 			f += " (column " + strconv.Itoa(i+1) + ")"
 		}
@@ -127,6 +128,7 @@ func (t *table) readHeader(l line) error {
 		if err != nil {
 			return err
 		}
+		s.means = means
 		if s.means.Role == column.Rank && t.rankCol < 0 {
 			t.rankCol = i
 		}

@@ -106,6 +106,15 @@ func (f *seriesFlags) detectAny(c *cobra.Command, args []string) (anyReport, err
 	if err != nil {
 		return anyReport{}, fileError(path, err)
 	}
+	if *f != (seriesFlags{}) { // they tell that iteration times are meant
+		switch guess.Kind {
+		case logs.Iterations:
+		case logs.Workers:
+			guess.Kind = logs.Iterations
+		default:
+			return anyReport{}, fmt.Errorf("%w: --column, --unit, --tokens and --run are for iteration times, and %s is %s", errUsage, path, guess.Format)
+		}
+	}
 	out := anyReport{File: path, Kind: guess.Kind, Format: guess.Format, Why: guess.Why}
 	out.Report, err = detectKind(c, guess.Kind, path, unpacked, want)
 	return out, err

@@ -88,6 +88,7 @@ func TestDetectAsks(t *testing.T) {
 		"bad unit":     {wandb, "--unit hours is no unit of time; give ms, s, us, ns or min", []string{"--unit", "hours"}, true},
 		"bad tokens":   {wandb, "--tokens -5 must be positive", []string{"--tokens", "-5"}, true},
 		"bad run":      {wandb, "--run -1 must be at least 1", []string{"--run", "-1"}, true},
+		"other kind":   {"t_us,op\n1,send\n", "--column, --unit, --tokens and --run are for iteration times, and - is CSV of communication calls", []string{"--unit", "ms"}, true},
 		"absent files": {"", "give one FILE", []string{"other"}, true},
 	} {
 		_, err := detectRun(c.in, append([]string{"-"}, c.args...)...)
@@ -97,9 +98,12 @@ func TestDetectAsks(t *testing.T) {
 		if c.usage {
 			continue
 		}
-		if _, err := detectRun(c.in, "iterations", "-"); err == nil || !strings.HasPrefix(err.Error(), "standard input: malformed input: ") {
+		if _, err := detectRun(c.in, "iterations", "-"); err == nil || !strings.HasPrefix(err.Error(), "standard input: ") || strings.Contains(err.Error(), "trace: ") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	if out, err := detectRun("step,rank,iter_time\n0,0,5\n0,1,6\n", "-", "--unit", "ms"); err != nil || !strings.Contains(out, "2 ranks write into the file") {
+		t.Errorf("%v\n%s", err, out)
 	}
 	out, err := detectRun(wandb, "iterations", "-", "--unit", "s")
 	if err != nil || !strings.Contains(out, "column sun-7 - train/step_time in seconds") || !strings.Contains(out, "now 500 ms: too few to find a change") {

@@ -46,7 +46,7 @@ func (f *frame) choose(want Want) (choice, error) {
 		case len(found) == 0 || role == column.Items && want.Items == 0:
 			continue
 		case len(found) > 1:
-			return choice{}, trace.Malformed(0, "the %s has %s, and each can be meant; name one with --column", f.format, listNames(found))
+			return choice{}, ask("the %s has %s, and each can be meant; name one with --column", f.format, listNames(found))
 		}
 		return f.finish(choice{series: found[0], role: role, why: "the only " + roleWords[role] + " in it"}, want)
 	}
@@ -82,13 +82,13 @@ func (f *frame) chooseRest(by map[column.Role][]*series, want Want) (choice, err
 	}
 	switch {
 	case len(by[column.Items]) > 0:
-		return choice{}, trace.Malformed(0, "the %s has %s per second and no time; say with --tokens how many an iteration has, such as --tokens 8192", f.format, listNames(by[column.Items]))
+		return choice{}, ask("the %s has %s per second and no time; say with --tokens how many an iteration has, such as --tokens 8192", f.format, listNames(by[column.Items]))
 	case len(holds) == 0:
 		return choice{}, trace.Malformed(0, "the %s has no numbers; %s", f.format, example)
 	case len(rest) == 1 && len(holds) <= 2:
-		return choice{}, trace.Malformed(0, "%s does not say that it is a time; if it is, give --column %s --unit ms (or s)", listNames(rest), quoteArg(rest[0].name))
+		return choice{}, ask("%s does not say that it is a time; if it is, give --column %s --unit ms (or s)", listNames(rest), quoteArg(rest[0].name))
 	}
-	return choice{}, trace.Malformed(0, "no column of the %s says that it is the time of an iteration; it has %s; name one with --column, or %s", f.format, listNames(holds), example)
+	return choice{}, ask("no column of the %s says that it is the time of an iteration; it has %s; name one with --column, or %s", f.format, listNames(holds), example)
 }
 
 const example = `give a log with such times, as in: step,iter_time_ms and below it 10,235.4`
@@ -117,7 +117,7 @@ func (f *frame) chooseNamed(want Want) (choice, error) {
 	case len(found) == 0:
 		return choice{}, trace.Malformed(0, "no column %q; the %s has %s", trace.Clip(want.Column), f.format, listNames(f.cols))
 	case len(found) > 1:
-		return choice{}, trace.Malformed(0, "%q can be %s; give the full name", trace.Clip(want.Column), listNames(found))
+		return choice{}, ask("%q can be %s; give the full name", trace.Clip(want.Column), listNames(found))
 	}
 	s := found[0]
 	if s.count == 0 {
@@ -139,7 +139,7 @@ func (f *frame) finish(c choice, want Want) (choice, error) {
 		return c, trace.Malformed(c.bad.line, "column %s holds %q, which is not a number", trace.Clip(c.name), trace.Clip(c.bad.text))
 	}
 	if c.commas > 0 && c.clear == 0 {
-		return c, trace.Malformed(0, "the commas in column %s can mean thousands or decimals; write its numbers without thousands", trace.Clip(c.name))
+		return c, ask("the commas in column %s can mean thousands or decimals; write its numbers without thousands", trace.Clip(c.name))
 	}
 	c.unit = c.means.Unit
 	switch {
@@ -156,7 +156,7 @@ func (f *frame) finish(c choice, want Want) (choice, error) {
 	switch c.role {
 	case column.Items:
 		if want.Items <= 0 {
-			return c, trace.Malformed(0, "%s counts tokens or samples per second; say with --tokens how many an iteration has, such as --tokens 8192", trace.Clip(c.name))
+			return c, ask("%s counts tokens or samples per second; say with --tokens how many an iteration has, such as --tokens 8192", trace.Clip(c.name))
 		}
 		return c, nil
 	case column.Rate:
@@ -164,7 +164,7 @@ func (f *frame) finish(c choice, want Want) (choice, error) {
 	case column.Clock, column.Elapsed:
 		c.unit = c.clockUnit(want)
 		if c.unit == "" {
-			return c, trace.Malformed(0, "%s does not say the unit of its clock; give --unit s (or ms)", trace.Clip(c.name))
+			return c, ask("%s does not say the unit of its clock; give --unit s (or ms)", trace.Clip(c.name))
 		}
 		return c, nil
 	case column.Mean:
@@ -173,7 +173,7 @@ func (f *frame) finish(c choice, want Want) (choice, error) {
 		c.notes = append(c.notes, "by its name the column is not the time of a whole training iteration")
 	case column.Known, column.Step, column.Rank:
 		if !want.Raw && want.Unit == "" {
-			return c, trace.Malformed(0, "column %s holds no times by its name; if it does, give --unit ms (or s)", trace.Clip(c.name))
+			return c, ask("column %s holds no times by its name; if it does, give --unit ms (or s)", trace.Clip(c.name))
 		}
 	}
 	c, err := f.checkUnit(c, want)
@@ -199,7 +199,7 @@ func (f *frame) checkUnit(c choice, want Want) (choice, error) {
 	typical := c.median()
 	if c.unit != "" {
 		if ratio := clockMs / (typical * c.unit.ToMs()); !c.preset && (ratio > 300 && ratio < 3000 || ratio > 1./3000 && ratio < 1./300) {
-			return c, trace.Malformed(0, "column %s is in %s by its name, but by the clock beside it an iteration takes about %.3g ms; say which with --unit %s (or ms, s, us)",
+			return c, ask("column %s is in %s by its name, but by the clock beside it an iteration takes about %.3g ms; say which with --unit %s (or ms, s, us)",
 				trace.Clip(c.name), c.unit.Word(), clockMs, c.unit)
 		}
 		return c, nil
@@ -210,7 +210,7 @@ func (f *frame) checkUnit(c choice, want Want) (choice, error) {
 			return c, nil
 		}
 	}
-	return c, trace.Malformed(0, "column %s does not say its unit; give --unit ms or --unit s", trace.Clip(c.name))
+	return c, ask("column %s does not say its unit; give --unit ms or --unit s", trace.Clip(c.name))
 }
 
 // clockPerStep is the mean time of an iteration by the first clock of the table,

@@ -108,7 +108,7 @@ func (f *frame) chooseClock(clocks, steps []*series, want Want) (c choice, err e
 		return c, nil, false
 	}
 	if len(steps) == 0 {
-		return c, trace.Malformed(0, "the %s has a clock (%s) and no column that counts iterations; if each row is one iteration, give --column %s",
+		return c, ask("the %s has a clock (%s) and no column that counts iterations; if each row is one iteration, give --column %s",
 			f.format, listNames(clocks[:1]), quoteArg(clocks[0].name)), true
 	}
 	var first error
@@ -151,7 +151,7 @@ func (f *frame) checkCount(c choice, step *series) error {
 	if ones*2 >= all {
 		return nil
 	}
-	return trace.Malformed(0, "the %s has no times of iterations but a clock, %s, and its %s does not go up by 1: it may count samples; if it counts iterations, give --column %s",
+	return ask("the %s has no times of iterations but a clock, %s, and its %s does not go up by 1: it may count samples; if it counts iterations, give --column %s",
 		f.format, trace.Clip(c.name), trace.Clip(step.name), quoteArg(c.name))
 }
 
@@ -173,7 +173,7 @@ func (f *frame) checkTick(c choice) error {
 		}
 	}
 	if between := (high - low) / n; tick > coarse*between {
-		return trace.Malformed(0, "the %s has no times of iterations, and its clock %s ticks in %.3g %s, too coarsely for rows %.3g %s apart; log the time of an iteration, or finer timestamps",
+		return ask("the %s has no times of iterations, and its clock %s ticks in %.3g %s, too coarsely for rows %.3g %s apart; log the time of an iteration, or finer timestamps",
 			f.format, trace.Clip(c.name), tick, c.unit, between, c.unit)
 	}
 	return nil

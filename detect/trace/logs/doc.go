@@ -6,7 +6,7 @@
 //
 // It guarantees that a column and a unit are never guessed: Read says which it
 // took and why, and where two could be meant, or none says what it is, it gives
-// one sentence that lists them. Inputs are bounded by the Max constants of package
+// one sentence that lists them (ErrUnclear). Inputs are bounded by the Max constants of package
 // trace and by MaxCells and MaxColumns, numbers are finite, and text from a file is
 // cleaned before it is handed out.
 //

@@ -126,14 +126,14 @@ func pickRun(runs [][]pass, want int) ([]pass, error) {
 	case len(runs) == 0:
 		return nil, trace.Malformed(0, "the column gives no time of an iteration")
 	case want > len(runs):
-		return nil, trace.Malformed(0, "--run %d: the file holds %d", want, len(runs))
+		return nil, ask("--run %d: the file holds %d", want, len(runs))
 	case want > 0:
 		return runs[want-1], nil
 	case len(runs) == 1:
 		return runs[0], nil
 	}
 	if falling(runs) {
-		return nil, trace.Malformed(0, "the iteration numbers go down from row to row; sort the file, the oldest row first")
+		return nil, ask("the iteration numbers go down from row to row; sort the file, the oldest row first")
 	}
 	const most = 4
 	var parts []string
@@ -145,7 +145,7 @@ func pickRun(runs [][]pass, want int) ([]pass, error) {
 		last := r[len(r)-1].points
 		parts = append(parts, fmt.Sprintf("%d: iterations %d to %d from line %d", i+1, r[0].points[0].step, last[len(last)-1].step, r[0].line))
 	}
-	return nil, trace.Malformed(0, "the iteration numbers begin again: %d runs are in the file (%s); say which with --run 1 to %d", len(runs), strings.Join(parts, "; "), len(runs))
+	return nil, ask("the iteration numbers begin again: %d runs are in the file (%s); say which with --run 1 to %d", len(runs), strings.Join(parts, "; "), len(runs))
 }
 
 // falling reports whether most runs are of one iteration: the newest come first.

@@ -90,6 +90,14 @@ func TestReadsEventFiles(t *testing.T) {
 	}
 }
 
+// A file of another program's writer.
+func TestReadsTensorboardX(t *testing.T) {
+	s, err := readFile(t, "tensorboardx.tfevents", Want{})
+	if err != nil || len(s.Ms) != 30 || s.Column != "perf/step_time" || s.Unit != "s" || s.Steps[29] != 30 || s.Ms[29] < 340 || s.Ms[0] > 260 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
 func TestRefusesBrokenEventFiles(t *testing.T) {
 	flipped := megatronEvents()
 	flipped[len(flipped)-20] ^= 1

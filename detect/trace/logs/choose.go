@@ -135,7 +135,11 @@ func (s *series) noNumbers() error {
 
 // finish finds the unit and refuses a column that can't be read whole.
 func (f *frame) finish(c choice, want Want) (choice, error) {
-	if c.bad != nil {
+	const few = 50 // lines for each that others broke into
+	switch {
+	case c.bad != nil && f.garbles && c.bads*few <= c.count:
+		c.notes = append(c.notes, fmt.Sprintf("%d lines hold no number there, as where another rank wrote into them; the first is line %d", c.bads, c.bad.line))
+	case c.bad != nil:
 		return c, trace.Malformed(c.bad.line, "column %s holds %q, which is not a number", trace.Clip(c.name), trace.Clip(c.bad.text))
 	}
 	if c.commas > 0 && c.clear == 0 {

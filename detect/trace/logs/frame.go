@@ -24,6 +24,8 @@ type frame struct {
 	cells  int
 	notes  []string
 	names  map[string]int32 // ranks by their names, where they are no numbers
+
+	garbles bool // lines of several writers can stand in each other
 }
 
 const noRank = -1
@@ -38,6 +40,7 @@ type series struct {
 	count  int       // rows with a number
 	texts  int       // cells that were dates, now seconds since 1970
 	bad    *badCell  // the first cell that is no number
+	bads   int       // such cells
 	commas int       // cells such as 1,234 that can be read in two ways
 	clear  int       // cells that show what a comma means in this column
 	units  map[column.Unit]int
@@ -124,8 +127,10 @@ func (s *series) at(row int) float64 {
 // setText reads a cell: a number, a date, a number with its unit, or nothing.
 func (f *frame) setText(s *series, row int, text string, decimalComma bool) error {
 	c := readCell(text, decimalComma)
-	if c.bad && s.bad == nil {
-		s.bad = &badCell{int(f.lines[row]), text}
+	if c.bad {
+		if s.bads++; s.bad == nil {
+			s.bad = &badCell{int(f.lines[row]), text}
+		}
 	}
 	if c.date {
 		s.texts++

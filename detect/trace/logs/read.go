@@ -76,21 +76,22 @@ func (c choice) unitText() string {
 	return string(c.unit)
 }
 
-// stepColumn is the column that numbers the iterations in every row that has a
-// time: the first such one.
+const fewWithout = 20 // rows for each that lacks what others have
+
+// stepColumn is the column that numbers the iterations in the rows that have a
+// time, but for a few: the first such one.
 func (f *frame) stepColumn(of *series) *series {
 	for _, s := range f.cols {
 		if s == of || s.role() != column.Step {
 			continue
 		}
-		full := true
+		without := 0
 		for row := range f.lines {
 			if _, ok := stepOf(s.at(row)); !ok && !math.IsNaN(of.at(row)) {
-				full = false
-				break
+				without++
 			}
 		}
-		if full {
+		if without*fewWithout <= of.count {
 			return s
 		}
 	}
@@ -100,22 +101,23 @@ func (f *frame) stepColumn(of *series) *series {
 // walk reads the rows of the column into the passes of one run.
 func (f *frame) walk(out *Series, c choice, step *series, want Want) ([]pass, error) {
 	w := walker{writer: map[int32]*place{}, late: c.isClock()}
-	left, epochs := 0, f.epochs()
+	t, epochs := tally{}, f.epochs()
 	for row := range f.lines {
-		v := c.at(row)
-		if math.IsNaN(v) {
-			left++
-			continue
-		}
-		ms, err := c.toMs(v, want)
+		ms, ok, err := t.take(f, c, row, want)
 		if err != nil {
-			return nil, trace.Malformed(int(f.lines[row]), "column %s holds %g, which %s", trace.Clip(c.name), v, err)
+			return nil, err
 		}
-		n, _ := stepOf(step.at(row))
-		n = epochs.count(row, n)
-		w.take(point{step: n, ms: ms, line: f.lines[row]}, f.ranks[row])
+		n, numbered := stepOf(step.at(row))
+		if ok && !numbered {
+			t.unnumbered++
+		}
+		if ok && numbered {
+			w.take(point{step: epochs.count(row, n), ms: ms, line: f.lines[row]}, f.ranks[row])
+		}
 	}
-	out.noteEmpty(left, len(f.lines))
+	if err := t.note(out, c, len(f.lines)); err != nil {
+		return nil, err
+	}
 	run, err := pickRun(w.runs(), want.Run)
 	if err != nil {
 		return nil, err
@@ -140,20 +142,18 @@ func (f *frame) withoutSteps(out Series, c choice, want Want) (Series, error) {
 	if c.isClock() {
 		out.Notes = append(out.Notes, "no column counts iterations: each row is taken as one")
 	}
-	rank, ranks, left, before := f.commonRank(c.series), map[int32]bool{}, 0, math.NaN()
+	rank, ranks, t, before := f.commonRank(c.series), map[int32]bool{}, tally{}, math.NaN()
 	for row := range f.lines {
-		v := c.at(row)
-		if math.IsNaN(v) {
-			left++
+		ms, ok, err := t.take(f, c, row, want)
+		if err != nil {
+			return Series{}, err
+		}
+		if !ok {
 			continue
 		}
 		ranks[f.ranks[row]] = true
 		if f.ranks[row] != rank {
 			continue
-		}
-		ms, err := c.toMs(v, want)
-		if err != nil {
-			return Series{}, trace.Malformed(int(f.lines[row]), "column %s holds %g, which %s", trace.Clip(c.name), v, err)
 		}
 		if c.isClock() {
 			ms, before = ms-before, ms
@@ -166,7 +166,9 @@ func (f *frame) withoutSteps(out Series, c choice, want Want) (Series, error) {
 	if len(out.Ms) == 0 {
 		return Series{}, trace.Malformed(0, "column %s gives no time of an iteration", trace.Clip(c.name))
 	}
-	out.noteEmpty(left, len(f.lines))
+	if err := t.note(&out, c, len(f.lines)); err != nil {
+		return Series{}, err
+	}
 	for _, s := range f.cols {
 		if s.means.Role == column.Step && s != c.series && s.count > 0 {
 			out.Notes = append(out.Notes, fmt.Sprintf("%s does not number every row with a time: rows are counted from 0", trace.Clip(s.name)))
@@ -194,10 +196,40 @@ func (f *frame) commonRank(of *series) int32 {
 	return best
 }
 
-func (s *Series) noteEmpty(left, rows int) {
-	if left > 0 {
-		s.Notes = append(s.Notes, fmt.Sprintf("%d of %d rows have no number there and are left out", left, rows))
+// tally counts the rows that are left out.
+type tally struct{ empty, zero, unnumbered int }
+
+// take reads the time in a row; ok is false where there is none.
+func (t *tally) take(f *frame, c choice, row int, want Want) (ms float64, ok bool, err error) {
+	v := c.at(row)
+	if math.IsNaN(v) {
+		t.empty++
+		return 0, false, nil
 	}
+	if v == 0 && !want.Raw && !c.isClock() { // what was not measured yet
+		t.zero++
+		return 0, false, nil
+	}
+	if ms, err = c.toMs(v, want); err != nil {
+		return 0, false, trace.Malformed(int(f.lines[row]), "column %s holds %g, which %s", trace.Clip(c.name), v, err)
+	}
+	return ms, true, nil
+}
+
+// note says what was left out, and refuses a column with many zeros.
+func (t *tally) note(out *Series, c choice, rows int) error {
+	if t.zero > 2 && t.zero*fewWithout > rows || t.zero > 0 && t.zero == rows-t.empty {
+		return trace.Malformed(0, "column %s holds 0 in %d of %d rows, which is no time of an iteration", trace.Clip(c.name), t.zero, rows)
+	}
+	for _, left := range []struct {
+		n    int
+		what string
+	}{{t.empty, "have no number there"}, {t.zero, "hold 0"}, {t.unnumbered, "have no iteration's number"}} {
+		if left.n > 0 {
+			out.Notes = append(out.Notes, fmt.Sprintf("%d of %d rows %s and are left out", left.n, rows, left.what))
+		}
+	}
+	return nil
 }
 
 func (s *Series) noteWriters(w walker) {

@@ -108,7 +108,7 @@ func TestRefusesWhatCouldMislead(t *testing.T) {
 		"word":                 {"step,ms\n1,2\n2,fast\n", Want{}, `line 3: column ms holds "fast", which is not a number`},
 		"infinite":             {"ms\n1\n1e999\n", Want{}, `line 3: column ms holds "1e999"`},
 		"negative":             {"ms\n1\n-1\n", Want{}, "line 3: column ms holds -1, which is no time of an iteration"},
-		"zero":                 {"ms\n1\n0\n", Want{}, "which is no time of an iteration"},
+		"zeros":                {"ms\n1\n0\n0\n0\n", Want{}, "column ms holds 0 in 3 of 4 rows"},
 		"short row":            {"a,b,ms\n1,2,3\n1\n4,5,6\n", Want{}, "line 3: 1 columns, but the header has 3"},
 		"quotes":               {"a,ms\n1,2\n\"1,2\n", Want{}, "line 3: quotes don't match"},
 		"two readings":         {"step,iter_time_ms\n1,\"1,235\"\n2,\"1,236\"\n", Want{}, "the commas in column iter_time_ms can mean thousands or decimals"},

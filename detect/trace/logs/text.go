@@ -185,13 +185,18 @@ func (t *text) addIteration(i int, l line) (found bool, err error) {
 	f := t.frames[form.key()]
 	if f == nil {
 		f = newFrame(form.name)
+		f.garbles = true
 		t.frames[form.key()] = f
 	}
 	t.last = f
 	row := f.addRow(l.number, rankOfLine(l.text))
 	s := f.presetColumn(form.column, form.role, form.unit)
 	s.mean = form.mean
-	if err := f.setText(s, row, strings.ReplaceAll(value[1], ",", ""), false); err != nil {
+	number := value[1]
+	if form.role == column.Items {
+		number = strings.ReplaceAll(number, ",", "") // torchtitan's thousands
+	}
+	if err := f.setText(s, row, number, false); err != nil {
 		return true, err
 	}
 	if step != nil {

@@ -49,10 +49,10 @@ func TestTorchPauses(t *testing.T) {
 			t.Setenv("BACKEND", job.backend)
 			t.Setenv("BUCKET_MB", job.bucketMB)
 			held, quiet := holdTorch(t)
-			fmt.Fprintf(&table, "| %s | %d | %d | %.0f, %.0f | %.0f, %.0f |\n", job.name, *torchPauses, len(held), middle(held), slices.Max(held), middle(quiet), slices.Max(quiet))
+			fmt.Fprintf(&table, "| %s | %d | %.0f, %.0f | %.0f, %.0f |\n", job.name, len(held), middle(held), slices.Max(held), middle(quiet), slices.Max(quiet))
 		})
 	}
-	text := fmt.Sprintf("## Pauses\n\nBy `make torch-pauses TORCH_PAUSES=%d`. %s\n\nA DDP job of %d ranks with `falcon_torch` is held at random moments for a matrix test of one GPU, and let go. No rank was replaced, PyTorch's watchdogs said nothing, and each micro-batch counted once. In ms, median and most: held, and from the order until all ranks were quiet.\n\n| Job | Pauses | Done | Held | Quiet after |\n|---|---|---|---|---|\n%s", *torchPauses, machine(), torchHeld, table.String())
+	text := fmt.Sprintf("## Pauses\n\nBy `make torch-pauses TORCH_PAUSES=%d`. %s\n\nA DDP job of %d ranks with `falcon_torch` is held at random moments for a matrix test of one GPU, and let go. No rank was replaced, PyTorch's watchdogs said nothing, and each micro-batch counted once. In ms, median and most: held, and from the order until all ranks were quiet.\n\n| Job | Pauses | Held | Quiet after |\n|---|---|---|---|\n%s", *torchPauses, machine(), torchHeld, table.String())
 	t.Log(text)
 	if !t.Failed() {
 		writePage(t, "torch-pauses", text)
@@ -68,14 +68,19 @@ func holdTorch(t *testing.T) (held, quiet []float64) {
 	pids := c.status().RankPids
 	r := rand.New(rand.NewPCG(*pauseSeed, 0x746f726368))
 	refused := map[string]int{}
-	for k := range *torchPauses {
+	for k := 0; len(held) < *torchPauses; k++ {
 		time.Sleep(time.Duration(r.Int64N(int64(time.Second))))
 		v := c.follow(c.insist(&falconv1.ValidateRequest{Ranks: []int32{r.Int32N(torchHeld)}, Gemm: true, GemmN: 16, Reason: "a pause at a random moment"}, refused), over)
-		if falcon.ValidationState(v.GetState()) != falcon.ValidationDone {
-			t.Errorf("pause %d: %s: %s", k, v.GetState(), v.GetReason())
-			continue
+		switch state := falcon.ValidationState(v.GetState()); {
+		case state == falcon.ValidationDone:
+			held, quiet = append(held, v.GetPausedMs()), append(quiet, v.GetQuietMs())
+		case state != falcon.ValidationRefused || v.GetReason() == "":
+			t.Errorf("pause %d: %s: %s", k, state, v.GetReason())
+		case k-len(held) >= *torchPauses/10: // on a busy machine some are refused, with a reason
+			t.Fatalf("pause %d: %d refused before; %s", k, k-len(held), v.GetReason())
+		default:
+			refused[v.GetReason()]++
 		}
-		held, quiet = append(held, v.GetPausedMs()), append(quiet, v.GetQuietMs())
 	}
 	if after := c.status().RankPids; fmt.Sprint(after) != fmt.Sprint(pids) {
 		t.Errorf("ranks were replaced: %v, before %v", after, pids)
@@ -85,10 +90,7 @@ func holdTorch(t *testing.T) (held, quiet []float64) {
 		t.Errorf("%d recoveries\n%s", len(report.Recoveries), c.out.String())
 	}
 	judgeAlarms(t, logs)
-	if len(held) == 0 {
-		t.Fatalf("no pause succeeded; refused: %v", refused)
-	}
-	t.Logf("%d of %d pauses done, refused at first: %v", len(held), *torchPauses, refused)
+	t.Logf("%d pauses done; refused: %v", len(held), refused)
 	return held, quiet
 }
 

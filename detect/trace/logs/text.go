@@ -38,7 +38,7 @@ var lineFormats = []lineFormat{
 	},
 	{
 		name: "NeMo log", mark: "train_step_timing in s",
-		step: regexp.MustCompile(`(?:global_step[:=]\s*(\d+)(?:\.0+)?|\|\s*(\d+)/\d+ \[)(?:[\s,|\]]|$)`), value: regexp.MustCompile(`train_step_timing in s[:=]\s*([^\s|,\]]*)(?:[\s|,\]]|$)`),
+		step: regexp.MustCompile(`\|\s*(\d+)/\d+ \[|global_step[:=]\s*(\d+)(?:\.0+)?(?:[\s,|\]]|$)`), value: regexp.MustCompile(`train_step_timing in s[:=]\s*([^\s|,\]]*)(?:[\s|,\]]|$)`),
 		column: "train_step_timing in s", role: column.IterTime, unit: "s",
 	},
 	{

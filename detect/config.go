@@ -164,6 +164,8 @@ func (c Config) Check() error {
 		{"run_length", c.Tracker.Filter.RunLength, within(c.Tracker.Filter.RunLength, 1, 1e12), "the iterations expected between two changes, from 1 to 1e12"},
 		{"threshold", c.Tracker.Filter.Threshold, share(c.Tracker.Filter.Threshold), "a probability between 0 and 1"},
 		{"verify", c.Tracker.Verify, c.Tracker.Verify > 0 && c.Tracker.Verify <= 10, "a share such as 0.1 for a change of 10 %"},
+		{"floor", c.Tracker.Floor, within(c.Tracker.Floor, 0.001, 1), "a share from 0.001 to 1, such as 0.02 for a change of 2 %"},
+		{"false_alarms", c.Tracker.FalseAlarms, within(c.Tracker.FalseAlarms, 1e-9, 0.01), "changes per iteration from 1e-9 to 0.01, such as 2e-5 for one in 50,000"},
 		{"warm_up", float64(c.Tracker.WarmUp), within(float64(c.Tracker.WarmUp), 3, 256), "iterations from 3 to 256"},
 		{"suspect", c.Rules.Suspect, c.Rules.Suspect > 1 && c.Rules.Suspect <= 10, "a ratio above 1, such as 1.1"},
 		{"validate_tries", float64(c.Validate.Tries), c.Validate.Tries == none || within(float64(c.Validate.Tries), 1, 100), "tests per incident from 1 to 100, or -1 for none"},
@@ -176,6 +178,9 @@ func (c Config) Check() error {
 		if s.value != 0 && !s.ok {
 			return fmt.Errorf("detect.%s is %v; set %s", s.key, s.value, s.set)
 		}
+	}
+	if v := c.Tracker.Verification; v != "" && v != bocd.VerifyPaper && v != bocd.VerifyAdaptive {
+		return fmt.Errorf("detect.verification is %q; set %s or %s", v, bocd.VerifyPaper, bocd.VerifyAdaptive)
 	}
 	return nil
 }

@@ -119,7 +119,7 @@ func allButOneBelow(values []float64, ms float64) bool {
 func (l *sampleLog) startEpoch(cfg *Config) {
 	l.ranks = make([]*series, l.job.desc.Layout.World())
 	for i := range l.ranks {
-		l.ranks[i] = newSeries(cfg)
+		l.ranks[i] = newRankSeries(cfg)
 		l.ranks[i].heardAt = l.clock.now
 	}
 	l.slowest, l.fold, l.times, l.newest = newSeries(cfg), iterationFold{}, iterationTimes{}, -1

@@ -20,8 +20,19 @@ type series struct {
 	heardAt time.Time // when that was
 }
 
-func newSeries(cfg *Config) *series {
-	return &series{tracker: bocd.NewTracker(cfg.Tracker), limit: cfg.History, newest: -1}
+// newSeries is the job's series.
+func newSeries(cfg *Config) *series { return seriesOf(cfg.Tracker, cfg.History) }
+
+// newRankSeries is one rank's. It keeps the paper's rule, which needs a tenth of the
+// memory: under lockstep what is small shows in the job's series as soon.
+func newRankSeries(cfg *Config) *series {
+	tracker := cfg.Tracker
+	tracker.Verification = bocd.VerifyPaper
+	return seriesOf(tracker, cfg.History)
+}
+
+func seriesOf(cfg bocd.TrackerConfig, limit int) *series {
+	return &series{tracker: bocd.NewTracker(cfg), limit: limit, newest: -1}
 }
 
 // lastIteration is the newest iteration, origin-independent; -1 before the first.

@@ -9,7 +9,9 @@
 // baseline, and what to do with changes that an action caused. It also compares
 // the series with what its level was when it began, so that slow drift and steps
 // that are each below the threshold are found once they sum to more; and a
-// change must exceed the threshold by the error of its own median.
+// change must exceed the threshold by the error of its own median. With
+// VerifyAdaptive it also tells the changes below Verify that package shift proves,
+// and those up to 18 % must be more than the series' own noise.
 //
 // Nothing here reads a clock, starts a goroutine or takes a lock; a value is
 // used by one goroutine at a time. No finite input makes a probability NaN or

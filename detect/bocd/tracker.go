@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/shift"
 )
 
 // Kind says what a verified change point is.
@@ -36,6 +37,11 @@ type TrackerConfig struct {
 	WarmUp  int     `yaml:"warm_up"` // observations that give the first scale, ≥ 3
 	Verify  float64 `yaml:"verify"`  // |after − before| / min(before, after) that makes a change real
 	Settled float64 `yaml:"-"`       // an incident ends when the level is within this of the baseline
+	// Verification is by Verify alone (VerifyPaper, the default), or by what the
+	// series' own noise proves as well (VerifyAdaptive): changes from Floor on.
+	Verification string  `yaml:"verification"`
+	Floor        float64 `yaml:"floor"`        // least share that is worth telling; 0 = shift.DefaultFloor
+	FalseAlarms  float64 `yaml:"false_alarms"` // changes told per iteration in which nothing is, at most; 0 = shift.DefaultRate
 	// Raw feeds the filter the observations as they are, from the first on,
 	// and never starts it over: its posterior is then that of the bare series.
 	Raw bool `yaml:"-"`
@@ -83,6 +89,8 @@ type Tracker struct {
 	jitter        int // index of the newest alarm turned down
 	settleFrom    int // changes in [settleFrom, settleTo) belong to an action
 	settleTo      int
+
+	small *small // with VerifyAdaptive
 }
 
 // alarm is a change point that waits for its verification.
@@ -98,7 +106,11 @@ type alarm struct {
 func NewTracker(cfg TrackerConfig) *Tracker {
 	cfg.WarmUp = min(max(cmp.Or(cfg.WarmUp, defaultWarmUp), sideMin), history)
 	cfg.Verify, cfg.Settled = cmp.Or(cfg.Verify, 0.10), cmp.Or(cfg.Settled, 0.05)
-	return &Tracker{cfg: cfg, filter: New(cfg.Filter)}
+	t := &Tracker{cfg: cfg, filter: New(cfg.Filter)}
+	if cfg.Verification == VerifyAdaptive {
+		t.small = &small{watch: shift.New(shift.Config{Floor: cfg.Floor, Rate: cfg.FalseAlarms})}
+	}
+	return t
 }
 
 // Observe takes in one iteration time in milliseconds, pauses taken out, and
@@ -110,6 +122,7 @@ func (t *Tracker) Observe(ms float64) ([]Change, error) {
 	}
 	t.past[t.next%history] = ms
 	t.next++
+	proof, proven := t.observeSmall(ms)
 	if t.cfg.Raw {
 		t.feedFilter(ms)
 	}
@@ -127,7 +140,10 @@ func (t *Tracker) Observe(ms float64) ([]Change, error) {
 	t.drift.observe(ms, t.cfg.Verify)
 	t.refineLevel()
 	t.updateReference()
-	return t.verifyAlarm(), nil
+	if changes := t.verifyAlarm(); len(changes) > 0 || !proven {
+		return changes, nil
+	}
+	return []Change{t.acceptChange(t.smallChange(proof))}, nil
 }
 
 // learnWarmUp takes scale and baseline from the warm-up and feeds it to the filter.
@@ -228,11 +244,12 @@ func (t *Tracker) acceptChange(c Change) Change {
 		c.Kind = KindSettled
 	case c.AfterMs > c.BeforeMs:
 		c.Kind = KindOnset
+		t.small.open(t.slow, c)
 		t.slow = true
 	default:
 		c.Kind = KindRelief
 		t.baseline = min(t.baseline, c.AfterMs)
-		t.slow = t.slow && relative(t.baseline, c.AfterMs) > t.cfg.Settled
+		t.slow = t.slow && t.isOff(c.AfterMs)
 	}
 	t.setLevel(c.Index, c.AfterMs)
 	return c
@@ -247,6 +264,7 @@ func (t *Tracker) setLevel(index int, ms float64) {
 	t.centre = ms
 	t.alarm, t.drift = alarm{}, drift{}
 	t.from, t.refined = index, false
+	t.small.setLevel(index)
 	t.refilter()
 }
 
@@ -256,8 +274,8 @@ func (t *Tracker) checkRelief() []Change {
 	if !t.slow || t.next-t.from < recent {
 		return nil
 	}
-	level := t.LevelMs()
-	if relative(t.baseline, level) > t.cfg.Settled {
+	level := t.reliefLevel()
+	if t.isOff(level) {
 		return nil
 	}
 	t.slow = false

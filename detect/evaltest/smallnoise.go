@@ -3,6 +3,9 @@ package evaltest
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
+
+	"github.com/failslow/falcon"
 )
 
 // Noise is one class of what an undisturbed job's iteration times do, as factors
@@ -81,17 +84,24 @@ func bursts(rng *rand.Rand, n int, cov float64) []float64 {
 }
 
 // checkpoints is correlated noise with one to three longer iterations at a fixed
-// distance, and an evaluation of one iteration at another.
+// distance, and an evaluation of one iteration at another, where no checkpoint is
+// near: more than burstMost running are a spell.
 func checkpoints(rng *rand.Rand, n int, cov float64) []float64 {
 	out := correlated(rng, n, cov)
-	every, running, by := 50+rng.IntN(451), 1+rng.IntN(burstMost), times(rng, 1.05, 20)
-	for i := rng.IntN(every); i < n; i += every {
-		for k := i; k < min(i+running, n); k++ {
-			out[k] *= by * between(rng, 0.95, 1.05)
-		}
-	}
-	pauses(rng, out, make([]bool, n), 10+rng.IntN(41))
+	long := make([]bool, n)
+	running := 1 + rng.IntN(burstMost)
+	recurring(rng, out, long, 50+rng.IntN(451), running)
+	recurring(rng, out, long, 10+rng.IntN(41), 1)
 	return out
+}
+
+// recurring makes so many iterations longer at a fixed distance, about alike.
+func recurring(rng *rand.Rand, ms []float64, long []bool, every, running int) {
+	by := times(rng, 1.05, 20)
+	for i := rng.IntN(every); i < len(ms); i += every {
+		by *= between(rng, 0.99, 1.01)
+		lengthen(rng, ms, long, i, running, by, by)
+	}
 }
 
 // weather has as much noise at all lengths of time: levels that forget after 8,
@@ -130,14 +140,17 @@ func daily(rng *rand.Rand, n int, cov float64) []float64 {
 
 // walks is noise read from the given records: one of them, forwards and backwards
 // in turn over pieces of random length, so that no level is made that the record
-// has not. A cov is not asked for.
+// has not. It turns where the record is near its level, not within a burst, which
+// would become twice as long, and leaves out its first iterations. A cov is not
+// asked for.
 func walks(records [][]float64) func(rng *rand.Rand, n int, _ float64) []float64 {
 	return func(rng *rand.Rand, n int, _ float64) []float64 {
-		record := records[rng.IntN(len(records))]
+		record := records[rng.IntN(len(records))][walkFrom:]
+		level := falcon.Median(slices.Clone(record))
 		out := make([]float64, 0, n)
 		at, step, left := rng.IntN(len(record)), 1, 0
 		for len(out) < n {
-			if left == 0 {
+			if left <= 0 && math.Abs(record[at]/level-1) < 0.02 {
 				step, left = -step, 100+rng.IntN(900)
 			}
 			if at+step < 0 || at+step >= len(record) {
@@ -149,3 +162,5 @@ func walks(records [][]float64) func(rng *rand.Rand, n int, _ float64) []float64
 		return out
 	}
 }
+
+const walkFrom = 20 // iterations of a record left out: it warms up

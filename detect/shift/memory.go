@@ -1,0 +1,94 @@
+package shift
+
+import "math"
+
+// memory is the level since the present one began, as blocks that get longer with
+// it: hours, in a fixed number of them.
+type memory struct {
+	blocks [memoryKept]float64
+	n      int     // whole blocks
+	each   int     // short blocks in one of them
+	sum    float64 // of the one that is not whole
+	part   int
+}
+
+const (
+	memoryKept  = 64
+	memoryFirst = 4   // short blocks of the first ones: 32 points
+	driftFloor  = 1.5 // times Floor that a drift must come to: the weather comes and goes
+)
+
+func (m *memory) reset() { *m = memory{} }
+
+// add takes in a short block. Where the memory is full, two blocks become one.
+func (m *memory) add(level float64, _ int) {
+	if m.each == 0 {
+		m.each = memoryFirst
+	}
+	m.sum += level
+	if m.part++; m.part < m.each {
+		return
+	}
+	if m.n == memoryKept {
+		for i := range memoryKept / 2 {
+			m.blocks[i] = (m.blocks[2*i] + m.blocks[2*i+1]) / 2
+		}
+		m.n, m.each = memoryKept/2, 2*m.each
+		return // the block goes on
+	}
+	m.blocks[m.n] = m.sum / float64(m.part)
+	m.n++
+	m.sum, m.part = 0, 0
+}
+
+// lookBackward looks for a drift: over some span the level went far one way by
+// steps that are alike, more than steps which go both ways would lead. Long steps
+// average the noise out, many show their spread better.
+func (w *Watch) lookBackward() (Change, bool) {
+	m := &w.slow
+	if w.next%blockOf != 0 || m.part != 0 {
+		return Change{}, false
+	}
+	for _, steps := range driftSteps {
+		for each := 1; (steps+1)*each <= m.n; each += max(each/4, 1) {
+			levels := m.lastLevels(steps+1, each)
+			before, after := levels[0], levels[steps]
+			off := math.Abs(after - before)
+			if off < driftFloor*w.cfg.Floor+w.resolution() || off < wandering(levels, w.cfg.Rate) {
+				continue
+			}
+			index := max(w.next-(steps+1)*each*m.each*blockOf/2, w.from)
+			return Change{Index: index, Before: math.Exp(before), After: math.Exp(after), Points: w.next - index, Drift: true}, true
+		}
+	}
+	return Change{}, false
+}
+
+// driftSteps is of how many steps a drift may consist.
+var driftSteps = [...]int{8, 16}
+
+// lastLevels are the levels of the newest n times each blocks.
+func (m *memory) lastLevels(n, each int) []float64 {
+	out := make([]float64, n)
+	for i := range out {
+		first := m.n - (n-i)*each
+		for _, b := range m.blocks[first : first+each] {
+			out[i] += b / float64(each)
+		}
+	}
+	return out
+}
+
+// wandering is how far levels go if their steps have no direction, with the
+// probability p. Noise that averages out goes less far.
+func wandering(levels []float64, p float64) float64 {
+	steps := len(levels) - 1
+	each := (levels[steps] - levels[0]) / float64(steps)
+	square := 0.0
+	for i := range steps {
+		d := levels[i+1] - levels[i] - each
+		square += d * d
+	}
+	spread := math.Sqrt(square / float64(steps-1))
+	return spread * math.Sqrt(float64(steps)) * studentQuantile(steps-1, p)
+}

@@ -1,0 +1,356 @@
+package shift
+
+import (
+	"cmp"
+	"math"
+)
+
+// Config says what is told. Zero fields mean the defaults.
+type Config struct {
+	Floor float64 // least share of the level that is worth telling; 0.02
+	Rate  float64 // changes told per iteration in which nothing is, at most; 2e-5
+}
+
+// Defaults of Config.
+const (
+	DefaultFloor = 0.02
+	DefaultRate  = 2e-5
+)
+
+// LeastOf is the smallest change that a watch with a floor tells, 0 the default:
+// it may be the floor's but for noise.
+func LeastOf(floor float64) float64 { return floorShare * cmp.Or(floor, DefaultFloor) }
+
+// Change is a proven change. Indexes count observations from 0.
+type Change struct {
+	Index         int     // first observation of the new level
+	Before, After float64 // levels
+	Points        int     // that proved it
+	Drift         bool    // it came slowly
+}
+
+const (
+	blockOf     = 8    // points of a block
+	stepsLeast  = 8    // differences that show how coarse the clock is
+	pointsKept  = 256  // newest points
+	blocksKept  = 64   // newest blocks
+	refBlocks   = 16   // blocks that give the level before a change
+	refLeast    = 4    // blocks without which there is none
+	rawMost     = 16   // points up to which a window is taken point by point, beyond by blocks
+	floorShare  = 0.8  // of Floor from which a change may be Floor but for noise
+	trustLag    = 24   // newest points that teach nothing yet: a change shows only after some
+	suspectMost = 160  // points for which a suspicion keeps what they show from being learnt
+	lookBack    = 2    // lengths of the window in which a change is placed
+	newestPart  = 5    // newest points of which most must be beyond the middle
+	largeEnough = 0.18 // change that needs no proof
+)
+
+// lengths are the windows that are compared, in points. The first is the noise of
+// single ones and proves nothing.
+var lengths = [...]int{1, 5, 8, 12, 16, 24, 32, 48, 64, 96, 128}
+
+// Watch watches one series.
+type Watch struct {
+	cfg    Config
+	points [pointsKept]float64 // logarithms, by index
+	blocks [blocksKept]float64 // their levels, by number
+	next   int                 // index of the next point
+	from   int                 // first index of the present level
+	step   float64             // least difference of two points: the clock's resolution
+	steps  int                 // pairs of neighbours that differ
+	scales [len(lengths)]scale
+	slow   memory
+	bursts bursts
+	left   float64 // level before the present one, its logarithm
+	doubt  int     // index from which on points may be of another level
+}
+
+// New returns a watch that has seen nothing.
+func New(cfg Config) *Watch {
+	cfg.Floor, cfg.Rate = cmp.Or(cfg.Floor, DefaultFloor), cmp.Or(cfg.Rate, DefaultRate)
+	w := &Watch{cfg: cfg, step: math.Inf(1)}
+	for i := range w.scales {
+		w.scales[i].allow = cfg.Rate * float64(lengths[i]) / looksPer / float64(len(lengths))
+	}
+	return w
+}
+
+// Observe takes in the next point and returns the change that it proves.
+func (w *Watch) Observe(ms float64) (Change, bool) {
+	x := math.Log(ms)
+	last := w.points[(w.next+pointsKept-1)%pointsKept]
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		x = last
+	}
+	if off := math.Abs(x - last); off > 0 && w.next > 0 {
+		w.step = min(w.step, off)
+		w.steps++
+	}
+	w.points[w.next%pointsKept] = x
+	w.next++
+	if w.next%blockOf == 0 {
+		w.blocks[(w.next/blockOf-1)%blocksKept] = w.pointLevel(w.next-blockOf, w.next)
+		w.slow.add(w.blocks[(w.next/blockOf-1)%blocksKept], w.next)
+	}
+	c, found := w.look()
+	if !found {
+		c, found = w.lookBackward()
+	}
+	return c, found
+}
+
+// SetLevel makes the points from an index on the present level. Back soon at the
+// level before, what lay between was a burst.
+func (w *Watch) SetLevel(index int) {
+	before, parts := w.reference(index, refBlocks)
+	switch {
+	case parts > 0:
+	case index > w.from && w.next-index < pointsKept-rawMost:
+		before = w.pointLevel(max(w.from, index-rawMost), index)
+	default:
+		before = math.NaN() // forgotten: it is compared with nothing
+	}
+	now := w.pointLevel(max(index, w.next-rawMost), w.next)
+	over := index-w.from <= burstReturns && math.Abs(now-w.left) < math.Abs(now-before)/2
+	w.bursts.told(burst{w.from, index - 1, math.Abs(before - w.left)}, over && w.from > 0)
+	w.left = before
+	w.from, w.doubt = index, index
+	for i := range w.scales {
+		w.scales[i].forget(index)
+	}
+	w.slow.reset()
+}
+
+// look compares the newest points with those before, the shortest window first.
+func (w *Watch) look() (Change, bool) {
+	suspect := false
+	for k, n := range lengths {
+		i := w.next - n
+		if n > rawMost && w.next%blockOf != 0 || i < w.from {
+			continue
+		}
+		before, parts := w.reference(i, refBlocks)
+		if parts < refLeast {
+			break
+		}
+		after := w.level(i)
+		off := math.Abs(after - before)
+		lasts := w.lasts(i, before, after)
+		w.sample(k, off, lasts)
+		if n < pointsLeast || off < floorShare*w.cfg.Floor || !lasts {
+			continue
+		}
+		suspect = true
+		w.bursts.suspect(i, w.next-1, off)
+		if off >= w.least(k, parts) && n >= w.pointsFor(off, w.roughness(i, after)) {
+			return Change{Index: w.place(i, before, after), Before: math.Exp(before), After: math.Exp(after), Points: n}, true
+		}
+	}
+	w.trust(suspect)
+	return Change{}, false
+}
+
+// trust notes whether the newest points may be of another level: until that is
+// known they teach nothing. What lasts and is not proven is noise.
+func (w *Watch) trust(suspect bool) {
+	if !suspect && (w.next%blockOf == 0 || w.next-w.doubt <= trustLag) || w.next-w.doubt > suspectMost {
+		w.doubt = max(w.doubt, w.next-trustLag)
+	}
+}
+
+// pointsFor is how many points a change must last: bursts of a few points are
+// of no noise that a few hundred points could teach. The less it stands out of
+// the noise of single points, those before or its own, the longer.
+func (w *Watch) pointsFor(off, own float64) int {
+	return max(w.pointsByNoise(off/max(w.scales[0].spread*normalMean, own), off), w.bursts.pointsFor(off, w.next))
+}
+
+func (w *Watch) pointsByNoise(times, off float64) int {
+	switch {
+	case times >= 12 && off >= 0.05:
+		return pointsLeast
+	case times >= 8 && off >= 0.03:
+		return 8
+	case times >= 5.5:
+		return 12
+	case times >= 4:
+		return 16
+	}
+	return 24
+}
+
+const (
+	pointsLeast = 5
+	normalMean  = 1.25 // standard deviation of normal noise, in means of how far it is off
+	ownNoise    = 1.1  // the same for few points, which are more often rough by chance
+)
+
+// roughness is the noise of the points from i on around their level: a burst is
+// rougher than what it interrupts.
+func (w *Watch) roughness(i int, level float64) float64 {
+	sum := 0.0
+	for j := i; j < w.next; j++ {
+		sum += min(math.Abs(w.points[j%pointsKept]-level), roughMost)
+	}
+	return ownNoise * sum / float64(w.next-i)
+}
+
+const roughMost = 0.1 // a pause is not rougher
+
+// least is the change that a window of length k proves, compared with so many
+// blocks.
+func (w *Watch) least(k, parts int) float64 {
+	few := 1.0
+	if n := float64(lengths[k]); parts < refBlocks {
+		few = math.Sqrt((1/n + 1/float64(parts*blockOf)) / (1/n + 1.0/(refBlocks*blockOf)))
+	}
+	noise := few * w.threshold(k)
+	floor := max(w.cfg.Floor-2*w.scales[k].spread, floorShare*w.cfg.Floor)
+	return max(noise, floor) + w.resolution()
+}
+
+// resolution is by how much two levels may differ because the clock is coarse.
+func (w *Watch) resolution() float64 {
+	if w.steps < stepsLeast || w.step < 1e-3 {
+		return 0
+	}
+	return w.step
+}
+
+// Proves reports whether a change from one level to another, that began so many
+// points ago, is more than noise, as a large one is taken to be.
+func (w *Watch) Proves(before, after float64, points int) bool {
+	off := math.Abs(math.Log(after / before))
+	if math.IsNaN(off) || off >= math.Log1p(largeEnough) {
+		return true
+	}
+	k := 0
+	for k+1 < len(lengths) && lengths[k+1] <= points {
+		k++
+	}
+	i := max(w.next-min(points, pointsKept), 0)
+	return off >= w.threshold(k) && points >= w.pointsFor(off, w.roughness(i, math.Log(after)))
+}
+
+// IsOff reports whether two levels are as far apart as is worth telling.
+func (w *Watch) IsOff(before, after float64) bool {
+	return math.Abs(math.Log(after/before)) >= floorShare*w.cfg.Floor
+}
+
+// level is the level of the points from i on: a mean without the least and the
+// greatest quarter, so that a pause in four points says nothing and a coarse
+// clock little.
+func (w *Watch) level(i int) float64 {
+	if w.next-i <= rawMost {
+		return w.pointLevel(i, w.next)
+	}
+	var buf [lengths128 / blockOf]float64
+	n := 0
+	for b := i / blockOf; b < w.next/blockOf; b++ {
+		buf[n] = w.blocks[b%blocksKept]
+		n++
+	}
+	return middleMean(buf[:n])
+}
+
+const lengths128 = 128 // the last of lengths
+
+func (w *Watch) pointLevel(from, to int) float64 {
+	var buf [rawMost]float64
+	for i := from; i < to; i++ {
+		buf[i-from] = w.points[i%pointsKept]
+	}
+	return middleMean(buf[:to-from])
+}
+
+// reference is the level of the blocks before index i, most of them at most, and
+// of how many.
+func (w *Watch) reference(i, most int) (level float64, parts int) {
+	var buf [refBlocks]float64
+	last := i / blockOf
+	first := max((w.from+blockOf-1)/blockOf, last-min(most, refBlocks), w.next/blockOf-blocksKept)
+	for b := first; b < last; b++ {
+		buf[parts] = w.blocks[b%blocksKept]
+		parts++
+	}
+	if parts == 0 {
+		return 0, 0
+	}
+	return middleMean(buf[:parts]), parts
+}
+
+// middleMean is the mean of values without the least and the greatest quarter;
+// it sorts them.
+func middleMean(values []float64) float64 {
+	for i := 1; i < len(values); i++ { // few, and mostly in order of nothing: insertion is fastest
+		for k := i; k > 0 && values[k] < values[k-1]; k-- {
+			values[k], values[k-1] = values[k-1], values[k]
+		}
+	}
+	cut := len(values) / 4
+	sum := 0.0
+	for _, v := range values[cut : len(values)-cut] {
+		sum += v
+	}
+	return sum / float64(len(values)-2*cut)
+}
+
+// lasts reports whether nearly all points, or blocks where they are many, from i
+// on lie beyond the middle, most of the newest do, and most before do not.
+func (w *Watch) lasts(i int, before, after float64) bool {
+	middle, up := (before+after)/2, after > before
+	beyond := func(x float64) bool { return (x > middle) == up }
+	if newest := w.countPoints(w.next-newestPart, w.next, beyond); newest < newestPart-1 {
+		return false
+	}
+	n := w.next - i
+	if n <= rawMost {
+		if w.countPoints(i, w.next, beyond) < n-n/8 {
+			return false
+		}
+	} else {
+		b := w.countBlocks(i/blockOf, w.next/blockOf, beyond)
+		if n /= blockOf; b < n-n/5 {
+			return false
+		}
+	}
+	last := i / blockOf
+	first := max((w.from+blockOf-1)/blockOf, last-refBlocks)
+	return 4*w.countBlocks(first, last, beyond) <= last-first
+}
+
+func (w *Watch) countPoints(from, to int, is func(float64) bool) int {
+	n := 0
+	for i := from; i < to; i++ {
+		if is(w.points[i%pointsKept]) {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *Watch) countBlocks(from, to int, is func(float64) bool) int {
+	n := 0
+	for b := from; b < to; b++ {
+		if is(w.blocks[b%blocksKept]) {
+			n++
+		}
+	}
+	return n
+}
+
+// place is the index from which on the points lie beyond the middle and before
+// which they don't: where the sum of what they are off it, no point counting
+// more than the change, is least.
+func (w *Watch) place(i int, before, after float64) int {
+	middle, half := (before+after)/2, (after-before)/2
+	oldest := max(w.from, i-lookBack*(w.next-i), w.next-pointsKept)
+	sum, least, at := 0.0, 0.0, oldest
+	for j := oldest; j < w.next; j++ {
+		sum += min(max((w.points[j%pointsKept]-middle)/half, -1), 1)
+		if sum < least {
+			least, at = sum, j+1
+		}
+	}
+	return min(at, w.next-1)
+}

@@ -43,7 +43,7 @@ func (m *Machine) publishOrWait(s *incidentState) {
 // the job to themselves, once they have lasted.
 func (m *Machine) publishLasting(iteration int64) {
 	for _, s := range m.incidents.openIncidents() {
-		if s.ID == "" && s.floorMs == 0 && iteration >= s.OnsetIteration+m.cfg.TellAfter-1 && m.samples.stillSlow(s) {
+		if s.ID == "" && s.floorMs == 0 && s.hasPaidItself(m.cfg, iteration) && m.samples.stillSlow(s) {
 			m.incidents.publish(s)
 		}
 	}

@@ -38,21 +38,18 @@ func (rj *reliefJudge) checkLevel(iteration int64) {
 		return
 	}
 	rj.checkClocks()
-	tail := rj.samples.slowest.newestValues(levelOver)
 	for _, s := range rj.incidents.openIncidents() {
-		if rj.incidents.awaitsNodes(s) || s.relief.blind && s.isLocated() || s.relief.hidden || s.FromStart || s.move.done && s.isLocated() && (rj.incidents.placementInForce() || iteration < s.move.backAt+rj.cfg.SettleAfter) || len(s.actions.inForce) > 0 || s.HealthyMs <= 0 || iteration < s.DetectedIteration+levelOver {
+		if rj.incidents.awaitsNodes(s) || s.relief.blind && s.isLocated() || s.relief.hidden || s.FromStart || s.move.done && s.isLocated() && (rj.incidents.placementInForce() || iteration < s.move.backAt+rj.cfg.SettleAfter) || len(s.actions.inForce) > 0 || s.HealthyMs <= 0 {
 			continue
 		}
-		healthy := max(s.HealthyMs, s.floorMs)
-		between := (healthy + max(s.SlowMs, healthy)) / 2
-		back := falcon.Median(slices.Clone(tail)) <= healthy*(1+rj.cfg.Settled)
-		if !back || !allButOneBelow(tail, max(between, healthy*(1+rj.cfg.Settled))) || rj.pausing(s, iteration) {
+		if !rj.levelBack(s, iteration) || rj.pausing(s, iteration) {
 			continue
 		}
+		_, between := rj.healthyLevels(s)
 		if since := max(rj.samples.backSince(between), s.move.backAt); s.ID == "" && s.floorMs == 0 {
 			rj.dropBurst(s, since)
 		} else {
-			rj.relieve(s, since, "the iteration time is back within 5 % of what it was")
+			rj.relieve(s, since, rj.backText(s))
 		}
 	}
 }

@@ -51,10 +51,18 @@ func TestSmall(t *testing.T) {
 func smallSteps() []SmallStep {
 	classes := NoiseClasses()
 	out := []SmallStep{
-		{0.056, 0.003, 300, 5, classes[0]}, {0.02, 0.003, 300, 15, classes[0]}, {0.03, 0.01, 300, 40, classes[0]},
-		{0.2, 0.003, 300, 4, classes[0]}, {0.2, 0.02, 300, 4, classes[0]}, {0.5, 0.03, 300, 4, classes[0]},
-		{0.056, 0.003, 100, 0, classes[0]}, {0.02, 0.003, 100, 0, classes[0]}, {0.03, 0.01, 100, 0, classes[0]},
-		{0.03, 0.01, 1000, 0, classes[0]}, {0.05, 0.02, 300, 0, classes[0]}, {0.05, 0.03, 1000, 0, classes[0]},
+		{0.056, 0.003, 300, 5, classes[0]},
+		{0.02, 0.003, 300, 15, classes[0]},
+		{0.03, 0.01, 300, 40, classes[0]},
+		{0.2, 0.003, 300, 4, classes[0]},
+		{0.2, 0.02, 300, 4, classes[0]},
+		{0.5, 0.03, 300, 4, classes[0]},
+		{0.056, 0.003, 100, 0, classes[0]},
+		{0.02, 0.003, 100, 0, classes[0]},
+		{0.03, 0.01, 100, 0, classes[0]},
+		{0.03, 0.01, 1000, 0, classes[0]},
+		{0.05, 0.02, 300, 0, classes[0]},
+		{0.05, 0.03, 1000, 0, classes[0]},
 	}
 	for _, n := range classes[1:] {
 		out = append(out, SmallStep{0.056, 0.003, 300, 0, n}, SmallStep{0.03, 0.01, 300, 0, n})

@@ -115,7 +115,7 @@ PAGES   ?= $(CURDIR)/docs
 RESULTS ?= $(BIN)
 
 # Exact on any machine first, then what is timed.
-NIGHTLY := simulate core-race schedules crashes attacks eval table7 outage pictures seeds pauses swaps harmless ends recoveries torch-kills torch-pauses torch-screen torch-lab estimates detection-times soak figures pairs rings store-scale
+NIGHTLY := simulate core-race schedules crashes attacks eval table7 outage pictures seeds pauses swaps harmless ends recoveries torch-kills torch-pauses torch-screen torch-lab hangs estimates detection-times soak figures pairs rings store-scale
 .PHONY: $(NIGHTLY)
 export NIGHT_SEEDS ?= 10000
 nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped
@@ -203,6 +203,11 @@ torch-lab: build ## PyTorch jobs of TORCH_RANKS (8) on emulated GPUs, without an
 	@python=$$(.ci/python which); \
 	if [ -n "$$python" ]; then go test -count=1 -timeout 3h -v -run TestTorchWithoutAdapter ./cmd/falcon -lab-torch "$$python" -lab-torch-seeds $(TORCH_SEEDS) -lab-torch-ranks $(TORCH_RANKS) -lab-out $(RESULTS)/torch -lab-page $(PAGES)/torch.md; \
 	else echo "torch-lab: skipped: no torch; set FALCON_PYTHON, or run make python-torch"; fi
+
+HANGS ?= 50
+HANGS_SEED ?= 1
+hangs: build ## HANGS (50) hangs of PyTorch jobs on emulated GPUs and on gloo, of six kinds, and whether their dumps name the injected rank; skipped without torch
+	go test -count=1 -timeout 3h -v -run TestFreshHangs ./cmd/falcon -hangs $(HANGS) -hangs-seed $(HANGS_SEED)
 
 estimates: build ## iteration times from the calls alone against the trainer's own clock, in every layout
 	@go test -count=1 -timeout 20m -run EstimatedIterations ./cmd/falcon-trainer/e2e -estimates -v | grep -vE '^(=== |    --- PASS|    estimate_test.*rank )'; exit $${PIPESTATUS[0]}

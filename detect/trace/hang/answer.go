@@ -2,7 +2,6 @@ package hang
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 
@@ -104,11 +103,28 @@ func (s *solver) tellEnd(a *Answer, i int) {
 		f.Peers = s.peersDone(i, n.stale)
 		f.Asked = n.Asked[f.Group]
 	}
-	if n.old || f.Kind == Behind && (n.Empty || s.mayHaveDone(n, f)) {
+	if n.old || f.Kind == Behind && (n.Empty || n.Hidden || s.mayHaveDone(n, f) || s.mayHaveAnswered(a, n, f)) {
 		a.Candidates = append(a.Candidates, f)
 		return
 	}
 	a.Culprits = append(a.Culprits, f)
+}
+
+// mayHaveAnswered reports whether a rank may have answered the send or receive
+// that others wait in, without their seeing it: few ranks wait, or it has gone
+// on further than they have.
+func (s *solver) mayHaveAnswered(a *Answer, n *node, f Finding) bool {
+	if !f.Pair {
+		return false
+	}
+	for _, r := range f.Waiting {
+		for g, asked := range s.nodes[s.byRank[r]].Asked {
+			if mine, ok := n.Asked[g]; ok && mine > asked {
+				return true
+			}
+		}
+	}
+	return 4*a.Waiting < 3*len(s.nodes)
 }
 
 // mayHaveDone reports whether a rank may have completed the call that others
@@ -137,7 +153,7 @@ func (s *solver) findingOf(i int) Finding {
 		f.Asked = asked
 	}
 	for _, o := range s.ops[best].odd {
-		f.markOdd(s.nodes[o].Shape[Key{f.Group, f.Seq}])
+		f.markOdd(s.nodes[o].Calls[Key{f.Group, f.Seq}].Shape)
 	}
 	return f
 }
@@ -187,51 +203,56 @@ func (s *solver) describe(f *Finding, op *operation) {
 	}
 }
 
-// tellCircle judges ranks that wait for each other. In a collective that most
-// of its members wait in, the few that are in another one, where they are few
-// as well, called in the wrong order. Without a majority nobody is named.
+// tellCircle judges ranks that wait for each other: those that call in another
+// order than all other ranks do are named. The graph alone does not tell, as a
+// rank can be late to what most are in because of its neighbour.
 func (s *solver) tellCircle(a *Answer, ranks, ops []int) {
-	if culprits := s.sendersOnly(ranks, ops); len(culprits) > 0 {
-		for _, i := range culprits {
+	if senders := s.sendersOnly(ranks, ops); len(senders) > 0 {
+		for _, i := range senders {
 			a.Culprits = append(a.Culprits, s.findingOf(i))
 		}
 		return
 	}
-	accused, most := map[int]bool{}, map[int]bool{}
-	for _, o := range ops {
-		op := &s.ops[o]
-		if op.call.Pair || len(op.in) <= len(op.behind) {
-			continue
-		}
-		for _, i := range op.behind {
-			accused[i] = true
-		}
-		for _, i := range op.in {
-			most[i] = most[i] || slices.Contains(s.nodes[i].links, o)
-		}
+	culprits := s.outOfOrder(ranks, ops)
+	if len(culprits) == 0 {
+		culprits = s.fewerElsewhere(ranks, ops)
 	}
-	sure := len(accused) > 0
-	for i := range accused {
-		sure = sure && !most[i] && slices.Contains(ranks, i) && !s.nodes[i].old
-	}
-	if !sure {
-		f := Finding{Kind: Circle, Group: -1, Asked: -1}
-		for _, i := range ranks {
-			f.Ranks = append(f.Ranks, s.nodes[i].Rank)
+	if len(culprits) > 0 {
+		for _, i := range culprits {
+			f := s.findingOf(i)
+			f.Kind = Order
+			a.Culprits = append(a.Culprits, f)
 		}
-		s.describe(&f, &s.ops[ops[0]])
-		a.Candidates = append(a.Candidates, f)
 		return
 	}
-	for _, i := range slices.Sorted(maps.Keys(accused)) {
-		f := s.findingOf(i)
-		f.Kind = Order
-		a.Culprits = append(a.Culprits, f)
+	f := Finding{Kind: Circle, Group: -1, Asked: -1}
+	for _, i := range ranks {
+		f.Ranks = append(f.Ranks, s.nodes[i].Rank)
 	}
+	s.describe(&f, &s.ops[ops[0]])
+	a.Candidates = append(a.Candidates, f)
+}
+
+// fewerElsewhere finds, of two collectives of the same members that wait for
+// each other, the ranks that are in the one with fewer.
+func (s *solver) fewerElsewhere(ranks, ops []int) []int {
+	if len(ops) != 2 {
+		return nil
+	}
+	a, b := &s.ops[ops[0]], &s.ops[ops[1]]
+	if len(a.in) < len(b.in) {
+		a, b = b, a
+	}
+	same := slices.Equal(s.job.Groups[a.key.group].Members, s.job.Groups[b.key.group].Members)
+	if a.call.Pair || b.call.Pair || !same || len(a.in) <= len(b.in) || len(a.in)+len(b.in) != len(ranks) || !slices.Equal(a.behind, b.in) {
+		return nil
+	}
+	return b.in
 }
 
 // sendersOnly are the ranks of a circle that wait in nothing but sends, which
-// hold no host up, and that a collective waits for: they stopped after sending.
+// hold no host up where others went on after theirs, and that a collective waits
+// for: they stopped after sending.
 func (s *solver) sendersOnly(ranks, ops []int) []int {
 	var out []int
 	for _, i := range ranks {
@@ -242,13 +263,22 @@ func (s *solver) sendersOnly(ranks, ops []int) []int {
 		})
 		awaited := slices.ContainsFunc(ops, func(o int) bool {
 			op := &s.ops[o]
-			return !op.call.Pair && !op.soft && slices.Contains(op.behind, i)
+			return !op.call.Pair && !op.soft && slices.Contains(op.behind, i) && s.wentOnAfterSending(op)
 		})
 		if !blocks && awaited && !n.old {
 			out = append(out, i)
 		}
 	}
 	return out
+}
+
+// wentOnAfterSending reports whether all who are in an operation asked for it
+// while a send that they had asked for before was pending.
+func (s *solver) wentOnAfterSending(op *operation) bool {
+	return !slices.ContainsFunc(op.in, func(i int) bool {
+		n := &s.nodes[i]
+		return !slices.ContainsFunc(n.Pending[:n.at[op.key]], func(c Call) bool { return c.Pair && c.Send })
+	})
 }
 
 // tellTogether judges calls that all members are in. Where several hang at
@@ -262,7 +292,7 @@ func (s *solver) tellTogether(a *Answer, ops []*operation) {
 			f.Kind = Mismatch
 		}
 		s.describe(&f, op)
-		f.Ranks = f.Waiting
+		f.Ranks = slices.Clone(f.Waiting)
 		a.Candidates = append(a.Candidates, f)
 		if len(op.shapes) < 2 && !op.call.Pair {
 			groups[op.key.group] = true
@@ -295,7 +325,7 @@ func (s *solver) tellMissing(a *Answer, missing []int) {
 			all++
 		}
 	}
-	sure := len(a.Culprits) == 0 && all <= fewMissing(len(s.nodes))
+	sure := len(a.Culprits) == 0 && all <= fewMissing(len(s.nodes)) && !s.failedOddly()
 	for _, i := range missing {
 		f := s.findingOf(i)
 		f.Kind = Missing
@@ -305,6 +335,24 @@ func (s *solver) tellMissing(a *Answer, missing []int) {
 			a.Candidates = append(a.Candidates, f)
 		}
 	}
+}
+
+// failedOddly reports whether a rank's call failed that has another shape than
+// all groups of the kind call there: it may have ended the peer that is missing.
+func (s *solver) failedOddly() bool {
+	for o := range s.ops {
+		op := &s.ops[o]
+		if !op.call.Failed || len(op.in) == 0 {
+			continue
+		}
+		for _, i := range op.in {
+			shape := s.shapeAt(i, Key{op.key.group, op.key.seq})
+			if usual := s.siblingShape(op.key, nil); usual != "" && usual != shape {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // joinFindings puts ranks together that did the same in the same call.

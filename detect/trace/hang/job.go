@@ -11,6 +11,7 @@ type Job struct {
 // Group is one communicator.
 type Group struct {
 	Name    string
+	Kind    string        // groups of one kind do the same on other ranks, as all tensor-parallel ones; may be empty
 	Members []falcon.Rank // ascending
 }
 
@@ -19,11 +20,18 @@ type Member struct {
 	Rank    falcon.Rank
 	Seen    bool           // there is a record of it
 	Empty   bool           // the record says nothing of any group
+	Hidden  bool           // it makes calls that its record leaves out
 	Whole   bool           // the record lost nothing: what it lacks was never asked for
 	Pending []Call         // asked for and not completed, in order
 	Asked   map[int]int64  // newest collective asked for, by group; absent = not known
 	Done    map[int]int64  // newest collective known to be completed, by group
-	Shape   map[Key]string // what members must agree on, of the collectives recorded
+	Calls   map[Key]Record // the collectives recorded
+}
+
+// Record is one recorded collective.
+type Record struct {
+	Shape string // what members must agree on; empty where that can't be told
+	At    int    // its place in the rank's order of calls
 }
 
 // Key is one collective of one group.
@@ -38,6 +46,7 @@ type Call struct {
 	Seq    int64  // of a collective
 	Name   string // as shown, "nccl:all_reduce"
 	Rooted bool   // some members may complete it before others are in it
+	Failed bool   // it may have ended in an error
 	Pair   bool   // a send or a receive
 	Send   bool
 	Peer   falcon.Rank // of a send or a receive

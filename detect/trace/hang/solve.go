@@ -50,7 +50,8 @@ type solver struct {
 	byRank map[falcon.Rank]int
 	ops    []operation
 	byKey  map[opKey]int
-	passed map[int]int64 // newest collective that any member completed, by group
+	kinds  map[string][]int // groups by kind
+	passed map[int]int64    // newest collective that any member completed, by group
 }
 
 // Solve finds who holds the job up.
@@ -59,6 +60,7 @@ func Solve(job Job) Answer {
 	for i := range job.Members {
 		s.byRank[job.Members[i].Rank] = i
 	}
+	s.gatherKinds()
 	s.nodes = make([]node, len(job.Members))
 	for i := range s.nodes {
 		s.nodes[i] = newNode(&job.Members[i])
@@ -181,8 +183,9 @@ func (s *solver) place(op *operation, i int) {
 	}
 }
 
-// markOdd compares what the members of each operation call. The rarer call is
-// the odd one where another has a strict majority.
+// markOdd compares what the members of each operation call. Where one shape
+// has a strict majority, or is what all groups of the kind call there, the
+// others are odd.
 func (s *solver) markOdd() {
 	for o := range s.ops {
 		op := &s.ops[o]
@@ -194,7 +197,7 @@ func (s *solver) markOdd() {
 		all := slices.Concat(op.in, op.done)
 		known := 0
 		for _, i := range all {
-			if shape := s.nodes[i].Shape[k]; shape != "" {
+			if shape := s.nodes[i].Calls[k].Shape; shape != "" {
 				shapes[shape]++
 				known++
 			}
@@ -203,8 +206,12 @@ func (s *solver) markOdd() {
 			continue
 		}
 		op.shapes = shapes
+		usual := majority(shapes, known)
+		if usual == "" {
+			usual = s.siblingShape(op.key, shapes)
+		}
 		for _, i := range all {
-			if shape := s.nodes[i].Shape[k]; shape != "" && hasMajority(shapes, known) && 2*shapes[shape] < known {
+			if shape := s.nodes[i].Calls[k].Shape; shape != "" && usual != "" && shape != usual {
 				op.odd = append(op.odd, i)
 				s.nodes[i].odd = true
 			}
@@ -212,13 +219,14 @@ func (s *solver) markOdd() {
 	}
 }
 
-func hasMajority(counts map[string]int, total int) bool {
-	for _, n := range counts {
+// majority is the shape that more than half call, empty where there is none.
+func majority(shapes map[string]int, total int) string {
+	for shape, n := range shapes {
 		if 2*n > total {
-			return true
+			return shape
 		}
 	}
-	return false
+	return ""
 }
 
 // markStopped finds ranks whose device, or the thread that watches it, has

@@ -16,14 +16,17 @@ import (
 type standstill struct {
 	job    hang.Job
 	byName map[string][]int // groups of one name; several where the members differ
-	paired map[int]bool     // groups with sends or receives: their status counts those as well
+	paired map[int]bool     // groups whose status counts other than their collectives, as sends and receives
 	joint  map[int]bool     // groups whose sends and receives are issued in batches
 	told   map[int]bool     // groups whose members some dump lists
+	ranks  map[falcon.Rank]bool
+	sizes  map[int]int          // of groups, where calls tell
+	hidden map[falcon.Rank]bool // ranks that make calls that their dumps leave out
 }
 
 // newStandstill gathers groups, ranks and pending calls from all dumps.
 func newStandstill(dumps []trace.Dump) *standstill {
-	s := &standstill{byName: map[string][]int{}, paired: map[int]bool{}, joint: map[int]bool{}, told: map[int]bool{}}
+	s := &standstill{byName: map[string][]int{}, paired: map[int]bool{}, joint: map[int]bool{}, told: map[int]bool{}, ranks: map[falcon.Rank]bool{}, sizes: map[int]int{}, hidden: map[falcon.Rank]bool{}}
 	for _, d := range dumps {
 		for _, name := range slices.Sorted(maps.Keys(d.Groups)) {
 			if g := d.Groups[name]; len(g.Ranks) > 0 && name != "" {
@@ -36,12 +39,16 @@ func newStandstill(dumps []trace.Dump) *standstill {
 			s.meetEntry(d, &d.Entries[i])
 		}
 	}
-	s.closeGroups(dumps)
-	for _, rank := range s.everyRank(dumps) {
+	s.inferMembers(dumps)
+	s.checkNumbers(dumps)
+	for _, rank := range slices.Sorted(maps.Keys(s.ranks)) {
 		s.job.Members = append(s.job.Members, hang.Member{Rank: rank})
 	}
 	for _, d := range dumps {
 		s.fillMember(s.memberOf(falcon.Rank(d.Rank)), d)
+	}
+	for _, d := range dumps {
+		s.reopenFailed(s.memberOf(falcon.Rank(d.Rank)), d)
 	}
 	return s
 }
@@ -108,36 +115,41 @@ func (s *standstill) meetEntry(d trace.Dump, e *trace.Entry) {
 		g.Members = append(g.Members, rank)
 		slices.Sort(g.Members)
 	}
+	s.noteKind(at, e)
+	s.noteSize(at, e)
 	s.paired[at] = s.paired[at] || e.PointToPnt
 	s.joint[at] = s.joint[at] || isCoalesced(e)
+}
+
+// checkNumbers finds groups whose status counts other than their entries do. A
+// rank whose status counts more makes calls that its dump leaves out, as gloo's
+// sends and receives.
+func (s *standstill) checkNumbers(dumps []trace.Dump) {
+	var odd []int
+	for _, d := range dumps {
+		newest, full := map[int]int64{}, false
+		for i := range d.Entries {
+			e := &d.Entries[i]
+			raise(newest, s.groupOf(e.Group, falcon.Rank(d.Rank)), e.Seq)
+			full = full || e.State == trace.EntryCompleted
+		}
+		for name, st := range d.Status {
+			g := s.groupOf(name, falcon.Rank(d.Rank))
+			seq, ok := newest[g]
+			if ok && g >= 0 && (seq > st.Enqueued || full && seq != st.Enqueued) {
+				s.hidden[falcon.Rank(d.Rank)] = s.hidden[falcon.Rank(d.Rank)] || !s.paired[g] && seq < st.Enqueued
+				odd = append(odd, g)
+			}
+		}
+	}
+	for _, g := range odd {
+		s.paired[g] = true
+	}
 }
 
 // isCoalesced reports whether an entry is the end of a batch: the calls of a
 // batch share its number, and their own state is never updated.
 func isCoalesced(e *trace.Entry) bool { return strings.HasSuffix(e.Name, ":coalesced") }
-
-// everyRank are the ranks that have a dump or that a group names. The first
-// group holds all ranks, whether its members are told or not.
-func (s *standstill) everyRank(dumps []trace.Dump) []falcon.Rank {
-	all := map[falcon.Rank]bool{}
-	for _, d := range dumps {
-		all[falcon.Rank(d.Rank)] = true
-		for _, g := range d.Groups {
-			for _, r := range g.Ranks {
-				all[falcon.Rank(r)] = true
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(all))
-}
-
-func (s *standstill) closeGroups(dumps []trace.Dump) {
-	for at := range s.job.Groups {
-		if g := &s.job.Groups[at]; !s.told[at] && (g.Name == "0" || strings.HasSuffix(g.Name, "(default_pg)")) {
-			g.Members = s.everyRank(dumps)
-		}
-	}
-}
 
 func (s *standstill) memberOf(rank falcon.Rank) *hang.Member {
 	at, _ := slices.BinarySearchFunc(s.job.Members, rank, func(m hang.Member, r falcon.Rank) int { return int(m.Rank - r) })
@@ -147,8 +159,8 @@ func (s *standstill) memberOf(rank falcon.Rank) *hang.Member {
 // fillMember reads off one dump how far its rank has come.
 func (s *standstill) fillMember(m *hang.Member, d trace.Dump) {
 	m.Seen, m.Empty = true, len(d.Entries) == 0 && len(d.Status) == 0
-	m.Whole = !m.Empty && lostNothing(d)
-	m.Asked, m.Done, m.Shape = map[int]int64{}, map[int]int64{}, map[hang.Key]string{}
+	m.Whole, m.Hidden = !m.Empty && lostNothing(d), s.hidden[m.Rank]
+	m.Asked, m.Done, m.Calls = map[int]int64{}, map[int]int64{}, map[hang.Key]hang.Record{}
 	batches := gatherBatches(d)
 	open := map[int]int64{} // oldest pending collective
 	for i := range d.Entries {
@@ -164,12 +176,12 @@ func (s *standstill) fillMember(m *hang.Member, d trace.Dump) {
 		case e.PointToPnt:
 		case over:
 			raise(m.Done, g, e.Seq)
-			m.Shape[hang.Key{Group: g, Seq: e.Seq}] = shapeOf(e, b)
+			m.Calls[hang.Key{Group: g, Seq: e.Seq}] = hang.Record{Shape: shapeOf(e, b), At: i}
 		default:
 			if first, have := open[g]; !have || e.Seq < first {
 				open[g] = e.Seq
 			}
-			m.Shape[hang.Key{Group: g, Seq: e.Seq}] = shapeOf(e, b)
+			m.Calls[hang.Key{Group: g, Seq: e.Seq}] = hang.Record{Shape: shapeOf(e, b), At: i}
 			m.Pending = append(m.Pending, hang.Call{Group: g, Seq: e.Seq, Name: e.Name, Rooted: isRooted(e), Place: e.Frame})
 		}
 	}

@@ -1,0 +1,225 @@
+package hang
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/failslow/falcon"
+)
+
+var (
+	firstSeed = flag.Uint64("first", 1, "first seed of the generated hangs")
+	seedCount = flag.Int("seeds", 2000, "generated hangs")
+)
+
+var kinds = []string{"stopped", "silent", "killed", "missed call", "wrong order", "wrong size", "blind"}
+
+// hurt injects a fault into one rank at a random call, and reports false where
+// the rank has no such call.
+func (w *world) hurt(kind string, a *actor) bool {
+	at := 1 + w.rng.IntN(len(a.program)-1)
+	c := a.program[at]
+	switch kind {
+	case "stopped": // the host stands still and its record is there
+		a.stopAt = at
+	case "silent", "killed":
+		a.stopAt = at
+	case "missed call":
+		if c.what == "" {
+			return false
+		}
+		a.program = slices.Delete(slices.Clone(a.program), at, at+1)
+	case "wrong order":
+		if at+1 == len(a.program) || c.what == "" || a.program[at+1].what == "" || c == a.program[at+1] {
+			return false
+		}
+		a.program = slices.Clone(a.program)
+		a.program[at], a.program[at+1] = a.program[at+1], a.program[at]
+	case "wrong size":
+		if c.what == "" {
+			return false
+		}
+		a.program = slices.Clone(a.program)
+		a.program[at].what = "allreduce 77"
+	case "blind":
+		a.blindAt = at
+	}
+	a.numbers = nil
+	return true
+}
+
+// generated is one random hang: the job, its record, and the ranks whose fault
+// came to pass. ok is false where the job went on to its end.
+func generated(seed uint64) (w *world, kind string, truth []falcon.Rank, ok bool) {
+	w = &world{rng: rand.New(rand.NewPCG(seed, 7))}
+	w.full, w.eager = w.rng.IntN(2) == 0, w.rng.IntN(2) == 0
+	shapes := [][3]int{{2, 2, 1}, {2, 2, 2}, {4, 2, 1}, {1, 4, 1}, {2, 4, 2}, {4, 2, 2}, {1, 2, 4}, {2, 1, 4}, {8, 1, 1}}
+	s := shapes[w.rng.IntN(len(shapes))]
+	w.mesh(s[0], s[1], s[2])
+	kind = kinds[w.rng.IntN(len(kinds))]
+	count := 1
+	if (kind == "stopped" || kind == "killed" || kind == "silent") && len(w.ranks) >= 8 {
+		count += w.rng.IntN(2)
+	}
+	hurt := w.rng.Perm(len(w.ranks))[:count]
+	for _, i := range hurt {
+		if !w.hurt(kind, w.ranks[i]) {
+			return w, kind, nil, false
+		}
+	}
+	w.play()
+	for _, i := range hurt {
+		a := w.ranks[i]
+		if a.stopAt >= 0 && (a.asked < a.stopAt || kind == "stopped" && a.asked >= a.seen()+a.window) {
+			continue // another one's fault keeps it from its own, or it waits there as well
+		}
+		truth = append(truth, a.rank)
+		a.gone = kind == "killed" || kind == "silent"
+	}
+	slices.Sort(truth)
+	moved := true
+	for _, a := range w.ranks {
+		moved = moved && (a.asked == len(a.program) && a.seen() == a.asked)
+	}
+	return w, kind, truth, !moved && len(truth) > 0
+}
+
+func culprits(a Answer) []falcon.Rank {
+	var out []falcon.Rank
+	for _, f := range a.Culprits {
+		out = append(out, f.Ranks...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// No generated hang has a bystander named, and most culprits are.
+func TestGeneratedHangs(t *testing.T) {
+	right, all := map[string]int{}, map[string]int{}
+	for seed := *firstSeed; seed < *firstSeed+uint64(*seedCount); seed++ { //nolint:gosec // counts are small
+		w, kind, truth, ok := generated(seed)
+		if !ok {
+			continue
+		}
+		a := Solve(w.job())
+		got := culprits(a)
+		all[kind]++
+		if slices.Equal(got, truth) {
+			right[kind]++
+		}
+		for _, r := range got {
+			if !slices.Contains(truth, r) {
+				t.Errorf("seed %d, %s of %v: %v is named\n%+v", seed, kind, truth, got, a)
+			}
+		}
+	}
+	for _, k := range kinds {
+		t.Logf("%-12s %d of %d right", k, right[k], all[k])
+		if least := map[string]float64{"stopped": 0.9, "killed": 0.97, "silent": 0.97, "missed call": 0.7, "wrong size": 0.75, "wrong order": 0.6, "blind": 0.6}[k]; float64(right[k]) < least*float64(all[k]) {
+			t.Errorf("%s: %d of %d right", k, right[k], all[k])
+		}
+	}
+}
+
+// naiveEnds is the definition written out for ranks that wait in one call at
+// most: who is reached by following "waits for" and waits for nobody.
+func naiveEnds(j Job) []falcon.Rank {
+	n := len(j.Members)
+	waits := make([][]bool, n)
+	for i := range n {
+		waits[i] = make([]bool, n)
+		m := j.Members[i]
+		if !m.Seen || len(m.Pending) == 0 {
+			continue
+		}
+		c := m.Pending[0]
+		for k := range n {
+			o := j.Members[k]
+			if k == i || !slices.Contains(j.Groups[c.Group].Members, o.Rank) || c.Pair && o.Rank != c.Peer {
+				continue
+			}
+			there := false
+			for _, oc := range o.Pending {
+				there = there || oc.Group == c.Group && (c.Pair && oc.Pair && oc.Peer == m.Rank && oc.Send != c.Send || !c.Pair && !oc.Pair && oc.Seq == c.Seq)
+			}
+			waits[i][k] = !there
+		}
+	}
+	for range n { // as many steps as a path can have
+		for i := range n {
+			for k := range n {
+				for l := range n {
+					waits[i][k] = waits[i][k] || waits[i][l] && waits[l][k]
+				}
+			}
+		}
+	}
+	var out []falcon.Rank
+	for k := range n {
+		ends := !slices.Contains(waits[k], true)
+		for i := range n {
+			if waits[i][k] && ends {
+				out = append(out, j.Members[k].Rank)
+				break
+			}
+		}
+	}
+	return out
+}
+
+func TestSolveAgreesWithTheDefinition(t *testing.T) {
+	compared := 0
+	for seed := uint64(1); seed < 1500; seed++ {
+		w := &world{rng: rand.New(rand.NewPCG(seed, 9)), full: true}
+		w.mesh(1+w.rng.IntN(3), 1+w.rng.IntN(3), 1+w.rng.IntN(3))
+		if len(w.ranks) < 3 {
+			continue
+		}
+		for _, a := range w.ranks {
+			a.window = 1
+		}
+		for _, i := range w.rng.Perm(len(w.ranks))[:1+w.rng.IntN(2)] {
+			w.ranks[i].stopAt = w.rng.IntN(len(w.ranks[i].program))
+		}
+		w.play()
+		j := w.job()
+		a := Solve(j)
+		for _, f := range a.Candidates { // ends that too little shows to name them
+			if f.Kind == Behind {
+				a.Culprits = append(a.Culprits, f)
+			}
+		}
+		if got, want := culprits(a), naiveEnds(j); !slices.Equal(got, want) {
+			t.Fatalf("seed %d: %v, by the definition %v", seed, got, want)
+		} else if len(want) > 0 {
+			compared++
+		}
+	}
+	if compared < 500 {
+		t.Errorf("only %d hangs compared", compared)
+	}
+}
+
+// Ten thousand ranks in one group and in pairs are judged at once.
+func TestSolveIsLinear(t *testing.T) {
+	const n = 10000
+	j := Job{Groups: []Group{{Name: "world"}}}
+	for r := range falcon.Rank(n) {
+		j.Groups[0].Members = append(j.Groups[0].Members, r)
+	}
+	for r := range falcon.Rank(n) {
+		m := Member{Rank: r, Seen: true, Asked: map[int]int64{0: 1}, Done: map[int]int64{0: 0}}
+		if r > 0 {
+			m.Asked[0] = 2
+			m.Done[0] = 1
+			m.Pending = []Call{{Group: 0, Seq: 2, Name: "allreduce"}}
+		}
+		j.Members = append(j.Members, m)
+	}
+	if got := culprits(Solve(j)); fmt.Sprint(got) != "[0]" {
+		t.Error(got)
+	}
+}

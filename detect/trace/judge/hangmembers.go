@@ -1,0 +1,171 @@
+package judge
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/trace"
+	"github.com/failslow/falcon/detect/trace/hang"
+)
+
+// noteKind notes which groups do the same on other ranks: those of one
+// description, else those that ranks created as their n-th.
+func (s *standstill) noteKind(at int, e *trace.Entry) {
+	kind := e.GroupDesc
+	if kind == "" || kind == "undefined" {
+		kind = "#" + e.GroupID
+	}
+	switch g := &s.job.Groups[at]; g.Kind {
+	case kind:
+	case "":
+		g.Kind = kind
+	default:
+		g.Kind = "?" + g.Name // members disagree: like no other
+	}
+}
+
+// noteSize reads a group's size off calls that give or take one share a member.
+func (s *standstill) noteSize(at int, e *trace.Entry) {
+	whole, share := e.Out, e.Elements
+	if e.Op == falcon.OpReduceScatter {
+		whole, share = share, whole
+	}
+	if e.Op != falcon.OpAllGather && e.Op != falcon.OpReduceScatter || share <= 0 || whole%share != 0 {
+		return
+	}
+	if n := whole / share; n <= trace.MaxWorld {
+		s.sizes[at] = max(s.sizes[at], int(n))
+	}
+}
+
+// inferMembers fills in what no dump lists. The first group has all ranks. Of
+// the groups of a kind, where one alone has too few members, those missing are
+// the ranks that are in none.
+func (s *standstill) inferMembers(dumps []trace.Dump) {
+	for _, d := range dumps {
+		s.ranks[falcon.Rank(d.Rank)] = true
+		for name, g := range d.Groups {
+			for _, r := range g.Ranks {
+				if name != "" { // gloo's one group without a name counts its members from 0
+					s.ranks[falcon.Rank(r)] = true
+				}
+			}
+		}
+	}
+	world := 0
+	for r := range s.ranks {
+		world = max(world, int(r)+1)
+	}
+	for at := range s.job.Groups {
+		if s.isFirst(at) {
+			world = max(world, s.sizes[at])
+		}
+	}
+	for r := range world {
+		s.ranks[falcon.Rank(r)] = true // ranks count from 0 without a gap
+	}
+	kinds := map[string][]int{}
+	for at := range s.job.Groups {
+		g := &s.job.Groups[at]
+		if s.isFirst(at) {
+			g.Members = g.Members[:0]
+			for r := range s.ranks {
+				g.Members = append(g.Members, r)
+			}
+			slices.Sort(g.Members)
+		} else if !s.told[at] && g.Kind != "" {
+			kinds[g.Kind] = append(kinds[g.Kind], at)
+		}
+	}
+	hints := map[int]bool{}
+	for _, d := range dumps {
+		if g, ok := d.Groups[""]; ok {
+			hints[len(g.Ranks)] = true
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		s.completeKind(kinds[kind], hints)
+	}
+}
+
+// isFirst reports whether a group is the one of all ranks, without a list.
+func (s *standstill) isFirst(at int) bool {
+	g := &s.job.Groups[at]
+	return !s.told[at] && (g.Name == "0" || strings.HasSuffix(g.Name, "(default_pg)"))
+}
+
+// completeKind looks for the one group of a kind that has too few members. Who
+// is in none of them is in that one. Where nobody is left, and the group's own
+// calls or the recorded size of a group tell, a rank left no dump that no other
+// dump names: it has the next number.
+func (s *standstill) completeKind(groups []int, hints map[int]bool) {
+	size := 0
+	in := map[falcon.Rank]bool{}
+	for _, at := range groups {
+		size = max(size, s.sizes[at], len(s.job.Groups[at].Members))
+		for _, r := range s.job.Groups[at].Members {
+			in[r] = true
+		}
+	}
+	var short []int
+	for _, at := range groups {
+		if len(s.job.Groups[at].Members) < size {
+			short = append(short, at)
+		}
+	}
+	var outside []falcon.Rank
+	for r := range s.ranks {
+		if !in[r] {
+			outside = append(outside, r)
+		}
+	}
+	if len(short) != 1 {
+		return
+	}
+	g := &s.job.Groups[short[0]]
+	need := size - len(g.Members)
+	if len(outside) == 0 && need == 1 && (s.sizes[short[0]] == size || hints[size]) {
+		next := falcon.Rank(len(s.ranks))
+		s.addRank(next)
+		outside = append(outside, next)
+	}
+	if len(outside) != need {
+		return
+	}
+	g.Members = append(g.Members, outside...)
+	slices.Sort(g.Members)
+}
+
+// addRank adds a rank to the job and to the groups of all ranks.
+func (s *standstill) addRank(r falcon.Rank) {
+	s.ranks[r] = true
+	for at := range s.job.Groups {
+		if s.isFirst(at) {
+			s.job.Groups[at].Members = append(s.job.Groups[at].Members, r)
+		}
+	}
+}
+
+// reopenFailed takes a rank's last call as pending where its backend retires
+// calls without saying whether they failed, as gloo, and the call can't have
+// completed, or a member of it is gone.
+func (s *standstill) reopenFailed(m *hang.Member, d trace.Dump) {
+	if len(m.Pending) > 0 || len(d.Entries) == 0 {
+		return
+	}
+	e := &d.Entries[len(d.Entries)-1]
+	if e.State != trace.EntryCompleted || !e.Retired || e.EndedNs > 0 || strings.HasPrefix(e.Name, "nccl:") || e.PointToPnt {
+		return
+	}
+	g := s.groupOf(e.Group, m.Rank)
+	for _, r := range s.job.Groups[g].Members {
+		o := s.memberOf(r)
+		if !o.Seen || !isRooted(e) && o.Asked[g] < e.Seq {
+			m.Pending = append(m.Pending, hang.Call{Group: g, Seq: e.Seq, Name: e.Name, Rooted: isRooted(e), Failed: true, Place: e.Frame})
+			m.Done[g] = e.Seq - 1
+			return
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/failslow/falcon/detect/bocd"
+	"github.com/failslow/falcon/detect/shift"
 	"github.com/failslow/falcon/detect/trace/column"
 	"github.com/failslow/falcon/detect/trace/logs"
 )
@@ -46,7 +47,9 @@ them, else by the row, from 0.
 A change is reported when the probability of a run length of at most 5 exceeds
 the threshold and the medians on both sides differ by the verify share over at
 least 3 points each; bursts must last longer to count, the longer the smaller
-they are. Alarms that fail this are jitters. The series is standardised by a
+they are. Alarms that fail this are jitters. With --verification adaptive smaller
+changes, from --floor on, are reported as well where the series' own noise proves
+them, and changes up to 18 % must be more than that noise. The series is standardised by a
 robust scale from its first 10 points, and run lengths less probable than 1e-4
 are merged into their neighbours, at most 48 being kept; --raw turns both off,
 and takes numbers that are no times.
@@ -65,6 +68,8 @@ type iterationsFlags struct {
 	hazard    float64
 	threshold float64
 	verify    float64
+	how       string
+	floor     float64
 	posterior string
 	raw       bool
 	prior     string
@@ -84,6 +89,8 @@ func detectIterationsCommand() *cobra.Command {
 	fl.Float64Var(&f.hazard, "hazard", bocd.DefaultRunLength, "expected run length N in iterations; the hazard is 1/N")
 	fl.Float64Var(&f.threshold, "threshold", bocd.DefaultThreshold, "probability of a recent change that raises an alarm")
 	fl.Float64Var(&f.verify, "verify", 0.10, "least |after - before| / min(before, after) of a change")
+	fl.StringVar(&f.how, "verification", bocd.VerifyPaper, "by the verify share (paper), or by the series' own noise as well (adaptive)")
+	fl.Float64Var(&f.floor, "floor", shift.DefaultFloor, "least change that is worth telling, with --verification adaptive")
 	fl.StringVar(&f.posterior, "posterior", "", "write t,run_length,probability after each observation to this file")
 	fl.BoolVar(&f.raw, "raw", false, "feed the numbers as they are, without scaling and pruning")
 	fl.StringVar(&f.prior, "prior", "0,1,1,1", "Normal-Gamma prior MU,KAPPA,ALPHA,BETA, with --raw")
@@ -94,6 +101,7 @@ func detectIterationsCommand() *cobra.Command {
 func (f iterationsFlags) trackerConfig(priorGiven bool) (bocd.TrackerConfig, error) {
 	cfg := bocd.DefaultTrackerConfig()
 	cfg.Verify, cfg.Raw = f.verify, f.raw
+	cfg.Verification, cfg.Floor = f.how, f.floor
 	cfg.Filter.RunLength, cfg.Filter.Threshold = f.hazard, f.threshold
 	if !(f.hazard >= 1) {
 		return cfg, fmt.Errorf("%w: --hazard %g must be at least 1, the expected run length in iterations", errUsage, f.hazard)
@@ -103,6 +111,12 @@ func (f iterationsFlags) trackerConfig(priorGiven bool) (bocd.TrackerConfig, err
 	}
 	if !(f.verify > 0 && f.verify <= 100) {
 		return cfg, fmt.Errorf("%w: --verify %g must be a positive share, such as 0.10", errUsage, f.verify)
+	}
+	if f.how != bocd.VerifyPaper && f.how != bocd.VerifyAdaptive {
+		return cfg, fmt.Errorf("%w: --verification %q must be %s or %s", errUsage, f.how, bocd.VerifyPaper, bocd.VerifyAdaptive)
+	}
+	if !(f.floor >= 0.001 && f.floor <= 1) {
+		return cfg, fmt.Errorf("%w: --floor %g must be a share from 0.001 to 1, such as 0.02", errUsage, f.floor)
 	}
 	if priorGiven && !f.raw {
 		return cfg, fmt.Errorf("%w: --prior goes with --raw; the scaled series has a prior of its own", errUsage)

@@ -22,6 +22,9 @@ func TestDetectSettingsAreChecked(t *testing.T) {
 		"threshold: 3":            "between 0 and 1",
 		"threshold: .nan":         "between 0 and 1",
 		"verify: -0.1":            "0.1 for a change of 10 %",
+		"verification: own":       "paper or adaptive",
+		"floor: 2":                "0.02 for a change of 2 %",
+		"false_alarms: 1":         "2e-5 for one in 50,000",
 		"warm_up: 2":              "from 3 to 256",
 		"suspect: 0.9":            "above 1",
 		"validate_tries: -2":      "-1 for none",
@@ -51,9 +54,11 @@ func TestDetectSettingsReachTheDetector(t *testing.T) {
 	want := detect.DefaultConfig()
 	want.Tracker.Filter.RunLength, want.Tracker.Filter.Threshold = 100, 0.8
 	want.Tracker.Verify, want.Tracker.WarmUp, want.Rules.Suspect = 0.2, 20, 1.3
+	want.Tracker.Verification, want.Tracker.Floor, want.Tracker.FalseAlarms = "adaptive", 0.01, 1e-6
 	want.Validate.Tries, want.PeakIterationMs, want.Throughput = -1, 900, 0.7
 	want.Watch.Every, want.Watch.Over, want.Watch.Steps = -1, 2, 5
 	cfg := loadText(t, `detect: {run_length: 100, threshold: 0.8, verify: 0.2, warm_up: 20, suspect: 1.3, validate_tries: -1,
+  verification: adaptive, floor: 0.01, false_alarms: 0.000001,
   peak_iteration_ms: 900, throughput: 0.7, watch_every: -1, watch_over: 2, watch_steps: 5}`)
 	if got := cfg.Detect; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)

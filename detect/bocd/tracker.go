@@ -54,6 +54,10 @@ func DefaultTrackerConfig() TrackerConfig {
 		WarmUp:  defaultWarmUp,
 		Verify:  0.10,
 		Settled: 0.05,
+
+		Verification: VerifyPaper,
+		Floor:        shift.DefaultFloor,
+		FalseAlarms:  shift.DefaultRate,
 	}
 }
 

@@ -223,3 +223,19 @@ func TestSolveIsLinear(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A rank dies within a collective that some members complete: those that don't
+// wait for it, and none of them is idle.
+func TestADeathWithinACollective(t *testing.T) {
+	j := Job{Groups: []Group{{Name: "world", Members: []falcon.Rank{0, 1, 2, 3, 4, 5, 6, 7}}}}
+	for r := range falcon.Rank(8) {
+		m := Member{Rank: r, Seen: r != 5, Asked: map[int]int64{0: 9}, Done: map[int]int64{0: 9}}
+		if r%2 == 0 {
+			m.Done[0], m.Pending = 8, []Call{{Group: 0, Seq: 9, Name: "allreduce"}}
+		}
+		j.Members = append(j.Members, m)
+	}
+	if a := Solve(j); fmt.Sprint(culprits(a)) != "[5]" {
+		t.Errorf("%+v", a)
+	}
+}

@@ -280,9 +280,6 @@ func (s *solver) aim(op *operation) {
 		op.targets = op.odd
 		return
 	}
-	if len(op.done) > 0 && !op.call.Rooted && !op.call.Pair {
-		return // who is in it has nothing to wait for
-	}
 	op.targets = slices.Concat(op.behind, op.absent)
 	for _, i := range op.in {
 		if n := &s.nodes[i]; n.blind || n.stopped < len(n.Pending) && n.at[op.key] >= n.stopped {
@@ -334,7 +331,7 @@ func (s *solver) link(i int) {
 			firm = append(firm, o)
 		case others:
 			soft = append(soft, o)
-		case len(op.done) == 0 || len(op.shapes) > 1:
+		default:
 			together = append(together, o)
 		}
 	}

@@ -120,6 +120,9 @@ func (ev *evidence) caseFor(s *incidentState, timing peer.Result) cause.Case {
 		Layout: ev.job.desc.Layout, Placement: ev.job.desc.Placement, Timing: timing,
 		HealthyMs: s.HealthyMs, SlowMs: s.SlowMs,
 	}
+	if s.isSmall(ev.cfg) {
+		c.Small = s.SlowMs/s.HealthyMs - 1
+	}
 	since := ev.samples.times.startOfIteration(s.OnsetIteration)
 	if s.FromStart {
 		since = time.Time{}
@@ -273,12 +276,7 @@ func (ev *evidence) culpritHealthy(s *incidentState, res peer.Result) (healthy, 
 	return true, true
 }
 
-func (ev *evidence) suspectRatio() float64 {
-	if ev.cfg.Rules.Suspect > 0 {
-		return ev.cfg.Rules.Suspect
-	}
-	return 1.1
-}
+func (ev *evidence) suspectRatio() float64 { return ev.rules().Suspect }
 
 // concerned reports whether a validation that no incident asked for tested
 // something that an incident names, since its onset.
@@ -332,6 +330,6 @@ func (ev *evidence) portsBusy(n falcon.Node, link []falcon.Node, since time.Time
 func (ev *evidence) compare(profiles []falcon.RankProfile) peer.Result {
 	return peer.Judge(peer.Window{
 		Layout: ev.job.desc.Layout, Placement: ev.job.desc.Placement, Comms: ev.job.desc.Comms,
-		Profiles: profiles, Healthy: &ev.healthy, Rules: ev.cfg.Rules,
+		Profiles: profiles, Healthy: &ev.healthy, Rules: ev.rules(),
 	})
 }

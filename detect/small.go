@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/peer"
 )
 
 // A slowdown below twice Settled is small: within Settled of healthy is no relief of
@@ -59,3 +60,19 @@ func (s *incidentState) hasPaidItself(cfg *Config, iteration int64) bool {
 	}
 	return lasted*(s.SlowMs/s.HealthyMs-1) >= float64(cfg.TellAfter)*cfg.Tracker.Verify
 }
+
+// rules are the thresholds of the comparison of ranks and groups. While a small
+// slowdown is open its culprit is as little slower, so half of what it costs is
+// suspicious, and a group must cost half of it.
+func (ev *evidence) rules() peer.Rules {
+	rules := ev.cfg.Rules.WithDefaults()
+	for _, s := range ev.incidents.openIncidents() {
+		if half := (s.SlowMs/s.HealthyMs - 1) / 2; s.isSmall(ev.cfg) && 1+half < rules.Suspect {
+			rules.Suspect, rules.Margin, rules.Matter, rules.Small = 1+half, 1+half*marginShare, half, true
+		}
+	}
+	return rules
+}
+
+// marginShare is Margin's share of what is suspicious, as 3 % is of 10 %.
+const marginShare = 0.3

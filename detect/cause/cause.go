@@ -17,6 +17,9 @@ type Case struct {
 	Tests     *Tests  // active tests since the onset, nil = none
 	HealthyMs float64 // iteration time, 0 when unknown (present from the start)
 	SlowMs    float64
+	// Small is the share of the iteration that a small slowdown costs, 0 = it is none:
+	// the culprit's test is judged by it, and by what the tested devices differ by.
+	Small float64
 }
 
 // linesMost bounds the evidence of one verdict, for screens and journals.

@@ -2,6 +2,7 @@ package cause
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/failslow/falcon"
@@ -24,8 +25,29 @@ func (c *Case) gemmResult(d falcon.Device) (falcon.GEMMResult, bool) {
 	if i < 0 {
 		return falcon.GEMMResult{}, false
 	}
-	return c.Tests.GEMM[i], true
+	g := c.Tests.GEMM[i]
+	if c.Small > 0 {
+		g.Slow = g.Ratio > c.smallGEMM()
+	}
+	return g, true
 }
+
+// smallGEMM is the ratio over which a multiplication is slow where a small slowdown is
+// explained: a third of what it costs the job, as a GPU that lost 2.5 % in its
+// node's own benchmark cost a job 5.6 %, and more than the tested devices differ by.
+func (c *Case) smallGEMM() float64 {
+	var off []float64
+	for _, g := range c.Tests.GEMM {
+		if g.Err == "" && g.Ratio > 0 {
+			off = append(off, math.Abs(g.Ratio-1))
+		}
+	}
+	return min(gemmOver, 1+max(c.Small/3, smallTimes*falcon.Median(off)))
+}
+
+// smallTimes is how many median differences of the tested devices are no noise: 4
+// standard deviations of normal noise.
+const smallTimes = 6
 
 // gemmProofs adds what the matrix multiplication says about a slow rank: a
 // slow one accuses its GPU, a healthy one clears it and accuses its host.
@@ -61,7 +83,7 @@ func (c *Case) againstFastest(g falcon.GEMMResult) falcon.GEMMResult {
 		}
 	}
 	g.MedianMs, g.Ratio = fastest, g.Ms/fastest
-	g.Slow = g.Ratio > gemmOver
+	g.Slow = g.Ratio > gemmOver || c.Small > 0 && g.Ratio > c.smallGEMM()
 	return g
 }
 
@@ -74,11 +96,19 @@ func (c *Case) adoptSlowGEMM() {
 	}
 	for r, t := range c.Timing.Ranks {
 		g, ok := c.gemmResult(c.deviceOf(falcon.Rank(r)))
-		if ok && g.Slow && t.Ratio >= adoptRatio && !slices.Contains(c.Timing.Slow, falcon.Rank(r)) {
+		if ok && g.Slow && t.Ratio >= c.adoptFrom() && !slices.Contains(c.Timing.Slow, falcon.Rank(r)) {
 			c.Timing.Slow = append(slices.Clone(c.Timing.Slow), falcon.Rank(r))
 		}
 	}
 	slices.Sort(c.Timing.Slow)
+}
+
+// adoptFrom is the ratio of self time from which a slow test confirms a rank.
+func (c *Case) adoptFrom() float64 {
+	if c.Small > 0 {
+		return min(adoptRatio, 1+c.Small/4)
+	}
+	return adoptRatio
 }
 
 // linkTest sums up the tests of one node pair.

@@ -23,6 +23,10 @@ type Rules struct {
 	// Matter is the share of the iteration that an excess of transfer must cost
 	// to be worth a name; default 0.02. Below it lie calls of a few bytes.
 	Matter float64 `yaml:"-"`
+	// Small says that the culprit of a small slowdown is looked for, with a Suspect
+	// below the differences that machines have anyway: a rank must also be slow
+	// against its own healthy past, and stand out of what the ranks differ by.
+	Small bool `yaml:"-"`
 }
 
 // WithDefaults are the rules with the default of each value that is not positive.

@@ -230,13 +230,18 @@ func (w *Window) compareOwn(res *Result) {
 func (w *Window) markSlow(res *Result) {
 	least, next := math.Inf(1), 0.0
 	for i := range res.Ranks {
+		if r := &res.Ranks[i]; r.Basis != ByNone {
+			deflate(res, r)
+		}
+	}
+	usual := usualOff(res)
+	for i := range res.Ranks {
 		r := &res.Ranks[i]
 		if r.Basis == ByNone {
 			continue
 		}
-		deflate(res, r)
 		shared := res.AllSlow || (r.Basis != ByPeers && slices.Contains(res.SlowStages, w.Layout.Coord(r.Rank).PP))
-		r.Slow = r.Ratio > w.Rules.Suspect && !shared
+		r.Slow = r.Ratio > w.Rules.Suspect && !shared && (!w.Rules.Small || w.standsOut(res, r, usual))
 		if r.Slow {
 			res.Slow = append(res.Slow, r.Rank)
 			least = math.Min(least, r.Ratio)
@@ -248,6 +253,37 @@ func (w *Window) markSlow(res *Result) {
 		res.Margin = least / next
 	}
 	res.Clear = len(res.Slow) > 0 && (next == 0 || res.Margin >= w.Rules.Margin)
+}
+
+// usualOff is by how much the ranks' ratios are off 1 in the middle.
+func usualOff(res *Result) float64 {
+	var off []float64
+	for i := range res.Ranks {
+		if r := &res.Ranks[i]; r.Basis != ByNone {
+			off = append(off, math.Abs(r.Ratio-1))
+		}
+	}
+	return falcon.Median(off)
+}
+
+// Where little is suspicious: a rank without a healthy past must be as slow as any
+// other time, and every one stand out of what the ranks differ by.
+const (
+	smallUnknown = 1.1
+	smallTimes   = 6 // times the median difference: 4 standard deviations of normal noise
+)
+
+// standsOut reports whether a rank is slow against its own past too, beyond what
+// all share, and against what the ranks differ by.
+func (w *Window) standsOut(res *Result, r *Rank, usual float64) bool {
+	own := r.OwnRatio
+	if own <= 0 && r.OwnWork > 0 {
+		own = r.OwnWork / res.CommonWork
+	}
+	if own <= 0 {
+		return r.Ratio > smallUnknown
+	}
+	return own > w.Rules.Suspect && r.Ratio-1 > smallTimes*usual
 }
 
 // judgeQueues sets the host lead that each rank is compared with: its own

@@ -6,7 +6,8 @@
 // much as one made in every micro-batch, and is normalised by the overlap, so
 // that three repeats suffice. The period is the smallest lag with agreement
 // of at least Config.Agreement. A sequence of one single class has no order to
-// compare; there the times between calls are compared instead.
+// compare; there the times between calls are compared instead, and where these
+// are even each call counts as an iteration.
 //
 // Extra steps between iterations (evaluations, checkpoints) are no part of the
 // period, and no iterations: what is learned is the block of calls that comes

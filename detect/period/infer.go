@@ -56,8 +56,8 @@ func (r Result) IterationsMs(calls []Call) []float64 {
 // Infer finds the period of a whole sequence. It looks at classes with sizes,
 // then without; each first over the whole sequence and then over its later parts, because jobs begin with calls that
 // never come again. Extra steps between iterations do not hide them. Calls of
-// one single kind are distinguished by the times between them. The error wraps
-// ErrNone.
+// one single kind are distinguished by the times between them; where these are
+// even, each call counts as an iteration. The error wraps ErrNone.
 func Infer(calls []Call) (Result, error) { return Config{}.Infer(calls) }
 
 // Infer is Infer with thresholds of one's own.
@@ -91,6 +91,11 @@ func (c Config) Infer(calls []Call) (Result, error) {
 		if r, ok := c.byTime(calls); ok {
 			return r, nil
 		}
+	}
+	if r, ok := c.byEvenCalls(calls[len(calls)/2:]); ok {
+		return shiftAnchor(r, len(calls)/2), nil
+	}
+	if single {
 		return Result{}, fmt.Errorf("%w: all %d calls are of one kind and the times between them do not repeat", ErrNone, len(calls))
 	}
 	return Result{}, fmt.Errorf("%w: no lag up to %d of %d calls reaches an agreement of %.2f; "+

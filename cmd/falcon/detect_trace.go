@@ -39,6 +39,8 @@ pickles plain data is read; one that would import or call anything is refused.
 Where ranks stand still, who is behind and waits for nobody is named, with the
 group, the call and how its members disagree; ranks that wait in other calls are
 not. Where the dumps leave a choice, the candidates are shown and none is named.
+A rank's stacks beside them (stack.3.txt, by py-spy dump or faulthandler) and what
+ncclras -f json writes count as further evidence; the latter is also judged alone.
 Where all calls have ended, durations tell who is waited for: members of a
 collective end together, the least duration is its transfer, the rest waiting.
 
@@ -88,9 +90,11 @@ func detectTrace(c *cobra.Command, path string, shape trace.Shape, rules peer.Ru
 	case ok:
 		return judge.Timeline(timeline, rules), nil
 	case len(dumps) > 0:
-		r := judge.Dumps(dumps, rules)
+		r := judge.DumpsWith(dumps, judge.Extra{RAS: records.RAS(), Stacks: records.Stacks()}, rules)
 		r.NoteUnread(unread)
 		return r, nil
+	case records.RAS() != nil:
+		return judge.RAS(*records.RAS()), nil
 	case len(unread) > 0:
 		return judge.TraceReport{}, errors.New(unread[0])
 	}
@@ -153,24 +157,47 @@ func recordNames(dir string) ([]string, error) {
 	return named, nil
 }
 
-// looksRecorded reports whether a regular file begins as JSON, a pickle or gzip.
+// looksRecorded reports whether a regular file begins as JSON, a pickle, gzip or
+// stacks do.
 func looksRecorded(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
 		return false
 	}
+	head, err := readHead(path)
+	return err != nil || isStack(path) || trace.LooksRecorded(head) || strings.Contains(filepath.Base(path), ".json")
+}
+
+// isStack reports whether a file holds a rank's stacks as text.
+func isStack(path string) bool {
+	head, err := readHead(path)
+	return err == nil && !trace.LooksRecorded(head) && strings.Contains(strings.ToLower(filepath.Base(path)), "stack") && trace.LooksLikeStacks(head)
+}
+
+// readHead reads the first bytes of a regular file.
+func readHead(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return nil, err
+	}
 	file, err := os.Open(path)
 	if err != nil {
-		return true // reading it says why
+		return nil, err
 	}
 	defer file.Close()
-	head := make([]byte, 64)
+	head := make([]byte, 4096)
 	n, _ := io.ReadFull(file, head) // what is there
-	return trace.LooksRecorded(head[:n]) || strings.Contains(filepath.Base(path), ".json")
+	return head[:n], nil
 }
 
 func readRecord(c *cobra.Command, path string, records *trace.Records) error {
-	_, err := readInput(c, path, func(r io.Reader) (struct{}, error) { return struct{}{}, records.Add(filepath.Base(path), r) })
+	name := filepath.Base(path)
+	_, err := readInput(c, path, func(r io.Reader) (struct{}, error) {
+		if isStack(path) {
+			return struct{}{}, records.AddStacks(name, r)
+		}
+		return struct{}{}, records.Add(name, r)
+	})
 	return err
 }
 

@@ -17,6 +17,8 @@ type Records struct {
 	files  int
 	chrome chrome
 	dumps  []Dump
+	ras    *RAS
+	stacks []Stack
 	bytes  int64 // rough size of the dumps that are held
 }
 
@@ -77,6 +79,8 @@ type file struct {
 	traced bool
 	dumped bool
 	dump   Dump
+	rased  bool
+	ras    RAS
 	seen   event // the present one; its buffers serve the next
 }
 
@@ -112,6 +116,8 @@ func (f *file) readMember(name string) error {
 	case "version", "pg_status":
 		f.dumped = f.dumped || name == "pg_status"
 		return f.readDumpMember(name)
+	case "communicators", "timestamp":
+		return f.readRASMember(name)
 	case "rank":
 		var r loose
 		if err := f.stream.decodeValue(&r); err != nil {
@@ -132,8 +138,10 @@ func (f *file) finishFile() error {
 		return nil
 	case f.dumped:
 		return f.keepDump()
+	case f.rased:
+		return f.keepRAS()
 	}
-	return malformed(0, "neither traceEvents (a Chrome trace) nor entries (a flight-recorder dump) is in it")
+	return malformed(0, "neither traceEvents (a Chrome trace) nor entries (a flight-recorder dump) nor communicators (NCCL's RAS) is in it")
 }
 
 func (f *file) readEvent() error {

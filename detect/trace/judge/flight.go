@@ -71,7 +71,10 @@ type rankWait struct {
 // Dumps judges flight-recorder dumps, one per rank: who is late to a
 // collective that others are in, who calls another one, and who is waited for
 // by durations. Rules' zero fields mean the defaults.
-func Dumps(dumps []trace.Dump, rules peer.Rules) TraceReport {
+func Dumps(dumps []trace.Dump, rules peer.Rules) TraceReport { return DumpsWith(dumps, Extra{}, rules) }
+
+// DumpsWith judges dumps together with what else was recorded of a hang.
+func DumpsWith(dumps []trace.Dump, extra Extra, rules peer.Rules) TraceReport {
 	rules = rulesOfTraces(rules)
 	f := gatherCalls(dumps)
 	r := TraceReport{Source: "flight_recorder", Missing: f.missing}
@@ -88,7 +91,7 @@ func Dumps(dumps []trace.Dump, rules peer.Rules) TraceReport {
 			Worker: fmt.Sprintf("rank%d", rank), Rank: rank, TransferMs: w.transferMs, WaitMs: w.waitMs, Awaited: w.awaited,
 		})
 	}
-	f.verdict(&r, newStandstill(dumps))
+	f.verdict(&r, newStandstill(dumps), extra)
 	if len(f.missing) > 0 {
 		r.addNote(falcon.EvidenceTiming, true, "%d ranks of these groups have no dump: %v", len(f.missing), firstFew(f.missing))
 		r.Confidence *= noCounters
@@ -319,10 +322,13 @@ func (g *group) durations(seq int64) (ms []float64, coarse, ok bool) {
 
 // verdict joins what the groups show: who holds a job up that stands still, a
 // program that calls different collectives, or ranks that are waited for.
-func (f *flights) verdict(r *TraceReport, s *standstill) {
+func (f *flights) verdict(r *TraceReport, s *standstill, extra Extra) {
 	r.Cause = falcon.CauseUnknown
+	answer := hang.Solve(s.job)
+	extra.weighStacks(r, &answer)
+	extra.weighRAS(r, &answer, len(s.job.Members))
 	switch {
-	case s.tellHang(r, hang.Solve(s.job)):
+	case s.tellHang(r, answer):
 	case len(r.Mismatched) > 0:
 		f.tellMismatch(r)
 	default:

@@ -109,7 +109,7 @@ func (s *standstill) callText(f hang.Finding) string {
 	if f.Group < 0 {
 		return "an unknown call"
 	}
-	text := f.Call
+	text := "call " + f.Call
 	if !f.Pair {
 		text = fmt.Sprintf("collective %d, %s,", f.Seq, f.Call)
 	}

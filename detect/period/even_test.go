@@ -64,9 +64,7 @@ func TestTrackerSeesASlowdownOfEvenCalls(t *testing.T) {
 func TestTrackerGivesEvenCallsUp(t *testing.T) {
 	calls := oneBucket(80, 0.05, 3)
 	at, ordinal := calls[len(calls)-1].TimeNs, uint64(0)
-	for _, c := range megatron(60, 2, &ordinal, &at) {
-		calls = append(calls, c)
-	}
+	calls = append(calls, megatron(60, 2, &ordinal, &at)...)
 	tr := NewTracker(Config{})
 	var newest Iteration
 	for _, c := range calls {

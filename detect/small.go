@@ -17,7 +17,8 @@ const smallOver = 24
 
 // isSmall reports whether a slowdown is one that Verify would not tell, or hardly.
 func (c *Config) isSmall(healthyMs, slowMs float64) bool {
-	return c.Tracker.Least() < c.Tracker.Verify && healthyMs > 0 && slowMs > healthyMs && slowMs < healthyMs*(1+2*c.Settled)
+	least := c.Tracker.Least()
+	return least < c.Tracker.Verify && healthyMs > 0 && slowMs >= healthyMs*(1+least) && slowMs < healthyMs*(1+2*c.Settled)
 }
 
 // isSmall reports whether an incident is.

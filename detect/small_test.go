@@ -74,9 +74,49 @@ func TestHealthyJobsStayQuiet(t *testing.T) {
 	for seed := range uint64(12) {
 		w := small(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 0.002+0.002*float64(seed), seed)
 		w.job.Hiccup = 0.02
+		if seed%3 == 0 {
+			w.job.Lengths = 0.1 // sequences of different length
+		}
 		w.run(1200)
 		if len(w.all) > 0 {
 			t.Errorf("seed %d: %+v\n%s", seed, w.all, w.out.String())
 		}
+	}
+}
+
+// A link that costs a little names no device.
+func TestASlightlySlowLinkNamesNoDevice(t *testing.T) {
+	named := 0
+	for seed := range uint64(10) {
+		w := small(falcon.Layout{TP: 1, DP: 4, PP: 2}, 8, 8, 0.004, seed)
+		w.nics = true
+		w.run(300)
+		w.job.Link[falcon.NewLink("n0", "n2")] = 0.5
+		w.run(150)
+		for _, inc := range w.all {
+			if len(inc.Verdict.Devices) > 0 {
+				t.Errorf("seed %d: %+v\n%s", seed, inc.Verdict, w.out.String())
+			}
+			if slices.Contains(inc.Verdict.Links, falcon.NewLink("n0", "n2")) {
+				named++
+			}
+		}
+	}
+	t.Logf("the link is named in %d of 10", named)
+}
+
+// A hidden incident, whose fault shows in no iteration, does not make everything
+// suspicious.
+func TestWhatCostsNothingIsNotSmall(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Tracker.Verification = bocd.VerifyAdaptive
+	for ms, want := range map[float64]bool{100: false, 101: false, 102: true, 109: true, 111: false, 99: false} {
+		if cfg.isSmall(100, ms) != want {
+			t.Errorf("%.0f after 100 ms: small is %t", ms, !want)
+		}
+	}
+	cfg.Tracker.Verification = bocd.VerifyPaper
+	if cfg.isSmall(100, 106) {
+		t.Error("by the paper's rule nothing is small")
 	}
 }

@@ -46,9 +46,9 @@ func (t *Tracker) smallChange(p shift.Change) Change {
 	}
 }
 
-// proves reports whether the noise leaves no other explanation of a change.
-func (s *small) proves(c Change, points int) bool {
-	return s == nil || s.watch.Proves(c.BeforeMs, c.AfterMs, points)
+// explains reports whether the series' own noise explains a change.
+func (s *small) explains(c Change, points int) bool {
+	return s != nil && s.watch.Explains(c.BeforeMs, c.AfterMs, points)
 }
 
 // mayProve reports whether a change that is not verified may still be proven.

@@ -2,6 +2,7 @@ package bocd
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -11,15 +12,46 @@ func adaptive() TrackerConfig {
 	return cfg
 }
 
-// TestPaperIsTheDefault: what is small is let pass unless it is asked for.
-func TestPaperIsTheDefault(t *testing.T) {
-	xs := noisy(rand.New(rand.NewPCG(1, 80)), 0.003, span{300, 105}, span{200, 111})
-	for _, verification := range []string{"", VerifyPaper} {
-		cfg := DefaultTrackerConfig()
-		cfg.Verification = verification
-		if got := verified(track(t, NewTracker(cfg), xs)); len(got) > 0 {
-			t.Errorf("%q: %+v", verification, got)
+func paper() TrackerConfig {
+	cfg := DefaultTrackerConfig()
+	cfg.Verification = VerifyPaper
+	return cfg
+}
+
+// TestAdaptiveMissesNothingOfThePaper: of a calm job each change of 12 % that the
+// paper's rule tells is told at once, early in the job, right after another one and
+// as a ladder's last step.
+func TestAdaptiveMissesNothingOfThePaper(t *testing.T) {
+	for name, spans := range map[string][]span{
+		"early":   {{30, 200}, {60, 224}},
+		"again":   {{60, 200}, {40, 224}, {60, 251}},
+		"back":    {{60, 200}, {40, 224}, {60, 200}},
+		"ladder":  {{150, 300}, {150, 321}, {150, 344}},
+		"unalike": {{20, 250}, {20, 260}, {40, 291}},
+	} {
+		for seed := range uint64(30) {
+			xs := noisy(rand.New(rand.NewPCG(seed, 84)), 0.01, spans...)
+			told := verified(track(t, NewTracker(adaptive()), xs))
+			for _, want := range verified(track(t, NewTracker(paper()), xs)) {
+				late := 2
+				if len(told) > 0 && told[0].DetectedAt < want.DetectedAt { // the job is known to be slow
+					late = 24
+				}
+				if want.Kind == KindOnset && !slices.ContainsFunc(told, func(c Change) bool {
+					return c.Kind == KindOnset && c.DetectedAt <= want.DetectedAt+late && relative(c.AfterMs, want.AfterMs) < 0.03
+				}) {
+					t.Errorf("%s, seed %d: %+v is not among %+v", name, seed, want, told)
+				}
+			}
 		}
+	}
+}
+
+// TestPaperLetsPass: what is small is let pass unless it is asked for.
+func TestPaperLetsPass(t *testing.T) {
+	xs := noisy(rand.New(rand.NewPCG(1, 80)), 0.003, span{300, 105}, span{200, 111})
+	if got := verified(track(t, NewTracker(paper()), xs)); len(got) > 0 {
+		t.Errorf("%+v", got)
 	}
 }
 
@@ -57,7 +89,7 @@ func TestNoNoiseTellsOfItself(t *testing.T) {
 			}
 		}
 		told += len(verified(track(t, NewTracker(adaptive()), xs)))
-		plain += len(verified(track(t, NewTracker(DefaultTrackerConfig()), xs)))
+		plain += len(verified(track(t, NewTracker(paper()), xs)))
 	}
 	if 3*told > plain {
 		t.Errorf("%d changes told, by the paper's rule %d", told, plain)

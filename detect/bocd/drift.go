@@ -62,7 +62,7 @@ func (t *Tracker) findDrift() (Change, bool) {
 	for ; n > patience; n /= 2 {
 		c := t.measureAgainst(d.reference, t.next-n)
 		large := relative(c.BeforeMs, c.AfterMs) >= driftLarge*t.cfg.Verify
-		if (large || n >= driftLeast) && t.exceedsNoise(c) && t.holdsAfter(c) && t.small.proves(c, n) {
+		if (large || n >= driftLeast) && t.exceedsNoise(c) && t.holdsAfter(c) && !t.small.explains(c, n) {
 			return t.measureAgainst(d.reference, t.crossing(c)), true
 		}
 	}

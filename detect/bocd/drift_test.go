@@ -34,7 +34,7 @@ func TestLaddersAndDrifts(t *testing.T) {
 				xs = append(xs, ms*(1+0.02*rng.NormFloat64()))
 			}
 			xs = append(xs, noisy(rng, 0.02, span{150, levels[len(levels)-1]}, span{150, 300})...)
-			tr := NewTracker(DefaultTrackerConfig())
+			tr := NewTracker(paper())
 			got := verified(track(t, tr, xs))
 			if len(got) < 2 || got[0].Kind != KindOnset || got[0].Index < crossed-100 || got[0].Index > crossed+100 || got[0].DetectedAt > crossed+150 {
 				t.Errorf("%s, seed %d: past 11 %% from %d on: %+v", name, seed, crossed, got)
@@ -56,7 +56,7 @@ func TestSmallLastingChangesAreLetPass(t *testing.T) {
 		for i := range 1000 {
 			xs = append(xs, 300*(1.07-0.00007*float64(i))*(1+0.02*rng.NormFloat64()))
 		}
-		if got := verified(track(t, NewTracker(DefaultTrackerConfig()), xs)); len(got) > 0 {
+		if got := verified(track(t, NewTracker(paper()), xs)); len(got) > 0 {
 			t.Errorf("seed %d: %+v", seed, got)
 		}
 	}

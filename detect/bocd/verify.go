@@ -120,7 +120,7 @@ func (t *Tracker) measureChange() Change {
 // published logs are full of: the smaller a change, the longer it must last.
 func (t *Tracker) verified(c Change) bool {
 	n := t.next - c.Index
-	return n >= pointsFor(relative(c.BeforeMs, c.AfterMs)) && t.exceedsNoise(c) && t.holdsAfter(c) && t.small.proves(c, n)
+	return n >= pointsFor(relative(c.BeforeMs, c.AfterMs)) && t.exceedsNoise(c) && t.holdsAfter(c) && !t.small.explains(c, n)
 }
 
 // holdsBefore reports whether two in three points before a change lay on their side of the

@@ -49,11 +49,13 @@ func Reports(ms []float64) [][]Report {
 	return out
 }
 
-// Falcon is what the production tracker reports of a series: onsets and
+// Falcon is what the production tracker reports of a series by the paper's rule: onsets and
 // reliefs, as either says that a job was slow.
 func Falcon(ms []float64) []Report {
 	var out []Report
-	tracker := bocd.NewTracker(bocd.DefaultTrackerConfig())
+	cfg := bocd.DefaultTrackerConfig()
+	cfg.Verification = bocd.VerifyPaper // the truth is: 10 % or nothing
+	tracker := bocd.NewTracker(cfg)
 	for i, x := range ms {
 		changes, _ := tracker.Observe(x)
 		for _, c := range changes {

@@ -92,7 +92,7 @@ func quietTable(t *testing.T, out *strings.Builder, s setting, records []undistu
 	}
 	out.WriteString("\n| undisturbed noise | iterations | jobs | false onsets | per 20,000 | jobs with one |\n|---|---|---|---|---|---|\n")
 	for _, noise := range classes {
-		const each = 2875 // iterations of a job on average
+		const each = 2600 // iterations of a job on average
 		jobs := max(2, *smallIters/each)
 		parts := make([]Quiet, jobs)
 		inParallel(jobs, func(i int) { parts[i] = Listen(s.cfg, noise, *seedFlag, uint64(i)) })

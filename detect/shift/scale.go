@@ -141,22 +141,29 @@ func winsorMean(sorted []float64) float64 {
 	return sum / float64(len(sorted))
 }
 
-// threshold is what a comparison of length k exceeds with the probability allowed,
-// nothing being the matter: beyond the spread an exponential tail whose mean is
-// that of all lengths' excesses. Few comparisons leave the spread uncertain, and
-// few of this length say little of bursts that are as long.
+// threshold is what a comparison of length k must exceed to be proven: what is usual,
+// and more where few comparisons leave the spread uncertain, or few of this length
+// say little of bursts that are as long.
 func (w *Watch) threshold(k int) float64 {
 	sc := &w.scales[k]
 	if sc.weight < fitLeast || sc.own < 1 {
 		return math.Inf(1)
 	}
+	return w.usual(k) * (1 + unsure/math.Sqrt(sc.weight) + unseen/sc.own)
+}
+
+// usual is what a comparison of length k exceeds with the probability allowed, nothing
+// being the matter, as far as the series is known: beyond the spread an
+// exponential tail whose mean is that of all lengths' excesses.
+func (w *Watch) usual(k int) float64 {
+	sc := &w.scales[k]
 	excess, beyond, of := tailPrior*tailMean, tailPrior, tailPrior/tailShare
 	for i := range w.scales[1:] {
 		s := &w.scales[i+1]
 		excess, beyond, of = excess+s.excess, beyond+s.beyond, of+s.own/sampleWorth(lengths[i+1])
 	}
 	tail := excess / beyond
-	return sc.spread * (1 + unsure/math.Sqrt(sc.weight) + unseen/sc.own) * (1 + tail*math.Log(beyond/of/sc.allow))
+	return sc.spread * (1 + tail*math.Log(beyond/of/sc.allow))
 }
 
 const (

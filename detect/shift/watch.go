@@ -217,19 +217,23 @@ func (w *Watch) resolution() float64 {
 	return w.step
 }
 
-// Proves reports whether a change from one level to another, that began so many
-// points ago, is more than noise, as a large one is taken to be.
-func (w *Watch) Proves(before, after float64, points int) bool {
+// Explains reports whether the series' own noise explains a change from one level to
+// another that began so many points ago. It never explains a large one, and the
+// noise of a series that is not known yet explains nothing.
+func (w *Watch) Explains(before, after float64, points int) bool {
 	off := math.Abs(math.Log(after / before))
 	if math.IsNaN(off) || off >= math.Log1p(largeEnough) {
-		return true
+		return false
 	}
 	k := 0
 	for k+1 < len(lengths) && lengths[k+1] <= points {
 		k++
 	}
+	if w.scales[k].own < fitLeast {
+		return false
+	}
 	i := max(w.next-min(points, pointsKept), 0)
-	return off >= w.threshold(k) && points >= w.pointsFor(off, w.roughness(i, math.Log(after)))
+	return off < w.usual(k) || points < w.pointsFor(off, w.roughness(i, math.Log(after)))
 }
 
 // IsOff reports whether two levels are as far apart as is worth telling.

@@ -1,4 +1,9 @@
-"""The package's calls; each imports what it needs, and torch with it, when it is called."""
+"""The package's calls; each imports what it needs, and torch with it, when it is called.
+
+All take save and load. save(i) writes this rank's part of the checkpoint with which a restart begins at iteration
+i, and returns when it is on disk; it is called on all ranks, between two iterations, when Falcon orders one. load(i)
+takes everything over from that checkpoint. Both fail by raising, or by returning False; a failure is everybody's.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,7 @@ if TYPE_CHECKING:
     from ._job import Job
     from ._megatron import MegatronJob
     from ._pipeline import PipelineJob
+    from ._storage import Load, Save
 
 
 def ddp(
@@ -22,6 +28,8 @@ def ddp(
     begin: int = 0,
     state: Sequence[Any] = (),
     groups: Callable[[], None] | None = None,
+    save: Save | None = None,
+    load: Load | None = None,
 ) -> Job:
     """Bring a DistributedDataParallel job under Falcon.
 
@@ -34,7 +42,7 @@ def ddp(
     """
     from . import _ddp
 
-    return _ddp.ddp(model, optimizer, micro_batches, begin, state, groups)
+    return _ddp.ddp(model, optimizer, micro_batches, begin, state, groups, save, load)
 
 
 def fsdp(
@@ -44,6 +52,9 @@ def fsdp(
     begin: int = 0,
     mesh: Any = None,
     sync_shards: bool = True,
+    save: Save | None = None,
+    load: Load | None = None,
+    state: Sequence[Any] = (),
 ) -> Job:
     """Bring a job that uses fully_shard (FSDP2) under Falcon.
 
@@ -58,10 +69,18 @@ def fsdp(
     """
     from . import _fsdp
 
-    return _fsdp.fsdp(model, optimizer, micro_batches, begin, mesh, sync_shards)
+    return _fsdp.fsdp(model, optimizer, micro_batches, begin, mesh, sync_shards, save, load, state)
 
 
-def pipeline(schedule: Any, optimizer: torch.optim.Optimizer, mesh: Any, begin: int = 0) -> PipelineJob:
+def pipeline(
+    schedule: Any,
+    optimizer: torch.optim.Optimizer,
+    mesh: Any,
+    begin: int = 0,
+    save: Save | None = None,
+    load: Load | None = None,
+    state: Sequence[Any] = (),
+) -> PipelineJob:
     """Bring a job that uses torch.distributed.pipelining under Falcon.
 
     schedule is made for the micro-batches that each replica runs per iteration before Falcon moves
@@ -73,7 +92,7 @@ def pipeline(schedule: Any, optimizer: torch.optim.Optimizer, mesh: Any, begin: 
     """
     from . import _pipeline
 
-    return _pipeline.pipeline(schedule, optimizer, mesh, begin)
+    return _pipeline.pipeline(schedule, optimizer, mesh, begin, save, load, state)
 
 
 def megatron(
@@ -83,6 +102,9 @@ def megatron(
     micro_batches: int,
     mesh: Any,
     begin: int = 0,
+    save: Save | None = None,
+    load: Load | None = None,
+    state: Sequence[Any] = (),
 ) -> MegatronJob:
     """Bring a job that uses Megatron-core's schedules under Falcon.
 
@@ -95,4 +117,19 @@ def megatron(
     """
     from . import _megatron
 
-    return _megatron.megatron(forward_backward_func, model, optimizer, micro_batches, mesh, begin)
+    return _megatron.megatron(forward_backward_func, model, optimizer, micro_batches, mesh, begin, save, load, state)
+
+
+def run(train: Callable[[], Any]) -> Any:
+    """Call train, and return what it returns; call it again where its processes get other groups or ranks.
+
+    For jobs whose ranks hold different state (fsdp, pipeline), which can't be put on new groups in place: inside train
+    make meshes, model, optimizer, the job and its loop, outside init_process_group. When a peer dies or a placement is
+    ordered, train is left by an exception, and called again in the same process; the call that makes the job then
+    brings the state back, or that of a replica, and the loop goes on at the right iteration. train must not catch
+    BaseException, and initial weights must be there before the job is made. Without the hook it is train().
+    Raise RuntimeError without a process group, and where run is called inside run.
+    """
+    from . import _run
+
+    return _run.run(train)

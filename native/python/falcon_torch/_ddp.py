@@ -9,10 +9,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from . import _run
+from ._buckets import Buckets, move, rewrap
 from ._job import Job
 from ._mesh import place
 from ._recover import Recovery
 from ._state import State
+from ._storage import Load, Save
+from ._votes import Votes
 
 
 def ddp(
@@ -22,6 +26,8 @@ def ddp(
     begin: int = 0,
     state: Sequence[Any] = (),
     groups: Callable[[], None] | None = None,
+    save: Save | None = None,
+    load: Load | None = None,
 ) -> Job:
     """See falcon_torch.ddp."""
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
@@ -38,28 +44,33 @@ def ddp(
         finally:
             switches["require_backward_grad_sync"] = was
 
-    job = Job(layout, micro_batches, parameters=list(model.parameters()), begin=begin, accumulate=accumulate)
+    job = Job(
+        layout,
+        micro_batches,
+        parameters=list(model.parameters()),
+        begin=begin,
+        accumulate=accumulate,
+        save=save,
+        load=load,
+    )
     job.mark_updates(optimizer)
     if not job.under_falcon:
+        return job
+    if _run.current() is not None:
+        job.recover_by_entering(State(model, [optimizer], state))
         return job
     if not alone and groups is None:
         raise ValueError("this job has process groups of its own: pass groups=, a function that makes them again")
 
-    def regroup() -> None:
+    buckets = Buckets(model)
+
+    def regroup(votes: Votes | None) -> None:
         if groups is not None:
             groups()
-        _rewrap(model)
+        if votes is None:
+            move(model, buckets)
+        else:
+            rewrap(model, buckets.agree(votes), dist.group.WORLD)
 
-    job.recover_by(Recovery(job.log, State(model.module, [optimizer], state), regroup))
+    job.recover_by(Recovery(job.log, State(model.module, [optimizer], state), job.storage, regroup))
     return job
-
-
-def _rewrap(model: Any) -> None:
-    """Put the wrapper on the new default group, as if it had been unpickled there."""
-    hooks, model._comm_hooks = model._comm_hooks, []
-    model.reducer = model.logger = None  # the old reducer's hooks go with it
-    model.process_group = dist.group.WORLD
-    model.require_backward_grad_sync = True
-    model.__setstate__(model.__getstate__())
-    for hook, hook_state in hooks:
-        model.register_comm_hook(hook_state, hook)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,8 @@ import torch.distributed as dist
 
 from ._job import Job
 from ._mesh import place, text_of
+from ._state import State
+from ._storage import Load, Save
 
 try:
     from torch.distributed.fsdp import FSDPModule
@@ -25,6 +27,9 @@ def fsdp(
     begin: int = 0,
     mesh: Any = None,
     sync_shards: bool = True,
+    save: Save | None = None,
+    load: Load | None = None,
+    state: Sequence[Any] = (),
 ) -> Job:
     """See falcon_torch.fsdp."""
     if not isinstance(model, FSDPModule):
@@ -45,8 +50,9 @@ def fsdp(
             model.set_is_last_backward(True)
 
     parameters = [p.to_local() if hasattr(p, "to_local") else p for p in model.parameters()]
-    job = Job(layout, micro_batches, parameters=parameters, begin=begin, accumulate=accumulate)
+    job = Job(layout, micro_batches, parameters=parameters, begin=begin, accumulate=accumulate, save=save, load=load)
     job.mark_updates(optimizer)
+    job.recover_by_entering(State(model, [optimizer], state))
     return job
 
 

@@ -22,7 +22,7 @@ NOTHING = -1  # for a step that is not held
 FROM_STORAGE = -2  # for a rank whose state no other rank has
 
 # status of falcon_job_ack: 0 = applied, others as the Go trainer's adapter has them
-APPLIED, REFUSED_STALE, REFUSED_VALUES, REFUSED_KIND, REFUSED_GONE = range(5)
+APPLIED, REFUSED_STALE, REFUSED_VALUES, REFUSED_KIND, REFUSED_GONE, ROLLED_BACK, NOT_WRITTEN = range(7)
 
 
 class _Order(ctypes.Structure):
@@ -82,6 +82,11 @@ _SIGNATURES = {
     "falcon_job_fetch": (ctypes.c_int, [ctypes.c_uint64, ctypes.POINTER(_Order)]),
     "falcon_job_ack": (None, [ctypes.c_uint64, ctypes.c_int64, ctypes.c_int32]),
     "falcon_job_state": (None, [ctypes.c_int, ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64] + [ctypes.c_int] * 3),
+    "falcon_job_place": (
+        None,
+        [ctypes.c_uint64, ctypes.c_int64, ctypes.c_int, ctypes.POINTER(ctypes.c_uint64), ctypes.c_uint64],
+    ),
+    "falcon_job_checkpoint": (None, [ctypes.c_int64]),
     "falcon_job_suspended": (ctypes.c_uint64, []),
     "falcon_job_park": (
         ctypes.c_int,
@@ -157,6 +162,16 @@ class Hook:
         """Report that the voted order holds from iteration i on (status 0), or was refused by all ranks."""
         if self._calls:
             self._calls["falcon_job_ack"](order, i, status)
+
+    def place(self, order: int, i: int, rank: int, step_ns: list[int], received: int) -> None:
+        """Report that this process holds rank from iteration i on; step_ns: pause, dump, swap and restore."""
+        if self._calls:
+            self._calls["falcon_job_place"](order, i, rank, (ctypes.c_uint64 * 4)(*step_ns), received)
+
+    def checkpoint(self, i: int) -> None:
+        """Report that storage holds a complete checkpoint with which a restart begins at iteration i."""
+        if self._calls:
+            self._calls["falcon_job_checkpoint"](i)
 
     def suspended(self) -> bool:
         """Whether a suspension waits for this process to park. Any thread may ask."""

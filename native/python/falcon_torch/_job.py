@@ -10,13 +10,21 @@ from typing import Any
 
 import torch
 
-from . import _hook, _join, _votes
+from . import _hook, _join, _run, _votes
 from ._data import Deal, Loader
 from ._log import Log
-from ._mesh import Layout
+from ._mesh import Layout, place
+from ._place import STEPS, Placement, is_permutation
 from ._recover import Recovery, Suspended
+from ._state import State
+from ._storage import Load, Save, Storage
 
-KINDS = {_hook.MICRO_BATCHES: "microbatches", _hook.STOP: "stop"}
+KINDS = {
+    _hook.MICRO_BATCHES: "microbatches",
+    _hook.PLACEMENT: "placement",
+    _hook.CHECKPOINT: "checkpoint",
+    _hook.STOP: "stop",
+}
 
 
 class Job:
@@ -34,6 +42,8 @@ class Job:
         accumulate: Callable[[], AbstractContextManager[Any]] = nullcontext,
         least: int = 1,
         multiple: int = 1,
+        save: Save | None = None,
+        load: Load | None = None,
     ) -> None:
         if micro_batches < least or micro_batches % multiple != 0:
             raise ValueError(
@@ -45,17 +55,32 @@ class Job:
         self._split = [micro_batches] * layout.replicas
         self._total = micro_batches * layout.replicas
         self._next, self._newest, self._epoch = begin, 0, 0
-        self._open, self._stopped = False, False
-        self.log = Log(torch.distributed.get_rank())
+        self._open, self._end_word = False, ""
+        runner = _run.current()
+        self.log = Log(torch.distributed.get_rank()) if runner is None else runner.log
+        self.storage = Storage(self._hook, self.log, save, load)
         self._began, self._paused = 0.0, 0.0
         self._has_device = torch.cuda.is_available()
         self._recovery: Recovery | None = None
         self._inside, self._updating = False, False
-        self._votes = None if _join.joins() else _votes.agree(self._hook.present)
+        self._runner: _run.Runner | None = None
+        self._fresh = False  # what was saved must be restored once more, as the script has drawn numbers since
+        self._votes = self._meet()
+        if self._votes is not None:
+            self.storage.agree(self._votes)
+            if load is not None and begin > 0:
+                self._hook.checkpoint(begin)
         if self.under_falcon:
             state = 3 * sum(p.numel() * p.element_size() for p in parameters)
             self._hook.mesh(layout.text, micro_batches)
             self._hook.state(state, least, multiple)
+
+    def _meet(self) -> _votes.Votes | None:
+        """The votes of all ranks; those of a process that enters its training function again are there."""
+        runner = _run.current()
+        if runner is not None and runner.votes is not None:
+            return runner.votes
+        return None if _join.joins() else _votes.agree(self._hook.present)
 
     def mark_updates(self, *optimizers: torch.optim.Optimizer) -> None:
         """Mark the steps of the optimizers, which are taken in this order, as the update of an iteration."""
@@ -73,6 +98,55 @@ class Job:
         recovery.watch_votes(self._votes)
         if _join.joins():
             self._rejoin("this process takes a dead one's place", _hook.PARK_JOIN, _hook.NOTHING)
+
+    def recover_by_entering(self, state: State) -> None:
+        """Inside falcon_torch.run: survive the death of peers, and take another rank over, by another call of it."""
+        runner = _run.current()
+        if runner is None or self._votes is None:
+            return
+        self._recovery, self._runner = runner.recovery, runner
+        runner.recovery.train(state)
+        runner.recovery.watch_votes(self._votes)
+        runner.votes, runner.job = self._votes, self
+        if runner.task is not None:
+            runner.task.finish(self, self._votes)
+            runner.task = None
+
+    @property
+    def recovered(self) -> Recovery:
+        """What recovers this rank."""
+        assert self._recovery is not None
+        return self._recovery
+
+    @property
+    def votes(self) -> _votes.Votes | None:
+        """The votes of all ranks, while there are any."""
+        return self._votes
+
+    @property
+    def shard(self) -> tuple[int, int]:
+        """Whose state is the same as this rank's: the number of its shard, and of how many."""
+        return self._layout.shard, self._layout.shards
+
+    @property
+    def known(self) -> _run.Known:
+        """What a process takes along when it leaves the training function."""
+        return _run.Known(list(self._split), self._newest, self._epoch)
+
+    def leave(self) -> int:
+        """Leave the training function; the iteration that this rank's state begins with."""
+        step = self._held()
+        if self._votes is not None and self._recovery is not None and self._hook.suspended():
+            self._votes.leave()
+        return step
+
+    def go_on(self, resume: int, known: _run.Known) -> None:
+        """Begin where the process left, or its peers are."""
+        self._split, self._newest, self._epoch = list(known.split), known.newest, known.epoch
+        self._next, self._end_word, self._fresh = resume, "", True
+        self.recovered.state.save()
+        self._paused = self._hook.paused_ms()
+        self._hook.mesh(self._layout.text, self._split[self._layout.replica])
 
     @property
     def split(self) -> list[int]:
@@ -95,18 +169,27 @@ class Job:
 
     def next_iteration(self, until: int) -> bool:
         """Begin the next iteration; False when training is over, by count or by order."""
+        if self._runner is not None:
+            self.recovered.arm(False)
+            self._inside = False
         if self._open:  # no optimizer step: a GradScaler has skipped it
             self._close_iteration()
         while self._votes is not None and not self._vote_or_rejoin(self._votes):
             pass
-        if self._stopped or self._next >= until:
+        if self._end_word or self._next >= until:
             self._end()
             return False
         if self._recovery is not None:
+            if self._fresh:
+                self._recovery.state.rewind()
+                self._fresh = False
             self._recovery.state.save()
         self._hook.begin_iteration(self._next)
         self._began = self._began or time.monotonic()
         self._open = True
+        if self._runner is not None:
+            self._inside = True
+            self.recovered.arm(True)
         return True
 
     def attempt(self) -> Job:
@@ -125,7 +208,7 @@ class Job:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if self._recovery is None:
+        if self._recovery is None or self._runner is not None:
             return False
         self._recovery.arm(False)
         if error is None or not self._recovery.caused_by_peer(error):
@@ -141,7 +224,7 @@ class Job:
                 self._recovery.check()
             self._vote(votes, self._next)
         except (RuntimeError, Suspended) as error:
-            if self._recovery is None or not self._recovery.caused_by_peer(error):
+            if self._recovery is None or self._runner is not None or not self._recovery.caused_by_peer(error):
                 raise
             self._rejoin(self._recovery.forget(error, error.__traceback__), _hook.PARK_SUSPENDED, self._held())
             return False
@@ -168,7 +251,7 @@ class Job:
         order = self._recovery.rejoin(why, status, step, self._split)
         self._votes, self._epoch = self._recovery.votes, self._recovery.epoch
         self._recovery.state.save()
-        self._next, self._stopped = order.resume, False
+        self._next, self._end_word = order.resume, ""
         self._open, self._inside, self._updating = False, False, False
         self._began, self._paused = 0.0, self._hook.paused_ms()
         self._split = order.split or self._split
@@ -202,6 +285,14 @@ class Job:
         """
         deal = Deal(dataset, batch_size, self._total * self._layout.width, shuffle, seed)
         return Loader(dataset, deal, self.numbers, self._whole, options)
+
+    def checkpointed(self, iteration: int) -> None:
+        """Report that storage holds a complete checkpoint, with which a restart begins at that iteration.
+
+        For checkpoints that the script writes by itself. Call it on one rank or on all, once every rank's part is
+        on disk; where load is given, load(iteration) must find it.
+        """
+        self._hook.checkpoint(iteration)
 
     def backward(self, loss: torch.Tensor) -> None:
         """Run backward for the mean loss of one micro-batch, with its weight in the global batch."""
@@ -254,7 +345,7 @@ class Job:
         held = votes.commit(order_id, order is not None)
         status = self._judge(order) if order is not None and held else _hook.REFUSED_GONE
         if status == _hook.APPLIED and order is not None:
-            self._apply(order)
+            status = self._apply(votes, order, i)
         self._hook.ack(order_id, i, status)
         kind = KINDS.get(order.kind, "") if order is not None else ""
         self.log.write(order=order_id, kind=kind, from_iteration=i, status=status, all_micro_batches=self._split)
@@ -265,28 +356,68 @@ class Job:
         self.log.write(votes="lost", why=why)
 
     def _judge(self, order: _hook.Order) -> int:
+        """Decide on an order from what all ranks know alike."""
+        kind, values = order.kind, order.values
+        can = {
+            _hook.STOP: True,
+            _hook.MICRO_BATCHES: True,
+            _hook.CHECKPOINT: self.storage.can_save,
+            _hook.PLACEMENT: self._recovery is not None,
+        }
         if order.epoch < self._epoch:
             return _hook.REFUSED_STALE
-        if order.kind == _hook.STOP:
-            return _hook.APPLIED
-        if order.kind != _hook.MICRO_BATCHES:
+        if not can.get(kind):
             return _hook.REFUSED_KIND
-        counts = order.values
-        fits = len(counts) == self._layout.replicas and sum(counts) == self._total
-        if fits and all(m >= self._least and m % self._multiple == 0 for m in counts):
-            return _hook.APPLIED
-        return _hook.REFUSED_VALUES
+        fits = (
+            kind == _hook.STOP
+            or (kind == _hook.MICRO_BATCHES and self._is_split(values))
+            or (kind == _hook.CHECKPOINT and values in ([0], [1]))
+            or (kind == _hook.PLACEMENT and is_permutation(values, self._layout.world))
+        )
+        return _hook.APPLIED if fits else _hook.REFUSED_VALUES
 
-    def _apply(self, order: _hook.Order) -> None:
+    def _is_split(self, counts: list[int]) -> bool:
+        fits = len(counts) == self._layout.replicas and sum(counts) == self._total
+        return fits and all(m >= self._least and m % self._multiple == 0 for m in counts)
+
+    def _apply(self, votes: _votes.Votes, order: _hook.Order, i: int) -> int:
+        """Carry out an order that was found good; its status, on all ranks alike."""
         self._epoch = order.epoch
         if order.kind == _hook.STOP:
-            self._stopped = True
-            return
-        self._split = order.values
+            self._end_word = "stopped"
+        elif order.kind == _hook.CHECKPOINT:
+            if not self.storage.write(votes, order.id, i):
+                return _hook.NOT_WRITTEN
+            self._end_word = "checkpointed" if order.values == [1] else ""
+        elif order.kind == _hook.PLACEMENT:
+            return self._change_places(votes, order, i)
+        else:
+            self._split = order.values
+            self._hook.mesh(self._layout.text, self._split[self._layout.replica])
+        return _hook.APPLIED
+
+    def _change_places(self, votes: _votes.Votes, order: _hook.Order, i: int) -> int:
+        """Take another rank over, from iteration i on."""
+        assert self._recovery is not None
+        if self._runner is not None:
+            raise _run.Moved(order)
+        placement = Placement(self._recovery, votes, order)
+        committed = placement.carry_out()
+        steps = {name: ns / 1e6 for name, ns in zip(STEPS, placement.step_ns, strict=True)}
+        self.log.write(
+            place=order.id, committed=committed, new_rank=self._recovery.rank, step_ms=steps, why=placement.why[:400]
+        )
+        self._votes = placement.votes or votes
+        if not committed:
+            return _hook.ROLLED_BACK
+        rank = self.log.rank = placement.rank
+        self._layout = place(self._layout.text, rank, self._layout.world)
         self._hook.mesh(self._layout.text, self._split[self._layout.replica])
+        self._hook.place(order.id, i, rank, placement.step_ns, placement.received)
+        return _hook.APPLIED
 
     def _end(self) -> None:
         if self._votes is not None:
             self._votes.end()
-        self.log.write(end="stopped" if self._stopped else "done", next_iteration=self._next)
+        self.log.write(end=self._end_word or "done", next_iteration=self._next)
         self._hook.finish()

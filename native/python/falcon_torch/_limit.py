@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from datetime import timedelta
+from typing import Any
 
 import torch.distributed.distributed_c10d as c10d
 
@@ -55,3 +56,10 @@ def limit_of(group: c10d.ProcessGroup) -> timedelta:
         options = getattr(group._get_backend(device), "options", None)
         limits.append(getattr(options, "_timeout", c10d.default_pg_timeout))
     return max(limits, default=c10d.default_pg_timeout)
+
+
+def set_limit(limit: timedelta) -> None:
+    """Set the limit of the default group's collectives."""
+    now: Any = getattr(c10d, "set_timeout", None) or getattr(c10d, "_set_pg_timeout", None)
+    if now is not None:
+        now(limit, c10d._get_default_group())

@@ -13,7 +13,7 @@ class Log:
     """Where a rank writes its lines; without FALCON_LOG nowhere. It never fails training."""
 
     def __init__(self, rank: int) -> None:
-        self._rank = rank
+        self.rank = rank
         self._fd = -1
         self._socket: socket.socket | None = None
         to = os.environ.get("FALCON_LOG", "")
@@ -37,7 +37,7 @@ class Log:
         """Write one line; what can't be written is lost."""
         if self._fd < 0:
             return
-        line = "\n" + json.dumps({"rank": self._rank, **fields}) + "\n"  # a print without an end may come before
+        line = "\n" + json.dumps({"rank": self.rank, **fields}) + "\n"  # a print without an end may come before
         if self._socket is not None:
             line = line[1:]
         try:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from . import _run
 from ._job import Job
 from ._mesh import place, text_of
+from ._state import State
+from ._storage import Load, Save
 
 
 class MegatronJob(Job):
@@ -64,6 +67,9 @@ def megatron(
     micro_batches: int,
     mesh: Any,
     begin: int = 0,
+    save: Save | None = None,
+    load: Load | None = None,
+    state: Sequence[Any] = (),
 ) -> MegatronJob:
     """See falcon_torch.megatron."""
     chunks = model if isinstance(model, list) else [model]
@@ -81,9 +87,18 @@ def megatron(
         begin=begin,
         least=layout.stages if virtual else 1,
         multiple=layout.stages if virtual else 1,
+        save=save,
+        load=load,
     )
     if hasattr(optimizer, "step_with_ready_grads"):
         job.mark_megatron_updates(optimizer)
     else:
         job.mark_updates(optimizer)
+    if _run.current() is not None:
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise ValueError(
+                f"optimizer is a {type(optimizer).__name__}; inside falcon_torch.run it must be one of torch.optim, as "
+                "Megatron's keep parameters of their own that are not brought back"
+            )
+        job.recover_by_entering(State(chunks, [optimizer], state))
     return job

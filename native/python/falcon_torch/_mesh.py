@@ -38,6 +38,8 @@ class Layout:
     width: int
     slot: int
     stages: int
+    shard: int  # ranks with the same one hold the same state, in different replicas
+    shards: int
 
 
 def parse(text: str) -> dict[str, int]:
@@ -65,6 +67,9 @@ def place(text: str, rank: int, world: int) -> Layout:
             at[name], left = left % size, left // size
     dp, fsdp = dims.get("dp", 1), dims.get("fsdp", 1)
     joined = _joined_by_experts(text, dims)
+    shard = at["dp"] % joined
+    for name in ("tp", "cp", "fsdp", "pp"):
+        shard = shard * dims.get(name, 1) + at[name]
     return Layout(
         text=text,
         world=world,
@@ -73,6 +78,8 @@ def place(text: str, rank: int, world: int) -> Layout:
         width=fsdp * joined,
         slot=at["dp"] % joined * fsdp + at["fsdp"],
         stages=dims.get("pp", 1),
+        shard=shard,
+        shards=world // (dp // joined),
     )
 
 

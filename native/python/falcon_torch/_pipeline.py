@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,6 +14,8 @@ from torch.distributed.pipelining.schedules import PipelineScheduleMulti, Pipeli
 from ._data import Loader
 from ._job import Job
 from ._mesh import place, text_of
+from ._state import State
+from ._storage import Load, Save
 
 # Of a schedule's constructor, and where a schedule keeps them.
 KEPT = ("args_chunk_spec", "kwargs_chunk_spec", "output_merge_spec", "backward_requires_autograd", "defer_pp_recv")
@@ -36,7 +39,7 @@ class PipelineJob(Job):
 
     _whole = True
 
-    def __init__(self, schedule: Any, text: str, begin: int) -> None:
+    def __init__(self, schedule: Any, text: str, begin: int, save: Save | None, load: Load | None) -> None:
         single = isinstance(schedule, PipelineScheduleSingle)
         stages = [schedule._stage] if single else schedule._stages
         layout = place(text, dist.get_rank(), dist.get_world_size())
@@ -52,6 +55,8 @@ class PipelineJob(Job):
             begin=begin,
             least=least,
             multiple=1 if single else size,
+            save=save,
+            load=load,
         )
         self._made_for = 0  # micro-batches of the schedule that runs
         self._running = schedule
@@ -92,7 +97,15 @@ class PipelineJob(Job):
         )
 
 
-def pipeline(schedule: Any, optimizer: torch.optim.Optimizer, mesh: Any, begin: int = 0) -> PipelineJob:
+def pipeline(
+    schedule: Any,
+    optimizer: torch.optim.Optimizer,
+    mesh: Any,
+    begin: int = 0,
+    save: Save | None = None,
+    load: Load | None = None,
+    state: Sequence[Any] = (),
+) -> PipelineJob:
     """See falcon_torch.pipeline."""
     if not isinstance(schedule, (PipelineScheduleSingle, PipelineScheduleMulti)):
         raise ValueError(
@@ -100,6 +113,8 @@ def pipeline(schedule: Any, optimizer: torch.optim.Optimizer, mesh: Any, begin: 
         )
     if type(schedule).__name__.startswith("_"):
         raise ValueError("a schedule that was loaded from a file can't be made again for other micro-batches")
-    job = PipelineJob(schedule, text_of(mesh), begin)
+    job = PipelineJob(schedule, text_of(mesh), begin, save, load)
     job.mark_updates(optimizer)
+    stages = [schedule._stage] if isinstance(schedule, PipelineScheduleSingle) else schedule._stages
+    job.recover_by_entering(State([s.submod for s in stages], [optimizer], state))
     return job

@@ -23,12 +23,14 @@ import torch.distributed.distributed_c10d as c10d
 from . import _environment, _hook, _join, _limit, _votes
 from ._log import Log
 from ._state import State
+from ._storage import Storage
 
 LOOK_S = 0.05  # between two looks for a suspension
 AGAIN_S = 0.05  # between two tries to leave user code that was elsewhere at the first
 ALIVE_S = 10.0  # after an error that a dead peer may have caused, for the suspension to come
 MEET_S = 60.0  # for the ranks to meet in a new generation
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+ENTRY = PACKAGE + "_run.py"  # what it calls is user code again
 
 
 class Suspended(BaseException):
@@ -65,10 +67,14 @@ class _Watcher:
             time.sleep(AGAIN_S if suspended else LOOK_S)
 
     def _raise(self, _: int, frame: FrameType | None) -> None:
+        outside = False
         while frame is not None:
-            if frame.f_code.co_filename.startswith(PACKAGE):
+            name = frame.f_code.co_filename
+            if outside and name == ENTRY:
+                break
+            if name.startswith(PACKAGE):
                 return  # it looks by itself, or ends soon
-            frame = frame.f_back
+            outside, frame = True, frame.f_back
         if self.armed and self._hook.suspended():
             self.armed = False
             raise Suspended
@@ -77,20 +83,43 @@ class _Watcher:
 class Recovery:
     """Parking and rejoining of one rank."""
 
-    def __init__(self, log: Log, state: State, regroup: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        state: State | None = None,
+        storage: Storage | None = None,
+        regroup: Callable[[_votes.Votes | None], None] | None = None,
+    ) -> None:
         if "nccl" in str(dist.get_backend()):
             _environment.check()
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("make the job in the main thread: only that can leave an iteration whose peer died")
-        self.state, self._regroup = state, regroup
+        self._state: State | None = state
+        self._storage, self._regroup = storage, regroup
         self._hook, self._log = _hook.Hook(), log
         self.votes: _votes.Votes | None = None
         self.epoch = 0  # newest that any rank has heard of
+        self._tainted = False  # the last rejoin failed with part of another state in place
         world = c10d._get_default_group()
-        self._rank, self._size = dist.get_rank(), dist.get_world_size()
-        self._backend, self._device = c10d._world.pg_map[world][0], world.bound_device_id
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        (self._backend, self.store), self._device = c10d._world.pg_map[world], world.bound_device_id
         self._timeout = _join.asked_timeout() or _limit.limit_of(world)
         self._watcher = _Watcher(self._hook, _limit.Limit(self._hook, log))
+
+    @property
+    def state(self) -> State:
+        """What this rank trains."""
+        assert self._state is not None
+        return self._state
+
+    def train(self, state: State | None) -> None:
+        """Have another state: the job is made again."""
+        self._state = state
+
+    def regroup(self, votes: _votes.Votes | None) -> None:
+        """Make again what the job has on the default group; with votes also what a process that begins has not."""
+        if self._regroup is not None:
+            self._regroup(votes)
 
     def arm(self, on: bool) -> None:
         """Whether the main thread may be interrupted: it is in user code that can be run again."""
@@ -101,6 +130,12 @@ class Recovery:
         if votes is not None:
             votes.cut_off = self._hook.suspended
         return votes
+
+    @staticmethod
+    def unwatch(votes: _votes.Votes | None) -> None:
+        """Let go of votes that are not needed."""
+        if votes is not None:
+            votes.leave()
 
     def check(self) -> None:
         """Leave the iteration where the job is suspended."""
@@ -117,7 +152,11 @@ class Recovery:
             return True
         if not isinstance(error, RuntimeError):
             return False
-        until = time.monotonic() + ALIVE_S  # it is known here before the engine has told everybody
+        return self.await_suspension()
+
+    def await_suspension(self) -> bool:
+        """Give the engine time to tell of a death that is known here already; whether the job is suspended."""
+        until = time.monotonic() + ALIVE_S
         while not self._hook.suspended() and time.monotonic() < until:
             time.sleep(LOOK_S)
         return self._hook.suspended()
@@ -137,21 +176,23 @@ class Recovery:
         """Park, and come back with the job; step is what this rank holds. It ends the process where the job ended."""
         self.arm(False)
         while True:
-            self._leave_groups()
-            order = self._park(why, status, step)
+            self.leave_groups()
+            order = self.park(why, status, step, self.state.checksum() if step >= 0 else 0)
             if order is None:
                 status, step, why = _hook.FAILED_ORDER, step, "an order that can't be followed"
                 continue
             status, why = self._obey(order, step, split)
             if status == _hook.REJOINED:
                 return order
-            if self._rank in order.moves and status != _hook.FAILED_GROUPS:
+            if self._tainted:
                 step = _hook.NOTHING  # part of another step may be there
 
     # ---- out ----
 
-    def _leave_groups(self) -> None:
-        self.state.drop_gradients()
+    def leave_groups(self) -> None:
+        """Give all groups up, and what the device has to do for them."""
+        if self._state is not None:
+            self._state.drop_gradients()
         if dist.is_initialized():
             abort_groups()
         gc.collect()
@@ -160,8 +201,8 @@ class Recovery:
                 if torch.cuda.is_initialized():
                     torch.cuda.synchronize()
 
-    def _park(self, why: str, status: int, step: int) -> _hook.Rejoin | None:
-        total = self.state.checksum() if step >= 0 else 0
+    def park(self, why: str, status: int, step: int, total: int) -> _hook.Rejoin | None:
+        """Wait for the agent's order; None where it can't be followed. It ends the process where the job ended."""
         self._log.write(park=status, next_iteration=step, sum=f"{total:016x}", why=why[:200], unix_ns=time.time_ns())
         try:
             went, order = self._hook.park(status, step, total)
@@ -180,63 +221,100 @@ class Recovery:
 
     def _obey(self, order: _hook.Rejoin, step: int, split: list[int]) -> tuple[int, str]:
         """Carry a rejoin out; the status with which it failed and why, or REJOINED."""
-        began, groups, received = time.monotonic_ns(), 0, 0
+        began, groups, received, self._tainted = time.monotonic_ns(), 0, 0, False
         status, why = _hook.FAILED_GROUPS, ""
-        source = order.moves.get(self._rank, self._rank)
+        source = source_of(order, self.rank)
         try:
-            self._make_groups(order.generation)
+            self.make_groups(order.generation)
             groups = time.monotonic_ns() - began
-            status = _hook.FAILED_STATE
-            if order.from_checkpoint or source == _hook.FROM_STORAGE:
-                status = _hook.FAILED_STORAGE
-                raise NotImplementedError("this job can't load a checkpoint by itself")
+            status = _hook.FAILED_STORAGE if source == _hook.FROM_STORAGE else _hook.FAILED_STATE
             received = self._exchange(order, source, step)
+            status = _hook.FAILED_STATE
             self.epoch = self._compare(self.state.checksum(), order.split or split, self.epoch)
             status = _hook.REJOINED
         except Exception as error:  # whatever it is, the engine decides how it goes on
             if self._hook.suspended():
                 status = _hook.FAILED_GROUPS
             why = self.forget(error, error.__traceback__)
-        restore = time.monotonic_ns() - began - groups
+            self.unwatch(self.votes)  # the others need not wait for this rank
+        times = (groups, time.monotonic_ns() - began - groups)
+        self.report(order, status, why, source, times, received, step < 0)
+        return status, why
+
+    def report(
+        self,
+        order: _hook.Rejoin,
+        status: int,
+        why: str,
+        source: int,
+        times: tuple[int, int],
+        received: int,
+        replaced: bool,
+    ) -> None:
+        """Tell the agent and the log what became of a rejoin; times are those of groups and of the state, in ns."""
         self._log.write(
             rejoin=order.generation,
             resume_iteration=order.resume,
             status=status,
-            replaced=step < 0,
+            replaced=replaced,
             bytes=received,
-            groups_ms=groups / 1e6,
-            restore_ms=restore / 1e6,
+            groups_ms=times[0] / 1e6,
+            restore_ms=times[1] / 1e6,
             why=why[:400],
             unix_ns=time.time_ns(),
             **{"from": source},
         )
-        self._hook.rejoined(order, status, groups, restore, received)
-        return status, why
+        self._hook.rejoined(order, status, *times, received)
 
-    def _make_groups(self, generation: int) -> None:
+    def make_groups(self, generation: int) -> None:
+        """Make the groups of a generation."""
         _join.restore_backends()
         within = timedelta(seconds=MEET_S)
-        store, _, _ = next(dist.rendezvous("env://", self._rank, self._size, timeout=within))
+        self.store, _, _ = next(dist.rendezvous("env://", self.rank, self.size, timeout=within))
+        self.votes = self.open_groups(self.store, f"falcon/{generation}", self.rank)
+        self.regroup(self.votes)
+
+    def open_groups(self, store: dist.Store, name: str, rank: int, within_s: float = 0) -> _votes.Votes:
+        """Make the default group and the votes' group, with this rank; names are used once."""
+        os.environ["RANK"] = str(rank)
+        within = timedelta(seconds=within_s or MEET_S)
         store.set_timeout(within)
+        c10d._world.group_count = 0  # a failed try has counted, and the count is in the group's name
+        waits = "gloo" in str(self._backend)  # it takes one time for meeting and for every call
         dist.init_process_group(
             self._backend,
-            store=dist.PrefixStore(f"falcon/{generation}", store),
-            rank=self._rank,
-            world_size=self._size,
-            timeout=self._timeout,
+            store=dist.PrefixStore(name, store),
+            rank=rank,
+            world_size=self.size,
+            timeout=within if waits else self._timeout,
             device_id=self._device,
         )
-        self.votes = self.watch_votes(_votes.agree(True))
-        self._regroup()
+        if waits:
+            _limit.set_limit(self._timeout)
+        votes = self.watch_votes(_votes.agree(True, cut_off=self._hook.suspended))
+        if votes is None:
+            raise RuntimeError("a rank has no hook")
+        if self._storage is not None:
+            self._storage.agree(votes)
+        store.set_timeout(self._timeout)
+        return votes
 
     def _exchange(self, order: _hook.Rejoin, source: int, step: int) -> int:
-        if source == self._rank:
+        """Make this rank's state that of the resumed iteration; how many bytes came from another rank."""
+        if source == _hook.FROM_STORAGE:
+            assert self.votes is not None
+            assert self._storage is not None
+            self._tainted = self._storage.can_load
+            self._storage.read(self.votes, order.resume)
+            return 0
+        if source == self.rank:
             if step != order.resume:
-                raise ValueError(f"rank {self._rank} holds iteration {step}, not {order.resume}")
+                raise ValueError(f"rank {self.rank} holds iteration {step}, not {order.resume}")
             self.state.rewind()
-            for to in sorted(t for t, s in order.moves.items() if s == self._rank):
+            for to in sorted(t for t, s in order.moves.items() if s == self.rank):
                 self.state.send(to)
             return 0
+        self._tainted = True
         return self.state.receive(source)
 
     def _compare(self, total: int, split: list[int], epoch: int) -> int:
@@ -251,6 +329,13 @@ class Recovery:
         if first != ~last:
             raise ValueError("ranks know different splits of the batch")
         return int(~newest)
+
+
+def source_of(order: _hook.Rejoin, rank: int) -> int:
+    """From whom a rank has its state. Where one needs storage all go back to it: a load may be one of all ranks."""
+    if order.from_checkpoint or _hook.FROM_STORAGE in order.moves.values():
+        return _hook.FROM_STORAGE
+    return order.moves.get(rank, rank)
 
 
 def abort_groups() -> None:

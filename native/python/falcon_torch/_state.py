@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import hashlib
 import io
 import os
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from ._buckets import Buckets
 
 MODULUS = 1 << 64
 FACTOR = 0x9E3779B97F4A7C15  # odd: a product with it loses nothing
@@ -108,15 +112,93 @@ def _without_arrays(state: dict[str, Any]) -> dict[str, Any]:
     return {**state, "numpy": (name, keys.tolist(), *rest)}
 
 
+@dataclass
+class Kept:
+    """What a rank trains, beside any model: the head says what the tensors are."""
+
+    head: dict[str, Any]
+    tensors: list[torch.Tensor]
+    total: int  # checksum of what replicas hold alike
+
+    def on_host(self) -> Kept:
+        """The same in the memory of the host."""
+        return Kept(self.head, [t.cpu() for t in self.tensors], self.total)
+
+
+class _FromKept:
+    """Tensors one after another, as they were kept."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self._left = iter(tensors)
+
+    def fill(self, into: torch.Tensor) -> None:
+        into.copy_(next(self._left))
+
+    def make(self, _: torch.Tensor, device: torch.device) -> torch.Tensor:
+        """The tensor itself where it lies where it should: two copies may not fit."""
+        return next(self._left).to(device)
+
+
+class _FromPeer:
+    """Tensors one after another, as a rank sends them."""
+
+    def __init__(self, source: int) -> None:
+        self._source, self.received = source, 0
+
+    def fill(self, into: torch.Tensor) -> None:
+        if into.numel() == 0:
+            return
+        raw = _raw(into)
+        dist.recv(raw, self._source)
+        if not into.is_contiguous():
+            into.copy_(raw.view(into.dtype).view(into.shape))
+        self.received += raw.numel()
+
+    def make(self, like: torch.Tensor, device: torch.device) -> torch.Tensor:
+        """A tensor of its own."""
+        made = torch.empty(like.shape, dtype=like.dtype, device=device)
+        self.fill(made)
+        return made
+
+
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    """A rank's part of a tensor that is spread over ranks (DTensor), else the tensor."""
+    return getattr(tensor, "_local_tensor", tensor)
+
+
+def _spread_as(local: torch.Tensor, parameter: Any) -> torch.Tensor:
+    """The tensor of which local is this rank's part, spread as the parameter is."""
+    if not hasattr(parameter, "_local_tensor"):
+        return local
+    kind: Any = type(parameter.data)
+    return kind.from_local(
+        local,
+        parameter.device_mesh,
+        parameter.placements,
+        run_check=False,
+        shape=parameter.shape,
+        stride=parameter.stride(),
+    )
+
+
 class State:
-    """Parameters, buffers and optimizer state of one rank, its random numbers, and what else the user names."""
+    """Parameters, buffers and optimizer state of one rank, its random numbers, and what else the user names.
+
+    Of tensors that are spread over ranks it has this rank's part.
+    """
 
     def __init__(
-        self, model: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer], extras: Sequence[Any] = ()
+        self,
+        modules: torch.nn.Module | Sequence[torch.nn.Module],
+        optimizers: Sequence[torch.optim.Optimizer],
+        extras: Sequence[Any] = (),
     ) -> None:
-        self._model, self._optimizers, self._extras = model, tuple(optimizers), tuple(extras)
-        self._parameters = list(model.parameters())
-        self._buffer_owners = self._find_buffers()
+        self._modules = [modules] if isinstance(modules, torch.nn.Module) else list(modules)
+        self._optimizers, self._extras = tuple(optimizers), tuple(extras)
+        self._parameters = [p for m in self._modules for p in m.parameters()]
+        self._buffer_owners = [found for m in self._modules for found in self._find_buffers(m)]
+        wrapper = torch.nn.parallel.DistributedDataParallel
+        self._buckets = [Buckets(part) for m in self._modules for part in m.modules() if isinstance(part, wrapper)]
         self._random = _Random()
         self._saved: dict[str, Any] | None = None
         self._device = self._parameters[0].device if self._parameters else torch.device("cpu")
@@ -131,18 +213,22 @@ class State:
         """Whether there is state that changes besides the optimizer's step."""
         return bool(self._extras)
 
-    def _find_buffers(self) -> list[tuple[dict[str, Any], str]]:
+    @staticmethod
+    def _find_buffers(module: torch.nn.Module) -> list[tuple[dict[str, Any], str]]:
         """Where the buffers are that are part of what was learned, such as running means."""
-        kept = self._model.state_dict(keep_vars=True)
+        kept = module.state_dict(keep_vars=True)
         found = []
-        for name, _ in self._model.named_buffers():
+        for name, _ in module.named_buffers():
             if name in kept:
                 path, _, last = name.rpartition(".")
-                found.append((self._model.get_submodule(path)._buffers, last))
+                found.append((module.get_submodule(path)._buffers, last))
         return found
 
     def _buffers(self) -> list[torch.Tensor]:
-        return [owner[name] for owner, name in self._buffer_owners]
+        return [_local(owner[name]) for owner, name in self._buffer_owners]
+
+    def _shards(self) -> list[torch.Tensor]:
+        return [_local(p) for p in self._parameters]
 
     def _groups(self) -> list[dict[str, Any]]:
         return [g for o in self._optimizers for g in o.param_groups]
@@ -186,26 +272,60 @@ class State:
 
     def checksum(self) -> int:
         """A checksum of what all replicas hold alike: parameters and optimizer state."""
-        moments = [m[k] for m in self._moments() for k in sorted(m) if isinstance(m[k], torch.Tensor)]
-        return checksum([*self._parameters, *moments])
+        moments = [_local(m[k]) for m in self._moments() for k in sorted(m) if isinstance(m[k], torch.Tensor)]
+        return checksum([*self._shards(), *moments])
 
-    def send(self, to: int) -> int:
-        """Send everything to a rank, as it was saved; how many bytes."""
+    def pack(self) -> bytes:
+        """What was saved, as bytes: all that replicas do not hold alike."""
+        assert self._saved is not None
+        saved, out = self._saved, io.BytesIO()
+        buffers = [b.cpu() for b in saved["buffers"]]
+        torch.save({"random": _without_arrays(saved["random"]), "extras": saved["extras"], "buffers": buffers}, out)
+        return out.getvalue()
+
+    def unpack(self, packed: bytes) -> None:
+        """Take over what another process has packed."""
+        came = torch.load(io.BytesIO(packed), map_location="cpu", weights_only=True)
+        for b, value in zip(self._buffers(), came["buffers"], strict=True):
+            b.data.copy_(value)
+        for e, state in zip(self._extras, came["extras"], strict=True):
+            e.load_state_dict(state)
+        self._random.set(came["random"])
+
+    def keep(self) -> Kept:
+        """What this rank trains, as it was saved; the tensors are those of the model."""
         if self._saved is None:
             self.save()
         saved = self._saved
         assert saved is not None
-        tensors = [*self._parameters, *saved["buffers"]]
-        moments = []
-        for m in self._moments():
-            moments.append({k: self._describe(v, tensors) for k, v in m.items()})
-        head = io.BytesIO()
+        tensors = [t.detach() for t in [*self._shards(), *saved["buffers"]]]
+        moments = [{k: self._describe(v, tensors) for k, v in m.items()} for m in self._moments()]
         groups = [{k: v for k, v in g.items() if k != "params"} for g in self._groups()]
         states = {"random": _without_arrays(saved["random"]), "extras": saved["extras"]}
-        torch.save({"groups": groups, "moments": moments, **states}, head)
+        states["buckets"] = [b.known() for b in self._buckets]
+        return Kept({"groups": groups, "moments": moments, **states}, tensors, self.checksum())
+
+    def install(self, kept: Kept) -> None:
+        """Go on with what was kept."""
+        self._fill(kept.head, _FromKept(kept.tensors))
+
+    def settle(self, alike: Callable[[int], bool]) -> None:
+        """Sum gradients in the order of the state that was taken over; every rank takes part.
+
+        alike says whether replicas have the same value: where one of them knows no order, none builds its buckets.
+        """
+        orders = [b.known() for b in self._buckets]
+        if alike(int.from_bytes(hashlib.sha256(repr(orders).encode()).digest()[:7], "big")):
+            for b in self._buckets:
+                b.build()
+
+    def send(self, to: int) -> int:
+        """Send everything to a rank, as it was saved; how many bytes."""
+        kept, head = self.keep(), io.BytesIO()
+        torch.save(kept.head, head)
         self._send_bytes(head.getvalue(), to)
         sent = head.tell()
-        for t in tensors:
+        for t in kept.tensors:
             if t.numel() > 0:
                 dist.send(_raw(t), to)
                 sent += t.numel() * t.element_size()
@@ -213,42 +333,44 @@ class State:
 
     def _describe(self, value: Any, tensors: list[torch.Tensor]) -> Any:
         """A tensor on the device goes by itself, with its shape in the head; all else is in the head."""
-        if not isinstance(value, torch.Tensor) or value.device != self._device:
+        if not isinstance(value, torch.Tensor):
             return value
-        tensors.append(value)
-        return {"falcon_shape": list(value.shape), "dtype": value.dtype}
+        local = _local(value).detach()
+        spread = hasattr(value, "_local_tensor")
+        if local.device != self._device and not spread:
+            return value
+        tensors.append(local)
+        return {"falcon_shape": list(local.shape), "dtype": local.dtype, "spread": spread}
 
     def receive(self, source: int) -> int:
         """Take everything over from a rank; how many bytes."""
         packed = self._receive_bytes(source)
-        head = torch.load(io.BytesIO(packed), weights_only=True)
-        received = len(packed)
-        for t in [*self._parameters, *self._buffers()]:
-            received += self._receive_into(t.data, source)
+        peer = _FromPeer(source)
+        self._fill(torch.load(io.BytesIO(packed), weights_only=True), peer)
+        return len(packed) + peer.received
+
+    def _fill(self, head: dict[str, Any], came: _FromKept | _FromPeer) -> None:
+        """Take over what the head and the tensors behind it say."""
+        for t in [*self._shards(), *self._buffers()]:
+            came.fill(t.data)
         owners = [(o, p) for o in self._optimizers for g in o.param_groups for p in g["params"]]
         for (optimizer, p), m in zip(owners, head["moments"], strict=True):
             filled = {}
             for k, v in m.items():
                 if isinstance(v, dict) and "falcon_shape" in v:
-                    v = torch.empty(v["falcon_shape"], dtype=v["dtype"], device=self._device)
-                    received += self._receive_into(v, source)
+                    like = torch.empty(v["falcon_shape"], dtype=v["dtype"], device="meta")
+                    made = came.make(like, self._device)
+                    v = _spread_as(made, p) if v["spread"] else made
                 filled[k] = v
-            optimizer.state[p] = filled
+            if filled or p in optimizer.state:
+                optimizer.state[p] = filled
         for group, values in zip(self._groups(), head["groups"], strict=True):
             group.update(values)
         for e, kept in zip(self._extras, head["extras"], strict=True):
-            e.load_state_dict(kept)
+            e.load_state_dict(copy.deepcopy(kept))
         self._random.set(head["random"])
-        return received
-
-    def _receive_into(self, tensor: torch.Tensor, source: int) -> int:
-        if tensor.numel() == 0:
-            return 0
-        raw = _raw(tensor)
-        dist.recv(raw, source)
-        if not tensor.is_contiguous():
-            tensor.copy_(raw.view(tensor.dtype).view(tensor.shape))
-        return int(raw.numel())
+        for b, order in zip(self._buckets, head["buckets"], strict=True):
+            b.learn(order)
 
     def _send_bytes(self, data: bytes, to: int) -> None:
         dist.send(torch.tensor([len(data)]).to(self._device), to)

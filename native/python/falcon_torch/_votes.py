@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -28,6 +29,8 @@ LATE_S = 2.0  # from one vote to the next, where an iteration is shorter
 SHARE = 0.0002  # of the training thread's time that votes may take
 LOOK_S = 0.0005  # between two looks at a vote
 LEAVE_S = 0.05  # between two looks whether a group can be left
+MEET_S = 60.0  # for all ranks to come to the group
+QUIET_S = 1800.0  # for one vote in gloo: an iteration of the slowest rank, or its writing of a checkpoint
 PATIENCE_S = 120.0  # for a vote whose iterations are over: a rank that is still missing left the loop
 
 
@@ -61,8 +64,8 @@ class Votes:
     """The ranks' votes on orders: the smallest id that any of them has prepared counts for all."""
 
     def __init__(self, store: dist.Store, rank: int, world: int) -> None:
-        self._store = store
-        self._group: Any = dist.ProcessGroupGloo(store, rank, world)
+        self._store, self._rank, self._world = store, rank, world
+        self._group: Any = _meet(store, rank, world)
         self._least = dist.AllreduceOptions()
         self._least.reduceOp = dist.ReduceOp.MIN
         self._running: deque[_Vote] = deque()
@@ -91,25 +94,66 @@ class Votes:
         return voted
 
     def commit(self, order: int, held: bool) -> bool:
-        """Whether the voted order holds: every rank gets the same answer.
+        """Whether the voted order holds: every rank gets the same answer."""
+        return self.decide(f"order/{order}", held)
+
+    def decide(self, name: str, mine: bool) -> bool:
+        """Whether mine is true on every rank; waits for them, and every rank gets the same answer.
 
         One where the group fails meanwhile can't know what the others saw, so the store decides: what
-        the first rank wrote there counts. Who lost an earlier vote takes no part, and then no rank
-        finds that all hold the order.
+        the first rank wrote there under the name counts. Who lost an earlier vote takes no part, and
+        then no rank finds that mine is true everywhere.
         """
-        try:
-            all_hold = self.everywhere(held)
-        except RuntimeError as e:
-            self._lose(e)
-            all_hold = False
+        all_hold = self.passes(mine)
         if not all_hold and not self.lost:
             return False
-        return bool(self._store.compare_set(f"order/{order}", "", "holds" if all_hold else "dropped") == b"holds")
+        return bool(self._store.compare_set(name, "", "holds" if all_hold else "dropped") == b"holds")
+
+    def passes(self, mine: bool) -> bool:
+        """Whether mine is true on every rank, as far as this rank knows: false too where the group fails."""
+        try:
+            return self.everywhere(mine)
+        except RuntimeError as e:
+            self._lose(e)
+            return False
 
     def everywhere(self, mine: bool) -> bool:
         """Whether mine is true on every rank; waits for them. Raise RuntimeError where the network fails."""
-        work, values = self._start([int(mine)])
-        return self._wait(work, values, math.inf) == [1]
+        return self.least([int(mine)]) == [1]
+
+    def least(self, mine: list[int]) -> list[int]:
+        """The least of each value over all ranks; waits for them. Raise RuntimeError where the network fails."""
+        work, values = self._start(mine)
+        return self._wait(work, values, math.inf)
+
+    def alike(self, value: int, shard: int = 0, shards: int = 1) -> bool:
+        """Whether ranks of the same shard have the same value, of 64 bits, for every shard: one answer for all."""
+        signed = value - (1 << 64) if value >> 63 else value
+        mine = [(1 << 63) - 1] * (2 * shards)
+        mine[2 * shard : 2 * shard + 2] = [signed, ~signed]
+        got = self.least(mine)
+        return all(least == ~most for least, most in zip(got[::2], got[1::2], strict=True))
+
+    def trade(self, data: bytes, to: int, source: int) -> bytes:
+        """Give data to a rank, and get that of another one; every rank trades at once.
+
+        Ranks are those that this group was made with. Raise RuntimeError where the network fails.
+        """
+        try:
+            return self._trade(data, to, source)
+        except Exception as e:  # the others wait for this rank: they must not mistake its next call for this one
+            self._lose(e)
+            raise
+
+    def _trade(self, data: bytes, to: int, source: int) -> bytes:
+        sizes = [0] * self._world
+        sizes[self._rank] = -len(data)
+        out, gets = [0] * self._world, [0] * self._world
+        out[to], gets[source] = len(data), -self.least(sizes)[source]
+        came = torch.empty(gets[source], dtype=torch.uint8)
+        given = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
+        self._await(self._group.alltoall_base(came, given, gets, out, dist.AllToAllOptions()), math.inf)
+        return bytes(came.untyped_storage())
 
     def leave(self) -> None:
         """Leave the group: a peer died, and the votes that run may never end."""
@@ -142,12 +186,19 @@ class Votes:
         return voted
 
     def _start(self, mine: list[int]) -> tuple[Any, torch.Tensor]:
+        if self.lost:
+            raise RuntimeError(self.lost)
         values = torch.tensor(mine)
         work = self._group.allreduce([values], self._least)
         self._works = [w for w in self._works if not w.is_completed()] + [work]
         return work, values
 
     def _wait(self, work: Any, values: torch.Tensor, patience_s: float) -> list[int]:
+        self._await(work, patience_s)
+        agreed: list[int] = values.tolist()
+        return agreed
+
+    def _await(self, work: Any, patience_s: float) -> None:
         until = time.monotonic() + patience_s
         while not work.is_completed():  # a wait inside gloo would not end when a peer parks
             if self.cut_off():
@@ -156,8 +207,6 @@ class Votes:
                 raise RuntimeError(f"a rank did not vote for {patience_s} s")
             time.sleep(LOOK_S)
         work.wait()
-        agreed: list[int] = values.tolist()
-        return agreed
 
     def _lose(self, why: Exception) -> None:
         """Leave the group, so that the others' votes fail too."""
@@ -196,8 +245,20 @@ class _Leaving:
         self._thread.join()
 
 
-def agree(mine: bool, prefix: str = "falcon") -> Votes | None:
+def _meet(store: dist.Store, rank: int, world: int) -> Any:
+    """Make a gloo group that waits for its ranks for MEET_S, and in its calls for QUIET_S."""
+    group = dist.ProcessGroupGloo(store, rank, world, timeout=timedelta(seconds=MEET_S))
+    try:
+        group._set_default_timeout(timedelta(seconds=QUIET_S))
+    except (AttributeError, RuntimeError):  # an older PyTorch: one timeout for both
+        again = dist.PrefixStore("again", store)
+        return dist.ProcessGroupGloo(again, rank, world, timeout=timedelta(seconds=QUIET_S))
+    return group
+
+
+def agree(mine: bool, prefix: str = "falcon", cut_off: Callable[[], bool] | None = None) -> Votes | None:
     """Votes of all ranks, or None unless every rank has the hook: an order needs all of them."""
     store = dist.PrefixStore(prefix, dist.distributed_c10d._get_default_store())
     votes = Votes(store, dist.get_rank(), dist.get_world_size())
+    votes.cut_off = cut_off or votes.cut_off
     return votes if votes.everywhere(mine) else None

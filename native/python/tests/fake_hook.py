@@ -53,6 +53,12 @@ class Mailbox:
     def ack(self, order: int, i: int, status: int) -> None:
         self.calls.append(("ack", order, i, status))
 
+    def place(self, order: int, i: int, rank: int, step_ns: list[int], received: int) -> None:
+        self.calls.append(("place", order, i, rank, step_ns, received))
+
+    def checkpoint(self, i: int) -> None:
+        self.calls.append(("checkpoint", i))
+
     def suspended(self) -> bool:
         return False
 
@@ -86,6 +92,16 @@ def install(mailbox: Mailbox) -> Mailbox:
 def split(at: int, id_: int, counts: list[int], epoch: int = 1, **post: Any) -> Post:
     """An order of micro-batches."""
     return Post(at, Order(id_, epoch, _hook.MICRO_BATCHES, counts), **post)
+
+
+def checkpoint(at: int, id_: int, leave: bool = False, epoch: int = 1, **post: Any) -> Post:
+    """An order to write a checkpoint."""
+    return Post(at, Order(id_, epoch, _hook.CHECKPOINT, [int(leave)]), **post)
+
+
+def placement(at: int, id_: int, blocks: list[int], epoch: int = 1, **post: Any) -> Post:
+    """An order to change places."""
+    return Post(at, Order(id_, epoch, _hook.PLACEMENT, blocks), **post)
 
 
 def stop(at: int, id_: int, epoch: int = 1) -> Post:

@@ -21,8 +21,9 @@ from fake_hook import Mailbox, Post
 from falcon_torch import _hook, _join, _votes
 from falcon_torch._hook import Rejoin
 
-LIMIT_S = 200
-GLOO_S = 20  # by which a survivor leaves an operation with another survivor
+LIMIT_S = 40
+SPARES = 2  # processes that may take a dead one's place
+GLOO_S = 5  # by which a survivor leaves an operation with another survivor
 RUNNING, PARKED_EMPTY = -2, -1  # in Agent.parked; else the iteration that a parked rank holds
 torch.set_num_threads(1)  # threads do not survive a fork
 fork = multiprocessing.get_context("fork")
@@ -31,28 +32,34 @@ fork = multiprocessing.get_context("fork")
 class Agent:
     """What ranks and the test share in place of agents and an engine."""
 
-    def __init__(self, world: int) -> None:
-        self.world = world
+    def __init__(self, world: int, shard_of: Callable[[int], int]) -> None:
+        self.world, self.shard_of = world, shard_of
         self.suspended = fork.Value("q", 0)
-        self.order = fork.Array("q", [0, 0] + [0] * 2 * world)  # generation, resume, then split, then sources
+        # generation, resume, whether from a checkpoint, then split, then sources
+        self.order = fork.Array("q", [0, 0, 0] + [0] * 2 * world)
         self.parked = fork.Array("q", [RUNNING] * world)  # by rank
         self.split = fork.Array("q", [0] * world)  # in force, zeros as it was in the beginning
 
-    def rejoin(self) -> int:
-        """Order all to rejoin at the newest iteration that any holds; who holds another one gets its state."""
-        resume = max(self.parked)
-        source = list(self.parked).index(resume)
-        sources = [r if held == resume else source for r, held in enumerate(self.parked)]
+    def rejoin(self, stored: int = -1) -> int:
+        """Order all to rejoin at the newest iteration that any holds; who holds another one gets its state.
+
+        With stored all go back to the checkpoint of that iteration.
+        """
+        resume = max(self.parked) if stored < 0 else stored
+        sources = list(range(self.world))
+        if stored < 0:
+            holders = {self.shard_of(r): r for r, held in reversed(list(enumerate(self.parked))) if held == resume}
+            sources = [r if held == resume else holders[self.shard_of(r)] for r, held in enumerate(self.parked)]
         with self.order.get_lock():
-            self.order[:] = [self.suspended.value, resume, *self.split, *sources]
+            self.order[:] = [self.suspended.value, resume, int(stored >= 0), *self.split, *sources]
         return resume
 
     def read(self) -> Rejoin:
         with self.order.get_lock():
-            generation, resume, *rest = self.order[:]
+            generation, resume, stored, *rest = self.order[:]
         split, sources = rest[: self.world], rest[self.world :]
         moves = {rank: source for rank, source in enumerate(sources) if rank != source}
-        return Rejoin(generation, resume, False, split if any(split) else [], moves)
+        return Rejoin(generation, resume, bool(stored), [count for count in split if count], moves)
 
 
 @dataclass
@@ -71,7 +78,11 @@ class ParkingMailbox(Mailbox):
         super().ack(order, i, status)
         voted = next(p.order for p in self.posts if p.order.id == order)
         if status == _hook.APPLIED and voted.kind == _hook.MICRO_BATCHES:
-            self.agent.split[:] = voted.values
+            self.agent.split[:] = voted.values + [0] * (self.agent.world - len(voted.values))
+
+    def place(self, order: int, i: int, rank: int, step_ns: list[int], received: int) -> None:
+        super().place(order, i, rank, step_ns, received)
+        self.rank = rank
 
     def suspended(self) -> bool:
         return bool(self.agent.suspended.value > self.generation)
@@ -91,7 +102,10 @@ class ParkingMailbox(Mailbox):
 Train = Callable[[ParkingMailbox], Any]
 
 
-def _process(out: Connection, mailbox: ParkingMailbox, port: int, joins: bool, train: Train) -> None:
+def _process(orders: Connection, out: Connection, agent: Agent, posts: list[Post], train: Train) -> None:
+    """Wait for a rank to hold, and be its process."""
+    rank, port, joins = orders.recv()
+    mailbox = ParkingMailbox(rank, list(posts), agent=agent)
     os.environ.update(RANK=str(mailbox.rank), WORLD_SIZE=str(mailbox.agent.world), LOCAL_RANK=str(mailbox.rank))
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), TORCHELASTIC_USE_AGENT_STORE="True")
     os.environ.update(GLOO_SOCKET_IFNAME="lo")
@@ -114,22 +128,28 @@ def _process(out: Connection, mailbox: ParkingMailbox, port: int, joins: bool, t
 class Job:
     """Processes of one job, and what becomes of them."""
 
-    def __init__(self, world: int, train: Train, posts: list[Post]) -> None:
-        self.agent, self._train, self._posts = Agent(world), train, posts
-        self._store = dist.TCPStore("127.0.0.1", 0, None, is_master=True, wait_for_workers=False)
+    def __init__(
+        self, world: int, train: Train, posts: list[Post], shard_of: Callable[[int], int] = lambda _: 0
+    ) -> None:
+        self.agent = Agent(world, shard_of)
         self.processes: list[Any] = [None] * world
         self._pipes: list[Any] = [None] * world
+        self._waiting: list[Any] = []
+        for _ in range(world + SPARES):  # before there are threads: a fork may copy a lock that one of them holds
+            ours, theirs = fork.Pipe(duplex=False)
+            reads, orders = fork.Pipe(duplex=False)
+            process = fork.Process(target=_process, args=(reads, theirs, self.agent, posts, train), daemon=True)
+            process.start()
+            theirs.close()
+            self._waiting.append((process, ours, orders))
+        self._store = dist.TCPStore("127.0.0.1", 0, None, is_master=True, wait_for_workers=False)
 
     def start(self, place: int, rank: int, joins: bool = False) -> None:
         """Start the process at a place, with a rank."""
-        self._pipes[place], theirs = fork.Pipe(duplex=False)
-        mailbox = ParkingMailbox(rank, list(self._posts), agent=self.agent)
-        arguments = (theirs, mailbox, self._store.port, joins, self._train)
-        self.processes[place] = fork.Process(target=_process, args=arguments, daemon=True)
-        self.processes[place].start()
-        theirs.close()
+        self.processes[place], self._pipes[place], orders = self._waiting.pop(0)
+        orders.send((rank, self._store.port, joins))
 
-    def recover(self, dying: int, rank: int) -> int:
+    def recover(self, dying: int, rank: int, stored: int = -1) -> int:
         """Wait until process dying has ended, and have a new one take its rank; the iteration that they resume at."""
         self.processes[dying].join(LIMIT_S)
         assert self.processes[dying].exitcode == 9
@@ -139,7 +159,13 @@ class Job:
         self._until(lambda: all(parked[r] != RUNNING for r in range(self.agent.world) if r != rank))
         self.start(dying, rank, joins=True)
         self._until(lambda: parked[rank] == PARKED_EMPTY)
-        return self.agent.rejoin()
+        return self.agent.rejoin(stored)
+
+    def again(self, stored: int = -1) -> int:
+        """Wait until all have parked once more, after a rejoin that failed, and order another one."""
+        self.agent.suspended.value += 1
+        self._until(lambda: all(p != RUNNING for p in self.agent.parked))
+        return self.agent.rejoin(stored)
 
     def _until(self, ready: Callable[[], bool]) -> None:
         end = time.monotonic() + LIMIT_S
@@ -176,7 +202,6 @@ class Job:
         return [got[k] for k in range(self.agent.world)]
 
     def end(self) -> None:
-        for process in self.processes:
-            if process is not None:
-                process.kill()
-                process.join()
+        for process in [p for p in self.processes if p is not None] + [p for p, _, _ in self._waiting]:
+            process.kill()
+            process.join()

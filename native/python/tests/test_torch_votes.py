@@ -195,9 +195,8 @@ def test_a_process_that_left_the_votes_ends_in_order(tmp_path: Path, how: str) -
     """With a call that still runs, too: a thread in the end of the group aborted the process as it exited."""
     command = [sys.executable, "-c", ENDS]
     arguments = [[*command, str(rank), str(tmp_path / "store"), how] for rank in range(2)]
-    ranks = [
-        subprocess.Popen(a, stderr=subprocess.PIPE, env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"}) for a in arguments
-    ]
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": os.pathsep.join(sys.path)}
+    ranks = [subprocess.Popen(a, stderr=subprocess.PIPE, env=environment) for a in arguments]
     try:
         for process in ranks:
             _, errors = process.communicate(timeout=60)

@@ -152,7 +152,8 @@ class Votes:
         out[to], gets[source] = len(data), -self.least(sizes)[source]
         came = torch.empty(gets[source], dtype=torch.uint8)
         given = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
-        self._await(self._group.alltoall_base(came, given, gets, out, dist.AllToAllOptions()), math.inf)
+        work = self._group.alltoall_base(came, given, gets, out, dist.AllToAllOptions())
+        self._await(self._issued(work), math.inf)
         return bytes(came.untyped_storage())
 
     def leave(self) -> None:
@@ -189,9 +190,12 @@ class Votes:
         if self.lost:
             raise RuntimeError(self.lost)
         values = torch.tensor(mine)
-        work = self._group.allreduce([values], self._least)
+        return self._issued(self._group.allreduce([values], self._least)), values
+
+    def _issued(self, work: Any) -> Any:
+        """Note a call of the group: its end waits for all of them."""
         self._works = [w for w in self._works if not w.is_completed()] + [work]
-        return work, values
+        return work
 
     def _wait(self, work: Any, values: torch.Tensor, patience_s: float) -> list[int]:
         self._await(work, patience_s)

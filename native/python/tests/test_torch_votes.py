@@ -204,3 +204,40 @@ def test_a_process_that_left_the_votes_ends_in_order(tmp_path: Path, how: str) -
     finally:
         for process in ranks:
             process.kill()
+
+
+TRADE_CUT_OFF = """
+import os, sys, time, torch.distributed as dist
+from falcon_torch import _votes
+rank, store, released = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=2)
+votes = _votes.agree(True)
+if rank == 1:  # agrees on the sizes, and never takes part in what follows
+    votes.least([0, 0])
+    while not os.path.exists(released):
+        time.sleep(0.01)
+    os._exit(0)
+began = time.monotonic()
+votes.cut_off = lambda: time.monotonic() > began + 2
+try:
+    votes.trade(b"state", 1, 1)
+except RuntimeError:
+    pass
+assert votes.lost
+dist.destroy_process_group()
+"""
+
+
+def test_a_trade_that_still_runs_does_not_hold_up_the_end_of_the_process(tmp_path: Path) -> None:
+    """The end of the group waits for it, for as long as the peer is silent."""
+    released = tmp_path / "released"
+    arguments = [[sys.executable, "-c", TRADE_CUT_OFF, str(k), str(tmp_path / "store"), str(released)] for k in (0, 1)]
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": os.pathsep.join(sys.path)}
+    ranks = [subprocess.Popen(a, stderr=subprocess.PIPE, env=environment) for a in arguments]
+    try:
+        _, errors = ranks[0].communicate(timeout=30)
+        assert ranks[0].returncode == 0, errors.decode()
+    finally:
+        released.touch()
+        for process in ranks:
+            process.kill()

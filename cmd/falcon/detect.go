@@ -129,7 +129,7 @@ func refuseEvents(dir string) error {
 	return fmt.Errorf("the folder %q holds TensorBoard's event files; give one of them, such as %s", dir, filepath.Base(events[0]))
 }
 
-func defaultRules() peer.Rules { return peer.Rules{Suspect: 1.1, WaitOver: 2, MinPeers: 3} }
+func defaultRules() peer.Rules { return peer.Rules{}.WithDefaults() }
 
 // detectKind runs the command of a kind on a file.
 func detectKind(c *cobra.Command, kind logs.Kind, path string, in io.Reader, want logs.Want) (any, error) {
@@ -162,10 +162,7 @@ func detectKind(c *cobra.Command, kind logs.Kind, path string, in io.Reader, wan
 		report, err := detectCalls(c, []string{"-"})
 		return report, nameFile(path, err)
 	}
-	if path == "-" {
-		return detectTrace(c, "-", trace.Shape{}, defaultRules())
-	}
-	return detectTrace(c, path, trace.Shape{}, defaultRules()) // its name can tell the rank
+	return detectTrace(c, path, trace.Shape{}, defaultRules()) // a file's name can tell the rank
 }
 
 func wrapFile(path string, err error) error {

@@ -71,9 +71,10 @@ func detectProfileCommand() *cobra.Command {
 }
 
 func rulesFlags(c *cobra.Command, rules *peer.Rules) {
-	c.Flags().Float64Var(&rules.Suspect, "suspect", 1.1, "ratio over the median of its kind that makes a group or a rank suspicious")
-	c.Flags().Float64Var(&rules.WaitOver, "wait-over", 2, "transfers that a wait must exceed to mark computation")
-	c.Flags().IntVar(&rules.MinPeers, "min-peers", 3, "peers that make a median; with fewer the own healthy profile decides")
+	usual := defaultRules()
+	c.Flags().Float64Var(&rules.Suspect, "suspect", usual.Suspect, "ratio over the median of its kind that makes a group or a rank suspicious")
+	c.Flags().Float64Var(&rules.WaitOver, "wait-over", usual.WaitOver, "transfers that a wait must exceed to mark computation")
+	c.Flags().IntVar(&rules.MinPeers, "min-peers", usual.MinPeers, "peers that make a median; with fewer the own healthy profile decides")
 }
 
 func checkRules(r peer.Rules) error {

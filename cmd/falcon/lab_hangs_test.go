@@ -90,10 +90,7 @@ func hollowEnvironment(t *testing.T) []string {
 		}
 		t.Fatal(err)
 	}
-	for i := range names {
-		names[i] = filepath.Join(folder, names[i])
-	}
-	return []string{python, "LD_LIBRARY_PATH=" + folder + ":" + lib, "LD_PRELOAD=" + strings.Join(names, ":"), "FALCON_LAB_HOLLOW=1", "PYTHONDONTWRITEBYTECODE=1"}
+	return []string{python, "LD_LIBRARY_PATH=" + folder + ":" + lib, "LD_PRELOAD=" + hollow.Preload(folder, names), "FALCON_LAB_HOLLOW=1", "PYTHONDONTWRITEBYTECODE=1"}
 }
 
 func judgeHang(t *testing.T, path, backend string, scores map[string]*hangScore, total *hangScore) {

@@ -21,8 +21,6 @@ var (
 	torchScreen = flag.Bool("torch-screen", false, "mitigations of a PyTorch job approved on a real terminal")
 )
 
-const torchHeld = 8 // ranks of a job that is held
-
 // torchAlarm is what PyTorch prints when a watchdog or its monitor acts.
 var torchAlarm = regexp.MustCompile(`(?i)watchdog (caught|got stuck|thread terminated)|heartbeat|timed out|caught collective operation timeout`)
 
@@ -52,7 +50,7 @@ func TestTorchPauses(t *testing.T) {
 			fmt.Fprintf(&table, "| %s | %d | %.0f, %.0f | %.0f, %.0f |\n", job.name, len(held), middle(held), slices.Max(held), middle(quiet), slices.Max(quiet))
 		})
 	}
-	text := fmt.Sprintf("## Pauses\n\nBy `make torch-pauses TORCH_PAUSES=%d`. %s\n\nA DDP job of %d ranks with `falcon_torch` is held at random moments for a matrix test of one GPU, and let go. No rank was replaced, PyTorch's watchdogs said nothing, and each micro-batch counted once. In ms, median and most: held, and from the order until all ranks were quiet.\n\n| Job | Pauses | Held | Quiet after |\n|---|---|---|---|\n%s", *torchPauses, machine(), torchHeld, table.String())
+	text := fmt.Sprintf("## Pauses\n\nBy `make torch-pauses TORCH_PAUSES=%d`. %s\n\nA DDP job of %d ranks with `falcon_torch` is held at random moments for a matrix test of one GPU, and let go. No rank was replaced, PyTorch's watchdogs said nothing, and each micro-batch counted once. In ms, median and most: held, and from the order until all ranks were quiet.\n\n| Job | Pauses | Held | Quiet after |\n|---|---|---|---|\n%s", *torchPauses, machine(), torchRanks, table.String())
 	t.Log(text)
 	if !t.Failed() {
 		writePage(t, "torch-pauses", text)
@@ -64,13 +62,13 @@ func holdTorch(t *testing.T) (held, quiet []float64) {
 	logs := t.TempDir()
 	t.Setenv("RANK_LOGS", logs)
 	t.Setenv("ITERATIONS", fmt.Sprint(iterations))
-	c := newCluster(t, falcon.Layout{TP: 1, DP: torchHeld, PP: 1}, 2, iterations, "--train", trainTorch(t, "ddp_kills.py"), "--gpu-gflops", "8")
+	c := newCluster(t, falcon.Layout{TP: 1, DP: torchRanks, PP: 1}, 2, iterations, "--train", trainTorch(t, "ddp_kills.py"), "--gpu-gflops", "8")
 	pids := c.status().RankPids
 	r := rand.New(rand.NewPCG(*pauseSeed, 0x746f726368))
 	refused := map[string]int{}
 	for k := 0; len(held) < *torchPauses; k++ {
 		time.Sleep(time.Duration(r.Int64N(int64(time.Second))))
-		v := c.follow(c.insist(&falconv1.ValidateRequest{Ranks: []int32{r.Int32N(torchHeld)}, Gemm: true, GemmN: 16, Reason: "a pause at a random moment"}, refused), over)
+		v := c.follow(c.insist(&falconv1.ValidateRequest{Ranks: []int32{r.Int32N(torchRanks)}, Gemm: true, GemmN: 16, Reason: "a pause at a random moment"}, refused), over)
 		switch state := falcon.ValidationState(v.GetState()); {
 		case state == falcon.ValidationDone:
 			held, quiet = append(held, v.GetPausedMs()), append(quiet, v.GetQuietMs())
@@ -98,8 +96,8 @@ func holdTorch(t *testing.T) (held, quiet []float64) {
 func judgeAlarms(t *testing.T, logs string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(logs, "*"))
-	if err != nil || len(files) < torchHeld {
-		t.Fatalf("%d logs of %d ranks: %v", len(files), torchHeld, err)
+	if err != nil || len(files) < torchRanks {
+		t.Fatalf("%d logs of %d ranks: %v", len(files), torchRanks, err)
 	}
 	for _, file := range files {
 		b, err := os.ReadFile(file)

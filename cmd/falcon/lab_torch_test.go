@@ -63,18 +63,14 @@ func TestTorchKills(t *testing.T) {
 	if *torchKills == 0 {
 		t.Skip("give -torch-kills")
 	}
-	python := interpreterWithTorch(t)
-	script, err := filepath.Abs("testdata/torch/ddp_kills.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	command := trainTorch(t, "ddp_kills.py")
 	var table strings.Builder
 	for _, backend := range torchBackends {
 		var all []lab.RecoveryStory
 		for first := 0; first < *torchKills; first += torchPerJob {
 			kills := min(torchPerJob, *torchKills-first)
 			t.Run(fmt.Sprintf("%s-%d", backend, first), func(t *testing.T) {
-				all = append(all, playTorchKills(t, python+" "+script, backend, kills, first)...)
+				all = append(all, playTorchKills(t, command, backend, kills, first)...)
 			})
 		}
 		killsLine(&table, backend, all)

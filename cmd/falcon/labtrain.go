@@ -48,9 +48,6 @@ func ownTraining(o labOptions, bin string) (*lab.OwnTraining, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range names {
-		names[i] = filepath.Join(folder, names[i])
-	}
 	words[0] = program
 	dir, err := os.Getwd()
 	if err != nil {
@@ -61,7 +58,7 @@ func ownTraining(o labOptions, bin string) (*lab.OwnTraining, error) {
 		return nil, err
 	}
 	return &lab.OwnTraining{Command: words, Dir: dir, Peak: o.gflops * 1e9, Store: store, Env: []string{
-		"LD_LIBRARY_PATH=" + folder + ":" + lib, "LD_PRELOAD=" + strings.Join(names, ":"), "FALCON_LAB_HOLLOW=1", "PYTHONUNBUFFERED=1",
+		"LD_LIBRARY_PATH=" + folder + ":" + lib, "LD_PRELOAD=" + hollow.Preload(folder, names), "FALCON_LAB_HOLLOW=1", "PYTHONUNBUFFERED=1",
 		"PYTHONPATH=" + strings.TrimSuffix(filepath.Join(bin, "python")+":"+os.Getenv("PYTHONPATH"), ":"),
 	}}, nil
 }

@@ -66,6 +66,15 @@ func Build(torch, lib, cache string) (folder string, names []string, err error) 
 	return folder, names, nil
 }
 
+// Preload is the value of LD_PRELOAD for what Build returned.
+func Preload(folder string, names []string) string {
+	files := make([]string, len(names))
+	for i, name := range names {
+		files[i] = filepath.Join(folder, name)
+	}
+	return strings.Join(files, ":")
+}
+
 // addDriver adds the driver's library, which torch opens by name: a few functions must answer.
 func (im imports) addDriver() {
 	if _, ok := im[driver+".1"]; !ok {

@@ -5,8 +5,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/failslow/falcon/agent/lab/hollow"
 )
@@ -21,8 +19,5 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	for i := range names {
-		names[i] = filepath.Join(folder, names[i])
-	}
-	fmt.Printf("LD_LIBRARY_PATH=%s\nLD_PRELOAD=%s\nCUDA_VISIBLE_DEVICES=\n", folder, strings.Join(names, ":"))
+	fmt.Printf("LD_LIBRARY_PATH=%s\nLD_PRELOAD=%s\nCUDA_VISIBLE_DEVICES=\n", folder, hollow.Preload(folder, names))
 }

@@ -36,15 +36,25 @@ def rank_after(blocks: Sequence[int], rank: int, world: int) -> int:
     return blocks[rank // size] * size + rank % size
 
 
+def partners(blocks: Sequence[int], rank: int, world: int) -> tuple[int, int]:
+    """The rank that the process with a rank takes over, and the process that takes that one's own over."""
+    to = [rank_after(blocks, other, world) for other in range(world)]
+    return to[rank], to.index(rank)
+
+
+def drain_device() -> None:
+    """Wait until the device has done all that was given to it."""
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
 class Placement:
     """One placement on its way, on one rank."""
 
     def __init__(self, recovery: Recovery, votes: Votes, order: _hook.Order) -> None:
         self._recovery, self._state, self._votes, self._id = recovery, recovery.state, votes, order.id
-        self._was, world = recovery.rank, recovery.size
-        to = [rank_after(order.values, rank, world) for rank in range(world)]
-        self.rank = to[self._was]
-        self._gives_to = to.index(self._was)  # the process that takes this rank over
+        self._was = recovery.rank
+        self.rank, self._gives_to = partners(order.values, self._was, recovery.size)
         self._store, self._name = recovery.store, f"falcon/{order.epoch}.{order.id}"
         self._own, self._came, self._total, self._alike = b"", b"", 0, False
         self.step_ns, self.received, self.why = [0, 0, 0, 0], 0, ""
@@ -79,9 +89,8 @@ class Placement:
         return True
 
     def _pause(self) -> None:
-        """Drain the device: behind the vote no rank has anything on its way to another."""
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
-            torch.cuda.synchronize()
+        """Behind the vote no rank has anything on its way to another."""
+        drain_device()
 
     def _dump(self) -> None:
         self._state.save()

@@ -319,7 +319,7 @@ class Recovery:
 
     def _compare(self, total: int, split: list[int], epoch: int) -> int:
         """Make sure that all ranks hold the same bits and the same split; the newest epoch that any has heard of."""
-        digest = int.from_bytes(hashlib.sha256(repr(split).encode()).digest()[:7], "big")
+        digest = digest_of(split)
         signed = total - (1 << 64) if total >> 63 else total
         words = torch.tensor([signed, ~signed, digest, ~digest, ~epoch]).to(self.state.device)
         dist.all_reduce(words, op=dist.ReduceOp.MIN)
@@ -329,6 +329,11 @@ class Recovery:
         if first != ~last:
             raise ValueError("ranks know different splits of the batch")
         return int(~newest)
+
+
+def digest_of(split: list[int]) -> int:
+    """A checksum of a split."""
+    return int.from_bytes(hashlib.sha256(repr(split).encode()).digest()[:7], "big")
 
 
 def source_of(order: _hook.Rejoin, rank: int) -> int:

@@ -8,7 +8,6 @@ the kept state, or that of a replica. Until all ranks have theirs nothing is giv
 from __future__ import annotations
 
 import gc
-import hashlib
 import io
 import time
 from collections.abc import Callable
@@ -20,8 +19,8 @@ import torch.distributed as dist
 
 from . import _hook, _join
 from ._log import Log
-from ._place import BACK_S, rank_after
-from ._recover import Recovery, abort_groups, source_of
+from ._place import BACK_S, STEPS, drain_device, partners
+from ._recover import Recovery, abort_groups, digest_of, source_of
 from ._state import Kept
 from ._votes import Votes
 
@@ -151,8 +150,7 @@ class Runner:
         assert votes is not None
         self.recovery.forget(moved, moved.__traceback__)
         move = Moving(self, order, votes, job.iteration)
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
-            torch.cuda.synchronize()
+        drain_device()
         move.mark("pause")
         left = self._dump(move, job)
         del job
@@ -207,11 +205,6 @@ class Runner:
             return move.failed(self.recovery.forget(error, error.__traceback__))
         move.back, self.task = True, move
         return self._enter()
-
-
-def digest_of(split: list[int]) -> int:
-    """A checksum of a split."""
-    return int.from_bytes(hashlib.sha256(repr(split).encode()).digest()[:7], "big")
 
 
 class Rejoining:
@@ -281,9 +274,8 @@ class Moving:
 
     def __init__(self, runner: Runner, order: _hook.Order, votes: Votes, i: int) -> None:
         self._runner, self.order, self.votes, self._i = runner, order, votes, i
-        self.was, world = runner.recovery.rank, runner.recovery.size
-        to = [rank_after(order.values, rank, world) for rank in range(world)]
-        self.rank, self._gives_to = to[self.was], to.index(self.was)
+        self.was = runner.recovery.rank
+        self.rank, self._gives_to = partners(order.values, self.was, runner.recovery.size)
         self.name, self.back = f"falcon/{order.epoch}.{order.id}", False
         self.left = Left("a placement", _hook.PARK_SUSPENDED)
         self._steps, self._since, self._why, self._together = [0, 0, 0, 0], time.monotonic_ns(), "", False
@@ -291,7 +283,7 @@ class Moving:
     def mark(self, step: str) -> None:
         """Count the time since the last mark to a step."""
         now = time.monotonic_ns()
-        self._steps[("pause", "dump", "swap", "restore").index(step)] += now - self._since
+        self._steps[STEPS.index(step)] += now - self._since
         self._since = now
 
     def fail(self, why: str) -> None:

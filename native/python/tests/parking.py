@@ -201,6 +201,17 @@ class Job:
                 assert ok, f"process {k}: {got[k]}"
         return [got[k] for k in range(self.agent.world)]
 
+    def play(self, dead: tuple[int, int] | None = None) -> list[Any]:
+        """What the processes returned, all ended; dead is the process that dies, and the rank that it holds by then."""
+        try:
+            for rank in range(self.agent.world):
+                self.start(rank, rank)
+            if dead is not None:
+                self.recover(*dead)
+            return self.results()
+        finally:
+            self.end()
+
     def end(self) -> None:
         for process in [p for p in self.processes if p is not None] + [p for p, _, _ in self._waiting]:
             process.kill()

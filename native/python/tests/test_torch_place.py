@@ -122,14 +122,7 @@ def run(
 ) -> list[Any]:
     """What the processes returned; dead is the process that dies, and the rank that it holds by then."""
     job = Job(WORLD, partial(train, fault, dies_at, own_draws), posts)
-    try:
-        for rank in range(WORLD):
-            job.start(rank, rank)
-        if dead is not None:
-            job.recover(*dead)
-        return job.results()
-    finally:
-        job.end()
+    return job.play(dead)
 
 
 @cache

@@ -28,6 +28,19 @@ WORLD, ITERATIONS = 4, 12
 Death = tuple[int, int, str]  # a rank, an iteration, and where in it
 
 
+def replicated(job: Any, optimizer: Any, network: Any, draws: bool) -> Any:
+    """A job whose ranks each run all layers; with draws its inputs have noise."""
+
+    def iterate() -> list[int]:
+        dealt = list(job.numbers())
+        for number in job.micro_batches():
+            inputs, targets = model.batch(number)
+            job.backward(model.loss(network(inputs + 0.01 * torch.rand(inputs.shape) if draws else inputs), targets))
+        return dealt
+
+    return job, optimizer, network.parameters(), iterate
+
+
 def make_fsdp(state: list[Any], draws: bool) -> Any:
     """HSDP of 2 replicas of 2 shards."""
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
@@ -39,14 +52,7 @@ def make_fsdp(state: list[Any], draws: bool) -> Any:
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2)
     job = falcon_torch.fsdp(network, optimizer, 4, state=state)
 
-    def iterate() -> list[int]:
-        dealt = list(job.numbers())
-        for number in job.micro_batches():
-            inputs, targets = model.batch(number)
-            job.backward(model.loss(network(inputs + 0.01 * torch.rand(inputs.shape) if draws else inputs), targets))
-        return dealt
-
-    return job, optimizer, network.parameters(), iterate
+    return replicated(job, optimizer, network, draws)
 
 
 def make_pipeline(state: list[Any], _: bool) -> Any:
@@ -81,14 +87,7 @@ def make_ddp(state: list[Any], draws: bool) -> Any:
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2)
     job = falcon_torch.ddp(network, optimizer, 4, state=state)
 
-    def iterate() -> list[int]:
-        dealt = list(job.numbers())
-        for number in job.micro_batches():
-            inputs, targets = model.batch(number)
-            job.backward(model.loss(network(inputs + 0.01 * torch.rand(inputs.shape) if draws else inputs), targets))
-        return dealt
-
-    return job, optimizer, network.parameters(), iterate
+    return replicated(job, optimizer, network, draws)
 
 
 MAKE = {"fsdp": make_fsdp, "pipeline": make_pipeline, "ddp": make_ddp}
@@ -167,14 +166,7 @@ def run(
     kind: str, posts: list[Post], dies: Death | None = None, fault: Any = None, dead: Any = None, draws: bool = False
 ) -> list[Any]:
     job = Job(WORLD, partial(train, kind, draws, dies, fault), posts, SHARD_OF[kind])
-    try:
-        for rank in range(WORLD):
-            job.start(rank, rank)
-        if dead is not None:
-            job.recover(*dead)
-        return job.results()
-    finally:
-        job.end()
+    return job.play(dead)
 
 
 @cache

@@ -25,13 +25,18 @@ func (a *Agent) rankBeats() []*falconv1.RankBeat {
 	mono := a.dir.MonoNs()
 	var out []*falconv1.RankBeat
 	for _, p := range a.processes.withRanks(nil) {
-		b := p.rankBeat(mono)
-		if b.HookAgeMs > doubtMs && waitsForCPU(a.proc, int(b.Pid)) {
-			b.HookAgeMs = doubtMs
-		}
-		out = append(out, b)
+		out = append(out, a.beatOf(p, mono))
 	}
 	return out
+}
+
+// beatOf is one process's sign of life as it goes out.
+func (a *Agent) beatOf(p *process, mono int64) *falconv1.RankBeat {
+	b := p.rankBeat(mono)
+	if b.HookAgeMs > doubtMs && waitsForCPU(a.proc, int(b.Pid)) {
+		b.HookAgeMs = doubtMs
+	}
+	return b
 }
 
 // doubtMs is the age from which on a hook's silence is looked into.

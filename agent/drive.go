@@ -41,6 +41,13 @@ func (a *Agent) takeInput(now time.Time) bool {
 	default:
 	}
 	select {
+	case id := <-a.asks:
+		a.pollProcesses(now)
+		a.answerAsk(id)
+		return true
+	default:
+	}
+	select {
 	case <-a.wakeup:
 		a.pollProcesses(now)
 		return true

@@ -11,6 +11,7 @@ import (
 	"github.com/failslow/falcon/agent/iterate"
 	"github.com/failslow/falcon/agent/ring"
 	"github.com/failslow/falcon/agent/survey"
+	"github.com/failslow/falcon/agent/tail"
 	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/detect/period"
@@ -58,6 +59,7 @@ type process struct {
 	recovery   recoveryState
 	stored     *storedCheckpoint // of the job, nil = not searched
 	calls      callCount
+	tail       tail.Tail
 	window     *window // profile in progress
 	queueMs    float64 // how far the host ran ahead in the last profile
 	reported   report
@@ -145,8 +147,10 @@ func (p *process) drainMarks(buf *buffers, out []falcon.Sample) []falcon.Sample 
 // feedCall feeds one record to the period's inference.
 func (p *process) feedCall(r *ring.Record, out []falcon.Sample) []falcon.Sample {
 	if r.Comm == ring.CommNone {
+		p.tail.Add(r, 0)
 		return out
 	}
+	p.tail.Add(r, p.commID(r.Comm))
 	if p.window != nil {
 		p.window.addRecord(r)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // spool holds numbered frames until the engine acknowledges them. It is
-// bounded in frames and bytes: when full it drops the oldest samples and
+// bounded in frames and bytes: when full it drops the oldest samples, calls and
 // telemetry, then turns the oldest profile into a refusal of the same number,
 // and only then, counted apart, of anything else.
 type spool struct {
@@ -152,7 +152,7 @@ func (s *spool) frameAfter(seq uint64) *falconv1.AgentFrame {
 
 func droppable(f *falconv1.AgentFrame) bool {
 	switch f.Body.(type) {
-	case *falconv1.AgentFrame_Samples, *falconv1.AgentFrame_Telemetry:
+	case *falconv1.AgentFrame_Samples, *falconv1.AgentFrame_Telemetry, *falconv1.AgentFrame_Calls:
 		return true
 	}
 	return false

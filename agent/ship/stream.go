@@ -240,5 +240,9 @@ func (s *Shipper) handleFrame(f *falconv1.EngineFrame) {
 		if s.cfg.Command != nil {
 			s.cfg.Command(body.Command)
 		}
+	case *falconv1.EngineFrame_Ask:
+		if s.cfg.Ask != nil {
+			s.cfg.Ask(body.Ask)
+		}
 	}
 }

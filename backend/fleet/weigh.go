@@ -32,6 +32,9 @@ var lists = map[protoreflect.FullName]int{
 	"falcon.v1.CommandResult.ranks": 1024,
 	"falcon.v1.CommandResult.tests": 1024,
 	"falcon.v1.Host.run_delay_ns":   1 << 14,
+	"falcon.v1.Calls.ranks":         1024,
+	"falcon.v1.RankCalls.comms":     256,
+	"falcon.v1.RankCalls.calls":     256,
 }
 
 // names are the strings that are kept for as long as their owner lives.

@@ -53,7 +53,7 @@ var (
 	}
 	// ownShape are messages that no value of the vocabulary stands for.
 	ownShape = strings.Fields(`AgentFrame Goodbye RenewRequest RenewReply Hello Beat RankBeat UnseenRank DeviceEvent RankState Commitment Park
-		Samples Profile Telemetry CommandResult RankAck EngineFrame Welcome Ack Command LaunchCommand SuspendCommand TableCommand
+		Samples Profile Telemetry CommandResult RankAck EngineFrame Welcome Ack Ask Calls RankCalls CommCalls Call Command LaunchCommand SuspendCommand TableCommand
 		RejoinCommand RankSeat StopCommand RankLaunch PauseCommand RankCut CommLimit RankPause CommCount PeerCount TestCommand RankTest
 		TestResult ProfileCommand SnapshotRequest SnapshotReply Operator RankColumns Column Recurrence Job RankView NodeView Series Mark
 		EventLine Audit WatchRequest Event DecideRequest DecideReply SetPolicyRequest SetPolicyReply IncidentsRequest ValidationNow
@@ -86,6 +86,7 @@ var pairs = []pair{
 	pairOf(OrderToProto, OrderFromProto),
 	pairOf(IncidentToProto, IncidentFromProto),
 	pairOf(RecoveryToProto, RecoveryFromProto),
+	pairOf(HangToProto, HangFromProto),
 	pairOf(ValidationToProto, ValidationFromProto),
 	pairOf(SampleToProto, SampleFromProto),
 	pairOf(CommToProto, CommFromProto),

@@ -461,6 +461,7 @@ type AgentFrame struct {
 	//	*AgentFrame_Rank
 	//	*AgentFrame_Device
 	//	*AgentFrame_Goodbye
+	//	*AgentFrame_Calls
 	Body          isAgentFrame_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -591,6 +592,15 @@ func (x *AgentFrame) GetGoodbye() *Goodbye {
 	return nil
 }
 
+func (x *AgentFrame) GetCalls() *Calls {
+	if x != nil {
+		if x, ok := x.Body.(*AgentFrame_Calls); ok {
+			return x.Calls
+		}
+	}
+	return nil
+}
+
 type isAgentFrame_Body interface {
 	isAgentFrame_Body()
 }
@@ -631,6 +641,10 @@ type AgentFrame_Goodbye struct {
 	Goodbye *Goodbye `protobuf:"bytes,10,opt,name=goodbye,proto3,oneof"`
 }
 
+type AgentFrame_Calls struct {
+	Calls *Calls `protobuf:"bytes,11,opt,name=calls,proto3,oneof"`
+}
+
 func (*AgentFrame_Hello) isAgentFrame_Body() {}
 
 func (*AgentFrame_Beat) isAgentFrame_Body() {}
@@ -649,6 +663,380 @@ func (*AgentFrame_Device) isAgentFrame_Body() {}
 
 func (*AgentFrame_Goodbye) isAgentFrame_Body() {}
 
+func (*AgentFrame_Calls) isAgentFrame_Body() {}
+
+// Calls answers Ask: the newest NCCL calls of the node's processes.
+type Calls struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ask           uint64                 `protobuf:"varint,1,opt,name=ask,proto3" json:"ask,omitempty"`
+	Ranks         []*RankCalls           `protobuf:"bytes,2,rep,name=ranks,proto3" json:"ranks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Calls) Reset() {
+	*x = Calls{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Calls) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Calls) ProtoMessage() {}
+
+func (x *Calls) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Calls.ProtoReflect.Descriptor instead.
+func (*Calls) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Calls) GetAsk() uint64 {
+	if x != nil {
+		return x.Ask
+	}
+	return 0
+}
+
+func (x *Calls) GetRanks() []*RankCalls {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
+// RankCalls is where one process stands in its calls.
+type RankCalls struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Pid           int32                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
+	Comms         []*CommCalls           `protobuf:"bytes,3,rep,name=comms,proto3" json:"comms,omitempty"`
+	Calls         []*Call                `protobuf:"bytes,4,rep,name=calls,proto3" json:"calls,omitempty"`                              // newest ones in the order in which they were entered, oldest first, at most 256
+	IdleMs        float64                `protobuf:"fixed64,5,opt,name=idle_ms,json=idleMs,proto3" json:"idle_ms,omitempty"`            // since the newest of them was entered
+	Total         uint64                 `protobuf:"varint,6,opt,name=total,proto3" json:"total,omitempty"`                             // as RankBeat.calls
+	HookAgeMs     float64                `protobuf:"fixed64,7,opt,name=hook_age_ms,json=hookAgeMs,proto3" json:"hook_age_ms,omitempty"` // here and below as in RankBeat
+	WaitingMs     float64                `protobuf:"fixed64,8,opt,name=waiting_ms,json=waitingMs,proto3" json:"waiting_ms,omitempty"`
+	WaitingKnown  bool                   `protobuf:"varint,9,opt,name=waiting_known,json=waitingKnown,proto3" json:"waiting_known,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankCalls) Reset() {
+	*x = RankCalls{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankCalls) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankCalls) ProtoMessage() {}
+
+func (x *RankCalls) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankCalls.ProtoReflect.Descriptor instead.
+func (*RankCalls) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RankCalls) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *RankCalls) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *RankCalls) GetComms() []*CommCalls {
+	if x != nil {
+		return x.Comms
+	}
+	return nil
+}
+
+func (x *RankCalls) GetCalls() []*Call {
+	if x != nil {
+		return x.Calls
+	}
+	return nil
+}
+
+func (x *RankCalls) GetIdleMs() float64 {
+	if x != nil {
+		return x.IdleMs
+	}
+	return 0
+}
+
+func (x *RankCalls) GetTotal() uint64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *RankCalls) GetHookAgeMs() float64 {
+	if x != nil {
+		return x.HookAgeMs
+	}
+	return 0
+}
+
+func (x *RankCalls) GetWaitingMs() float64 {
+	if x != nil {
+		return x.WaitingMs
+	}
+	return 0
+}
+
+func (x *RankCalls) GetWaitingKnown() bool {
+	if x != nil {
+		return x.WaitingKnown
+	}
+	return false
+}
+
+// CommCalls is what a process has asked for on one communicator so far.
+type CommCalls struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Comm          uint64                 `protobuf:"fixed64,1,opt,name=comm,proto3" json:"comm,omitempty"`
+	Collectives   uint64                 `protobuf:"varint,2,opt,name=collectives,proto3" json:"collectives,omitempty"`      // only with known = true
+	Known         bool                   `protobuf:"varint,3,opt,name=known,proto3" json:"known,omitempty"`                  // they are counted since the communicator's creation
+	Pairs         bool                   `protobuf:"varint,4,opt,name=pairs,proto3" json:"pairs,omitempty"`                  // it carries sends and receives as well
+	Inside        uint32                 `protobuf:"varint,5,opt,name=inside,proto3" json:"inside,omitempty"`                // calls that have begun and have not returned
+	IdleMs        float64                `protobuf:"fixed64,6,opt,name=idle_ms,json=idleMs,proto3" json:"idle_ms,omitempty"` // since the newest call that has returned was entered, 0 = none was seen
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommCalls) Reset() {
+	*x = CommCalls{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommCalls) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommCalls) ProtoMessage() {}
+
+func (x *CommCalls) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommCalls.ProtoReflect.Descriptor instead.
+func (*CommCalls) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *CommCalls) GetComm() uint64 {
+	if x != nil {
+		return x.Comm
+	}
+	return 0
+}
+
+func (x *CommCalls) GetCollectives() uint64 {
+	if x != nil {
+		return x.Collectives
+	}
+	return 0
+}
+
+func (x *CommCalls) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
+func (x *CommCalls) GetPairs() bool {
+	if x != nil {
+		return x.Pairs
+	}
+	return false
+}
+
+func (x *CommCalls) GetInside() uint32 {
+	if x != nil {
+		return x.Inside
+	}
+	return 0
+}
+
+func (x *CommCalls) GetIdleMs() float64 {
+	if x != nil {
+		return x.IdleMs
+	}
+	return 0
+}
+
+// Call is one recorded call.
+type Call struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Comm          uint32                 `protobuf:"varint,1,opt,name=comm,proto3" json:"comm,omitempty"`     // index into RankCalls.comms
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"` // from 1: of the communicator's collectives, or of the sends or receives with the same peer; 0 = not known
+	Op            uint32                 `protobuf:"varint,3,opt,name=op,proto3" json:"op,omitempty"`         // falcon.Op
+	Count         uint64                 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`   // elements
+	Dtype         uint32                 `protobuf:"varint,5,opt,name=dtype,proto3" json:"dtype,omitempty"`   // ncclDataType_t
+	Peer          int32                  `protobuf:"varint,6,opt,name=peer,proto3" json:"peer,omitempty"`     // peer or root in the communicator, -1 = none, or not known
+	Stream        uint32                 `protobuf:"varint,7,opt,name=stream,proto3" json:"stream,omitempty"` // calls of one stream run one after the other
+	Group         uint32                 `protobuf:"varint,8,opt,name=group,proto3" json:"group,omitempty"`   // calls of one group are launched together, 0 = alone
+	Open          bool                   `protobuf:"varint,9,opt,name=open,proto3" json:"open,omitempty"`     // its group has not ended: NCCL has not launched it
+	Failed        bool                   `protobuf:"varint,10,opt,name=failed,proto3" json:"failed,omitempty"`
+	Captured      bool                   `protobuf:"varint,11,opt,name=captured,proto3" json:"captured,omitempty"` // into a graph: replays show no call
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Call) Reset() {
+	*x = Call{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Call) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Call) ProtoMessage() {}
+
+func (x *Call) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Call.ProtoReflect.Descriptor instead.
+func (*Call) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Call) GetComm() uint32 {
+	if x != nil {
+		return x.Comm
+	}
+	return 0
+}
+
+func (x *Call) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Call) GetOp() uint32 {
+	if x != nil {
+		return x.Op
+	}
+	return 0
+}
+
+func (x *Call) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Call) GetDtype() uint32 {
+	if x != nil {
+		return x.Dtype
+	}
+	return 0
+}
+
+func (x *Call) GetPeer() int32 {
+	if x != nil {
+		return x.Peer
+	}
+	return 0
+}
+
+func (x *Call) GetStream() uint32 {
+	if x != nil {
+		return x.Stream
+	}
+	return 0
+}
+
+func (x *Call) GetGroup() uint32 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *Call) GetOpen() bool {
+	if x != nil {
+		return x.Open
+	}
+	return false
+}
+
+func (x *Call) GetFailed() bool {
+	if x != nil {
+		return x.Failed
+	}
+	return false
+}
+
+func (x *Call) GetCaptured() bool {
+	if x != nil {
+		return x.Captured
+	}
+	return false
+}
+
 // Goodbye is the last frame of an agent that stops in order: its node's
 // processes go on, and the end of the stream is no sign against the node.
 type Goodbye struct {
@@ -660,7 +1048,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[1]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -672,7 +1060,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[1]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -685,7 +1073,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{1}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -704,7 +1092,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[2]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -716,7 +1104,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[2]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -729,7 +1117,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{2}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RenewRequest) GetCsr() []byte {
@@ -749,7 +1137,7 @@ type RenewReply struct {
 
 func (x *RenewReply) Reset() {
 	*x = RenewReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[3]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -761,7 +1149,7 @@ func (x *RenewReply) String() string {
 func (*RenewReply) ProtoMessage() {}
 
 func (x *RenewReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[3]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -774,7 +1162,7 @@ func (x *RenewReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewReply.ProtoReflect.Descriptor instead.
 func (*RenewReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{3}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RenewReply) GetCertificate() []byte {
@@ -809,7 +1197,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[4]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -821,7 +1209,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[4]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -834,7 +1222,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{4}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Hello) GetAgent() string {
@@ -920,7 +1308,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[5]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -932,7 +1320,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[5]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -945,7 +1333,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{5}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Beat) GetAtUnixNs() int64 {
@@ -995,7 +1383,7 @@ type UnseenRank struct {
 
 func (x *UnseenRank) Reset() {
 	*x = UnseenRank{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[6]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1007,7 +1395,7 @@ func (x *UnseenRank) String() string {
 func (*UnseenRank) ProtoMessage() {}
 
 func (x *UnseenRank) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[6]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1020,7 +1408,7 @@ func (x *UnseenRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnseenRank.ProtoReflect.Descriptor instead.
 func (*UnseenRank) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{6}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UnseenRank) GetRank() int32 {
@@ -1063,7 +1451,7 @@ type RankBeat struct {
 
 func (x *RankBeat) Reset() {
 	*x = RankBeat{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[7]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1075,7 +1463,7 @@ func (x *RankBeat) String() string {
 func (*RankBeat) ProtoMessage() {}
 
 func (x *RankBeat) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[7]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1088,7 +1476,7 @@ func (x *RankBeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankBeat.ProtoReflect.Descriptor instead.
 func (*RankBeat) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{7}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RankBeat) GetRank() int32 {
@@ -1168,7 +1556,7 @@ type DeviceEvent struct {
 
 func (x *DeviceEvent) Reset() {
 	*x = DeviceEvent{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[8]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1568,7 @@ func (x *DeviceEvent) String() string {
 func (*DeviceEvent) ProtoMessage() {}
 
 func (x *DeviceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[8]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1193,7 +1581,7 @@ func (x *DeviceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceEvent.ProtoReflect.Descriptor instead.
 func (*DeviceEvent) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{8}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeviceEvent) GetDevice() string {
@@ -1276,7 +1664,7 @@ type RankState struct {
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[9]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1288,7 +1676,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[9]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1301,7 +1689,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{9}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RankState) GetRank() int32 {
@@ -1566,7 +1954,7 @@ type Traffic struct {
 
 func (x *Traffic) Reset() {
 	*x = Traffic{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[10]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1578,7 +1966,7 @@ func (x *Traffic) String() string {
 func (*Traffic) ProtoMessage() {}
 
 func (x *Traffic) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[10]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1591,7 +1979,7 @@ func (x *Traffic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Traffic.ProtoReflect.Descriptor instead.
 func (*Traffic) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{10}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Traffic) GetComm() uint64 {
@@ -1657,7 +2045,7 @@ type Commitment struct {
 
 func (x *Commitment) Reset() {
 	*x = Commitment{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1669,7 +2057,7 @@ func (x *Commitment) String() string {
 func (*Commitment) ProtoMessage() {}
 
 func (x *Commitment) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1682,7 +2070,7 @@ func (x *Commitment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commitment.ProtoReflect.Descriptor instead.
 func (*Commitment) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{11}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Commitment) GetOrder() uint64 {
@@ -1727,7 +2115,7 @@ type Park struct {
 
 func (x *Park) Reset() {
 	*x = Park{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +2127,7 @@ func (x *Park) String() string {
 func (*Park) ProtoMessage() {}
 
 func (x *Park) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +2140,7 @@ func (x *Park) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Park.ProtoReflect.Descriptor instead.
 func (*Park) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{12}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Park) GetGeneration() uint64 {
@@ -1804,7 +2192,7 @@ type Comm struct {
 
 func (x *Comm) Reset() {
 	*x = Comm{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1816,7 +2204,7 @@ func (x *Comm) String() string {
 func (*Comm) ProtoMessage() {}
 
 func (x *Comm) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1829,7 +2217,7 @@ func (x *Comm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Comm.ProtoReflect.Descriptor instead.
 func (*Comm) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{13}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Comm) GetId() uint64 {
@@ -1883,7 +2271,7 @@ type Samples struct {
 
 func (x *Samples) Reset() {
 	*x = Samples{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1895,7 +2283,7 @@ func (x *Samples) String() string {
 func (*Samples) ProtoMessage() {}
 
 func (x *Samples) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1908,7 +2296,7 @@ func (x *Samples) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Samples.ProtoReflect.Descriptor instead.
 func (*Samples) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{14}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Samples) GetSamples() []*Sample {
@@ -1932,7 +2320,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1944,7 +2332,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1957,7 +2345,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{15}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Sample) GetRank() int32 {
@@ -2013,7 +2401,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2025,7 +2413,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2038,7 +2426,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{16}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Profile) GetWindow() uint64 {
@@ -2077,7 +2465,7 @@ type RankProfile struct {
 
 func (x *RankProfile) Reset() {
 	*x = RankProfile{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2089,7 +2477,7 @@ func (x *RankProfile) String() string {
 func (*RankProfile) ProtoMessage() {}
 
 func (x *RankProfile) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2102,7 +2490,7 @@ func (x *RankProfile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankProfile.ProtoReflect.Descriptor instead.
 func (*RankProfile) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{17}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RankProfile) GetRank() int32 {
@@ -2170,7 +2558,7 @@ type CallTiming struct {
 
 func (x *CallTiming) Reset() {
 	*x = CallTiming{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2182,7 +2570,7 @@ func (x *CallTiming) String() string {
 func (*CallTiming) ProtoMessage() {}
 
 func (x *CallTiming) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2195,7 +2583,7 @@ func (x *CallTiming) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTiming.ProtoReflect.Descriptor instead.
 func (*CallTiming) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{18}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CallTiming) GetComm() uint64 {
@@ -2265,7 +2653,7 @@ type Telemetry struct {
 
 func (x *Telemetry) Reset() {
 	*x = Telemetry{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2277,7 +2665,7 @@ func (x *Telemetry) String() string {
 func (*Telemetry) ProtoMessage() {}
 
 func (x *Telemetry) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2290,7 +2678,7 @@ func (x *Telemetry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Telemetry.ProtoReflect.Descriptor instead.
 func (*Telemetry) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{19}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Telemetry) GetGpus() []*Gpu {
@@ -2339,7 +2727,7 @@ type Nic struct {
 
 func (x *Nic) Reset() {
 	*x = Nic{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2351,7 +2739,7 @@ func (x *Nic) String() string {
 func (*Nic) ProtoMessage() {}
 
 func (x *Nic) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2364,7 +2752,7 @@ func (x *Nic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nic.ProtoReflect.Descriptor instead.
 func (*Nic) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{20}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Nic) GetName() string {
@@ -2504,7 +2892,7 @@ type Gpu struct {
 
 func (x *Gpu) Reset() {
 	*x = Gpu{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2516,7 +2904,7 @@ func (x *Gpu) String() string {
 func (*Gpu) ProtoMessage() {}
 
 func (x *Gpu) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2529,7 +2917,7 @@ func (x *Gpu) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gpu.ProtoReflect.Descriptor instead.
 func (*Gpu) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{21}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Gpu) GetDevice() string {
@@ -2667,7 +3055,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2679,7 +3067,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2692,7 +3080,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{22}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Host) GetAtUnixNs() int64 {
@@ -2766,7 +3154,7 @@ type CommandResult struct {
 
 func (x *CommandResult) Reset() {
 	*x = CommandResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2778,7 +3166,7 @@ func (x *CommandResult) String() string {
 func (*CommandResult) ProtoMessage() {}
 
 func (x *CommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2791,7 +3179,7 @@ func (x *CommandResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResult.ProtoReflect.Descriptor instead.
 func (*CommandResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{23}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CommandResult) GetEpoch() uint64 {
@@ -2862,7 +3250,7 @@ type RankAck struct {
 
 func (x *RankAck) Reset() {
 	*x = RankAck{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2874,7 +3262,7 @@ func (x *RankAck) String() string {
 func (*RankAck) ProtoMessage() {}
 
 func (x *RankAck) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2887,7 +3275,7 @@ func (x *RankAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankAck.ProtoReflect.Descriptor instead.
 func (*RankAck) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{24}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RankAck) GetRank() int32 {
@@ -2974,6 +3362,7 @@ type EngineFrame struct {
 	//	*EngineFrame_Welcome
 	//	*EngineFrame_Ack
 	//	*EngineFrame_Command
+	//	*EngineFrame_Ask
 	Body          isEngineFrame_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2981,7 +3370,7 @@ type EngineFrame struct {
 
 func (x *EngineFrame) Reset() {
 	*x = EngineFrame{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2993,7 +3382,7 @@ func (x *EngineFrame) String() string {
 func (*EngineFrame) ProtoMessage() {}
 
 func (x *EngineFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3006,7 +3395,7 @@ func (x *EngineFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineFrame.ProtoReflect.Descriptor instead.
 func (*EngineFrame) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{25}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *EngineFrame) GetBody() isEngineFrame_Body {
@@ -3043,6 +3432,15 @@ func (x *EngineFrame) GetCommand() *Command {
 	return nil
 }
 
+func (x *EngineFrame) GetAsk() *Ask {
+	if x != nil {
+		if x, ok := x.Body.(*EngineFrame_Ask); ok {
+			return x.Ask
+		}
+	}
+	return nil
+}
+
 type isEngineFrame_Body interface {
 	isEngineFrame_Body()
 }
@@ -3059,11 +3457,63 @@ type EngineFrame_Command struct {
 	Command *Command `protobuf:"bytes,3,opt,name=command,proto3,oneof"`
 }
 
+type EngineFrame_Ask struct {
+	Ask *Ask `protobuf:"bytes,4,opt,name=ask,proto3,oneof"`
+}
+
 func (*EngineFrame_Welcome) isEngineFrame_Body() {}
 
 func (*EngineFrame_Ack) isEngineFrame_Body() {}
 
 func (*EngineFrame_Command) isEngineFrame_Body() {}
+
+func (*EngineFrame_Ask) isEngineFrame_Body() {}
+
+// Ask wants Calls, once. It changes nothing at the agent, needs no acknowledgement
+// and may be lost; agents that do not know it pass over it.
+type Ask struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ask) Reset() {
+	*x = Ask{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ask) ProtoMessage() {}
+
+func (x *Ask) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ask.ProtoReflect.Descriptor instead.
+func (*Ask) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Ask) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
 
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3077,7 +3527,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3089,7 +3539,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3102,7 +3552,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{26}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Welcome) GetEpoch() uint64 {
@@ -3142,7 +3592,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3154,7 +3604,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3167,7 +3617,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{27}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Ack) GetSeq() uint64 {
@@ -3203,7 +3653,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3215,7 +3665,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3228,7 +3678,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{28}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Command) GetEpoch() uint64 {
@@ -3424,7 +3874,7 @@ type LaunchCommand struct {
 
 func (x *LaunchCommand) Reset() {
 	*x = LaunchCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3436,7 +3886,7 @@ func (x *LaunchCommand) String() string {
 func (*LaunchCommand) ProtoMessage() {}
 
 func (x *LaunchCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3449,7 +3899,7 @@ func (x *LaunchCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchCommand.ProtoReflect.Descriptor instead.
 func (*LaunchCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{29}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LaunchCommand) GetGeneration() uint64 {
@@ -3500,7 +3950,7 @@ type SuspendCommand struct {
 
 func (x *SuspendCommand) Reset() {
 	*x = SuspendCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3512,7 +3962,7 @@ func (x *SuspendCommand) String() string {
 func (*SuspendCommand) ProtoMessage() {}
 
 func (x *SuspendCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3525,7 +3975,7 @@ func (x *SuspendCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspendCommand.ProtoReflect.Descriptor instead.
 func (*SuspendCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{30}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SuspendCommand) GetGeneration() uint64 {
@@ -3558,7 +4008,7 @@ type TableCommand struct {
 
 func (x *TableCommand) Reset() {
 	*x = TableCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3570,7 +4020,7 @@ func (x *TableCommand) String() string {
 func (*TableCommand) ProtoMessage() {}
 
 func (x *TableCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3583,7 +4033,7 @@ func (x *TableCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableCommand.ProtoReflect.Descriptor instead.
 func (*TableCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{31}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *TableCommand) GetGeneration() uint64 {
@@ -3631,7 +4081,7 @@ type RejoinCommand struct {
 
 func (x *RejoinCommand) Reset() {
 	*x = RejoinCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3643,7 +4093,7 @@ func (x *RejoinCommand) String() string {
 func (*RejoinCommand) ProtoMessage() {}
 
 func (x *RejoinCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3656,7 +4106,7 @@ func (x *RejoinCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RejoinCommand.ProtoReflect.Descriptor instead.
 func (*RejoinCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{32}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RejoinCommand) GetGeneration() uint64 {
@@ -3712,7 +4162,7 @@ type ShardMove struct {
 
 func (x *ShardMove) Reset() {
 	*x = ShardMove{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3724,7 +4174,7 @@ func (x *ShardMove) String() string {
 func (*ShardMove) ProtoMessage() {}
 
 func (x *ShardMove) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3737,7 +4187,7 @@ func (x *ShardMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMove.ProtoReflect.Descriptor instead.
 func (*ShardMove) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ShardMove) GetRank() int32 {
@@ -3771,7 +4221,7 @@ type RankSeat struct {
 
 func (x *RankSeat) Reset() {
 	*x = RankSeat{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3783,7 +4233,7 @@ func (x *RankSeat) String() string {
 func (*RankSeat) ProtoMessage() {}
 
 func (x *RankSeat) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3796,7 +4246,7 @@ func (x *RankSeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankSeat.ProtoReflect.Descriptor instead.
 func (*RankSeat) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RankSeat) GetRank() int32 {
@@ -3824,7 +4274,7 @@ type StopCommand struct {
 
 func (x *StopCommand) Reset() {
 	*x = StopCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3836,7 +4286,7 @@ func (x *StopCommand) String() string {
 func (*StopCommand) ProtoMessage() {}
 
 func (x *StopCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3849,7 +4299,7 @@ func (x *StopCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopCommand.ProtoReflect.Descriptor instead.
 func (*StopCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *StopCommand) GetGeneration() uint64 {
@@ -3877,7 +4327,7 @@ type RankLaunch struct {
 
 func (x *RankLaunch) Reset() {
 	*x = RankLaunch{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3889,7 +4339,7 @@ func (x *RankLaunch) String() string {
 func (*RankLaunch) ProtoMessage() {}
 
 func (x *RankLaunch) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3902,7 +4352,7 @@ func (x *RankLaunch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankLaunch.ProtoReflect.Descriptor instead.
 func (*RankLaunch) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RankLaunch) GetRank() int32 {
@@ -3948,7 +4398,7 @@ type PauseCommand struct {
 
 func (x *PauseCommand) Reset() {
 	*x = PauseCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3960,7 +4410,7 @@ func (x *PauseCommand) String() string {
 func (*PauseCommand) ProtoMessage() {}
 
 func (x *PauseCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3973,7 +4423,7 @@ func (x *PauseCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCommand.ProtoReflect.Descriptor instead.
 func (*PauseCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PauseCommand) GetPause() uint64 {
@@ -4015,7 +4465,7 @@ type RankCut struct {
 
 func (x *RankCut) Reset() {
 	*x = RankCut{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4027,7 +4477,7 @@ func (x *RankCut) String() string {
 func (*RankCut) ProtoMessage() {}
 
 func (x *RankCut) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4040,7 +4490,7 @@ func (x *RankCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankCut.ProtoReflect.Descriptor instead.
 func (*RankCut) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RankCut) GetRank() int32 {
@@ -4074,7 +4524,7 @@ type CommLimit struct {
 
 func (x *CommLimit) Reset() {
 	*x = CommLimit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4086,7 +4536,7 @@ func (x *CommLimit) String() string {
 func (*CommLimit) ProtoMessage() {}
 
 func (x *CommLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4099,7 +4549,7 @@ func (x *CommLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommLimit.ProtoReflect.Descriptor instead.
 func (*CommLimit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CommLimit) GetComm() uint64 {
@@ -4136,7 +4586,7 @@ type RankPause struct {
 
 func (x *RankPause) Reset() {
 	*x = RankPause{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4148,7 +4598,7 @@ func (x *RankPause) String() string {
 func (*RankPause) ProtoMessage() {}
 
 func (x *RankPause) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4161,7 +4611,7 @@ func (x *RankPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPause.ProtoReflect.Descriptor instead.
 func (*RankPause) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RankPause) GetRank() int32 {
@@ -4265,7 +4715,7 @@ type CommCount struct {
 
 func (x *CommCount) Reset() {
 	*x = CommCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4277,7 +4727,7 @@ func (x *CommCount) String() string {
 func (*CommCount) ProtoMessage() {}
 
 func (x *CommCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4290,7 +4740,7 @@ func (x *CommCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommCount.ProtoReflect.Descriptor instead.
 func (*CommCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CommCount) GetComm() uint64 {
@@ -4362,7 +4812,7 @@ type PeerCount struct {
 
 func (x *PeerCount) Reset() {
 	*x = PeerCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4374,7 +4824,7 @@ func (x *PeerCount) String() string {
 func (*PeerCount) ProtoMessage() {}
 
 func (x *PeerCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4387,7 +4837,7 @@ func (x *PeerCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerCount.ProtoReflect.Descriptor instead.
 func (*PeerCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PeerCount) GetPeer() int32 {
@@ -4438,7 +4888,7 @@ type TestCommand struct {
 
 func (x *TestCommand) Reset() {
 	*x = TestCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4450,7 +4900,7 @@ func (x *TestCommand) String() string {
 func (*TestCommand) ProtoMessage() {}
 
 func (x *TestCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4463,7 +4913,7 @@ func (x *TestCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestCommand.ProtoReflect.Descriptor instead.
 func (*TestCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *TestCommand) GetPause() uint64 {
@@ -4504,7 +4954,7 @@ type RankTest struct {
 
 func (x *RankTest) Reset() {
 	*x = RankTest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4516,7 +4966,7 @@ func (x *RankTest) String() string {
 func (*RankTest) ProtoMessage() {}
 
 func (x *RankTest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4529,7 +4979,7 @@ func (x *RankTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankTest.ProtoReflect.Descriptor instead.
 func (*RankTest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RankTest) GetRank() int32 {
@@ -4615,7 +5065,7 @@ type TestResult struct {
 
 func (x *TestResult) Reset() {
 	*x = TestResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4627,7 +5077,7 @@ func (x *TestResult) String() string {
 func (*TestResult) ProtoMessage() {}
 
 func (x *TestResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4640,7 +5090,7 @@ func (x *TestResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestResult.ProtoReflect.Descriptor instead.
 func (*TestResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *TestResult) GetTest() uint64 {
@@ -4738,7 +5188,7 @@ type ProfileCommand struct {
 
 func (x *ProfileCommand) Reset() {
 	*x = ProfileCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4750,7 +5200,7 @@ func (x *ProfileCommand) String() string {
 func (*ProfileCommand) ProtoMessage() {}
 
 func (x *ProfileCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4763,7 +5213,7 @@ func (x *ProfileCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileCommand.ProtoReflect.Descriptor instead.
 func (*ProfileCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ProfileCommand) GetWindow() uint64 {
@@ -4804,7 +5254,7 @@ type OrderCommand struct {
 
 func (x *OrderCommand) Reset() {
 	*x = OrderCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4816,7 +5266,7 @@ func (x *OrderCommand) String() string {
 func (*OrderCommand) ProtoMessage() {}
 
 func (x *OrderCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4829,7 +5279,7 @@ func (x *OrderCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderCommand.ProtoReflect.Descriptor instead.
 func (*OrderCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *OrderCommand) GetOrder() uint64 {
@@ -4900,7 +5350,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4912,7 +5362,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4925,7 +5375,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SnapshotRequest) GetRank() int32 {
@@ -5014,13 +5464,14 @@ type SnapshotReply struct {
 	Recurring     []*Recurrence          `protobuf:"bytes,17,rep,name=recurring,proto3" json:"recurring,omitempty"`   // named by two incidents or more, most often named first, at most 64
 	Operators     []*Operator            `protobuf:"bytes,19,rep,name=operators,proto3" json:"operators,omitempty"`   // who looks now, longest first, at most 64; also when unchanged
 	Others        []*Ladder              `protobuf:"bytes,21,rep,name=others,proto3" json:"others,omitempty"`         // of the other open incidents, in their order, at most 16
+	Hang          *Hang                  `protobuf:"bytes,22,opt,name=hang,proto3" json:"hang,omitempty"`             // who holds up the job, which stands still; absent = it goes on, or nothing is known so far
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SnapshotReply) Reset() {
 	*x = SnapshotReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5032,7 +5483,7 @@ func (x *SnapshotReply) String() string {
 func (*SnapshotReply) ProtoMessage() {}
 
 func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5045,7 +5496,7 @@ func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotReply.ProtoReflect.Descriptor instead.
 func (*SnapshotReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SnapshotReply) GetVersion() uint64 {
@@ -5195,6 +5646,223 @@ func (x *SnapshotReply) GetOthers() []*Ladder {
 	return nil
 }
 
+func (x *SnapshotReply) GetHang() *Hang {
+	if x != nil {
+		return x.Hang
+	}
+	return nil
+}
+
+// Hang is who holds up a job that stands still; see falcon.Hang.
+type Hang struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SinceUnixNs   int64                  `protobuf:"varint,1,opt,name=since_unix_ns,json=sinceUnixNs,proto3" json:"since_unix_ns,omitempty"`
+	JudgedUnixNs  int64                  `protobuf:"varint,2,opt,name=judged_unix_ns,json=judgedUnixNs,proto3" json:"judged_unix_ns,omitempty"`
+	Waiting       int32                  `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	World         int32                  `protobuf:"varint,4,opt,name=world,proto3" json:"world,omitempty"`
+	Culprits      []*HangPart            `protobuf:"bytes,5,rep,name=culprits,proto3" json:"culprits,omitempty"`
+	Candidates    []*HangPart            `protobuf:"bytes,6,rep,name=candidates,proto3" json:"candidates,omitempty"`
+	Doubts        []string               `protobuf:"bytes,7,rep,name=doubts,proto3" json:"doubts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hang) Reset() {
+	*x = Hang{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hang) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hang) ProtoMessage() {}
+
+func (x *Hang) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hang.ProtoReflect.Descriptor instead.
+func (*Hang) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *Hang) GetSinceUnixNs() int64 {
+	if x != nil {
+		return x.SinceUnixNs
+	}
+	return 0
+}
+
+func (x *Hang) GetJudgedUnixNs() int64 {
+	if x != nil {
+		return x.JudgedUnixNs
+	}
+	return 0
+}
+
+func (x *Hang) GetWaiting() int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *Hang) GetWorld() int32 {
+	if x != nil {
+		return x.World
+	}
+	return 0
+}
+
+func (x *Hang) GetCulprits() []*HangPart {
+	if x != nil {
+		return x.Culprits
+	}
+	return nil
+}
+
+func (x *Hang) GetCandidates() []*HangPart {
+	if x != nil {
+		return x.Candidates
+	}
+	return nil
+}
+
+func (x *Hang) GetDoubts() []string {
+	if x != nil {
+		return x.Doubts
+	}
+	return nil
+}
+
+// HangPart: see falcon.HangPart.
+type HangPart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Ranks         []int32                `protobuf:"varint,2,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`
+	Devices       []string               `protobuf:"bytes,3,rep,name=devices,proto3" json:"devices,omitempty"` // aligned with ranks
+	Comm          string                 `protobuf:"bytes,4,opt,name=comm,proto3" json:"comm,omitempty"`
+	Members       []int32                `protobuf:"varint,5,rep,packed,name=members,proto3" json:"members,omitempty"`
+	Seq           int64                  `protobuf:"varint,6,opt,name=seq,proto3" json:"seq,omitempty"`
+	Call          string                 `protobuf:"bytes,7,opt,name=call,proto3" json:"call,omitempty"`
+	Waiting       []int32                `protobuf:"varint,8,rep,packed,name=waiting,proto3" json:"waiting,omitempty"`
+	Text          string                 `protobuf:"bytes,9,opt,name=text,proto3" json:"text,omitempty"`
+	Advice        string                 `protobuf:"bytes,10,opt,name=advice,proto3" json:"advice,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HangPart) Reset() {
+	*x = HangPart{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HangPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HangPart) ProtoMessage() {}
+
+func (x *HangPart) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HangPart.ProtoReflect.Descriptor instead.
+func (*HangPart) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *HangPart) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *HangPart) GetRanks() []int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
+func (x *HangPart) GetDevices() []string {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *HangPart) GetComm() string {
+	if x != nil {
+		return x.Comm
+	}
+	return ""
+}
+
+func (x *HangPart) GetMembers() []int32 {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *HangPart) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *HangPart) GetCall() string {
+	if x != nil {
+		return x.Call
+	}
+	return ""
+}
+
+func (x *HangPart) GetWaiting() []int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return nil
+}
+
+func (x *HangPart) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *HangPart) GetAdvice() string {
+	if x != nil {
+		return x.Advice
+	}
+	return ""
+}
+
 // One screen that somebody has open.
 type Operator struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5210,7 +5878,7 @@ type Operator struct {
 
 func (x *Operator) Reset() {
 	*x = Operator{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5222,7 +5890,7 @@ func (x *Operator) String() string {
 func (*Operator) ProtoMessage() {}
 
 func (x *Operator) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5235,7 +5903,7 @@ func (x *Operator) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operator.ProtoReflect.Descriptor instead.
 func (*Operator) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Operator) GetName() string {
@@ -5297,7 +5965,7 @@ type RankColumns struct {
 
 func (x *RankColumns) Reset() {
 	*x = RankColumns{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5309,7 +5977,7 @@ func (x *RankColumns) String() string {
 func (*RankColumns) ProtoMessage() {}
 
 func (x *RankColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5322,7 +5990,7 @@ func (x *RankColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankColumns.ProtoReflect.Descriptor instead.
 func (*RankColumns) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *RankColumns) GetBaseVersion() uint64 {
@@ -5373,7 +6041,7 @@ type Column struct {
 
 func (x *Column) Reset() {
 	*x = Column{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5385,7 +6053,7 @@ func (x *Column) String() string {
 func (*Column) ProtoMessage() {}
 
 func (x *Column) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5398,7 +6066,7 @@ func (x *Column) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Column.ProtoReflect.Descriptor instead.
 func (*Column) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Column) GetPlace() int32 {
@@ -5445,7 +6113,7 @@ type Recurrence struct {
 
 func (x *Recurrence) Reset() {
 	*x = Recurrence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5457,7 +6125,7 @@ func (x *Recurrence) String() string {
 func (*Recurrence) ProtoMessage() {}
 
 func (x *Recurrence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5470,7 +6138,7 @@ func (x *Recurrence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recurrence.ProtoReflect.Descriptor instead.
 func (*Recurrence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Recurrence) GetDevice() string {
@@ -5545,7 +6213,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5557,7 +6225,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5570,7 +6238,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Job) GetName() string {
@@ -5745,7 +6413,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5757,7 +6425,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5770,7 +6438,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Policy) GetMode() string {
@@ -5858,7 +6526,7 @@ type RecoveryPolicy struct {
 
 func (x *RecoveryPolicy) Reset() {
 	*x = RecoveryPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5870,7 +6538,7 @@ func (x *RecoveryPolicy) String() string {
 func (*RecoveryPolicy) ProtoMessage() {}
 
 func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5883,7 +6551,7 @@ func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryPolicy.ProtoReflect.Descriptor instead.
 func (*RecoveryPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *RecoveryPolicy) GetApproval() string {
@@ -5941,7 +6609,7 @@ type RungPolicy struct {
 
 func (x *RungPolicy) Reset() {
 	*x = RungPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5953,7 +6621,7 @@ func (x *RungPolicy) String() string {
 func (*RungPolicy) ProtoMessage() {}
 
 func (x *RungPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5966,7 +6634,7 @@ func (x *RungPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungPolicy.ProtoReflect.Descriptor instead.
 func (*RungPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *RungPolicy) GetApproval() string {
@@ -6035,7 +6703,7 @@ type RankView struct {
 
 func (x *RankView) Reset() {
 	*x = RankView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6047,7 +6715,7 @@ func (x *RankView) String() string {
 func (*RankView) ProtoMessage() {}
 
 func (x *RankView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6060,7 +6728,7 @@ func (x *RankView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankView.ProtoReflect.Descriptor instead.
 func (*RankView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RankView) GetRank() int32 {
@@ -6218,7 +6886,7 @@ type NodeView struct {
 
 func (x *NodeView) Reset() {
 	*x = NodeView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6230,7 +6898,7 @@ func (x *NodeView) String() string {
 func (*NodeView) ProtoMessage() {}
 
 func (x *NodeView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6243,7 +6911,7 @@ func (x *NodeView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeView.ProtoReflect.Descriptor instead.
 func (*NodeView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *NodeView) GetNode() string {
@@ -6314,7 +6982,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6326,7 +6994,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6339,7 +7007,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Series) GetRank() int32 {
@@ -6429,7 +7097,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6441,7 +7109,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6454,7 +7122,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Mark) GetIteration() int64 {
@@ -6482,7 +7150,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6494,7 +7162,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6507,7 +7175,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Evidence) GetKind() string {
@@ -6547,7 +7215,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6559,7 +7227,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6572,7 +7240,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Verdict) GetCause() string {
@@ -6649,7 +7317,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6661,7 +7329,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6674,7 +7342,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Incident) GetId() string {
@@ -6787,7 +7455,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6799,7 +7467,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6812,7 +7480,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Action) GetId() string {
@@ -7052,7 +7720,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7064,7 +7732,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7077,7 +7745,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Approval) GetBy() string {
@@ -7126,7 +7794,7 @@ type Preview struct {
 
 func (x *Preview) Reset() {
 	*x = Preview{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7138,7 +7806,7 @@ func (x *Preview) String() string {
 func (*Preview) ProtoMessage() {}
 
 func (x *Preview) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7151,7 +7819,7 @@ func (x *Preview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preview.ProtoReflect.Descriptor instead.
 func (*Preview) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Preview) GetSwaps() []*NodeSwap {
@@ -7227,7 +7895,7 @@ type NodeSwap struct {
 
 func (x *NodeSwap) Reset() {
 	*x = NodeSwap{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7239,7 +7907,7 @@ func (x *NodeSwap) String() string {
 func (*NodeSwap) ProtoMessage() {}
 
 func (x *NodeSwap) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7252,7 +7920,7 @@ func (x *NodeSwap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSwap.ProtoReflect.Descriptor instead.
 func (*NodeSwap) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *NodeSwap) GetA() string {
@@ -7279,7 +7947,7 @@ type LinksOf struct {
 
 func (x *LinksOf) Reset() {
 	*x = LinksOf{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7291,7 +7959,7 @@ func (x *LinksOf) String() string {
 func (*LinksOf) ProtoMessage() {}
 
 func (x *LinksOf) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7304,7 +7972,7 @@ func (x *LinksOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinksOf.ProtoReflect.Descriptor instead.
 func (*LinksOf) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *LinksOf) GetDimension() string {
@@ -7347,7 +8015,7 @@ type RungView struct {
 
 func (x *RungView) Reset() {
 	*x = RungView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7359,7 +8027,7 @@ func (x *RungView) String() string {
 func (*RungView) ProtoMessage() {}
 
 func (x *RungView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7372,7 +8040,7 @@ func (x *RungView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungView.ProtoReflect.Descriptor instead.
 func (*RungView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *RungView) GetRung() string {
@@ -7517,7 +8185,7 @@ type Ladder struct {
 
 func (x *Ladder) Reset() {
 	*x = Ladder{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7529,7 +8197,7 @@ func (x *Ladder) String() string {
 func (*Ladder) ProtoMessage() {}
 
 func (x *Ladder) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7542,7 +8210,7 @@ func (x *Ladder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ladder.ProtoReflect.Descriptor instead.
 func (*Ladder) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Ladder) GetIncident() string {
@@ -7619,7 +8287,7 @@ type EventLine struct {
 
 func (x *EventLine) Reset() {
 	*x = EventLine{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7631,7 +8299,7 @@ func (x *EventLine) String() string {
 func (*EventLine) ProtoMessage() {}
 
 func (x *EventLine) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7644,7 +8312,7 @@ func (x *EventLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventLine.ProtoReflect.Descriptor instead.
 func (*EventLine) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *EventLine) GetSeq() uint64 {
@@ -7734,7 +8402,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7746,7 +8414,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7759,7 +8427,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Audit) GetActor() string {
@@ -7820,7 +8488,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7832,7 +8500,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7845,7 +8513,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -7868,7 +8536,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7880,7 +8548,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7893,7 +8561,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -7953,7 +8621,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7965,7 +8633,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7978,7 +8646,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -8046,7 +8714,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8058,7 +8726,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8071,7 +8739,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -8090,7 +8758,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8102,7 +8770,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8115,7 +8783,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -8134,7 +8802,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8146,7 +8814,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8159,7 +8827,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -8179,7 +8847,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8191,7 +8859,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8204,7 +8872,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -8251,7 +8919,7 @@ type Validation struct {
 
 func (x *Validation) Reset() {
 	*x = Validation{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8263,7 +8931,7 @@ func (x *Validation) String() string {
 func (*Validation) ProtoMessage() {}
 
 func (x *Validation) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8276,7 +8944,7 @@ func (x *Validation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validation.ProtoReflect.Descriptor instead.
 func (*Validation) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Validation) GetId() string {
@@ -8435,7 +9103,7 @@ type ValidationNow struct {
 
 func (x *ValidationNow) Reset() {
 	*x = ValidationNow{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8447,7 +9115,7 @@ func (x *ValidationNow) String() string {
 func (*ValidationNow) ProtoMessage() {}
 
 func (x *ValidationNow) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8460,7 +9128,7 @@ func (x *ValidationNow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidationNow.ProtoReflect.Descriptor instead.
 func (*ValidationNow) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ValidationNow) GetStep() string {
@@ -8522,7 +9190,7 @@ type RankPair struct {
 
 func (x *RankPair) Reset() {
 	*x = RankPair{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8534,7 +9202,7 @@ func (x *RankPair) String() string {
 func (*RankPair) ProtoMessage() {}
 
 func (x *RankPair) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8547,7 +9215,7 @@ func (x *RankPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPair.ProtoReflect.Descriptor instead.
 func (*RankPair) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *RankPair) GetA() int32 {
@@ -8579,7 +9247,7 @@ type GemmResult struct {
 
 func (x *GemmResult) Reset() {
 	*x = GemmResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8591,7 +9259,7 @@ func (x *GemmResult) String() string {
 func (*GemmResult) ProtoMessage() {}
 
 func (x *GemmResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8604,7 +9272,7 @@ func (x *GemmResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
 func (*GemmResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *GemmResult) GetRank() int32 {
@@ -8678,7 +9346,7 @@ type LinkResult struct {
 
 func (x *LinkResult) Reset() {
 	*x = LinkResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8690,7 +9358,7 @@ func (x *LinkResult) String() string {
 func (*LinkResult) ProtoMessage() {}
 
 func (x *LinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8703,7 +9371,7 @@ func (x *LinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
 func (*LinkResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *LinkResult) GetFrom() int32 {
@@ -8821,7 +9489,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8833,7 +9501,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8846,7 +9514,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ValidateRequest) GetRanks() []int32 {
@@ -8921,7 +9589,7 @@ type ValidateReply struct {
 
 func (x *ValidateReply) Reset() {
 	*x = ValidateReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8933,7 +9601,7 @@ func (x *ValidateReply) String() string {
 func (*ValidateReply) ProtoMessage() {}
 
 func (x *ValidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8946,7 +9614,7 @@ func (x *ValidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
 func (*ValidateReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ValidateReply) GetValidation() *Validation {
@@ -8974,7 +9642,7 @@ type IncidentsReply struct {
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8986,7 +9654,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8999,7 +9667,7 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
@@ -9081,7 +9749,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9093,7 +9761,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9106,7 +9774,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Fault) GetKind() string {
@@ -9192,7 +9860,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9204,7 +9872,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9217,7 +9885,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Recovery) GetId() string {
@@ -9406,7 +10074,7 @@ type Shrink struct {
 
 func (x *Shrink) Reset() {
 	*x = Shrink{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9418,7 +10086,7 @@ func (x *Shrink) String() string {
 func (*Shrink) ProtoMessage() {}
 
 func (x *Shrink) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9431,7 +10099,7 @@ func (x *Shrink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shrink.ProtoReflect.Descriptor instead.
 func (*Shrink) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Shrink) GetOf() int32 {
@@ -9463,7 +10131,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9475,7 +10143,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9488,7 +10156,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -9543,7 +10211,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9555,7 +10223,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9568,7 +10236,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -9596,7 +10264,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9608,7 +10276,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9621,7 +10289,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -9660,7 +10328,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9672,7 +10340,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9685,7 +10353,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -9744,7 +10412,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9756,7 +10424,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9769,7 +10437,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -9823,7 +10491,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9835,7 +10503,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9848,7 +10516,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -9862,7 +10530,7 @@ var File_falcon_v1_falcon_proto protoreflect.FileDescriptor
 
 const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
-	"\x16falcon/v1/falcon.proto\x12\tfalcon.v1\"\xcf\x03\n" +
+	"\x16falcon/v1/falcon.proto\x12\tfalcon.v1\"\xf9\x03\n" +
 	"\n" +
 	"AgentFrame\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12(\n" +
@@ -9875,8 +10543,43 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04rank\x18\b \x01(\v2\x14.falcon.v1.RankStateH\x00R\x04rank\x120\n" +
 	"\x06device\x18\t \x01(\v2\x16.falcon.v1.DeviceEventH\x00R\x06device\x12.\n" +
 	"\agoodbye\x18\n" +
-	" \x01(\v2\x12.falcon.v1.GoodbyeH\x00R\agoodbyeB\x06\n" +
-	"\x04body\"!\n" +
+	" \x01(\v2\x12.falcon.v1.GoodbyeH\x00R\agoodbye\x12(\n" +
+	"\x05calls\x18\v \x01(\v2\x10.falcon.v1.CallsH\x00R\x05callsB\x06\n" +
+	"\x04body\"E\n" +
+	"\x05Calls\x12\x10\n" +
+	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12*\n" +
+	"\x05ranks\x18\x02 \x03(\v2\x14.falcon.v1.RankCallsR\x05ranks\"\x97\x02\n" +
+	"\tRankCalls\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x10\n" +
+	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12*\n" +
+	"\x05comms\x18\x03 \x03(\v2\x14.falcon.v1.CommCallsR\x05comms\x12%\n" +
+	"\x05calls\x18\x04 \x03(\v2\x0f.falcon.v1.CallR\x05calls\x12\x17\n" +
+	"\aidle_ms\x18\x05 \x01(\x01R\x06idleMs\x12\x14\n" +
+	"\x05total\x18\x06 \x01(\x04R\x05total\x12\x1e\n" +
+	"\vhook_age_ms\x18\a \x01(\x01R\thookAgeMs\x12\x1d\n" +
+	"\n" +
+	"waiting_ms\x18\b \x01(\x01R\twaitingMs\x12#\n" +
+	"\rwaiting_known\x18\t \x01(\bR\fwaitingKnown\"\x9e\x01\n" +
+	"\tCommCalls\x12\x12\n" +
+	"\x04comm\x18\x01 \x01(\x06R\x04comm\x12 \n" +
+	"\vcollectives\x18\x02 \x01(\x04R\vcollectives\x12\x14\n" +
+	"\x05known\x18\x03 \x01(\bR\x05known\x12\x14\n" +
+	"\x05pairs\x18\x04 \x01(\bR\x05pairs\x12\x16\n" +
+	"\x06inside\x18\x05 \x01(\rR\x06inside\x12\x17\n" +
+	"\aidle_ms\x18\x06 \x01(\x01R\x06idleMs\"\xf8\x01\n" +
+	"\x04Call\x12\x12\n" +
+	"\x04comm\x18\x01 \x01(\rR\x04comm\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x0e\n" +
+	"\x02op\x18\x03 \x01(\rR\x02op\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\x04R\x05count\x12\x14\n" +
+	"\x05dtype\x18\x05 \x01(\rR\x05dtype\x12\x12\n" +
+	"\x04peer\x18\x06 \x01(\x05R\x04peer\x12\x16\n" +
+	"\x06stream\x18\a \x01(\rR\x06stream\x12\x14\n" +
+	"\x05group\x18\b \x01(\rR\x05group\x12\x12\n" +
+	"\x04open\x18\t \x01(\bR\x04open\x12\x16\n" +
+	"\x06failed\x18\n" +
+	" \x01(\bR\x06failed\x12\x1a\n" +
+	"\bcaptured\x18\v \x01(\bR\bcaptured\"!\n" +
 	"\aGoodbye\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\" \n" +
 	"\fRenewRequest\x12\x10\n" +
@@ -10126,12 +10829,15 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	" \x01(\x01R\trestoreMs\x12\x1e\n" +
 	"\n" +
 	"generation\x18\v \x01(\x04R\n" +
-	"generation\"\x99\x01\n" +
+	"generation\"\xbd\x01\n" +
 	"\vEngineFrame\x12.\n" +
 	"\awelcome\x18\x01 \x01(\v2\x12.falcon.v1.WelcomeH\x00R\awelcome\x12\"\n" +
 	"\x03ack\x18\x02 \x01(\v2\x0e.falcon.v1.AckH\x00R\x03ack\x12.\n" +
-	"\acommand\x18\x03 \x01(\v2\x12.falcon.v1.CommandH\x00R\acommandB\x06\n" +
-	"\x04body\"w\n" +
+	"\acommand\x18\x03 \x01(\v2\x12.falcon.v1.CommandH\x00R\acommand\x12\"\n" +
+	"\x03ask\x18\x04 \x01(\v2\x0e.falcon.v1.AskH\x00R\x03askB\x06\n" +
+	"\x04body\"\x15\n" +
+	"\x03Ask\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\"w\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x14\n" +
 	"\x05acked\x18\x02 \x01(\x04R\x05acked\x12$\n" +
@@ -10306,7 +11012,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\tattending\x18\x06 \x01(\tR\tattending\x12\x16\n" +
 	"\x06packed\x18\a \x01(\bR\x06packed\x12\x10\n" +
 	"\x03own\x18\b \x01(\bR\x03own\x12'\n" +
-	"\x0fcolumns_version\x18\t \x01(\x04R\x0ecolumnsVersion\"\xd7\x06\n" +
+	"\x0fcolumns_version\x18\t \x01(\x04R\x0ecolumnsVersion\"\xfc\x06\n" +
 	"\rSnapshotReply\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1c\n" +
 	"\tunchanged\x18\x02 \x01(\bR\tunchanged\x12 \n" +
@@ -10332,7 +11038,30 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\acolumns\x18\x14 \x01(\v2\x16.falcon.v1.RankColumnsR\acolumns\x123\n" +
 	"\trecurring\x18\x11 \x03(\v2\x15.falcon.v1.RecurrenceR\trecurring\x121\n" +
 	"\toperators\x18\x13 \x03(\v2\x13.falcon.v1.OperatorR\toperators\x12)\n" +
-	"\x06others\x18\x15 \x03(\v2\x11.falcon.v1.LadderR\x06others\"\xa2\x01\n" +
+	"\x06others\x18\x15 \x03(\v2\x11.falcon.v1.LadderR\x06others\x12#\n" +
+	"\x04hang\x18\x16 \x01(\v2\x0f.falcon.v1.HangR\x04hang\"\xfe\x01\n" +
+	"\x04Hang\x12\"\n" +
+	"\rsince_unix_ns\x18\x01 \x01(\x03R\vsinceUnixNs\x12$\n" +
+	"\x0ejudged_unix_ns\x18\x02 \x01(\x03R\fjudgedUnixNs\x12\x18\n" +
+	"\awaiting\x18\x03 \x01(\x05R\awaiting\x12\x14\n" +
+	"\x05world\x18\x04 \x01(\x05R\x05world\x12/\n" +
+	"\bculprits\x18\x05 \x03(\v2\x13.falcon.v1.HangPartR\bculprits\x123\n" +
+	"\n" +
+	"candidates\x18\x06 \x03(\v2\x13.falcon.v1.HangPartR\n" +
+	"candidates\x12\x16\n" +
+	"\x06doubts\x18\a \x03(\tR\x06doubts\"\xe8\x01\n" +
+	"\bHangPart\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05ranks\x18\x02 \x03(\x05R\x05ranks\x12\x18\n" +
+	"\adevices\x18\x03 \x03(\tR\adevices\x12\x12\n" +
+	"\x04comm\x18\x04 \x01(\tR\x04comm\x12\x18\n" +
+	"\amembers\x18\x05 \x03(\x05R\amembers\x12\x10\n" +
+	"\x03seq\x18\x06 \x01(\x03R\x03seq\x12\x12\n" +
+	"\x04call\x18\a \x01(\tR\x04call\x12\x18\n" +
+	"\awaiting\x18\b \x03(\x05R\awaiting\x12\x12\n" +
+	"\x04text\x18\t \x01(\tR\x04text\x12\x16\n" +
+	"\x06advice\x18\n" +
+	" \x01(\tR\x06advice\"\xa2\x01\n" +
 	"\bOperator\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
@@ -10909,7 +11638,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 104)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 111)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -10919,248 +11648,263 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(TestStatus)(0),           // 5: falcon.v1.TestStatus
 	(RankHealth)(0),           // 6: falcon.v1.RankHealth
 	(*AgentFrame)(nil),        // 7: falcon.v1.AgentFrame
-	(*Goodbye)(nil),           // 8: falcon.v1.Goodbye
-	(*RenewRequest)(nil),      // 9: falcon.v1.RenewRequest
-	(*RenewReply)(nil),        // 10: falcon.v1.RenewReply
-	(*Hello)(nil),             // 11: falcon.v1.Hello
-	(*Beat)(nil),              // 12: falcon.v1.Beat
-	(*UnseenRank)(nil),        // 13: falcon.v1.UnseenRank
-	(*RankBeat)(nil),          // 14: falcon.v1.RankBeat
-	(*DeviceEvent)(nil),       // 15: falcon.v1.DeviceEvent
-	(*RankState)(nil),         // 16: falcon.v1.RankState
-	(*Traffic)(nil),           // 17: falcon.v1.Traffic
-	(*Commitment)(nil),        // 18: falcon.v1.Commitment
-	(*Park)(nil),              // 19: falcon.v1.Park
-	(*Comm)(nil),              // 20: falcon.v1.Comm
-	(*Samples)(nil),           // 21: falcon.v1.Samples
-	(*Sample)(nil),            // 22: falcon.v1.Sample
-	(*Profile)(nil),           // 23: falcon.v1.Profile
-	(*RankProfile)(nil),       // 24: falcon.v1.RankProfile
-	(*CallTiming)(nil),        // 25: falcon.v1.CallTiming
-	(*Telemetry)(nil),         // 26: falcon.v1.Telemetry
-	(*Nic)(nil),               // 27: falcon.v1.Nic
-	(*Gpu)(nil),               // 28: falcon.v1.Gpu
-	(*Host)(nil),              // 29: falcon.v1.Host
-	(*CommandResult)(nil),     // 30: falcon.v1.CommandResult
-	(*RankAck)(nil),           // 31: falcon.v1.RankAck
-	(*EngineFrame)(nil),       // 32: falcon.v1.EngineFrame
-	(*Welcome)(nil),           // 33: falcon.v1.Welcome
-	(*Ack)(nil),               // 34: falcon.v1.Ack
-	(*Command)(nil),           // 35: falcon.v1.Command
-	(*LaunchCommand)(nil),     // 36: falcon.v1.LaunchCommand
-	(*SuspendCommand)(nil),    // 37: falcon.v1.SuspendCommand
-	(*TableCommand)(nil),      // 38: falcon.v1.TableCommand
-	(*RejoinCommand)(nil),     // 39: falcon.v1.RejoinCommand
-	(*ShardMove)(nil),         // 40: falcon.v1.ShardMove
-	(*RankSeat)(nil),          // 41: falcon.v1.RankSeat
-	(*StopCommand)(nil),       // 42: falcon.v1.StopCommand
-	(*RankLaunch)(nil),        // 43: falcon.v1.RankLaunch
-	(*PauseCommand)(nil),      // 44: falcon.v1.PauseCommand
-	(*RankCut)(nil),           // 45: falcon.v1.RankCut
-	(*CommLimit)(nil),         // 46: falcon.v1.CommLimit
-	(*RankPause)(nil),         // 47: falcon.v1.RankPause
-	(*CommCount)(nil),         // 48: falcon.v1.CommCount
-	(*PeerCount)(nil),         // 49: falcon.v1.PeerCount
-	(*TestCommand)(nil),       // 50: falcon.v1.TestCommand
-	(*RankTest)(nil),          // 51: falcon.v1.RankTest
-	(*TestResult)(nil),        // 52: falcon.v1.TestResult
-	(*ProfileCommand)(nil),    // 53: falcon.v1.ProfileCommand
-	(*OrderCommand)(nil),      // 54: falcon.v1.OrderCommand
-	(*SnapshotRequest)(nil),   // 55: falcon.v1.SnapshotRequest
-	(*SnapshotReply)(nil),     // 56: falcon.v1.SnapshotReply
-	(*Operator)(nil),          // 57: falcon.v1.Operator
-	(*RankColumns)(nil),       // 58: falcon.v1.RankColumns
-	(*Column)(nil),            // 59: falcon.v1.Column
-	(*Recurrence)(nil),        // 60: falcon.v1.Recurrence
-	(*Job)(nil),               // 61: falcon.v1.Job
-	(*Policy)(nil),            // 62: falcon.v1.Policy
-	(*RecoveryPolicy)(nil),    // 63: falcon.v1.RecoveryPolicy
-	(*RungPolicy)(nil),        // 64: falcon.v1.RungPolicy
-	(*RankView)(nil),          // 65: falcon.v1.RankView
-	(*NodeView)(nil),          // 66: falcon.v1.NodeView
-	(*Series)(nil),            // 67: falcon.v1.Series
-	(*Mark)(nil),              // 68: falcon.v1.Mark
-	(*Evidence)(nil),          // 69: falcon.v1.Evidence
-	(*Verdict)(nil),           // 70: falcon.v1.Verdict
-	(*Incident)(nil),          // 71: falcon.v1.Incident
-	(*Action)(nil),            // 72: falcon.v1.Action
-	(*Approval)(nil),          // 73: falcon.v1.Approval
-	(*Preview)(nil),           // 74: falcon.v1.Preview
-	(*NodeSwap)(nil),          // 75: falcon.v1.NodeSwap
-	(*LinksOf)(nil),           // 76: falcon.v1.LinksOf
-	(*RungView)(nil),          // 77: falcon.v1.RungView
-	(*Ladder)(nil),            // 78: falcon.v1.Ladder
-	(*EventLine)(nil),         // 79: falcon.v1.EventLine
-	(*Audit)(nil),             // 80: falcon.v1.Audit
-	(*WatchRequest)(nil),      // 81: falcon.v1.WatchRequest
-	(*Event)(nil),             // 82: falcon.v1.Event
-	(*DecideRequest)(nil),     // 83: falcon.v1.DecideRequest
-	(*DecideReply)(nil),       // 84: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil),  // 85: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),    // 86: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil),  // 87: falcon.v1.IncidentsRequest
-	(*Validation)(nil),        // 88: falcon.v1.Validation
-	(*ValidationNow)(nil),     // 89: falcon.v1.ValidationNow
-	(*RankPair)(nil),          // 90: falcon.v1.RankPair
-	(*GemmResult)(nil),        // 91: falcon.v1.GemmResult
-	(*LinkResult)(nil),        // 92: falcon.v1.LinkResult
-	(*ValidateRequest)(nil),   // 93: falcon.v1.ValidateRequest
-	(*ValidateReply)(nil),     // 94: falcon.v1.ValidateReply
-	(*IncidentsReply)(nil),    // 95: falcon.v1.IncidentsReply
-	(*Fault)(nil),             // 96: falcon.v1.Fault
-	(*Recovery)(nil),          // 97: falcon.v1.Recovery
-	(*Shrink)(nil),            // 98: falcon.v1.Shrink
-	(*RankRecovery)(nil),      // 99: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 100: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 101: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 102: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 103: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 104: falcon.v1.RecoverReply
-	nil,                       // 105: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 106: falcon.v1.Policy.RungsEntry
-	nil,                       // 107: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 108: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 109: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 110: falcon.v1.Recovery.PredictedMsEntry
+	(*Calls)(nil),             // 8: falcon.v1.Calls
+	(*RankCalls)(nil),         // 9: falcon.v1.RankCalls
+	(*CommCalls)(nil),         // 10: falcon.v1.CommCalls
+	(*Call)(nil),              // 11: falcon.v1.Call
+	(*Goodbye)(nil),           // 12: falcon.v1.Goodbye
+	(*RenewRequest)(nil),      // 13: falcon.v1.RenewRequest
+	(*RenewReply)(nil),        // 14: falcon.v1.RenewReply
+	(*Hello)(nil),             // 15: falcon.v1.Hello
+	(*Beat)(nil),              // 16: falcon.v1.Beat
+	(*UnseenRank)(nil),        // 17: falcon.v1.UnseenRank
+	(*RankBeat)(nil),          // 18: falcon.v1.RankBeat
+	(*DeviceEvent)(nil),       // 19: falcon.v1.DeviceEvent
+	(*RankState)(nil),         // 20: falcon.v1.RankState
+	(*Traffic)(nil),           // 21: falcon.v1.Traffic
+	(*Commitment)(nil),        // 22: falcon.v1.Commitment
+	(*Park)(nil),              // 23: falcon.v1.Park
+	(*Comm)(nil),              // 24: falcon.v1.Comm
+	(*Samples)(nil),           // 25: falcon.v1.Samples
+	(*Sample)(nil),            // 26: falcon.v1.Sample
+	(*Profile)(nil),           // 27: falcon.v1.Profile
+	(*RankProfile)(nil),       // 28: falcon.v1.RankProfile
+	(*CallTiming)(nil),        // 29: falcon.v1.CallTiming
+	(*Telemetry)(nil),         // 30: falcon.v1.Telemetry
+	(*Nic)(nil),               // 31: falcon.v1.Nic
+	(*Gpu)(nil),               // 32: falcon.v1.Gpu
+	(*Host)(nil),              // 33: falcon.v1.Host
+	(*CommandResult)(nil),     // 34: falcon.v1.CommandResult
+	(*RankAck)(nil),           // 35: falcon.v1.RankAck
+	(*EngineFrame)(nil),       // 36: falcon.v1.EngineFrame
+	(*Ask)(nil),               // 37: falcon.v1.Ask
+	(*Welcome)(nil),           // 38: falcon.v1.Welcome
+	(*Ack)(nil),               // 39: falcon.v1.Ack
+	(*Command)(nil),           // 40: falcon.v1.Command
+	(*LaunchCommand)(nil),     // 41: falcon.v1.LaunchCommand
+	(*SuspendCommand)(nil),    // 42: falcon.v1.SuspendCommand
+	(*TableCommand)(nil),      // 43: falcon.v1.TableCommand
+	(*RejoinCommand)(nil),     // 44: falcon.v1.RejoinCommand
+	(*ShardMove)(nil),         // 45: falcon.v1.ShardMove
+	(*RankSeat)(nil),          // 46: falcon.v1.RankSeat
+	(*StopCommand)(nil),       // 47: falcon.v1.StopCommand
+	(*RankLaunch)(nil),        // 48: falcon.v1.RankLaunch
+	(*PauseCommand)(nil),      // 49: falcon.v1.PauseCommand
+	(*RankCut)(nil),           // 50: falcon.v1.RankCut
+	(*CommLimit)(nil),         // 51: falcon.v1.CommLimit
+	(*RankPause)(nil),         // 52: falcon.v1.RankPause
+	(*CommCount)(nil),         // 53: falcon.v1.CommCount
+	(*PeerCount)(nil),         // 54: falcon.v1.PeerCount
+	(*TestCommand)(nil),       // 55: falcon.v1.TestCommand
+	(*RankTest)(nil),          // 56: falcon.v1.RankTest
+	(*TestResult)(nil),        // 57: falcon.v1.TestResult
+	(*ProfileCommand)(nil),    // 58: falcon.v1.ProfileCommand
+	(*OrderCommand)(nil),      // 59: falcon.v1.OrderCommand
+	(*SnapshotRequest)(nil),   // 60: falcon.v1.SnapshotRequest
+	(*SnapshotReply)(nil),     // 61: falcon.v1.SnapshotReply
+	(*Hang)(nil),              // 62: falcon.v1.Hang
+	(*HangPart)(nil),          // 63: falcon.v1.HangPart
+	(*Operator)(nil),          // 64: falcon.v1.Operator
+	(*RankColumns)(nil),       // 65: falcon.v1.RankColumns
+	(*Column)(nil),            // 66: falcon.v1.Column
+	(*Recurrence)(nil),        // 67: falcon.v1.Recurrence
+	(*Job)(nil),               // 68: falcon.v1.Job
+	(*Policy)(nil),            // 69: falcon.v1.Policy
+	(*RecoveryPolicy)(nil),    // 70: falcon.v1.RecoveryPolicy
+	(*RungPolicy)(nil),        // 71: falcon.v1.RungPolicy
+	(*RankView)(nil),          // 72: falcon.v1.RankView
+	(*NodeView)(nil),          // 73: falcon.v1.NodeView
+	(*Series)(nil),            // 74: falcon.v1.Series
+	(*Mark)(nil),              // 75: falcon.v1.Mark
+	(*Evidence)(nil),          // 76: falcon.v1.Evidence
+	(*Verdict)(nil),           // 77: falcon.v1.Verdict
+	(*Incident)(nil),          // 78: falcon.v1.Incident
+	(*Action)(nil),            // 79: falcon.v1.Action
+	(*Approval)(nil),          // 80: falcon.v1.Approval
+	(*Preview)(nil),           // 81: falcon.v1.Preview
+	(*NodeSwap)(nil),          // 82: falcon.v1.NodeSwap
+	(*LinksOf)(nil),           // 83: falcon.v1.LinksOf
+	(*RungView)(nil),          // 84: falcon.v1.RungView
+	(*Ladder)(nil),            // 85: falcon.v1.Ladder
+	(*EventLine)(nil),         // 86: falcon.v1.EventLine
+	(*Audit)(nil),             // 87: falcon.v1.Audit
+	(*WatchRequest)(nil),      // 88: falcon.v1.WatchRequest
+	(*Event)(nil),             // 89: falcon.v1.Event
+	(*DecideRequest)(nil),     // 90: falcon.v1.DecideRequest
+	(*DecideReply)(nil),       // 91: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil),  // 92: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),    // 93: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil),  // 94: falcon.v1.IncidentsRequest
+	(*Validation)(nil),        // 95: falcon.v1.Validation
+	(*ValidationNow)(nil),     // 96: falcon.v1.ValidationNow
+	(*RankPair)(nil),          // 97: falcon.v1.RankPair
+	(*GemmResult)(nil),        // 98: falcon.v1.GemmResult
+	(*LinkResult)(nil),        // 99: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),   // 100: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),     // 101: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),    // 102: falcon.v1.IncidentsReply
+	(*Fault)(nil),             // 103: falcon.v1.Fault
+	(*Recovery)(nil),          // 104: falcon.v1.Recovery
+	(*Shrink)(nil),            // 105: falcon.v1.Shrink
+	(*RankRecovery)(nil),      // 106: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 107: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 108: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 109: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 110: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 111: falcon.v1.RecoverReply
+	nil,                       // 112: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 113: falcon.v1.Policy.RungsEntry
+	nil,                       // 114: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 115: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 116: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 117: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
-	11,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
-	12,  // 1: falcon.v1.AgentFrame.beat:type_name -> falcon.v1.Beat
-	21,  // 2: falcon.v1.AgentFrame.samples:type_name -> falcon.v1.Samples
-	23,  // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
-	26,  // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
-	30,  // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
-	16,  // 6: falcon.v1.AgentFrame.rank:type_name -> falcon.v1.RankState
-	15,  // 7: falcon.v1.AgentFrame.device:type_name -> falcon.v1.DeviceEvent
-	8,   // 8: falcon.v1.AgentFrame.goodbye:type_name -> falcon.v1.Goodbye
-	14,  // 9: falcon.v1.Beat.ranks:type_name -> falcon.v1.RankBeat
-	13,  // 10: falcon.v1.Beat.unseen:type_name -> falcon.v1.UnseenRank
-	20,  // 11: falcon.v1.RankState.comms:type_name -> falcon.v1.Comm
-	19,  // 12: falcon.v1.RankState.park:type_name -> falcon.v1.Park
-	18,  // 13: falcon.v1.RankState.committed:type_name -> falcon.v1.Commitment
-	17,  // 14: falcon.v1.RankState.traffic:type_name -> falcon.v1.Traffic
-	22,  // 15: falcon.v1.Samples.samples:type_name -> falcon.v1.Sample
-	24,  // 16: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
-	25,  // 17: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
-	28,  // 18: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
-	29,  // 19: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
-	27,  // 20: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	105, // 21: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
-	0,   // 22: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
-	31,  // 23: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
-	47,  // 24: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
-	52,  // 25: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
-	33,  // 26: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
-	34,  // 27: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
-	35,  // 28: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
-	53,  // 29: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
-	54,  // 30: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
-	44,  // 31: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
-	50,  // 32: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
-	36,  // 33: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
-	37,  // 34: falcon.v1.Command.suspend:type_name -> falcon.v1.SuspendCommand
-	38,  // 35: falcon.v1.Command.table:type_name -> falcon.v1.TableCommand
-	39,  // 36: falcon.v1.Command.rejoin:type_name -> falcon.v1.RejoinCommand
-	42,  // 37: falcon.v1.Command.stop:type_name -> falcon.v1.StopCommand
-	43,  // 38: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
-	40,  // 39: falcon.v1.RejoinCommand.moves:type_name -> falcon.v1.ShardMove
-	41,  // 40: falcon.v1.RejoinCommand.seats:type_name -> falcon.v1.RankSeat
-	1,   // 41: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
-	45,  // 42: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
-	46,  // 43: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
-	2,   // 44: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
-	48,  // 45: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
-	3,   // 46: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
-	49,  // 47: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
-	51,  // 48: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
-	4,   // 49: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
-	4,   // 50: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
-	5,   // 51: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
-	61,  // 52: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
-	62,  // 53: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
-	65,  // 54: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
-	67,  // 55: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
-	71,  // 56: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	78,  // 57: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	79,  // 58: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
-	66,  // 59: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	88,  // 60: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
-	27,  // 61: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	97,  // 62: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
-	58,  // 63: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
-	60,  // 64: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
-	57,  // 65: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
-	78,  // 66: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
-	59,  // 67: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
-	106, // 68: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
-	63,  // 69: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
-	6,   // 70: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	68,  // 71: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	69,  // 72: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	70,  // 73: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	74,  // 74: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	73,  // 75: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
-	75,  // 76: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	76,  // 77: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	76,  // 78: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	107, // 79: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	74,  // 80: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	77,  // 81: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	72,  // 82: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	72,  // 83: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	80,  // 84: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
-	79,  // 85: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	72,  // 86: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	62,  // 87: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	62,  // 88: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	91,  // 89: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	92,  // 90: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	89,  // 91: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
-	90,  // 92: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
-	88,  // 93: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	71,  // 94: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	88,  // 95: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	78,  // 96: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	79,  // 97: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
-	67,  // 98: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
-	61,  // 99: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	97,  // 100: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
-	96,  // 101: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	108, // 102: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	40,  // 103: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	109, // 104: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	110, // 105: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	99,  // 106: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	98,  // 107: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	97,  // 108: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	102, // 109: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	97,  // 110: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	64,  // 111: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 112: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	9,   // 113: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
-	55,  // 114: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	81,  // 115: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	83,  // 116: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	85,  // 117: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	93,  // 118: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	87,  // 119: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	100, // 120: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	103, // 121: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	32,  // 122: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	10,  // 123: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
-	56,  // 124: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	82,  // 125: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	84,  // 126: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	86,  // 127: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	94,  // 128: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	95,  // 129: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	101, // 130: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	104, // 131: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	122, // [122:132] is the sub-list for method output_type
-	112, // [112:122] is the sub-list for method input_type
-	112, // [112:112] is the sub-list for extension type_name
-	112, // [112:112] is the sub-list for extension extendee
-	0,   // [0:112] is the sub-list for field type_name
+	15,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
+	16,  // 1: falcon.v1.AgentFrame.beat:type_name -> falcon.v1.Beat
+	25,  // 2: falcon.v1.AgentFrame.samples:type_name -> falcon.v1.Samples
+	27,  // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
+	30,  // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
+	34,  // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
+	20,  // 6: falcon.v1.AgentFrame.rank:type_name -> falcon.v1.RankState
+	19,  // 7: falcon.v1.AgentFrame.device:type_name -> falcon.v1.DeviceEvent
+	12,  // 8: falcon.v1.AgentFrame.goodbye:type_name -> falcon.v1.Goodbye
+	8,   // 9: falcon.v1.AgentFrame.calls:type_name -> falcon.v1.Calls
+	9,   // 10: falcon.v1.Calls.ranks:type_name -> falcon.v1.RankCalls
+	10,  // 11: falcon.v1.RankCalls.comms:type_name -> falcon.v1.CommCalls
+	11,  // 12: falcon.v1.RankCalls.calls:type_name -> falcon.v1.Call
+	18,  // 13: falcon.v1.Beat.ranks:type_name -> falcon.v1.RankBeat
+	17,  // 14: falcon.v1.Beat.unseen:type_name -> falcon.v1.UnseenRank
+	24,  // 15: falcon.v1.RankState.comms:type_name -> falcon.v1.Comm
+	23,  // 16: falcon.v1.RankState.park:type_name -> falcon.v1.Park
+	22,  // 17: falcon.v1.RankState.committed:type_name -> falcon.v1.Commitment
+	21,  // 18: falcon.v1.RankState.traffic:type_name -> falcon.v1.Traffic
+	26,  // 19: falcon.v1.Samples.samples:type_name -> falcon.v1.Sample
+	28,  // 20: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
+	29,  // 21: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
+	32,  // 22: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
+	33,  // 23: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
+	31,  // 24: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
+	112, // 25: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	0,   // 26: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
+	35,  // 27: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
+	52,  // 28: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
+	57,  // 29: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
+	38,  // 30: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
+	39,  // 31: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
+	40,  // 32: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
+	37,  // 33: falcon.v1.EngineFrame.ask:type_name -> falcon.v1.Ask
+	58,  // 34: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
+	59,  // 35: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
+	49,  // 36: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
+	55,  // 37: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
+	41,  // 38: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
+	42,  // 39: falcon.v1.Command.suspend:type_name -> falcon.v1.SuspendCommand
+	43,  // 40: falcon.v1.Command.table:type_name -> falcon.v1.TableCommand
+	44,  // 41: falcon.v1.Command.rejoin:type_name -> falcon.v1.RejoinCommand
+	47,  // 42: falcon.v1.Command.stop:type_name -> falcon.v1.StopCommand
+	48,  // 43: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
+	45,  // 44: falcon.v1.RejoinCommand.moves:type_name -> falcon.v1.ShardMove
+	46,  // 45: falcon.v1.RejoinCommand.seats:type_name -> falcon.v1.RankSeat
+	1,   // 46: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
+	50,  // 47: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
+	51,  // 48: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
+	2,   // 49: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
+	53,  // 50: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
+	3,   // 51: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
+	54,  // 52: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
+	56,  // 53: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
+	4,   // 54: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
+	4,   // 55: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
+	5,   // 56: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
+	68,  // 57: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
+	69,  // 58: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
+	72,  // 59: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
+	74,  // 60: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
+	78,  // 61: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
+	85,  // 62: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	86,  // 63: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	73,  // 64: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
+	95,  // 65: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	31,  // 66: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
+	104, // 67: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	65,  // 68: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
+	67,  // 69: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
+	64,  // 70: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
+	85,  // 71: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
+	62,  // 72: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
+	63,  // 73: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
+	63,  // 74: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
+	66,  // 75: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
+	113, // 76: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	70,  // 77: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
+	6,   // 78: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	75,  // 79: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	76,  // 80: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	77,  // 81: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	81,  // 82: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	80,  // 83: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
+	82,  // 84: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	83,  // 85: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	83,  // 86: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	114, // 87: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	81,  // 88: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	84,  // 89: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	79,  // 90: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	79,  // 91: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	87,  // 92: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	86,  // 93: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	79,  // 94: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	69,  // 95: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	69,  // 96: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	98,  // 97: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	99,  // 98: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	96,  // 99: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	97,  // 100: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	95,  // 101: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	78,  // 102: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	95,  // 103: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	85,  // 104: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	86,  // 105: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	74,  // 106: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	68,  // 107: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	104, // 108: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	103, // 109: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	115, // 110: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	45,  // 111: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	116, // 112: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	117, // 113: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	106, // 114: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	105, // 115: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	104, // 116: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	109, // 117: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	104, // 118: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	71,  // 119: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 120: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	13,  // 121: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	60,  // 122: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	88,  // 123: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	90,  // 124: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	92,  // 125: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	100, // 126: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	94,  // 127: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	107, // 128: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	110, // 129: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	36,  // 130: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	14,  // 131: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	61,  // 132: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	89,  // 133: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	91,  // 134: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	93,  // 135: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	101, // 136: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	102, // 137: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	108, // 138: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	111, // 139: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	130, // [130:140] is the sub-list for method output_type
+	120, // [120:130] is the sub-list for method input_type
+	120, // [120:120] is the sub-list for extension type_name
+	120, // [120:120] is the sub-list for extension extendee
+	0,   // [0:120] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -11178,13 +11922,15 @@ func file_falcon_v1_falcon_proto_init() {
 		(*AgentFrame_Rank)(nil),
 		(*AgentFrame_Device)(nil),
 		(*AgentFrame_Goodbye)(nil),
+		(*AgentFrame_Calls)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[25].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[29].OneofWrappers = []any{
 		(*EngineFrame_Welcome)(nil),
 		(*EngineFrame_Ack)(nil),
 		(*EngineFrame_Command)(nil),
+		(*EngineFrame_Ask)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[28].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[33].OneofWrappers = []any{
 		(*Command_Profile)(nil),
 		(*Command_Order)(nil),
 		(*Command_Pause)(nil),
@@ -11195,8 +11941,8 @@ func file_falcon_v1_falcon_proto_init() {
 		(*Command_Rejoin)(nil),
 		(*Command_Stop)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[47].OneofWrappers = []any{}
-	file_falcon_v1_falcon_proto_msgTypes[75].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[52].OneofWrappers = []any{}
+	file_falcon_v1_falcon_proto_msgTypes[82].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -11206,7 +11952,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   104,
+			NumMessages:   111,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

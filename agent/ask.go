@@ -1,0 +1,38 @@
+package agent
+
+import (
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// Ask has the node's newest calls reported; it never blocks. Of several at once the newest counts.
+func (a *Agent) Ask(q *falconv1.Ask) {
+	select {
+	case <-a.asks:
+	default:
+	}
+	select {
+	case a.asks <- q.GetId():
+	default:
+	}
+}
+
+// answerAsk reports where the processes stand in their calls, read now.
+func (a *Agent) answerAsk(id uint64) {
+	mono := a.dir.MonoNs()
+	out := &falconv1.Calls{Ask: id}
+	for _, p := range a.processes.withRanks(nil) {
+		out.Ranks = append(out.Ranks, p.rankCalls(a, mono))
+	}
+	a.ship.Send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Calls{Calls: out}})
+}
+
+// rankCalls is where one process stands. Its sign of life is read after its calls, so that
+// it never waits for a call that the report lacks.
+func (p *process) rankCalls(a *Agent, monoNs int64) *falconv1.RankCalls {
+	p.comms.readTable(p.seg)
+	out := p.tail.Report(p.comms.list, monoNs)
+	b := a.beatOf(p, monoNs)
+	out.Rank, out.Pid, out.Total = b.Rank, b.Pid, b.Calls
+	out.HookAgeMs, out.WaitingMs, out.WaitingKnown = b.HookAgeMs, b.WaitingMs, b.WaitingKnown
+	return out
+}

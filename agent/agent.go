@@ -55,8 +55,8 @@ type Agent struct {
 	held     *hold // the pause in force, nil when none is
 	inbox    chan *falconv1.Command
 	welcomes chan *falconv1.Welcome
-	asks     chan uint64   // holds the newest question that is not answered
-	wakeup   chan struct{} // holds one token when the loop is to poll at once
+	asks     chan *falconv1.Ask // holds the newest question that is not answered
+	wakeup   chan struct{}      // holds one token when the loop is to poll at once
 
 	processes processSet
 	ignored   map[string]bool // files that are not this agent's, or unusable
@@ -101,7 +101,7 @@ func New(cfg Config, opt Options) *Agent {
 		node: falcon.Node(cfg.Node), dir: opt.Directory, log: opt.Log, now: now, nicOf: opt.NIC, proc: cfg.Host.Proc,
 		hardware:   hardwareProbe{read: opt.Probe, every: milliseconds(cfg.TelemetryMs), now: now},
 		drainEvery: milliseconds(cfg.DrainMs), beatEvery: milliseconds(cfg.BeatMs),
-		inbox: make(chan *falconv1.Command, inboxMax), welcomes: make(chan *falconv1.Welcome, 1), asks: make(chan uint64, 1), wakeup: make(chan struct{}, 1),
+		inbox: make(chan *falconv1.Command, inboxMax), welcomes: make(chan *falconv1.Welcome, 1), asks: make(chan *falconv1.Ask, 1), wakeup: make(chan struct{}, 1),
 		processes: newProcessSet(), ignored: map[string]bool{}, buf: newBuffers(), table: table.New(cfg.RankTable),
 	}
 	if a.dir == nil {
@@ -174,10 +174,10 @@ func (a *Agent) Run(ctx context.Context) error {
 		case w := <-a.welcomes:
 			a.acceptWelcome(w)
 			continue
-		case id := <-a.asks:
+		case q := <-a.asks:
 			a.noticeStop(a.now())
 			a.pollProcesses(a.now())
-			a.answerAsk(id)
+			a.answerAsk(q)
 		case c := <-a.inbox:
 			if !a.noticeStop(a.now()) {
 				a.executor.Execute(c, a.now())

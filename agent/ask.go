@@ -11,26 +11,26 @@ func (a *Agent) Ask(q *falconv1.Ask) {
 	default:
 	}
 	select {
-	case a.asks <- q.GetId():
+	case a.asks <- q:
 	default:
 	}
 }
 
 // answerAsk reports where the processes stand in their calls, read now.
-func (a *Agent) answerAsk(id uint64) {
+func (a *Agent) answerAsk(q *falconv1.Ask) {
 	mono := a.dir.MonoNs()
-	out := &falconv1.Calls{Ask: id}
+	out := &falconv1.Calls{Ask: q.GetId()}
 	for _, p := range a.processes.withRanks(nil) {
-		out.Ranks = append(out.Ranks, p.rankCalls(a, mono))
+		out.Ranks = append(out.Ranks, p.rankCalls(a, mono, int(q.GetCalls())))
 	}
 	a.ship.Send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Calls{Calls: out}})
 }
 
 // rankCalls is where one process stands. Its sign of life is read after its calls, so that
 // it never waits for a call that the report lacks.
-func (p *process) rankCalls(a *Agent, monoNs int64) *falconv1.RankCalls {
+func (p *process) rankCalls(a *Agent, monoNs int64, most int) *falconv1.RankCalls {
 	p.comms.readTable(p.seg)
-	out := p.tail.Report(p.comms.list, monoNs)
+	out := p.tail.Report(p.comms.list, monoNs, most)
 	b := a.beatOf(p, monoNs)
 	out.Rank, out.Pid, out.Total = b.Rank, b.Pid, b.Calls
 	out.HookAgeMs, out.WaitingMs, out.WaitingKnown = b.HookAgeMs, b.WaitingMs, b.WaitingKnown

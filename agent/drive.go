@@ -41,9 +41,9 @@ func (a *Agent) takeInput(now time.Time) bool {
 	default:
 	}
 	select {
-	case id := <-a.asks:
+	case q := <-a.asks:
 		a.pollProcesses(now)
-		a.answerAsk(id)
+		a.answerAsk(q)
 		return true
 	default:
 	}

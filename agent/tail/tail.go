@@ -169,8 +169,12 @@ func (t *Tail) mark(r *ring.Record) {
 	}
 }
 
-// Report describes the process's calls; comms is the hook's table as it is now.
-func (t *Tail) Report(comms []ring.Comm, monoNs int64) *falconv1.RankCalls {
+// Report describes the process's calls, the newest ones up to most (0 = all that are
+// kept); comms is the hook's table as it is now.
+func (t *Tail) Report(comms []ring.Comm, monoNs int64, most int) *falconv1.RankCalls {
+	if most <= 0 {
+		most = callsMax
+	}
 	out := &falconv1.RankCalls{IdleMs: since(t.newest, monoNs)}
 	place := map[uint64]uint32{}
 	for _, c := range comms {
@@ -180,7 +184,7 @@ func (t *Tail) Report(comms []ring.Comm, monoNs int64) *falconv1.RankCalls {
 		}
 	}
 	t.streams = map[uint64]uint32{}
-	for i := max(0, t.n-callsMax); i < t.n; i++ {
+	for i := max(0, t.n-min(most, callsMax)); i < t.n; i++ {
 		k := &t.calls[i%callsMax]
 		if at, live := place[k.id]; live {
 			out.Calls = append(out.Calls, k.message(at, t.streamOf(k.record.Stream)))

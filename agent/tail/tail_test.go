@@ -18,7 +18,7 @@ func record(ordinal uint64, op falcon.Op, peer int32) *ring.Record {
 
 // text is a report in short: what was asked for, then the calls.
 func text(t *Tail, calls uint64) string {
-	r := t.Report(live(calls), 100e6)
+	r := t.Report(live(calls), 100e6, 0)
 	c := r.Comms[0]
 	out := fmt.Sprintf("%d %t inside %d:", c.Collectives, c.Known, c.Inside)
 	for _, k := range r.Calls {
@@ -71,7 +71,7 @@ func TestGroupsAreOpenUntilTheyEnd(t *testing.T) {
 	if got := text(&x, 2); got != "0 true inside 0: send1 recv1" {
 		t.Error(got)
 	}
-	if r := x.Report(live(2), 100e6); r.Calls[0].Group != r.Calls[1].Group || r.IdleMs != 98 {
+	if r := x.Report(live(2), 100e6, 0); r.Calls[0].Group != r.Calls[1].Group || r.IdleMs != 98 {
 		t.Errorf("%v", r)
 	}
 }
@@ -83,9 +83,12 @@ func TestBounds(t *testing.T) {
 	for i := range uint64(1000) {
 		x.Add(record(i, falcon.OpAllReduce, -1), 7)
 	}
-	r := x.Report(live(1000), 0)
+	r := x.Report(live(1000), 0, 0)
 	if n := len(r.Calls); n != callsMax || r.Calls[0].Number != 1000-callsMax+1 || r.Comms[0].Collectives != 1000 {
 		t.Errorf("%d calls, the first %v, %v", n, r.Calls[0], r.Comms[0])
+	}
+	if n := len(x.Report(live(1000), 0, 5).Calls); n != 5 {
+		t.Errorf("%d calls, 5 are wanted", n)
 	}
 	for peer := range int32(2000) {
 		x.Add(record(uint64(1000+peer), falcon.OpSend, peer), 7)

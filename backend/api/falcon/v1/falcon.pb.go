@@ -3474,6 +3474,7 @@ func (*EngineFrame_Ask) isEngineFrame_Body() {}
 type Ask struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Calls         uint32                 `protobuf:"varint,2,opt,name=calls,proto3" json:"calls,omitempty"` // newest calls wanted of each process; 0 = as many as there are
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3511,6 +3512,13 @@ func (*Ask) Descriptor() ([]byte, []int) {
 func (x *Ask) GetId() uint64 {
 	if x != nil {
 		return x.Id
+	}
+	return 0
+}
+
+func (x *Ask) GetCalls() uint32 {
+	if x != nil {
+		return x.Calls
 	}
 	return 0
 }
@@ -10835,9 +10843,10 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x03ack\x18\x02 \x01(\v2\x0e.falcon.v1.AckH\x00R\x03ack\x12.\n" +
 	"\acommand\x18\x03 \x01(\v2\x12.falcon.v1.CommandH\x00R\acommand\x12\"\n" +
 	"\x03ask\x18\x04 \x01(\v2\x0e.falcon.v1.AskH\x00R\x03askB\x06\n" +
-	"\x04body\"\x15\n" +
+	"\x04body\"+\n" +
 	"\x03Ask\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x04R\x02id\"w\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
+	"\x05calls\x18\x02 \x01(\rR\x05calls\"w\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x14\n" +
 	"\x05acked\x18\x02 \x01(\x04R\x05acked\x12$\n" +

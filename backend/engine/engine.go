@@ -116,6 +116,7 @@ type Engine struct {
 	hub         *hub
 	writer      *journalWriter
 	measured    *measurements
+	hangs       *hangWatch
 }
 
 // New restores the engine from its journal. Run must be called to make it work.
@@ -198,11 +199,12 @@ func assemble(cfg Config, mem *journalState) *Engine {
 		shared: s, machine: validate.New(cfg.Validation.machine(), func() uint64 { return s.batch.commandID(cfg.Now()) }),
 	}
 	e.arbiter = &arbiter{shared: s, validations: e.validations, describer: e.describer, status: e.status, intake: e.intake}
+	e.hangs = newHangWatch(s, e.arbiter, e.status)
 	e.writer = &journalWriter{shared: s, arbiter: e.arbiter, hub: e.hub}
 	e.measured = &measurements{shared: s, readings: e.readings}
 	e.views = &stateViews{
 		shared: s, id: e.id, status: e.status, intake: e.intake, readings: e.readings, describer: e.describer,
-		validations: e.validations, links: e.links, waits: &e.writer.held, dirty: true,
+		validations: e.validations, links: e.links, hangs: e.hangs, waits: &e.writer.held, dirty: true,
 		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's snapshot for an old one's
 	}
 	e.assembleDrivers()
@@ -227,7 +229,7 @@ func (e *Engine) assembleDrivers() {
 		shared: e.shared, arbiter: e.arbiter, describer: e.describer, validations: e.validations, views: e.views, left: e.restart.processesLeave,
 	}
 	e.recoveries = &recoveryDriver{
-		shared: e.shared, arbiter: e.arbiter, intake: e.intake, links: e.links, restart: e.restart,
+		shared: e.shared, arbiter: e.arbiter, intake: e.intake, links: e.links, restart: e.restart, hangs: e.hangs,
 		rejoinAcks: map[falcon.Rank]rejoinAck{}, loggedOnce: map[string]bool{}, tables: newTableBook(),
 	}
 	e.views.rejoinAcks = e.recoveries.rejoinAcks
@@ -368,6 +370,7 @@ func (e *Engine) onTick(now time.Time) {
 	e.restart.tick(now)
 	e.describer.refreshMeans(now)
 	e.recoveries.logStoreNews()
+	e.views.dirty = e.hangs.tick(now) || e.views.dirty
 }
 
 // readInLoop runs f in the loop and waits until what it led to is durable. It is for

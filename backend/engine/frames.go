@@ -124,6 +124,8 @@ func (e *Engine) onFrame(n *fleet.Node, f *falconv1.AgentFrame, now time.Time) {
 		e.onRankState(n, body.Rank, now)
 	case *falconv1.AgentFrame_Device:
 		e.recoveries.onDeviceEvent(n, body.Device, now)
+	case *falconv1.AgentFrame_Calls:
+		e.hangs.onCalls(n, body.Calls, now)
 	case *falconv1.AgentFrame_Goodbye:
 		e.links.leaves(n.Name)
 	}

@@ -74,6 +74,7 @@ type recoveryDriver struct {
 	intake  *sampleIntake
 	links   *linkWatch
 	restart *restartDriver
+	hangs   *hangWatch
 
 	rejoinAcks  map[falcon.Rank]rejoinAck
 	lastWritten written         // what the newest records say
@@ -218,6 +219,7 @@ func (dr *recoveryDriver) onBeat(n *fleet.Node, in *falconv1.Beat, now time.Time
 			continue
 		}
 		dr.intake.newestBegun = max(dr.intake.newestBegun, b.GetIteration())
+		dr.hangs.takeSign(now, p.rank, b)
 		dr.rec.Step(now, recovery.Beat{
 			Rank: p.rank, Pid: int(b.GetPid()), Iteration: b.GetIteration(), Tag: b.GetStepTag(), HookAgeMs: finite(b.GetHookAgeMs(), msMost),
 			Calls: b.GetCalls(), WaitingMs: finite(b.GetWaitingMs(), msMost), WaitingKnown: b.GetWaitingKnown(),

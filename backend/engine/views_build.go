@@ -52,6 +52,7 @@ type stateViews struct {
 	describer   *jobDescriber
 	validations *validationQueue
 	links       *linkWatch
+	hangs       *hangWatch
 	waits       *heldRound
 	rejoinAcks  map[falcon.Rank]rejoinAck
 
@@ -88,8 +89,8 @@ func (sv *stateViews) build(now time.Time) {
 		Job: sv.jobView(now), Policy: convert.PolicyToProto(sv.plan.Policy(), sv.state.policy.Version),
 		Nodes:      sv.nodeViews(now),
 		Validation: sv.validations.newestView(), Nics: sv.readings.nicViews(), Recurring: sv.recurrenceViews(),
-		Recovery: sv.newestRecovery(),
-		Events:   slices.Clone(sv.state.events[max(0, len(sv.state.events)-snapshotEvents):]),
+		Recovery: sv.newestRecovery(), Hang: sv.hangs.view(),
+		Events: slices.Clone(sv.state.events[max(0, len(sv.state.events)-snapshotEvents):]),
 	}
 	sv.addIncidents(reply)
 	sv.snapshot.Store(&State{Reply: reply, Ranks: ranks, Worst: worst})

@@ -112,6 +112,7 @@ type Ready struct {
 	Changed bool          // Hang is another one than before
 	Hang    *falcon.Hang  // in force, nil = none
 	Lasted  time.Duration // with Changed and no Hang: so long the job stood still
+	TakenUp bool          // with Lasted: it does not go on, others see to it
 }
 
 // Empty reports whether nothing is wanted.

@@ -31,6 +31,7 @@ type Machine struct {
 	hang    *falcon.Hang
 	changed bool
 	lasted  time.Duration
+	taken   bool
 }
 
 // New makes a machine that knows nothing; first is above all numbers that an earlier
@@ -72,7 +73,7 @@ func (m *Machine) move(now time.Time) {
 		m.gaps.add(now, idle)
 	}
 	if m.hang != nil {
-		m.hang, m.changed, m.lasted = nil, true, idle
+		m.hang, m.changed, m.lasted, m.taken = nil, true, idle, m.pace.Held
 	}
 	m.moved, m.askedAt, m.wanted, m.next, m.wait = now, time.Time{}, false, time.Time{}, 0
 }
@@ -120,6 +121,7 @@ func (m *Machine) takeAnswer(now time.Time, a Answer) {
 			continue
 		}
 		m.calls[c.Rank] = c
+		c.Iteration = m.signs[c.Rank].Iteration // an answer does not say it
 		if m.takeSign(now, c.Sign); m.askedAt.IsZero() {
 			return // it moves
 		}
@@ -137,6 +139,10 @@ func (m *Machine) judge(now time.Time) {
 	v := verdict{layout: l, cfg: m.cfg, answered: m.answered}
 	h := v.tell(hang.Solve(l.out))
 	if h == nil {
+		return
+	}
+	if patience := m.limit() + 2*m.cfg.Beat; v.namesFrozen(h) && now.Sub(m.moved) < patience {
+		m.next = m.moved.Add(patience) // until then a recovery may have taken it up
 		return
 	}
 	h.SinceNs, h.JudgedNs = m.moved.UnixNano(), now.UnixNano()
@@ -159,7 +165,7 @@ func (m *Machine) Ready() Ready {
 		r.Ask = m.ask
 	}
 	if m.changed && m.hang == nil {
-		r.Lasted = m.lasted
+		r.Lasted, r.TakenUp = m.lasted, m.taken
 	}
 	return r
 }

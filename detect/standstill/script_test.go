@@ -165,7 +165,6 @@ func (s *scene) judged(m *Machine) (h *falcon.Hang, seconds float64) {
 	return nil, 0
 }
 
-
 func TestVerdicts(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
@@ -202,7 +201,7 @@ func TestVerdicts(t *testing.T) {
 		for _, p := range slices.Concat(h.Candidates, h.Culprits) {
 			kind, text = p.Kind, text+"\n"+p.Text+"\n"+p.Advice
 		}
-		if got := h.Named(); !slices.Equal(got, c.ranks) || kind != c.kind || when > 6.5 {
+		if got := h.Named(); !slices.Equal(got, c.ranks) || kind != c.kind || when > 8.5 {
 			t.Errorf("%s: %v, %s after %.1f s:\n%s", name, got, kind, when, text)
 		}
 		for _, say := range c.says {

@@ -74,6 +74,9 @@ func (v verdict) isFrozen(r falcon.Rank) bool {
 	return c != nil && c.HookAgeMs > float64(2*v.cfg.Beat/time.Millisecond)
 }
 
+// namesFrozen reports whether a culprit's process is stopped.
+func (v verdict) namesFrozen(h *falcon.Hang) bool { return slices.ContainsFunc(h.Named(), v.isFrozen) }
+
 // silentNodes names the nodes whose agents have not answered.
 func (v verdict) silentNodes() string {
 	var out []string

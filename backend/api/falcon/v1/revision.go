@@ -5,4 +5,5 @@ package falconv1
 // together: what one does not know, the other does without.
 //
 //	1: Goodbye, Command.life_ms, RankBeat.calls and waiting_ms
-const ProtocolRevision = 1
+//	2: Ask and Calls
+const ProtocolRevision = 2

@@ -28,7 +28,7 @@ type Request struct {
 	Op     string        `json:"op"` // status, stop, inject, kill, freeze; stop-agent, kill-agent, freeze-agent, thaw-agent, cut-agent, stall
 	Event  *Event        `json:"event,omitempty"`
 	For    time.Duration `json:"for,omitempty"`
-	Target string        `json:"target,omitempty"` // rank number or node, for kill and freeze; for kill also console and agent NODE; for agents their node
+	Target string        `json:"target,omitempty"` // rank number or node, for kill and freeze; a rank for stall, else all of them; for kill also console and agent NODE; for agents their node
 	Mode   CutMode       `json:"mode,omitempty"`   // of cut-agent
 }
 

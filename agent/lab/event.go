@@ -15,7 +15,7 @@ const everyLink = "all"
 
 // Event is one fault, or one death. at_iteration is the first affected
 // iteration, until_iteration the first unaffected one (0: to the end). Exactly
-// one of GPU, Link, CPU, All, Stage, Kill and Freeze names what is hit.
+// one of GPU, Link, CPU, All, Stage, Kill, Freeze and Stall names what is hit.
 type Event struct {
 	AtIteration    int64   `yaml:"at_iteration"`
 	UntilIteration int64   `yaml:"until_iteration"`
@@ -42,6 +42,11 @@ type Event struct {
 	Freeze string `yaml:"freeze"`
 	OnStep string `yaml:"on_step"`
 
+	// Stall has a rank sleep in its own code for ForMs at the begin of AtIteration,
+	// while its peers go on to their next call: a hang.
+	Stall string  `yaml:"stall"`
+	ForMs float64 `yaml:"for_ms"`
+
 	// Point has a rank, or a node with its first rank, stopped in the middle of
 	// what the rank does at AtIteration (Points), of the points in a recovery only
 	// in that of Generation, unless 0. Without a point the death comes AfterMs
@@ -54,15 +59,15 @@ type Event struct {
 // checkFault checks what an event hits, for scenarios and injections alike.
 func (s Scenario) checkFault(e Event) error {
 	kinds := 0
-	for _, set := range []bool{e.GPU != "", e.Link != "", e.CPU != "", e.All != 0, e.Stage != nil, e.Kill != "", e.Freeze != ""} {
+	for _, set := range []bool{e.GPU != "", e.Link != "", e.CPU != "", e.All != 0, e.Stage != nil, e.Kill != "", e.Freeze != "", e.Stall != ""} {
 		if set {
 			kinds++
 		}
 	}
 	if kinds != 1 {
-		return errors.New("name exactly one of gpu, link, cpu, all, stage, kill and freeze")
+		return errors.New("name exactly one of gpu, link, cpu, all, stage, kill, freeze and stall")
 	}
-	if err := errors.Join(e.checkTrigger(), e.checkPoint()); err != nil {
+	if err := errors.Join(e.checkTrigger(), e.checkPoint(), s.checkStall(e)); err != nil {
 		return err
 	}
 	switch {
@@ -79,6 +84,8 @@ func (s Scenario) checkFault(e Event) error {
 		return workShares("load", e.Load)
 	case e.Kill != "" || e.Freeze != "":
 		return s.checkDeath(e)
+	case e.Stall != "":
+		return nil
 	}
 	return workShares("all", e.All)
 }
@@ -170,6 +177,8 @@ func (e Event) String() string {
 		return "kill " + e.Kill
 	case e.Freeze != "":
 		return "freeze " + e.Freeze
+	case e.Stall != "":
+		return "stall " + e.Stall
 	}
 	return fmt.Sprintf("work of all ranks times %g", e.All)
 }
@@ -179,5 +188,5 @@ func (e Event) targetName() string {
 	if e.Stage != nil {
 		return "stage " + strconv.Itoa(*e.Stage)
 	}
-	return e.GPU + e.Link + e.CPU + e.Kill + e.Freeze
+	return e.GPU + e.Link + e.CPU + e.Kill + e.Freeze + e.Stall
 }

@@ -53,7 +53,7 @@ func (f *faults) addEvent(e Event) {
 }
 
 func (o *occurrence) holdsAt(iteration int64) bool {
-	return !o.endsProcesses() && !o.waits && iteration >= o.from && (o.until == 0 || iteration < o.until)
+	return !o.endsProcesses() && o.Stall == "" && !o.waits && iteration >= o.from && (o.until == 0 || iteration < o.until)
 }
 
 // applyBefore makes the silicon fit iteration next, the one about to run. What ends

@@ -95,6 +95,7 @@ type Lab struct {
 	faults  *faults
 	network *network
 	kills   []Kill
+	stalls  []Stall
 
 	closing context.Context // done when Close begins
 	stop    context.CancelFunc

@@ -30,6 +30,7 @@ type Report struct {
 	Swaps       []SwapStory         `json:"swaps"`       // placements, as the ranks report them
 	Restarts    []Restart           `json:"restarts"`    // generations started from a checkpoint
 	Kills       []Kill              `json:"kills"`       // deaths that the scenario dealt
+	Stalls      []Stall             `json:"stalls"`      // of single ranks, that the scenario brought
 	Phases      []Phase             `json:"phases"`      // between one change of faults or actions and the next
 	Recoveries  []RecoveryStory     `json:"recoveries"`
 	Training
@@ -139,6 +140,9 @@ func (l *Lab) Report(ctx context.Context, client falconv1.ConsoleClient, ref Ref
 		r.Validations = append(r.Validations, convert.ValidationFromProto(v))
 	}
 	if r.Recoveries, err = l.recoveries(ctx, client); err != nil {
+		return r, err
+	}
+	if r.Stalls, err = l.stallStories(ctx, client); err != nil {
 		return r, err
 	}
 	r.Kills = emptyIfNil(l.kills) // with the recoveries that saw them

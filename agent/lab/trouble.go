@@ -92,20 +92,6 @@ func (t Trouble) CutAgent(node string, mode CutMode, d time.Duration) error {
 	return t.writeUntil(cutFile+string(a.setup.Node), string(mode)+" ", d, 0)
 }
 
-// stallAhead is how many iterations ahead a stall begins: all ranks must read of
-// it before they come there.
-const stallAhead = 3
-
-// Stall has the job's storage give no data for so long: each rank sleeps in its
-// own code at the begin of the same iteration, a few ahead of now. 0 ends it for
-// those that come later.
-func (t Trouble) Stall(d time.Duration) error {
-	if err := checkDuration(d); err != nil {
-		return err
-	}
-	return t.writeUntil(stallFile, "", d, t.lab.Status().Iteration+stallAhead)
-}
-
 // writeUntil writes a file that holds for so long, from an iteration on.
 func (t Trouble) writeUntil(name, prefix string, d time.Duration, from int64) error {
 	return replaceFile(filepath.Join(t.lab.place.dir, name), prefix+fmt.Sprint(time.Now().Add(d).UnixNano(), from))
@@ -125,7 +111,7 @@ func (t Trouble) carryOut(r Request) error {
 	case "cut-agent":
 		return t.CutAgent(r.Target, r.Mode, r.For)
 	case "stall":
-		return t.Stall(r.For)
+		return t.stallRequest(r.Target, r.For)
 	}
 	return fmt.Errorf("unknown request %q", r.Op)
 }

@@ -138,6 +138,7 @@ func labInjectCommand() *cobra.Command {
 		injectWork("work", "Change the job's own work on all ranks; no hardware is at fault", "  falcon lab inject work --load 2", takesNothing),
 		injectSignal("kill RANK|NODE|console|agent NODE", "Kill a rank, a whole node, the engine or a node's agent", "kill"),
 		injectSignal("freeze RANK|NODE", "Stop a rank or a whole node without killing it", "freeze"),
+		injectStall(),
 	)
 	return c
 }
@@ -214,6 +215,20 @@ func injectSignal(use, short, op string) *cobra.Command {
 			return requestLab(c, lab.Request{Op: op, Target: strings.Join(args, " ")})
 		},
 	}
+}
+
+// injectStall has one rank stay away from its next call.
+func injectStall() *cobra.Command {
+	var span time.Duration
+	c := &cobra.Command{
+		Use: "stall RANK", Short: "Have a rank stay in its own code, while its peers wait for it", Example: "  falcon lab inject stall 5 --for 30s",
+		Args: oneTarget,
+		RunE: func(c *cobra.Command, args []string) error {
+			return requestLab(c, lab.Request{Op: "stall", Target: args[0], For: span})
+		},
+	}
+	c.Flags().DurationVar(&span, "for", 30*time.Second, "how long")
+	return c
 }
 
 var oneTarget = oneArgument("name exactly one target")

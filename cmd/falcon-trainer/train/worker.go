@@ -153,7 +153,7 @@ func (w *worker) trainIterations(ctx context.Context) error {
 // twice: for the world's loss and vote, and for the update.
 func (w *worker) runIteration(ctx context.Context, i int64) error {
 	w.hook.BeginIteration(i)
-	if err := w.comms.sleepFor(fault.Stalled(os.Getenv("FALCON_LAB_DIR"), i, time.Now())); err != nil {
+	if err := w.comms.sleepFor(fault.Stalled(os.Getenv("FALCON_LAB_DIR"), i, w.rank, time.Now())); err != nil {
 		return err
 	}
 	w.q.Zero(w.pipe.stage.grad.Memory())

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -206,20 +207,31 @@ func callsFrom(in *falconv1.RankCalls) standstill.Calls {
 func (w *hangWatch) log(r standstill.Ready) {
 	switch {
 	case r.Hang == nil && r.TakenUp:
-		w.oplog.logf("hang", 0, "", "the standstill of %.0f s is taken up elsewhere", r.Lasted.Seconds())
+		by := "something else"
+		if v := w.cluster.recovering(); v != nil {
+			by = v.ID
+		}
+		w.oplog.logf("hang", 0, "", "the standstill of %.0f s is taken up by %s", r.Lasted.Seconds(), by)
 	case r.Hang == nil:
 		w.oplog.logf("hang", 0, "", "the job goes on after it stood still for %.0f s", r.Lasted.Seconds())
 	case r.Hang.Sure():
 		p := &r.Hang.Culprits[0]
-		w.oplog.logf("hang", 3, falcon.RankSubject(p.Ranks[0]), "the job stands still: %s. %s%s", p.Text, p.Advice, more(len(r.Hang.Culprits)-1))
+		w.oplog.logf("hang", 3, falcon.RankSubject(p.Ranks[0]), "the job stands still: %s. %s%s", lowered(p.Text), p.Advice, more(len(r.Hang.Culprits)-1))
 	default:
 		p := &r.Hang.Candidates[0]
 		why := ""
 		if len(r.Hang.Doubts) > 0 {
 			why = ". " + r.Hang.Doubts[0]
 		}
-		w.oplog.logf("hang", 2, "", "the job stands still, and nobody can be named: %s%s%s", p.Text, why, more(len(r.Hang.Candidates)-1))
+		w.oplog.logf("hang", 2, "", "the job stands still, and nobody can be named: %s%s%s", lowered(p.Text), why, more(len(r.Hang.Candidates)-1))
 	}
+}
+
+func lowered(text string) string {
+	if text == "" {
+		return text
+	}
+	return strings.ToLower(text[:1]) + text[1:]
 }
 
 func more(n int) string {

@@ -141,8 +141,8 @@ func (m *Machine) judge(now time.Time) {
 	if h == nil {
 		return
 	}
-	if patience := m.limit() + 2*m.cfg.Beat; v.namesFrozen(h) && now.Sub(m.moved) < patience {
-		m.next = m.moved.Add(patience) // until then a recovery may have taken it up
+	if patience := m.limit() + 2*m.cfg.Beat; v.someSilent() && now.Sub(m.moved) < patience {
+		m.next = m.moved.Add(patience) // until then it shows who is stopped, or a recovery has taken it up
 		return
 	}
 	h.SinceNs, h.JudgedNs = m.moved.UnixNano(), now.UnixNano()

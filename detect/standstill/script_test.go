@@ -177,6 +177,7 @@ func TestVerdicts(t *testing.T) {
 			"On n1: py-spy dump --pid 102",
 		}},
 		"it is stopped":       {"0: w8 w8\n1: w8 w8\n2: w8 frozen\n3: w8 w8", []falcon.Rank{2}, "missed_call", []string{"its process is stopped", "/proc/102/status"}},
+		"stopped within it":   {"0: w8 w8\n1: w8 w8\n2: w8 w8 frozen\n3: w8 w8", []falcon.Rank{2}, "device_stopped", []string{"its process is stopped", "while ranks 0-1, 3 wait in collective 2", "/proc/102/status"}},
 		"its device hangs":    {"0: w8 w8\n1: w8 w8\n2: w8 busy\n3: w8 w8", []falcon.Rank{2}, "device_stopped", []string{"Look for an Xid in the kernel log of n1"}},
 		"through a neighbour": {"0: t9 w8\n1: t9 w8\n2: t9 own\n3: t9 t9", []falcon.Rank{2}, "missed_call", nil},
 		"a receive":           {"0: own\n1: <3\n2: <0\n3: t9 >1", []falcon.Rank{0}, "missed_call", nil},

@@ -24,6 +24,9 @@ func (v verdict) tell(a hang.Answer) *falcon.Hang {
 		return nil
 	}
 	h := &falcon.Hang{Waiting: a.Waiting, World: len(v.job.Seats)}
+	if stopped := v.stopped(a); len(stopped) > 0 {
+		a.Culprits, a.Candidates = stopped, nil
+	}
 	culprits, candidates := v.weigh(h, a)
 	for _, f := range culprits {
 		h.Culprits = append(h.Culprits, v.part(f))
@@ -74,8 +77,41 @@ func (v verdict) isFrozen(r falcon.Rank) bool {
 	return c != nil && c.HookAgeMs > float64(2*v.cfg.Beat/time.Millisecond)
 }
 
-// namesFrozen reports whether a culprit's process is stopped.
-func (v verdict) namesFrozen(h *falcon.Hang) bool { return slices.ContainsFunc(h.Named(), v.isFrozen) }
+// someSilent reports whether a rank's hook was silent for longer than a moment: its
+// process may be stopped.
+func (v verdict) someSilent() bool {
+	for _, c := range v.calls {
+		if c.HookAgeMs >= freshMs {
+			return true
+		}
+	}
+	return false
+}
+
+// stopped finds, where all are in a call and none finishes, the members whose processes
+// are stopped: NCCL's own threads stand still with them.
+func (v verdict) stopped(a hang.Answer) (out []hang.Finding) {
+	if len(a.Culprits) > 0 {
+		return nil
+	}
+	for _, f := range a.Candidates {
+		if f.Kind != hang.Together || f.Pair || f.Group < 0 {
+			continue
+		}
+		f.Ranks, f.Waiting = nil, nil
+		for _, r := range v.out.Groups[f.Group].Members {
+			if v.isFrozen(r) {
+				f.Ranks = append(f.Ranks, r)
+			} else {
+				f.Waiting = append(f.Waiting, r)
+			}
+		}
+		if f.Kind = hang.Device; len(f.Ranks) > 0 && len(f.Ranks) < len(f.Waiting) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
 
 // silentNodes names the nodes whose agents have not answered.
 func (v verdict) silentNodes() string {
@@ -187,6 +223,9 @@ func (v verdict) textOf(f hang.Finding) string {
 	who, call, waiting := v.subject(f.Ranks), v.callText(f), waitText(f.Waiting)
 	switch f.Kind {
 	case hang.Device:
+		if v.together(f.Ranks) == frozen {
+			return fmt.Sprintf("%s: %s, while %s in %s", who, doingTexts[frozen], waiting, call)
+		}
 		return fmt.Sprintf("%s: %s has ended on the other members and not here, so its device, or the thread that watches it, has stopped", who, call)
 	case hang.Missing:
 		return fmt.Sprintf("%s: %s in %s; %s", who, waiting, call, doingTexts[v.together(f.Ranks)])
@@ -229,14 +268,14 @@ func (v verdict) adviceOf(f hang.Finding) string {
 	r := f.Ranks[0]
 	seat := v.job.Seats[r]
 	stack := fmt.Sprintf("On %s: py-spy dump --pid %d, or gdb -p %d", seat.Node, seat.Pid, seat.Pid)
-	switch f.Kind {
-	case hang.Device:
+	switch {
+	case f.Kind == hang.Device && v.together(f.Ranks) != frozen:
 		return fmt.Sprintf("Look for an Xid in the kernel log of %s; with one, falcon recover --node %s", seat.Node, seat.Node)
-	case hang.Mismatch, hang.Order:
+	case f.Kind == hang.Mismatch || f.Kind == hang.Order:
 		return stack + ", and the same of a rank that waits: a branch that depends on the rank or on its data is usual"
-	case hang.Together:
+	case f.Kind == hang.Together:
 		return "Test the links between these ranks (falcon validate --links), and look for Xids on their nodes"
-	case hang.Circle:
+	case f.Kind == hang.Circle:
 		return stack + ", and of one rank of the other side: compare the order of calls"
 	}
 	switch v.together(f.Ranks) {

@@ -31,6 +31,9 @@ func (h *Hang) Sure() bool { return h != nil && len(h.Culprits) > 0 }
 
 // Named are the ranks that hold the job up, ascending within each part.
 func (h *Hang) Named() []Rank {
+	if h == nil {
+		return nil
+	}
 	var out []Rank
 	for i := range h.Culprits {
 		out = append(out, h.Culprits[i].Ranks...)

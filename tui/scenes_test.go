@@ -59,6 +59,8 @@ var pageScenes = []pageScene{
 	{"several", key.Ladder, enginetest.Options{Second: true}, 54, nil, 0, nil},
 	{"several-shown", key.Ladder, enginetest.Options{Second: true}, 54, nil, 0, []string{"["}},
 	{"several-elsewhere", key.Ranks, enginetest.Options{Second: true}, 54, decidesLink, 1, nil},
+	{"hang", key.Overview, enginetest.Options{}, 40, func(e *enginetest.Engine) { e.Hang(true) }, 0, nil},
+	{"hang-unsure", key.Overview, enginetest.Options{}, 40, func(e *enginetest.Engine) { e.Hang(false) }, 0, nil},
 	{"nothing", key.Events, enginetest.Options{}, 10, nil, 0, []string{"s", "s"}},
 }
 

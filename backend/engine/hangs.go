@@ -114,56 +114,64 @@ func (w *hangWatch) jobNow() standstill.Job {
 		s.Hidden = p.state.GetUnhooked()
 		for _, c := range p.liveComms() {
 			s.Hidden = s.Hidden || c.GetUnseen()&trafficUnseen != 0
-			groups.enter(falcon.Rank(r), c, len(out.Seats))
+			groups.enter(falcon.Rank(r), c)
 		}
 	}
-	out.Groups = groups.named(w.state.job.Layout)
+	groups.into(&out, w.state.job.Layout)
 	return out
 }
 
 // groupTable gathers the members of communicators.
 type groupTable struct {
 	at   map[uint64]int // index by id
-	list []standstill.Group
+	list []gathered
 }
 
-func (t *groupTable) enter(r falcon.Rank, c *falconv1.Comm, world int) {
+// gathered is what the members of a communicator say of it.
+type gathered struct {
+	id    uint64
+	name  string
+	size  int
+	ranks []falcon.Rank
+	place []int32 // of each of them
+}
+
+func (t *groupTable) enter(r falcon.Rank, c *falconv1.Comm) {
 	at, known := t.at[c.GetId()]
 	if !known {
-		size := max(int(c.GetSize()), 0)
-		if size > world {
-			return
-		}
 		at = len(t.list)
 		t.at[c.GetId()] = at
-		places := slices.Repeat([]falcon.Rank{-1}, size)
-		t.list = append(t.list, standstill.Group{ID: c.GetId(), Name: clean(c.GetName()), Places: places})
+		t.list = append(t.list, gathered{id: c.GetId(), name: clean(c.GetName()), size: int(c.GetSize())})
 	}
-	if places := t.list[at].Places; c.GetRank() >= 0 && int(c.GetRank()) < len(places) {
-		places[c.GetRank()] = r
-	}
+	t.list[at].ranks, t.list[at].place = append(t.list[at].ranks, r), append(t.list[at].place, c.GetRank())
 }
 
-// named gives the groups the names of their dimensions, and the kinds by which those of
-// other ranks are found that do the same: the first, second, … of a dimension on its rank.
-func (t *groupTable) named(l falcon.Layout) []standstill.Group {
+// into gives the job its groups, with the names of their dimensions and the kinds by
+// which those of other ranks are found that do the same: the first, second, … of a
+// dimension on its rank. A group of which most members are not known is left out.
+func (t *groupTable) into(out *standstill.Job, l falcon.Layout) {
 	count := map[string]int{}
-	for i := range t.list {
-		g := &t.list[i]
-		members := slices.DeleteFunc(slices.Clone(g.Places), func(r falcon.Rank) bool { return r < 0 })
-		if len(members) == 0 {
+	for _, in := range t.list {
+		if in.size < len(in.ranks) || in.size > 2*len(in.ranks) {
+			for _, r := range in.ranks {
+				out.Seats[r].Hidden = true
+			}
 			continue
 		}
-		slices.Sort(members)
-		kind := string(dimensionOf(l, members))
+		kind := string(dimensionOf(l, in.ranks)) // entered in their order
+		g := standstill.Group{ID: in.id, Name: cmp.Or(in.name, kind, fmt.Sprintf("%016x", in.id)), Places: slices.Repeat([]falcon.Rank{-1}, in.size)}
 		if kind != "" {
-			key := fmt.Sprint(kind, members[0])
+			key := fmt.Sprint(kind, in.ranks[0])
 			count[key]++
 			g.Kind = fmt.Sprint(kind, "#", count[key])
 		}
-		g.Name = cmp.Or(g.Name, kind, fmt.Sprintf("%016x", g.ID))
+		for i, r := range in.ranks {
+			if at := in.place[i]; at >= 0 && int(at) < in.size {
+				g.Places[at] = r
+			}
+		}
+		out.Groups = append(out.Groups, g)
 	}
-	return t.list
 }
 
 // onCalls takes an agent's answer.

@@ -19,6 +19,11 @@ type layout struct {
 	left  [][]bool       // aligned: the call has not ended
 
 	sends, receives map[transfers]span
+	awaited         map[opKey]bool // receives that have not ended
+
+	older  map[falcon.Rank][]hang.Call // collectives that can't have ended, and are recorded by other members alone
+	newest map[falcon.Rank]bool        // waits though all calls of all ranks are known that devices may be in, and its own have what they need
+	deep   bool                        // those calls are known
 }
 
 // span is the numbers of recorded transfers; both 0 = none.
@@ -49,7 +54,7 @@ const nobody falcon.Rank = -2
 func layOut(job Job, calls map[falcon.Rank]*Calls) *layout {
 	l := &layout{
 		job: job, calls: calls, index: map[uint64]int{}, seen: make([][]entry, len(job.Seats)), left: make([][]bool, len(job.Seats)),
-		sends: map[transfers]span{}, receives: map[transfers]span{},
+		sends: map[transfers]span{}, receives: map[transfers]span{}, awaited: map[opKey]bool{}, older: map[falcon.Rank][]hang.Call{}, newest: map[falcon.Rank]bool{},
 	}
 	for g, in := range job.Groups {
 		l.index[in.ID] = g
@@ -65,7 +70,9 @@ func layOut(job Job, calls map[falcon.Rank]*Calls) *layout {
 		}
 		l.out.Members = append(l.out.Members, m)
 	}
+	l.deep = l.isDeep()
 	l.replay()
+	l.findOlder()
 	for r := range l.out.Members {
 		if l.out.Members[r].Seen {
 			l.settle(&l.out.Members[r])
@@ -177,6 +184,7 @@ const freshMs = 1500
 // settle gives a member its pending calls, and what it has completed.
 func (l *layout) settle(m *hang.Member) {
 	r, c := m.Rank, l.calls[m.Rank]
+	m.Pending = append(m.Pending, l.older[r]...)
 	idle := c.WaitingKnown && c.WaitingMs == 0
 	for i, e := range l.seen[r] {
 		if l.left[r][i] && !(idle && (e.Rooted && !e.Pair || e.Send)) {
@@ -225,9 +233,25 @@ func (l *layout) nameOf(g int, seq int64) string {
 	return "a call that has not returned"
 }
 
+// aheadMost is how many calls a host is ahead of its device at most: CUDA takes some
+// thousand kernels before it blocks, and most are not NCCL's.
+const aheadMost = 256
+
+// isDeep reports whether of all ranks all calls are recorded that their devices may be in.
+func (l *layout) isDeep() bool {
+	for r := range l.out.Members {
+		c := l.calls[falcon.Rank(r)]
+		if m := &l.out.Members[r]; !m.Seen || m.Hidden || len(c.Calls) < aheadMost && uint64(len(c.Calls)) < c.Sign.Calls {
+			return false
+		}
+	}
+	return true
+}
+
 // addNewest has a rank that waits, though all its calls have what they need, wait in a
 // send that nobody has received so far, else in its newest call.
 func (l *layout) addNewest(m *hang.Member) {
+	l.newest[m.Rank] = l.deep
 	list := l.seen[m.Rank]
 	for _, e := range list {
 		if e.Send && !l.received(e) {
@@ -243,9 +267,34 @@ func (l *layout) addNewest(m *hang.Member) {
 	}
 }
 
-// received reports whether the peer of a send has asked for it.
+// findOlder finds members that wait in a collective without having recorded it: they
+// have asked for many calls since, and another member has not come to it. It notes the
+// receives that wait as well.
+func (l *layout) findOlder() {
+	known := map[hang.Key]bool{}
+	for r := range l.seen {
+		for i, e := range l.seen[r] {
+			k := hang.Key{Group: e.Group, Seq: e.Seq}
+			if e.Pair && !e.Send && l.left[r][i] {
+				l.awaited[e.key] = true
+			}
+			if e.Pair || e.Rooted || !l.left[r][i] || known[k] {
+				continue
+			}
+			known[k] = true
+			for _, o := range l.out.Groups[e.Group].Members {
+				m := &l.out.Members[o]
+				if _, recorded := m.Calls[k]; m.Seen && !recorded && m.Asked[e.Group] >= e.Seq {
+					l.older[o] = append(l.older[o], e.Call)
+				}
+			}
+		}
+	}
+}
+
+// received reports whether the device of a send's peer has come to the receive.
 func (l *layout) received(send entry) bool {
-	return l.receives[transfers{send.Group, send.key.src, send.key.dst}].newest >= send.number
+	return l.receives[transfers{send.Group, send.key.src, send.key.dst}].newest >= send.number && !l.awaited[send.key]
 }
 
 // note remembers which transfers are recorded.

@@ -102,6 +102,7 @@ func (s *scene) rank(r falcon.Rank, words []string) {
 		}
 		c.Calls = append(c.Calls, k)
 	}
+	c.Sign.Calls = uint64(len(c.Calls))
 	s.nodes[node].Ranks = append(s.nodes[node].Ranks, c)
 }
 
@@ -138,8 +139,10 @@ func at(s float64) time.Time { return time.Unix(1000, 0).Add(time.Duration(s * f
 func standing(s *scene) *Machine {
 	m := New(Config{}, 0)
 	m.Step(at(-1), Pace{Known: true})
-	for r := range s.job.Seats {
-		m.Step(at(0), Sign{Rank: falcon.Rank(r), Pid: 100 + r})
+	for _, a := range s.nodes {
+		for _, c := range a.Ranks {
+			m.Step(at(0), c.Sign)
+		}
 	}
 	return m
 }

@@ -50,7 +50,7 @@ func (v verdict) weigh(h *falcon.Hang, a hang.Answer) (culprits, candidates []ha
 	}
 	for _, f := range a.Culprits {
 		switch {
-		case f.Kind == hang.Missing, frozen && !slices.ContainsFunc(f.Ranks, v.isFrozen):
+		case f.Kind == hang.Device && !v.deviceStopped(f, a), f.Kind == hang.Missing, frozen && !slices.ContainsFunc(f.Ranks, v.isFrozen):
 			candidates = append(candidates, f)
 		case 2*named > h.World && f.Kind == hang.Behind:
 			candidates = append(candidates, f)
@@ -75,6 +75,14 @@ func (v verdict) isHidden(r falcon.Rank) bool { return v.out.Members[r].Hidden }
 func (v verdict) isFrozen(r falcon.Rank) bool {
 	c := v.calls[r]
 	return c != nil && c.HookAgeMs > float64(2*v.cfg.Beat/time.Millisecond)
+}
+
+// deviceStopped reports whether a rank's own hook shows that its device has stopped, as
+// what has ended on it is not recorded: the process is stopped, or the rank waits though
+// its calls have what they need, and nothing else is odd.
+func (v verdict) deviceStopped(f hang.Finding, a hang.Answer) bool {
+	alone := len(a.Culprits) == 1 && len(a.Candidates) == 0 && len(f.Ranks) == 1
+	return slices.ContainsFunc(f.Ranks, v.isFrozen) || alone && v.newest[f.Ranks[0]]
 }
 
 // someSilent reports whether a rank's hook was silent for longer than a moment: its

@@ -154,13 +154,16 @@ func joinCauses(list []Cause) *Note {
 
 const lostID = "engine-lost"
 
-// Causes lists what wants a look in a state: open incidents, proposals that
+// Causes lists what wants a look in a state: a standstill, open incidents, proposals that
 // wait, a recovery in progress, a countdown near its end, an engine that has
 // gone.
 func Causes(s *feed.State, now time.Time) []Cause {
 	var out []Cause
 	if s.Conn == feed.Lost {
 		return []Cause{{lostID, "Falcon: engine unreachable", "The last picture is shown; nothing can be decided."}}
+	}
+	if h := s.Snap.GetHang(); h != nil {
+		out = append(out, Cause{fmt.Sprintf("hang-%d", h.GetSinceUnixNs()), "Falcon: the job stands still", phrase.HangHeadline(h, now) + "."})
 	}
 	for _, i := range s.Snap.GetIncidents() {
 		if i.GetState() == string(falcon.IncidentVerified) || i.GetState() == string(falcon.IncidentLocated) {

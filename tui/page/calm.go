@@ -7,13 +7,13 @@ import (
 )
 
 // AllWell reports whether there is nothing to look at: the engine is there and no
-// incident, proposal, validation or recovery is under way.
+// incident, standstill, proposal, validation or recovery is under way.
 func AllWell(f *feed.State) bool {
 	snap := f.Snap
 	if f.Conn != feed.Live || f.Slow || proposalOn(snap.GetLadder()) != nil {
 		return false
 	}
-	if slices.ContainsFunc(snap.GetIncidents(), Open) {
+	if slices.ContainsFunc(snap.GetIncidents(), Open) || snap.GetHang() != nil {
 		return false
 	}
 	return !Underway(snap.GetValidation()) && !feed.Recovering(snap.GetRecovery())

@@ -143,6 +143,9 @@ func Summary(s *feed.State, now time.Time) string {
 	job := s.Snap.GetJob()
 	line := jobStamp(job) + fmt.Sprintf("%s, %s an iteration (%s vs baseline)", job.GetState(),
 		phrase.Ms(job.GetIterationMs()), phrase.Percent(job.GetSlowdown()))
+	if h := s.Snap.GetHang(); h != nil {
+		line += "; " + phrase.HangHeadline(h, pictured(s).EngineNow())
+	}
 	for _, i := range s.Snap.Incidents {
 		if page.Open(i) {
 			line += fmt.Sprintf("; %s: %s", i.Id, phrase.Verdict(i.Verdict))
@@ -155,6 +158,22 @@ func Summary(s *feed.State, now time.Time) string {
 		line += fmt.Sprintf("; engine unreachable for %ds", int(now.Sub(s.Since).Seconds()))
 	}
 	return line
+}
+
+// hangStory is who holds the job up, in lines.
+func hangStory(r *falconv1.SnapshotReply) []string {
+	h := r.GetHang()
+	if h == nil {
+		return nil
+	}
+	out := []string{phrase.HangHeadline(h, time.Unix(0, r.GetAtUnixNs()))}
+	for _, p := range phrase.HangParts(h) {
+		out = append(out, "  "+p.GetText(), "  → "+p.GetAdvice())
+	}
+	for _, d := range h.GetDoubts() {
+		out = append(out, "  "+d)
+	}
+	return out
 }
 
 // Story is every incident in lines, from onset to end.

@@ -88,6 +88,9 @@ func Present(r *falconv1.SnapshotReply) []string {
 	for _, l := range d.jobLines(r) {
 		out = append(out, at+l)
 	}
+	for _, l := range hangStory(r) {
+		out = append(out, at+l)
+	}
 	for _, i := range now.Snap.Incidents {
 		out = append(out, at+d.incident(i))
 	}

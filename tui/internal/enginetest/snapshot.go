@@ -49,7 +49,7 @@ func (e *Engine) snapshot(version uint64, r *falconv1.SnapshotRequest) *falconv1
 		Ranks: e.ranks(version), Series: e.series(r), Ladder: e.ladder(),
 		Events: e.events[max(0, len(e.events)-64):], EngineId: engineID, AtUnixNs: e.at(e.iter).UnixNano(),
 	}
-	s.Validation, s.Recovery = e.validation(), e.recovery()
+	s.Validation, s.Recovery, s.Hang = e.validation(), e.recovery(), e.hang(e.at(e.iter))
 	s.Operators = e.operators
 	if e.opts.Recurring {
 		before := e.opts.Start.Add(-51 * time.Hour).UnixNano()

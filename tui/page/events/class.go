@@ -20,7 +20,7 @@ type class struct {
 var classes = [...]class{
 	{"everything", nil},
 	{"audit: who did what", []string{"audit"}},
-	{"incidents", []string{"incident", "verdict", "proposal", "decision", "action"}},
+	{"incidents", []string{"incident", "hang", "verdict", "proposal", "decision", "action"}},
 	{"recoveries", []string{"recovery", "fault"}},
 	{"tests", []string{"validation"}},
 	{"detector's notes", []string{"jitter", "profile", "rebase", "settled", "learned", "skip"}},

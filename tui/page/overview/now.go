@@ -12,8 +12,12 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// drawNow draws the incident, or that there is none.
+// drawNow draws who holds the job up, else the incident, or that there is none.
 func drawNow(c *widget.Canvas, r widget.Rect, s *page.State) {
+	if h := s.Snap().GetHang(); h != nil {
+		drawHang(c, r, s, h)
+		return
+	}
 	inc := s.Incident()
 	if inc == nil {
 		drawCalm(c, c.Rule(r, "NOW", ""), s)

@@ -1,0 +1,30 @@
+package phrase
+
+import (
+	"fmt"
+	"time"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// HangHeadline says since when a job stands still, and whom it waits for.
+func HangHeadline(h *falconv1.Hang, now time.Time) string {
+	text := fmt.Sprintf("stands still for %s: ", Seconds(now.Sub(time.Unix(0, h.GetSinceUnixNs()))))
+	var named []int32
+	for _, p := range h.GetCulprits() {
+		named = append(named, p.GetRanks()...)
+	}
+	waiting := fmt.Sprintf("%d of %d ranks wait", h.GetWaiting(), h.GetWorld())
+	if len(named) == 0 {
+		return text + "nobody can be named, " + waiting
+	}
+	return text + waiting + " for " + Ranks(named, 4)
+}
+
+// HangParts are those who are named, else those of whom nobody can be named alone.
+func HangParts(h *falconv1.Hang) []*falconv1.HangPart {
+	if len(h.GetCulprits()) > 0 {
+		return h.GetCulprits()
+	}
+	return h.GetCandidates()
+}

@@ -141,6 +141,8 @@ func (b banner) headerSecond() string {
 	switch head := b.recoveryHead(); {
 	case head != "":
 		left += head
+	case snap.GetHang() != nil:
+		left += b.styled(themes.Bad, "stands still") + "  " + phrase.HangNamed(snap.GetHang())
 	case inc == nil:
 		left += "no incident  " + snap.GetJob().GetState()
 	case page.Open(inc):

@@ -10,15 +10,19 @@ import (
 // HangHeadline says since when a job stands still, and whom it waits for.
 func HangHeadline(h *falconv1.Hang, now time.Time) string {
 	text := fmt.Sprintf("stands still for %s: ", Seconds(now.Sub(time.Unix(0, h.GetSinceUnixNs()))))
+	return text + HangNamed(h) + fmt.Sprintf(", %d of %d ranks wait", h.GetWaiting(), h.GetWorld())
+}
+
+// HangNamed says in a few words who holds the job up.
+func HangNamed(h *falconv1.Hang) string {
 	var named []int32
 	for _, p := range h.GetCulprits() {
 		named = append(named, p.GetRanks()...)
 	}
-	waiting := fmt.Sprintf("%d of %d ranks wait", h.GetWaiting(), h.GetWorld())
 	if len(named) == 0 {
-		return text + "nobody can be named, " + waiting
+		return "nobody can be named"
 	}
-	return text + waiting + " for " + Ranks(named, 4)
+	return "held up by " + Ranks(named, 4)
 }
 
 // HangParts are those who are named, else those of whom nobody can be named alone.

@@ -59,8 +59,7 @@ type Agent struct {
 	wakeup   chan struct{}      // holds one token when the loop is to poll at once
 
 	processes processSet
-	ignored   map[string]bool // files that are not this agent's, or unusable
-	scanFails bool            // the directory can't be listed, and that was logged
+	found     findings
 	buf       *buffers
 	samples   []falcon.Sample // not sent so far
 
@@ -74,6 +73,12 @@ type Agent struct {
 
 	working sync.WaitGroup // goroutines of orders in progress
 	stored  *storedCheckpoint
+}
+
+// findings is what the scans of the directory have come to.
+type findings struct {
+	ignored map[string]bool // files that are not this agent's, or unusable
+	fails   bool            // it can't be listed, and that was logged
 }
 
 // Options are what New needs beside the configuration.
@@ -102,7 +107,7 @@ func New(cfg Config, opt Options) *Agent {
 		hardware:   hardwareProbe{read: opt.Probe, every: milliseconds(cfg.TelemetryMs), now: now},
 		drainEvery: milliseconds(cfg.DrainMs), beatEvery: milliseconds(cfg.BeatMs),
 		inbox: make(chan *falconv1.Command, inboxMax), welcomes: make(chan *falconv1.Welcome, 1), asks: make(chan *falconv1.Ask, 1), wakeup: make(chan struct{}, 1),
-		processes: newProcessSet(), ignored: map[string]bool{}, buf: newBuffers(), table: table.New(cfg.RankTable),
+		processes: newProcessSet(), found: findings{ignored: map[string]bool{}}, buf: newBuffers(), table: table.New(cfg.RankTable),
 	}
 	if a.dir == nil {
 		a.dir = shmDir{path: cfg.ShmDir, job: cfg.Job, old: opt.Old}

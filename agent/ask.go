@@ -21,17 +21,17 @@ func (a *Agent) answerAsk(q *falconv1.Ask) {
 	mono := a.dir.MonoNs()
 	out := &falconv1.Calls{Ask: q.GetId()}
 	for _, p := range a.processes.withRanks(nil) {
-		out.Ranks = append(out.Ranks, p.rankCalls(a, mono, int(q.GetCalls())))
+		out.Ranks = append(out.Ranks, p.rankCalls(a.proc, mono, int(q.GetCalls())))
 	}
 	a.ship.Send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Calls{Calls: out}})
 }
 
 // rankCalls is where one process stands. Its sign of life is read after its calls, so that
 // it never waits for a call that the report lacks.
-func (p *process) rankCalls(a *Agent, monoNs int64, most int) *falconv1.RankCalls {
+func (p *process) rankCalls(proc string, monoNs int64, most int) *falconv1.RankCalls {
 	p.comms.readTable(p.seg)
 	out := p.tail.Report(p.comms.list, monoNs, most)
-	b := a.beatOf(p, monoNs)
+	b := p.beat(proc, monoNs)
 	out.Rank, out.Pid, out.Total = b.Rank, b.Pid, b.Calls
 	out.HookAgeMs, out.WaitingMs, out.WaitingKnown = b.HookAgeMs, b.WaitingMs, b.WaitingKnown
 	return out

@@ -25,15 +25,15 @@ func (a *Agent) rankBeats() []*falconv1.RankBeat {
 	mono := a.dir.MonoNs()
 	var out []*falconv1.RankBeat
 	for _, p := range a.processes.withRanks(nil) {
-		out = append(out, a.beatOf(p, mono))
+		out = append(out, p.beat(a.proc, mono))
 	}
 	return out
 }
 
-// beatOf is one process's sign of life as it goes out.
-func (a *Agent) beatOf(p *process, mono int64) *falconv1.RankBeat {
+// beat is the process's sign of life as it goes out; proc is the root of the kernel's files.
+func (p *process) beat(proc string, mono int64) *falconv1.RankBeat {
 	b := p.rankBeat(mono)
-	if b.HookAgeMs > doubtMs && waitsForCPU(a.proc, int(b.Pid)) {
+	if b.HookAgeMs > doubtMs && waitsForCPU(proc, int(b.Pid)) {
 		b.HookAgeMs = doubtMs
 	}
 	return b

@@ -200,10 +200,10 @@ func (n *notebook) reportUnseenEnds(a *Agent) {
 		return // the scan says it
 	}
 	for path, why := range bad {
-		if !a.ignored[path] {
+		if !a.found.ignored[path] {
 			a.log.Warn("ignored a file", slog.Any("err", why))
 		}
-		a.ignored[path] = true
+		a.found.ignored[path] = true
 	}
 	for _, w := range words {
 		n.takeEndRecord(a, w)
@@ -221,7 +221,7 @@ func (n *notebook) takeEndRecord(a *Agent, w ring.Ended) {
 		}
 	}
 	base := w.Path[:len(w.Path)-len(filepath.Ext(w.Path))]
-	if _, runs := a.dir.Born(w.Header.PID); runs || a.processes.processAt(base) != nil || elsewhere(a.node, w.Header.Device) || a.ignored[w.Path] {
+	if _, runs := a.dir.Born(w.Header.PID); runs || a.processes.processAt(base) != nil || elsewhere(a.node, w.Header.Device) || a.found.ignored[w.Path] {
 		return
 	}
 	if st := strayState(w); w.UID == n.uid && w.Rank >= 0 { // of others anybody could claim anything

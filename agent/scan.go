@@ -16,13 +16,13 @@ func (a *Agent) scanDirectory() {
 	a.launcher.Collect()
 	live, stale, err := a.dir.Discover()
 	if err != nil {
-		if !a.scanFails { // once, not five times a second
+		if !a.found.fails { // once, not five times a second
 			a.log.Warn("can't look for training processes", slog.Any("err", err))
 		}
-		a.scanFails = true
+		a.found.fails = true
 		return
 	}
-	a.scanFails = false
+	a.found.fails = false
 	here := map[string]bool{}
 	for _, e := range stale {
 		here[e.Path] = true
@@ -32,14 +32,14 @@ func (a *Agent) scanDirectory() {
 		if p := a.processes.processAt(e.Path); p != nil && !p.dead && e.StartMonoNs != p.header.StartMonoNs {
 			a.supersede(p)
 		}
-		if a.processes.processAt(e.Path) == nil && !a.ignored[e.Path] {
+		if a.processes.processAt(e.Path) == nil && !a.found.ignored[e.Path] {
 			a.adoptProcess(e)
 		}
 	}
 	a.notes.reportUnseenEnds(a)
-	for path := range a.ignored {
+	for path := range a.found.ignored {
 		if !here[path] && !strings.HasSuffix(path, ring.EndedSuffix) {
-			delete(a.ignored, path)
+			delete(a.found.ignored, path)
 		}
 	}
 	for _, e := range stale {
@@ -78,12 +78,12 @@ func (a *Agent) adoptProcess(e ring.Entry) {
 		return
 	}
 	if err != nil {
-		a.ignored[e.Path] = true
+		a.found.ignored[e.Path] = true
 		a.log.Warn("ignored a file", slog.Any("err", err))
 		return
 	}
 	if elsewhere(a.node, seg.Header().Device) {
-		a.ignored[e.Path] = true // another node's, where several share a directory
+		a.found.ignored[e.Path] = true // another node's, where several share a directory
 		_ = seg.Close()
 		return
 	}
@@ -109,7 +109,7 @@ func (a *Agent) adoptProcess(e ring.Entry) {
 // its hook still beats: then the process lives where this agent can't see it,
 // as in another PID namespace.
 func (a *Agent) removeStale(e ring.Entry) {
-	if a.processes.processAt(e.Path) != nil || a.ignored[e.Path] {
+	if a.processes.processAt(e.Path) != nil || a.found.ignored[e.Path] {
 		return
 	}
 	if seg, err := a.dir.Open(e.Path); err == nil {
@@ -126,7 +126,7 @@ func (a *Agent) removeStale(e ring.Entry) {
 func (a *Agent) removeFile(e ring.Entry) {
 	if err := e.Remove(); err != nil {
 		a.log.Warn("can't remove a dead process's file", slog.Any("err", err))
-		a.ignored[e.Path] = true
+		a.found.ignored[e.Path] = true
 	}
 }
 

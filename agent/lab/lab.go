@@ -95,7 +95,7 @@ type Lab struct {
 	faults  *faults
 	network *network
 	kills   []Kill
-	stalls  []Stall
+	stalls  stalls
 
 	closing context.Context // done when Close begins
 	stop    context.CancelFunc

@@ -233,7 +233,7 @@ func (l *Lab) applyDueFaults() {
 	l.faults.applyBefore(l.records.done)
 	l.updateStatus(func(s *Status) { s.Iteration, s.Faults = l.records.done, l.faults.namesInForce() })
 	l.dealDeaths("", falcon.Rank(-1))
-	l.dealStalls()
+	l.stalls.deal(l)
 }
 
 // placement is the device of each rank in a generation, as its processes log it.

@@ -142,7 +142,7 @@ func (l *Lab) Report(ctx context.Context, client falconv1.ConsoleClient, ref Ref
 	if r.Recoveries, err = l.recoveries(ctx, client); err != nil {
 		return r, err
 	}
-	if r.Stalls, err = l.stallStories(ctx, client); err != nil {
+	if r.Stalls, err = l.stalls.stories(ctx, client); err != nil {
 		return r, err
 	}
 	r.Kills = emptyIfNil(l.kills) // with the recoveries that saw them

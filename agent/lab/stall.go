@@ -18,7 +18,8 @@ type Stall struct {
 	Target     string   `json:"target"`
 	Iteration  int64    `json:"iteration"` // that it did not begin
 	UnixNs     int64    `json:"unix_ns"`   // when the iteration before it ended
-	Said       string   `json:"said"`      // the first line about the standstill, "" = none
+	Error      string   `json:"error,omitempty"`
+	Said       string   `json:"said"` // the first line about the standstill, "" = none
 	DetectedMs *float64 `json:"detected_ms"`
 }
 
@@ -53,23 +54,26 @@ func (s Scenario) checkStall(e Event) error {
 	return nil
 }
 
-// dealStalls announces the stalls that are near, and notes those that begin. Called by
-// the loop.
-func (l *Lab) dealStalls() {
+// stalls are those of the scenario that have begun.
+type stalls []Stall
+
+// deal announces the stalls that are near, and notes those that begin. Called by the loop.
+func (list *stalls) deal(l *Lab) {
 	for _, o := range l.faults.events {
-		switch {
-		case o.Stall == "":
-		case !o.done && l.records.done >= o.AtIteration-stallAhead:
+		v, err := l.sc.parseVictim(o.Stall)
+		if o.Stall == "" || err != nil {
+			continue // checked when the scenario was read
+		}
+		if !o.done && l.records.done >= o.AtIteration-stallAhead {
 			o.done = true
-			v, err := l.sc.parseVictim(o.Stall)
-			if err == nil {
-				_ = l.Trouble().stallFrom(v.rank, time.Duration(o.ForMs*float64(time.Millisecond)), o.AtIteration)
+			if err := l.Trouble().stallFrom(v.rank, time.Duration(o.ForMs*float64(time.Millisecond)), o.AtIteration); err != nil {
+				o.thawed = true
+				*list = append(*list, Stall{Target: v.String(), Iteration: o.AtIteration, Error: err.Error()})
 			}
 		}
-		if o.Stall != "" && o.done && !o.thawed && l.records.done >= o.AtIteration {
+		if o.done && !o.thawed && l.records.done >= o.AtIteration {
 			o.thawed = true
-			v, _ := l.sc.parseVictim(o.Stall)
-			l.stalls = append(l.stalls, Stall{Target: v.String(), Iteration: o.AtIteration, UnixNs: time.Now().UnixNano()})
+			*list = append(*list, Stall{Target: v.String(), Iteration: o.AtIteration, UnixNs: time.Now().UnixNano()})
 		}
 	}
 }
@@ -107,9 +111,9 @@ func (t Trouble) stallRequest(target string, d time.Duration) error {
 	return t.Stall(v.rank, d)
 }
 
-// stallStories adds what the engine said of each stall.
-func (l *Lab) stallStories(ctx context.Context, client falconv1.ConsoleClient) ([]Stall, error) {
-	out := emptyIfNil(l.stalls)
+// stories adds what the engine said of each stall.
+func (list stalls) stories(ctx context.Context, client falconv1.ConsoleClient) ([]Stall, error) {
+	out := emptyIfNil([]Stall(list))
 	if len(out) == 0 {
 		return out, nil
 	}

@@ -80,6 +80,8 @@ func TestTroubleThatCannotBe(t *testing.T) {
 		{Op: "stop-agent", Target: "n9"},
 		{Op: "kill-agent", Target: "n1", For: -1},
 		{Op: "stall", For: 2 * time.Hour},
+		{Op: "stall", For: time.Second, Target: "n1"},
+		{Op: "stall", For: time.Second, Target: "99"},
 		{Op: "cut-agent", Target: "n1", Mode: "sever", For: time.Second},
 		{Op: "thaw-agent"},
 		{Op: "trip"},

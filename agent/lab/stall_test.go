@@ -40,14 +40,14 @@ func TestStallsAreDealt(t *testing.T) {
 		l.records.done = c.done
 		l.stalls.deal(l)
 		text, err := os.ReadFile(filepath.Join(l.place.dir, stallFile))
-		if (err == nil) != c.file || len(l.stalls) != c.begun || c.file && !strings.HasSuffix(string(text), " 9 1") {
+		if (err == nil) != c.file || len(l.stalls) != c.begun || c.file && !strings.HasSuffix(string(text), " 9 1\n") {
 			t.Errorf("after %d iterations: %q, %v, %v", c.done, text, err, l.stalls)
 		}
 	}
 	if err := l.Trouble().carryOut(Request{Op: "stall", Target: "0", For: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	if text, _ := os.ReadFile(filepath.Join(l.place.dir, stallFile)); !strings.HasSuffix(string(text), " 0") {
+	if text, _ := os.ReadFile(filepath.Join(l.place.dir, stallFile)); !strings.HasSuffix(string(text), " 0\n") {
 		t.Errorf("%q", text)
 	}
 }

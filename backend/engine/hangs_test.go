@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/detect/standstill"
@@ -85,7 +87,7 @@ func (b *hangBench) hang() *falconv1.Hang {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return s.Reply.GetHang()
+	return s.For(tester, nil).GetHang()
 }
 
 func startHang(t *testing.T) *hangBench {
@@ -180,4 +182,33 @@ func TestGroupsOfAStandstill(t *testing.T) {
 	if want := "world/world#1 [3 2 1 0]; ab/tp#1 [0 1]; ab/tp#1 [2 3]; "; got != want || !out.Seats[3].Hidden || out.Seats[1].Hidden {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+}
+
+// What a picture holds goes to every caller.
+func TestPicturesAreWhole(t *testing.T) {
+	reply := (&falconv1.SnapshotReply{}).ProtoReflect()
+	own := map[string]bool{"unchanged": true, "role": true, "actor": true, "ranks": true, "series": true, "operators": true, "columns": true}
+	fields := reply.Descriptor().Fields()
+	for i := range fields.Len() {
+		switch f := fields.Get(i); {
+		case own[string(f.Name())]:
+		case f.IsList():
+			reply.Mutable(f).List().AppendMutable()
+		case f.Message() != nil:
+			reply.Mutable(f)
+		case f.Kind() == protoreflect.StringKind:
+			reply.Set(f, protoreflect.ValueOfString("x"))
+		case f.Kind() == protoreflect.Uint64Kind:
+			reply.Set(f, protoreflect.ValueOfUint64(1))
+		case f.Kind() == protoreflect.Int64Kind:
+			reply.Set(f, protoreflect.ValueOfInt64(1))
+		}
+	}
+	got := (&State{Reply: reply.Interface().(*falconv1.SnapshotReply)}).For(tester, nil).ProtoReflect()
+	reply.Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		if !got.Has(f) {
+			t.Errorf("%s is left out", f.Name())
+		}
+		return true
+	})
 }

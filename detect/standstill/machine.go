@@ -69,7 +69,7 @@ func (m *Machine) takeSign(now time.Time, s Sign) {
 // move begins the stretch without a call anew.
 func (m *Machine) move(now time.Time) {
 	idle := now.Sub(m.moved)
-	if !m.moved.IsZero() && m.hang == nil && !m.pace.Held {
+	if !m.moved.IsZero() && m.hang == nil && m.pace.Known && !m.pace.Held {
 		m.gaps.add(now, idle)
 	}
 	if m.hang != nil {

@@ -83,6 +83,10 @@ const (
 // for longer than it should be: what looks like silence may be its own delay.
 type Late struct{}
 
+// Standstill is what the calls of a job that stands still show: who holds it up. It is
+// evidence of a hang for the person who decides, and no fault by itself.
+type Standstill struct{ Text string } // "" = it goes on, or nothing is known
+
 // Device is a device's own report.
 type Device struct {
 	Device falcon.Device // "n1.g0", or a NIC "n1.nic0"
@@ -186,21 +190,22 @@ type Seen struct {
 	AtNs   int64
 }
 
-func (Job) input()       {}
-func (Process) input()   {}
-func (Beat) input()      {}
-func (Node) input()      {}
-func (Late) input()      {}
-func (Device) input()    {}
-func (Pace) input()      {}
-func (Suspended) input() {}
-func (Launched) input()  {}
-func (Tabled) input()    {}
-func (Rejoined) input()  {}
-func (Decision) input()  {}
-func (Demand) input()    {}
-func (SetPolicy) input() {}
-func (Restored) input()  {}
+func (Job) input()        {}
+func (Process) input()    {}
+func (Beat) input()       {}
+func (Node) input()       {}
+func (Late) input()       {}
+func (Standstill) input() {}
+func (Device) input()     {}
+func (Pace) input()       {}
+func (Suspended) input()  {}
+func (Launched) input()   {}
+func (Tabled) input()     {}
+func (Rejoined) input()   {}
+func (Decision) input()   {}
+func (Demand) input()     {}
+func (SetPolicy) input()  {}
+func (Restored) input()   {}
 
 // Command is an order for the engine, once Recoveries are durable; idempotent by generation.
 type Command interface{ command() }

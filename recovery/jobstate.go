@@ -20,6 +20,8 @@ type jobState struct {
 	pace  progress.Tracker
 	hear  liveness.Hearing   // the console's own
 	ends  completion.Tracker // of the job epoch's processes
+
+	heldUp string // who holds up the job that stands still, "" = not known
 }
 
 func newJobState(cfg Config) jobState {

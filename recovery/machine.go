@@ -64,6 +64,9 @@ func (m *Machine) Step(now time.Time, in Input) {
 	case Late:
 		m.onLate(now)
 		return
+	case Standstill:
+		m.heldUp = in.Text
+		return
 	case Job:
 		m.onJob(now, in)
 	case SetPolicy:

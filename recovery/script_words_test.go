@@ -84,6 +84,8 @@ func (s *script) sign(verb string, w words) []Input {
 		return []Input{Node{Node: falcon.Node(w["node"]), Alive: w["alive"] == "true", How: howOf(w)}}
 	case "late":
 		return []Input{Late{}}
+	case "standstill":
+		return []Input{Standstill{Text: w["text"]}}
 	case "device":
 		d := Device{Device: falcon.Device(w["device"]), Fatal: w["fatal"] == "true", Code: int(s.num(w, "code", 0)), Text: w["text"]}
 		if d.Fatal {

@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -76,7 +77,7 @@ func (d *detector) jobHang(now time.Time) (falcon.Fault, bool) {
 	d.pace.MarkHung()
 	return falcon.Fault{
 		Kind: falcon.FaultHang, FirstNs: d.pace.Moved().UnixNano(),
-		Evidence: []string{fmt.Sprintf("no rank has begun an iteration for %.0f s, %s", stall.Seconds(), d.soundness(now)), d.ranks.describeSlowest()},
+		Evidence: []string{fmt.Sprintf("no rank has begun an iteration for %.0f s, %s", stall.Seconds(), d.soundness(now)), cmp.Or(d.heldUp, d.ranks.describeSlowest())},
 	}, true
 }
 

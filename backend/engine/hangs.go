@@ -12,6 +12,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/detect/standstill"
+	"github.com/failslow/falcon/recovery"
 )
 
 // Bounds of what is asked for, and of what is believed.
@@ -63,7 +64,7 @@ func (w *hangWatch) tick(now time.Time) bool {
 		w.ask(now, r.Ask)
 	}
 	if r.Changed {
-		w.log(r)
+		w.tell(now, r)
 	}
 	w.machine.Advance(now)
 	return r.Changed
@@ -211,8 +212,10 @@ func callsFrom(in *falconv1.RankCalls) standstill.Calls {
 	return out
 }
 
-// log writes the line of a verdict, or that it is over.
-func (w *hangWatch) log(r standstill.Ready) {
+// tell writes the line of a verdict, or that it is over, and has recoveries know of it.
+func (w *hangWatch) tell(now time.Time, r standstill.Ready) {
+	text := sentence(r.Hang)
+	w.rec.Step(now, recovery.Standstill{Text: text})
 	switch {
 	case r.Hang == nil && r.TakenUp:
 		by := "something else"
@@ -224,15 +227,25 @@ func (w *hangWatch) log(r standstill.Ready) {
 		w.oplog.logf("hang", 0, "", "the job goes on after it stood still for %.0f s", r.Lasted.Seconds())
 	case r.Hang.Sure():
 		p := &r.Hang.Culprits[0]
-		w.oplog.logf("hang", 3, falcon.RankSubject(p.Ranks[0]), "the job stands still: %s. %s%s", lowered(p.Text), p.Advice, more(len(r.Hang.Culprits)-1))
+		w.oplog.logf("hang", 3, falcon.RankSubject(p.Ranks[0]), "the job stands still: %s. %s", text, p.Advice)
 	default:
-		p := &r.Hang.Candidates[0]
-		why := ""
-		if len(r.Hang.Doubts) > 0 {
-			why = ". " + r.Hang.Doubts[0]
-		}
-		w.oplog.logf("hang", 2, "", "the job stands still, and nobody can be named: %s%s%s", lowered(p.Text), why, more(len(r.Hang.Candidates)-1))
+		w.oplog.logf("hang", 2, "", "the job stands still: %s", text)
 	}
+}
+
+// sentence is a verdict in short; "" for none.
+func sentence(h *falcon.Hang) string {
+	switch {
+	case h == nil:
+		return ""
+	case h.Sure():
+		return lowered(h.Culprits[0].Text) + more(len(h.Culprits)-1)
+	}
+	text := "nobody can be named: " + lowered(h.Candidates[0].Text) + more(len(h.Candidates)-1)
+	if len(h.Doubts) > 0 {
+		text += ". " + h.Doubts[0]
+	}
+	return text
 }
 
 func lowered(text string) string {

@@ -31,9 +31,10 @@ func (e *earlyLook) startEpoch() {
 	e.newest, e.wait, e.notBefore = nil, 0, 0
 }
 
-// request asks for a window after a slow iteration, unless there was one a short time ago.
+// request asks for a window after a slow iteration, unless there was one a short time ago,
+// or for this slowness.
 func (e *earlyLook) request(iteration int64) {
-	if iteration < e.notBefore || e.profile.inFlight() {
+	if iteration < e.notBefore || e.profile.inFlight() || e.slowRun() > 0 {
 		return
 	}
 	e.newest = nil
@@ -75,26 +76,27 @@ func (e *earlyLook) isDue(c cell) bool {
 		e.evidence.hasHealthy() && !e.profile.learningDue() && len(e.incidents.openIncidents()) == 0
 }
 
-// slowSince reports whether the window is there and every iteration since was slow.
-func (e *earlyLook) slowSince() bool {
+// slowRun is how many iterations there were since the window was asked for, 0 without a
+// window or where one of them was not slow.
+func (e *earlyLook) slowRun() int {
 	w, slowest := e.newest, e.samples.slowest
-	if w == nil || len(e.incidents.openIncidents()) > 0 {
-		return false
+	if w == nil {
+		return 0
 	}
 	from := max(slowest.indexOfIteration(w.iteration), slowest.seen-len(slowest.ms))
 	for i := from; i < slowest.seen; i++ {
 		if !e.isSlow(slowest.valueAt(i)) {
-			return false
+			return 0
 		}
 	}
-	return slowest.seen-from >= earlyLeast
+	return slowest.seen - from
 }
 
 // onset is that of an incident that need not wait for its verification: every iteration
 // since was slow, and counters accuse the ranks that the window does. The two signs do
 // not depend on each other.
 func (e *earlyLook) onset(healthyBefore func(alarm) float64) (a alarm, ok bool) {
-	if !e.slowSince() {
+	if len(e.incidents.openIncidents()) > 0 || e.slowRun() < earlyLeast {
 		return alarm{}, false
 	}
 	w, slowest := e.newest, e.samples.slowest

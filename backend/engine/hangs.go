@@ -241,7 +241,7 @@ func sentence(h *falcon.Hang) string {
 	case h.Sure():
 		return lowered(h.Culprits[0].Text) + more(len(h.Culprits)-1)
 	}
-	text := "nobody can be named: " + lowered(h.Candidates[0].Text) + more(len(h.Candidates)-1)
+	text := "no rank can be named: " + lowered(h.Candidates[0].Text) + more(len(h.Candidates)-1)
 	if len(h.Doubts) > 0 {
 		text += ". " + h.Doubts[0]
 	}

@@ -112,7 +112,7 @@ func TestAStandstillIsJudged(t *testing.T) {
 			t.Fatalf("asked %v: %v", b.asked, h)
 		}
 		text := h.GetCulprits()[0].GetText()
-		if !strings.HasPrefix(text, "Rank 2 (n1.g0, process ") || !strings.Contains(text, "never came to collective 41, allreduce of 8 float32, of communicator dp (ranks 0-3), in which ranks 0-1, 3 wait") {
+		if !strings.HasPrefix(text, "Rank 2 (n1.g0, process ") || !strings.Contains(text, "has not called collective 41, allreduce of 8 float32, of communicator dp (ranks 0-3), in which ranks 0-1, 3 wait") {
 			t.Error(text)
 		}
 		b.beat(map[int32]uint64{2: 42})
@@ -139,7 +139,7 @@ func TestAgentsThatDoNotAnswer(t *testing.T) {
 		b := startHang(t)
 		b.stand(9, func(ask uint64) { b.answer(ask, b.job.agents[0]) })
 		h := b.hang()
-		if len(h.GetCulprits()) != 0 || len(h.GetCandidates()) != 1 || !strings.Contains(fmt.Sprint(h.GetDoubts()), "No answer came from the agents of n1") {
+		if len(h.GetCulprits()) != 0 || len(h.GetCandidates()) != 1 || !strings.Contains(fmt.Sprint(h.GetDoubts()), "The agents of n1 did not answer") {
 			t.Errorf("%v", h)
 		}
 	})

@@ -21,7 +21,7 @@ func judgeLiveHang(r lab.Report) []string {
 	if s.DetectedMs == nil || *s.DetectedMs > hangWithin {
 		bad = append(bad, "not told in time")
 	}
-	for _, want := range []string{"the job stands still: rank 3 (n1.g1, process ", ") never came to collective ", " of communicator dp (ranks 0-3), in which ranks 0-2 wait; ", "it is in the program's own code", ". On n1: py-spy dump --pid "} {
+	for _, want := range []string{"the job stands still: rank 3 (n1.g1, process ", ") has not called collective ", " of communicator dp (ranks 0-3), in which ranks 0-2 wait; ", "it is in the program's own code", ". On n1: py-spy dump --pid "} {
 		if !strings.Contains(s.Said, want) {
 			bad = append(bad, "does not say: "+want)
 		}

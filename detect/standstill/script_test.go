@@ -176,23 +176,23 @@ func TestVerdicts(t *testing.T) {
 		says   []string // in the first culprit's, candidate's or doubt's words
 	}{
 		"one never comes": {"0: w8 w8\n1: w8 w8\n2: w8 own\n3: w8 w8", []falcon.Rank{2}, "missed_call", []string{
-			"Rank 2 (n1.g0, process 102) never came to collective 2, allreduce of 8 float32, of communicator world (ranks 0-3), in which ranks 0-1, 3 wait; the last call there was 1; it is in the program's own code",
+			"Rank 2 (n1.g0, process 102) has not called collective 2, allreduce of 8 float32, of communicator world (ranks 0-3), in which ranks 0-1, 3 wait; last call there: 1; it is in the program's own code",
 			"On n1: py-spy dump --pid 102",
 		}},
 		"it is stopped":       {"0: w8 w8\n1: w8 w8\n2: w8 frozen\n3: w8 w8", []falcon.Rank{2}, "missed_call", []string{"its process is stopped", "/proc/102/status"}},
 		"stopped within it":   {"0: w8 w8\n1: w8 w8\n2: w8 w8 frozen\n3: w8 w8", []falcon.Rank{2}, "device_stopped", []string{"its process is stopped", "while ranks 0-1, 3 wait in collective 2", "/proc/102/status"}},
-		"its device hangs":    {"0: w8 w8\n1: w8 w8\n2: w8 busy\n3: w8 w8", []falcon.Rank{2}, "device_stopped", []string{"Look for an Xid in the kernel log of n1"}},
+		"its device hangs":    {"0: w8 w8\n1: w8 w8\n2: w8 busy\n3: w8 w8", []falcon.Rank{2}, "device_stopped", []string{"Check the kernel log of n1 for an Xid"}},
 		"through a neighbour": {"0: t9 w8\n1: t9 w8\n2: t9 own\n3: t9 t9", []falcon.Rank{2}, "missed_call", nil},
 		"a receive":           {"0: own\n1: <3\n2: <0\n3: t9 >1", []falcon.Rank{0}, "missed_call", nil},
-		"another size":        {"0: w8 w8\n1: w8 w8\n2: w8 w9\n3: w8 w8", []falcon.Rank{2}, "mismatch", []string{"called here is allreduce of 9 float32, elsewhere allreduce of 8 float32 by 3"}},
-		"another operation":   {"0: w8 w8\n1: w8 w8\n2: w8 x8\n3: w8 w8", []falcon.Rank{2}, "mismatch", []string{"called here is allgather of 8 float32"}},
+		"another size":        {"0: w8 w8\n1: w8 w8\n2: w8 w9\n3: w8 w8", []falcon.Rank{2}, "mismatch", []string{"called here: allreduce of 9 float32; by the others: allreduce of 8 float32 by 3"}},
+		"another operation":   {"0: w8 w8\n1: w8 w8\n2: w8 x8\n3: w8 w8", []falcon.Rank{2}, "mismatch", []string{"called here: allgather of 8 float32"}},
 		"two against two":     {"0: w8\n1: w8\n2: w9\n3: w9", nil, "mismatch", []string{"without a majority"}},
 		"none finishes":       {"0: w8\n1: w8\n2: w8\n3: w8", nil, "none_finished", []string{"all members are in collective 1"}},
 		"no process":          {"0: w8\n1: w8\n2: gone\n3: w8", nil, "no_record", []string{"it has no process"}},
-		"no answer":           {"0: w8 w8\n1: w8 w8\n2: silent\n3: silent", nil, "no_record", []string{"nothing is known of its calls", "No answer came from the agents of n1"}},
+		"no answer":           {"0: w8 w8\n1: w8 w8\n2: silent\n3: silent", nil, "no_record", []string{"its calls are not known", "The agents of n1 did not answer"}},
 		"records with gaps":   {"0: w8 w8\n1: w8 w8\n2: w8 gaps own\n3: w8 w8", nil, "missed_call", []string{"The records of these ranks have gaps"}},
 		"most are elsewhere":  {"0: w8 w8\n1: w8 own\n2: w8 own\n3: w8 own", nil, "missed_call", []string{"More than half of the ranks"}},
-		"within NCCL":         {"0: w8 inside w\n1: w8 inside w\n2: w8 own\n3: w8 w8", []falcon.Rank{2}, "missed_call", []string{"never came to collective 2"}},
+		"within NCCL":         {"0: w8 inside w\n1: w8 inside w\n2: w8 own\n3: w8 w8", []falcon.Rank{2}, "missed_call", []string{"has not called collective 2"}},
 		"a group of a pair":   {"0: (>2 <2)\n1: (>3 <3) w8\n2: own\n3: (>1 <1) w8", []falcon.Rank{2}, "missed_call", nil},
 	} {
 		s := newScene(c.script)

@@ -35,7 +35,7 @@ func (v verdict) tell(a hang.Answer) *falcon.Hang {
 		h.Candidates = append(h.Candidates, v.part(f))
 	}
 	if silent := v.silentNodes(); silent != "" {
-		h.Doubts = append(h.Doubts, "No answer came from the agents of "+silent+": nothing is known of the calls of their ranks")
+		h.Doubts = append(h.Doubts, "The agents of "+silent+" did not answer: the calls of their ranks are not known")
 	}
 	return h
 }
@@ -60,11 +60,11 @@ func (v verdict) weigh(h *falcon.Hang, a hang.Answer) (culprits, candidates []ha
 	}
 	switch {
 	case 2*named > h.World && len(culprits) == 0 && len(a.Culprits) > 0:
-		h.Doubts = append(h.Doubts, "More than half of the ranks have not come to the call: what they do together, as a checkpoint or an evaluation, is likelier than a fault")
+		h.Doubts = append(h.Doubts, "More than half of the ranks have not made the call: a common step, such as a checkpoint or an evaluation, is likelier than a fault")
 	case len(culprits) == 0 && slices.ContainsFunc(candidates, func(f hang.Finding) bool { return f.Kind == hang.Behind && slices.ContainsFunc(f.Ranks, v.isHidden) }):
-		h.Doubts = append(h.Doubts, "The records of these ranks have gaps: they may wait in a call that was not seen")
+		h.Doubts = append(h.Doubts, "The records of these ranks have gaps: they may wait in a call that is not recorded")
 	case len(culprits) == 0:
-		h.Doubts = append(h.Doubts, "What is recorded leaves a choice, so no rank is named")
+		h.Doubts = append(h.Doubts, "The records are ambiguous, so no rank is named")
 	}
 	return culprits, candidates
 }
@@ -177,12 +177,12 @@ func (v verdict) doing(r falcon.Rank) doing {
 }
 
 var doingTexts = map[doing]string{
-	frozen:  "its process is stopped: its hook gives no sign of life",
-	busy:    "its device has not finished what it was given before",
-	own:     "it is in the program's own code and waits for no call",
+	frozen:  "its process is stopped, as its hook does not beat",
+	busy:    "its device has not finished earlier work",
+	own:     "it is in the program's own code and waits in no call",
 	gone:    "it has no process",
-	unheard: "nothing is known of its calls",
-	unknown: "its hook does not measure what it does",
+	unheard: "its calls are not known",
+	unknown: "its hook does not measure whether it waits",
 }
 
 // together is what all ranks of a finding do; unknown where they differ.
@@ -234,21 +234,21 @@ func (v verdict) textOf(f hang.Finding) string {
 		if v.together(f.Ranks) == frozen {
 			return fmt.Sprintf("%s: %s, while %s in %s", who, doingTexts[frozen], waiting, call)
 		}
-		return fmt.Sprintf("%s: %s has ended on the other members and not here, so its device, or the thread that watches it, has stopped", who, call)
+		return fmt.Sprintf("%s: %s is complete on the other members and not here: its device, or its watchdog thread, has stopped", who, call)
 	case hang.Missing:
 		return fmt.Sprintf("%s: %s in %s; %s", who, waiting, call, doingTexts[v.together(f.Ranks)])
 	case hang.Mismatch:
 		return fmt.Sprintf("%s: %s: %s", who, call, shapesText(f))
 	case hang.Order:
-		return fmt.Sprintf("%s: in another call, while %s in %s: calls come in another order", who, waiting, call)
+		return fmt.Sprintf("%s: in another call, while %s in %s: the order of calls differs", who, waiting, call)
 	case hang.Together:
-		return fmt.Sprintf("%s: all members are in %s and none has finished: the network or a device under them holds it, or work before it", who, call)
+		return fmt.Sprintf("%s: all members are in %s and none has finished: a network link or a device of the group is blocked, or earlier work", who, call)
 	case hang.Circle:
-		return fmt.Sprintf("%s wait for each other, one side in %s, and neither side has a majority", who, call)
+		return fmt.Sprintf("%s wait for each other, one side in %s, without a majority on either side", who, call)
 	}
-	text := fmt.Sprintf("%s never came to %s, in which %s", who, call, waiting)
+	text := fmt.Sprintf("%s %s not called %s, in which %s", who, verb(f.Ranks, "has", "have"), call, waiting)
 	if f.Asked >= 0 && !f.Pair {
-		text += fmt.Sprintf("; the last call there was %d", f.Asked)
+		text += fmt.Sprintf("; last call there: %d", f.Asked)
 	}
 	return text + "; " + doingTexts[v.together(f.Ranks)]
 }
@@ -266,9 +266,9 @@ func shapesText(f hang.Finding) string {
 	slices.Sort(odd)
 	slices.Sort(rest)
 	if len(odd) == 0 {
-		return "the members disagree without a majority, " + strings.Join(rest, ", ")
+		return "the calls of the members differ without a majority, " + strings.Join(rest, ", ")
 	}
-	return fmt.Sprintf("called here is %s, elsewhere %s", strings.Join(odd, ", "), strings.Join(rest, ", "))
+	return fmt.Sprintf("called here: %s; by the others: %s: the program is not the same on all ranks", strings.Join(odd, ", "), strings.Join(rest, ", "))
 }
 
 // adviceOf is what to do next.
@@ -278,23 +278,23 @@ func (v verdict) adviceOf(f hang.Finding) string {
 	stack := fmt.Sprintf("On %s: py-spy dump --pid %d, or gdb -p %d", seat.Node, seat.Pid, seat.Pid)
 	switch {
 	case f.Kind == hang.Device && v.together(f.Ranks) != frozen:
-		return fmt.Sprintf("Look for an Xid in the kernel log of %s; with one, falcon recover --node %s", seat.Node, seat.Node)
+		return fmt.Sprintf("Check the kernel log of %s for an Xid; if there is one, falcon recover --node %s", seat.Node, seat.Node)
 	case f.Kind == hang.Mismatch || f.Kind == hang.Order:
-		return stack + ", and the same of a rank that waits: a branch that depends on the rank or on its data is usual"
+		return stack + ", and the same of a rank that waits: the usual cause is a branch that depends on the rank or its data"
 	case f.Kind == hang.Together:
-		return "Test the links between these ranks (falcon validate --links), and look for Xids on their nodes"
+		return "Test the links between these ranks (falcon validate --links), and check their nodes for Xids"
 	case f.Kind == hang.Circle:
 		return stack + ", and of one rank of the other side: compare the order of calls"
 	}
 	switch v.together(f.Ranks) {
 	case frozen:
-		return fmt.Sprintf("On %s: the line State in /proc/%d/status (T is stopped, D is in the kernel); a recovery replaces it where policy lets it", seat.Node, seat.Pid)
+		return fmt.Sprintf("On %s: see State in /proc/%d/status (T: stopped, D: in the kernel); a recovery replaces it where policy allows it", seat.Node, seat.Pid)
 	case busy:
-		return fmt.Sprintf("Look for an Xid in the kernel log of %s, and for a kernel that does not end; falcon recover --rank %d replaces the process", seat.Node, r)
+		return fmt.Sprintf("Check the kernel log of %s for an Xid, and the program for a kernel that does not end; falcon recover --rank %d replaces the process", seat.Node, r)
 	case gone, unheard:
-		return fmt.Sprintf("See whether %s and its agent live", seat.Node)
+		return fmt.Sprintf("Check whether %s and its agent are running", seat.Node)
 	}
-	return fmt.Sprintf("%s: look for a data loader, a lock, a file system; if it does not go on, falcon recover --rank %d", stack, r)
+	return fmt.Sprintf("%s: look for a data loader, a lock or a file system; if it does not go on, falcon recover --rank %d", stack, r)
 }
 
 // subject names ranks with their place and process.
@@ -334,12 +334,17 @@ func ranksText(ranks []falcon.Rank) string {
 	return "ranks " + few(parts)
 }
 
+// verb is the form for one or several ranks.
+func verb(ranks []falcon.Rank, one, several string) string {
+	if len(ranks) == 1 {
+		return one
+	}
+	return several
+}
+
 // waitText says that ranks wait.
 func waitText(ranks []falcon.Rank) string {
-	if len(ranks) == 1 {
-		return ranksText(ranks) + " waits"
-	}
-	return ranksText(ranks) + " wait"
+	return ranksText(ranks) + " " + verb(ranks, "waits", "wait")
 }
 
 // few joins names, and counts those beyond some.

@@ -20,7 +20,7 @@ func HangNamed(h *falconv1.Hang) string {
 		named = append(named, p.GetRanks()...)
 	}
 	if len(named) == 0 {
-		return "nobody can be named"
+		return "no rank can be named"
 	}
 	return "held up by " + Ranks(named, 4)
 }

@@ -101,3 +101,12 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%v allocations a call", n)
 	}
 }
+
+func BenchmarkAdd(b *testing.B) {
+	var x Tail
+	r := record(0, falcon.OpAllReduce, -1)
+	for i := range b.N {
+		r.Ordinal = uint64(i)
+		x.Add(r, 7)
+	}
+}

@@ -77,6 +77,8 @@ func (w *hangWatch) mayStandStill(now time.Time) bool {
 		switch w.status.current(now) {
 		case falcon.JobLearning, falcon.JobSteady, falcon.JobSlow:
 			w.idle = false
+		case falcon.JobLost: // an agent may be away alone
+			w.idle = w.job.someLost(now)
 		default:
 			w.idle = true
 		}

@@ -10,13 +10,14 @@ import (
 
 // layout is the job as hang.Solve reads it, and what its answer is told with.
 type layout struct {
-	job   Job
-	calls map[falcon.Rank]*Calls
-	out   hang.Job
-	index map[uint64]int // group by id
-	whole []bool         // all members of the group are known
-	seen  [][]entry      // by rank: its newest calls, in their order
-	left  [][]bool       // aligned: the call has not ended
+	job    Job
+	calls  map[falcon.Rank]*Calls
+	out    hang.Job
+	index  map[uint64]int // group by id
+	whole  []bool         // all members of the group are known
+	active []bool         // some rank's newest calls are in the group
+	seen   [][]entry      // by rank: its newest calls, in their order
+	left   [][]bool       // aligned: the call has not ended
 
 	sends, receives map[transfers]span
 	awaited         map[opKey]bool // receives that have not ended
@@ -63,6 +64,7 @@ func layOut(job Job, calls map[falcon.Rank]*Calls) *layout {
 		slices.Sort(members)
 		l.out.Groups = append(l.out.Groups, hang.Group{Name: in.Name, Kind: in.Kind, Members: slices.Compact(members)})
 	}
+	l.findActive()
 	for r, seat := range job.Seats {
 		m := hang.Member{Rank: falcon.Rank(r)}
 		if c := calls[m.Rank]; c != nil && seat.Alive {
@@ -81,6 +83,22 @@ func layOut(job Job, calls map[falcon.Rank]*Calls) *layout {
 	return l
 }
 
+// findActive finds the groups that are in use. What is not known of another one does not
+// matter: nobody waits in it.
+func (l *layout) findActive() {
+	l.active = make([]bool, len(l.job.Groups))
+	for _, c := range l.calls {
+		for _, k := range c.Calls {
+			if k.Comm < 0 || k.Comm >= len(c.Comms) {
+				continue
+			}
+			if g, known := l.index[c.Comms[k.Comm].Comm]; known {
+				l.active[g] = true
+			}
+		}
+	}
+}
+
 // enter reads off one process's answer what it has asked for.
 func (l *layout) enter(m *hang.Member, c *Calls, seat Seat) {
 	m.Seen, m.Whole, m.Hidden = true, true, seat.Hidden
@@ -90,7 +108,7 @@ func (l *layout) enter(m *hang.Member, c *Calls, seat Seat) {
 		switch {
 		case !known:
 		case !k.Known:
-			m.Whole, m.Hidden = false, true
+			m.Whole, m.Hidden = false, m.Hidden || l.active[g] || k.Inside > 0
 		default:
 			m.Asked[g] = int64(k.Collectives)
 		}
@@ -213,7 +231,7 @@ func (l *layout) addInside(m *hang.Member, c *Calls) {
 		switch {
 		case !known || k.Inside == 0:
 		case k.Pairs || !k.Known:
-			m.Hidden = true
+			m.Hidden = true // of which operation it is, or which number, is not known
 		default:
 			m.Asked[g]++
 			m.Pending = append(m.Pending, hang.Call{Group: g, Seq: m.Asked[g], Name: l.nameOf(g, m.Asked[g])})

@@ -86,12 +86,16 @@ func (m *Machine) limit() time.Duration {
 	return 2*m.cfg.Beat + max(0, m.gaps.longest()-m.cfg.Beat)
 }
 
+// patience is the stretch without a call after which silent agents and hooks are judged:
+// by then it shows which are, and a recovery has taken up what is certain.
+func (m *Machine) patience() time.Duration { return m.limit() + 2*m.cfg.Beat }
+
 // Tick asks where the job stands still, and judges what was answered.
 func (m *Machine) Tick(now time.Time) {
 	switch {
 	case m.moved.IsZero() || m.pace.Held || m.wanted:
 	case !m.askedAt.IsZero():
-		if m.allAnswered() || now.Sub(m.askedAt) >= m.cfg.Answer {
+		if m.allAnswered() || now.Sub(m.askedAt) >= m.cfg.Answer && now.Sub(m.moved) >= m.patience() {
 			m.judge(now)
 		}
 	case now.Sub(m.moved) >= m.limit() && !now.Before(m.next):
@@ -141,8 +145,8 @@ func (m *Machine) judge(now time.Time) {
 	if h == nil {
 		return
 	}
-	if patience := m.limit() + 2*m.cfg.Beat; v.someSilent() && now.Sub(m.moved) < patience {
-		m.next = m.moved.Add(patience) // until then it shows who is stopped, or a recovery has taken it up
+	if v.someSilent() && now.Sub(m.moved) < m.patience() {
+		m.next = m.moved.Add(m.patience())
 		return
 	}
 	h.SinceNs, h.JudgedNs = m.moved.UnixNano(), now.UnixNano()

@@ -83,6 +83,9 @@ func (s *scene) rank(r falcon.Rank, words []string) {
 		case "gaps":
 			c.Comms[0].Known = false
 			continue
+		case "idle-gaps": // in a communicator that nobody uses
+			c.Comms[1+int(r)/2].Known = false
+			continue
 		case "inside":
 			c.Comms[groupOf(words[i+1], r)].Inside = 1
 		}
@@ -191,6 +194,7 @@ func TestVerdicts(t *testing.T) {
 		"no process":          {"0: w8\n1: w8\n2: gone\n3: w8", nil, "no_record", []string{"it has no process"}},
 		"no answer":           {"0: w8 w8\n1: w8 w8\n2: silent\n3: silent", nil, "no_record", []string{"its calls are not known", "The agents of n1 did not answer"}},
 		"records with gaps":   {"0: w8 w8\n1: w8 w8\n2: w8 gaps own\n3: w8 w8", nil, "missed_call", []string{"The records of these ranks have gaps"}},
+		"gaps elsewhere":      {"0: w8 w8\n1: w8 w8\n2: w8 idle-gaps own\n3: w8 w8", []falcon.Rank{2}, "missed_call", nil},
 		"most are elsewhere":  {"0: w8 w8\n1: w8 own\n2: w8 own\n3: w8 own", nil, "missed_call", []string{"More than half of the ranks"}},
 		"within NCCL":         {"0: w8 inside w\n1: w8 inside w\n2: w8 own\n3: w8 w8", []falcon.Rank{2}, "missed_call", []string{"has not called collective 2"}},
 		"a group of a pair":   {"0: (>2 <2)\n1: (>3 <3) w8\n2: own\n3: (>1 <1) w8", []falcon.Rank{2}, "missed_call", nil},

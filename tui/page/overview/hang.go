@@ -1,6 +1,8 @@
 package overview
 
 import (
+	"fmt"
+
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/page"
@@ -37,6 +39,9 @@ func hangLines(s *page.State, h *falconv1.Hang, w int) []page.Line {
 		if i > 0 {
 			add(themes.Accent, "→ ", p.GetAdvice())
 		}
+	}
+	if c := h.GetCulprits(); len(c) == 1 && len(c[0].GetRanks()) == 1 {
+		add(themes.Accent, "→ ", fmt.Sprintf(":renew %d WHY replaces its process from here", c[0].GetRanks()[0]))
 	}
 	for _, d := range h.GetDoubts() {
 		add(themes.Dim, "? ", d)

@@ -43,12 +43,26 @@ class HostedJob(Job):
 
     def host(self, even: str) -> None:
         """Make ready to carry batches; even says why micro-batches can't move, where they can't."""
-        if not self.under_falcon or self._layout.replicas == 1:
+        if self._votes is None or self._layout.replicas == 1:
             return
-        if even:
-            self._keep_even(even)
-        else:
+        if self._none_refuses(even):
+            self._none_refuses(self._meet_replicas())
+
+    def _none_refuses(self, why: str) -> bool:
+        """Whether no rank has a reason; where one has, micro-batches stay where they are on all."""
+        assert self._votes is not None
+        if self._votes.passes(not why):
+            return True
+        self._keep_even(why or "another rank can't move them")
+        return False
+
+    def _meet_replicas(self) -> str:
+        """Meet the ranks that batches are carried to; why that failed."""
+        try:
             self._courier = Courier(self._layout)
+        except RuntimeError as error:
+            return f"replicas can't reach each other: {(str(error).splitlines() or [''])[0]}"
+        return ""
 
     def _keep_even(self, why: str) -> None:
         self._even, self._courier = why, None
@@ -87,8 +101,7 @@ class HostedJob(Job):
         if self._asked or self._next == self._first or self._votes is None or self._courier is None:
             return
         self._asked = True
-        if not self._votes.passes(self._courier.carries is not False):
-            self._keep_even(NOT_CARRIED)
+        self._none_refuses(NOT_CARRIED if self._courier.carries is False else "")
 
     def deal(self, source: Any, tag: int = 0) -> Any:
         """Take the iteration's batches out of the framework's iterator, or iterators, of an even split."""

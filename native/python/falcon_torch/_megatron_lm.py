@@ -43,7 +43,9 @@ class MegatronLMJob(HostedJob, MegatronJob):
 
 
 def mesh_of(args: Any, mpu: Any) -> str:
-    """The mesh of Megatron's groups, as a text."""
+    """The mesh of Megatron's groups, as a text. Raise ValueError where they are in no order that a text can say."""
+    if not mpu.model_parallel_is_initialized():
+        raise ValueError("this job does not use Megatron's parallel_state; give megatron_lm the mesh")
     dp = mpu.get_data_parallel_world_size()
     sharded = getattr(args, "use_megatron_fsdp", False) or getattr(args, "use_torch_fsdp2", False)
     experts = mpu.get_expert_model_parallel_world_size()
@@ -60,7 +62,9 @@ def mesh_of(args: Any, mpu: Any) -> str:
     dims |= stages | outer if getattr(args, "use_tp_pp_dp_mapping", False) else outer | stages
     virtual = mpu.get_virtual_pipeline_model_parallel_world_size() or 1
     dims |= {"vpp": virtual} if virtual > 1 else {}
-    return ",".join(f"{name}={size}" for name, size in dims.items())
+    text = ",".join(f"{name}={size}" for name, size in dims.items())
+    _check_ranks(text, mpu)
+    return text
 
 
 def _check_ranks(text: str, mpu: Any) -> None:
@@ -151,8 +155,6 @@ class Loop:
         """Make the job, at the first iteration; None where not every rank has the hook."""
         args, mpu = self._training.get_args(), self._training.mpu
         text = self._mesh or mesh_of(args, mpu)
-        if self._mesh is None:
-            _check_ranks(text, mpu)
         layout = place(text, dist.get_rank(), dist.get_world_size())
         model, config = arguments["model"], arguments["config"]
         group = getattr(config, "microbatch_group_size_per_vp_stage", None) or layout.stages
@@ -186,8 +188,8 @@ def megatron_lm(mesh: str | None = None) -> None:
     missing = [name for name in NEEDED if not hasattr(training, name)]
     if missing or "forward_backward_func" not in inspect.signature(training.train_step).parameters:
         raise ValueError(
-            f"this Megatron-LM has {'no ' + missing[0] if missing else 'another train_step'}; megatron_lm is for "
-            "core_v0.13 and newer: use falcon_torch.megatron"
+            f"this Megatron-LM has {'no ' + missing[0] if missing else 'another train_step'}, unlike core_v0.19: "
+            "use falcon_torch.megatron"
         )
     if not hasattr(training, INSTALLED):
         Loop(training, mesh).install()

@@ -69,6 +69,7 @@ class Loop:
         self._theirs = {name: getattr(trainer, name) for name in NEEDED[:3]}
         self._job: TorchtitanJob | None = None
         self._done = 0  # accumulation steps of this iteration
+        self._answer: tuple[int, bool] | None = None  # the last one, and the step that it was given before
 
     def install(self) -> None:
         """Put the job's functions in the place of the trainer's."""
@@ -77,17 +78,29 @@ class Loop:
 
     def goes_on(self) -> bool:
         """Whether there is a next iteration: should_continue_training."""
+        step = self._trainer.step
+        if self._answer is None or self._answer[0] != step:
+            self._answer = step, self._advance()
+        return self._answer[1]
+
+    def _advance(self) -> bool:
+        """Begin the next iteration, if there is one."""
         if not self._tried:
             self._tried = True
-            self._job = attach(self._make, "torchtitan")
-            if self._job is not None:
-                self._job.mark_updates(*self._trainer.optimizers.optimizers)
-                self._job.host(kept_even(self._trainer))
+            self._job = self._attach()
         more = bool(self._theirs["should_continue_training"]())
         if self._job is None:
             return more
         self._job.close(self._trainer.step)
-        return self._job.advance(self._trainer.config.training.steps if more else 0) and more
+        return self._job.advance(self._trainer.config.training.steps if more else 0)
+
+    def _attach(self) -> TorchtitanJob | None:
+        """Make the job, before the first step and after a checkpoint was loaded; None where some rank has no hook."""
+        job = attach(self._make, "torchtitan")
+        if job is not None:
+            job.mark_updates(*self._trainer.optimizers.optimizers)
+            job.host(kept_even(self._trainer))
+        return job
 
     def step(self, batches: Any) -> Any:
         """One iteration: train_step."""

@@ -15,21 +15,22 @@ from torch.distributed.tensor import distribute_tensor
 
 import falcon_torch
 from fake_hook import Mailbox
+from unused import unused
 
 torch._utils._get_available_device_type = lambda: "cpu"  # torchtitan asks once, when it is imported
 
 STEPS, SEQ, SIZE, BATCHES, VOCAB = 8, 16, 2, 8, 64  # BATCHES: of SIZE samples, in a step of the job
-trainer_of: Any = importlib.import_module("torchtitan.trainer")
-config_of: Any = importlib.import_module("torchtitan.config")
-llama: Any = importlib.import_module("torchtitan.models.llama3")
-optimizer_of: Any = importlib.import_module("torchtitan.components.optimizer")
-loss_of: Any = importlib.import_module("torchtitan.components.loss")
-loader_of: Any = importlib.import_module("torchtitan.components.dataloader")
-tokenizer_of: Any = importlib.import_module("torchtitan.components.tokenizer")
-checkpoint_of: Any = importlib.import_module("torchtitan.components.checkpoint")
-
-attention_of: Any = importlib.import_module("torchtitan.models.common.attention")
-metrics_of: Any = importlib.import_module("torchtitan.components.metrics")
+with unused("triton", "datasets", "wandb", "PIL", "tensorboard", "huggingface_hub", "rich"):
+    trainer_of: Any = importlib.import_module("torchtitan.trainer")
+    config_of: Any = importlib.import_module("torchtitan.config")
+    llama: Any = importlib.import_module("torchtitan.models.llama3")
+    optimizer_of: Any = importlib.import_module("torchtitan.components.optimizer")
+    loss_of: Any = importlib.import_module("torchtitan.components.loss")
+    loader_of: Any = importlib.import_module("torchtitan.components.dataloader")
+    tokenizer_of: Any = importlib.import_module("torchtitan.components.tokenizer")
+    checkpoint_of: Any = importlib.import_module("torchtitan.components.checkpoint")
+    attention_of: Any = importlib.import_module("torchtitan.models.common.attention")
+    metrics_of: Any = importlib.import_module("torchtitan.components.metrics")
 
 
 class Memory:
@@ -62,7 +63,7 @@ class Tokenizer(tokenizer_of.BaseTokenizer):  # type: ignore[misc]
     class Config(tokenizer_of.BaseTokenizer.Config):  # type: ignore[misc]
         pass
 
-    def __init__(self, config: Any, **_: Any) -> None:
+    def __init__(self, **_: Any) -> None:
         super().__init__()
 
     def encode(self, *_: Any, **__: Any) -> list[int]:
@@ -82,7 +83,7 @@ class Batches(loader_of.BaseDataLoader):  # type: ignore[misc]
     class Config(loader_of.BaseDataLoader.Config):  # type: ignore[misc]
         pass
 
-    def __init__(self, config: Any, *, dp_world_size: int, dp_rank: int, **_: Any) -> None:
+    def __init__(self, *, dp_world_size: int, dp_rank: int, **_: Any) -> None:
         self.width, self.rank, self.at = dp_world_size, dp_rank, 0
 
     def __iter__(self) -> Iterator[Any]:

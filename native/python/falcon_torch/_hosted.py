@@ -7,15 +7,20 @@ orders to move them are refused on all ranks alike.
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import torch.distributed as dist
 
+from . import _hook
 from ._courier import Courier, Dealt
 from ._job import Job
+from ._limit import Limit
 
 T = TypeVar("T", bound="HostedJob")
+LOOK_S = 1.0  # between two looks at how long a collective has waited
 NOT_CARRIED = "its batches hold more than tensors, numbers, texts, lists and dicts"
 
 
@@ -30,7 +35,17 @@ def attach(make: Callable[[], T], name: str) -> T | None:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         print(f"falcon_torch: {name} trains without Falcon: not every rank has come: {reason}", file=sys.stderr)
         return None
-    return job if job.under_falcon else None
+    if not job.under_falcon:
+        return None
+    threading.Thread(target=_guard, args=(Limit(_hook.Hook(), job.log),), name="falcon-limit", daemon=True).start()
+    return job
+
+
+def _guard(limit: Limit) -> None:
+    """Keep the time limit of collectives, as importing this package has taken it from PyTorch's watchdog."""
+    while True:
+        limit.look()
+        time.sleep(LOOK_S)
 
 
 class HostedJob(Job):

@@ -109,6 +109,8 @@ class Script:
         self.arguments = importlib.import_module("megatron.training.arguments")
         importlib.import_module("megatron.core.datasets.utils").compile_helpers = lambda: None  # of datasets of text
         self.training.set_jit_fusion_options = lambda **_: None  # it compiles for a GPU
+        helps = importlib.import_module("megatron.training.argument_utils").ArgumentGroupFactory
+        helps._get_field_docstrings = lambda *_: {}  # texts of --help, for 2 s
         sys.argv = ["train.py", *ARGUMENTS.split(), *more.split()]
         self.seen: list[list[int]] = []  # by iteration, the samples of this rank
         self.gradients: list[list[Any]] = []

@@ -53,7 +53,9 @@ def pretend() -> None:
     cuda.Stream = cuda.Event = Nothing
     cuda.current_stream = cuda.default_stream = Nothing
     cuda.stream = lambda _: contextlib.nullcontext()
-    cuda.get_device_properties = lambda *_: SimpleNamespace(name="cpu", total_memory=1 << 30, multi_processor_count=1)
+    cuda.get_device_properties = lambda *_: SimpleNamespace(
+        name="cpu", total_memory=1 << 30, multi_processor_count=1, major=8, minor=0
+    )
     cuda.get_device_capability = lambda *_: (8, 0)
     cuda.mem_get_info = lambda *_: (1 << 30, 1 << 30)
     cuda.memory_stats = lambda *_: {}

@@ -19,7 +19,7 @@ from unused import unused
 
 torch._utils._get_available_device_type = lambda: "cpu"  # torchtitan asks once, when it is imported
 
-STEPS, SEQ, SIZE, BATCHES, VOCAB = 8, 16, 2, 8, 64  # BATCHES: of SIZE samples, in a step of the job
+STEPS, SEQ, SIZE, BATCHES, VOCAB = 6, 16, 2, 8, 64  # BATCHES: of SIZE samples, in a step of the job
 with unused("triton", "datasets", "wandb", "PIL", "tensorboard", "huggingface_hub", "rich"):
     trainer_of: Any = importlib.import_module("torchtitan.trainer")
     config_of: Any = importlib.import_module("torchtitan.config")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import traceback
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -142,13 +143,20 @@ class Loop:
         return int(self._training.get_args().train_iters)
 
     def _store(self, iteration: int) -> None:
-        """Write a checkpoint that Falcon ordered, where Megatron has not just written it."""
+        """Write a checkpoint that Falcon ordered, where Megatron has not just written it.
+
+        A failure ends the process, as one of Megatron's own does: other ranks may wait for this one in the writing.
+        """
         if self._stored == iteration:
             return
         takes = self._takes[self._save].parameters
-        self._save(**{name: value for name, value in self._last.items() if name in takes})
-        if self._training.get_args().async_save:
-            self._training.maybe_finalize_async_save(blocking=True)
+        try:
+            self._save(**{name: value for name, value in self._last.items() if name in takes})
+            if self._training.get_args().async_save:
+                self._training.maybe_finalize_async_save(blocking=True)
+        except Exception as error:
+            traceback.print_exc()
+            raise SystemExit(f"falcon_torch: the checkpoint of iteration {iteration} was not written") from error
         self._stored = iteration
 
     def _attach(self, arguments: dict[str, Any]) -> MegatronLMJob | None:

@@ -169,6 +169,19 @@ def test_the_mesh_of_torchtitan(sizes: dict[str, int], text: str) -> None:
     assert _torchtitan.mesh_of(SimpleNamespace(**dims)) == text
 
 
+def test_a_checkpoint_that_megatron_can_not_write_ends_the_process(capfd: pytest.CaptureFixture[str]) -> None:
+    def save_checkpoint_and_time(iteration: int) -> None:
+        raise OSError(f"no room for {iteration}")
+
+    training: Any = SimpleNamespace(save_checkpoint_and_time=save_checkpoint_and_time)
+    training.train_step = training.checkpoint_and_decide_exit = print
+    loop = _megatron_lm.Loop(training, None)
+    loop._last = {"iteration": 7, "more": 1}
+    with pytest.raises(SystemExit, match="falcon_torch: the checkpoint of iteration 7 was not written"):
+        loop._store(7)
+    assert "no room for 7" in capfd.readouterr().err
+
+
 def test_ranks_along_a_dimension() -> None:
     text = "tp=2,etp=1,ep=2,dp=3,pp=2"
     assert [ranks_along(text, 9, name) for name in ("tp", "dp", "pp", "cp")] == [[8, 9], [7, 9, 11], [3, 9], [9]]

@@ -29,7 +29,7 @@ func unpickle(head []byte, in *bufio.Reader) (*bufio.Reader, error) {
 	if err != nil {
 		return nil, malformed(0, "this is a Python pickle that can't be read: %v", err)
 	}
-	text, err := pickle.JSON(v, pickle.MaxHeld)
+	text, err := pickle.JSON(v, pickle.MaxBytes)
 	if err != nil {
 		return nil, malformed(0, "this is a Python pickle that can't be read: %v", err)
 	}

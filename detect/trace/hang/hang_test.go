@@ -3,9 +3,12 @@ package hang
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/failslow/falcon"
 )
@@ -203,24 +206,90 @@ func TestSolveAgreesWithTheDefinition(t *testing.T) {
 	}
 }
 
-// Ten thousand ranks in one group and in pairs are judged at once.
-func TestSolveIsLinear(t *testing.T) {
-	const n = 10000
-	j := Job{Groups: []Group{{Name: "world"}}}
-	for r := range falcon.Rank(n) {
-		j.Groups[0].Members = append(j.Groups[0].Members, r)
-	}
-	for r := range falcon.Rank(n) {
-		m := Member{Rank: r, Seen: true, Asked: map[int]int64{0: 1}, Done: map[int]int64{0: 0}}
-		if r > 0 {
-			m.Asked[0] = 2
-			m.Done[0] = 1
-			m.Pending = []Call{{Group: 0, Seq: 2, Name: "allreduce"}}
+// largeJob has 8,192 ranks in tensor, data and pipeline groups and one of all.
+// Each waits in its first calls; edit changes one rank's record.
+func largeJob(edit func(m *Member)) Job {
+	const tp, dp, pp = 8, 64, 16
+	w := &world{rng: rand.New(rand.NewPCG(1, 1))}
+	parts := map[string][]falcon.Rank{}
+	for r := range tp * dp * pp {
+		for _, name := range []string{"world", fmt.Sprint("tp", r/tp), fmt.Sprint("dp", r/(tp*dp)*tp+r%tp), fmt.Sprint("pp", r%(tp*dp))} {
+			parts[name] = append(parts[name], falcon.Rank(r))
 		}
+	}
+	of := make([][]int, tp*dp*pp)
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		for _, r := range parts[name] {
+			of[r] = append(of[r], len(w.groups))
+		}
+		w.groups = append(w.groups, Group{Name: name, Kind: strings.TrimRight(name, "0123456789"), Members: parts[name]})
+	}
+	j := Job{Groups: w.groups}
+	for r := range falcon.Rank(tp * dp * pp) {
+		m := Member{Rank: r, Seen: true, Asked: map[int]int64{}, Done: map[int]int64{}, Calls: map[Key]Record{}}
+		for at, g := range of[r] {
+			m.Asked[g], m.Done[g] = 9, 8
+			m.Pending = append(m.Pending, Call{Group: g, Seq: 9, Name: "allreduce"})
+			m.Calls[Key{g, 9}] = Record{"allreduce 1", at}
+		}
+		edit(&m)
 		j.Members = append(j.Members, m)
 	}
-	if got := culprits(Solve(j)); fmt.Sprint(got) != "[0]" {
-		t.Error(got)
+	return j
+}
+
+// Thousands of ranks are judged at once, whatever they do.
+func TestLargeJobs(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(m *Member)
+		want string
+	}{
+		"one stopped": {func(m *Member) {
+			if m.Rank == 7 {
+				m.Pending = nil
+				for g := range m.Asked {
+					m.Asked[g] = 8
+				}
+			}
+		}, "[7]"},
+		"half without a record": {func(m *Member) {
+			if m.Rank%2 == 0 {
+				*m = Member{Rank: m.Rank}
+			}
+		}, "[]"},
+		"all together": {func(*Member) {}, "[]"},
+		"each in another call": {func(m *Member) {
+			for at := range m.Pending {
+				m.Pending[at].Seq += int64(m.Rank) % 7
+				m.Asked[m.Pending[at].Group] = m.Pending[at].Seq
+			}
+		}, ""},
+		"every shape differs": {func(m *Member) {
+			for k := range m.Calls {
+				m.Calls[k] = Record{fmt.Sprint("allreduce ", m.Rank), 0}
+			}
+		}, "[]"},
+		"one group each": {func(m *Member) {
+			at := int(m.Rank) % len(m.Pending)
+			m.Pending = m.Pending[at : at+1]
+			for g := range m.Asked {
+				if g != m.Pending[0].Group {
+					m.Asked[g] = 8
+					delete(m.Calls, Key{g, 9})
+				}
+			}
+		}, "[]"},
+	} {
+		start := time.Now()
+		got := fmt.Sprint(culprits(Solve(largeJob(c.edit))))
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("%s: %v", name, took)
+		} else {
+			t.Logf("%-24s %v", name, took)
+		}
+		if c.want != "" && got != c.want {
+			t.Errorf("%s: %.100s", name, got)
+		}
 	}
 }
 

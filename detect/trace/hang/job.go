@@ -81,6 +81,8 @@ type Finding struct {
 	Peers   int64           // Device: newest collective that the peers completed
 	Shapes  map[string]int  // Mismatch: how many members call what
 	Odd     map[string]bool // Mismatch: which of these are the odd ones
+
+	op *operation
 }
 
 // Answer is who holds the job up.

@@ -29,6 +29,7 @@ type operation struct {
 	odd          []int          // nodes that call something else, by majority
 	shapes       map[string]int // where members disagree
 	targets      []int          // nodes that it waits for
+	first        int            // least number of pending calls that a member has before it
 	soft         bool           // the targets have asked for it, and are held up by an earlier call
 }
 
@@ -51,7 +52,13 @@ type solver struct {
 	ops    []operation
 	byKey  map[opKey]int
 	kinds  map[string][]int // groups by kind
-	passed map[int]int64    // newest collective that any member completed, by group
+	ofRank [][]int          // groups by node
+	turns  map[[2]int]turn
+	votes  map[kindKey]map[string]int // shapes called, over all groups of a kind
+
+	linked  []bool        // operations that some rank waits in
+	waiters [][]int       // by node: operations that wait for it
+	passed  map[int]int64 // newest collective that any member completed, by group
 }
 
 // Solve finds who holds the job up.

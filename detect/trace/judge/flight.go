@@ -110,11 +110,16 @@ func gatherCalls(dumps []trace.Dump) *flights {
 		rank := falcon.Rank(d.Rank)
 		have[rank], whole[rank] = true, lostNothing(d)
 		f.waits[rank] = &rankWait{}
+		keys := map[string]string{}
 		for _, e := range d.Entries {
 			if e.PointToPnt {
 				continue // numbered by pair, and eager sends finish early
 			}
-			key := e.Group + fmt.Sprint(d.Groups[e.Group].Ranks)
+			key, known := keys[e.Group]
+			if !known {
+				key = e.Group + fmt.Sprint(d.Groups[e.Group].Ranks)
+				keys[e.Group] = key
+			}
 			g := byKey[key]
 			if g == nil {
 				g = newGroup(e.Group, d.Groups[e.Group])

@@ -78,12 +78,11 @@ func (s *standstill) addGroup(name string, g trace.DumpGroup) {
 
 func (s *standstill) newGroup(name, desc string) int {
 	at := len(s.job.Groups)
+	s.byName[name] = append(s.byName[name], at)
 	if desc != "" && desc != "undefined" {
 		name += " (" + desc + ")"
 	}
 	s.job.Groups = append(s.job.Groups, hang.Group{Name: name})
-	key, _, _ := strings.Cut(name, " (")
-	s.byName[key] = append(s.byName[key], at)
 	return at
 }
 

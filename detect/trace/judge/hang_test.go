@@ -137,3 +137,55 @@ func TestRASAlone(t *testing.T) {
 		}
 	}
 }
+
+// What dumps say of groups that can't be: names like this program's own, ranks
+// without a dump by the thousand, members that don't list themselves.
+func TestStrangeGroups(t *testing.T) {
+	entry := func(group, name, state string) string {
+		return fmt.Sprintf(`{"record_id":5,"pg_id":0,"process_group":[%q,"x"],"collective_seq_id":9,"profiling_name":%q,"state":%q,"is_p2p":%t}`, group, name, state, strings.Contains(name, "send"))
+	}
+	doc := func(config string, entries ...string) string {
+		return `{"version":"2.9","pg_config":{` + config + `},"pg_status":{"0":{"last_enqueued_collective":9,"last_completed_collective":8},"x":{},"1":[]},"entries":[` + strings.Join(entries, ",") + `]}`
+	}
+	for name, files := range map[string]map[string]string{
+		"own words":     {"_dump_0": doc(`"a (b":{"desc":"(default_pg)","ranks":"[0, 1]"}`, entry("a (b", "nccl:all_reduce", "scheduled")), "_dump_1": doc(`"a (b":{"desc":"c","ranks":[0,1]}`)},
+		"not a member":  {"_dump_0": doc(`"a":{"ranks":"[1, 2]"}`, entry("a", "nccl:all_reduce", "scheduled")), "_dump_1": doc(`"a":{"ranks":"[0, 2]"}`, entry("a", "nccl:send 0->7", "scheduled"))},
+		"far peer":      {"_dump_0": doc(`"0":{"ranks":"[0, 1]"}`, entry("0", "nccl:send 0->99999999999999999999", "scheduled"), entry("0", "nccl:send", "scheduled"), entry("0", "nccl:send 0->-1", "scheduled"))},
+		"no group":      {"_dump_0": doc(``, `{"record_id":1,"collective_seq_id":1,"profiling_name":"","state":""}`)},
+		"high rank":     {"_dump_0": doc(``, entry("0", "gloo:all_reduce", "scheduled")), "_dump_900000": doc(``, entry("0", "gloo:all_reduce", "scheduled"))},
+		"to itself":     {"_dump_0": doc(`"0":{"ranks":"[0, 1]"}`, entry("0", "nccl:send 0->0", "scheduled"))},
+		"thousands":     {"_dump_0": doc(`"0":{"ranks":"[`+strings.Repeat("1, ", 5)+`100000]"}`, entry("0", "nccl:all_reduce", "scheduled"))},
+		"other batches": {"_dump_0": doc(`"0":{"ranks":"[0, 1]"}`, entry("0", "nccl:coalesced", "scheduled"), entry("0", "nccl:send 0->1", "scheduled")), "_dump_1": doc(`"0":{"ranks":"[0, 1]"}`)},
+	} {
+		rec := addAll(t, files)
+		r := Dumps(rec.Dumps(), peer.Rules{})
+		if r.Hang == nil && name != "no group" {
+			t.Errorf("%s: nobody waits: %+v", name, r.Evidence)
+		}
+		for _, rank := range r.Ranks {
+			if rank == 0 {
+				t.Errorf("%s: the rank that waits is named: %+v", name, r.Evidence)
+			}
+		}
+	}
+}
+
+// FuzzHang judges whatever decodes, in a set with a sound dump.
+func FuzzHang(f *testing.F) {
+	f.Add(dumpText(status(9, 8), "9 scheduled nccl:all_reduce"), dumpText(status(8, 8), "9 scheduled nccl:recv_to_1<-0"), rasText(4, "", 9, 8, 9, 9), "Thread 0x1:\n  File \"a.py\", line 1 in b\n")
+	f.Add(`{"pg_config":{"":{"ranks":"[0, 1]"}},"pg_status":{"0":{"last_enqueued_collective":"4","last_completed_collective":"3"}},"entries":[{"pg_id":0,"process_group":["0","default_pg"],"collective_seq_id":3,"profiling_name":"gloo:all_gather","input_sizes":[[8]],"output_sizes":[[4,8]],"state":"scheduled","retired":true}]}`, `{"entries":[]}`, `{"communicators":[]}`, "Process 1\n")
+	f.Fuzz(func(t *testing.T, first, second, ras, stacks string) {
+		var rec trace.Records
+		_ = rec.Add("_dump_3", strings.NewReader(dumpText(status(9, 8), "9 scheduled nccl:all_reduce")))
+		for name, text := range map[string]string{"_dump_0": first, "_dump_1": second, "ras.json": ras} {
+			_ = rec.Add(name, strings.NewReader(text)) // what does not decode is left out
+		}
+		_ = rec.AddStacks("stack.1.txt", strings.NewReader(stacks))
+		checkNumbers(t, func() (any, error) {
+			return DumpsWith(rec.Dumps(), Extra{rec.RAS(), rec.Stacks()}, peer.Rules{}), nil
+		})
+		if rec.RAS() != nil {
+			checkNumbers(t, func() (any, error) { return RAS(*rec.RAS()), nil })
+		}
+	})
+}

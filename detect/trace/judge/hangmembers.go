@@ -54,18 +54,7 @@ func (s *standstill) inferMembers(dumps []trace.Dump) {
 			}
 		}
 	}
-	world := 0
-	for r := range s.ranks {
-		world = max(world, int(r)+1)
-	}
-	for at := range s.job.Groups {
-		if s.isFirst(at) {
-			world = max(world, s.sizes[at])
-		}
-	}
-	for r := range world {
-		s.ranks[falcon.Rank(r)] = true // ranks count from 0 without a gap
-	}
+	s.fillGaps()
 	kinds := map[string][]int{}
 	for at := range s.job.Groups {
 		g := &s.job.Groups[at]
@@ -87,6 +76,26 @@ func (s *standstill) inferMembers(dumps []trace.Dump) {
 	}
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		s.completeKind(kinds[kind], hints)
+	}
+}
+
+// fillGaps adds ranks that nothing names where the group of all ranks has no
+// list: ranks count from 0 without a gap, up to the size that calls tell.
+func (s *standstill) fillGaps() {
+	world, untold := 0, false
+	for r := range s.ranks {
+		world = max(world, int(r)+1)
+	}
+	for at := range s.job.Groups {
+		if s.isFirst(at) {
+			world, untold = max(world, s.sizes[at]), true
+		}
+	}
+	if !untold || world > 4*len(s.ranks)+8 {
+		return // so many unnamed ranks are a misread number
+	}
+	for r := range world {
+		s.ranks[falcon.Rank(r)] = true
 	}
 }
 

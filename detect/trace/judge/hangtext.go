@@ -124,9 +124,6 @@ func (s *standstill) textOf(f hang.Finding) string {
 	call, waiting := s.callText(f), subject(f.Waiting, "waits", "wait")
 	switch f.Kind {
 	case hang.Device:
-		if f.Peers < 0 {
-			return upper(subject(f.Ranks)) + " alone is in every call that all members are in and none finishes, one of them " + call
-		}
 		return fmt.Sprintf("%s not seen %s complete, while peers that need it there have completed up to %d: its device, or the thread that watches it, has stopped",
 			upper(subject(f.Ranks, "has", "have")), call, f.Peers)
 	case hang.Missing:

@@ -10,8 +10,8 @@ import (
 
 // Bounds on a pickle.
 const (
-	MaxBytes = 256 << 20 // of the pickle itself
-	MaxHeld  = 512 << 20 // of what it makes, as it is held
+	MaxBytes = 128 << 20 // of the pickle itself; PyTorch's are of kilobytes to megabytes
+	MaxHeld  = 256 << 20 // of what it makes, as it is held
 )
 
 // What can be wrong with a pickle.

@@ -77,10 +77,17 @@ func (m *machine) step(op byte) error {
 	if name, ok := refused[op]; ok {
 		return fmt.Errorf("%w: the pickle wants to import or call something (%s at byte %d), and a dump holds plain data only; nothing of it was run", ErrRefused, name, m.at-1)
 	}
-	for _, part := range []func(byte) (bool, error){m.stepNumber, m.stepText, m.stepContainer, m.stepStack} {
-		if known, err := part(op); known || err != nil {
-			return err
-		}
+	if known, err := m.stepStack(op); known {
+		return err
+	}
+	if known, err := m.stepNumber(op); known {
+		return err
+	}
+	if known, err := m.stepText(op); known {
+		return err
+	}
+	if known, err := m.stepContainer(op); known {
+		return err
 	}
 	return m.broken("0x%02x is no opcode; is this a pickle?", op)
 }
@@ -120,7 +127,13 @@ func (m *machine) stepNumber(op byte) (bool, error) {
 }
 
 func (m *machine) pushBinInt(op byte) error {
-	size := map[byte]uint64{opBinInt: 4, opBinInt1: 1, opBinInt2: 2}[op]
+	size := uint64(1)
+	switch op {
+	case opBinInt:
+		size = 4
+	case opBinInt2:
+		size = 2
+	}
 	n, err := m.takeUint(size)
 	if err != nil {
 		return err

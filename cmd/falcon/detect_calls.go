@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/period"
 	"github.com/failslow/falcon/detect/trace"
 )
@@ -90,7 +91,7 @@ func printCalls(w io.Writer, r callsReport) error {
 		if err != nil {
 			break
 		}
-		_, err = fmt.Fprintf(w, "iteration %d: %.4g ms\n", i, ms)
+		_, err = fmt.Fprintf(w, "iteration %d: %s\n", i, falcon.DurationText(ms))
 	}
 	return err
 }

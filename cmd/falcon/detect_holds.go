@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/trace/logs"
 )
 
@@ -20,11 +21,11 @@ func printCollectives(w io.Writer, s logs.CollectiveSet) error {
 			fmt.Fprintf(w, "… and %d more kinds; --json has all\n", len(s.Kinds)-rowsShown)
 			break
 		}
-		fmt.Fprintf(w, "%s of %s bytes on %s (%d ranks): %d calls, median %.4g ms, longest %.4g ms, %.4g GB/s\n",
-			k.Op, k.Size, k.Comm, k.Ranks, k.Calls, k.Us/1000, k.Most/1000, k.GBs)
+		fmt.Fprintf(w, "%s of %s bytes on %s (%d ranks): %d calls, median %s, longest %s, %.4g GB/s\n",
+			k.Op, k.Size, k.Comm, k.Ranks, k.Calls, falcon.DurationText(k.Us/1000), falcon.DurationText(k.Most/1000), k.GBs)
 		if n := len(k.By); n > 1 {
-			fmt.Fprintf(w, "  shortest on rank %s (%.4g ms), longest on rank %s (%.4g ms): members end together, so the one with the shortest call came last\n",
-				k.By[0].Rank, k.By[0].Us/1000, k.By[n-1].Rank, k.By[n-1].Us/1000)
+			fmt.Fprintf(w, "  shortest on rank %s (%s), longest on rank %s (%s): members end together, so the one with the shortest call came last\n",
+				k.By[0].Rank, falcon.DurationText(k.By[0].Us/1000), k.By[n-1].Rank, falcon.DurationText(k.By[n-1].Us/1000))
 		}
 	}
 	_, err := fmt.Fprintln(w, "no verdict comes from this file alone: give iteration times, or a trace of each rank")

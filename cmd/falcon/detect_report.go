@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/bocd"
 	"github.com/failslow/falcon/detect/trace/column"
 	"github.com/failslow/falcon/detect/trace/logs"
@@ -70,19 +71,15 @@ func (r *iterationsReport) addChange(c bocd.Change, steps []int64) {
 const leastPoints = 13
 
 func printIterations(w io.Writer, r iterationsReport) error {
-	unit := " ms"
-	if r.Unit == "" {
-		unit = ""
-	}
 	fmt.Fprintf(w, "%s: column %s%s (%s)\n", r.Format, r.Column, inUnit(r.Unit), r.Why)
 	for _, n := range r.Notes {
 		fmt.Fprintf(w, "  %s\n", n)
 	}
 	if r.Points < leastPoints {
-		_, err := fmt.Fprintf(w, "%d iterations, now %.4g%s: too few to find a change, which takes %d\n", r.Points, r.LevelMs, unit, leastPoints)
+		_, err := fmt.Fprintf(w, "%d iterations, now %s: too few to find a change, which takes %d\n", r.Points, r.text(r.LevelMs), leastPoints)
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%d iterations, baseline %.4g%s, now %.4g%s\n", r.Points, r.BaselineMs, unit, r.LevelMs, unit)
+	_, err := fmt.Fprintf(w, "%d iterations, baseline %s, now %s\n", r.Points, r.text(r.BaselineMs), r.text(r.LevelMs))
 	if err == nil && len(r.Changes) == 0 {
 		_, err = fmt.Fprintln(w, "no verified change")
 	}
@@ -90,13 +87,21 @@ func printIterations(w io.Writer, r iterationsReport) error {
 		if err != nil {
 			break
 		}
-		_, err = fmt.Fprintf(w, "%-7s at %s: %.4g → %.4g%s (%+.1f %%), probability %.3f, known at %s\n",
-			c.Kind, where(c.Index, c.Iteration), c.BeforeMs, c.AfterMs, unit, 100*c.Change, c.Probability, where(c.DetectedAt, c.known))
+		_, err = fmt.Fprintf(w, "%-7s at %s: %s → %s (%+.1f %%), probability %.3f, known at %s\n",
+			c.Kind, where(c.Index, c.Iteration), r.text(c.BeforeMs), r.text(c.AfterMs), 100*c.Change, c.Probability, where(c.DetectedAt, c.known))
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(w, "%d alarms turned down as jitter\n", len(r.Jitters))
 	}
 	return err
+}
+
+// text writes a duration, or a number of a series that has no unit.
+func (r *iterationsReport) text(ms float64) string {
+	if r.Unit == "" {
+		return fmt.Sprintf("%.4g", ms)
+	}
+	return falcon.DurationText(ms)
 }
 
 // where names an iteration by its own number, or by its row.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/peer"
 	"github.com/failslow/falcon/detect/trace"
 	"github.com/failslow/falcon/detect/trace/judge"
@@ -222,9 +223,9 @@ func printTrace(w io.Writer, r judge.TraceReport) error {
 		}
 		fmt.Fprintf(w, "%-12s rank %-4d", k.Worker, k.Rank)
 		if k.ComputeMs > 0 {
-			fmt.Fprintf(w, "  compute %9.4g ms (%.2f x peers)", k.ComputeMs, k.Ratio)
+			fmt.Fprintf(w, "  compute %9s (%.2f x peers)", falcon.DurationText(k.ComputeMs), k.Ratio)
 		}
-		fmt.Fprintf(w, "  transfer %8.4g ms  wait %8.4g ms", k.TransferMs, k.WaitMs)
+		fmt.Fprintf(w, "  transfer %8s  wait %8s", falcon.DurationText(k.TransferMs), falcon.DurationText(k.WaitMs))
 		switch {
 		case k.Slow:
 			fmt.Fprint(w, "  slow")

@@ -294,7 +294,7 @@ func groupFinding(g peer.Group, res peer.Result, rules peer.Rules) GroupFinding 
 		WaitMs: g.WaitMs, Communication: g.Suspect, Computation: g.Waiting, Awaited: []falcon.Rank{},
 	}
 	if g.Suspect {
-		f.Rule = fmt.Sprintf("transfer %.4g ms is %.3g x the %s %.4g ms, over %.3g: slow communication", g.TransferMs, g.Ratio, usualTime(g.Basis), g.BaseMs, rules.Suspect)
+		f.Rule = fmt.Sprintf("transfer %s is %.3g x the %s %s, over %.3g: slow communication", falcon.DurationText(g.TransferMs), g.Ratio, usualTime(g.Basis), falcon.DurationText(g.BaseMs), rules.Suspect)
 	}
 	if g.Waiting {
 		if f.Rule != "" {
@@ -325,7 +325,7 @@ func usualTime(b peer.Basis) string {
 func pairFinding(p peer.Pair, rules peer.Rules) PairFinding {
 	return PairFinding{
 		From: p.From, To: p.To, Bytes: p.Bytes, RecvMs: p.RecvMs, BaseMs: p.BaseMs, Ratio: p.Ratio, Basis: p.Basis,
-		Rule: fmt.Sprintf("a receive takes at least %.4g ms, %.3g x the %s %.4g ms, over %.3g: slow link", p.RecvMs, p.Ratio, usualTime(p.Basis), p.BaseMs, rules.Suspect),
+		Rule: fmt.Sprintf("a receive takes at least %s, %.3g x the %s %s, over %.3g: slow link", falcon.DurationText(p.RecvMs), p.Ratio, usualTime(p.Basis), falcon.DurationText(p.BaseMs), rules.Suspect),
 	}
 }
 
@@ -335,15 +335,15 @@ func (w *window) rankFinding(r peer.Rank) RankFinding {
 		Rank: r.Rank, DP: at.DP, PP: at.PP, TP: at.TP, SelfMs: r.SelfMs, BaseMs: r.PeerMs,
 		Ratio: r.Ratio, Basis: r.Basis, Peers: r.Peers, Awaited: r.Awaited,
 	}
-	against := fmt.Sprintf("median %.4g ms of %d same-stage peers", r.PeerMs, r.Peers)
+	against := fmt.Sprintf("median %s of %d same-stage peers", falcon.DurationText(r.PeerMs), r.Peers)
 	if r.Basis == peer.ByOwn {
-		f.BaseMs, against = r.OwnMs, fmt.Sprintf("own healthy %.4g ms", r.OwnMs)
+		f.BaseMs, against = r.OwnMs, "own healthy "+falcon.DurationText(r.OwnMs)
 	}
 	if w.overlap {
-		f.Rule = fmt.Sprintf("calls overlap: it does not wait in %.4g ms of an iteration, entered last in %d of %d collectives, and is at least %.3g x slower than its peers and its own past, over %.3g: slow computation",
-			r.WorkMs, r.EnteredLast, r.Entered, r.Ratio, w.win.Rules.Suspect)
+		f.Rule = fmt.Sprintf("calls overlap: it does not wait in %s of an iteration, entered last in %d of %d collectives, and is at least %.3g x slower than its peers and its own past, over %.3g: slow computation",
+			falcon.DurationText(r.WorkMs), r.EnteredLast, r.Entered, r.Ratio, w.win.Rules.Suspect)
 		return f
 	}
-	f.Rule = fmt.Sprintf("self time %.4g ms is %.3g x the %s, over %.3g: slow computation", r.SelfMs, r.Ratio, against, w.win.Rules.Suspect)
+	f.Rule = fmt.Sprintf("self time %s is %.3g x the %s, over %.3g: slow computation", falcon.DurationText(r.SelfMs), r.Ratio, against, w.win.Rules.Suspect)
 	return f
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/trace"
 	"github.com/failslow/falcon/detect/trace/column"
 )
@@ -182,7 +183,7 @@ func (f *frame) finish(c choice, want Want) (choice, error) {
 	}
 	c, err := f.checkUnit(c, want)
 	if ms := c.median() * c.unit.ToMs(); err == nil && (ms < shortest || ms > longest) && ms > 0 && want.Unit == "" {
-		c.notes = append(c.notes, fmt.Sprintf("an iteration of %.3g ms is out of the ordinary: if the unit is another, give --unit", ms))
+		c.notes = append(c.notes, fmt.Sprintf("an iteration of %s is out of the ordinary: if the unit is another, give --unit", falcon.DurationText(ms)))
 	}
 	return c, err
 }
@@ -203,8 +204,8 @@ func (f *frame) checkUnit(c choice, want Want) (choice, error) {
 	typical := c.median()
 	if c.unit != "" {
 		if ratio := clockMs / (typical * c.unit.ToMs()); !c.preset && (ratio > 300 && ratio < 3000 || ratio > 1./3000 && ratio < 1./300) {
-			return c, ask("column %s is in %s by its name, but by the clock beside it an iteration takes about %.3g ms; say which with --unit %s (or ms, s, us)",
-				trace.Clip(c.name), c.unit.Word(), clockMs, c.unit)
+			return c, ask("column %s is in %s by its name, but by the clock beside it an iteration takes about %s; say which with --unit %s (or ms, s, us)",
+				trace.Clip(c.name), c.unit.Word(), falcon.DurationText(clockMs), c.unit)
 		}
 		return c, nil
 	}

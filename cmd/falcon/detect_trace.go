@@ -47,7 +47,7 @@ collective end together, the least duration is its transfer, the rest waiting.
 
 --json writes the verdict, with what each worker did:
   {"cause":"unknown","devices":[],"ranks":[0],"links":[],"severity":4,"confidence":0.48,
-   "evidence":[{"kind":"timing","text":"rank 0: self time 45359.2 ms, 2.35 x the median …"}],
+   "evidence":[{"kind":"timing","text":"rank 0: self time 45.36 s, 2.35 x the median …"}],
    "source":"timeline","layout":{"tp":1,"dp":4,"pp":4},
    "workers":[{"worker":"dp0/pp0","rank":0,"compute_ms":45359.2,"ratio":2.35,"slow":true,…}]}`
 

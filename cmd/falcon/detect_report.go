@@ -67,7 +67,7 @@ func (r *iterationsReport) addChange(c bocd.Change, steps []int64) {
 	})
 }
 
-// leastPoints are the points of the scale and those of a verified change.
+// leastPoints is the number of points for the scale and a verified change.
 const leastPoints = 13
 
 func printIterations(w io.Writer, r iterationsReport) error {
@@ -76,7 +76,7 @@ func printIterations(w io.Writer, r iterationsReport) error {
 		fmt.Fprintf(w, "  %s\n", n)
 	}
 	if r.Points < leastPoints {
-		_, err := fmt.Fprintf(w, "%d iterations, now %s: too few to find a change, which takes %d\n", r.Points, r.text(r.LevelMs), leastPoints)
+		_, err := fmt.Fprintf(w, "%d iterations, now %s: too few, a change needs at least %d\n", r.Points, r.text(r.LevelMs), leastPoints)
 		return err
 	}
 	_, err := fmt.Fprintf(w, "%d iterations, baseline %s, now %s\n", r.Points, r.text(r.BaselineMs), r.text(r.LevelMs))
@@ -87,16 +87,16 @@ func printIterations(w io.Writer, r iterationsReport) error {
 		if err != nil {
 			break
 		}
-		_, err = fmt.Fprintf(w, "%-7s at %s: %s → %s (%+.1f %%), probability %.3f, known at %s\n",
+		_, err = fmt.Fprintf(w, "%-7s at %s: %s → %s (%+.1f %%), probability %.3f, detected at %s\n",
 			c.Kind, where(c.Index, c.Iteration), r.text(c.BeforeMs), r.text(c.AfterMs), 100*c.Change, c.Probability, where(c.DetectedAt, c.known))
 	}
 	if err == nil {
-		_, err = fmt.Fprintf(w, "%d alarms turned down as jitter\n", len(r.Jitters))
+		_, err = fmt.Fprintf(w, "%d alarms rejected as jitter\n", len(r.Jitters))
 	}
 	return err
 }
 
-// text writes a duration, or a number of a series that has no unit.
+// text formats a duration, or a number if the series has no unit.
 func (r *iterationsReport) text(ms float64) string {
 	if r.Unit == "" {
 		return fmt.Sprintf("%.4g", ms)
@@ -104,7 +104,7 @@ func (r *iterationsReport) text(ms float64) string {
 	return falcon.DurationText(ms)
 }
 
-// where names an iteration by its own number, or by its row.
+// where formats the iteration number, or the row if there is none.
 func where(row int, iteration *int64) string {
 	if iteration == nil {
 		return fmt.Sprintf("row %d", row)
@@ -112,7 +112,7 @@ func where(row int, iteration *int64) string {
 	return fmt.Sprintf("iteration %d", *iteration)
 }
 
-// inUnit is the unit of a column within a sentence.
+// inUnit formats the unit of a column.
 func inUnit(unit string) string {
 	switch word := column.Unit(unit).Word(); {
 	case word != "":

@@ -349,7 +349,7 @@ func (f *flights) tellMismatch(r *TraceReport) {
 		for _, rank := range firstFew(m.Odd) {
 			text += fmt.Sprintf("; rank %d calls %s", rank, m.Calls[fmt.Sprint(rank)])
 		}
-		r.addNote(falcon.EvidenceTiming, false, "%s: the program's ranks disagree", text)
+		r.addNote(falcon.EvidenceTiming, false, "%s: the program is not the same on all ranks", text)
 	}
 	slices.Sort(r.Ranks)
 	r.Ranks = slices.Compact(r.Ranks)
@@ -372,19 +372,19 @@ func (f *flights) tellWaits(r *TraceReport) {
 	}
 	switch {
 	case f.timed == 0 && len(r.Stuck) == 0:
-		r.addNote(falcon.EvidenceTiming, true, "No collective has durations of all its members; record with TORCH_NCCL_ENABLE_TIMING=1, and dump every rank")
+		r.addNote(falcon.EvidenceTiming, true, "No collective has the durations of all members; set TORCH_NCCL_ENABLE_TIMING=1, and dump every rank")
 	case len(awaited) == 0:
 		r.addNote(falcon.EvidenceTiming, true, "In %d timed collectives no member waits over twice the transfer", f.timed)
 	default:
 		r.Confidence, r.Severity = weightLeast*noCounters, max(1, cause.Severity(min(delay, 1), 0, false, 1))
 		if f.coarse {
 			r.Confidence *= weightSeen
-			r.addNote(falcon.EvidenceTiming, true, "Durations are what the watchdog saw every %d ms; TORCH_NCCL_ENABLE_TIMING=1 records the device's own", watchdogMs)
+			r.addNote(falcon.EvidenceTiming, true, "Durations are from the watchdog, which polls every %d ms; set TORCH_NCCL_ENABLE_TIMING=1 for device times", watchdogMs)
 		}
-		r.addNote(falcon.EvidenceTiming, false, "Over %d timed collectives the others wait for %v: longest wait %.2f x the transfer", f.timed, firstFew(awaited), delay)
+		r.addNote(falcon.EvidenceTiming, false, "In %d timed collectives the others wait for %v: longest wait %.2f x the transfer", f.timed, firstFew(awaited), delay)
 		if len(awaited) > 1 {
 			r.Confidence *= noCounters
-			r.addNote(falcon.EvidenceTiming, true, "%d ranks are waited for and dumps hold no computing time, so none of them is named alone", len(awaited))
+			r.addNote(falcon.EvidenceTiming, true, "%d ranks are waited for, and dumps have no computation time, so none of them is named", len(awaited))
 			return
 		}
 		r.Ranks = awaited

@@ -58,16 +58,16 @@ func TestHangsOfDumps(t *testing.T) {
 		kind  hang.Kind // of the first culprit, or candidate where there is none
 		say   string
 	}{
-		"behind by its status": {map[string]string{"_dump_0": waits, "_dump_1": waits, "_dump_2": dumpText(status(8, 8)), "_dump_3": waits}, []falcon.Rank{2}, hang.Behind, "rank 2 never reached it, the last call there being 8"},
+		"behind by its status": {map[string]string{"_dump_0": waits, "_dump_1": waits, "_dump_2": dumpText(status(8, 8)), "_dump_3": waits}, []falcon.Rank{2}, hang.Behind, "rank 2 never called it, last call 8"},
 		"place":                {map[string]string{"_dump_0": waits, "_dump_1": waits, "_dump_2": dumpText(status(8, 8)), "_dump_3": waits}, []falcon.Rank{2}, hang.Behind, "(step at train.py:12)"},
-		"no dump":              {map[string]string{"_dump_0": waits, "_dump_1": waits, "_dump_3": waits}, []falcon.Rank{2}, hang.Missing, "Rank 2 left no dump, and ranks 0, 1, 3 wait for it"},
-		"two without a dump":   {map[string]string{"_dump_0": waits, "_dump_1": waits}, nil, hang.Missing, "Unsure"},
-		"empty dump":           {map[string]string{"_dump_0": waits, "_dump_1": waits, "_dump_2": `{"version":"2.9","entries":[]}`, "_dump_3": waits}, nil, hang.Behind, "Unsure"},
+		"no dump":              {map[string]string{"_dump_0": waits, "_dump_1": waits, "_dump_3": waits}, []falcon.Rank{2}, hang.Missing, "Rank 2 left no dump; ranks 0, 1, 3 wait in collective 9"},
+		"two without a dump":   {map[string]string{"_dump_0": waits, "_dump_1": waits}, nil, hang.Missing, "ambiguous"},
+		"empty dump":           {map[string]string{"_dump_0": waits, "_dump_1": waits, "_dump_2": `{"version":"2.9","entries":[]}`, "_dump_3": waits}, nil, hang.Behind, "ambiguous"},
 		"older dump":           {map[string]string{"_dump_0": waits, "_dump_1": waits, "_dump_2": dumpText(status(-8, -8)), "_dump_3": waits}, nil, hang.Behind, "older than the others"},
 		"its device stopped": {map[string]string{
 			"_dump_0": dumpText(status(9, 8), "9 scheduled nccl:all_reduce"), "_dump_1": waits,
 			"_dump_2": dumpText(status(9, 5), "6 scheduled nccl:all_reduce", "7 scheduled nccl:all_reduce", "9 scheduled nccl:all_reduce"), "_dump_3": waits,
-		}, []falcon.Rank{2}, hang.Device, "peers that need it there have completed up to 8"},
+		}, []falcon.Rank{2}, hang.Device, "its peers have completed up to 8"},
 		"other operation": {map[string]string{"_dump_0": waits, "_dump_1": waits, "_dump_2": dumpText(status(9, 8), "9 scheduled nccl:_all_gather_base"), "_dump_3": waits}, []falcon.Rank{2}, hang.Mismatch, "rank 2 calls allgather, the others allreduce of 8 Float by 3"},
 		"two against two": {
 			map[string]string{"_dump_0": waits, "_dump_1": dumpText(status(9, 8), "9 scheduled nccl:broadcast"), "_dump_2": dumpText(status(9, 8), "9 scheduled nccl:broadcast"), "_dump_3": waits},
@@ -84,7 +84,7 @@ func TestHangsOfDumps(t *testing.T) {
 		"its stack waits elsewhere": {map[string]string{
 			"_dump_0": waits, "_dump_1": waits, "_dump_2": dumpText(status(8, 8)), "_dump_3": waits,
 			"stack.2.txt": "Thread 0x00007f (most recent call first):\n  File \"/x/threading.py\", line 3 in wait\nCurrent thread 0x01 (most recent call first):\n  File \"/x/torch/distributed/distributed_c10d.py\", line 9 in barrier\n  File \"save.py\", line 4 in save\n",
-		}, nil, hang.Behind, "its stack shows it in barrier"},
+		}, nil, hang.Behind, "by its stack it waits for others in barrier"},
 		"its stack": {map[string]string{
 			"_dump_0": waits, "_dump_1": waits, "_dump_2": dumpText(status(8, 8)), "_dump_3": waits,
 			"stack.2.txt": "Process 7: python train.py\nPython v3.11\n\nThread 7 (idle): \"MainThread\"\n    read (data.py:33)\n    step (train.py:12)\nThread 8 (idle): \"Worker\"\n    wait (threading.py:1)\n",
@@ -92,7 +92,7 @@ func TestHangsOfDumps(t *testing.T) {
 		"RAS knows the dead": {map[string]string{
 			"_dump_0": waits, "_dump_1": waits,
 			"ras.json": rasText(4, `{"rank":2,"host":"n1","pid":7,"status":{"considered_dead":true}},{"rank":3,"host":"n1","pid":8,"status":{"unresponsive":true}}`, 9, 9),
-		}, []falcon.Rank{2, 3}, hang.Missing, "RAS: rank 2, process 7 on n1, is given up for dead"},
+		}, []falcon.Rank{2, 3}, hang.Missing, "RAS: rank 2, process 7 on n1, is reported dead"},
 	} {
 		rec := addAll(t, c.files)
 		r := DumpsWith(rec.Dumps(), Extra{rec.RAS(), rec.Stacks()}, peer.Rules{})
@@ -125,9 +125,9 @@ func TestRASAlone(t *testing.T) {
 		ranks []falcon.Rank
 		say   string
 	}{
-		"even":   {rasText(4, "", 9, 9, 9, 9), nil, "equally many collectives"},
-		"behind": {rasText(4, "", 9, 9, 8, 9), []falcon.Rank{2}, "rank 2 never reached it, the last call there being 8"},
-		"dead":   {rasText(4, `{"rank":3,"host":"n1","pid":7,"cuda_dev":0,"status":{"unresponsive":true,"considered_dead":true}}`, 9, 9, 9), []falcon.Rank{3}, "given up for dead"},
+		"even":   {rasText(4, "", 9, 9, 9, 9), nil, "the same number of collectives"},
+		"behind": {rasText(4, "", 9, 9, 8, 9), []falcon.Rank{2}, "rank 2 never called it, last call 8"},
+		"dead":   {rasText(4, `{"rank":3,"host":"n1","pid":7,"cuda_dev":0,"status":{"unresponsive":true,"considered_dead":true}}`, 9, 9, 9), []falcon.Rank{3}, "reported dead"},
 		"none":   {`{"communicators":[]}`, nil, "all 0 communicators"},
 	} {
 		rec := addAll(t, map[string]string{"ras.json": c.text})

@@ -37,7 +37,7 @@ func (x Extra) weighStacks(r *TraceReport, a *hang.Answer) {
 			place, in := waitingPlace(at[rank].Frames)
 			if in {
 				waits.Ranks = append(waits.Ranks, rank)
-				r.addNote(falcon.EvidenceTiming, true, "Rank %d is not named: its stack shows it in %s, a wait for others that its dump does not hold", rank, place)
+				r.addNote(falcon.EvidenceTiming, true, "Rank %d is not named: by its stack it waits for others in %s, which its dump does not have", rank, place)
 			}
 			return in
 		})
@@ -106,7 +106,7 @@ func goneByRAS(ras *trace.RAS, world int) map[falcon.Rank]string {
 		for _, m := range c.Missing {
 			switch {
 			case m.Dead:
-				gone[falcon.Rank(m.Rank)] = fmt.Sprintf("process %d on %s, is given up for dead", m.Pid, m.Host)
+				gone[falcon.Rank(m.Rank)] = fmt.Sprintf("process %d on %s, is reported dead", m.Pid, m.Host)
 			case m.Silent:
 				gone[falcon.Rank(m.Rank)] = fmt.Sprintf("process %d on %s, does not answer", m.Pid, m.Host)
 			}
@@ -125,9 +125,9 @@ func RAS(ras trace.RAS) TraceReport {
 	a := hang.Solve(s.job)
 	Extra{RAS: &ras}.weighRAS(&r, &a, len(s.job.Members))
 	if !s.tellHang(&r, a) {
-		r.addNote(falcon.EvidenceTiming, true, "All members of all %d communicators have asked for equally many collectives, and none is missing", len(ras.Comms))
+		r.addNote(falcon.EvidenceTiming, true, "In all %d communicators all members have the same number of collectives, and none is missing", len(ras.Comms))
 	} else {
-		r.addNote(falcon.EvidenceTiming, true, "RAS counts what was asked for, not what has ended; dumps of the flight recorder tell more")
+		r.addNote(falcon.EvidenceTiming, true, "RAS counts started collectives only; flight-recorder dumps have more detail")
 	}
 	r.fillEmptyLists()
 	return r

@@ -33,15 +33,15 @@ func findTurned(t trace.Timeline) (falcon.Verdict, bool) {
 		if f.Onset == 0 || at < 0 {
 			continue // slow from the start: its peers have shown it
 		}
-		until := "and stays so"
+		until := "until the end"
 		if f.Relief >= 0 {
-			until = fmt.Sprintf("until its step %d", f.Relief)
+			until = fmt.Sprintf("until step %d", f.Relief)
 		} else {
 			v.Ranks = append(v.Ranks, t.Workers[at].Rank)
 			worst = max(worst, f.Ratio-1)
 		}
 		v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: fmt.Sprintf(
-			"Worker %s (rank %d) computes %.2f x as long as before from its step %d on, %s", f.Worker, t.Workers[at].Rank, f.Ratio, f.Onset, until)})
+			"Worker %s (rank %d) computes %.2f x as long as before from step %d on, %s", f.Worker, t.Workers[at].Rank, f.Ratio, f.Onset, until)})
 	}
 	slices.Sort(v.Ranks)
 	v.Ranks = slices.Compact(v.Ranks)

@@ -246,7 +246,7 @@ func placeRanks(p trace.Profile) (falcon.Placement, error) {
 	for i, g := range p.Groups {
 		first := find(g.Ranks[0])
 		if g.Internode && !slices.ContainsFunc(g.Ranks, func(r falcon.Rank) bool { return find(r) != first }) {
-			return nil, fmt.Errorf("%w: group %d is said to cross nodes, and other groups within a node join all its ranks; check internode", trace.ErrMalformed, i)
+			return nil, fmt.Errorf("%w: group %d is marked as crossing nodes, but other groups within a node contain all its ranks; check internode", trace.ErrMalformed, i)
 		}
 	}
 	out := make(falcon.Placement, len(node))
@@ -340,7 +340,7 @@ func (w *window) rankFinding(r peer.Rank) RankFinding {
 		f.BaseMs, against = r.OwnMs, "own healthy "+falcon.DurationText(r.OwnMs)
 	}
 	if w.overlap {
-		f.Rule = fmt.Sprintf("calls overlap: it does not wait in %s of an iteration, entered last in %d of %d collectives, and is at least %.3g x slower than its peers and its own past, over %.3g: slow computation",
+		f.Rule = fmt.Sprintf("calls overlap: it works for %s of an iteration, entered last in %d of %d collectives, and takes at least %.3g x as long as its peers and its own past, over %.3g: slow computation",
 			falcon.DurationText(r.WorkMs), r.EnteredLast, r.Entered, r.Ratio, w.win.Rules.Suspect)
 		return f
 	}

@@ -72,7 +72,7 @@ func TestProfileRefusesContradictoryNodes(t *testing.T) {
 	_, err := Profile(read(t, `{"layout":{"tp":2,"dp":1,"pp":1},"groups":[
 		{"dimension":"tp","ranks":[0,1],"op":"allreduce","durations_ms":[1,1]},
 		{"dimension":"tp","ranks":[0,1],"op":"allgather","internode":true,"durations_ms":[1,1]}]}`), peer.Rules{})
-	if err == nil || !strings.Contains(err.Error(), "group 1 is said to cross nodes") {
+	if err == nil || !strings.Contains(err.Error(), "group 1 is marked as crossing nodes") {
 		t.Error(err)
 	}
 }

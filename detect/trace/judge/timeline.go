@@ -46,7 +46,7 @@ const (
 )
 
 // noCountersText comes with every verdict on a file.
-const noCountersText = "The file holds no hardware counters and no active test: timing alone shows where, not why"
+const noCountersText = "The file has no hardware counters and no active tests: timing alone shows which rank, not the cause"
 
 // Timeline judges the workers of a trace by the rules (zero = the default).
 func Timeline(t trace.Timeline, rules peer.Rules) TraceReport {
@@ -66,11 +66,11 @@ func Timeline(t trace.Timeline, rules peer.Rules) TraceReport {
 		}
 	}
 	if t.Assumed != "" {
-		r.addNote(falcon.EvidenceTiming, true, "Taken for granted: %s", t.Assumed)
+		r.addNote(falcon.EvidenceTiming, true, "Assumed: %s", t.Assumed)
 		r.Confidence *= noCounters
 	}
 	if t.Dropped > 0 {
-		r.addNote(falcon.EvidenceTiming, true, "%d communication calls beyond the first %d were left out", t.Dropped, trace.MaxCalls)
+		r.addNote(falcon.EvidenceTiming, true, "%d communication calls after the first %d were ignored", t.Dropped, trace.MaxCalls)
 	}
 	r.addNote(falcon.EvidenceCounter, true, noCountersText)
 	r.fillEmptyLists()
@@ -237,7 +237,7 @@ func unevenStages(t trace.Timeline, res peer.Result, suspect float64) (falcon.Ve
 	if worst < 0 {
 		return falcon.Verdict{}, false
 	}
-	return notHardware(ratio-1, weightStages, "All %d workers of stage %d compute %.2f x as long as the other stages, and alike: the stage has more work", len(stages[worst]), worst, ratio), true
+	return notHardware(ratio-1, weightStages, "All %d workers of stage %d compute %.2f x as long as the other stages: the stage has more work", len(stages[worst]), worst, ratio), true
 }
 
 const unknownRank = -1
@@ -275,7 +275,7 @@ func unevenSteps(t trace.Timeline, suspect float64) (falcon.Verdict, bool) {
 	if uneven < stepsLeast || typicalSpread <= suspect || 2*changed < uneven {
 		return falcon.Verdict{}, false // even work, or one worker keeps the others step after step
 	}
-	return notHardware(typicalSpread-1, weightSequence, "In a step the slowest replica computes %.2f x as long as the median, and it is another one from step to step: the work differs, as sequences of different lengths make it", typicalSpread), true
+	return notHardware(typicalSpread-1, weightSequence, "The slowest replica of a step computes %.2f x as long as the median, and it changes from step to step: the work differs, for example by sequence length", typicalSpread), true
 }
 
 // spreadOf compares the replicas of one place in one step.

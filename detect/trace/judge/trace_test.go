@@ -57,7 +57,7 @@ func TestTimelineVerdicts(t *testing.T) {
 				return 180 * noise()
 			}
 			return 100 * noise()
-		}, falcon.CauseNotHardware, []falcon.Rank{}, "sequences of different lengths"},
+		}, falcon.CauseNotHardware, []falcon.Rank{}, "for example by sequence length"},
 	} {
 		r := Timeline(timeline(c.ms), peer.Rules{})
 		if r.Cause != c.cause || !slices.Equal(r.Ranks, c.ranks) || !says(r, c.say) || r.Confidence > 0.8 {
@@ -85,7 +85,7 @@ func TestTimelineSeesAnOnsetInTheMiddle(t *testing.T) {
 		line.Steps = append(line.Steps, int64(step))
 	}
 	r := Timeline(line, peer.Rules{})
-	if !slices.Equal(r.Ranks, []falcon.Rank{3}) || !says(r, "from its step 42 on, and stays so") || !says(r, "Worker dp1/pp0 (rank 1)") {
+	if !slices.Equal(r.Ranks, []falcon.Rank{3}) || !says(r, "from step 42 on, until the end") || !says(r, "Worker dp1/pp0 (rank 1)") {
 		t.Errorf("%+v", r.Verdict)
 	}
 }
@@ -149,7 +149,7 @@ func TestDumpsVerdicts(t *testing.T) {
 				e.State, e.DurationMs = trace.EntryStarted, 0
 			}
 			return rank != 1 || e.Seq < 5
-		}, falcon.CauseUnknown, []falcon.Rank{1}, "ranks 0, 2, 3 are in it, rank 1 never reached it, the last call there being 4"},
+		}, falcon.CauseUnknown, []falcon.Rank{1}, "ranks 0, 2, 3 are in it, rank 1 never called it, last call 4"},
 		"mismatch": {func(rank int, e *trace.Entry) bool {
 			if e.Seq == 5 && rank == 3 {
 				e.Elements = 65
@@ -174,7 +174,7 @@ func TestDumpsVerdicts(t *testing.T) {
 				e.EndedNs = e.StartedNs + 9e8
 			}
 			return true
-		}, falcon.CauseUnknown, []falcon.Rank{0}, "what the watchdog saw"},
+		}, falcon.CauseUnknown, []falcon.Rank{0}, "from the watchdog, which polls"},
 	} {
 		r := Dumps(flightDumps(c.edit), peer.Rules{})
 		if r.Cause != c.cause || !slices.Equal(r.Ranks, c.ranks) || !says(r, c.say) || len(r.Workers) != 4 {

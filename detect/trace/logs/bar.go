@@ -90,7 +90,7 @@ func newBar(total int64) *bar {
 	f := newFrame("progress bar")
 	f.presetColumn(fmt.Sprintf("rate of the bar of %d", total), column.IterTime, "s")
 	f.presetColumn("iteration", column.Step, "")
-	f.note("the bar's rate is smoothed over about the last ten iterations: a change shows late in it, and smaller")
+	f.note("the bar's rate is smoothed over about ten iterations, so changes appear late and smaller")
 	return &bar{frame: f, total: total}
 }
 

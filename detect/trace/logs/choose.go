@@ -47,9 +47,9 @@ func (f *frame) choose(want Want) (choice, error) {
 		case len(found) == 0 || role == column.Items && want.Items == 0:
 			continue
 		case len(found) > 1:
-			return choice{}, ask("the %s has %s, and each can be meant; name one with --column", f.format, listNames(found))
+			return choice{}, ask("the %s has %s, and each may be the time; choose one with --column", f.format, listNames(found))
 		}
-		return f.finish(choice{series: found[0], role: role, why: "the only " + roleWords[role] + " in it"}, want)
+		return f.finish(choice{series: found[0], role: role, why: "the only " + roleWords[role]}, want)
 	}
 	if c, err, ok := f.chooseClock(append(by[column.Clock], by[column.Elapsed]...), by[column.Step], want); ok {
 		return c, err
@@ -58,7 +58,7 @@ func (f *frame) choose(want Want) (choice, error) {
 }
 
 var roleWords = map[column.Role]string{
-	column.IterTime: "time of an iteration", column.Mean: "mean time of an iteration", column.Time: "duration",
+	column.IterTime: "iteration time", column.Mean: "mean iteration time", column.Time: "duration",
 	column.Rate: "number of iterations per second", column.Items: "number of tokens or samples per second",
 	column.Clock: "clock", column.Elapsed: "time since the start",
 }
@@ -68,7 +68,7 @@ var roleWords = map[column.Role]string{
 func (f *frame) chooseRest(by map[column.Role][]*series, want Want) (choice, error) {
 	rest := by[column.Other]
 	if want.Raw && len(rest) == 1 {
-		return f.finish(choice{series: rest[0], why: "the only column of numbers"}, want)
+		return f.finish(choice{series: rest[0], why: "the only numeric column"}, want)
 	}
 	var holds []*series
 	for _, s := range f.cols {
@@ -83,13 +83,13 @@ func (f *frame) chooseRest(by map[column.Role][]*series, want Want) (choice, err
 	}
 	switch {
 	case len(by[column.Items]) > 0:
-		return choice{}, ask("the %s has %s per second and no time; say with --tokens how many an iteration has, such as --tokens 8192", f.format, listNames(by[column.Items]))
+		return choice{}, ask("the %s has %s per second and no time; set --tokens to the number per iteration, such as --tokens 8192", f.format, listNames(by[column.Items]))
 	case len(holds) == 0:
 		return choice{}, trace.Malformed(0, "the %s has no numbers; %s", f.format, example)
 	case len(rest) == 1 && len(holds) <= 2:
-		return choice{}, ask("%s does not say that it is a time; if it is, give --column %s --unit ms (or s)", listNames(rest), quoteArg(rest[0].name))
+		return choice{}, ask("the name %s does not identify a time; if it is one, use --column %s --unit ms (or s)", listNames(rest), quoteArg(rest[0].name))
 	}
-	return choice{}, ask("no column of the %s says that it is the time of an iteration; it has %s; name one with --column, or %s", f.format, listNames(holds), example)
+	return choice{}, ask("no column of the %s is named as an iteration time; it has %s; choose one with --column, or %s", f.format, listNames(holds), example)
 }
 
 const example = `give a log with such times, as in: step,iter_time_ms and below it 10,235.4`
@@ -139,29 +139,29 @@ func (f *frame) finish(c choice, want Want) (choice, error) {
 	const few = 50 // lines for each that others broke into
 	switch {
 	case c.bad != nil && f.garbles && c.bads*few <= c.count:
-		c.notes = append(c.notes, fmt.Sprintf("%d lines hold no number there, as where another rank wrote into them; the first is line %d", c.bads, c.bad.line))
+		c.notes = append(c.notes, fmt.Sprintf("%d lines have no number in this column, possibly because another rank wrote into them; the first is line %d", c.bads, c.bad.line))
 	case c.bad != nil:
 		return c, trace.Malformed(c.bad.line, "column %s holds %q, which is not a number", trace.Clip(c.name), trace.Clip(c.bad.text))
 	}
 	if c.commas > 0 && c.clear == 0 {
-		return c, ask("the commas in column %s can mean thousands or decimals; write its numbers without thousands", trace.Clip(c.name))
+		return c, ask("the commas in column %s may separate thousands or decimals; write its numbers without thousands separators", trace.Clip(c.name))
 	}
 	c.unit = c.means.Unit
 	switch {
 	case want.Unit != "":
-		c.unit, c.why = want.Unit, c.why+", unit given with --unit"
+		c.unit, c.why = want.Unit, c.why+", unit set with --unit"
 	case len(c.units) == 1 && c.unit == "":
 		for u := range c.units {
 			c.unit = u
 		}
 	}
 	if len(c.units) > 1 {
-		return c, trace.Malformed(0, "column %s mixes units; write all its times in one", trace.Clip(c.name))
+		return c, trace.Malformed(0, "column %s mixes units; write all its times in one unit", trace.Clip(c.name))
 	}
 	switch c.role {
 	case column.Items:
 		if want.Items <= 0 {
-			return c, ask("%s counts tokens or samples per second; say with --tokens how many an iteration has, such as --tokens 8192", trace.Clip(c.name))
+			return c, ask("%s counts tokens or samples per second; set --tokens to the number per iteration, such as --tokens 8192", trace.Clip(c.name))
 		}
 		return c, nil
 	case column.Rate:
@@ -169,21 +169,21 @@ func (f *frame) finish(c choice, want Want) (choice, error) {
 	case column.Clock, column.Elapsed:
 		c.unit = c.clockUnit(want)
 		if c.unit == "" {
-			return c, ask("%s does not say the unit of its clock; give --unit s (or ms)", trace.Clip(c.name))
+			return c, ask("the unit of the clock %s is unknown; set --unit s (or ms)", trace.Clip(c.name))
 		}
 		return c, nil
 	case column.Mean:
-		c.notes = append(c.notes, "the column is a mean by its name: a change shows late in it, and smaller")
+		c.notes = append(c.notes, "the column is a mean by its name, so changes appear late and smaller")
 	case column.Part:
 		c.notes = append(c.notes, "by its name the column is not the time of a whole training iteration")
 	case column.Known, column.Step, column.Rank:
 		if !want.Raw && want.Unit == "" {
-			return c, ask("column %s holds no times by its name; if it does, give --unit ms (or s)", trace.Clip(c.name))
+			return c, ask("the name of column %s does not identify a time; if it is one, set --unit ms (or s)", trace.Clip(c.name))
 		}
 	}
 	c, err := f.checkUnit(c, want)
 	if ms := c.median() * c.unit.ToMs(); err == nil && (ms < shortest || ms > longest) && ms > 0 && want.Unit == "" {
-		c.notes = append(c.notes, fmt.Sprintf("an iteration of %s is out of the ordinary: if the unit is another, give --unit", falcon.DurationText(ms)))
+		c.notes = append(c.notes, fmt.Sprintf("an iteration of %s is unusual; if the unit is wrong, set --unit", falcon.DurationText(ms)))
 	}
 	return c, err
 }
@@ -204,18 +204,18 @@ func (f *frame) checkUnit(c choice, want Want) (choice, error) {
 	typical := c.median()
 	if c.unit != "" {
 		if ratio := clockMs / (typical * c.unit.ToMs()); !c.preset && (ratio > 300 && ratio < 3000 || ratio > 1./3000 && ratio < 1./300) {
-			return c, ask("column %s is in %s by its name, but by the clock beside it an iteration takes about %s; say which with --unit %s (or ms, s, us)",
+			return c, ask("column %s is in %s by its name, but an iteration takes about %s by the clock column; choose with --unit %s (or ms, s, us)",
 				trace.Clip(c.name), c.unit.Word(), falcon.DurationText(clockMs), c.unit)
 		}
 		return c, nil
 	}
 	for _, u := range []column.Unit{"us", "ms", "s"} {
 		if ratio := clockMs / (typical * u.ToMs()); ratio > 0.4 && ratio < 6 {
-			c.unit, c.why = u, c.why+", "+u.Word()+" by the clock beside it"
+			c.unit, c.why = u, c.why+", "+u.Word()+" by the clock column"
 			return c, nil
 		}
 	}
-	return c, ask("column %s does not say its unit; give --unit ms or --unit s", trace.Clip(c.name))
+	return c, ask("the unit of column %s is unknown; set --unit ms or --unit s", trace.Clip(c.name))
 }
 
 // clockPerStep is the mean time of an iteration by the first clock of the table,

@@ -76,7 +76,7 @@ func ReadCollectives(r io.Reader) (CollectiveSet, error) {
 		return CollectiveSet{}, err
 	}
 	if c.set.Calls == 0 {
-		return CollectiveSet{}, trace.Malformed(0, "no call is in the file; give what NCCL Inspector writes into NCCL_INSPECTOR_DUMP_DIR")
+		return CollectiveSet{}, trace.Malformed(0, "the file has no calls; give a file that NCCL Inspector writes to NCCL_INSPECTOR_DUMP_DIR")
 	}
 	c.finish(!o.whole)
 	return c.set, nil
@@ -114,7 +114,7 @@ func (c *collectives) addObject(number, _ int, object []byte) error {
 		} `json:"coll_perf"`
 	}
 	if json.Unmarshal(object, &o) != nil {
-		return trace.Malformed(number, "the JSON is broken; mend the line, or cut it")
+		return trace.Malformed(number, "the JSON is invalid; fix or remove the line")
 	}
 	if o.Perf == nil || !(o.Perf.Us >= 0) {
 		return nil
@@ -210,7 +210,7 @@ func (c *collectives) finish(cut bool) {
 	})
 	c.set.Remarks = []string{}
 	if cut {
-		c.set.Remarks = append(c.set.Remarks, "the last object has no end and is left out")
+		c.set.Remarks = append(c.set.Remarks, "the last object is incomplete and is ignored")
 	}
 }
 

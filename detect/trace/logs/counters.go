@@ -51,7 +51,7 @@ func ReadCounters(r io.Reader) (CounterSet, error) {
 		return CounterSet{}, err
 	}
 	if len(c.set.Counters) == 0 {
-		return CounterSet{}, trace.Malformed(0, "no counter of DCGM is in the file; give what curl HOST:9400/metrics or dcgmi dmon writes")
+		return CounterSet{}, trace.Malformed(0, "the file has no DCGM counters; give the output of curl HOST:9400/metrics or of dcgmi dmon")
 	}
 	c.set.Devices = len(c.devices)
 	c.finish()
@@ -148,8 +148,8 @@ func (c *counters) finish() {
 		}
 	}
 	const slower, hotter = 0.9, 1.15
-	c.compare(clockCounters, func(v, median float64) bool { return v < slower*median }, "SM clock %.4g MHz on the mean, %.2f x the median of %d GPUs")
-	c.compare(tempCounters, func(v, median float64) bool { return v > hotter*median }, "%.4g degrees on the mean, %.2f x the median of %d GPUs")
+	c.compare(clockCounters, func(v, median float64) bool { return v < slower*median }, "mean SM clock %.4g MHz, %.2f x the median of %d GPUs")
+	c.compare(tempCounters, func(v, median float64) bool { return v > hotter*median }, "mean temperature %.4g °C, %.2f x the median of %d GPUs")
 }
 
 // compare remarks on devices whose mean differs from the median of at least three.

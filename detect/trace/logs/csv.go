@@ -52,7 +52,7 @@ func (t *table) addLine(l line) error {
 		return nil // files put behind each other
 	}
 	if len(fields) < len(t.cols) && l.whole && !blankTail(t.cols, len(fields)) {
-		return trace.Malformed(l.number, "%d columns, but the header has %d; mend the line, or cut it", len(fields), len(t.cols))
+		return trace.Malformed(l.number, "%d columns, but the header has %d; fix or remove the line", len(fields), len(t.cols))
 	}
 	row := t.addRow(l.number, noRank)
 	if t.rankCol >= 0 && t.rankCol < len(fields) {
@@ -169,7 +169,7 @@ func splitFields(l line, comma rune) ([]string, error) {
 	r.TrimLeadingSpace = true
 	fields, err := r.Read()
 	if err != nil {
-		return nil, trace.Malformed(l.number, "quotes don't match")
+		return nil, trace.Malformed(l.number, "a quote is not closed")
 	}
 	return fields, nil
 }

@@ -108,12 +108,12 @@ func (f *frame) chooseClock(clocks, steps []*series, want Want) (c choice, err e
 		return c, nil, false
 	}
 	if len(steps) == 0 {
-		return c, ask("the %s has a clock (%s) and no column that counts iterations; if each row is one iteration, give --column %s",
+		return c, ask("the %s has a clock (%s) and no column that counts iterations; if each row is one iteration, use --column %s",
 			f.format, listNames(clocks[:1]), quoteArg(clocks[0].name)), true
 	}
 	var first error
 	for _, s := range clocks {
-		c, err := f.finish(choice{series: s, role: s.role(), why: "no column has times of iterations; they are the differences of this clock"}, want)
+		c, err := f.finish(choice{series: s, role: s.role(), why: "no column has iteration times; they are the differences of this clock"}, want)
 		if err == nil {
 			err = f.checkTick(c)
 		}
@@ -151,7 +151,7 @@ func (f *frame) checkCount(c choice, step *series) error {
 	if ones*2 >= all {
 		return nil
 	}
-	return ask("the %s has no times of iterations but a clock, %s, and its %s does not go up by 1: it may count samples; if it counts iterations, give --column %s",
+	return ask("the %s has no iteration times, only a clock, %s, and its %s does not increase by 1, so it may count samples; if it counts iterations, use --column %s",
 		f.format, trace.Clip(c.name), trace.Clip(step.name), quoteArg(c.name))
 }
 
@@ -173,7 +173,7 @@ func (f *frame) checkTick(c choice) error {
 		}
 	}
 	if between := (high - low) / n; tick > coarse*between {
-		return ask("the %s has no times of iterations, and its clock %s ticks in %.3g %s, too coarsely for rows %.3g %s apart; log the time of an iteration, or finer timestamps",
+		return ask("the %s has no iteration times, and the resolution of its clock %s, %.3g %s, is too coarse for rows %.3g %s apart; log the iteration time or finer timestamps",
 			f.format, trace.Clip(c.name), tick, c.unit, between, c.unit)
 	}
 	return nil
@@ -193,7 +193,7 @@ func (c choice) toMs(v float64, want Want) (float64, error) {
 		}
 	}
 	if math.IsNaN(v) || math.IsInf(v, 0) || !want.Raw && v < 0 || !want.Raw && v == 0 && !c.isClock() {
-		return 0, fmt.Errorf("is no time of an iteration")
+		return 0, fmt.Errorf("is not an iteration time")
 	}
 	return v, nil
 }

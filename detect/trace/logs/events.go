@@ -47,7 +47,7 @@ func readEvents(r io.Reader) (*frame, error) {
 		case err != nil:
 			return nil, err
 		case record == nil:
-			t.note("the last record has no end and is left out")
+			t.note("the last record is incomplete and is ignored")
 			return t.frame, nil
 		}
 		if err := t.addEvent(record); err != nil {
@@ -75,7 +75,7 @@ func (t *events) nextRecord(r io.Reader) ([]byte, error) {
 		return nil, trace.Malformed(0, "record %d of the event file, at byte %d, has a wrong checksum; copy the file again", t.records, t.read)
 	}
 	if size > MaxRecord || t.read > trace.MaxBytes || t.records > trace.MaxRows {
-		return nil, trace.TooLarge("record %d of the event file has %d bytes, and %d came before; scalars are read only", t.records, size, t.read)
+		return nil, trace.TooLarge("record %d of the event file has %d bytes after %d bytes of records; only scalars are read", t.records, size, t.read)
 	}
 	data, err := io.ReadAll(io.LimitReader(r, int64(size)+4))
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -121,7 +121,7 @@ func (t *events) addEvent(record []byte) error {
 		}))
 	}
 	if err != nil && !errors.Is(err, trace.ErrTooLarge) {
-		return trace.Malformed(0, "record %d of the event file is no event; copy the file again", t.records)
+		return trace.Malformed(0, "record %d of the event file is not an event; copy the file again", t.records)
 	}
 	return err
 }

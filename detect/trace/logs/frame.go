@@ -62,7 +62,7 @@ func (f *frame) addColumn(name string) (*series, error) {
 		return s, nil
 	}
 	if len(f.cols) >= MaxColumns {
-		return nil, trace.TooLarge("more than %d columns; name one with --column after you cut the others", MaxColumns)
+		return nil, trace.TooLarge("more than %d columns; remove some, and choose one with --column", MaxColumns)
 	}
 	s := &series{name: name, means: column.Read(lastKey(name)), units: map[column.Unit]int{}}
 	f.byName[name] = s
@@ -111,7 +111,7 @@ func (f *frame) setCell(s *series, row int, v float64) error {
 		s.count++
 	}
 	if f.cells > MaxCells {
-		return trace.TooLarge("more than %d numbers; keep the columns that matter, or split the file", MaxCells)
+		return trace.TooLarge("more than %d numbers; remove columns or split the file", MaxCells)
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func (f *frame) dropLast() {
 		}
 	}
 	f.lines, f.ranks = f.lines[:row], f.ranks[:row]
-	f.note("the last line has no end and is left out")
+	f.note("the last line is incomplete and is ignored")
 }
 
 func (f *frame) note(text string) { f.notes = append(f.notes, text) }

@@ -41,7 +41,7 @@ func Open(r io.Reader) (*bufio.Reader, error) {
 	}
 	for _, p := range packers {
 		if bytes.HasPrefix(head, []byte(p.magic)) {
-			return nil, trace.Malformed(0, "the file is packed with %s; unpack it first: %s FILE", p.name, p.remedy)
+			return nil, trace.Malformed(0, "the file is compressed with %s; decompress it first: %s FILE", p.name, p.remedy)
 		}
 	}
 	if bytes.HasPrefix(head, []byte("\xff\xfe")) || bytes.HasPrefix(head, []byte("\xfe\xff")) {
@@ -65,7 +65,7 @@ const headBytes = 64 << 10
 func readError(err error) error {
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return trace.Malformed(0, "the gzip data breaks off; copy the file again, or unpack what there is with: zcat FILE")
+		return trace.Malformed(0, "the gzip data is truncated; copy the file again, or decompress the rest with: zcat FILE")
 	case errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || strings.HasPrefix(err.Error(), "flate:"):
 		return trace.Malformed(0, "the gzip data is broken")
 	}

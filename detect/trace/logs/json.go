@@ -151,13 +151,13 @@ func readMarked(r io.Reader, format, mark string) (*frame, error) {
 		return nil, err
 	}
 	if !o.whole {
-		t.note("the last object has no end and is left out")
+		t.note("the last object is incomplete and is ignored")
 	}
 	if o.other > 0 && mark == "" {
-		t.note(fmt.Sprintf("%d lines are no JSON and are left out", o.other))
+		t.note(fmt.Sprintf("%d lines are not JSON and are ignored", o.other))
 	}
 	if len(t.lines) == 0 {
-		return nil, trace.Malformed(0, "no JSON object with a number is in the file; %s", `give lines such as {"step": 10, "step_time_ms": 235.4}`)
+		return nil, trace.Malformed(0, "the file has no JSON object with a number; %s", `give lines such as {"step": 10, "step_time_ms": 235.4}`)
 	}
 	return t.frame, nil
 }
@@ -170,7 +170,7 @@ func (t rowsOf) addObject(number, rank int, object []byte) error {
 		if errors.Is(err, trace.ErrTooLarge) {
 			return err
 		}
-		return trace.Malformed(number, "the JSON is broken; mend the line, or cut it")
+		return trace.Malformed(number, "the JSON is invalid; fix or remove the line")
 	}
 	return nil
 }
@@ -267,7 +267,7 @@ func readMLLog(r io.Reader) (*frame, error) {
 		}
 	}
 	if len(t.lines) == 0 {
-		return nil, trace.Malformed(0, "the MLPerf log has no tracked_stats, and so no times of iterations")
+		return nil, trace.Malformed(0, "the MLPerf log has no tracked_stats, so it has no iteration times")
 	}
 	t.settleRanks()
 	return t.frame, nil
@@ -276,7 +276,7 @@ func readMLLog(r io.Reader) (*frame, error) {
 func (t mllog) addEntry(number, rank int, object []byte) error {
 	var e mllogEntry
 	if json.Unmarshal(object, &e) != nil {
-		return trace.Malformed(number, "the JSON of the MLLOG line is broken; mend the line, or cut it")
+		return trace.Malformed(number, "the JSON of the MLLOG line is invalid; fix or remove the line")
 	}
 	if e.Key != "tracked_stats" || len(e.Value) == 0 || e.Value[0] != '{' {
 		return nil

@@ -49,9 +49,9 @@ func (g Guess) refuse() error {
 	case Nothing:
 		return trace.Malformed(0, "%s", g.Why)
 	case Collectives, Counters:
-		return trace.Malformed(0, "this is %s, which has no iteration times; see what it holds with: falcon detect FILE", g.Format)
+		return trace.Malformed(0, "this is %s, which has no iteration times; show its contents with: falcon detect FILE", g.Format)
 	}
-	return trace.Malformed(0, "this is %s, which has no iteration times; give it to: falcon detect %s FILE", g.Format, g.Kind)
+	return trace.Malformed(0, "this is %s, which has no iteration times; use: falcon detect %s FILE", g.Format, g.Kind)
 }
 
 // Err is a sentence for a file that nothing reads, nil for others.
@@ -90,7 +90,7 @@ func Sniff(head []byte) Guess {
 			return g
 		}
 	}
-	return Guess{Kind: Iterations, Format: "text", Why: "its lines are looked through for times of iterations", reader: "text"}
+	return Guess{Kind: Iterations, Format: "text", Why: "its lines are searched for iteration times", reader: "text"}
 }
 
 // sniffBinary knows files by their first bytes.
@@ -100,15 +100,15 @@ func sniffBinary(head []byte) (Guess, bool) {
 	case isEvents(head):
 		return Guess{Kind: Iterations, Format: "TensorBoard event file", Why: "its first record has TensorFlow's checksum", Sure: true, reader: "events"}, true
 	case len(head) >= 2 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5:
-		return Guess{Kind: Trace, Format: "a Python pickle, as PyTorch's flight recorder writes its dumps", Why: "it begins as a pickle does", Sure: true}, true
+		return Guess{Kind: Trace, Format: "a Python pickle, as PyTorch's flight recorder writes its dumps", Why: "it has the header of a pickle", Sure: true}, true
 	case has("PAR1"):
-		return Guess{Why: `this is a Parquet table; write it as CSV: python3 -c "import pandas,sys; pandas.read_parquet(sys.argv[1]).to_csv(sys.argv[1]+'.csv')" FILE`}, true
+		return Guess{Why: `this is a Parquet table; convert it to CSV: python3 -c "import pandas,sys; pandas.read_parquet(sys.argv[1]).to_csv(sys.argv[1]+'.csv')" FILE`}, true
 	case has("SQLite format 3\x00"):
 		return Guess{Why: "this is a SQLite database, as Nsight Systems exports; give a trace in Chrome's format, or iteration times as CSV"}, true
 	case has(":W&B"):
-		return Guess{Why: "this is W&B's own log of a run; export its history as CSV or JSON lines, and give that"}, true
+		return Guess{Why: "this is a W&B run file; export the run's history as CSV or JSON lines"}, true
 	case bytes.IndexByte(head[:min(len(head), 1024)], 0) >= 0:
-		return Guess{Why: "this is a binary file of no known kind; " + example}, true
+		return Guess{Why: "this is a binary file of an unknown format; " + example}, true
 	}
 	return Guess{}, false
 }
@@ -166,9 +166,9 @@ func sniffJSON(lines []string) (Guess, bool) {
 	case has("layout") && (has("groups") || has("self_ms")):
 		return Guess{Kind: Profile, Format: "a profile window", Why: "it has layout and groups", Sure: true}, true
 	case has("log") && has("stream") && has("time"):
-		return Guess{Why: "this is a container's log with the text of the program in its objects; take that out first: jq -j .log FILE"}, true
+		return Guess{Why: "this is a container log in JSON; extract the program's output first: jq -j .log FILE"}, true
 	case has("log_history"):
-		return Guess{Why: "this is a trainer_state.json, which has losses by step and no times; give the trainer's log with its progress bar, or W&B's or TensorBoard's files"}, true
+		return Guess{Why: "this is a trainer_state.json, which has losses and no times; give the trainer's log with its progress bar, or the files of W&B or TensorBoard"}, true
 	}
 	return Guess{Iterations, "JSON lines", "lines are JSON objects", false, "json"}, true
 }
@@ -217,7 +217,7 @@ func sniffTable(lines []string) (Guess, bool) {
 		return Guess{}, false
 	}
 	comma := delimiterOf(header)
-	table := Guess{Kind: Iterations, Format: "CSV", Why: "its first line names columns", reader: "csv"}
+	table := Guess{Kind: Iterations, Format: "CSV", Why: "its first line has column names", reader: "csv"}
 	if comma == 0 {
 		return table, len(lines) > 1 && isNumber(lines[1]) || isNumber(lines[0]) || len(lines) == 1 && !strings.Contains(header, " ")
 	}
@@ -275,7 +275,7 @@ func tableKind(g Guess, names, rows []string, comma rune) Guess {
 	}
 	for _, name := range []string{"rank", "worker", "dp", "dp_rank", "pp", "pp_rank"} {
 		if i := at(name); i >= 0 && differs(rows, i, comma) {
-			return Guess{Kind: Workers, Format: "CSV of workers", Why: "its column " + name + " differs from row to row", Sure: true, reader: "csv"}
+			return Guess{Kind: Workers, Format: "CSV of workers", Why: "its column " + name + " varies", Sure: true, reader: "csv"}
 		}
 	}
 	return g

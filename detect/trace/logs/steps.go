@@ -124,16 +124,16 @@ func (w *walker) runs() [][]pass {
 func pickRun(runs [][]pass, want int) ([]pass, error) {
 	switch {
 	case len(runs) == 0:
-		return nil, trace.Malformed(0, "the column gives no time of an iteration")
+		return nil, trace.Malformed(0, "the column has no iteration times")
 	case want > len(runs):
-		return nil, ask("--run %d: the file holds %d", want, len(runs))
+		return nil, ask("--run %d: the file has %d runs", want, len(runs))
 	case want > 0:
 		return runs[want-1], nil
 	case len(runs) == 1:
 		return runs[0], nil
 	}
 	if falling(runs) {
-		return nil, ask("the iteration numbers go down from row to row; sort the file, the oldest row first")
+		return nil, ask("the iteration numbers decrease; sort the file with the oldest row first")
 	}
 	const most = 4
 	var parts []string
@@ -145,7 +145,7 @@ func pickRun(runs [][]pass, want int) ([]pass, error) {
 		last := r[len(r)-1].points
 		parts = append(parts, fmt.Sprintf("%d: iterations %d to %d from line %d", i+1, r[0].points[0].step, last[len(last)-1].step, r[0].line))
 	}
-	return nil, ask("the iteration numbers begin again: %d runs are in the file (%s); say which with --run 1 to %d", len(runs), strings.Join(parts, "; "), len(runs))
+	return nil, ask("the iteration numbers restart: the file has %d runs (%s); choose one with --run 1 to %d", len(runs), strings.Join(parts, "; "), len(runs))
 }
 
 // falling reports whether most runs are of one iteration: the newest come first.
@@ -165,7 +165,7 @@ func joinPasses(run []pass) (points []point, notes []string) {
 	for i, p := range run {
 		if i > 0 {
 			before := run[i-1].points
-			notes = append(notes, fmt.Sprintf("resumed at line %d: iteration %d follows %d, and both passes are kept as they ran", p.line, p.points[0].step, before[len(before)-1].step))
+			notes = append(notes, fmt.Sprintf("resumed at line %d: iteration %d follows %d; both passes are kept in order", p.line, p.points[0].step, before[len(before)-1].step))
 		}
 		points = append(points, p.points...)
 	}
@@ -194,7 +194,7 @@ func differences(run []pass) (times []pass, back int, err error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, back, trace.Malformed(0, "a single time on a clock gives no difference; give more iterations")
+		return nil, back, trace.Malformed(0, "one clock reading gives no iteration time; give more iterations")
 	}
 	return out, back, nil
 }

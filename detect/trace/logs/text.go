@@ -154,9 +154,9 @@ func readText(r io.Reader) (*frame, error) {
 		return f, err
 	}
 	if t.dicts > 0 {
-		return nil, trace.Malformed(0, "the trainer's lines {'loss': …} hold no times; keep the progress bar's lines beside them (10/50 [00:17<01:06, 1.67s/it]), or log the time of a step")
+		return nil, trace.Malformed(0, "the trainer's lines {'loss': …} have no times; keep the progress bar (10/50 [00:17<01:06, 1.67s/it]) in the log, or log the step time")
 	}
-	return nil, trace.Malformed(0, "no line holds the time of an iteration; give a CSV with a header, or a log with lines such as: iteration 10/ 100 | elapsed time per iteration (ms): 1234.5 |")
+	return nil, trace.Malformed(0, "no line has an iteration time; give a CSV with a header, or a log with lines such as: iteration 10/ 100 | elapsed time per iteration (ms): 1234.5 |")
 }
 
 func (t *text) addLine(l line) error {

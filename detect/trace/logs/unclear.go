@@ -7,7 +7,7 @@ import (
 
 // ErrUnclear marks a file that can be read in several ways, or does not say in
 // which: its sentence lists them and says how to choose.
-var ErrUnclear = errors.New("trace: the file can be read in several ways")
+var ErrUnclear = errors.New("trace: the file is ambiguous")
 
 // unclear is such a sentence.
 type unclear struct{ text string }

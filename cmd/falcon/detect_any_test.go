@@ -135,8 +135,8 @@ func TestDetectTellsIterations(t *testing.T) {
 	}
 }
 
-// The shared MLPerf records have the time in a column without a telling name and
-// a clock whose steps count samples: neither is used without a flag.
+// The shared MLPerf records have the time in an unnamed column and a clock whose
+// steps count samples: neither is used without a flag.
 func TestDetectIterationsOnRealRecords(t *testing.T) {
 	mlperf := realFile(t, "iterations/Cisco-hpf_n16-llama31_8b-result_2.csv")
 	if out, err := detectRun("", "iterations", mlperf); err == nil || !strings.Contains(err.Error(), "it may count samples") {

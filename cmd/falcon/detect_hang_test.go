@@ -47,8 +47,8 @@ func TestDetectTraceOfRealHangs(t *testing.T) {
 	}
 }
 
-// Without the dumps of one or two ranks the verdict names no bystander, and a
-// dump that is broken is as good as none.
+// Without the dumps of one or two ranks the verdict names no other rank, and an
+// invalid dump is like a missing one.
 func TestDetectTraceOfRealHangsWithDumpsMissing(t *testing.T) {
 	for name, want := range realHangs {
 		dir := realFile(t, "flight/"+name)

@@ -15,7 +15,7 @@ type iterationsReport struct {
 	Points     int            `json:"points"`
 	Format     string         `json:"format"`
 	Column     string         `json:"column"`
-	Unit       string         `json:"unit"` // of the column; all times here are milliseconds
+	Unit       string         `json:"unit"` // of the column; all times in the report are milliseconds
 	Why        string         `json:"why"`
 	Notes      []string       `json:"notes"`
 	BaselineMs float64        `json:"baseline_ms"`
@@ -26,7 +26,7 @@ type iterationsReport struct {
 
 type changeReport struct {
 	Index       int     `json:"index"`               // row, from 0
-	Iteration   *int64  `json:"iteration,omitempty"` // the file's own number
+	Iteration   *int64  `json:"iteration,omitempty"` // number in the file
 	Kind        string  `json:"kind"`
 	BeforeMs    float64 `json:"before_ms"`
 	AfterMs     float64 `json:"after_ms"`

@@ -8,11 +8,11 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// fewMissing is how many ranks without a record may be named: more look like
-// records that were not collected.
+// fewMissing is the largest number of missing records for which ranks are named. More
+// suggest that the records were not collected.
 func fewMissing(world int) int { return max(1, world/4) }
 
-// answer looks where the graph ends.
+// answer finds the ends of the graph.
 func (s *solver) answer() Answer {
 	var a Answer
 	for i := range s.nodes {
@@ -39,24 +39,24 @@ func (s *solver) answer() Answer {
 			if i := ranks[0]; len(s.waiters[i]) == 0 {
 				continue
 			} else if s.nodes[i].Seen {
-				s.tellEnd(&a, i)
+				s.judgeEnd(&a, i)
 			} else {
 				missing = append(missing, i)
 			}
 		default:
-			s.tellCircle(&a, ranks, ops)
+			s.judgeCircle(&a, ranks, ops)
 		}
 	}
 	for _, o := range together {
-		s.tellTogether(&a, &s.ops[o])
+		s.addTogether(&a, &s.ops[o])
 	}
-	s.tellMissing(&a, missing)
+	s.judgeMissing(&a, missing)
 	a.Culprits, a.Candidates = s.finish(a.Culprits), s.finish(a.Candidates)
 	return a
 }
 
-// gatherWaiters notes which operations some rank waits in, rather than only
-// holding them behind others, and by rank those that wait for it.
+// gatherWaiters finds the operations that a rank waits in directly, and for each rank
+// the operations that wait for it.
 func (s *solver) gatherWaiters() {
 	s.linked, s.waiters = make([]bool, len(s.ops)), make([][]int, len(s.nodes))
 	for i := range s.nodes {
@@ -102,9 +102,8 @@ func (s *solver) splitPart(part component) (ranks, ops []int) {
 	return ranks, ops
 }
 
-// tellEnd judges a rank with a record that others wait for and that waits for
-// nobody.
-func (s *solver) tellEnd(a *Answer, i int) {
+// judgeEnd judges a rank with a record that others wait for and that does not wait.
+func (s *solver) judgeEnd(a *Answer, i int) {
 	n := &s.nodes[i]
 	f := s.findingOf(i)
 	switch {
@@ -123,9 +122,9 @@ func (s *solver) tellEnd(a *Answer, i int) {
 	a.Culprits = append(a.Culprits, f)
 }
 
-// mayHaveAnswered reports whether a rank may have answered the send or receive
-// that others wait in, without their seeing it: few ranks wait, or it has gone
-// on further than they have.
+// mayHaveAnswered reports whether a rank may have answered the send or receive that
+// others wait in, although they have not completed it: few ranks wait, or the rank
+// has progressed further than they have.
 func (s *solver) mayHaveAnswered(a *Answer, n *node, f Finding) bool {
 	if !f.Pair {
 		return false
@@ -140,15 +139,14 @@ func (s *solver) mayHaveAnswered(a *Answer, n *node, f Finding) bool {
 	return 4*a.Waiting < 3*len(s.nodes)
 }
 
-// mayHaveDone reports whether a rank may have completed the call that others
-// wait in: its record lost its past, and one waiting rank alone may be the one
-// that has stopped.
+// mayHaveDone reports whether a rank may have completed the call that others wait
+// in: its record is incomplete, and a single waiting rank may itself have stopped.
 func (s *solver) mayHaveDone(n *node, f Finding) bool {
 	_, known := n.Asked[f.Group]
 	return !f.Pair && !known && !n.Whole && f.op != nil && len(f.op.in) < 2
 }
 
-// findingOf is the call that tells most of a rank that others wait for.
+// findingOf describes a rank by the most informative call that waits for it.
 func (s *solver) findingOf(i int) Finding {
 	best := -1
 	for _, o := range s.waiters[i] {
@@ -167,8 +165,8 @@ func (s *solver) findingOf(i int) Finding {
 	return f
 }
 
-// prefers orders the operations that tell most of a rank: those that show a
-// disagreement, then collectives, then the first that someone waits in.
+// prefers orders operations by how informative they are about a rank: a mismatch
+// first, then collectives, then the earliest call.
 func (s *solver) prefers(a, b *operation, i int) bool {
 	return cmp.Or(
 		-cmp.Compare(boolInt(slices.Contains(a.odd, i)), boolInt(slices.Contains(b.odd, i))),
@@ -186,16 +184,16 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// name takes over which call an operation is.
+// name sets the call of a finding.
 func (f *Finding) name(op *operation) {
 	f.op = op
 	f.Group, f.Seq, f.Pair, f.Call, f.Place = op.key.group, op.key.seq, op.call.Pair, op.call.Name, op.call.Place
 }
 
-// tellCircle judges ranks that wait for each other: those that call in another
-// order than all other ranks do are named. The graph alone does not tell, as a
-// rank can be late to what most are in because of its neighbour.
-func (s *solver) tellCircle(a *Answer, ranks, ops []int) {
+// judgeCircle judges ranks that wait for each other. Ranks whose order of calls
+// differs from that of all other ranks are named. The graph alone is not enough,
+// because a rank can be late to the majority's call because of its neighbour.
+func (s *solver) judgeCircle(a *Answer, ranks, ops []int) {
 	if senders := s.sendersOnly(ranks, ops); len(senders) > 0 {
 		for _, i := range senders {
 			a.Culprits = append(a.Culprits, s.findingOf(i))
@@ -222,8 +220,8 @@ func (s *solver) tellCircle(a *Answer, ranks, ops []int) {
 	a.Candidates = append(a.Candidates, f)
 }
 
-// fewerElsewhere finds, of two collectives of the same members that wait for
-// each other, the ranks that are in the one with fewer.
+// fewerElsewhere finds the ranks in the smaller of two collectives of the same
+// members that wait for each other.
 func (s *solver) fewerElsewhere(ranks, ops []int) []int {
 	if len(ops) != 2 {
 		return nil
@@ -239,9 +237,9 @@ func (s *solver) fewerElsewhere(ranks, ops []int) []int {
 	return b.in
 }
 
-// sendersOnly are the ranks of a circle that wait in nothing but sends, which
-// hold no host up where others went on after theirs, and that a collective waits
-// for: they stopped after sending.
+// sendersOnly are the ranks of a circle that have stopped after sending: they are only
+// in sends, which do not block the host because others went on after theirs, and a
+// collective waits for them.
 func (s *solver) sendersOnly(ranks, ops []int) []int {
 	var out []int
 	for _, i := range ranks {
@@ -261,8 +259,8 @@ func (s *solver) sendersOnly(ranks, ops []int) []int {
 	return out
 }
 
-// wentOnAfterSending reports whether all who are in an operation asked for it
-// while a send that they had asked for before was pending.
+// wentOnAfterSending reports whether all ranks in an operation called it while an
+// earlier send of theirs was pending.
 func (s *solver) wentOnAfterSending(op *operation) bool {
 	return !slices.ContainsFunc(op.in, func(i int) bool {
 		n := &s.nodes[i]
@@ -270,9 +268,9 @@ func (s *solver) wentOnAfterSending(op *operation) bool {
 	})
 }
 
-// tellTogether tells a call that all members are in and none finished, or in
-// which they disagree without a majority.
-func (s *solver) tellTogether(a *Answer, op *operation) {
+// addTogether adds a call that all members are in and none finished, or in which
+// they differ without a majority.
+func (s *solver) addTogether(a *Answer, op *operation) {
 	f := Finding{Kind: Together, Asked: -1}
 	if len(op.shapes) > 1 {
 		f.Kind = Mismatch
@@ -284,10 +282,9 @@ func (s *solver) tellTogether(a *Answer, op *operation) {
 	a.Candidates = append(a.Candidates, f)
 }
 
-// tellMissing judges ranks that others wait for and of which there is no
-// record: nothing tells whether they wait as well. They are named where nobody
-// else is and few are missing.
-func (s *solver) tellMissing(a *Answer, missing []int) {
+// judgeMissing judges ranks without a record that others wait for. They may wait
+// themselves, so they are named only if no other rank is and few are missing.
+func (s *solver) judgeMissing(a *Answer, missing []int) {
 	all := 0
 	for i := range s.nodes {
 		if !s.nodes[i].Seen {
@@ -306,8 +303,8 @@ func (s *solver) tellMissing(a *Answer, missing []int) {
 	}
 }
 
-// failedOddly reports whether a rank's call failed that has another shape than
-// all groups of the kind call there: it may have ended the peer that is missing.
+// failedOddly reports whether a failed call has another shape than all groups of its
+// kind: it may have killed the missing peer.
 func (s *solver) failedOddly() bool {
 	for o := range s.ops {
 		op := &s.ops[o]
@@ -322,7 +319,7 @@ func (s *solver) failedOddly() bool {
 	return false
 }
 
-// alike are findings that are told as one.
+// alike is the key by which findings are merged.
 type alike struct {
 	kind         Kind
 	group        int
@@ -330,8 +327,8 @@ type alike struct {
 	asked, peers int64
 }
 
-// finish puts ranks together that did the same in the same call, and adds who
-// is in the call and what its members call.
+// finish merges findings of the same call, and adds the ranks in the call and the
+// shapes of its members.
 func (s *solver) finish(in []Finding) []Finding {
 	var out []Finding
 	known := map[alike]int{}

@@ -20,13 +20,12 @@ var (
 
 var kinds = []string{"stopped", "silent", "killed", "missed call", "wrong order", "wrong size", "blind"}
 
-// hurt injects a fault into one rank at a random call, and reports false where
-// the rank has no such call.
+// hurt injects a fault into a rank at a random call; false if it has no such call.
 func (w *world) hurt(kind string, a *actor) bool {
 	at := 1 + w.rng.IntN(len(a.program)-1)
 	c := a.program[at]
 	switch kind {
-	case "stopped": // the host stands still and its record is there
+	case "stopped": // the host is blocked and has a record
 		a.stopAt = at
 	case "silent", "killed":
 		a.stopAt = at
@@ -54,8 +53,8 @@ func (w *world) hurt(kind string, a *actor) bool {
 	return true
 }
 
-// generated is one random hang: the job, its record, and the ranks whose fault
-// came to pass. ok is false where the job went on to its end.
+// generated is a random hang: the job, its record, and the ranks whose fault took
+// effect. ok is false if the job ended normally.
 func generated(seed uint64) (w *world, kind string, truth []falcon.Rank, ok bool) {
 	w = &world{rng: rand.New(rand.NewPCG(seed, 7))}
 	w.full, w.eager = w.rng.IntN(2) == 0, w.rng.IntN(2) == 0
@@ -77,7 +76,7 @@ func generated(seed uint64) (w *world, kind string, truth []falcon.Rank, ok bool
 	for _, i := range hurt {
 		a := w.ranks[i]
 		if a.stopAt >= 0 && (a.asked < a.stopAt || kind == "stopped" && a.asked >= a.seen()+a.window) {
-			continue // another one's fault keeps it from its own, or it waits there as well
+			continue // blocked by another fault first, or waiting as well
 		}
 		truth = append(truth, a.rank)
 		a.gone = kind == "killed" || kind == "silent"
@@ -99,7 +98,7 @@ func culprits(a Answer) []falcon.Rank {
 	return slices.Compact(out)
 }
 
-// No generated hang has a bystander named, and most culprits are.
+// In generated hangs no innocent rank is named, and most culprits are.
 func TestGeneratedHangs(t *testing.T) {
 	right, all := map[string]int{}, map[string]int{}
 	for seed := *firstSeed; seed < *firstSeed+uint64(*seedCount); seed++ { //nolint:gosec // counts are small
@@ -127,8 +126,8 @@ func TestGeneratedHangs(t *testing.T) {
 	}
 }
 
-// naiveEnds is the definition written out for ranks that wait in one call at
-// most: who is reached by following "waits for" and waits for nobody.
+// naiveEnds is the definition for ranks that wait in at most one call: the ranks that
+// are reached by following "waits for" and don't wait.
 func naiveEnds(j Job) []falcon.Rank {
 	n := len(j.Members)
 	waits := make([][]bool, n)
@@ -190,7 +189,7 @@ func TestSolveAgreesWithTheDefinition(t *testing.T) {
 		w.play()
 		j := w.job()
 		a := Solve(j)
-		for _, f := range a.Candidates { // ends that too little shows to name them
+		for _, f := range a.Candidates { // ends without enough evidence
 			if f.Kind == Behind {
 				a.Culprits = append(a.Culprits, f)
 			}
@@ -207,7 +206,7 @@ func TestSolveAgreesWithTheDefinition(t *testing.T) {
 }
 
 // largeJob has 8,192 ranks in tensor, data and pipeline groups and one of all.
-// Each waits in its first calls; edit changes one rank's record.
+// Each waits in its first calls; edit changes the record of a rank.
 func largeJob(edit func(m *Member)) Job {
 	const tp, dp, pp = 8, 64, 16
 	w := &world{rng: rand.New(rand.NewPCG(1, 1))}
@@ -238,7 +237,7 @@ func largeJob(edit func(m *Member)) Job {
 	return j
 }
 
-// Thousands of ranks are judged at once, whatever they do.
+// Jobs of 8,192 ranks are judged in seconds.
 func TestLargeJobs(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(m *Member)

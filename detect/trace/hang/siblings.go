@@ -2,7 +2,7 @@ package hang
 
 import "slices"
 
-// fewestVoters is how many other ranks must show what is usual.
+// fewestVoters is the number of other ranks required to define the usual order.
 const fewestVoters = 2
 
 func (s *solver) gatherKinds() {
@@ -20,14 +20,14 @@ func (s *solver) gatherKinds() {
 	}
 }
 
-// kindKey is one number in all groups of a kind.
+// kindKey is a collective's number in all groups of a kind.
 type kindKey struct {
 	kind string
 	seq  int64
 }
 
-// siblingShape is what the other groups of the kind call at the same number,
-// where they agree, and where it is one of the shapes in doubt, if any are.
+// siblingShape is the shape that the other groups of the kind call at the same
+// number, if they agree, and if it is one of the given shapes, if any.
 func (s *solver) siblingShape(k opKey, shapes map[string]int) string {
 	kind := s.job.Groups[k.group].Kind
 	votes, have := s.votes[kindKey{kind, k.seq}]
@@ -58,7 +58,7 @@ func (s *solver) siblingShape(k opKey, shapes map[string]int) string {
 	return usual
 }
 
-// countShapes adds what the members of a group call.
+// countShapes adds the shapes that the members of a group call.
 func (s *solver) countShapes(votes map[string]int, k Key, sign int) {
 	for _, r := range s.job.Groups[k.Group].Members {
 		if shape := s.shapeAt(s.byRank[r], k); shape != "" {
@@ -69,9 +69,9 @@ func (s *solver) countShapes(votes map[string]int, k Key, sign int) {
 
 func (s *solver) shapeAt(i int, k Key) string { return s.nodes[i].Calls[k].Shape }
 
-// outOfOrder finds the ranks of a circle that are in one call before another,
-// where all other ranks that do both, in groups of the same kinds, do it the
-// other way round.
+// outOfOrder finds the ranks of a circle that are in one call before another, while
+// all other ranks with both calls, in groups of the same kinds, use the opposite
+// order.
 func (s *solver) outOfOrder(ranks, ops []int) []int {
 	var out []int
 	taken := map[int]bool{}
@@ -100,20 +100,20 @@ func (s *solver) outOfOrder(ranks, ops []int) []int {
 	return out
 }
 
-// vote is what one rank's record says of the order of two operations.
+// vote is the order of two operations in one rank's record.
 type vote int8
 
 const (
 	abstains vote = iota
-	agrees        // it asked for the first one before the second
+	agrees        // it called the first one before the second
 	differs
 )
 
-// turn are all ranks' votes on two operations.
+// turn counts all ranks' votes on two operations.
 type turn struct{ agree, differ int }
 
-// othersTurn reports whether all others asked for the missed call before the
-// one that the rank is in.
+// othersTurn reports whether all others called the missed operation before the one
+// that the rank is in.
 func (s *solver) othersTurn(i, missed, in int) bool {
 	key := [2]int{missed, in}
 	t, have := s.turns[key]
@@ -148,22 +148,22 @@ func (s *solver) voteOf(j int, missed, in *operation) vote {
 		return abstains
 	case firstKnown && secondKnown && first.At < second.At, firstKnown && !secondKnown && !s.hasAsked(j, in):
 		return agrees
-	case !firstKnown && s.hasAsked(j, missed): // it is over, and of what shape is not recorded
+	case !firstKnown && s.hasAsked(j, missed): // it has completed, and its shape is not recorded
 		return abstains
 	}
 	return differs
 }
 
-// hasAsked reports whether a rank has asked for an operation, or for the one of
-// its number in its own group of the kind.
+// hasAsked reports whether a rank has called an operation, or the one with the same
+// number in its own group of the kind.
 func (s *solver) hasAsked(j int, op *operation) bool {
 	g := s.ownGroup(j, op)
 	asked, ok := s.nodes[j].Asked[g]
 	return ok && asked >= op.key.seq
 }
 
-// ownGroup is the operation's group where the rank is a member, else the rank's
-// group of the same kind, -1 where it has none.
+// ownGroup is the operation's group if the rank is a member, else the rank's group of
+// the same kind, or -1.
 func (s *solver) ownGroup(j int, op *operation) int {
 	groups := s.ofRank[j]
 	if slices.Contains(groups, op.key.group) {
@@ -177,8 +177,8 @@ func (s *solver) ownGroup(j int, op *operation) int {
 	return groups[at]
 }
 
-// sibling is a rank's record of an operation, or of the one that is its like in
-// the rank's own group of the kind: of the same number and shape.
+// sibling is a rank's record of an operation, or of the operation with the same number
+// and shape in the rank's own group of the kind.
 func (s *solver) sibling(j int, op *operation) (Record, bool) {
 	g := s.ownGroup(j, op)
 	r, ok := s.nodes[j].Calls[Key{g, op.key.seq}]

@@ -12,7 +12,7 @@ import (
 	"github.com/failslow/falcon/detect/trace/hang"
 )
 
-// addAll reads files by their names.
+// addAll reads files by name.
 func addAll(t *testing.T, files map[string]string) *trace.Records {
 	t.Helper()
 	var rec trace.Records
@@ -55,7 +55,7 @@ func TestHangsOfDumps(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
 		ranks []falcon.Rank
-		kind  hang.Kind // of the first culprit, or candidate where there is none
+		kind  hang.Kind // of the first culprit, or of the first candidate
 		say   string
 	}{
 		"behind by its status": {map[string]string{"_dump_0": waits, "_dump_1": waits, "_dump_2": dumpText(status(8, 8)), "_dump_3": waits}, []falcon.Rank{2}, hang.Behind, "rank 2 never called it, last call 8"},
@@ -73,7 +73,7 @@ func TestHangsOfDumps(t *testing.T) {
 			map[string]string{"_dump_0": waits, "_dump_1": dumpText(status(9, 8), "9 scheduled nccl:broadcast"), "_dump_2": dumpText(status(9, 8), "9 scheduled nccl:broadcast"), "_dump_3": waits},
 			nil, hang.Mismatch, "without a majority",
 		},
-		"nobody receives": {map[string]string{
+		"no receive": {map[string]string{
 			"_dump_0": dumpText(status(3, 2), "8 scheduled nccl:send_to_0->1"), "_dump_1": dumpText(status(2, 2)),
 			"_dump_2": dumpText(status(3, 2), "8 scheduled nccl:recv_to_2<-1"), "_dump_3": dumpText(status(3, 2), "8 scheduled nccl:recv_to_3<-1"),
 		}, []falcon.Rank{1}, hang.Behind, "Call nccl:send 0->1 of group"},
@@ -108,8 +108,8 @@ func TestHangsOfDumps(t *testing.T) {
 	}
 }
 
-// rasText is RAS's word on one communicator: the missing ranks, and how many
-// collectives the others asked for.
+// rasText is RAS' output on a communicator: the missing ranks, and the number of
+// collectives of the others.
 func rasText(size int, missing string, calls ...int) string {
 	var ranks []string
 	for r, n := range calls {
@@ -138,8 +138,8 @@ func TestRASAlone(t *testing.T) {
 	}
 }
 
-// What dumps say of groups that can't be: names like this program's own, ranks
-// without a dump by the thousand, members that don't list themselves.
+// Dumps with invalid groups: names in Falcon's own format, thousands of ranks without
+// a dump, members that don't list themselves.
 func TestStrangeGroups(t *testing.T) {
 	entry := func(group, name, state string) string {
 		return fmt.Sprintf(`{"record_id":5,"pg_id":0,"process_group":[%q,"x"],"collective_seq_id":9,"profiling_name":%q,"state":%q,"is_p2p":%t}`, group, name, state, strings.Contains(name, "send"))
@@ -160,7 +160,7 @@ func TestStrangeGroups(t *testing.T) {
 		rec := addAll(t, files)
 		r := Dumps(rec.Dumps(), peer.Rules{})
 		if r.Hang == nil && name != "no group" {
-			t.Errorf("%s: nobody waits: %+v", name, r.Evidence)
+			t.Errorf("%s: no rank waits: %+v", name, r.Evidence)
 		}
 		for _, rank := range r.Ranks {
 			if rank == 0 {
@@ -170,7 +170,7 @@ func TestStrangeGroups(t *testing.T) {
 	}
 }
 
-// FuzzHang judges whatever decodes, in a set with a sound dump.
+// FuzzHang judges all input that decodes, together with a valid dump.
 func FuzzHang(f *testing.F) {
 	f.Add(dumpText(status(9, 8), "9 scheduled nccl:all_reduce"), dumpText(status(8, 8), "9 scheduled nccl:recv_to_1<-0"), rasText(4, "", 9, 8, 9, 9), "Thread 0x1:\n  File \"a.py\", line 1 in b\n")
 	f.Add(`{"pg_config":{"":{"ranks":"[0, 1]"}},"pg_status":{"0":{"last_enqueued_collective":"4","last_completed_collective":"3"}},"entries":[{"pg_id":0,"process_group":["0","default_pg"],"collective_seq_id":3,"profiling_name":"gloo:all_gather","input_sizes":[[8]],"output_sizes":[[4,8]],"state":"scheduled","retired":true}]}`, `{"entries":[]}`, `{"communicators":[]}`, "Process 1\n")
@@ -178,7 +178,7 @@ func FuzzHang(f *testing.F) {
 		var rec trace.Records
 		_ = rec.Add("_dump_3", strings.NewReader(dumpText(status(9, 8), "9 scheduled nccl:all_reduce")))
 		for name, text := range map[string]string{"_dump_0": first, "_dump_1": second, "ras.json": ras} {
-			_ = rec.Add(name, strings.NewReader(text)) // what does not decode is left out
+			_ = rec.Add(name, strings.NewReader(text)) // invalid input is ignored
 		}
 		_ = rec.AddStacks("stack.1.txt", strings.NewReader(stacks))
 		checkNumbers(t, func() (any, error) {

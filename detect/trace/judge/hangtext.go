@@ -10,14 +10,14 @@ import (
 	"github.com/failslow/falcon/detect/trace/hang"
 )
 
-// Hang is who holds up a job that stands still.
+// Hang is the cause of a hang.
 type Hang struct {
 	Culprits   []HangPart `json:"culprits"`
-	Candidates []HangPart `json:"candidates"` // nothing recorded tells which of these it is
+	Candidates []HangPart `json:"candidates"` // the records do not show which of these it is
 	Waiting    int        `json:"waiting"`    // ranks that wait for others
 }
 
-// HangPart is one thing that holds others up.
+// HangPart is one cause of a hang, with its ranks.
 type HangPart struct {
 	Kind    hang.Kind     `json:"kind"`
 	Ranks   []falcon.Rank `json:"ranks"`
@@ -30,7 +30,7 @@ type HangPart struct {
 	Advice  string        `json:"advice"`
 }
 
-// Weights of what holds a job up.
+// Weights of the causes of a hang.
 const (
 	weightDevice  = 0.80
 	weightOrder   = 0.70
@@ -51,8 +51,8 @@ func weightOf(k hang.Kind) float64 {
 	return weightLate
 }
 
-// tellHang names who holds the job up; false where nobody waits for anybody.
-func (s *standstill) tellHang(r *TraceReport, a hang.Answer) bool {
+// reportHang adds the causes of a hang to the report; false if no rank waits.
+func (s *standstill) reportHang(r *TraceReport, a hang.Answer) bool {
 	if len(a.Culprits)+len(a.Candidates) == 0 {
 		return false
 	}
@@ -104,7 +104,7 @@ func (s *standstill) part(f hang.Finding) HangPart {
 	return p
 }
 
-// callText names the call that others wait in.
+// callText formats the call that others wait in.
 func (s *standstill) callText(f hang.Finding) string {
 	if f.Group < 0 {
 		return "an unknown call"
@@ -166,7 +166,7 @@ func shapesText(f hang.Finding) string {
 	return fmt.Sprintf("%s %s, the others %s: the program is not the same on all ranks", subject(f.Ranks, "calls", "call"), strings.Join(odd, ", "), strings.Join(rest, ", "))
 }
 
-// NoteUnread notes dumps that can't be read, by their sentences.
+// NoteUnread adds notes on dumps that can't be read.
 func (r *TraceReport) NoteUnread(sentences []string) {
 	const most = 8
 	for i, text := range sentences {
@@ -178,7 +178,7 @@ func (r *TraceReport) NoteUnread(sentences []string) {
 	}
 }
 
-// adviceOf is what to do next.
+// adviceOf returns the next step for a finding.
 func adviceOf(f hang.Finding) string {
 	switch f.Kind {
 	case hang.Device:

@@ -10,34 +10,34 @@ import (
 	"github.com/failslow/falcon/detect/trace"
 )
 
-// ProfileReport is what a profile shows: the suspicious groups, links and
-// ranks, each with its rule and numbers.
+// ProfileReport lists the suspicious groups, links and ranks of a profile, each with
+// its rule and numbers.
 type ProfileReport struct {
 	Groups     []GroupFinding `json:"groups"`
 	Pairs      []PairFinding  `json:"pairs"`
 	Ranks      []RankFinding  `json:"ranks"`
-	AllSlow    bool           `json:"all_slow"`    // every rank slowed alike against the healthy profile
-	SlowStages []int          `json:"slow_stages"` // stages that slowed alike as a whole
+	AllSlow    bool           `json:"all_slow"`    // all ranks are equally slower than in the healthy profile
+	SlowStages []int          `json:"slow_stages"` // stages whose ranks are equally slower
 	Overlap    *Overlap       `json:"overlap,omitempty"`
 	Checked    Checked        `json:"checked"`
 	Rules      RulesReport    `json:"rules"`
 }
 
-// Overlap says that communication hides computation, so that ranks are judged by
-// their own past and by when they enter collectives.
+// Overlap describes communication that overlaps computation. If it does, ranks are
+// judged by their own past and by when they enter collectives.
 type Overlap struct {
-	Hidden   bool    `json:"hidden"`    // gaps between calls show little of the computation
-	GapShare float64 `json:"gap_share"` // gaps over the time in which ranks do not wait: median of the ranks
+	Hidden   bool    `json:"hidden"`    // gaps between calls do not show the computation
+	GapShare float64 `json:"gap_share"` // gaps as a share of the time in which ranks do not wait: median of the ranks
 }
 
-// Checked counts what was compared.
+// Checked counts the comparisons.
 type Checked struct {
 	Groups int `json:"groups"`
 	Pairs  int `json:"pairs"`
 	Ranks  int `json:"ranks"` // with a self time
 }
 
-// RulesReport are the thresholds that were used.
+// RulesReport lists the thresholds.
 type RulesReport struct {
 	Suspect  float64 `json:"suspect"`
 	WaitOver float64 `json:"wait_over"`
@@ -52,7 +52,7 @@ type GroupFinding struct {
 	Bytes         int64            `json:"bytes"`
 	Internode     bool             `json:"internode"`
 	TransferMs    float64          `json:"transfer_ms"`
-	BaseMs        float64          `json:"base_ms"` // what the transfer is compared with, 0 = nothing
+	BaseMs        float64          `json:"base_ms"` // reference of the transfer, 0 = none
 	Ratio         float64          `json:"ratio"`
 	Basis         peer.Basis       `json:"basis"`
 	Compared      int              `json:"compared"` // other groups of its class
@@ -90,8 +90,8 @@ type RankFinding struct {
 	Rule    string      `json:"rule"`
 }
 
-// everyExcess makes the rules hold for excesses of any size: the file says
-// what is worth looking at, and knows no iteration to compare with.
+// everyExcess applies the rules to excesses of any size, because a file has no
+// iteration time to compare with.
 const everyExcess = 1e-12
 
 // Profile judges one profile by the rules (zero fields mean the defaults).
@@ -122,14 +122,15 @@ func rulesOfTraces(r peer.Rules) peer.Rules {
 	return r.WithDefaults()
 }
 
-// window is a profile as the live detector would have got it.
+// window is a profile in the form of the live detector.
 type window struct {
 	win     peer.Window
 	comms   map[string]uint64
 	overlap bool
 }
 
-// unmeasured is the self time of every rank where a profile has none: it accuses no rank.
+// unmeasured is the self time of all ranks if a profile has none, so that no rank is
+// suspicious.
 const unmeasured = 1
 
 func newWindow(p trace.Profile) (*window, error) {
@@ -161,7 +162,7 @@ func newWindow(p trace.Profile) (*window, error) {
 	return w, nil
 }
 
-// commNumber numbers the groups by dimension and members, whatever their calls.
+// commNumber numbers the groups by dimension and members, independent of their calls.
 func (w *window) commNumber(g trace.ProfileGroup) uint64 {
 	key := fmt.Sprint(g.Dimension, g.Ranks)
 	id, known := w.comms[key]
@@ -179,7 +180,7 @@ func (w *window) commNumber(g trace.ProfileGroup) uint64 {
 func (w *window) addCall(g trace.ProfileGroup, id, ordinal uint64, k int) {
 	for i, r := range g.Ranks {
 		if isPairOp(g.Op) && i == 0 {
-			continue // eager sends finish early: the receive shows it
+			continue // eager sends finish early: the receive is used
 		}
 		c := falcon.CallTiming{Comm: id, Ordinal: ordinal, Op: g.Op, Peer: -1, Bytes: g.Bytes, DurationMs: g.Calls[k][i]}
 		if g.Starts != nil {
@@ -194,8 +195,8 @@ func (w *window) addCall(g trace.ProfileGroup, id, ordinal uint64, k int) {
 
 func isPairOp(op falcon.Op) bool { return op == falcon.OpSend || op == falcon.OpRecv }
 
-// renumber gives the groups of an earlier window the numbers that they have in
-// this one; groups that this one lacks get numbers beyond.
+// renumber assigns the groups of an earlier window the numbers of this one. Groups
+// that this one lacks get higher numbers.
 func (w *window) renumber(before *window) {
 	to := map[uint64]uint64{}
 	next := uint64(len(w.comms) + 1)
@@ -221,8 +222,8 @@ func (w *window) renumber(before *window) {
 	}
 }
 
-// placeRanks puts the ranks on nodes so that groups cross nodes as the file says:
-// members of a group within a node share one, all others are alone.
+// placeRanks assigns nodes to ranks, so that groups cross nodes as in the file:
+// members of a group within a node share one, other ranks have their own.
 func placeRanks(p trace.Profile) (falcon.Placement, error) {
 	node := make([]int, p.Layout.World())
 	for i := range node {

@@ -139,7 +139,7 @@ func naiveRank(self []float64, rank int) bool {
 	return self[rank] > 1.1*peers[1]
 }
 
-// FuzzProfile judges whatever decodes.
+// FuzzProfile judges all input that decodes.
 func FuzzProfile(f *testing.F) {
 	f.Add(`{"layout":{"tp":1,"dp":2,"pp":1},"self_ms":[1,2],"groups":[{"dimension":"dp","ranks":[0,1],"op":"send","bytes":8,"durations_ms":[[1,2]]}],"healthy":{"self_ms":[1,1]}}`)
 	f.Fuzz(func(t *testing.T, in string) {

@@ -11,16 +11,16 @@ import (
 	"github.com/failslow/falcon/detect/trace/column"
 )
 
-// Want is what a person says about a file.
+// Want holds the user's settings for a file.
 type Want struct {
-	Column string      // "" for the one that can be meant
-	Unit   column.Unit // "" for what the file says
-	Items  float64     // tokens or samples of an iteration; 0 where not known
-	Run    int         // of several runs in one file, from 1; 0 where not said
-	Raw    bool        // numbers as they are: no unit is needed, and none is below zero
+	Column string      // "" to choose it by name
+	Unit   column.Unit // "" to take it from the file
+	Items  float64     // tokens or samples per iteration; 0 if not known
+	Run    int         // number of the run, from 1, in a file with several; 0 if not set
+	Raw    bool        // use the numbers unchanged: they need no unit and may be negative
 }
 
-// choice is the column taken, and how its numbers become times.
+// choice is the chosen column and how its numbers become times.
 type choice struct {
 	*series
 	role  column.Role // by its name and its values
@@ -63,8 +63,8 @@ var roleWords = map[column.Role]string{
 	column.Clock: "clock", column.Elapsed: "time since the start",
 }
 
-// chooseRest says why there is none, with what there is. A single column of
-// numbers is taken as it is where that is asked for.
+// chooseRest explains why no column was chosen and lists the columns. With Raw, a
+// single numeric column is used.
 func (f *frame) chooseRest(by map[column.Role][]*series, want Want) (choice, error) {
 	rest := by[column.Other]
 	if want.Raw && len(rest) == 1 {
@@ -94,7 +94,7 @@ func (f *frame) chooseRest(by map[column.Role][]*series, want Want) (choice, err
 
 const example = `give a log with such times, as in: step,iter_time_ms and below it 10,235.4`
 
-// quoteArg makes an argument that a shell takes.
+// quoteArg quotes an argument for a shell.
 func quoteArg(s string) string {
 	if strings.ContainsAny(s, " \t()|&;<>*?$'\"\\") {
 		return "'" + strings.ReplaceAll(trace.Clip(s), "'", "?") + "'"
@@ -102,7 +102,7 @@ func quoteArg(s string) string {
 	return trace.Clip(s)
 }
 
-// chooseNamed takes the column that --column names: in full, or by its last part.
+// chooseNamed finds the column of --column by its full name or its last part.
 func (f *frame) chooseNamed(want Want) (choice, error) {
 	var found []*series
 	for _, s := range f.cols {
@@ -134,9 +134,9 @@ func (s *series) noNumbers() error {
 	return trace.Malformed(0, "column %s has no numbers", trace.Clip(s.name))
 }
 
-// finish finds the unit and refuses a column that can't be read whole.
+// finish determines the unit and refuses a column that can't be read completely.
 func (f *frame) finish(c choice, want Want) (choice, error) {
-	const few = 50 // lines for each that others broke into
+	const few = 50 // lines for each one that another rank's output broke
 	switch {
 	case c.bad != nil && f.garbles && c.bads*few <= c.count:
 		c.notes = append(c.notes, fmt.Sprintf("%d lines have no number in this column, possibly because another rank wrote into them; the first is line %d", c.bads, c.bad.line))
@@ -188,14 +188,14 @@ func (f *frame) finish(c choice, want Want) (choice, error) {
 	return c, err
 }
 
-// Iterations that are seldom shorter or longer, in milliseconds.
+// Usual range of iteration times, in milliseconds.
 const (
 	shortest = 2
 	longest  = 30 * 60 * 1000
 )
 
-// checkUnit compares the times with a clock of the same table: it tells a unit
-// that the name does not, and refuses one that it contradicts.
+// checkUnit compares the times with a clock of the same table. The clock determines
+// a unit that the name lacks, and a contradicting unit is refused.
 func (f *frame) checkUnit(c choice, want Want) (choice, error) {
 	if want.Unit != "" || want.Raw {
 		return c, nil
@@ -219,7 +219,7 @@ func (f *frame) checkUnit(c choice, want Want) (choice, error) {
 }
 
 // clockPerStep is the mean time of an iteration by the first clock of the table,
-// in milliseconds; NaN where there is none.
+// in milliseconds; NaN if there is none.
 func (f *frame) clockPerStep(of *series) float64 {
 	var clock, step *series
 	for _, s := range f.cols {
@@ -266,7 +266,7 @@ func (s *series) median() float64 {
 	return all[len(all)/2]
 }
 
-// listNames lists columns for a sentence.
+// listNames lists columns for a message.
 func listNames(cols []*series) string {
 	const most = 12
 	var names []string

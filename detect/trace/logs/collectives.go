@@ -10,12 +10,12 @@ import (
 	"github.com/failslow/falcon/detect/trace"
 )
 
-// Collective is what NCCL Inspector has of one kind of call: a communicator, an
-// operation and a size.
+// Collective summarizes NCCL Inspector's records of one kind of call: a
+// communicator, an operation and a size.
 type Collective struct {
 	Comm  string     `json:"comm"`
 	Op    string     `json:"op"`
-	Size  string     `json:"size"`  // bytes, or the range that the metrics give
+	Size  string     `json:"size"`  // bytes, or the range in the metrics
 	Ranks int        `json:"ranks"` // of the communicator
 	Calls int        `json:"calls"` // records in the file
 	Us    float64    `json:"median_us"`
@@ -30,7 +30,7 @@ type RankTime struct {
 	Us   float64 `json:"median_us"`
 }
 
-// CollectiveSet is what an export of NCCL Inspector holds.
+// CollectiveSet is an export of NCCL Inspector.
 type CollectiveSet struct {
 	Format  string       `json:"format"`
 	Calls   int          `json:"calls"`
@@ -98,7 +98,7 @@ func (c *collectives) times(k collectiveKey) (*collectiveTimes, error) {
 	return t, nil
 }
 
-// addObject reads an object of the JSON form, whose header may stand in it.
+// addObject reads an object of the JSON form, which may include the header.
 func (c *collectives) addObject(number, _ int, object []byte) error {
 	var o struct {
 		Header struct {
@@ -140,7 +140,7 @@ func countOf(v float64) string {
 	return string(b)
 }
 
-// addMetric reads a line of the Prometheus form.
+// addMetric reads a line of the Prometheus format.
 func (c *collectives) addMetric(m metric) error {
 	isTime := strings.HasSuffix(m.name, "_exec_time_microseconds")
 	if !strings.HasPrefix(m.name, "nccl_") || !isTime && !strings.HasSuffix(m.name, "bus_bandwidth_gbs") {
@@ -174,7 +174,7 @@ func (c *collectives) addMetric(m metric) error {
 	return nil
 }
 
-// finish makes the medians, the kinds with most time first.
+// finish computes the medians and sorts the kinds by total time.
 func (c *collectives) finish(cut bool) {
 	for _, k := range c.order {
 		t := c.kinds[k]

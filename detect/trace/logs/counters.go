@@ -24,7 +24,7 @@ type Counter struct {
 	Last   float64 `json:"last"`
 }
 
-// CounterSet is what a DCGM export holds.
+// CounterSet is a DCGM export.
 type CounterSet struct {
 	Format   string    `json:"format"`
 	Devices  int       `json:"devices"`
@@ -32,7 +32,7 @@ type CounterSet struct {
 	Remarks  []string  `json:"remarks"` // devices that differ from the others, and Xids
 }
 
-// counters gathers them.
+// counters collects the counters of a file.
 type counters struct {
 	set     CounterSet
 	at      map[[2]string]int
@@ -91,7 +91,7 @@ func deviceOf(labels map[string]string) string {
 	return trace.Clip(name)
 }
 
-// addSample reads a row of dcgmi dmon: an entity of two words and its numbers.
+// addSample reads a row of dcgmi dmon: an entity of two words and its values.
 func (c *counters) addSample(l line) error {
 	fields := strings.Fields(l.text)
 	if len(fields) != len(c.columns)+2 || !l.whole {
@@ -129,7 +129,7 @@ func (c *counters) addValue(device, name string, v float64) error {
 	return nil
 }
 
-// Counters that say something by themselves.
+// Counters that get remarks.
 var (
 	xidCounters   = []string{"DCGM_FI_DEV_XID_ERRORS", "XIDER", "XID"}
 	clockCounters = []string{"DCGM_FI_DEV_SM_CLOCK", "SMCLK"}

@@ -8,8 +8,8 @@ import (
 	"github.com/failslow/falcon/detect/trace/column"
 )
 
-// role is what a column holds by its name and its values: what always grows is a
-// clock or a time since the start, whatever its name says.
+// role derives the content of a column from its name and its values. A column that
+// always grows is a clock or a time since the start, even if its name differs.
 func (s *series) role() column.Role {
 	role := s.means.Role
 	if s.preset {
@@ -31,7 +31,7 @@ func (s *series) role() column.Role {
 	return role
 }
 
-// whole reports whether all numbers are whole ones.
+// whole reports whether all numbers are integers.
 func (s *series) whole() bool {
 	for _, v := range s.values {
 		if !math.IsNaN(v) && v != math.Trunc(v) {
@@ -41,8 +41,8 @@ func (s *series) whole() bool {
 	return true
 }
 
-// growth tells a column that rises all the time, but for the few places where a
-// run begins again, and one that is seconds, milliseconds and so on since 1970.
+// growth reports whether a column always rises, except where a run restarts, and
+// whether it is a time since 1970.
 func (s *series) growth() (grows bool, epoch column.Unit) {
 	first, last, before := math.NaN(), math.NaN(), math.NaN()
 	low, high := math.Inf(1), math.Inf(-1)
@@ -80,7 +80,7 @@ func epochUnit(low, high float64) column.Unit {
 	return ""
 }
 
-// clockUnit is the unit of a clock, "" where nothing says it.
+// clockUnit is the unit of a clock, "" if it is not known.
 func (s *series) clockUnit(want Want) column.Unit {
 	if want.Unit != "" {
 		return want.Unit
@@ -101,8 +101,8 @@ func (s *series) clockUnit(want Want) column.Unit {
 	return ""
 }
 
-// chooseClock takes times from the differences of a clock, where a column counts
-// the iterations between them. ok is false where there is no clock at all.
+// chooseClock computes times from the differences of a clock if a column counts the
+// iterations. ok is false if there is no clock.
 func (f *frame) chooseClock(clocks, steps []*series, want Want) (c choice, err error, ok bool) {
 	if len(clocks) == 0 {
 		return c, nil, false
@@ -130,8 +130,8 @@ func (f *frame) chooseClock(clocks, steps []*series, want Want) (c choice, err e
 	return c, first, true
 }
 
-// checkCount refuses numbers that may count something else than iterations: MLPerf's
-// steps, for one, are samples.
+// checkCount refuses numbers that may not count iterations: MLPerf's steps are
+// samples.
 func (f *frame) checkCount(c choice, step *series) error {
 	if step.preset {
 		return nil
@@ -155,7 +155,7 @@ func (f *frame) checkCount(c choice, step *series) error {
 		f.format, trace.Clip(c.name), trace.Clip(step.name), quoteArg(c.name))
 }
 
-// checkTick refuses a clock that is too coarse for the rows it stands in.
+// checkTick refuses a clock that is too coarse for its rows.
 func (f *frame) checkTick(c choice) error {
 	const coarse = 0.05 // of the time between two rows
 	tick := c.tick
@@ -179,8 +179,8 @@ func (f *frame) checkTick(c choice) error {
 	return nil
 }
 
-// toMs turns the numbers of a row into milliseconds: directly, or for a clock into
-// the time itself, of which differences are taken later.
+// toMs converts the number of a row to milliseconds. For a clock that is the time
+// itself; differences are computed later.
 func (c choice) toMs(v float64, want Want) (float64, error) {
 	switch c.role {
 	case column.Rate:

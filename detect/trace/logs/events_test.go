@@ -116,7 +116,7 @@ func TestRefusesBrokenEventFiles(t *testing.T) {
 	}
 }
 
-// FuzzEvents frames what it is given, so that checksums don't keep it out.
+// FuzzEvents adds valid checksums to its input.
 func FuzzEvents(f *testing.F) {
 	f.Add(megatronEvents()[len(version()):][12:80], true)
 	f.Add(megatronEvents(), false)

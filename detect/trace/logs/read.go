@@ -9,15 +9,15 @@ import (
 	"github.com/failslow/falcon/detect/trace/column"
 )
 
-// Series is a series of iteration times, and what it was read from.
+// Series is a series of iteration times with its source.
 type Series struct {
-	Ms     []float64 // one per iteration, in the order in which they ran
-	Steps  []int64   // their numbers; nil where the file has none
+	Ms     []float64 // one per iteration, in the order of execution
+	Steps  []int64   // iteration numbers; nil if the file has none
 	Format string    // "Megatron log", "CSV"
-	Column string    // the column's name as the file has it
+	Column string    // name of the column in the file
 	Unit   string    // the column's unit: "ms", "s", …; "it/s" for a rate; "" with Want.Raw
 	Why    string    // why this column and this unit
-	Notes  []string  // what else to know about the times
+	Notes  []string  // remarks on the times
 }
 
 // Read finds the iteration times in a file of any of the formats.
@@ -42,7 +42,7 @@ func Read(r io.Reader, want Want) (Series, error) {
 	return f.series(want)
 }
 
-// series makes the times of the column that is taken.
+// series computes the times of the chosen column.
 func (f *frame) series(want Want) (Series, error) {
 	c, err := f.choose(want)
 	if err != nil {
@@ -76,10 +76,10 @@ func (c choice) unitText() string {
 	return string(c.unit)
 }
 
-const fewWithout = 20 // rows for each that lacks what others have
+const fewWithout = 20 // rows for each row without a value
 
-// stepColumn is the column that numbers the iterations in the rows that have a
-// time, but for a few: the first such one.
+// stepColumn is the first column that numbers the iterations in nearly all rows with
+// a time.
 func (f *frame) stepColumn(of *series) *series {
 	for _, s := range f.cols {
 		if s == of || s.role() != column.Step {
@@ -137,7 +137,7 @@ func (f *frame) walk(out *Series, c choice, step *series, want Want) ([]pass, er
 	return run, nil
 }
 
-// withoutSteps takes the rows in their order.
+// withoutSteps uses the rows in their order.
 func (f *frame) withoutSteps(out Series, c choice, want Want) (Series, error) {
 	if c.isClock() {
 		out.Notes = append(out.Notes, "no column counts iterations: each row counts as one")
@@ -196,17 +196,17 @@ func (f *frame) commonRank(of *series) int32 {
 	return best
 }
 
-// tally counts the rows that are left out.
+// tally counts the ignored rows.
 type tally struct{ empty, zero, unnumbered int }
 
-// take reads the time in a row; ok is false where there is none.
+// take reads the time in a row; ok is false if there is none.
 func (t *tally) take(f *frame, c choice, row int, want Want) (ms float64, ok bool, err error) {
 	v := c.at(row)
 	if math.IsNaN(v) {
 		t.empty++
 		return 0, false, nil
 	}
-	if v == 0 && !want.Raw && !c.isClock() { // what was not measured yet
+	if v == 0 && !want.Raw && !c.isClock() { // not measured yet
 		t.zero++
 		return 0, false, nil
 	}
@@ -216,7 +216,7 @@ func (t *tally) take(f *frame, c choice, row int, want Want) (ms float64, ok boo
 	return ms, true, nil
 }
 
-// note says what was left out, and refuses a column with many zeros.
+// note adds notes on ignored rows, and refuses a column with many zeros.
 func (t *tally) note(out *Series, c choice, rows int) error {
 	if t.zero > 2 && t.zero*fewWithout > rows || t.zero > 0 && t.zero == rows-t.empty {
 		return trace.Malformed(0, "column %s is 0 in %d of %d rows, which is not an iteration time", trace.Clip(c.name), t.zero, rows)
@@ -241,7 +241,7 @@ func (s *Series) noteWriters(w walker) {
 	}
 }
 
-// noteGaps says how the numbers of the iterations go.
+// noteGaps adds notes on the interval of iteration numbers and on missing ones.
 func (s *Series) noteGaps(points []point, c choice) {
 	interval, missing, first := gaps(points)
 	switch {

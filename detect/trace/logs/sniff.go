@@ -13,37 +13,37 @@ import (
 	"github.com/failslow/falcon/detect/trace/column"
 )
 
-// Kind is what a file can be read as.
+// Kind is the kind of a file.
 type Kind string
 
-// Kinds; each is a command of falcon detect, but for the last three.
+// Kinds; all except the last three are commands of falcon detect.
 const (
 	Iterations  Kind = "iterations"
 	Calls       Kind = "calls"
 	Workers     Kind = "workers"
 	Profile     Kind = "profile"
 	Trace       Kind = "trace"
-	Collectives Kind = "collectives" // NCCL Inspector's; no verdict comes from it alone
-	Counters    Kind = "counters"    // DCGM's; no verdict comes from it alone
+	Collectives Kind = "collectives" // of NCCL Inspector; they alone give no verdict
+	Counters    Kind = "counters"    // of DCGM; they alone give no verdict
 	Nothing     Kind = ""
 )
 
-// Guess is what a file is by its beginning.
+// Guess is the kind of a file by its beginning.
 type Guess struct {
 	Kind   Kind
 	Format string // "CSV", "MLPerf log"
-	Why    string // what shows it
-	Sure   bool   // by a mark that no other format has; else it only looks like it
+	Why    string // evidence
+	Sure   bool   // the evidence is unique to the format
 
-	reader string // of a file that can have times of iterations
+	reader string // of a file that can have iteration times
 }
 
-// readers of files that can have times of iterations.
+// readers of files that can have iteration times.
 var readers = map[string]func(io.Reader) (*frame, error){
 	"csv": readTable, "text": readText, "json": readObjects, "dlll": readDLLogger, "mllog": readMLLog, "events": readEvents,
 }
 
-// refuse says why a file has no iteration times that could be read.
+// refuse returns why a file has no iteration times.
 func (g Guess) refuse() error {
 	switch g.Kind {
 	case Nothing:
@@ -54,7 +54,7 @@ func (g Guess) refuse() error {
 	return trace.Malformed(0, "this is %s, which has no iteration times; use: falcon detect %s FILE", g.Format, g.Kind)
 }
 
-// Err is a sentence for a file that nothing reads, nil for others.
+// Err returns an error for a file of an unknown kind.
 func (g Guess) Err() error {
 	if g.Kind != Nothing {
 		return nil
@@ -62,8 +62,8 @@ func (g Guess) Err() error {
 	return g.refuse()
 }
 
-// SniffReader tells what a file is and leaves it unread. The reader it returns is
-// unpacked.
+// SniffReader detects the kind of a file without consuming it. The returned reader
+// is decompressed.
 func SniffReader(r io.Reader) (Guess, *bufio.Reader, error) {
 	in, err := Open(r)
 	if err != nil {
@@ -76,7 +76,7 @@ func SniffReader(r io.Reader) (Guess, *bufio.Reader, error) {
 	return Sniff(head), in, nil
 }
 
-// Sniff tells what a file is by its beginning, unpacked.
+// Sniff detects the kind of a file by its beginning, decompressed.
 func Sniff(head []byte) Guess {
 	if g, ok := sniffBinary(head); ok {
 		return g
@@ -93,7 +93,7 @@ func Sniff(head []byte) Guess {
 	return Guess{Kind: Iterations, Format: "text", Why: "its lines are searched for iteration times", reader: "text"}
 }
 
-// sniffBinary knows files by their first bytes.
+// sniffBinary detects files by their first bytes.
 func sniffBinary(head []byte) (Guess, bool) {
 	has := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }
 	switch {
@@ -115,8 +115,8 @@ func sniffBinary(head []byte) (Guess, bool) {
 
 const sniffedLines = 400
 
-// headLines are the first lines, cleaned; the last may be cut and is left out
-// unless it is the only one.
+// headLines returns the first lines, cleaned. The last may be truncated and is
+// omitted unless it is the only one.
 func headLines(head []byte) []string {
 	var out []string
 	for len(head) > 0 && len(out) < sniffedLines {
@@ -130,7 +130,7 @@ func headLines(head []byte) []string {
 	return out
 }
 
-// sniffMarks knows formats by what their lines begin with.
+// sniffMarks detects formats by the beginning of their lines.
 func sniffMarks(lines []string) (Guess, bool) {
 	for _, l := range lines {
 		switch {
@@ -149,7 +149,7 @@ func sniffMarks(lines []string) (Guess, bool) {
 	return Guess{}, false
 }
 
-// sniffJSON knows documents by the members at their beginning.
+// sniffJSON detects documents by their first members.
 func sniffJSON(lines []string) (Guess, bool) {
 	if first := lines[0]; first[0] != '{' && first[0] != '[' || strings.HasPrefix(first, "{'") || isBracketed(first) {
 		return sniffMixed(lines)
@@ -173,7 +173,7 @@ func sniffJSON(lines []string) (Guess, bool) {
 	return Guess{Iterations, "JSON lines", "lines are JSON objects", false, "json"}, true
 }
 
-// sniffMixed knows JSON lines among others by their number.
+// sniffMixed detects JSON lines between other lines.
 func sniffMixed(lines []string) (Guess, bool) {
 	n := 0
 	for _, l := range lines {
@@ -184,14 +184,14 @@ func sniffMixed(lines []string) (Guess, bool) {
 	return Guess{Iterations, "JSON lines", "many of its lines are JSON objects", false, "json"}, 3*n >= len(lines) && n > 0
 }
 
-// isBracketed reports whether a line begins with a log's prefix in brackets.
+// isBracketed reports whether a line begins with a log prefix in brackets.
 func isBracketed(l string) bool {
 	return l[0] == '[' && len(l) > 1 && l[1] != '{' && l[1] != '"' && l[1] != '['
 }
 
-// sniffText knows logs by a line with an iteration.
+// sniffText detects logs by a line with an iteration.
 func sniffText(lines []string) (Guess, bool) {
-	for i := range lineFormats { // in the order in which readText takes them
+	for i := range lineFormats { // in the order of readText
 		form := &lineFormats[i]
 		for _, l := range lines {
 			if strings.Contains(l, form.mark) && form.value.MatchString(l) && (form.role == column.IterTime && len(form.mark) > 8 || form.step.MatchString(l)) {
@@ -207,7 +207,7 @@ func sniffText(lines []string) (Guess, bool) {
 	return Guess{}, false
 }
 
-// sniffTable knows a CSV by its header and a row of as many fields.
+// sniffTable detects a CSV by its header and a row with as many fields.
 func sniffTable(lines []string) (Guess, bool) {
 	for len(lines) > 1 && isComment(lines[0]) {
 		lines = lines[1:]
@@ -239,7 +239,7 @@ func isNumber(text string) bool {
 }
 
 // regular reports whether most rows have as many fields as the header, so that a
-// log with a comma in its first line is not taken for a table.
+// log with a comma in its first line is not a table.
 func regular(rows []string, want int, comma rune) bool {
 	const most = 50
 	rows = rows[:min(len(rows), most)]
@@ -260,7 +260,7 @@ func hasNumber(text string, comma rune) bool {
 	})
 }
 
-// tableKind tells call logs and tables of workers from series of iterations.
+// tableKind distinguishes call logs, tables of workers and series of iterations.
 func tableKind(g Guess, names, rows []string, comma rune) Guess {
 	at := func(name string) int {
 		for i, n := range names {

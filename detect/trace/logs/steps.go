@@ -15,25 +15,25 @@ type point struct {
 	step int64
 	ms   float64
 	line int32
-	more int32 // further lines that wrote this iteration
+	more int32 // further lines of this iteration
 }
 
 // pass is the iterations between two restarts, by their numbers.
 type pass struct {
 	points []point
-	line   int32 // where it begins
+	line   int32 // first line
 }
 
-// walker puts rows into passes: lines of several ranks about one iteration become
-// one, and a number that goes back begins a new pass.
+// walker sorts rows into passes. Lines of several ranks for one iteration are
+// merged, and a decreasing number begins a new pass.
 type walker struct {
 	passes []pass
 	writer map[int32]*place // by rank
-	late   bool             // of lines that several write, take the least: clocks
-	copies int32            // most lines that wrote one iteration
+	late   bool             // for clocks: use the smallest value of merged lines
+	copies int32            // largest number of lines of one iteration
 }
 
-// place is where a rank is.
+// place is the current position of a rank.
 type place struct {
 	pass int
 	step int64
@@ -48,7 +48,7 @@ func (w *walker) take(p point, rank int32) {
 	switch {
 	case at.pass < 0:
 		at.pass = 0
-		if len(w.writer) > 1 { // a rank that joins stands where the others are
+		if len(w.writer) > 1 { // a new rank starts at the position of the others
 			at.pass = len(w.passes) - 1
 		}
 	case p.step < at.step && !w.lags(at, p.step):
@@ -62,8 +62,8 @@ func (w *walker) take(p point, rank int32) {
 	w.merge(at.pass, p)
 }
 
-// lags reports whether a line is of another writer that is a little behind: many
-// log without a rank, or with the one on their node.
+// lags reports whether a line is from another writer that is slightly behind: many
+// log without a rank, or with their local rank.
 func (w *walker) lags(at *place, step int64) bool {
 	const behind = 3
 	points := w.passes[at.pass].points
@@ -83,8 +83,8 @@ func find(points []point, step int64) (int, bool) {
 	})
 }
 
-// merge adds a line to its iteration: the slowest rank's time counts, as all wait
-// for it.
+// merge adds a line to its iteration. The slowest rank's time counts, because all
+// ranks wait for it.
 func (w *walker) merge(at int, p point) {
 	points := w.passes[at].points
 	if n := len(points); n == 0 || points[n-1].step < p.step {
@@ -103,8 +103,8 @@ func (w *walker) merge(at int, p point) {
 	w.copies = max(w.copies, points[i].more)
 }
 
-// runs groups passes: one that begins at or before the first number of its run
-// is another run; others resume it.
+// runs groups passes. A pass that begins at or before the first number of its run
+// is a new run; others resume it.
 func (w *walker) runs() [][]pass {
 	var out [][]pass
 	for _, p := range w.passes {
@@ -120,7 +120,7 @@ func (w *walker) runs() [][]pass {
 	return out
 }
 
-// pickRun takes the run that is wanted, and asks where there are several.
+// pickRun returns the selected run, and an error if none of several is selected.
 func pickRun(runs [][]pass, want int) ([]pass, error) {
 	switch {
 	case len(runs) == 0:
@@ -148,7 +148,7 @@ func pickRun(runs [][]pass, want int) ([]pass, error) {
 	return nil, ask("the iteration numbers restart: the file has %d runs (%s); choose one with --run 1 to %d", len(runs), strings.Join(parts, "; "), len(runs))
 }
 
-// falling reports whether most runs are of one iteration: the newest come first.
+// falling reports whether most runs have one iteration, so the newest row is first.
 func falling(runs [][]pass) bool {
 	single := 0
 	for _, r := range runs {
@@ -159,8 +159,8 @@ func falling(runs [][]pass) bool {
 	return len(runs) > 2 && single*2 > len(runs)
 }
 
-// joinPasses puts the passes of a run behind each other as they ran, and says
-// where it was resumed and what is missing.
+// joinPasses concatenates the passes of a run in order, with notes on resumes and
+// missing iterations.
 func joinPasses(run []pass) (points []point, notes []string) {
 	for i, p := range run {
 		if i > 0 {
@@ -172,9 +172,8 @@ func joinPasses(run []pass) (points []point, notes []string) {
 	return points, notes
 }
 
-// differences turns times on a clock into times of an iteration, within passes.
-// Where the clock goes back, as one that is set again does, that iteration is left
-// out and counted.
+// differences converts clock readings to iteration times, within passes. Iterations
+// in which the clock goes back are ignored and counted.
 func differences(run []pass) (times []pass, back int, err error) {
 	out := make([]pass, 0, len(run))
 	for _, p := range run {
@@ -199,7 +198,7 @@ func differences(run []pass) (times []pass, back int, err error) {
 	return out, back, nil
 }
 
-// gaps finds the usual distance of iteration numbers, and how many are missing.
+// gaps returns the usual interval of iteration numbers, and how many are missing.
 func gaps(points []point) (interval int64, missing int64, first int64) {
 	seen := map[int64]int{}
 	for i := 1; i < len(points); i++ {
@@ -233,7 +232,7 @@ func stepOf(v float64) (int64, bool) {
 	return int64(v), true
 }
 
-// epochs counts on where the numbers of iterations begin again with each epoch.
+// epochs continues the count if iteration numbers restart with each epoch.
 type epochs struct {
 	column       *series
 	epoch        float64
@@ -250,7 +249,7 @@ func (f *frame) epochs() *epochs {
 	return &epochs{}
 }
 
-// count is the number of a row's iteration from the first epoch on.
+// count is the iteration number of a row since the first epoch.
 func (e *epochs) count(row int, n int64) int64 {
 	if e.column == nil {
 		return n

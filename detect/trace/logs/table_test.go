@@ -19,12 +19,12 @@ func read(in string, want Want) (Series, error) { return Read(strings.NewReader(
 func packed(text string) string {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	_, _ = io.WriteString(w, text) // a buffer takes all
+	_, _ = io.WriteString(w, text) // writes to a buffer do not fail
 	_ = w.Close()
 	return b.String()
 }
 
-// Tables in the forms in which programs, spreadsheets and services write them.
+// Tables as programs, spreadsheets and services write them.
 func TestReadsTables(t *testing.T) {
 	for name, c := range map[string]struct {
 		in     string
@@ -68,7 +68,7 @@ func TestReadsTables(t *testing.T) {
 	}
 }
 
-// wandbHistory has a time without a unit, which the clock beside it tells.
+// wandbHistory has a time without a unit, which the clock column determines.
 func wandbHistory() string {
 	var b strings.Builder
 	for i := range 4 {
@@ -77,7 +77,7 @@ func wandbHistory() string {
 	return b.String()
 }
 
-// growing is a column of n numbers from a formula, numbered.
+// growing returns a table of n rows from a formula.
 func growing(header string, n int, row func(i int) string) string {
 	var b strings.Builder
 	b.WriteString(header + "\n")
@@ -87,7 +87,7 @@ func growing(header string, n int, row func(i int) string) string {
 	return b.String()
 }
 
-// What could mislead is refused in one sentence that says what to do.
+// Ambiguous or misleading files are refused with a sentence that has the remedy.
 func TestRefusesWhatCouldMislead(t *testing.T) {
 	for name, c := range map[string]struct {
 		in   string
@@ -241,7 +241,7 @@ func TestAsksWhichBar(t *testing.T) {
 	}
 }
 
-// endless never ends, and never breaks a line.
+// endless is an endless reader without line ends.
 type endless struct{ b byte }
 
 func (e endless) Read(p []byte) (int, error) {
@@ -277,7 +277,7 @@ func TestSniff(t *testing.T) {
 		`{"header":{"id":"0x1"},"coll_perf":{"coll":"x"}}`: Collectives,
 		"#Entity   SMCLK\nID\n    GPU 0  1590\n":           Counters,
 		"DCGM_FI_DEV_SM_CLOCK{gpu=\"0\"} 1590\n":           Counters,
-		"loading model\nready\n":                           Iterations, // its marks may come far behind
+		"loading model\nready\n":                           Iterations, // its iterations may come later
 		"":                                                 Nothing,
 		"PAR1":                                             Nothing,
 	} {
@@ -304,7 +304,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(fuzzRead)
 }
 
-// fuzzRead reads an input in any way: it gives finite times, or one sentence.
+// fuzzRead reads an input with any settings: it returns finite times or one sentence.
 func fuzzRead(t *testing.T, in []byte, name, unit string, items float64, run int) {
 	u, _ := column.ParseUnit(unit)
 	for _, raw := range []bool{false, true} {

@@ -49,7 +49,7 @@ const (
 // mark is what MARK leaves on the stack.
 type mark struct{}
 
-// machine is the pickle machine without its calls.
+// machine is the pickle machine without calls.
 type machine struct {
 	in     string
 	at     int
@@ -60,7 +60,7 @@ type machine struct {
 	limit  int
 }
 
-// Looks reports whether bytes begin as a pickle of a dict or list does.
+// Looks reports whether the first bytes are those of a pickle of a dict or list.
 func Looks(head []byte) bool {
 	if len(head) < 2 {
 		return false
@@ -182,7 +182,7 @@ func (m *machine) push(v any, cost int) error {
 	return m.hold(costSlot * (cap(m.stack) - before))
 }
 
-// pushText pushes a text that takes cost bytes beside the pickle's own.
+// pushText pushes a text that takes cost bytes in addition to those of the pickle.
 func (m *machine) pushText(text string, cost int) error {
 	if len(text) > MaxText {
 		return fmt.Errorf("%w: a text of %d bytes", ErrTooLarge, len(text))

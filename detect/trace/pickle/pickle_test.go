@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// pythonSays runs a script of real Python and hands back what it writes.
+// pythonSays runs a Python script and returns its output.
 func pythonSays(t *testing.T, script string) []byte {
 	t.Helper()
 	path, err := exec.LookPath("python3")
@@ -214,8 +214,8 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestMemory: what each kind of value takes on the heap is what is counted of it,
-// and what is counted is bounded by the size of the pickle.
+// TestMemory compares the counted bytes of each kind of value with the heap, and
+// with the limit for the size of the pickle.
 func TestMemory(t *testing.T) {
 	const size = 256 << 10
 	for name, c := range map[string]struct{ before, unit, after string }{

@@ -1,7 +1,7 @@
 package pickle
 
 // A value is nil, bool, int64, *big.Int, float64, string, *List or *Dict. Bytes
-// are strings. Containers are pointers, as several places can hold the same one.
+// are strings. Containers are pointers, because they can be shared.
 
 // List is a list, tuple, set or frozenset.
 type List struct {

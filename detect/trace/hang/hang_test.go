@@ -237,8 +237,10 @@ func largeJob(edit func(m *Member)) Job {
 	return j
 }
 
-// Jobs of 8,192 ranks are judged in seconds.
+// Jobs of 8,192 ranks are judged within a second or so; in time quadratic in the ranks of a
+// group it would be 2 to 4 seconds.
 func TestLargeJobs(t *testing.T) {
+	const limit = 3 * time.Second / 2
 	for name, c := range map[string]struct {
 		edit func(m *Member)
 		want string
@@ -279,12 +281,15 @@ func TestLargeJobs(t *testing.T) {
 			}
 		}, "[]"},
 	} {
-		start := time.Now()
-		got := fmt.Sprint(culprits(Solve(largeJob(c.edit))))
-		if took := time.Since(start); took > 5*time.Second {
+		job := largeJob(c.edit)
+		got, took := "", time.Hour
+		for try := 0; try < 3 && took > limit; try++ { // the machine may be busy
+			start := time.Now()
+			got = fmt.Sprint(culprits(Solve(job)))
+			took = min(took, time.Since(start))
+		}
+		if t.Logf("%-24s %v", name, took); took > limit {
 			t.Errorf("%s: %v", name, took)
-		} else {
-			t.Logf("%-24s %v", name, took)
 		}
 		if c.want != "" && got != c.want {
 			t.Errorf("%s: %.100s", name, got)

@@ -111,7 +111,11 @@ func (m *Machine) openOnset(alarms []alarm) {
 		s.floorMs = s.beforeMs
 	}
 	m.incidents.add(s)
+	m.early.justify()
 	if len(others) == 0 {
+		m.judgeEarly(s, m.early.take(at))
+	}
+	if len(others) == 0 && s.ID == "" {
 		m.publishOrWait(s)
 	}
 	m.out.addNote("", at, "onset", "%s slower from iteration %d on: %.1f ms instead of %.1f ms (P %.2f)", s.subject(), at, best.afterMs, best.beforeMs, best.probability)

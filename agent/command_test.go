@@ -157,6 +157,43 @@ func TestProfileWithoutMarks(t *testing.T) {
 		if math.Abs(got.SelfMs-9*6.0/4) > 1e-6 || got.Iterations < 3 {
 			t.Fatalf("self %v over %d iterations", got.SelfMs, got.Iterations)
 		}
+		if len(got.Calls) != 9*int(got.Iterations) {
+			t.Fatalf("%d calls in %d iterations of 9", len(got.Calls), got.Iterations)
+		}
+	})
+}
+
+// With one call an iteration, its computation is known by the call before it, in the
+// iteration before: one before which no call was timed does not count.
+func TestProfileOfOneCallAnIteration(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		s := n.dir.add(100, 0, "n1.g0")
+		one := func(from, to int, flags uint8) {
+			for i := from; i < to; i++ {
+				s.set(func() {
+					s.records = append(s.records, ring.Record{
+						EnterNs: int64(i) * 300e6, Op: falcon.OpAllReduce, Count: 1 << 18, Dtype: 7, Ordinal: uint64(i), Flags: flags,
+					})
+					if s.open {
+						s.control.TimingsWritten++
+						s.timings = append(s.timings, ring.Timing{
+							Window: s.window, Ordinal: uint64(i), Op: falcon.OpAllReduce, Bytes: 1 << 20, StartNs: int64(i) * 300e6, DurationNs: 20e6,
+						})
+					}
+				})
+				wait(300 * time.Millisecond)
+			}
+		}
+		one(0, 100, 0)
+		n.Command(profileCommand(1, 2))
+		wait(200 * time.Millisecond)
+		one(100, 106, ring.FlagTimed)
+		wait(2 * time.Second)
+		n.expect(t, accepted, done)
+		got := n.ship.profiles()[0].Ranks[0]
+		if math.Abs(got.SelfMs-280) > 1e-6 || got.Iterations != 2 || len(got.Calls) != 2 {
+			t.Fatalf("self %v, %d calls over %d iterations", got.SelfMs, len(got.Calls), got.Iterations)
+		}
 	})
 }
 

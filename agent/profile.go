@@ -60,6 +60,7 @@ func (a *Agent) startProfile(cmd *falconv1.ProfileCommand, now, deadline time.Ti
 	for _, p := range ranks {
 		p.refresh()
 		p.window = newWindow(t.id, p.status, p.lost)
+		p.window.single = p.iterations.infer.Period() == 1
 		p.seg.StartProfile(p.window.id, until, ring.CommMask{})
 	}
 	return t, nil

@@ -52,12 +52,15 @@ type window struct {
 	wroteAt uint64
 	unread  uint64 // the process's records overwritten before they were read, at the start
 
-	opened     bool     // a call was timed
-	late       int64    // iterations that began before
-	cut        bool     // ends now, with what it has: the job is to be held
-	moved      bool     // the rank changed while it was open
-	closed     int      // iterations closed by the anchor since the start
-	boundaries []uint64 // ordinals of the anchor calls that closed them
+	opened     bool    // a call was timed
+	late       int64   // iterations that began before
+	cut        bool    // ends now, with what it has: the job is to be held
+	moved      bool    // the rank changed while it was open
+	timed      int     // calls that the hook timed
+	closed     int     // iterations closed by the anchor since the start
+	single     bool    // iterations have one call
+	lead       int     // 1 where no call before the first of them was timed: see firstInferred
+	boundaries []int64 // calls entered from then on belong to the next one, ns
 	overflow   uint64
 }
 
@@ -99,7 +102,10 @@ const openingMost = 2
 // awaitOpening puts the first whole iteration behind one that began before the hook
 // had opened the window: its first calls were not timed, and are no loss.
 func (w *window) awaitOpening(r *ring.Record) {
-	w.opened = w.opened || r.Flags&ring.FlagTimed != 0
+	if r.Flags&ring.FlagTimed != 0 {
+		w.opened = true
+		w.timed++
+	}
 	if at := iterate.StepOf(r.Step, w.newest); !w.opened && r.Flags&ring.FlagCapturing == 0 && at >= w.first && w.late < openingMost {
 		w.late += at + 1 - w.first
 		w.first = at + 1
@@ -114,9 +120,18 @@ func (w *window) addMark(m ring.Mark) {
 	w.newest = max(w.newest, m.Iteration)
 }
 
+// addBoundary takes in the end of an iteration: its closing anchor call begins the next one,
+// but where an iteration has no other call, it is that of the iteration that it closes.
 func (w *window) addBoundary(it period.Iteration) {
+	at, before := it.EndNs, w.timed-1
+	if w.single {
+		at, before = at+1, w.timed
+	}
+	if w.closed == 0 && before < 1 {
+		w.lead = 1
+	}
 	w.closed++
-	w.boundaries = append(w.boundaries, it.Ordinal)
+	w.boundaries = append(w.boundaries, at)
 }
 
 // firstCounted is the first iteration that counts, by marks. An order that was applied
@@ -138,8 +153,13 @@ func (w *window) wholeIterations(marked bool, st ring.Control) int {
 	if marked {
 		return int(min(max(0, w.newest-w.firstCounted(st)), iterationsMax))
 	}
-	return max(0, w.closed-1) // the first one began before the window
+	return max(0, w.closed-w.firstInferred())
 }
+
+// firstInferred is the first whole iteration, without marks: the one before began before the
+// window. Its computation before its first call is known by the call before that: where
+// that was not timed, the next iteration is the first.
+func (w *window) firstInferred() int { return 1 + w.lead }
 
 // summarize joins timings with records. Timings of calls that are not in the
 // communicator table keep 0 as their communicator's id.
@@ -160,7 +180,7 @@ func (p *process) summarize(id uint64, timings []ring.Timing) falcon.RankProfile
 	case w.reordered(p.status): // from which call on is not known
 		out.First, out.Last = 1, 0
 	default:
-		out.First, out.Last = 1, int64(w.closed)-1
+		out.First, out.Last = int64(w.firstInferred()), int64(w.closed)-1
 		p.numberCalls(out.Calls)
 	}
 	out.Partial = p.partialIterations(timings)
@@ -175,7 +195,7 @@ func (p *process) partialIterations(timings []ring.Timing) map[int64]bool {
 		timed[callKey{t.Comm, t.Ordinal}] = true
 		kinds[callKind{t.Comm, t.Op}] = true
 	}
-	out, bounds := map[int64]bool{}, p.boundaryTimes()
+	out, bounds := map[int64]bool{}, p.window.boundaries
 	for k, s := range p.window.seen {
 		switch {
 		case timed[k] || s.captured || !kinds[callKind{k.comm, s.op}]:
@@ -220,32 +240,17 @@ func (w *window) placeMarks(timings []ring.Timing, beginMs map[int64]float64) {
 	}
 }
 
-// numberCalls counts iterations of a job without marks: each boundary is an anchor
-// call; what was issued at it or after it belongs to the next iteration.
+// numberCalls counts iterations of a job without marks.
 func (p *process) numberCalls(calls []iterate.Timed) {
 	if _, ok := p.iterations.infer.Anchor(); !ok {
 		return
 	}
-	bounds := p.boundaryTimes()
+	bounds := p.window.boundaries
 	for i := range calls {
 		if s, ok := p.window.seen[callKey{p.comms.slotOfComm(calls[i].Comm), calls[i].Ordinal}]; ok {
 			calls[i].Iteration = iterationAt(bounds, s.enterNs)
 		}
 	}
-}
-
-// boundaryTimes is when the anchor calls were entered that closed iterations.
-func (p *process) boundaryTimes() (bounds []int64) {
-	a, ok := p.iterations.infer.Anchor()
-	if !ok {
-		return nil
-	}
-	for _, ordinal := range p.window.boundaries {
-		if s, ok := p.window.seen[callKey{p.comms.slotOfComm(a.Class.Comm), ordinal}]; ok {
-			bounds = append(bounds, s.enterNs)
-		}
-	}
-	return bounds
 }
 
 // iterationAt numbers a call by the boundaries that were passed when it was entered.

@@ -26,6 +26,7 @@ type Config struct {
 	Settled     float64 `yaml:"-"` // relief: the level is within this of the baseline; 0.05
 
 	Profile  ProfileConfig  `yaml:"-"`
+	Early    EarlyConfig    `yaml:"-"`
 	Validate ValidateConfig `yaml:",inline"`
 	Relief   ReliefConfig   `yaml:"-"`
 	Watch    WatchConfig    `yaml:",inline"`
@@ -48,9 +49,17 @@ type ProfileConfig struct {
 	Deadline   time.Duration // an incomplete window is judged after at least this long; 10 s
 }
 
+// EarlyConfig bounds the windows that are asked for before an onset is verified.
+type EarlyConfig struct {
+	Iterations int     // of one window, negative = none; 1
+	Over       float64 // increase over the baseline of an iteration that asks for one; 0.2
+	Wait       int64   // least iterations between two; doubles with each that no onset follows; 2
+	WaitMost   int64   // 512
+}
+
 // ValidateConfig bounds the validations that incidents ask for.
 type ValidateConfig struct {
-	Tries   int   `yaml:"validate_tries"` // per incident, negative = none; 2
+	Tries   int   `yaml:"validate_tries"` // per incident, negative = none; 1
 	Spacing int64 `yaml:"-"`              // iterations between two; 20
 }
 
@@ -83,6 +92,7 @@ func DefaultConfig() Config {
 		History:      1024,
 		Settled:      0.05,
 		Profile:      ProfileConfig{Iterations: 4, Tries: 3, Spacing: 5, Retry: 50, Deadline: 10 * time.Second},
+		Early:        EarlyConfig{Iterations: 1, Over: 0.2, Wait: 2, WaitMost: 512},
 		Validate:     ValidateConfig{Tries: 2, Spacing: 20},
 		Relief:       ReliefConfig{Iterations: 2, Every: 20, Confirm: 10, Streak: 3},
 		Watch:        WatchConfig{Every: 200, Iterations: 2, Spacing: time.Minute, Over: 1.5, Steps: 3},
@@ -106,6 +116,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.History, d.History)
 	setDefault(&c.Settled, d.Settled)
 	c.Profile.setDefaults(d.Profile)
+	c.Early.setDefaults(d.Early)
 	c.Validate.setDefaults(d.Validate)
 	c.Relief.setDefaults(d.Relief)
 	c.Watch.setDefaults(d.Watch)
@@ -123,6 +134,13 @@ func (c *ProfileConfig) setDefaults(d ProfileConfig) {
 	setDefault(&c.Spacing, d.Spacing)
 	setDefault(&c.Retry, d.Retry)
 	setDefault(&c.Deadline, d.Deadline)
+}
+
+func (c *EarlyConfig) setDefaults(d EarlyConfig) {
+	setDefault(&c.Iterations, d.Iterations)
+	setDefault(&c.Over, d.Over)
+	setDefault(&c.Wait, d.Wait)
+	setDefault(&c.WaitMost, d.WaitMost)
 }
 
 func (c *ValidateConfig) setDefaults(d ValidateConfig) {

@@ -25,6 +25,7 @@ type Machine struct {
 	evidence  *evidence
 	links     *linkLog
 	profile   *profiler
+	early     *earlyLook
 	rankWatch *rankWatcher
 	tests     *testPlanner
 	relief    *reliefJudge
@@ -46,6 +47,9 @@ func New(cfg Config) *Machine {
 	m.evidence = &evidence{cfg: m.cfg, job: m.job, samples: m.samples, incidents: m.incidents}
 	m.links = &linkLog{clock: m.clock, job: m.job, incidents: m.incidents, evidence: m.evidence}
 	m.profile = &profiler{cfg: m.cfg, clock: m.clock, out: m.out, samples: m.samples, incidents: m.incidents}
+	m.early = &earlyLook{
+		cfg: m.cfg, clock: m.clock, samples: m.samples, incidents: m.incidents, baseline: m.baseline, evidence: m.evidence, profile: m.profile,
+	}
 	m.rankWatch = &rankWatcher{}
 	m.tests = &testPlanner{
 		cfg: m.cfg, clock: m.clock, out: m.out, job: m.job, samples: m.samples, incidents: m.incidents, baseline: m.baseline,
@@ -136,6 +140,7 @@ func (m *Machine) startEpoch(j Job) {
 	m.bursts.clear()
 	m.evidence.resetHealthy()
 	m.profile.startEpoch(j.Layout.World())
+	m.early.startEpoch()
 	m.rankWatch.startEpoch(j.Layout.World(), m.cfg.Watch)
 	m.tests.reset()
 	m.relief.startEpoch()
@@ -205,9 +210,12 @@ func (m *Machine) onIteration(c cell) {
 	m.relief.acceptWork(c.iteration)
 	m.checkThroughput(c.iteration)
 	m.relief.closeRelieved(c.iteration)
+	m.judgeEarly()
+	m.lookEarly(c)
 }
 
 func (m *Machine) stepReadings(in Readings) {
 	m.evidence.addReadings(m.clock.now, in)
+	m.judgeEarly()
 	m.judgeAgain(in)
 }

@@ -111,7 +111,9 @@ func (m *Machine) openOnset(alarms []alarm) {
 		s.floorMs = s.beforeMs
 	}
 	m.incidents.add(s)
-	if len(others) == 0 {
+	m.early.justify()
+	m.judgeEarly()
+	if len(others) == 0 && s.ID == "" {
 		m.publishOrWait(s)
 	}
 	m.out.addNote("", at, "onset", "%s slower from iteration %d on: %.1f ms instead of %.1f ms (P %.2f)", s.subject(), at, best.afterMs, best.beforeMs, best.probability)

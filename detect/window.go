@@ -33,6 +33,7 @@ const (
 	refusalGrace  = 2 * time.Second // for the other nodes' parts after a refusal
 	deadlineTimes = 4               // windows long, at least
 	deadlineMost  = time.Minute
+	earlyDeadline = 5 // iterations besides an early window's own: until it begins, and until all was timed
 )
 
 // planWindow requests the window needed most, if none is in flight: for the culprit of an
@@ -147,9 +148,7 @@ func (m *Machine) checkWindow() {
 	if w == nil {
 		return
 	}
-	waited := m.clock.now.Sub(w.asked)
-	expected := time.Duration(deadlineTimes * float64(w.iterations) * m.samples.currentLevel() * float64(time.Millisecond))
-	deadline := min(max(m.cfg.Profile.Deadline, expected), deadlineMost)
+	waited, deadline := m.clock.now.Sub(w.asked), m.profile.deadlineOf(w, m.early.isOwn(w))
 	switch {
 	case len(w.parts) == len(m.samples.ranks):
 	case waited >= deadline:
@@ -159,6 +158,10 @@ func (m *Machine) checkWindow() {
 		return
 	}
 	m.profile.closeWindow()
+	if m.early.isOwn(w) {
+		m.endEarly(w)
+		return
+	}
 	if len(w.parts) == 0 {
 		m.windowFailed(w)
 		return
@@ -213,6 +216,16 @@ type profiler struct {
 func (p *profiler) startEpoch(world int) {
 	p.window, p.learn, p.lookAt = nil, learnState{due: true}, 0
 	p.haveLast, p.shown = false, make([]peer.Rank, world)
+}
+
+// deadlineOf is how long a window is waited for. An early one must not keep the search for a
+// culprit waiting, as a node that is missing would; its iterations are as slow as the newest.
+func (p *profiler) deadlineOf(w *window, early bool) time.Duration {
+	iterations, level, least := deadlineTimes*float64(w.iterations), p.samples.currentLevel(), p.cfg.Profile.Deadline
+	if early {
+		iterations, level, least = float64(w.iterations+earlyDeadline), slices.Max(append(p.samples.slowest.newestValues(lastOver), 0)), min(least, refusalGrace)
+	}
+	return min(max(least, time.Duration(iterations*level*float64(time.Millisecond))), deadlineMost)
 }
 
 // inFlight reports whether a window is awaited.

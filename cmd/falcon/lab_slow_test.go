@@ -34,8 +34,7 @@ type slowGPU struct {
 	GPU         string  `json:"gpu"`
 	Clock       float64 `json:"clock"` // share of the nominal one
 	Verdict     string  `json:"verdict"`
-	Opened      int     `json:"opened"`     // iterations of rank 0 that ended between the fault and the incident
-	Iterations  int     `json:"iterations"` // likewise the verdict
+	Iterations  int     `json:"iterations"` // of rank 0, that ended between the fault and the verdict
 	Seconds     float64 `json:"seconds"`
 	IterationMs float64 `json:"iteration_ms"` // before the fault, the median
 }
@@ -91,14 +90,12 @@ func slowDown(t *testing.T, s *storyLines, dir, marks string, seed int) slowGPU 
 	ends := endsOfIterations(t, marks)
 	began := time.Now()
 	setClock(t, dir, g.GPU, g.Clock)
-	s.awaitLine(": slow since iteration ", 5*time.Minute)
-	opened := time.Now()
 	g.Verdict = s.awaitLine(", confidence ", 5*time.Minute)
 	named := time.Now()
 	g.Seconds = named.Sub(began).Seconds()
 	g.IterationMs = medianStep(ends)
 	ends = endsOfIterations(t, marks)
-	g.Opened, g.Iterations = between(ends, began, opened), between(ends, began, named)
+	g.Iterations = between(ends, began, named)
 	setClock(t, dir, g.GPU, 0.999999) // the later of two faults holds
 	s.awaitLine("the fault has cleared", 5*time.Minute)
 	return g
@@ -173,7 +170,7 @@ func playSlowGPUs(t *testing.T, name, arguments string) []slowGPU {
 			s.awaitLine(fmt.Sprintf("Healthy profile of %d of %d ranks stored", *torchSize, *torchSize), 5*time.Minute)
 		}
 		g = slowDown(t, s, dir, marks, seed)
-		t.Logf("%s at %.2f: known after %d iterations, named %v after %d of %.0f ms before, %.1f s: %s", g.GPU, g.Clock, g.Opened, g.right(), g.Iterations, g.IterationMs, g.Seconds, g.Verdict)
+		t.Logf("%s at %.2f: named %v after %d iterations of %.0f ms before, %.1f s: %s", g.GPU, g.Clock, g.right(), g.Iterations, g.IterationMs, g.Seconds, g.Verdict)
 		if !g.right() {
 			t.Log(strings.Join(s.seen, "\n"))
 		}

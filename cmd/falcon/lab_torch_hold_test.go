@@ -117,29 +117,46 @@ events:
   - {at_iteration: 30, gpu: n1.g0, clock: 0.5}
 `
 
-// The operator of a PyTorch job approves S2 with the keyboard, and sees the gain.
+// torchLink is a PyTorch job of eight replicas in a ring over four nodes, one of whose links
+// becomes slow: nodes in another order do not need it.
+const torchLink = `about: A link of a PyTorch job falls to a tenth and stays there.
+layout: {tp: 1, dp: 8, pp: 1}
+nodes: 4
+micro_batches: 4
+iterations: 400
+link_mb_s: 100
+events:
+  - {at_iteration: 30, link: n1-n2, bandwidth: 0.1}
+`
+
+// The operator of a PyTorch job approves S2 and S3 with the keyboard, and sees the gain.
 func TestTorchScreen(t *testing.T) {
 	if !*torchScreen {
 		t.Skip("give -torch-screen")
 	}
 	for _, backend := range torchBackends {
-		t.Run(backend, func(t *testing.T) {
-			logs := t.TempDir()
-			t.Setenv("BACKEND", backend)
-			t.Setenv("RANK_LOGS", logs)
-			t.Setenv("ITERATIONS", "400")
-			file := filepath.Join(t.TempDir(), "slow.yaml")
-			writeFile(t, file, torchSlow)
-			s := newScreen(t, 120, 40, "lab", "run", "--scenario", file, "--train", trainTorch(t, "ddp_kills.py"), "--gpu-gflops", "8")
-			s.wait(3*time.Minute, "INC-0001", "n1.g0", "S2 PROPOSED")
-			s.keys("a")
-			s.wait(5*time.Second, "Cancel", "Approve")
-			time.Sleep(dialogGuard)
-			s.keys("Tab", "Enter")
-			s.wait(2*time.Minute, "kept", "measured")
-			t.Log(s.falcon("incident", "show", "INC-0001"))
-			s.keys("q")
-			judgeAlarms(t, logs)
-		})
+		t.Run(backend+"/S2", func(t *testing.T) { approveTorch(t, backend, torchSlow, "n1.g0", "S2 PROPOSED") })
+		t.Run(backend+"/S3", func(t *testing.T) { approveTorch(t, backend, torchLink, "n1-n2", "S3 PROPOSED") })
 	}
+}
+
+// approveTorch plays a scenario on a PyTorch job, waits for what is proposed against the
+// culprit, and approves it.
+func approveTorch(t *testing.T, backend, scenario, culprit, proposed string) {
+	logs := t.TempDir()
+	t.Setenv("BACKEND", backend)
+	t.Setenv("RANK_LOGS", logs)
+	t.Setenv("ITERATIONS", "400")
+	file := filepath.Join(t.TempDir(), "slow.yaml")
+	writeFile(t, file, scenario)
+	s := newScreen(t, 120, 40, "lab", "run", "--scenario", file, "--train", trainTorch(t, "ddp_kills.py"), "--gpu-gflops", "8")
+	s.wait(3*time.Minute, "INC-0001", culprit, proposed)
+	s.keys("a")
+	s.wait(5*time.Second, "Cancel", "Approve")
+	time.Sleep(dialogGuard)
+	s.keys("Tab", "Enter")
+	s.wait(2*time.Minute, "kept", "measured")
+	t.Log(s.falcon("incident", "show", "INC-0001"))
+	s.keys("q")
+	judgeAlarms(t, logs)
 }

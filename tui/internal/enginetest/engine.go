@@ -112,7 +112,7 @@ func New(o Options) *Engine {
 		e.policy = &falconv1.Policy{Mode: "auto", Cap: "S2", Version: 1, Rungs: map[string]*falconv1.RungPolicy{"S2": {CountdownS: CountdownS, PerHour: 3}}}
 	}
 	if o.Undo > 0 || o.Two {
-		e.policy.Rungs = map[string]*falconv1.RungPolicy{e.proposes(): {UndoS: float64(o.Undo), Second: o.Two}}
+		e.policy.Rungs = map[string]*falconv1.RungPolicy{e.opts.proposes(): {UndoS: float64(o.Undo), Second: o.Two}}
 	}
 	e.log(0, "agent", "agent of node n0 to n3 attached", 0)
 	return e
@@ -216,7 +216,7 @@ func (e *Engine) audit(by, verb, about, hash, reason string) {
 }
 
 func (e *Engine) write(line *falconv1.EventLine) {
-	line.Seq, line.AtUnixNs = uint64(len(e.events)+1), e.at(line.Iteration).UnixNano()
+	line.Seq, line.AtUnixNs = uint64(len(e.events)+1), e.opts.at(line.Iteration).UnixNano()
 	e.events = append(e.events, line)
 	for w := range e.watchers {
 		select {
@@ -226,14 +226,14 @@ func (e *Engine) write(line *falconv1.EventLine) {
 	}
 }
 
-func (e *Engine) at(iter int64) time.Time {
-	return e.opts.Start.Add(time.Duration(iter) * iteration)
+func (o *Options) at(iter int64) time.Time {
+	return o.Start.Add(time.Duration(iter) * iteration)
 }
 
 func (e *Engine) decide(approve bool, by, reason string) {
 	a := e.action()
 	if approve {
-		e.approvals = append(e.approvals, &falconv1.Approval{By: by, From: "unix user 1000", UnixNs: e.at(e.iter).UnixNano(), Reason: reason})
+		e.approvals = append(e.approvals, &falconv1.Approval{By: by, From: "unix user 1000", UnixNs: e.opts.at(e.iter).UnixNano(), Reason: reason})
 		if e.opts.Two && len(e.approvals) < 2 {
 			e.log(e.iter, "decision", fmt.Sprintf("%s approved by %s, waits for a second approver", a.Id, by), 1)
 			e.audit(by, "approve (1 of 2)", a.Id, a.PlanHash, reason)
@@ -241,7 +241,7 @@ func (e *Engine) decide(approve bool, by, reason string) {
 		}
 	}
 	if e.by, e.reason = by, reason; approve {
-		e.approved = e.iter + e.undo()
+		e.approved = e.iter + e.opts.undo()
 	} else {
 		e.vetoed, e.approved = true, never
 	}

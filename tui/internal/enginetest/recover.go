@@ -119,7 +119,7 @@ func (e *Engine) Recoveries(_ context.Context, r *falconv1.RecoveriesRequest) (*
 func (e *Engine) exposures() []*falconv1.Exposure {
 	const most = 64 // parts of a large job shown here
 	var racks, nodes []*falconv1.Exposure
-	for n := 0; 2*n < e.world() && n < most; n += 2 {
+	for n := 0; 2*n < e.opts.world() && n < most; n += 2 {
 		pair := []string{fmt.Sprintf("n%d%s", n, e.hostile), fmt.Sprintf("n%d%s", n+1, e.hostile)}
 		racks = append(racks, &falconv1.Exposure{
 			Domain: fmt.Sprintf("rack r%d", n/2), Nodes: pair, Ranks: []int32{int32(2 * n), int32(2*n + 1), int32(2*n + 2), int32(2*n + 3)},
@@ -159,7 +159,7 @@ func (e *Engine) recovery() *falconv1.Recovery {
 	if e.lost == nil {
 		return nil
 	}
-	now, rank, state := e.at(e.iter), e.culprit(), e.lost.state
+	now, rank, state := e.opts.at(e.iter), e.opts.culprit(), e.lost.state
 	device := fmt.Sprintf("n%d.g%d%s", rank/2, rank%2, e.hostile)
 	v := &falconv1.Recovery{
 		Id: "REC-0001", State: string(state), PlanHash: RecoveryHash, DecidedBy: e.lost.by, Reason: e.lost.reason + e.hostile,
@@ -192,7 +192,7 @@ func (e *Engine) attempt(v *falconv1.Recovery, rank int32, device string, now ti
 	}
 	if behind(falcon.RecoveryReplace, state) {
 		v.Replaced = map[int32]string{rank: device}
-		for r := range int32(e.world()) {
+		for r := range int32(e.opts.world()) {
 			if r != rank {
 				v.Survivors = append(v.Survivors, r)
 			}
@@ -206,7 +206,7 @@ func (e *Engine) attempt(v *falconv1.Recovery, rank int32, device string, now ti
 		v.EndedUnixNs, v.DeadlineUnixNs = now.UnixNano(), 0
 		return
 	}
-	for r := range int32(e.world()) {
+	for r := range int32(e.opts.world()) {
 		v.Ranks = append(v.Ranks, e.stands(r, rank))
 	}
 }

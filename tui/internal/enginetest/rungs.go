@@ -30,19 +30,19 @@ func (e *Engine) Elsewhere(approve bool, by, reason string) {
 }
 
 // undo is how many iterations an approval waits before it goes out.
-func (e *Engine) undo() int64 { return int64(time.Duration(e.opts.Undo) * time.Second / iteration) }
+func (o *Options) undo() int64 { return int64(time.Duration(o.Undo) * time.Second / iteration) }
 
 // proposes is the rung that the story proposes.
-func (e *Engine) proposes() string {
-	if e.opts.Rung == "" {
+func (o *Options) proposes() string {
+	if o.Rung == "" {
 		return "S2"
 	}
-	return e.opts.Rung
+	return o.Rung
 }
 
 // preview is what S3 would change: the culprit's node against the next one.
-func (e *Engine) preview() *falconv1.Preview {
-	slow, other := e.culprit()/2, int32(e.world()/2-1)
+func (o *Options) preview() *falconv1.Preview {
+	slow, other := o.culprit()/2, int32(o.world()/2-1)
 	return &falconv1.Preview{
 		Swaps:   []*falconv1.NodeSwap{{A: fmt.Sprintf("n%d", slow), B: fmt.Sprintf("n%d", other)}},
 		Left:    []*falconv1.LinksOf{{Dimension: "dp", Links: []string{"n0-n1"}}, {Dimension: "pp", Links: []string{"n1-n3"}}},
@@ -55,9 +55,9 @@ func (e *Engine) preview() *falconv1.Preview {
 // climb makes the ladder propose what the options say.
 func (e *Engine) climb(rungs []*falconv1.RungView) {
 	for _, g := range rungs {
-		if g.Rung == "S3" && e.proposes() == "S3" {
+		if g.Rung == "S3" && e.opts.proposes() == "S3" {
 			g.Applicable, g.Reason, g.OverheadMs, g.GainMs, g.PredictedMs = true, "exchanges n1 with n3", 900, 120, 280
-			g.BreakEven, g.PlanHash, g.Approval, g.Preview = 5, "77e1b0c3", "person", e.preview()
+			g.BreakEven, g.PlanHash, g.Approval, g.Preview = 5, "77e1b0c3", "person", e.opts.preview()
 			g.IfWrong = "a failure before the ranks' second vote leaves the job as it was"
 		}
 		if e.opts.Auto && g.Rung == "S2" {
@@ -67,16 +67,16 @@ func (e *Engine) climb(rungs []*falconv1.RungView) {
 }
 
 // other turns the S2 proposal into that of the rung in the options.
-func (e *Engine) other(a *falconv1.Action) {
-	a.Id = fmt.Sprintf("INC-0001/%s/1", e.proposes())
-	switch a.Rung = e.proposes(); a.Rung {
+func (o *Options) other(a *falconv1.Action) {
+	a.Id = fmt.Sprintf("INC-0001/%s/1", o.proposes())
+	switch a.Rung = o.proposes(); a.Rung {
 	case "S3":
-		a.PlanHash, a.MicroBatches, a.Previous, a.Preview, a.PredictedMs, a.OverheadMs = "77e1b0c3", nil, nil, e.preview(), 280, 900
+		a.PlanHash, a.MicroBatches, a.Previous, a.Preview, a.PredictedMs, a.OverheadMs = "77e1b0c3", nil, nil, o.preview(), 280, 900
 	case "S4":
 		a.PlanHash, a.MicroBatches, a.Previous, a.Variant, a.PredictedMs, a.OverheadMs = "51d7aa02", nil, nil, "restart", HealthyMs, 90_000
-		a.Placement = slices.Repeat([]string{"n5.g0"}, e.world())
+		a.Placement = slices.Repeat([]string{"n5.g0"}, o.world())
 	}
-	if e.opts.Auto && a.State == "proposed" {
-		a.DeadlineUnixNs = e.at(Proposed).Add(CountdownS * time.Second).UnixNano()
+	if o.Auto && a.State == "proposed" {
+		a.DeadlineUnixNs = o.at(Proposed).Add(CountdownS * time.Second).UnixNano()
 	}
 }

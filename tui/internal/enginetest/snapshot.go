@@ -11,7 +11,7 @@ import (
 )
 
 // culprit is the slow rank: replica 2, stage 0, tp 0.
-func (e *Engine) culprit() int32 { return int32(e.opts.TP * min(2, e.opts.DP-1)) }
+func (o *Options) culprit() int32 { return int32(o.TP * min(2, o.DP-1)) }
 
 // story is the iteration as far as the story goes.
 func (e *Engine) story() int64 {
@@ -21,7 +21,7 @@ func (e *Engine) story() int64 {
 	return e.iter
 }
 
-func (e *Engine) world() int { return e.opts.TP * e.opts.DP * e.opts.PP }
+func (o *Options) world() int { return o.TP * o.DP * o.PP }
 
 func (e *Engine) inForce(i int64) bool {
 	return e.approved != never && i >= e.approved+2 && i < Reverted
@@ -47,7 +47,7 @@ func (e *Engine) snapshot(version uint64, r *falconv1.SnapshotRequest) *falconv1
 	s := &falconv1.SnapshotReply{
 		Version: version, Job: e.job(), Policy: e.policy, Role: e.opts.Role, Actor: "maria",
 		Ranks: e.ranks(version), Series: e.series(r), Ladder: e.ladder(),
-		Events: e.events[max(0, len(e.events)-64):], EngineId: engineID, AtUnixNs: e.at(e.iter).UnixNano(),
+		Events: e.events[max(0, len(e.events)-64):], EngineId: engineID, AtUnixNs: e.opts.at(e.iter).UnixNano(),
 	}
 	s.Validation, s.Recovery = e.validation(), e.recovery()
 	s.Operators = e.operators
@@ -74,9 +74,9 @@ func (e *Engine) snapshot(version uint64, r *falconv1.SnapshotRequest) *falconv1
 func (e *Engine) job() *falconv1.Job {
 	ms := e.ms(e.iter)
 	j := &falconv1.Job{
-		Name: "gpt-lab" + e.hostile, Tp: int32(e.opts.TP), Dp: int32(e.opts.DP), Pp: int32(e.opts.PP), World: int32(e.world()),
+		Name: "gpt-lab" + e.hostile, Tp: int32(e.opts.TP), Dp: int32(e.opts.DP), Pp: int32(e.opts.PP), World: int32(e.opts.world()),
 		Iteration: e.iter, IterationMs: ms, BaselineMs: HealthyMs, Slowdown: ms/HealthyMs - 1, DataAgeMs: 120,
-		Epoch: 1, State: "steady", Emulated: true, Exact: true, MicroBatches: e.even(),
+		Epoch: 1, State: "steady", Emulated: true, Exact: true, MicroBatches: e.opts.even(),
 	}
 	switch {
 	case e.story() < 20:
@@ -87,24 +87,24 @@ func (e *Engine) job() *falconv1.Job {
 		j.State = "slow"
 	}
 	if e.inForce(e.iter) {
-		j.MicroBatches = e.plan()
+		j.MicroBatches = e.opts.plan()
 	}
 	return j
 }
 
-func (e *Engine) even() []int32 {
-	m := make([]int32, e.opts.DP)
+func (o *Options) even() []int32 {
+	m := make([]int32, o.DP)
 	for i := range m {
 		m[i] = 8
 	}
 	return m
 }
 
-func (e *Engine) plan() []int32 {
-	m := e.even()
-	slow := min(2, e.opts.DP-1)
+func (o *Options) plan() []int32 {
+	m := o.even()
+	slow := min(2, o.DP-1)
 	m[slow] = 5
-	for i, given := 0, 0; given < 3 && e.opts.DP > 1; i = (i + 1) % e.opts.DP {
+	for i, given := 0, 0; given < 3 && o.DP > 1; i = (i + 1) % o.DP {
 		if i != slow {
 			m[i]++
 			given++
@@ -130,7 +130,7 @@ func (e *Engine) ranks(version uint64) []*falconv1.RankView {
 }
 
 func (e *Engine) draw() []*falconv1.RankView {
-	n := e.world()
+	n := e.opts.world()
 	if len(e.drawn.devices) != n {
 		e.drawn.devices = make([]string, n)
 		for r := range n {
@@ -143,7 +143,7 @@ func (e *Engine) draw() []*falconv1.RankView {
 		out[r] = &block[r]
 		e.rank(out[r], int32(r), ms, slow)
 	}
-	e.flicker(out)
+	e.opts.flicker(out, e.iter)
 	say(out)
 	if n > 6 && e.story() > 100 {
 		out[n-1].Health = falconv1.RankHealth_RANK_HEALTH_STALE
@@ -179,10 +179,10 @@ func say(ranks []*falconv1.RankView) {
 }
 
 // flicker warms ranks that lie scattered, others in each iteration.
-func (e *Engine) flicker(ranks []*falconv1.RankView) {
+func (o *Options) flicker(ranks []*falconv1.RankView, iter int64) {
 	const stride = 7919 // a prime, so that neighbours in time are none in place
-	for k := range e.opts.Flicker {
-		at := (int(e.iter)*e.opts.Flicker + k) * stride % len(ranks)
+	for k := range o.Flicker {
+		at := (int(iter)*o.Flicker + k) * stride % len(ranks)
 		if r := ranks[at]; r.Health == falconv1.RankHealth_RANK_HEALTH_OK {
 			r.Level = 3
 			if r.SelfRatio > 0 {
@@ -200,7 +200,7 @@ func (e *Engine) rank(v *falconv1.RankView, r int32, ms float64, slow bool) {
 	if e.story() >= Located {
 		v.SelfMs, v.SelfRatio, v.WaitMs = 10+0.02*float64(r%3), 1+0.004*float64(r%4), 42
 	}
-	if r != e.culprit() || !slow {
+	if r != e.opts.culprit() || !slow {
 		return
 	}
 	v.SmClockMhz, v.TemperatureC, v.Probability = 990, 87, 0.98
@@ -213,7 +213,7 @@ func (e *Engine) rank(v *falconv1.RankView, r int32, ms float64, slow bool) {
 func (e *Engine) series(r *falconv1.SnapshotRequest) *falconv1.Series {
 	rank := r.Rank
 	if rank < 0 {
-		rank = e.culprit()
+		rank = e.opts.culprit()
 	}
 	n := min(int64(r.Columns), e.iter+1)
 	s := &falconv1.Series{Rank: rank, FirstIteration: e.iter + 1 - n, RunLengths: r.RunLengths, Threshold: 0.9, Window: 5, BaselineMs: HealthyMs}
@@ -307,9 +307,9 @@ func (e *Engine) incident() *falconv1.Incident {
 
 func (e *Engine) verdict() *falconv1.Verdict {
 	return &falconv1.Verdict{
-		Cause: "gpu_degradation", Devices: []string{"n1.g0" + e.hostile}, Ranks: []int32{e.culprit()}, Severity: 3, Confidence: 0.97,
+		Cause: "gpu_degradation", Devices: []string{"n1.g0" + e.hostile}, Ranks: []int32{e.opts.culprit()}, Severity: 3, Confidence: 0.97,
 		Evidence: []*falconv1.Evidence{
-			{Kind: "timing", Text: fmt.Sprintf("rank %d: self time 20.1 ms a micro-batch, 2.01 times the median of its peers%s", e.culprit(), e.hostile)},
+			{Kind: "timing", Text: fmt.Sprintf("rank %d: self time 20.1 ms a micro-batch, 2.01 times the median of its peers%s", e.opts.culprit(), e.hostile)},
 			{Kind: "timing", Text: "the data-parallel group of stage 0 waits for replica 2 in every iteration"},
 			{Kind: "counter", Text: "n1.g0: SM clock 990 of 1980 MHz, hardware thermal slowdown, 87 °C"},
 			{Kind: "counter", Text: "n1: CPU steal share 0.00, no host pressure", Against: false},
@@ -327,15 +327,15 @@ func (e *Engine) ladder() *falconv1.Ladder {
 		impact += e.ms(i) - HealthyMs
 	}
 	l := &falconv1.Ladder{
-		Incident: "INC-0001", ImpactMs: impact, LostGpuHours: impact * float64(e.world()) / 3.6e6,
+		Incident: "INC-0001", ImpactMs: impact, LostGpuHours: impact * float64(e.opts.world()) / 3.6e6,
 		Rungs: []*falconv1.RungView{
 			{Rung: "S1", Applicable: true, Reason: "ignore: cheapest while the loss is below the price of acting", PredictedMs: SlowMs, ImpactMs: impact, Current: e.approved == never},
-			{Rung: "S2", Applicable: true, Reason: "give replica 2 fewer micro-batches; gradients stay weighted by samples" + e.hostile, OverheadMs: 31, GainMs: SlowMs - MitigatedMs, BreakEven: 1, ImpactMs: impact, PredictedMs: MitigatedMs, Current: e.inForce(e.iter), PlanHash: "9f2c41d0", Approval: "person", MicroBatches: e.plan(), IfWrong: "reverted after 10 iterations without a gain"},
+			{Rung: "S2", Applicable: true, Reason: "give replica 2 fewer micro-batches; gradients stay weighted by samples" + e.hostile, OverheadMs: 31, GainMs: SlowMs - MitigatedMs, BreakEven: 1, ImpactMs: impact, PredictedMs: MitigatedMs, Current: e.inForce(e.iter), PlanHash: "9f2c41d0", Approval: "person", MicroBatches: e.opts.plan(), IfWrong: "reverted after 10 iterations without a gain"},
 			{Rung: "S3", Reason: "one node holds one slow GPU of one stage: no swap shortens the longest stage", BreakEven: never},
 			{Rung: "S4", Variant: "restart", Applicable: true, Reason: "checkpoint, and all ranks again on healthy nodes", OverheadMs: 90_000, GainMs: SlowMs - HealthyMs, BreakEven: 474, ImpactMs: impact, PredictedMs: HealthyMs, PlanHash: "51d7aa02", ClockMs: max(0, 90_000-impact), Approval: "person", Next: true, IfWrong: "the job runs on where it is; nothing is reverted"},
 			{Rung: "S4", Variant: "replace", Reason: "no spare node is attached", BreakEven: never},
 		},
-		LossPerMinuteGpuHours: (SlowMs - HealthyMs) / SlowMs * float64(e.world()) / 60,
+		LossPerMinuteGpuHours: (SlowMs - HealthyMs) / SlowMs * float64(e.opts.world()) / 60,
 		Model:                 "calibrated from a profile of this job; off by 0.8% on 1 action",
 	}
 	e.climb(l.Rungs)
@@ -354,7 +354,7 @@ func (e *Engine) action() *falconv1.Action {
 	}
 	a := &falconv1.Action{
 		Id: "INC-0001/S2/1", Incident: "INC-0001", Rung: "S2", State: "proposed", PlanHash: "9f2c41d0",
-		MicroBatches: e.plan(), Previous: e.even(), ProposedIteration: Proposed, AppliedIteration: never, RevertedIteration: never,
+		MicroBatches: e.opts.plan(), Previous: e.opts.even(), ProposedIteration: Proposed, AppliedIteration: never, RevertedIteration: never,
 		BeforeMs: SlowMs, PredictedMs: MitigatedMs, OverheadMs: 31, Why: "the accumulated loss has reached the overhead of S2",
 	}
 	if e.opts.Undo > 0 || e.opts.Two {
@@ -368,15 +368,15 @@ func (e *Engine) action() *falconv1.Action {
 	case e.approved != never:
 		e.progress(a)
 	}
-	e.other(a)
+	e.opts.other(a)
 	return a
 }
 
 func (e *Engine) progress(a *falconv1.Action) {
 	a.DecidedBy, a.State = e.by, "dispatched"
 	if e.opts.Undo > 0 && e.story() < e.approved {
-		a.State, a.DecidedUnixNs = "approved", e.at(e.approved-e.undo()).UnixNano()
-		a.DeadlineUnixNs = e.at(e.approved).UnixNano()
+		a.State, a.DecidedUnixNs = "approved", e.opts.at(e.approved-e.opts.undo()).UnixNano()
+		a.DeadlineUnixNs = e.opts.at(e.approved).UnixNano()
 		return
 	}
 	if e.story() >= e.approved+2 {

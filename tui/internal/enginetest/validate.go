@@ -96,9 +96,9 @@ func (e *Engine) asked() *falconv1.Validation {
 // running is what a validation that holds the job is at: GPUs first, then a
 // pass an iteration.
 func (e *Engine) running(v *falconv1.Validation, r *falconv1.ValidateRequest) {
-	now := e.at(e.iter)
+	now := e.opts.at(e.iter)
 	n := &falconv1.ValidationNow{Step: "gemm", HeldUnixNs: now.Add(-90 * time.Millisecond).UnixNano(), DeadlineUnixNs: now.Add(8 * time.Second).UnixNano()}
-	world := int32(min(16, e.world()))
+	world := int32(min(16, e.opts.world()))
 	for i := range world {
 		n.Ranks = append(n.Ranks, i)
 	}
@@ -132,11 +132,11 @@ func (e *Engine) validations() []*falconv1.Validation {
 // links are healthy.
 func (e *Engine) results(v *falconv1.Validation, gemm, links bool) {
 	device := func(r int32) string { return fmt.Sprintf("n%d.g%d%s", r/2, r%2, e.hostile) }
-	world := int32(min(16, e.world()))
+	world := int32(min(16, e.opts.world()))
 	for r := range world {
 		if gemm {
 			g := &falconv1.GemmResult{Rank: r, Device: device(r), Ms: 6.2 + 0.01*float64(r%3), MedianMs: 6.21, Ratio: 1}
-			if r == e.culprit() && e.story() >= Onset && e.story() < Cleared {
+			if r == e.opts.culprit() && e.story() >= Onset && e.story() < Cleared {
 				g.Ms, g.Ratio, g.Slow = 12.4, 2, true
 			}
 			v.Gemm = append(v.Gemm, g)

@@ -1,0 +1,174 @@
+package detect
+
+import (
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/cause"
+	"github.com/failslow/falcon/detect/peer"
+)
+
+// earlyLook is a short window that is asked for at the first iteration that looks slow,
+// before the onset is verified, so that a clear culprit is known by then. Most first slow
+// iterations are jitter: each look that no onset follows doubles the distance to the next.
+type earlyLook struct {
+	cfg       *Config
+	clock     *clock
+	samples   *sampleLog
+	incidents *incidentSet
+	baseline  *baseline
+	evidence  *evidence
+	profile   *profiler
+
+	newest    *window     // nil = none
+	res       peer.Result // what it shows
+	asked     uint64      // newest early window
+	wait      int64       // iterations to the next look
+	notBefore int64
+}
+
+// startEpoch forgets what was seen of another epoch's processes.
+func (e *earlyLook) startEpoch() {
+	e.newest, e.wait, e.notBefore = nil, 0, 0
+}
+
+// request asks for a window after a slow iteration, unless there was one a short time ago,
+// or for this slowness.
+func (e *earlyLook) request(iteration int64) {
+	if iteration < e.notBefore || e.profile.inFlight() || e.slowRun() > 0 {
+		return
+	}
+	e.newest = nil
+	e.wait = min(max(2*e.wait, e.cfg.Early.Wait), e.cfg.Early.WaitMost)
+	e.notBefore = iteration + e.wait
+	e.profile.request(e.cfg.Early.Iterations, "A slow iteration: who is it, if it lasts?")
+	e.asked = e.profile.windowID
+}
+
+// isOwn reports whether the window is an early look.
+func (e *earlyLook) isOwn(w *window) bool { return w.id == e.asked }
+
+// keep holds a window until a culprit is named.
+func (e *earlyLook) keep(w *window, res peer.Result) { e.newest, e.res = w, res }
+
+// drop forgets a window that has named its culprit.
+func (e *earlyLook) drop() { e.newest = nil }
+
+// justify is called for a verified onset: the look was not in vain.
+func (e *earlyLook) justify() { e.wait = 0 }
+
+// isOf reports whether there is a window for an onset: its iterations began after the one
+// during which it was asked for.
+func (e *earlyLook) isOf(onset int64) bool {
+	w := e.newest
+	return w != nil && w.iteration >= onset-1 && w.iteration <= onset+e.cfg.MergeWithin
+}
+
+// isSlow reports whether an iteration looks slow enough to ask for a window.
+func (e *earlyLook) isSlow(ms float64) bool {
+	base := e.baseline.currentMs()
+	return base > 0 && ms > base*(1+e.cfg.Early.Over)
+}
+
+// isDue reports whether an iteration of a healthy, settled job is slow.
+func (e *earlyLook) isDue(c cell) bool {
+	return e.cfg.Early.Iterations > 0 && !e.samples.isLearning() && e.isSlow(c.ms) && !e.baseline.isSettling(c.iteration) &&
+		e.evidence.hasHealthy() && !e.profile.learningDue() && len(e.incidents.list) == 0 // an action of theirs may hold
+}
+
+// slowRun is how many iterations there were since the window was asked for, 0 without a
+// window, where that is too old, or where one of them was not slow.
+func (e *earlyLook) slowRun() int {
+	w, slowest := e.newest, e.samples.slowest
+	if w == nil || slowest.lastIteration() > w.iteration+e.cfg.MergeWithin {
+		return 0
+	}
+	from := max(slowest.indexOfIteration(w.iteration), slowest.seen-len(slowest.ms))
+	for i := from; i < slowest.seen; i++ {
+		if !e.isSlow(slowest.valueAt(i)) {
+			return 0
+		}
+	}
+	return slowest.seen - from
+}
+
+// onset is that of an incident that need not wait for its verification: every iteration
+// since was slow, and counters accuse the ranks that the window does. The two signs do
+// not depend on each other.
+func (e *earlyLook) onset(healthyBefore func(alarm) float64) (a alarm, ok bool) {
+	if len(e.incidents.openIncidents()) > 0 || e.slowRun() < earlyLeast {
+		return alarm{}, false
+	}
+	w, slowest := e.newest, e.samples.slowest
+	a = alarm{-1, w.iteration, e.baseline.currentMs(), slowest.valueAt(slowest.seen - 1), e.samples.changeProbability()}
+	s := newIncident(falcon.Incident{OnsetIteration: w.iteration, HealthyMs: healthyBefore(a), SlowMs: a.afterMs}, w.id)
+	timing, v := e.judge(s)
+	return a, e.canName(s, timing, v)
+}
+
+// Bounds below which nobody is named by an early window: of short iterations, a handful
+// are over before an operator has read the line.
+const (
+	earlyLeast = 3           // slow iterations that open an incident without verification
+	earlyLasts = time.Second // that the job has been slow for
+)
+
+// canName reports whether an early window is enough to name its culprit.
+func (e *earlyLook) canName(s *incidentState, timing peer.Result, v falcon.Verdict) bool {
+	lasted := e.clock.now.Sub(e.samples.times.startOfIteration(s.OnsetIteration))
+	return lasted >= earlyLasts && e.slowRun() > 0 && e.evidence.allConfirmed(s, timing) && e.evidence.isConvincing(v, timing)
+}
+
+// judge is what an early window shows of an incident.
+func (e *earlyLook) judge(s *incidentState) (timing peer.Result, v falcon.Verdict) {
+	timing = e.evidence.withoutOthers(e.res, s)
+	return timing, cause.Judge(e.evidence.caseFor(s, timing))
+}
+
+// lookEarly asks for an early window after a slow iteration, or opens an incident by it.
+func (m *Machine) lookEarly(c cell) {
+	if !m.early.isDue(c) || m.tests.waiting() {
+		return
+	}
+	if a, ok := m.early.onset(m.healthyBefore); ok {
+		m.openOnset([]alarm{a})
+		return
+	}
+	m.early.request(c.iteration)
+}
+
+// endEarly keeps an early window, and judges by it. One that lacks a rank counts for nothing.
+func (m *Machine) endEarly(w *window) {
+	if len(w.parts) < len(m.samples.ranks) {
+		return
+	}
+	res := m.evidence.compare(sortedProfiles(w))
+	m.profile.keep(w.id, res)
+	m.links.addTransfers(&res)
+	m.early.keep(w, res)
+	m.judgeEarly()
+	if a, ok := m.early.onset(m.healthyBefore); ok {
+		m.openOnset([]alarm{a})
+	}
+}
+
+// judgeEarly gives the incident of an early window its verdict once counters confirm what it
+// shows, as they come later than it. Until then it only accuses: a longer one may decide.
+func (m *Machine) judgeEarly() {
+	for _, s := range m.incidents.openIncidents() {
+		if s.hasVerdict() || !m.early.isOf(s.OnsetIteration) {
+			continue
+		}
+		timing, v := m.early.judge(s)
+		if !m.early.canName(s, timing, v) {
+			if s.search.tries == 0 {
+				s.search.accused = timing.Slow
+			}
+			continue
+		}
+		m.early.drop()
+		s.basis = verdictBasis{timing: &timing, at: m.clock.now}
+		m.publishVerdict(s, v)
+		return
+	}
+}

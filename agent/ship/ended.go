@@ -43,10 +43,13 @@ func (l *endedList) beat() {
 	*l = slices.DeleteFunc(*l, func(e endedState) bool { return e.beats > endedBeats })
 }
 
-// begin returns the ends that a new stream begins with.
-func (l *endedList) begin() (out []*falconv1.AgentFrame) {
+// begin returns the ends that a new stream begins with: those that no frame is to bring still.
+func (l *endedList) begin(waits func(*falconv1.RankState) bool) (out []*falconv1.AgentFrame) {
 	for i := range *l {
 		(*l)[i].beats = 0
+		if waits((*l)[i].state) {
+			continue
+		}
 		out = append(out, &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: (*l)[i].state}})
 	}
 	return out

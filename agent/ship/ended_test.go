@@ -10,6 +10,21 @@ func end(pid, rank int32, generation uint64) *falconv1.RankState {
 	return &falconv1.RankState{Pid: pid, Rank: rank, Generation: generation}
 }
 
+func never(*falconv1.RankState) bool { return false }
+
+// An end that waits in the spool is brought by its own frame.
+func TestEndsThatWaitAreNotRepeated(t *testing.T) {
+	s := newSpool(8, 1<<20)
+	var l endedList
+	for pid := range int32(2) {
+		l.add(end(pid, pid, 1))
+	}
+	s.addFrame(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: end(1, 1, 1)}})
+	if got := l.begin(s.holdsEnd); len(got) != 1 || got[0].GetRank().GetPid() != 0 {
+		t.Fatalf("a stream begins with %v", got)
+	}
+}
+
 // An end is kept for two minutes of one stream, as engines that are restarted again and
 // again may never act on it.
 func TestEndsAreKeptForTwoMinutesOfOneStream(t *testing.T) {
@@ -19,14 +34,14 @@ func TestEndsAreKeptForTwoMinutesOfOneStream(t *testing.T) {
 		for range endedBeats {
 			l.beat()
 		}
-		if got := l.begin(); len(got) != 1 || got[0].GetRank().GetPid() != 7 || got[0].GetRank().GetAlive() {
+		if got := l.begin(never); len(got) != 1 || got[0].GetRank().GetPid() != 7 || got[0].GetRank().GetAlive() {
 			t.Fatalf("a stream begins with %v", got)
 		}
 	}
 	for range endedBeats + 1 {
 		l.beat()
 	}
-	if got := l.begin(); len(got) != 0 {
+	if got := l.begin(never); len(got) != 0 {
 		t.Fatalf("still kept: %v", got)
 	}
 }

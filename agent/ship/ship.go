@@ -27,7 +27,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -187,10 +186,12 @@ func (s *Shipper) Ends() (ends []*falconv1.RankState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.ended {
-		ends = append(ends, e.state)
+		if !s.spool.holdsEnd(e.state) {
+			ends = append(ends, e.state)
+		}
 	}
 	for _, e := range s.spool.frames {
-		if st := e.frame.GetRank(); st != nil && !st.Alive && !slices.Contains(ends, st) {
+		if st := e.frame.GetRank(); st != nil && !st.Alive {
 			ends = append(ends, st)
 		}
 	}

@@ -148,7 +148,7 @@ func (s *Shipper) beginStream(w *falconv1.Welcome) []*falconv1.AgentFrame {
 	s.mu.Lock()
 	s.spool.resumeFrom(w.Acked)
 	s.connected = true
-	out := s.ended.begin()
+	out := s.ended.begin(s.spool.holdsEnd)
 	for _, pid := range slices.Sorted(maps.Keys(s.ranks)) {
 		out = append(out, &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: s.ranks[pid]}})
 	}

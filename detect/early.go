@@ -20,9 +20,10 @@ type earlyLook struct {
 	evidence  *evidence
 	profile   *profiler
 
-	newest    *window // came in before an onset was verified, nil = none
-	asked     uint64  // newest early window
-	wait      int64   // iterations to the next look
+	newest    *window     // nil = none
+	res       peer.Result // what it shows
+	asked     uint64      // newest early window
+	wait      int64       // iterations to the next look
 	notBefore int64
 }
 
@@ -47,21 +48,20 @@ func (e *earlyLook) request(iteration int64) {
 // isOwn reports whether the window is an early look.
 func (e *earlyLook) isOwn(w *window) bool { return w.id == e.asked }
 
-// keep holds a window until an onset is verified.
-func (e *earlyLook) keep(w *window) { e.newest = w }
+// keep holds a window until a culprit is named.
+func (e *earlyLook) keep(w *window, res peer.Result) { e.newest, e.res = w, res }
+
+// drop forgets a window that has named its culprit.
+func (e *earlyLook) drop() { e.newest = nil }
 
 // justify is called for a verified onset: the look was not in vain.
 func (e *earlyLook) justify() { e.wait = 0 }
 
-// take is the window of an onset, nil where there is none. Its iterations began after the
-// one during which it was asked for.
-func (e *earlyLook) take(onset int64) *window {
+// isOf reports whether there is a window for an onset: its iterations began after the one
+// during which it was asked for.
+func (e *earlyLook) isOf(onset int64) bool {
 	w := e.newest
-	e.newest = nil
-	if w == nil || w.iteration < onset-1 || w.iteration > onset+e.cfg.MergeWithin {
-		return nil
-	}
-	return w
+	return w != nil && w.iteration >= onset-1 && w.iteration <= onset+e.cfg.MergeWithin
 }
 
 // isSlow reports whether an iteration looks slow enough to ask for a window.
@@ -73,14 +73,14 @@ func (e *earlyLook) isSlow(ms float64) bool {
 // isDue reports whether an iteration of a healthy, settled job is slow.
 func (e *earlyLook) isDue(c cell) bool {
 	return e.cfg.Early.Iterations > 0 && !e.samples.isLearning() && e.isSlow(c.ms) && !e.baseline.isSettling(c.iteration) &&
-		e.evidence.hasHealthy() && !e.profile.learningDue() && len(e.incidents.openIncidents()) == 0
+		e.evidence.hasHealthy() && !e.profile.learningDue() && len(e.incidents.list) == 0 // an action of theirs may hold
 }
 
 // slowRun is how many iterations there were since the window was asked for, 0 without a
-// window or where one of them was not slow.
+// window, where that is too old, or where one of them was not slow.
 func (e *earlyLook) slowRun() int {
 	w, slowest := e.newest, e.samples.slowest
-	if w == nil {
+	if w == nil || slowest.lastIteration() > w.iteration+e.cfg.MergeWithin {
 		return 0
 	}
 	from := max(slowest.indexOfIteration(w.iteration), slowest.seen-len(slowest.ms))
@@ -102,7 +102,7 @@ func (e *earlyLook) onset(healthyBefore func(alarm) float64) (a alarm, ok bool) 
 	w, slowest := e.newest, e.samples.slowest
 	a = alarm{-1, w.iteration, e.baseline.currentMs(), slowest.valueAt(slowest.seen - 1), e.samples.changeProbability()}
 	s := newIncident(falcon.Incident{OnsetIteration: w.iteration, HealthyMs: healthyBefore(a), SlowMs: a.afterMs}, w.id)
-	_, timing, v := e.compare(s, w)
+	timing, v := e.judge(s)
 	return a, e.canName(s, timing, v)
 }
 
@@ -116,14 +116,13 @@ const (
 // canName reports whether an early window is enough to name its culprit.
 func (e *earlyLook) canName(s *incidentState, timing peer.Result, v falcon.Verdict) bool {
 	lasted := e.clock.now.Sub(e.samples.times.startOfIteration(s.OnsetIteration))
-	return lasted >= earlyLasts && e.evidence.allConfirmed(s, timing) && e.evidence.isConvincing(v, timing)
+	return lasted >= earlyLasts && e.slowRun() > 0 && e.evidence.allConfirmed(s, timing) && e.evidence.isConvincing(v, timing)
 }
 
-// compare is what an early window shows of an incident.
-func (e *earlyLook) compare(s *incidentState, w *window) (res, timing peer.Result, v falcon.Verdict) {
-	res = e.evidence.compare(sortedProfiles(w))
-	timing = e.evidence.withoutOthers(res, s)
-	return res, timing, cause.Judge(e.evidence.caseFor(s, timing))
+// judge is what an early window shows of an incident.
+func (e *earlyLook) judge(s *incidentState) (timing peer.Result, v falcon.Verdict) {
+	timing = e.evidence.withoutOthers(e.res, s)
+	return timing, cause.Judge(e.evidence.caseFor(s, timing))
 }
 
 // lookEarly asks for an early window after a slow iteration, or opens an incident by it.
@@ -138,37 +137,38 @@ func (m *Machine) lookEarly(c cell) {
 	m.early.request(c.iteration)
 }
 
-// endEarly judges an early window if an onset was verified meanwhile, else keeps it. One
-// that lacks a rank counts for nothing.
+// endEarly keeps an early window, and judges by it. One that lacks a rank counts for nothing.
 func (m *Machine) endEarly(w *window) {
 	if len(w.parts) < len(m.samples.ranks) {
 		return
 	}
-	m.early.keep(w)
-	for _, s := range m.incidents.openIncidents() {
-		if !s.hasVerdict() {
-			m.judgeEarly(s, m.early.take(s.OnsetIteration))
-			return
-		}
-	}
+	res := m.evidence.compare(sortedProfiles(w))
+	m.profile.keep(w.id, res)
+	m.links.addTransfers(&res)
+	m.early.keep(w, res)
+	m.judgeEarly()
 	if a, ok := m.early.onset(m.healthyBefore); ok {
 		m.openOnset([]alarm{a})
 	}
 }
 
-// judgeEarly gives an incident its verdict by an early window if counters confirm it. Else
-// the window only accuses: a longer one decides.
-func (m *Machine) judgeEarly(s *incidentState, w *window) {
-	if w == nil {
+// judgeEarly gives the incident of an early window its verdict once counters confirm what it
+// shows, as they come later than it. Until then it only accuses: a longer one may decide.
+func (m *Machine) judgeEarly() {
+	for _, s := range m.incidents.openIncidents() {
+		if s.hasVerdict() || !m.early.isOf(s.OnsetIteration) {
+			continue
+		}
+		timing, v := m.early.judge(s)
+		if !m.early.canName(s, timing, v) {
+			if s.search.tries == 0 {
+				s.search.accused = timing.Slow
+			}
+			continue
+		}
+		m.early.drop()
+		s.basis = verdictBasis{timing: &timing, at: m.clock.now}
+		m.publishVerdict(s, v)
 		return
 	}
-	res, timing, v := m.early.compare(s, w)
-	m.profile.keep(w.id, res)
-	m.links.addTransfers(&res)
-	if !m.early.canName(s, timing, v) {
-		s.search.accused = timing.Slow
-		return
-	}
-	s.basis = verdictBasis{timing: &timing, at: m.clock.now}
-	m.publishVerdict(s, v)
 }

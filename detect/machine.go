@@ -210,10 +210,12 @@ func (m *Machine) onIteration(c cell) {
 	m.relief.acceptWork(c.iteration)
 	m.checkThroughput(c.iteration)
 	m.relief.closeRelieved(c.iteration)
+	m.judgeEarly()
 	m.lookEarly(c)
 }
 
 func (m *Machine) stepReadings(in Readings) {
 	m.evidence.addReadings(m.clock.now, in)
+	m.judgeEarly()
 	m.judgeAgain(in)
 }

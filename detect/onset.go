@@ -112,9 +112,7 @@ func (m *Machine) openOnset(alarms []alarm) {
 	}
 	m.incidents.add(s)
 	m.early.justify()
-	if len(others) == 0 {
-		m.judgeEarly(s, m.early.take(at))
-	}
+	m.judgeEarly()
 	if len(others) == 0 && s.ID == "" {
 		m.publishOrWait(s)
 	}

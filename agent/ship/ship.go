@@ -81,6 +81,7 @@ type Shipper struct {
 	mu        sync.Mutex
 	spool     *spool
 	ranks     map[int32]*falconv1.RankState // living ones, newest state by pid
+	ended     endedList                     // processes that have ended lately
 	beat      *falconv1.Beat                // newest one to send, nil when sent
 	connected bool
 	closing   bool
@@ -152,14 +153,16 @@ func (s *Shipper) Send(f *falconv1.AgentFrame) {
 }
 
 // rememberState keeps the newest state of each living process, by its pid: a rank
-// changes hands in a placement.
+// changes hands in a placement. Those that have ended lately are kept too.
 func (s *Shipper) rememberState(st *falconv1.RankState) {
 	switch {
 	case st == nil:
 	case st.Alive:
 		s.ranks[st.Pid] = st
+		s.ended.supersede(st)
 	default:
 		delete(s.ranks, st.Pid)
+		s.ended.add(st)
 	}
 }
 
@@ -168,6 +171,7 @@ func (s *Shipper) rememberState(st *falconv1.RankState) {
 func (s *Shipper) Beat(now time.Time, ranks []*falconv1.RankBeat, unseen []*falconv1.UnseenRank) {
 	s.mu.Lock()
 	if s.connected {
+		s.ended.beat()
 		s.beat = &falconv1.Beat{
 			AtUnixNs: now.UnixNano(), SpoolFrames: uint64(len(s.spool.frames)),
 			DroppedFrames: s.spool.dropped + s.spool.lost, Ranks: ranks, Unseen: unseen,
@@ -177,11 +181,16 @@ func (s *Shipper) Beat(now time.Time, ranks []*falconv1.RankBeat, unseen []*falc
 	s.notifyWriter()
 }
 
-// Ends are the ends of processes that were sent and not acknowledged, oldest
-// first. The caller must not change them.
+// Ends are the ends of processes that an engine may have to be told again: not
+// acknowledged, or lately; oldest first. The caller must not change them.
 func (s *Shipper) Ends() (ends []*falconv1.RankState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, e := range s.ended {
+		if !s.spool.holdsEnd(e.state) {
+			ends = append(ends, e.state)
+		}
+	}
 	for _, e := range s.spool.frames {
 		if st := e.frame.GetRank(); st != nil && !st.Alive {
 			ends = append(ends, st)

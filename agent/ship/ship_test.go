@@ -103,7 +103,8 @@ func TestSpoolIsBoundedAndKeepsResults(t *testing.T) {
 	}
 }
 
-// A new engine knows nothing of the ranks whose samples wait in the spool.
+// A new engine knows nothing of the ranks whose samples wait in the spool, and may not know
+// of an end that the one before it had acknowledged.
 func TestStreamsBeginWithThePresentRanks(t *testing.T) {
 	e := shiptest.NewEngine(t)
 	e.Start()
@@ -119,8 +120,12 @@ func TestStreamsBeginWithThePresentRanks(t *testing.T) {
 	e.Start()
 	shiptest.Until(t, "the sample", empty(s))
 	after := e.Frames()[before:]
-	if len(after) != 2 || after[0].Seq != 0 || after[0].GetRank().GetPeriod() != 33 || after[1].GetSamples() == nil {
+	if len(after) != 3 || after[0].Seq != 0 || after[0].GetRank().GetPid() != 102 || after[0].GetRank().GetAlive() ||
+		after[1].Seq != 0 || after[1].GetRank().GetPeriod() != 33 || after[2].GetSamples() == nil {
 		t.Fatalf("the second stream began with %v", after)
+	}
+	if ends := s.Ends(); len(ends) != 1 || ends[0].Pid != 102 {
+		t.Fatalf("the ends are %v", ends)
 	}
 }
 

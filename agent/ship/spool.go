@@ -2,6 +2,7 @@ package ship
 
 import (
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -104,6 +105,14 @@ func (s *spool) supersede(r *falconv1.RankState) {
 	if i >= 0 {
 		s.removeAt(i)
 	}
+}
+
+// holdsEnd reports whether a frame with the end of the process waits.
+func (s *spool) holdsEnd(st *falconv1.RankState) bool {
+	return slices.ContainsFunc(s.frames, func(e entry) bool {
+		r := e.frame.GetRank()
+		return r != nil && !r.Alive && r.Pid == st.Pid
+	})
 }
 
 // acknowledge forgets all frames up to seq.

@@ -142,13 +142,13 @@ func (s *Shipper) exchangeHello(ctx context.Context, cancel context.CancelFunc, 
 	return st, w.Acked, nil
 }
 
-// beginStream begins a stream, and returns what it begins with: the present state
-// of every rank, unnumbered.
+// beginStream begins a stream, and returns what it begins with, unnumbered: which
+// processes have ended lately, and the present state of every rank.
 func (s *Shipper) beginStream(w *falconv1.Welcome) []*falconv1.AgentFrame {
 	s.mu.Lock()
 	s.spool.resumeFrom(w.Acked)
 	s.connected = true
-	var out []*falconv1.AgentFrame
+	out := s.ended.begin(s.spool.holdsEnd)
 	for _, pid := range slices.Sorted(maps.Keys(s.ranks)) {
 		out = append(out, &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: s.ranks[pid]}})
 	}

@@ -19,7 +19,7 @@ import (
 
 const detectHelp = `Run the production detector on a file of any kind.
 
-FILE is found out to be one of these, which is said first:
+The kind of FILE is detected and printed first:
 
   iterations   iteration times in a training log, a table or an event file
   calls        communication calls
@@ -29,14 +29,14 @@ FILE is found out to be one of these, which is said first:
   collectives  NCCL Inspector's JSON or metrics
   counters     dcgm-exporter's metrics or dcgmi dmon's table
 
-The command of that name below has more flags and the format of its report. The
-last two are no commands: no verdict comes from such a file alone, and what it
-holds is said. - is standard input.
+The command of the same name below has more flags and documents its report. The
+last two kinds have no command: they give no verdict, and a summary is printed.
+- is standard input.
 
---json writes the report of the kind within
+--json prints the report in
   {"file":"run.log","kind":"iterations","format":"Megatron log","why":"…","report":{…}}`
 
-// detectCommand is the production detector on files.
+// detectCommand runs the production detector on files.
 func detectCommand() *cobra.Command {
 	var f seriesFlags
 	c := documentCommand(&cobra.Command{
@@ -58,7 +58,7 @@ func detectCommand() *cobra.Command {
 	return c
 }
 
-// anyFile takes one file; a word that is neither a command nor a file is wrong use.
+// anyFile accepts one file. A word that is neither a command nor a file is a usage error.
 func anyFile(c *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return fmt.Errorf("%w: give one FILE, or - for standard input (see %s --help)", errUsage, c.CommandPath())
@@ -92,7 +92,7 @@ func (f *seriesFlags) detectAny(c *cobra.Command, args []string) (anyReport, err
 			return anyReport{}, err
 		}
 		report, err := detectTrace(c, path, trace.Shape{}, defaultRules())
-		return anyReport{path, logs.Trace, "a folder", "its files are read as one job's", report}, err
+		return anyReport{path, logs.Trace, "a folder", "its files are read as one job", report}, err
 	}
 	in, err := openInput(c, path)
 	if err != nil {
@@ -106,7 +106,7 @@ func (f *seriesFlags) detectAny(c *cobra.Command, args []string) (anyReport, err
 	if err != nil {
 		return anyReport{}, fileError(path, err)
 	}
-	if *f != (seriesFlags{}) { // they tell that iteration times are meant
+	if *f != (seriesFlags{}) { // these flags imply iteration times
 		switch guess.Kind {
 		case logs.Iterations:
 		case logs.Workers:
@@ -120,18 +120,18 @@ func (f *seriesFlags) detectAny(c *cobra.Command, args []string) (anyReport, err
 	return out, err
 }
 
-// refuseEvents says what to do with a folder of TensorBoard's.
+// refuseEvents refuses a folder of TensorBoard event files.
 func refuseEvents(dir string) error {
 	events, err := filepath.Glob(filepath.Join(dir, "*tfevents*"))
 	if err != nil || len(events) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the folder %q holds TensorBoard's event files; give one of them, such as %s", dir, filepath.Base(events[0]))
+	return fmt.Errorf("the folder %q has TensorBoard event files; give one of them, such as %s", dir, filepath.Base(events[0]))
 }
 
 func defaultRules() peer.Rules { return peer.Rules{}.WithDefaults() }
 
-// detectKind runs the command of a kind on a file.
+// detectKind runs the command for a kind of file.
 func detectKind(c *cobra.Command, kind logs.Kind, path string, in io.Reader, want logs.Want) (any, error) {
 	switch kind {
 	case logs.Iterations:
@@ -162,7 +162,7 @@ func detectKind(c *cobra.Command, kind logs.Kind, path string, in io.Reader, wan
 		report, err := detectCalls(c, []string{"-"})
 		return report, nameFile(path, err)
 	}
-	return detectTrace(c, path, trace.Shape{}, defaultRules()) // a file's name can tell the rank
+	return detectTrace(c, path, trace.Shape{}, defaultRules()) // the rank may be in the file name
 }
 
 func wrapFile(path string, err error) error {
@@ -172,7 +172,7 @@ func wrapFile(path string, err error) error {
 	return fileError(path, err)
 }
 
-// nameFile puts the file's name where a command took it from standard input.
+// nameFile replaces "standard input" with the file name in an error.
 func nameFile(path string, err error) error {
 	var e *inputError
 	if errors.As(err, &e) {
@@ -182,7 +182,7 @@ func nameFile(path string, err error) error {
 }
 
 func printAny(w io.Writer, r anyReport) error {
-	if report, ok := r.Report.(iterationsReport); ok { // which says its format and more
+	if report, ok := r.Report.(iterationsReport); ok { // it starts with the format
 		fmt.Fprintf(w, "%s: ", r.File)
 		return printIterations(w, report)
 	}

@@ -20,19 +20,19 @@ func textFile(t *testing.T, name, text string) string {
 	return path
 }
 
-// Every kind of file is told, and read by its command.
+// Every kind of file is recognized and read by its command.
 func TestDetectAnyFile(t *testing.T) {
 	calls := "t_us,op\n" + strings.Repeat("1,send\n", 3)
 	_, profile, _ := strings.Cut(detectProfileHelp, "standard input:\n")
 	profile, _, _ = strings.Cut(profile, "\n\ndurations_ms")
 	for name, c := range map[string]struct{ in, kind, text string }{
-		"iterations":  {slowRun(), "iterations", "CSV: column ms in milliseconds (the only duration in it)\n140 iterations"},
+		"iterations":  {slowRun(), "iterations", "CSV: column ms in milliseconds (the only duration)\n140 iterations"},
 		"calls":       {calls, "calls", "3 calls, no period"},
-		"workers":     {"step,rank,iter_time_ms,loss\n0,0,5,2\n0,1,5,2\n", "workers", "2 workers by iter_time_ms, 0 slow spells"},
+		"workers":     {"step,rank,iter_time_ms,loss\n0,0,5,2\n0,1,5,2\n", "workers", "2 workers by iter_time_ms, 0 slow periods"},
 		"profile":     {profile, "profile", "1 groups, 0 links and 8 ranks compared"},
 		"trace":       {`[{"ph":"X","name":"forward","pid":0,"tid":0,"ts":1,"dur":5}]`, "trace", "verdict: "},
-		"collectives": {`{"header":{"id":"0x1","rank":0,"n_ranks":2},"coll_perf":{"coll":"AllReduce","coll_exec_time_us":9000}}` + "\n", "collectives", "no verdict comes from this file alone"},
-		"counters":    {"DCGM_FI_DEV_SM_CLOCK{gpu=\"0\"} 1590\n", "counters", "no verdict comes from counters alone"},
+		"collectives": {`{"header":{"id":"0x1","rank":0,"n_ranks":2},"coll_perf":{"coll":"AllReduce","coll_exec_time_us":9000}}` + "\n", "collectives", "this file alone gives no verdict"},
+		"counters":    {"DCGM_FI_DEV_SM_CLOCK{gpu=\"0\"} 1590\n", "counters", "counters alone give no verdict"},
 	} {
 		for _, path := range []string{"-", textFile(t, "rank0.txt", c.in)} {
 			out, err := detectRun(c.in, path)
@@ -50,7 +50,7 @@ func TestDetectAnyFile(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	events := filepath.Dir(textFile(t, "events.out.tfevents.1.host", "x"))
-	if _, err := detectRun("", events); err == nil || !strings.Contains(err.Error(), "holds TensorBoard's event files; give one of them, such as events.out.tfevents.1.host") {
+	if _, err := detectRun("", events); err == nil || !strings.Contains(err.Error(), "has TensorBoard event files; give one of them, such as events.out.tfevents.1.host") {
 		t.Error(err)
 	}
 	if out, err := detectRun(""); err != nil || !strings.Contains(out, "Usage:") {
@@ -72,7 +72,7 @@ func TestDetectAnyRealFile(t *testing.T) {
 	}
 }
 
-// What the file does not say is asked for; the sentence names the file and the flag.
+// An ambiguous file is refused with a sentence that names the file and the flag.
 func TestDetectAsks(t *testing.T) {
 	wandb := "Step,\"sun-7 - train/step_time\",\"sun-7 - train/step_time__MIN\"\n0,0.5,0.5\n1,0.5,0.5\n"
 	for name, c := range map[string]struct {
@@ -80,12 +80,12 @@ func TestDetectAsks(t *testing.T) {
 		args     []string
 		usage    bool
 	}{
-		"unit":         {wandb, "train/step_time does not say its unit; give --unit ms or --unit s", nil, false},
-		"column":       {"step,iter_time_ms,step_time_ms\n1,2,3\n", "iter_time_ms and step_time_ms, and each can be meant; name one with --column", nil, false},
-		"run":          {"step,ms\n1,5\n2,5\n1,9\n", "say which with --run 1 to 2", nil, false},
-		"tokens":       {"step,tokens_per_sec\n1,5\n", "say with --tokens", nil, false},
+		"unit":         {wandb, "train/step_time is unknown; set --unit ms or --unit s", nil, false},
+		"column":       {"step,iter_time_ms,step_time_ms\n1,2,3\n", "iter_time_ms and step_time_ms, and each may be the time; choose one with --column", nil, false},
+		"run":          {"step,ms\n1,5\n2,5\n1,9\n", "choose one with --run 1 to 2", nil, false},
+		"tokens":       {"step,tokens_per_sec\n1,5\n", "set --tokens", nil, false},
 		"empty":        {"", "the file is empty", nil, false},
-		"bad unit":     {wandb, "--unit hours is no unit of time; give ms, s, us, ns or min", []string{"--unit", "hours"}, true},
+		"bad unit":     {wandb, "--unit hours is not a unit of time; use ms, s, us, ns or min", []string{"--unit", "hours"}, true},
 		"bad tokens":   {wandb, "--tokens -5 must be positive", []string{"--tokens", "-5"}, true},
 		"bad run":      {wandb, "--run -1 must be at least 1", []string{"--run", "-1"}, true},
 		"other kind":   {"t_us,op\n1,send\n", "--column, --unit, --tokens and --run are for iteration times, and - is CSV of communication calls", []string{"--unit", "ms"}, true},
@@ -102,16 +102,16 @@ func TestDetectAsks(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if out, err := detectRun("step,rank,iter_time\n0,0,5\n0,1,6\n", "-", "--unit", "ms"); err != nil || !strings.Contains(out, "2 ranks write into the file") {
+	if out, err := detectRun("step,rank,iter_time\n0,0,5\n0,1,6\n", "-", "--unit", "ms"); err != nil || !strings.Contains(out, "2 ranks write to the file") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	out, err := detectRun(wandb, "iterations", "-", "--unit", "s")
-	if err != nil || !strings.Contains(out, "column sun-7 - train/step_time in seconds") || !strings.Contains(out, "now 500 ms: too few to find a change") {
+	if err != nil || !strings.Contains(out, "column sun-7 - train/step_time in seconds") || !strings.Contains(out, "now 500 ms: too few, a change needs at least 13") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
-// A change is told by the file's own iterations, and in its unit.
+// A change is reported by the file's iteration numbers.
 func TestDetectTellsIterations(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var b strings.Builder
@@ -124,8 +124,8 @@ func TestDetectTellsIterations(t *testing.T) {
 	}
 	out, err := detectRun(b.String(), "iterations", "-")
 	if err != nil || !strings.Contains(out, "Megatron-DeepSpeed log: column elapsed time per iteration (s) in seconds") ||
-		!strings.Contains(out, "every 10. iteration is logged, each time is the mean since the one before") ||
-		!strings.Contains(out, "onset   at iteration 43100: 1.0") {
+		!strings.Contains(out, "one in 10 iterations is logged, each time is the mean since the last one") ||
+		!strings.Contains(out, "baseline 105.2 s, now 12") || !strings.Contains(out, "onset   at iteration 43100: 105.2 s → 12") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	out, err = detectRun(b.String(), "iterations", "-", "--json")
@@ -135,8 +135,8 @@ func TestDetectTellsIterations(t *testing.T) {
 	}
 }
 
-// The shared records of MLPerf have the time in a column that does not say so,
-// beside a clock whose steps count samples: neither is taken in silence.
+// The shared MLPerf records have the time in an unnamed column and a clock whose
+// steps count samples: neither is used without a flag.
 func TestDetectIterationsOnRealRecords(t *testing.T) {
 	mlperf := realFile(t, "iterations/Cisco-hpf_n16-llama31_8b-result_2.csv")
 	if out, err := detectRun("", "iterations", mlperf); err == nil || !strings.Contains(err.Error(), "it may count samples") {
@@ -147,7 +147,7 @@ func TestDetectIterationsOnRealRecords(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	out, err = detectRun("", realFile(t, "iterations/track_1_short-2025-11-29_BatchSizeSchedule-ff0a5115.csv"))
-	if err != nil || !strings.Contains(out, "onset   at iteration 709: 34 → 59.5 ms") {
+	if err != nil || !strings.Contains(out, "onset   at iteration 709: 34 ms → 59.5 ms") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

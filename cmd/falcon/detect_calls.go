@@ -8,23 +8,24 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/period"
 	"github.com/failslow/falcon/detect/trace"
 )
 
-const detectCallsHelp = `Find the iteration in a sequence of communication calls.
+const detectCallsHelp = `Find the iteration period in a sequence of communication calls.
 
-FILE is a CSV in the order of the calls; its header names t_us (microseconds)
-and op, and where known group and bytes. - is standard input. The period is the
-smallest lag at which calls agree, averaged over kinds of call, so that an
-iteration is found and not its micro-batches; calls of one single kind are told
-apart by the times between them.
+FILE is a CSV in call order, with the columns t_us (microseconds) and op, and
+optionally group and bytes. - is standard input. The period is the
+smallest lag at which calls repeat, averaged over kinds of call, so that it is
+an iteration and not a micro-batch. Calls of a single kind are compared by the
+times between them.
 
   t_us,op,group,bytes
   0,all_gather,dp0,1048576
   812,send,pp0,65536
 
---json writes the period, null with a reason where there is none:
+--json prints the period, or null with a reason:
   {"calls":3036,"period":69,"acf":1,"by":"classes","anchor":"all_gather","iterations_ms":[46632.6,…]}
   {"calls":12,"period":null,"acf":0,"reason":"…","iterations_ms":[]}`
 
@@ -84,13 +85,13 @@ func printCalls(w io.Writer, r callsReport) error {
 		_, err := fmt.Fprintf(w, "%d calls, no period: %s\n", r.Calls, r.Reason)
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%d calls, %d an iteration (agreement %.3f by %s), counted on %q\n",
+	_, err := fmt.Fprintf(w, "%d calls, %d an iteration (agreement %.3f by %s), anchored at %q\n",
 		r.Calls, *r.Period, r.ACF, r.By, r.Anchor)
 	for i, ms := range r.IterationsMs {
 		if err != nil {
 			break
 		}
-		_, err = fmt.Fprintf(w, "iteration %d: %.4g ms\n", i, ms)
+		_, err = fmt.Fprintf(w, "iteration %d: %s\n", i, falcon.DurationText(ms))
 	}
 	return err
 }

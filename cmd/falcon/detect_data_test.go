@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// realFile is a file of the shared records, which are not part of the tree.
+// realFile is a file of the shared records, which are outside of the repository.
 func realFile(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join("..", "..", "..", "shared", "data", name)

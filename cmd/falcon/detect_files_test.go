@@ -127,12 +127,12 @@ func TestDetectFilesFail(t *testing.T) {
 		usage bool
 	}{
 		"absent trace":   {[]string{"trace", filepath.Join(dir, "none")}, "", "there is no file", false},
-		"empty folder":   {[]string{"trace", dir}, "", "holds no files", false},
+		"empty folder":   {[]string{"trace", dir}, "", "has no files", false},
 		"both kinds":     {[]string{"trace", mixed}, "", "give one kind", false},
 		"pickle":         {[]string{"trace", "-"}, "\x80\x04\x95", "standard input: malformed input: this is a Python pickle that can't be read: malformed pickle: it breaks off", false},
 		"pickled call":   {[]string{"trace", "-"}, "\x80\x02cos\nsystem\n(X\x01\x00\x00\x00xtR.", "refused: the pickle wants to import or call something (GLOBAL at byte 2)", false},
 		"truncated":      {[]string{"trace", "-"}, `[{"ph":"X"`, "breaks off", false},
-		"nothing in it":  {[]string{"trace", "-"}, `[{"ph":"X","name":"gc","dur":1}]`, "no event of computing", false},
+		"nothing in it":  {[]string{"trace", "-"}, `[{"ph":"X","name":"gc","dur":1}]`, "no computation or communication events", false},
 		"small layout":   {[]string{"trace", "-", "--dp", "1"}, `[{"ph":"X","name":"forward","dur":9,"args":{"rank":7}}]`, "can't hold rank 7", false},
 		"profile folder": {[]string{"profile", dir}, "", "is a folder", false},
 		"profile text":   {[]string{"profile", "-"}, "step,ms", "no JSON", false},

@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/trace/logs"
 )
 
-const rowsShown = 32 // of what a file holds; --json has all
+const rowsShown = 32 // of a file; --json has all
 
-// printCollectives says what an export of NCCL Inspector holds.
+// printCollectives prints an export of NCCL Inspector.
 func printCollectives(w io.Writer, s logs.CollectiveSet) error {
 	fmt.Fprintf(w, "%d calls of %d kinds\n", s.Calls, len(s.Kinds))
 	for _, r := range s.Remarks {
@@ -20,18 +21,18 @@ func printCollectives(w io.Writer, s logs.CollectiveSet) error {
 			fmt.Fprintf(w, "… and %d more kinds; --json has all\n", len(s.Kinds)-rowsShown)
 			break
 		}
-		fmt.Fprintf(w, "%s of %s bytes on %s (%d ranks): %d calls, median %.4g ms, longest %.4g ms, %.4g GB/s\n",
-			k.Op, k.Size, k.Comm, k.Ranks, k.Calls, k.Us/1000, k.Most/1000, k.GBs)
+		fmt.Fprintf(w, "%s of %s bytes on %s (%d ranks): %d calls, median %s, longest %s, %.4g GB/s\n",
+			k.Op, k.Size, k.Comm, k.Ranks, k.Calls, falcon.DurationText(k.Us/1000), falcon.DurationText(k.Most/1000), k.GBs)
 		if n := len(k.By); n > 1 {
-			fmt.Fprintf(w, "  shortest on rank %s (%.4g ms), longest on rank %s (%.4g ms): members end together, so the one with the shortest call came last\n",
-				k.By[0].Rank, k.By[0].Us/1000, k.By[n-1].Rank, k.By[n-1].Us/1000)
+			fmt.Fprintf(w, "  shortest on rank %s (%s), longest on rank %s (%s): members end together, so the shortest call started last\n",
+				k.By[0].Rank, falcon.DurationText(k.By[0].Us/1000), k.By[n-1].Rank, falcon.DurationText(k.By[n-1].Us/1000))
 		}
 	}
-	_, err := fmt.Fprintln(w, "no verdict comes from this file alone: give iteration times, or a trace of each rank")
+	_, err := fmt.Fprintln(w, "this file alone gives no verdict: use iteration times, or a trace per rank")
 	return err
 }
 
-// printCounters says what a DCGM export holds.
+// printCounters prints a DCGM export.
 func printCounters(w io.Writer, s logs.CounterSet) error {
 	fmt.Fprintf(w, "%d counters of %d devices\n", len(s.Counters), s.Devices)
 	for _, r := range s.Remarks {
@@ -44,6 +45,6 @@ func printCounters(w io.Writer, s logs.CounterSet) error {
 		}
 		fmt.Fprintf(w, "%-24s %-30s last %10.6g  mean %10.6g  from %.6g to %.6g in %d samples\n", k.Device, k.Name, k.Last, k.Mean, k.Min, k.Max, k.Count)
 	}
-	_, err := fmt.Fprintln(w, "no verdict comes from counters alone: they tell why a device is slow, iteration times tell whether one is")
+	_, err := fmt.Fprintln(w, "counters alone give no verdict: they show why a device is slow, iteration times show whether one is")
 	return err
 }

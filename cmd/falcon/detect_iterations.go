@@ -21,41 +21,40 @@ import (
 const detectIterationsHelp = `Find where iteration times change their level.
 
 FILE is a training log, a table or an event file; - is standard input, .gz is
-unpacked. It finds out what the file is:
+decompressed. These formats are detected:
 
   logs of Megatron-LM, Megatron-DeepSpeed, GPT-NeoX, DeepSpeed, NeMo, torchtitan,
   nanotron, MaxText, verl, nanoGPT, llm.c, nanochat, and progress bars of Hugging
   Face's trainer and Lightning; MLPerf's :::MLLOG; DLLogger; JSON lines; CSV;
   W&B's CSV or JSON history; TensorBoard event files
 
-and says which column it took, in which unit, and why. A column must say by its
-name that it is the time of an iteration (iter_time_ms, train/step_time, s/it) or
-a duration (ms, seconds). Where several can be meant, or the unit is not known,
-it asks for --column or --unit. Where there is none, times are taken from
-iterations per second, from tokens per second with --tokens, or from the
-differences of a clock beside the iteration's number.
+The output names the column and unit that are used, with the reason. A column is
+used if its name identifies an iteration time (iter_time_ms, train/step_time,
+s/it) or a duration (ms, seconds). If several columns match or the unit is
+unknown, --column or --unit is required. If no column matches, times are computed
+from iterations per second, from tokens per second with --tokens, or from the
+differences of a timestamp column next to an iteration number.
 
-Lines of several ranks about one iteration are one iteration, of which the
-slowest counts. A resumed run is read as it ran; of several runs in one file
---run names one. Iterations are told by their own numbers where the file has
-them, else by the row, from 0.
+Lines of several ranks for one iteration are merged; the slowest counts. A
+resumed run is read in the order of the file. If a file has several runs, --run
+selects one. Iterations are identified by their number in the file, or by the row
+from 0.
 
   step,iter_time_ms,loss
   10,235.4,2.31
   11,236.0,2.30
 
-A change is reported when the probability of a run length of at most 5 exceeds
-the threshold and the medians on both sides differ by the verify share over at
-least 3 points each; bursts must last longer to count, the longer the smaller
-they are. Alarms that fail this are jitters. With --verification adaptive smaller
-changes, from --floor on, are reported as well where the series' own noise proves
-them, and changes up to 18 % must be more than that noise. The series is standardised by a
-robust scale from its first 10 points, and run lengths less probable than 1e-4
-are merged into their neighbours, at most 48 being kept; --raw turns both off,
-and takes numbers that are no times.
+A change is reported if the probability of a run length of at most 5 exceeds the
+threshold and the medians of at least 3 points on both sides differ by the verify
+share. Smaller changes must last longer. Other alarms are listed as jitters. With
+--verification adaptive, changes from --floor on are also reported if they exceed
+the noise of the series, and changes up to 18 % must exceed that noise. The series
+is standardised by a robust scale from its first 10 points, and run lengths that
+predict alike are merged, so that at most 256 are kept. --raw disables both and
+accepts numbers that are not times.
 
---json writes the changes and what was no change; index counts rows from 0,
-iteration is the file's own number where it has one:
+--json prints changes and jitters; index counts rows from 0, iteration is the
+number in the file if it has one:
   {"points":260,"format":"CSV","column":"ms","unit":"ms","why":"…","notes":[],
    "baseline_ms":210.1,"level_ms":210.3,
    "changes":[{"index":40,"iteration":41,"kind":"onset","before_ms":210,"after_ms":400,
@@ -88,11 +87,11 @@ func detectIterationsCommand() *cobra.Command {
 	f.series.register(c)
 	fl.Float64Var(&f.hazard, "hazard", bocd.DefaultRunLength, "expected run length N in iterations; the hazard is 1/N")
 	fl.Float64Var(&f.threshold, "threshold", bocd.DefaultThreshold, "probability of a recent change that raises an alarm")
-	fl.Float64Var(&f.verify, "verify", 0.10, "least |after - before| / min(before, after) of a change")
-	fl.StringVar(&f.how, "verification", bocd.VerifyPaper, "by the verify share (paper), or by the series' own noise as well (adaptive)")
-	fl.Float64Var(&f.floor, "floor", shift.DefaultFloor, "least change that is worth telling, with --verification adaptive")
+	fl.Float64Var(&f.verify, "verify", 0.10, "smallest |after - before| / min(before, after) of a change")
+	fl.StringVar(&f.how, "verification", bocd.VerifyPaper, "verify by the share (paper), or also by the noise of the series (adaptive)")
+	fl.Float64Var(&f.floor, "floor", shift.DefaultFloor, "smallest change to report, with --verification adaptive")
 	fl.StringVar(&f.posterior, "posterior", "", "write t,run_length,probability after each observation to this file")
-	fl.BoolVar(&f.raw, "raw", false, "feed the numbers as they are, without scaling and pruning")
+	fl.BoolVar(&f.raw, "raw", false, "use the numbers without scaling and pruning")
 	fl.StringVar(&f.prior, "prior", "0,1,1,1", "Normal-Gamma prior MU,KAPPA,ALPHA,BETA, with --raw")
 	return c
 }
@@ -119,7 +118,7 @@ func (f iterationsFlags) trackerConfig(priorGiven bool) (bocd.TrackerConfig, err
 		return cfg, fmt.Errorf("%w: --floor %g must be a share from 0.001 to 1, such as 0.02", errUsage, f.floor)
 	}
 	if priorGiven && !f.raw {
-		return cfg, fmt.Errorf("%w: --prior goes with --raw; the scaled series has a prior of its own", errUsage)
+		return cfg, fmt.Errorf("%w: --prior requires --raw; a scaled series has a fixed prior", errUsage)
 	}
 	if f.raw {
 		prior, err := parsePrior(f.prior)
@@ -168,7 +167,7 @@ func (f *iterationsFlags) detectIterations(c *cobra.Command, args []string) (rep
 	return report, errors.Join(err, posterior.closeFile())
 }
 
-// seriesFlags say what a file of iteration times does not.
+// seriesFlags add information that a file of iteration times lacks.
 type seriesFlags struct {
 	column, unit string
 	tokens       float64
@@ -176,10 +175,10 @@ type seriesFlags struct {
 }
 
 func (f *seriesFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.column, "column", "", "column, tag or key that holds the times (default the one whose name says so)")
-	c.Flags().StringVar(&f.unit, "unit", "", "unit of its numbers: ms, s, us, ns or min (default what the file says)")
-	c.Flags().Float64Var(&f.tokens, "tokens", 0, "tokens of an iteration, where the file has tokens per second only; or samples, where it has those")
-	c.Flags().IntVar(&f.run, "run", 0, "which run, from 1, of a file that holds several")
+	c.Flags().StringVar(&f.column, "column", "", "column, tag or key with the times (default: chosen by name)")
+	c.Flags().StringVar(&f.unit, "unit", "", "unit of the times: ms, s, us, ns or min (default: from the file)")
+	c.Flags().Float64Var(&f.tokens, "tokens", 0, "tokens (or samples) per iteration, for files with only tokens (or samples) per second")
+	c.Flags().IntVar(&f.run, "run", 0, "number of the run, from 1, for files with several runs")
 }
 
 // want checks the flags.
@@ -188,7 +187,7 @@ func (f seriesFlags) want(raw bool) (logs.Want, error) {
 	if f.unit != "" {
 		unit, ok := column.ParseUnit(f.unit)
 		if !ok {
-			return want, fmt.Errorf("%w: --unit %s is no unit of time; give ms, s, us, ns or min", errUsage, f.unit)
+			return want, fmt.Errorf("%w: --unit %s is not a unit of time; use ms, s, us, ns or min", errUsage, f.unit)
 		}
 		want.Unit = unit
 	}
@@ -221,13 +220,13 @@ func trackSeries(tr *bocd.Tracker, series logs.Series, posterior *posteriorFile)
 	return report, nil
 }
 
-// posteriorFile takes rows t,run_length,probability; nil takes none.
+// posteriorFile writes rows of t,run_length,probability; nil writes none.
 type posteriorFile struct {
 	file *os.File
 	buf  *bufio.Writer
 }
 
-const posteriorLeast = 1e-12 // entries at or below it are left out
+const posteriorLeast = 1e-12 // smaller entries are omitted
 
 func openPosterior(path string) (*posteriorFile, error) {
 	if path == "" {

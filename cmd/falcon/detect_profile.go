@@ -21,26 +21,26 @@ FILE is one JSON object; - is standard input:
               "internode":true,"durations_ms":[[10,10,3,10],[11,10,3,10]]}],
    "self_ms":[20,20,40,20,20,20,20,20]}
 
-durations_ms holds one number per member in the order of ranks, or a list of such
-lists, one per call. self_ms holds one number per rank: device time outside
-communication. The ranks of a send or recv are the sender and the receiver, and
-the receiver's time is judged. "healthy" may hold groups and self_ms of a window
-in which nothing was wrong.
+durations_ms has one number per member in the order of ranks, or a list of such
+lists, one per call. self_ms has one number per rank: device time outside
+communication. The ranks of a send or recv are the sender and the receiver; the
+receiver's time is used. "healthy" may have groups and self_ms of a window without
+a fault.
 
-starts_ms in the shape of durations_ms, each by its rank's own clock, and
-"iterations" let it be seen that communication hides computation (overlap). A
-rank's ratio is then at most the one to its own healthy past, or without one what
-it comes late by in one collective.
+starts_ms (same shape as durations_ms, in each rank's own clock) and "iterations"
+show whether communication overlaps computation. If it does, a rank's ratio is
+limited to the ratio to its own healthy past, or without one to its lateness in
+one collective.
 
-Members of a call end together: its transfer is the least duration, a member's
-wait is what it took beyond that. Suspicious are: groups whose transfer is over
-1.1 x the median of the others of their class (dimension, op, bytes, within a
-node or not), or their own healthy one where the class has fewer than three
-others; TP and DP groups in which a member waits over twice the transfer; ranks
-whose self time is over 1.1 x the median of the ranks with their stage and TP
-coordinate in other replicas.
+Members of a call end together: the shortest duration is the transfer, the rest of
+each member's duration is its wait. Suspicious are: groups whose transfer is over
+1.1 x the median of the other groups of their class (dimension, op, bytes, within
+a node or not), or over their own healthy transfer if the class has fewer than
+three others; TP and DP groups in which a member waits over twice the transfer;
+ranks whose self time is over 1.1 x the median of the ranks with the same stage
+and TP coordinate in other replicas.
 
---json writes the suspicious ones, each with its rule and numbers:
+--json prints the suspicious groups, links and ranks with the rule that applied:
   {"groups":[{"dimension":"dp","ranks":[0,1,2,3],"op":"allreduce","transfer_ms":3,
     "wait_ms":15,"computation":true,"awaited":[2],"rule":"…",…}],"pairs":[],
    "ranks":[{"rank":2,"dp":2,"pp":0,"tp":0,"self_ms":40,"base_ms":20,"ratio":2,"rule":"…",…}],
@@ -72,9 +72,9 @@ func detectProfileCommand() *cobra.Command {
 
 func rulesFlags(c *cobra.Command, rules *peer.Rules) {
 	usual := defaultRules()
-	c.Flags().Float64Var(&rules.Suspect, "suspect", usual.Suspect, "ratio over the median of its kind that makes a group or a rank suspicious")
-	c.Flags().Float64Var(&rules.WaitOver, "wait-over", usual.WaitOver, "transfers that a wait must exceed to mark computation")
-	c.Flags().IntVar(&rules.MinPeers, "min-peers", usual.MinPeers, "peers that make a median; with fewer the own healthy profile decides")
+	c.Flags().Float64Var(&rules.Suspect, "suspect", usual.Suspect, "ratio to the median of its class above which a group or rank is suspicious")
+	c.Flags().Float64Var(&rules.WaitOver, "wait-over", usual.WaitOver, "multiple of the transfer above which a wait indicates slow computation")
+	c.Flags().IntVar(&rules.MinPeers, "min-peers", usual.MinPeers, "peers required for a median; with fewer the rank's own healthy profile is used")
 }
 
 func checkRules(r peer.Rules) error {
@@ -93,13 +93,13 @@ func printProfile(w io.Writer, r judge.ProfileReport) error {
 	_, err := fmt.Fprintf(w, "%d groups, %d links and %d ranks compared: %d, %d and %d suspicious\n",
 		r.Checked.Groups, r.Checked.Pairs, r.Checked.Ranks, len(r.Groups), len(r.Pairs), len(r.Ranks))
 	if r.Overlap != nil {
-		fmt.Fprintf(w, "overlap seen: gaps between calls are %.0f %% of the time that ranks work\n", 100*r.Overlap.GapShare)
+		fmt.Fprintf(w, "overlap: gaps between calls are %.0f %% of the ranks' working time\n", 100*r.Overlap.GapShare)
 	}
 	if r.AllSlow {
-		fmt.Fprintln(w, "all ranks slowed alike: not one of them")
+		fmt.Fprintln(w, "all ranks are equally slower: no single rank is at fault")
 	}
 	if len(r.SlowStages) > 0 {
-		fmt.Fprintf(w, "all ranks of stages %v slowed alike\n", r.SlowStages)
+		fmt.Fprintf(w, "all ranks of stages %v are equally slower\n", r.SlowStages)
 	}
 	for _, g := range r.Groups {
 		fmt.Fprintf(w, "%s group %v %s: %s", g.Dimension, g.Ranks, g.Op, g.Rule)

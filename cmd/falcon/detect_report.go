@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/bocd"
 	"github.com/failslow/falcon/detect/trace/column"
 	"github.com/failslow/falcon/detect/trace/logs"
@@ -14,7 +15,7 @@ type iterationsReport struct {
 	Points     int            `json:"points"`
 	Format     string         `json:"format"`
 	Column     string         `json:"column"`
-	Unit       string         `json:"unit"` // of the column; all times here are milliseconds
+	Unit       string         `json:"unit"` // of the column; all times in the report are milliseconds
 	Why        string         `json:"why"`
 	Notes      []string       `json:"notes"`
 	BaselineMs float64        `json:"baseline_ms"`
@@ -25,7 +26,7 @@ type iterationsReport struct {
 
 type changeReport struct {
 	Index       int     `json:"index"`               // row, from 0
-	Iteration   *int64  `json:"iteration,omitempty"` // the file's own number
+	Iteration   *int64  `json:"iteration,omitempty"` // number in the file
 	Kind        string  `json:"kind"`
 	BeforeMs    float64 `json:"before_ms"`
 	AfterMs     float64 `json:"after_ms"`
@@ -66,23 +67,19 @@ func (r *iterationsReport) addChange(c bocd.Change, steps []int64) {
 	})
 }
 
-// leastPoints are the points of the scale and those of a verified change.
+// leastPoints is the number of points for the scale and a verified change.
 const leastPoints = 13
 
 func printIterations(w io.Writer, r iterationsReport) error {
-	unit := " ms"
-	if r.Unit == "" {
-		unit = ""
-	}
 	fmt.Fprintf(w, "%s: column %s%s (%s)\n", r.Format, r.Column, inUnit(r.Unit), r.Why)
 	for _, n := range r.Notes {
 		fmt.Fprintf(w, "  %s\n", n)
 	}
 	if r.Points < leastPoints {
-		_, err := fmt.Fprintf(w, "%d iterations, now %.4g%s: too few to find a change, which takes %d\n", r.Points, r.LevelMs, unit, leastPoints)
+		_, err := fmt.Fprintf(w, "%d iterations, now %s: too few, a change needs at least %d\n", r.Points, r.text(r.LevelMs), leastPoints)
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%d iterations, baseline %.4g%s, now %.4g%s\n", r.Points, r.BaselineMs, unit, r.LevelMs, unit)
+	_, err := fmt.Fprintf(w, "%d iterations, baseline %s, now %s\n", r.Points, r.text(r.BaselineMs), r.text(r.LevelMs))
 	if err == nil && len(r.Changes) == 0 {
 		_, err = fmt.Fprintln(w, "no verified change")
 	}
@@ -90,16 +87,24 @@ func printIterations(w io.Writer, r iterationsReport) error {
 		if err != nil {
 			break
 		}
-		_, err = fmt.Fprintf(w, "%-7s at %s: %.4g → %.4g%s (%+.1f %%), probability %.3f, known at %s\n",
-			c.Kind, where(c.Index, c.Iteration), c.BeforeMs, c.AfterMs, unit, 100*c.Change, c.Probability, where(c.DetectedAt, c.known))
+		_, err = fmt.Fprintf(w, "%-7s at %s: %s → %s (%+.1f %%), probability %.3f, detected at %s\n",
+			c.Kind, where(c.Index, c.Iteration), r.text(c.BeforeMs), r.text(c.AfterMs), 100*c.Change, c.Probability, where(c.DetectedAt, c.known))
 	}
 	if err == nil {
-		_, err = fmt.Fprintf(w, "%d alarms turned down as jitter\n", len(r.Jitters))
+		_, err = fmt.Fprintf(w, "%d alarms rejected as jitter\n", len(r.Jitters))
 	}
 	return err
 }
 
-// where names an iteration by its own number, or by its row.
+// text formats a duration, or a number if the series has no unit.
+func (r *iterationsReport) text(ms float64) string {
+	if r.Unit == "" {
+		return fmt.Sprintf("%.4g", ms)
+	}
+	return falcon.DurationText(ms)
+}
+
+// where formats the iteration number, or the row if there is none.
 func where(row int, iteration *int64) string {
 	if iteration == nil {
 		return fmt.Sprintf("row %d", row)
@@ -107,7 +112,7 @@ func where(row int, iteration *int64) string {
 	return fmt.Sprintf("iteration %d", *iteration)
 }
 
-// inUnit is the unit of a column within a sentence.
+// inUnit formats the unit of a column.
 func inUnit(unit string) string {
 	switch word := column.Unit(unit).Word(); {
 	case word != "":

@@ -9,7 +9,7 @@ import (
 )
 
 // TestDetectSmallChanges: one slow GPU of BLOOM-176B's 384 cost 5.6 %. The paper's rule
-// lets that pass; the job's own noise proves it.
+// ignores that; the noise of the job proves it.
 func TestDetectSmallChanges(t *testing.T) {
 	var csv strings.Builder
 	csv.WriteString("ms\n")

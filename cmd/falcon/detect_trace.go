@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/peer"
 	"github.com/failslow/falcon/detect/trace"
 	"github.com/failslow/falcon/detect/trace/judge"
@@ -19,34 +20,35 @@ import (
 
 const detectTraceHelp = `Give a verdict on recorded traces.
 
-FILE is a Chrome or Kineto trace with one lane per (DP, PP) worker; DIR holds one
+FILE is a Chrome or Kineto trace with one lane per (DP, PP) worker; DIR has one
 trace per rank, or one flight-recorder dump per rank, JSON or pickle, plain or
-.gz. Files of a folder that are neither are left out.
+.gz. Other files in a folder are ignored.
 
 Traces: spans (ph "X", or "B" and "E") named forward… and backward…, or Kineto's
-kernels, are computing; ncclDevKernel…, recv, all-reduce and the like are
-communication. Who is who is read from args (rank, dp_rank, stage), from
-distributedInfo, or from process and thread names ("DP rank 3", "PP rank 1"),
-else from the order of pids and tids, which lowers the confidence. Steps are
-args.step or ProfilerStep#N. Workers are compared with those of their stage in
-other replicas. Give --tp, --dp and --pp where the trace has ranks only.
+kernels, are computation; ncclDevKernel…, recv, all-reduce and similar names are
+communication. Workers are identified by args (rank, dp_rank, stage), by
+distributedInfo, or by process and thread names ("DP rank 3", "PP rank 1"), else
+by the order of pids and tids, which lowers the confidence. Steps are args.step or
+ProfilerStep#N. Workers are compared with the same stage in other replicas. Set
+--tp, --dp and --pp if the trace has ranks only.
 
   [{"ph":"X","name":"forward-compute","pid":0,"tid":1,"ts":10,"dur":2500,"args":{"step":7,"dp_rank":0,"stage":1}}]
 
-Dumps: what PyTorch's flight recorder writes (a pickle, or dump_nccl_trace_json),
-one file per rank named by it: _dump_0, nccl_trace_rank_3, fr_trace.7.json. Of
-pickles plain data is read; one that would import or call anything is refused.
-Where ranks stand still, who is behind and waits for nobody is named, with the
-group, the call and how its members disagree; ranks that wait in other calls are
-not. Where the dumps leave a choice, the candidates are shown and none is named.
-A rank's stacks beside them (stack.3.txt, by py-spy dump or faulthandler) and what
-ncclras -f json writes count as further evidence; the latter is also judged alone.
-Where all calls have ended, durations tell who is waited for: members of a
-collective end together, the least duration is its transfer, the rest waiting.
+Dumps: files of PyTorch's flight recorder (a pickle, or dump_nccl_trace_json), one
+per rank, with the rank in the name: _dump_0, nccl_trace_rank_3, fr_trace.7.json.
+Only plain data is read from pickles; a pickle that imports or calls anything is
+refused. In a hang, the ranks that block others without waiting themselves are
+named, with the group, the call and any mismatch between members; ranks that wait
+in other calls are not named. If the dumps are ambiguous, candidates are listed
+and no rank is named. Stacks of a rank in the same folder (stack.3.txt, by py-spy
+dump or faulthandler) and the output of ncclras -f json are used as evidence; the
+latter can also be used alone. If all calls have ended, durations show which ranks
+are waited for: members of a collective end together, so the shortest duration is
+the transfer and the rest of each duration is waiting.
 
---json writes the verdict, with what each worker did:
+--json prints the verdict and the times of each worker:
   {"cause":"unknown","devices":[],"ranks":[0],"links":[],"severity":4,"confidence":0.48,
-   "evidence":[{"kind":"timing","text":"rank 0: self time 45359.2 ms, 2.35 x the median …"}],
+   "evidence":[{"kind":"timing","text":"rank 0: self time 45.36 s, 2.35 x the median …"}],
    "source":"timeline","layout":{"tp":1,"dp":4,"pp":4},
    "workers":[{"worker":"dp0/pp0","rank":0,"compute_ms":45359.2,"ratio":2.35,"slow":true,…}]}`
 
@@ -86,7 +88,7 @@ func detectTrace(c *cobra.Command, path string, shape trace.Shape, rules peer.Ru
 	case err != nil:
 		return judge.TraceReport{}, fileError(path, err)
 	case ok && len(dumps) > 0:
-		return judge.TraceReport{}, fmt.Errorf("%s: both traces and flight-recorder dumps are in it; give one kind", path)
+		return judge.TraceReport{}, fmt.Errorf("%s: it has both traces and flight-recorder dumps; give one kind", path)
 	case ok:
 		return judge.Timeline(timeline, rules), nil
 	case len(dumps) > 0:
@@ -98,12 +100,11 @@ func detectTrace(c *cobra.Command, path string, shape trace.Shape, rules peer.Ru
 	case len(unread) > 0:
 		return judge.TraceReport{}, errors.New(unread[0])
 	}
-	return judge.TraceReport{}, fmt.Errorf("%s: no event of computing or communication; record the device, or spans named forward and backward", path)
+	return judge.TraceReport{}, fmt.Errorf("%s: it has no computation or communication events; record device events, or spans named forward and backward", path)
 }
 
 // readRecords reads one file, or the records among a folder's files in the order
-// of their names. A dump that can't be read leaves a note, as the other ranks'
-// dumps still tell.
+// of their names. A dump that can't be read is noted, and the others are used.
 func readRecords(c *cobra.Command, path string, records *trace.Records) (unread []string, err error) {
 	info, err := os.Stat(path)
 	if path == "-" || err != nil || !info.IsDir() {
@@ -129,7 +130,7 @@ func readRecords(c *cobra.Command, path string, records *trace.Records) (unread 
 	return unread, nil
 }
 
-// recordNames are the files of a folder that begin as records do.
+// recordNames lists the files of a folder that have the header of a record.
 func recordNames(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -149,16 +150,16 @@ func recordNames(dir string) ([]string, error) {
 		named = append(named, name)
 	}
 	if len(named) == 0 && others > 0 {
-		return nil, fmt.Errorf("the folder %q holds %d files and none of them is a trace or a dump; give one per rank", dir, others)
+		return nil, fmt.Errorf("none of the %[2]d files in the folder %[1]q is a trace or a dump; give one per rank", dir, others)
 	}
 	if len(named) == 0 {
-		return nil, fmt.Errorf("the folder %q holds no files; give one trace or dump per rank", dir)
+		return nil, fmt.Errorf("the folder %q has no files; give one trace or dump per rank", dir)
 	}
 	return named, nil
 }
 
-// looksRecorded reports whether a regular file begins as JSON, a pickle, gzip or
-// stacks do.
+// looksRecorded reports whether a regular file has the header of JSON, a pickle,
+// gzip or stacks.
 func looksRecorded(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
@@ -168,7 +169,7 @@ func looksRecorded(path string) bool {
 	return err != nil || isStack(path) || trace.LooksRecorded(head) || strings.Contains(filepath.Base(path), ".json")
 }
 
-// isStack reports whether a file holds a rank's stacks as text.
+// isStack reports whether a file has a rank's stacks as text.
 func isStack(path string) bool {
 	head, err := readHead(path)
 	return err == nil && !trace.LooksRecorded(head) && strings.Contains(strings.ToLower(filepath.Base(path)), "stack") && trace.LooksLikeStacks(head)
@@ -186,7 +187,7 @@ func readHead(path string) ([]byte, error) {
 	}
 	defer file.Close()
 	head := make([]byte, 4096)
-	n, _ := io.ReadFull(file, head) // what is there
+	n, _ := io.ReadFull(file, head) // a short file is fine
 	return head[:n], nil
 }
 
@@ -212,7 +213,7 @@ func printTrace(w io.Writer, r judge.TraceReport) error {
 	}
 	printHang(w, r.Hang)
 	if r.Hang != nil && !slices.ContainsFunc(r.Workers, func(k judge.WorkerReport) bool { return k.TransferMs > 0 }) {
-		return err // ranks that stand still, without any duration
+		return err // a hang without durations
 	}
 	const shown = 32
 	for i, k := range r.Workers {
@@ -222,9 +223,9 @@ func printTrace(w io.Writer, r judge.TraceReport) error {
 		}
 		fmt.Fprintf(w, "%-12s rank %-4d", k.Worker, k.Rank)
 		if k.ComputeMs > 0 {
-			fmt.Fprintf(w, "  compute %9.4g ms (%.2f x peers)", k.ComputeMs, k.Ratio)
+			fmt.Fprintf(w, "  compute %9s (%.2f x peers)", falcon.DurationText(k.ComputeMs), k.Ratio)
 		}
-		fmt.Fprintf(w, "  transfer %8.4g ms  wait %8.4g ms", k.TransferMs, k.WaitMs)
+		fmt.Fprintf(w, "  transfer %8s  wait %8s", falcon.DurationText(k.TransferMs), falcon.DurationText(k.WaitMs))
 		switch {
 		case k.Slow:
 			fmt.Fprint(w, "  slow")
@@ -236,14 +237,14 @@ func printTrace(w io.Writer, r judge.TraceReport) error {
 	return err
 }
 
-// printHang writes what to do about what holds the job up.
+// printHang prints the advice for each cause of a hang.
 func printHang(w io.Writer, h *judge.Hang) {
 	if h == nil {
 		return
 	}
 	parts, word := h.Culprits, "next"
 	if len(parts) == 0 {
-		parts, word = h.Candidates, "perhaps"
+		parts, word = h.Candidates, "maybe"
 	}
 	for _, p := range parts {
 		fmt.Fprintf(w, "  %-7s ranks %v, %s: %s\n", word, p.Ranks, p.Kind, p.Advice)

@@ -10,25 +10,24 @@ import (
 	"github.com/failslow/falcon/detect/trace"
 )
 
-const detectWorkersHelp = `Find workers that slow down against their own past and their peers.
+const detectWorkersHelp = `Find workers that become slower than their own past and their peers.
 
 FILE is a CSV with one row per worker and step, in time order; - is standard
-input. A worker that is 1.5 times as slow as its peers from the start is flagged
-from 0; smaller lasting differences are not, and neither is a slowdown that most
-workers share.
+input. A worker that is 1.5 times slower than its peers from the start is flagged
+from 0. Smaller constant differences and slowdowns of most workers are ignored.
 
-The worker is in the column worker or rank; a table that has coordinates (dp,
-pp, tp) in their place names its workers by those that differ, as dp0/pp0. The
-value is the column whose name says that it is a time, else the last numeric one;
-with coordinates, the sum of the columns whose names say "compute", where any do,
-as steps last equally long for all who wait for each other. Both flags take several names with commas: workers' are joined,
-values are added up.
+The worker is read from the column worker or rank. Without either, it is built
+from the coordinate columns (dp, pp, tp) that vary, as in dp0/pp0. The value is
+the column that is named as a time, or the last numeric column. With coordinates
+it is the sum of the columns with "compute" in their names, if there are any,
+because workers that wait for each other have equal step times. Both flags accept
+several names, separated by commas: worker names are joined, values are added.
 
   step,dp,pp,fwd_compute_ms,bwd_compute_ms,dp_comm_ms
   0,0,0,17.5,27.3,0.7
   0,1,0,7.0,12.2,0.7
 
---json writes
+--json prints
   {"column":"step_ms","workers":16,"flagged":[{"worker":"dp0/pp0","onset":0,"relief":null,"ratio":2.35,"kind":"persistent"}]}`
 
 func detectWorkersCommand() *cobra.Command {
@@ -42,14 +41,14 @@ func detectWorkersCommand() *cobra.Command {
 	}, func(c *cobra.Command, args []string) (workersReport, error) {
 		return readInput(c, args[0], func(r io.Reader) (workersReport, error) { return detectWorkers(r, workerColumn, valueColumn) })
 	}, printWorkers)
-	c.Flags().StringVar(&workerColumn, "worker-column", "", "column that names the worker (default worker or rank, else the coordinates)")
-	c.Flags().StringVar(&valueColumn, "value-column", "", "column that holds the time (default the one whose name says so; see above)")
+	c.Flags().StringVar(&workerColumn, "worker-column", "", "column with the worker (default worker or rank, or the coordinates)")
+	c.Flags().StringVar(&valueColumn, "value-column", "", "column with the time (default: chosen by name, see above)")
 	return c
 }
 
 // workersReport is the document of falcon detect workers.
 type workersReport struct {
-	Column  string       `json:"column"` // that holds the times
+	Column  string       `json:"column"` // of the times
 	Workers int          `json:"workers"`
 	Flagged []flagReport `json:"flagged"`
 }
@@ -80,16 +79,16 @@ func detectWorkers(r io.Reader, workerColumn, valueColumn string) (workersReport
 }
 
 func printWorkers(w io.Writer, r workersReport) error {
-	_, err := fmt.Fprintf(w, "%d workers by %s, %d slow spells\n", r.Workers, r.Column, len(r.Flagged))
+	_, err := fmt.Fprintf(w, "%d workers by %s, %d slow periods\n", r.Workers, r.Column, len(r.Flagged))
 	for _, f := range r.Flagged {
 		if err != nil {
 			break
 		}
-		until := "and lasts"
+		until := "until the end"
 		if f.Relief != nil {
 			until = fmt.Sprintf("until %d", *f.Relief)
 		}
-		_, err = fmt.Fprintf(w, "worker %s: %.2f times as slow from %d %s (%s)\n", f.Worker, f.Ratio, f.Onset, until, f.Kind)
+		_, err = fmt.Fprintf(w, "worker %s: %.2f x as slow from %d %s (%s)\n", f.Worker, f.Ratio, f.Onset, until, f.Kind)
 	}
 	return err
 }

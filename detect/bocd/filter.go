@@ -114,7 +114,7 @@ type Filter struct {
 	terms   *terms
 	stay    float64 // log(1 − hazard)
 	leave   float64 // log hazard
-	logBeta float64 // log of the prior's beta
+	logVari float64 // log of the prior's beta/α
 	pStay   float64 // 1 − hazard
 	pGo     float64 // hazard
 	seen    int
@@ -122,13 +122,18 @@ type Filter struct {
 	mood    mood
 	top     int // entry of the most probable run length, the shortest of equals
 
+	// Weights become probabilities when they are read, without a pass over them:
+	// log probability = logw + shift, probability = prob · scale.
+	shift, scale float64
+	peak         float64 // log weight of weight 1
+
 	// One entry per run length kept, oldest first; the last is r = 0.
 	run  []int     // observations in the run
 	mu   []float64 // posterior mean
 	beta []float64 // posterior rate
-	logb []float64 // log of beta
-	logw []float64 // log of the posterior probability
-	prob []float64 // its exponential
+	logv []float64 // log of beta/α
+	logw []float64 // log weight
+	prob []float64 // weight, 1 for the most probable
 }
 
 // New returns a filter that has seen nothing: all mass on r = 0. It panics on
@@ -139,9 +144,9 @@ func New(cfg Config) *Filter {
 	}
 	cfg = cfg.withDefaults()
 	f := &Filter{cfg: cfg, terms: termsFor(cfg.Prior)}
-	hazard := 1 / cfg.RunLength
+	hazard := min(1/cfg.RunLength, 1-0x1p-53) // some mass stays, to scale by
 	f.stay, f.leave = math.Log1p(-hazard), math.Log(hazard)
-	f.logBeta = math.Log(cfg.Prior.Beta)
+	f.logVari = math.Log(cfg.Prior.Beta / cfg.Prior.Alpha)
 	f.pStay, f.pGo = 1-hazard, hazard
 	f.Reset()
 	return f
@@ -150,8 +155,9 @@ func New(cfg Config) *Filter {
 // Reset forgets the series.
 func (f *Filter) Reset() {
 	f.run, f.mu, f.beta = f.run[:0], f.mu[:0], f.beta[:0]
-	f.logb, f.logw, f.prob = f.logb[:0], f.logw[:0], f.prob[:0]
+	f.logv, f.logw, f.prob = f.logv[:0], f.logw[:0], f.prob[:0]
 	f.seen, f.top, f.mood = 0, 0, mood{}
+	f.shift, f.scale, f.peak = 0, 1, 0
 	f.pushRun(0, 1)
 	f.last = Step{PRecent: 1, PMAP: 1, Runs: 1}
 }
@@ -178,7 +184,7 @@ func (f *Filter) Observe(x float64) (Step, error) {
 	top := f.predict(x)
 	f.seen++
 	f.normalise(top)
-	f.pushRun(f.leave, f.pGo)
+	f.pushRun(f.leave-f.shift, f.pGo/f.scale)
 	if last := len(f.prob) - 1; f.prob[last] >= f.prob[f.top] {
 		f.top = last
 	}
@@ -189,74 +195,99 @@ func (f *Filter) Observe(x float64) (Step, error) {
 	return f.last, nil
 }
 
-// predict multiplies every run's weight by its Student-t predictive at x,
-// takes x into the run, and returns the largest log weight.
+// predict multiplies every run's weight by its Student-t predictive at x, adds x to
+// the run, and returns the largest log weight.
 //
 // With u = κd²/(2(κ+1)), d = x − μ, the predictive is
-// Γ(α+½)/Γ(α) · sqrt(κ/(2π(κ+1))) · β^α / (β+u)^(α+½), and β+u is the run's
-// next β: one logarithm per run suffices.
+// Γ(α+½)/Γ(α) · sqrt(κ/(2π(κ+1))) · β^α / (β+u)^(α+½), and β+u is the run's next β:
+// one logarithm per run suffices. What is kept is that of the variance β/α.
 func (f *Filter) predict(x float64) float64 {
-	n := len(f.run)
-	run, mu, beta, logb, logw := f.run[:n], f.mu[:n], f.beta[:n], f.logb[:n], f.logw[:n]
-	p, t := f.cfg.Prior, f.terms
-	top := math.Inf(-1)
+	short := 0
+	for short < len(f.run) && f.run[short] >= seriesFrom {
+		short++
+	}
+	top := f.predictLong(x, short)
+	return f.predictShort(x, short, top)
+}
+
+// predictShort is predict for the entries from one on, whose runs are shorter than
+// seriesFrom. Top is the largest log weight before them.
+func (f *Filter) predictShort(x float64, from int, top float64) float64 {
+	run, n := f.run[from:], len(f.run)
+	mu, beta, logv, logw := f.mu[from:n], f.beta[from:n], f.logv[from:n], f.logw[from:n]
+	shift, table, best := f.shift, &f.terms.short, f.top
 	for i, r := range run {
-		kappa, alpha := p.Kappa+float64(r), p.Alpha+0.5*float64(r)
+		c := &table[r&(seriesFrom-1)] // which is r
 		d := x - mu[i]
-		step := d / (kappa + 1)
-		more := 0.5 * kappa * step * d
-		next := beta[i] + more
-		grown := 0.0
-		if r < seriesFrom || more > seriesMost*beta[i] {
-			grown = logFrom1(next / beta[i])
-		} else {
-			grown = logGrowth(more / (next + beta[i]))
-		}
-		logNext := logb[i] + grown
-		w := logw[i] + t.constantFor(r) - alpha*grown - 0.5*logNext
-		mu[i] += step
-		beta[i], logb[i], logw[i] = next, logNext, w
+		next := beta[i] + (0.5-0.5*c.step)*d*d
+		log, before := fastLog(next*c.byAlpha), logv[i]
+		w := logw[i] + shift + c.constant - 0.5*before - c.power*(log-before)
+		mu[i] += c.step * d
+		beta[i], logv[i], logw[i] = next, log, w
 		run[i] = r + 1
-		if w > top {
-			top = w
+		if w >= top {
+			top, best = w, from+i
 		}
 	}
+	f.top = best
 	return top
 }
 
-// Where an observation adds little to β, which is nearly always so in runs of
-// some length, a short series stands for the logarithm. The first test is on
-// the run length because runs are in order and the processor foresees it.
-const (
-	seriesFrom = 64
-	seriesMost = 0.1
-)
-
-// logGrowth is log((1+s)/(1−s)) = 2(s + s³/3 + …) for s ≤ seriesMost/2; what
-// is left out is below 2e-17 of the result.
-func logGrowth(s float64) float64 {
-	q := s * s
-	return 2 * s * (1 + q*(1.0/3+q*(1.0/5+q*(1.0/7+q*(1.0/9+q*(1.0/11))))))
+// predictLong is predict for the entries before one. There a large α multiplies the
+// change of the logarithm, so that a difference of logarithms is not exact enough.
+func (f *Filter) predictLong(x float64, to int) float64 {
+	run := f.run[:to]
+	mu, beta, logv, logw := f.mu[:to], f.beta[:to], f.logv[:to], f.logw[:to]
+	shift, t := f.shift, f.terms
+	top, best := math.Inf(-1), 0
+	for i, r := range run {
+		c := t.factorsFor(r)
+		d := x - mu[i]
+		more := (0.5 - 0.5*c.step) * d * d
+		next := beta[i] + more
+		grown := 0.0
+		if more > seriesMost*beta[i] {
+			grown = fastLog(next / beta[i])
+		} else {
+			grown = logGrowth(more / (next + beta[i]))
+		}
+		w := logw[i] + shift + c.constant - 0.5*logv[i] - c.power*grown
+		mu[i] += c.step * d
+		beta[i], logv[i], logw[i] = next, logv[i]+(grown-c.shrink), w
+		run[i] = r + 1
+		if w >= top {
+			top, best = w, i
+		}
+	}
+	f.top = best
+	return top
 }
 
-// normalise turns the weights into log probabilities that sum to 1 − hazard.
+// In runs of seriesFrom and more an observation nearly always adds little to β, and a
+// short series replaces the logarithm.
+const (
+	seriesFrom = 128 // a power of 2
+	seriesMost = 0.05
+)
+
+// logGrowth is log((1+s)/(1−s)) = 2(s + s³/3 + …) for s ≤ seriesMost/2; the remainder
+// is below 1e-17 of the result.
+func logGrowth(s float64) float64 {
+	q := s * s
+	return 2 * s * (1 + q*(1.0/3+q*(1.0/5+q*(1.0/7+q*(1.0/9)))))
+}
+
+// normalise computes the weights, and the scale by which the probabilities sum to
+// 1 − hazard.
 func (f *Filter) normalise(top float64) {
 	logw := f.logw
 	prob := f.prob[:len(logw)]
-	sum, best := 0.0, -1.0
+	sum := 0.0
 	for i, w := range logw {
-		e := expNegative(w - top)
-		prob[i] = e
-		sum += e
-		if e >= best {
-			best, f.top = e, i
-		}
+		prob[i] = expNegative(w - top)
+		sum += prob[i]
 	}
-	by, shift := f.pStay/sum, f.stay-top-logFrom1(sum) // the largest term is 1
-	for i := range logw {
-		logw[i] += shift
-		prob[i] *= by
-	}
+	f.scale, f.shift, f.peak = f.pStay/sum, f.stay-top-fastLog(sum), top
 }
 
 // pushRun adds a run of length 0.
@@ -265,7 +296,7 @@ func (f *Filter) pushRun(logw, prob float64) {
 	f.run = append(f.run, 0)
 	f.mu = append(f.mu, p.Mu)
 	f.beta = append(f.beta, p.Beta)
-	f.logb = append(f.logb, f.logBeta)
+	f.logv = append(f.logv, f.logVari)
 	f.logw = append(f.logw, logw)
 	f.prob = append(f.prob, prob)
 }

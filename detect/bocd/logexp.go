@@ -7,8 +7,12 @@ import "math"
 // logexp_test.go holds both against package math.
 const (
 	logBits  = 8
-	expSteps = 64
+	expBits  = 10
+	expSteps = 1 << expBits
 )
+
+// toInteger is 1.5 · 2⁵²: a small number added to it is rounded to an integer.
+const toInteger = 3 << 51
 
 var (
 	logParts [1 << logBits]struct{ inverse, log float64 }
@@ -25,8 +29,11 @@ func init() {
 	}
 }
 
-// logFrom1 is log x for finite x ≥ 1, off by less than 1e-15 of it or 3e-16.
-func logFrom1(x float64) float64 {
+// leastNormal is a bound below which fastLog is not used.
+const leastNormal = 1e-300
+
+// fastLog is log x for finite x ≥ leastNormal, off by less than 1e-15 of it or 3e-16.
+func fastLog(x float64) float64 {
 	bits := math.Float64bits(x)
 	part := &logParts[bits>>(52-logBits)&(1<<logBits-1)]
 	r := math.Float64frombits(bits&(1<<52-1)|1023<<52)*part.inverse - 1
@@ -39,8 +46,9 @@ func expNegative(x float64) float64 {
 	if !(x > -700) {
 		return 0
 	}
-	k := int(x*(expSteps/math.Ln2) - 0.5)
-	t := x - float64(k)*(math.Ln2/expSteps)
-	e := 1 + t*(1+t*(1.0/2+t*(1.0/6+t*(1.0/24+t*(1.0/120)))))
-	return e * math.Float64frombits(expParts[k&(expSteps-1)]+uint64(k>>6)<<52)
+	near := x*(expSteps/math.Ln2) + toInteger // the integer is in its last bits
+	k := math.Float64bits(near)
+	t := x - (near-toInteger)*(math.Ln2/expSteps)
+	e := 1 + t*(1+t*(1.0/2+t*(1.0/6)))
+	return e * math.Float64frombits(expParts[k&(expSteps-1)]+k>>expBits<<52)
 }

@@ -83,6 +83,7 @@ func (f *Filter) pruneRuns() {
 
 func (f *Filter) mergeRuns(tolerance float64) {
 	best, short := f.top, exactBelow(f.cfg.Window)
+	dust, weighty := dust/f.scale, weighty/f.scale
 	keep, lost := 0, 0.0
 	for i, r := range f.run {
 		switch p := f.prob[i]; {
@@ -102,7 +103,9 @@ func (f *Filter) mergeRuns(tolerance float64) {
 	}
 	f.truncate(keep)
 	if lost > 0 {
-		f.scaleWeights(1 / (1 - lost))
+		by := 1 / (1 - lost*f.scale)
+		f.scale *= by
+		f.shift += math.Log(by)
 	}
 }
 
@@ -136,8 +139,16 @@ func (f *Filter) distributeMass(older, i int) {
 	p := f.prob[i]
 	f.prob[older] += p * part
 	f.prob[newer] += p * (1 - part)
-	f.logw[older] = math.Log(f.prob[older])
-	f.logw[newer] = math.Log(f.prob[newer])
+	f.logw[older] = f.logOf(f.prob[older])
+	f.logw[newer] = f.logOf(f.prob[newer])
+}
+
+// logOf is the log weight of a weight.
+func (f *Filter) logOf(weight float64) float64 {
+	if weight < leastNormal {
+		return math.Log(weight) + f.peak
+	}
+	return fastLog(weight) + f.peak
 }
 
 func (f *Filter) moveEntry(to, from int) {
@@ -145,29 +156,21 @@ func (f *Filter) moveEntry(to, from int) {
 		return
 	}
 	f.run[to], f.mu[to], f.beta[to] = f.run[from], f.mu[from], f.beta[from]
-	f.logb[to], f.logw[to], f.prob[to] = f.logb[from], f.logw[from], f.prob[from]
+	f.logv[to], f.logw[to], f.prob[to] = f.logv[from], f.logw[from], f.prob[from]
 }
 
 func (f *Filter) truncate(n int) {
 	f.run, f.mu, f.beta = f.run[:n], f.mu[:n], f.beta[:n]
-	f.logb, f.logw, f.prob = f.logb[:n], f.logw[:n], f.prob[:n]
-}
-
-func (f *Filter) scaleWeights(by float64) {
-	shift := math.Log(by)
-	for i := range f.logw {
-		f.logw[i] += shift
-		f.prob[i] *= by
-	}
+	f.logv, f.logw, f.prob = f.logv[:n], f.logw[:n], f.prob[:n]
 }
 
 func (f *Filter) currentStep() Step {
 	best := f.top
-	s := Step{MAP: f.run[best], PMAP: f.prob[best], Runs: len(f.run)}
+	s := Step{MAP: f.run[best], PMAP: f.prob[best] * f.scale, Runs: len(f.run)}
 	for i := len(f.run) - 1; i >= 0 && f.run[i] <= f.cfg.Window; i-- {
 		s.PRecent += f.prob[i]
 	}
-	s.PRecent = min(s.PRecent, 1)
+	s.PRecent = min(s.PRecent*f.scale, 1)
 	return s
 }
 
@@ -177,7 +180,7 @@ func (f *Filter) Binned(dst []float64) {
 	clear(dst)
 	for i, r := range f.run {
 		if len(dst) > 0 {
-			dst[min(r, len(dst)-1)] += f.prob[i]
+			dst[min(r, len(dst)-1)] += f.prob[i] * f.scale
 		}
 	}
 }
@@ -185,7 +188,7 @@ func (f *Filter) Binned(dst []float64) {
 // Runs yields each run length kept with its probability, longest first.
 func (f *Filter) Runs(yield func(runLength int, probability float64) bool) {
 	for i, r := range f.run {
-		if !yield(r, f.prob[i]) {
+		if !yield(r, f.prob[i]*f.scale) {
 			return
 		}
 	}

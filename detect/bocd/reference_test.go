@@ -125,9 +125,12 @@ func TestLongRunsUseTheSeries(t *testing.T) {
 		kappa, alpha := 1+float64(r), 1+float64(r)/2
 		hi, _ := math.Lgamma(alpha + 0.5)
 		lo, _ := math.Lgamma(alpha)
-		want := hi - lo + 0.5*math.Log(kappa/(2*math.Pi*(kappa+1)))
-		if got := unitTerms.constantFor(r); math.Abs(got-want) > 1e-9 {
-			t.Errorf("r = %d: %.12f, want %.12f", r, got, want)
+		want := factors{hi - lo - 0.5*math.Log(alpha) + 0.5*math.Log(kappa/(2*math.Pi*(kappa+1))), 1 / (kappa + 1), math.Log((alpha + 0.5) / alpha), alpha + 0.5}
+		got := unitTerms.asymptoticFor(r)
+		for _, d := range []float64{got.constant - want.constant, got.step/want.step - 1, got.shrink/want.shrink - 1, got.power - want.power} {
+			if math.Abs(d) > 1e-9 {
+				t.Errorf("r = %d: %+v, want %+v", r, got, want)
+			}
 		}
 	}
 }
@@ -162,8 +165,8 @@ func hostile() map[string][]float64 {
 
 func TestFilterStaysFinite(t *testing.T) {
 	for name, xs := range hostile() {
-		for _, prune := range []float64{0, DefaultPrune} {
-			f := New(Config{Prune: prune})
+		for _, cfg := range []Config{{}, {Prune: DefaultPrune}, {RunLength: 1}, {RunLength: 1, Prune: DefaultPrune}, {RunLength: 1e12, Prune: DefaultPrune}} {
+			f := New(cfg)
 			for i, x := range xs {
 				if _, err := f.Observe(x); err != nil {
 					t.Fatal(err)
@@ -198,7 +201,18 @@ func (f *Filter) Posterior(dst []float64) []float64 {
 		dst = append(dst, 0)
 	}
 	for i, r := range f.run {
-		dst[r] = f.prob[i]
+		dst[r] = f.prob[i] * f.scale
 	}
 	return dst
+}
+
+// The factors of short runs are those of the table, in the terms of predictShort.
+func TestShortFactors(t *testing.T) {
+	for r := range seriesFrom {
+		s, c := unitTerms.short[r], unitTerms.table[r]
+		power := 1.5 + 0.5*float64(r)
+		if s.step != c.step || s.power != power || math.Abs(s.byAlpha*power-1) > 1e-15 || math.Abs(s.constant-c.constant+power*math.Log(power/(power-0.5))) > 1e-12 {
+			t.Errorf("r = %d: %+v, %+v", r, s, c)
+		}
+	}
 }

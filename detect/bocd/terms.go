@@ -2,15 +2,32 @@ package bocd
 
 import "math"
 
-// tabled is how many run lengths have their constant looked up; longer ones
-// use the asymptotic series, exact to 1e-13 there.
+// tabled is the number of run lengths whose factors are in a table. Longer ones use
+// the asymptotic series, which is exact to 1e-13 there.
 const tabled = 2048
 
-// terms holds, per run length, the part of the log predictive that does not
-// depend on the data: log Γ(α+½) − log Γ(α) + ½ log(κ/(2π(κ+1))).
+// factors are the parts of an update that depend on the run length alone, with κ and
+// α of the run before the observation. Four fields stay in registers.
+type factors struct {
+	constant float64 // log Γ(α+½) − log Γ(α) − ½ log α + ½ log(κ/(2π(κ+1)))
+	step     float64 // 1/(κ+1): share of the deviation that is added to the mean
+	shrink   float64 // log((α+½)/α): decrease of log(β/α) by the larger α
+	power    float64 // α+½
+}
+
+// shortFactors are the same for a short run.
+type shortFactors struct {
+	constant float64 // that of factors less power · shrink
+	step     float64
+	byAlpha  float64 // 1/(α+½)
+	power    float64
+}
+
+// terms holds the factors of a prior by run length.
 type terms struct {
 	prior Prior
-	table [tabled]float64
+	short [seriesFrom]shortFactors
+	table [tabled]factors
 }
 
 // unitTerms is shared by all filters with the unit prior: a fleet has one
@@ -31,26 +48,35 @@ func newTerms(p Prior) *terms {
 		kappa, alpha := p.Kappa+float64(r), p.Alpha+0.5*float64(r)
 		hi, _ := math.Lgamma(alpha + 0.5)
 		lo, _ := math.Lgamma(alpha)
-		t.table[r] = hi - lo + predictiveScale(kappa)
+		constant := hi - lo - 0.5*math.Log(2*math.Pi*alpha*(1+1/kappa))
+		t.table[r] = factors{constant, 1 / (kappa + 1), math.Log1p(0.5 / alpha), alpha + 0.5}
+	}
+	for r := range t.short {
+		c := t.table[r]
+		t.short[r] = shortFactors{c.constant - c.power*c.shrink, c.step, 1 / c.power, c.power}
 	}
 	return t
 }
 
-func (t *terms) constantFor(r int) float64 {
-	if r < tabled {
+// factorsFor returns the factors of a run length.
+func (t *terms) factorsFor(r int) factors {
+	if uint(r) < tabled {
 		return t.table[r]
 	}
 	return t.asymptoticFor(r)
 }
 
-// asymptoticFor is the constant for a long run, by
-// log Γ(α+½) − log Γ(α) = ½ log α − 1/(8α) + 1/(192α³) − …
-func (t *terms) asymptoticFor(r int) float64 {
-	alpha, kappa := t.prior.Alpha+0.5*float64(r), t.prior.Kappa+float64(r)
-	by := 1 / alpha
-	return 0.5*logFrom1(alpha*kappa/(2*math.Pi*(kappa+1))) - by*(1.0/8-by*by*(1.0/192))
+// asymptoticFor returns the factors of a long run, by the series
+//
+//	log Γ(α+½) − log Γ(α) − ½ log α = −u/4 + u³/24 − …, u = 1/(2α)
+//	log(1+u) = u − u²/2 + u³/3 − u⁴/4 + …
+//	log(1−s) = −(s + s²/2 + s³/3 + …), s = 1/(κ+1)
+func (t *terms) asymptoticFor(r int) factors {
+	kappa, alpha := t.prior.Kappa+float64(r), t.prior.Alpha+0.5*float64(r)
+	by := 1 / (alpha * (kappa + 1)) // one division for both
+	s, u := by*alpha, 0.5*by*(kappa+1)
+	constant := -halfLog2Pi - s*(1.0/2+s*(1.0/4+s*(1.0/6))) - u*(1.0/4-u*u*(1.0/24))
+	return factors{constant, s, u * (1 - u*(1.0/2-u*(1.0/3-u*(1.0/4)))), alpha + 0.5}
 }
 
-func predictiveScale(kappa float64) float64 {
-	return -0.5 * math.Log(2*math.Pi*(1+1/kappa))
-}
+const halfLog2Pi = 0.918938533204672741780329736405617639861397473637783412817

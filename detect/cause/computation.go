@@ -98,8 +98,8 @@ func (c *Case) addArrival(o *opinion, r falcon.Rank, factor float64) {
 	if rank.Peers >= crowdLeast {
 		weight = weightPeers
 	}
-	o.addEvidence(falcon.EvidenceTiming, factor*weight, "%s: it does not wait for others in %.1f ms of an iteration, entered last in %d of %d collectives, and is at least %.2f x slower than before and than its %d peers",
-		c.nameOf(r), rank.WorkMs, rank.EnteredLast, rank.Entered, rank.Ratio, rank.Peers)
+	o.addEvidence(falcon.EvidenceTiming, factor*weight, "%s: it does not wait for others in %s of an iteration, entered last in %d of %d collectives, and is at least %.2f x slower than before and than its %d peers",
+		c.nameOf(r), falcon.DurationText(rank.WorkMs), rank.EnteredLast, rank.Entered, rank.Ratio, rank.Peers)
 }
 
 // addSelfTime adds how long a rank computes between its calls.
@@ -107,11 +107,11 @@ func (c *Case) addSelfTime(o *opinion, r falcon.Rank, factor float64) {
 	rank := c.Timing.Ranks[r]
 	switch rank.Basis {
 	case peer.ByPeers:
-		o.addEvidence(falcon.EvidenceTiming, factor*weightPeers, "%s: self time %.1f ms, %.2f x the median %.1f ms of %d same-stage peers", c.nameOf(r), rank.SelfMs, rank.Ratio, rank.PeerMs, rank.Peers)
+		o.addEvidence(falcon.EvidenceTiming, factor*weightPeers, "%s: self time %s, %.2f x the median %s of %d same-stage peers", c.nameOf(r), falcon.DurationText(rank.SelfMs), rank.Ratio, falcon.DurationText(rank.PeerMs), rank.Peers)
 	case peer.ByOwn:
-		o.addEvidence(falcon.EvidenceTiming, factor*weightOwn, "%s: self time %.1f ms, %.2f x its own healthy %.1f ms", c.nameOf(r), rank.SelfMs, rank.OwnRatio, rank.OwnMs)
+		o.addEvidence(falcon.EvidenceTiming, factor*weightOwn, "%s: self time %s, %.2f x its own healthy %s", c.nameOf(r), falcon.DurationText(rank.SelfMs), rank.OwnRatio, falcon.DurationText(rank.OwnMs))
 	default:
-		o.addEvidence(falcon.EvidenceTiming, factor*weightFew, "%s: self time %.1f ms, %.2f x the median %.1f ms of only %d same-stage peers", c.nameOf(r), rank.SelfMs, rank.Ratio, rank.PeerMs, rank.Peers)
+		o.addEvidence(falcon.EvidenceTiming, factor*weightFew, "%s: self time %s, %.2f x the median %s of only %d same-stage peers", c.nameOf(r), falcon.DurationText(rank.SelfMs), rank.Ratio, falcon.DurationText(rank.PeerMs), rank.Peers)
 	}
 }
 

@@ -16,14 +16,14 @@ func (c *Case) network() (opinion, bool) {
 	for _, g := range c.Timing.Groups {
 		if g.Suspect && !c.holdsSlow(g.Ranks) {
 			o.evidence = append(o.evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: fmt.Sprintf(
-				"%s group of ranks %v: %s of %d bytes takes %.2f ms, %.2f x the usual %.2f ms", g.Dimension, g.Ranks, g.Op, g.Bytes, g.TransferMs, g.Ratio, g.BaseMs)})
+				"%s group of ranks %v: %s of %d bytes takes %s, %.2f x the usual %s", g.Dimension, g.Ranks, g.Op, g.Bytes, falcon.DurationText(g.TransferMs), g.Ratio, falcon.DurationText(g.BaseMs))})
 			o.ranks = append(o.ranks, g.Ranks...)
 			best = max(best, weightOf(g.Basis))
 		}
 	}
 	for _, p := range c.worstPairs() {
 		o.evidence = append(o.evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: fmt.Sprintf(
-			"%s to %s: a receive of %d bytes takes at least %.2f ms, %.2f ms usually", c.nameOf(p.From), c.nameOf(p.To), p.Bytes, p.RecvMs, p.BaseMs)})
+			"%s to %s: a receive of %d bytes takes at least %s, %s usually", c.nameOf(p.From), c.nameOf(p.To), p.Bytes, falcon.DurationText(p.RecvMs), falcon.DurationText(p.BaseMs))})
 		o.ranks = append(o.ranks, p.From, p.To)
 		best = max(best, weightOf(p.Basis))
 	}

@@ -2,29 +2,29 @@ package shift
 
 import "math"
 
-// bursts are the newest changes that were over by themselves, told or not: what is
-// no larger must last longer than they did.
+// bursts are the newest changes that ended by themselves, reported or not. A change
+// of at most their size must last longer than they did.
 type bursts struct {
 	kept  [burstsKept]burst
 	n     int
-	doubt burst // that lasts, from the first window that showed it
+	doubt burst // current burst, from the first window with it
 }
 
 // burst is a change that did not last.
 type burst struct {
 	from, to int     // first and last index of its points
-	off      float64 // greatest change that a window showed
+	off      float64 // largest change in a window
 }
 
 const (
 	burstsKept   = 8
-	burstForget  = 4096 // points after which a burst says nothing any more
-	burstLarger  = 1.25 // times a burst from which a change is another thing
-	burstLonger  = 1.5  // times as long as a burst from which a change is
-	burstReturns = 96   // points within which a told change that is over was a burst
+	burstForget  = 4096 // points after which a burst is forgotten
+	burstLarger  = 1.25 // a change this much larger than a burst is unrelated to it
+	burstLonger  = 1.5  // a change must last this much longer than a burst
+	burstReturns = 96   // a reported change that ends within these points was a burst
 )
 
-// suspect notes a window that shows a change.
+// suspect records a window with a change.
 func (b *bursts) suspect(from, to int, off float64) {
 	if b.doubt.off == 0 || from > b.doubt.to {
 		b.end()
@@ -33,7 +33,7 @@ func (b *bursts) suspect(from, to int, off float64) {
 	b.doubt.to, b.doubt.off = to, max(b.doubt.off, off)
 }
 
-// end remembers the burst that lasted.
+// end stores the current burst.
 func (b *bursts) end() {
 	if b.doubt.off > 0 {
 		b.kept[b.n%burstsKept] = b.doubt
@@ -42,9 +42,9 @@ func (b *bursts) end() {
 	b.doubt = burst{}
 }
 
-// told forgets the burst that turned out to be a change; was it over by itself
-// soon, it is remembered as one.
-func (b *bursts) told(c burst, over bool) {
+// report drops the current burst, which is a change. With over, the level before
+// it is back, and c is stored as a burst.
+func (b *bursts) report(c burst, over bool) {
 	b.doubt = burst{}
 	if over {
 		b.doubt = c
@@ -52,7 +52,7 @@ func (b *bursts) told(c burst, over bool) {
 	}
 }
 
-// pointsFor is how long a change must last at a time because bursts did.
+// pointsFor returns how long a change must last because of recent bursts.
 func (b *bursts) pointsFor(off float64, now int) int {
 	n := 0.0
 	for _, k := range b.kept {

@@ -1,17 +1,15 @@
 // Package shift proves small lasting changes of a series of iteration times
-// against the series' own noise.
+// against the noise of the series.
 //
-// A Watch compares the newest points, from 5 to 128 of them, with the level of
-// the points before, and with what the level was hours ago. How far off such a
-// comparison is while nothing happens it learns from the series itself, for each
-// number of points: correlated noise, weather and regular pauses are in it. The
-// tail beyond what was seen is fitted (excesses over a high quantile, of all
-// lengths together). A change is told where it exceeds what Config.Rate admits,
-// is worth telling (Config.Floor), and lasts: nearly all its points are beyond
-// the middle between the two levels.
+// A Watch compares the newest 5 to 128 points with the level of the points before,
+// and with the level hours ago. It learns from the series how much such comparisons
+// differ without a change, for each number of points, including correlated noise,
+// drifts and regular pauses. The tail is fitted by the excesses over a high
+// quantile, of all lengths together. A change is reported if it exceeds the
+// threshold for Config.Rate, is at least Config.Floor, and lasts: nearly all its
+// points are beyond the midpoint of the two levels.
 //
 // Nothing here reads a clock, starts a goroutine or takes a lock. Memory is fixed,
-// about 16 KB a series, however long it is. Any input is accepted; what is no
-// positive finite time counts as the one before. It must not decide what a change
-// means: detect/bocd does.
+// about 16 KB per series. Any input is accepted; a value that is not a positive
+// finite time counts as the value before. Package bocd decides what a change means.
 package shift

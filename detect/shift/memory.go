@@ -2,25 +2,25 @@ package shift
 
 import "math"
 
-// memory is the level since the present one began, as blocks that get longer with
-// it: hours, in a fixed number of them.
+// memory stores hours of the current level in a fixed number of blocks, which get
+// longer with it.
 type memory struct {
 	blocks [memoryKept]float64
-	n      int     // whole blocks
-	each   int     // short blocks in one of them
-	sum    float64 // of the one that is not whole
+	n      int     // complete blocks
+	each   int     // short blocks per block
+	sum    float64 // of the incomplete block
 	part   int
 }
 
 const (
 	memoryKept  = 64
-	memoryFirst = 4   // short blocks of the first ones: 32 points
-	driftFloor  = 1.5 // times Floor that a drift must come to: the weather comes and goes
+	memoryFirst = 4   // short blocks per block at first: 32 points
+	driftFloor  = 1.5 // a drift must be this many times Floor
 )
 
 func (m *memory) reset() { *m = memory{} }
 
-// add takes in a short block. Where the memory is full, two blocks become one.
+// add adds a short block. If the memory is full, blocks are merged in pairs.
 func (m *memory) add(level float64, _ int) {
 	if m.each == 0 {
 		m.each = memoryFirst
@@ -34,16 +34,16 @@ func (m *memory) add(level float64, _ int) {
 			m.blocks[i] = (m.blocks[2*i] + m.blocks[2*i+1]) / 2
 		}
 		m.n, m.each = memoryKept/2, 2*m.each
-		return // the block goes on
+		return // the block continues
 	}
 	m.blocks[m.n] = m.sum / float64(m.part)
 	m.n++
 	m.sum, m.part = 0, 0
 }
 
-// lookBackward looks for a drift: over some span the level went far one way by
-// steps that are alike, more than steps which go both ways would lead. Long steps
-// average the noise out, many show their spread better.
+// lookBackward looks for a drift: a span in which the level moved in one direction
+// by more than random steps of the same size explain. Long steps average the noise,
+// many steps measure their spread better.
 func (w *Watch) lookBackward() (Change, bool) {
 	m := &w.slow
 	if w.next%blockOf != 0 || m.part != 0 {
@@ -64,10 +64,10 @@ func (w *Watch) lookBackward() (Change, bool) {
 	return Change{}, false
 }
 
-// driftSteps is of how many steps a drift may consist.
+// driftSteps are the numbers of steps of a drift.
 var driftSteps = [...]int{8, 16}
 
-// lastLevels are the levels of the newest n times each blocks.
+// lastLevels returns n levels, each of the next each blocks, up to the newest.
 func (m *memory) lastLevels(n, each int) []float64 {
 	out := make([]float64, n)
 	for i := range out {
@@ -79,8 +79,8 @@ func (m *memory) lastLevels(n, each int) []float64 {
 	return out
 }
 
-// wandering is how far levels go if their steps have no direction, with the
-// probability p. Noise that averages out goes less far.
+// wandering is the distance that random steps exceed with probability p. Noise that
+// averages out moves less.
 func wandering(levels []float64, p float64) float64 {
 	steps := len(levels) - 1
 	each := (levels[steps] - levels[0]) / float64(steps)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// naive keeps every point and works every comparison out from the start.
+// naive stores every point and computes every comparison from scratch.
 type naive struct {
 	xs   []float64
 	from int
@@ -22,7 +22,7 @@ func middle(xs []float64) float64 {
 	return sum / float64(len(xs)-2*cut)
 }
 
-// blocks are the levels of the whole blocks between two indexes.
+// blocks returns the levels of the complete blocks between two indexes.
 func (n *naive) blocks(from, to int) []float64 {
 	var out []float64
 	for b := (from + 7) / 8 * 8; b+8 <= to; b += 8 {
@@ -31,7 +31,7 @@ func (n *naive) blocks(from, to int) []float64 {
 	return out
 }
 
-// compare is a window of k points against the 16 blocks before it.
+// compare compares a window of k points with the 16 blocks before it.
 func (n *naive) compare(k int) (before, after float64, parts int) {
 	i := len(n.xs) - k
 	blocks := n.blocks(n.from, i)
@@ -66,8 +66,8 @@ func (n *naive) lasts(k int, before, after float64) bool {
 	return beyond(n.xs[len(n.xs)-5:]) >= 4 && beyond(window) >= len(window)-off && 4*beyond(old) <= len(old)
 }
 
-// TestAgainstNaive holds the levels and what lasts, at every point of series with
-// steps, pauses and a second level, to what the whole series gives.
+// TestAgainstNaive compares levels and lasts with naive, at every point of series
+// with steps, pauses and a second level.
 func TestAgainstNaive(t *testing.T) {
 	for seed := range uint64(6) {
 		rng, w, n := rand.New(rand.NewPCG(seed, 3)), New(Config{}), &naive{}
@@ -109,7 +109,7 @@ func TestAgainstNaive(t *testing.T) {
 }
 
 // TestThresholdsHoldTheirRate: on independent noise a comparison exceeds a
-// threshold as rarely as it says, and one for a frequent event nearly as often.
+// threshold at its nominal rate at most, and for frequent events nearly at it.
 func TestThresholdsHoldTheirRate(t *testing.T) {
 	rng, w := rand.New(rand.NewPCG(5, 3)), New(Config{Floor: 1e-9})
 	for i := range w.scales {

@@ -6,42 +6,42 @@ import (
 )
 
 const (
-	samplesKept = 96   // comparisons remembered for each length
-	looksPer    = 3.0  // independent looks in the time of a window: they overlap
-	priorOf     = 12   // comparisons that what a shorter window shows is worth
-	fitLeast    = 6    // comparisons without which a length proves nothing
-	slopeLeast  = 10   // comparisons that show how noise falls with the length
-	slopeOff    = 0.05 // by how much less it is taken to fall
+	samplesKept = 96   // comparisons stored per length
+	looksPer    = 3.0  // independent comparisons per window length, because they overlap
+	priorOf     = 12   // weight of the next shorter window, in comparisons
+	fitLeast    = 6    // comparisons that a length needs to prove a change
+	slopeLeast  = 10   // comparisons needed to measure how noise falls with the length
+	slopeOff    = 0.05 // subtracted from the measured slope
 	slopeUnseen = 0.25
-	winsor      = 3.0  // medians beyond which a comparison counts as that many
-	spreadLeast = 1e-4 // a series without noise has some
-	tailPrior   = 4.0  // excesses that the prior tail is worth
-	tailMean    = 0.8  // mean excess of the prior tail, in spreads: between normal noise's 0.67 and an exponential's 1
+	winsor      = 3.0  // limit of a comparison, in medians
+	spreadLeast = 1e-4 // smallest spread
+	tailPrior   = 4.0  // weight of the prior tail, in excesses
+	tailMean    = 0.8  // mean excess of the prior tail, in spreads: normal noise has 0.67, exponential noise 1
 )
 
-// scale is what comparisons of one length come to while nothing happens.
+// scale is the distribution of comparisons of one length without a change.
 type scale struct {
-	allow     float64 // probability of exceeding the threshold that one look may have
+	allow     float64 // allowed probability that a comparison exceeds the threshold
 	samples   [samplesKept]sample
 	taken     int
 	sampledAt int // newest comparison
 
-	spread float64 // how far they are off on average, in it what shorter windows show
-	weight float64 // comparisons that stand behind it
-	own    float64 // of them of this length
-	excess float64 // sum of what exceeds spread, in spreads
-	beyond float64 // how many do
+	spread float64 // mean difference, including shorter windows
+	weight float64 // comparisons that it is based on
+	own    float64 // those of this length
+	excess float64 // sum of the excesses over spread, in spreads
+	beyond float64 // number of excesses
 }
 
-// sample is a comparison: how far its two levels were apart.
+// sample is the difference of the two levels of a comparison.
 type sample struct {
 	at    int32
 	off   float32
-	lasts bool // nearly all points were beyond the middle: it could have been told
+	lasts bool // nearly all points were beyond the midpoint, as required of a change
 }
 
-// sample remembers a comparison of length k, one for each so many points, and
-// learns from those that are past doubt.
+// sample stores one comparison of length k per sampleEvery points, and updates the
+// scale from those that are trusted.
 func (w *Watch) sample(k int, off float64, lasts bool) {
 	sc := &w.scales[k]
 	if w.next-sc.sampledAt < sampleEvery(lengths[k]) {
@@ -53,8 +53,8 @@ func (w *Watch) sample(k int, off float64, lasts bool) {
 	w.fit(k)
 }
 
-// sampleEvery is the distance of comparisons of windows of n points, and worth what
-// each says: they overlap, and those of blocks can be taken every blockOf points.
+// sampleEvery is the distance of stored comparisons of n points; sampleWorth is the
+// weight of one, because they overlap. Windows of blocks change every blockOf points.
 func sampleEvery(n int) int {
 	if n > rawMost {
 		return max(n/4/blockOf, 1) * blockOf
@@ -64,7 +64,7 @@ func sampleEvery(n int) int {
 
 func sampleWorth(n int) float64 { return min(1.5*float64(sampleEvery(n))/float64(n), 1) }
 
-// forget drops the comparisons of what turned out to be another level.
+// forget drops the comparisons after the beginning of a new level.
 func (sc *scale) forget(index int) {
 	for sc.taken > 0 && sc.samples[(sc.taken-1)%samplesKept].at > int32(index) {
 		sc.taken--
@@ -72,8 +72,8 @@ func (sc *scale) forget(index int) {
 	}
 }
 
-// fit learns the spread of length k and its excesses. What the next shorter length
-// shows counts as some comparisons.
+// fit updates the spread of length k and its excesses. The next shorter length
+// counts as up to priorOf comparisons.
 func (w *Watch) fit(k int) {
 	sc := &w.scales[k]
 	var buf [samplesKept]float64
@@ -101,11 +101,11 @@ func (w *Watch) fit(k int) {
 	}
 }
 
-// known reports whether a comparison was of points that are past doubt.
+// known reports whether a comparison is of trusted points.
 func (s sample) known(doubt int) bool { return s.at > 0 && s.at <= int32(doubt) }
 
-// excess is how far a comparison exceeds the spread, in spreads. One that could
-// not have been told, such as of a pause, counts as normal noise's would at most.
+// excess is the excess of a comparison over the spread, in spreads. For one that
+// does not last, such as a pause, it is limited to that of normal noise.
 func (s sample) excess(spread float64) float64 {
 	x := float64(s.off)/spread - 1
 	if !s.lasts {
@@ -116,9 +116,8 @@ func (s sample) excess(spread float64) float64 {
 
 const normalExcess = 2
 
-// fall is the power of its length with which the noise of a window falls, by the
-// lengths below k: a half where points are independent, none where it never
-// averages out.
+// fall is the exponent with which noise falls with the length of a window, measured
+// below length k: 0.5 for independent points, 0 for noise that never averages out.
 func (w *Watch) fall(k int) float64 {
 	for k--; k > 2; k-- {
 		if long, short := &w.scales[k], &w.scales[1]; long.own >= slopeLeast && long.spread > 0 && short.spread > 0 {
@@ -129,7 +128,7 @@ func (w *Watch) fall(k int) float64 {
 	return slopeUnseen
 }
 
-// winsorMean is the mean of sorted values, none counted as more than winsor medians.
+// winsorMean is the mean of sorted values, each limited to winsor medians.
 func winsorMean(sorted []float64) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -141,9 +140,8 @@ func winsorMean(sorted []float64) float64 {
 	return sum / float64(len(sorted))
 }
 
-// threshold is what a comparison of length k must exceed to be proven: what is usual,
-// and more where few comparisons leave the spread uncertain, or few of this length
-// say little of bursts that are as long.
+// threshold is the smallest proven change of length k: the usual difference, raised
+// if the spread is uncertain or few comparisons of this length have been seen.
 func (w *Watch) threshold(k int) float64 {
 	sc := &w.scales[k]
 	if sc.weight < fitLeast || sc.own < 1 {
@@ -152,9 +150,9 @@ func (w *Watch) threshold(k int) float64 {
 	return w.usual(k) * (1 + unsure/math.Sqrt(sc.weight) + unseen/sc.own)
 }
 
-// usual is what a comparison of length k exceeds with the probability allowed, nothing
-// being the matter, as far as the series is known: beyond the spread an
-// exponential tail whose mean is that of all lengths' excesses.
+// usual is the difference that a comparison of length k exceeds with the allowed
+// probability without a change. The tail beyond the spread is exponential, with the
+// mean of the excesses of all lengths.
 func (w *Watch) usual(k int) float64 {
 	sc := &w.scales[k]
 	excess, beyond, of := tailPrior*tailMean, tailPrior, tailPrior/tailShare
@@ -167,7 +165,7 @@ func (w *Watch) usual(k int) float64 {
 }
 
 const (
-	tailShare = 0.4 // of comparisons that exceed the mean
-	unsure    = 1.0 // standard errors of the spread for which a threshold makes up
-	unseen    = 1.0 // the same for bursts: so many comparisons double the threshold
+	tailShare = 0.4 // share of comparisons that exceed the mean
+	unsure    = 1.0 // weight of the spread's standard error in the threshold
+	unseen    = 1.0 // with this many comparisons of a length its threshold doubles
 )

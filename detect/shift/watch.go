@@ -5,10 +5,10 @@ import (
 	"math"
 )
 
-// Config says what is told. Zero fields mean the defaults.
+// Config sets which changes are reported. Zero fields mean the defaults.
 type Config struct {
-	Floor float64 // least share of the level that is worth telling; 0.02
-	Rate  float64 // changes told per iteration in which nothing is, at most; 2e-5
+	Floor float64 // smallest change to report, as a share of the level; 0.02
+	Rate  float64 // highest rate of false alarms per iteration; 2e-5
 }
 
 // Defaults of Config.
@@ -17,55 +17,55 @@ const (
 	DefaultRate  = 2e-5
 )
 
-// LeastOf is the smallest change that a watch with a floor tells, 0 the default:
-// it may be the floor's but for noise.
+// LeastOf is the smallest change that a watch with a floor reports, allowing for
+// noise; floor 0 means the default.
 func LeastOf(floor float64) float64 { return floorShare * cmp.Or(floor, DefaultFloor) }
 
 // Change is a proven change. Indexes count observations from 0.
 type Change struct {
 	Index         int     // first observation of the new level
 	Before, After float64 // levels
-	Points        int     // that proved it
-	Drift         bool    // it came slowly
+	Points        int     // points that proved it
+	Drift         bool    // it was gradual
 }
 
 const (
-	blockOf     = 8    // points of a block
-	stepsLeast  = 8    // differences that show how coarse the clock is
+	blockOf     = 8    // points per block
+	stepsLeast  = 8    // differences needed to measure the clock's resolution
 	pointsKept  = 256  // newest points
 	blocksKept  = 64   // newest blocks
-	refBlocks   = 16   // blocks that give the level before a change
-	refLeast    = 4    // blocks without which there is none
-	rawMost     = 16   // points up to which a window is taken point by point, beyond by blocks
-	floorShare  = 0.8  // of Floor from which a change may be Floor but for noise
-	trustLag    = 24   // newest points that teach nothing yet: a change shows only after some
-	suspectMost = 160  // points for which a suspicion keeps what they show from being learnt
-	lookBack    = 2    // lengths of the window in which a change is placed
-	newestPart  = 5    // newest points of which most must be beyond the middle
-	largeEnough = 0.18 // change that needs no proof
+	refBlocks   = 16   // blocks for the level before a change
+	refLeast    = 4    // blocks needed for it
+	rawMost     = 16   // longest window that is compared by points, longer ones by blocks
+	floorShare  = 0.8  // share of Floor from which a change counts, because of noise
+	trustLag    = 24   // newest points that are not trusted, because changes are detected late
+	suspectMost = 160  // longest time for which a suspected change suspends learning
+	lookBack    = 2    // a change is located within this many window lengths
+	newestPart  = 5    // newest points, most of which must be beyond the midpoint
+	largeEnough = 0.18 // change that the noise never explains
 )
 
-// lengths are the windows that are compared, in points. The first is the noise of
-// single ones and proves nothing.
+// lengths are the compared windows, in points. The first measures the noise of single
+// points and proves no change.
 var lengths = [...]int{1, 5, 8, 12, 16, 24, 32, 48, 64, 96, 128}
 
-// Watch watches one series.
+// Watch finds small changes in one series.
 type Watch struct {
 	cfg    Config
 	points [pointsKept]float64 // logarithms, by index
 	blocks [blocksKept]float64 // their levels, by number
 	next   int                 // index of the next point
-	from   int                 // first index of the present level
-	step   float64             // least difference of two points: the clock's resolution
+	from   int                 // first index of the current level
+	step   float64             // smallest difference of two points: the clock's resolution
 	steps  int                 // pairs of neighbours that differ
 	scales [len(lengths)]scale
 	slow   memory
 	bursts bursts
-	left   float64 // level before the present one, its logarithm
-	doubt  int     // index from which on points may be of another level
+	left   float64 // logarithm of the level before the current one
+	doubt  int     // index from which points may belong to a new level
 }
 
-// New returns a watch that has seen nothing.
+// New returns an empty watch.
 func New(cfg Config) *Watch {
 	cfg.Floor, cfg.Rate = cmp.Or(cfg.Floor, DefaultFloor), cmp.Or(cfg.Rate, DefaultRate)
 	w := &Watch{cfg: cfg, step: math.Inf(1)}
@@ -75,7 +75,7 @@ func New(cfg Config) *Watch {
 	return w
 }
 
-// Observe takes in the next point and returns the change that it proves.
+// Observe adds a point and returns the change that it proves, if any.
 func (w *Watch) Observe(ms float64) (Change, bool) {
 	x := math.Log(ms)
 	last := w.points[(w.next+pointsKept-1)%pointsKept]
@@ -99,8 +99,8 @@ func (w *Watch) Observe(ms float64) (Change, bool) {
 	return c, found
 }
 
-// SetLevel makes the points from an index on the present level. Back soon at the
-// level before, what lay between was a burst.
+// SetLevel starts a new level at an index. If the series soon returned to the level
+// before, the change between was a burst.
 func (w *Watch) SetLevel(index int) {
 	before, parts := w.reference(index, refBlocks)
 	switch {
@@ -108,11 +108,11 @@ func (w *Watch) SetLevel(index int) {
 	case index > w.from && w.next-index < pointsKept-rawMost:
 		before = w.pointLevel(max(w.from, index-rawMost), index)
 	default:
-		before = math.NaN() // forgotten: it is compared with nothing
+		before = math.NaN() // no longer stored
 	}
 	now := w.pointLevel(max(index, w.next-rawMost), w.next)
 	over := index-w.from <= burstReturns && math.Abs(now-w.left) < math.Abs(now-before)/2
-	w.bursts.told(burst{w.from, index - 1, math.Abs(before - w.left)}, over && w.from > 0)
+	w.bursts.report(burst{w.from, index - 1, math.Abs(before - w.left)}, over && w.from > 0)
 	w.left = before
 	w.from, w.doubt = index, index
 	for i := range w.scales {
@@ -121,7 +121,7 @@ func (w *Watch) SetLevel(index int) {
 	w.slow.reset()
 }
 
-// look compares the newest points with those before, the shortest window first.
+// look compares the newest points with those before, shortest window first.
 func (w *Watch) look() (Change, bool) {
 	suspect := false
 	for k, n := range lengths {
@@ -150,17 +150,17 @@ func (w *Watch) look() (Change, bool) {
 	return Change{}, false
 }
 
-// trust notes whether the newest points may be of another level: until that is
-// known they teach nothing. What lasts and is not proven is noise.
+// trust updates which points belong to the current level. Suspect points are not
+// learned from; a change that is not proven in time is noise.
 func (w *Watch) trust(suspect bool) {
 	if !suspect && (w.next%blockOf == 0 || w.next-w.doubt <= trustLag) || w.next-w.doubt > suspectMost {
 		w.doubt = max(w.doubt, w.next-trustLag)
 	}
 }
 
-// pointsFor is how many points a change must last: bursts of a few points are
-// of no noise that a few hundred points could teach. The less it stands out of
-// the noise of single points, those before or its own, the longer.
+// pointsFor is how many points a change must last. A few hundred points can't measure
+// rare bursts, so a change that is small against the noise of single points, before
+// or within it, must last longer.
 func (w *Watch) pointsFor(off, own float64) int {
 	return max(w.pointsByNoise(off/max(w.scales[0].spread*normalMean, own), off), w.bursts.pointsFor(off, w.next))
 }
@@ -181,12 +181,12 @@ func (w *Watch) pointsByNoise(times, off float64) int {
 
 const (
 	pointsLeast = 5
-	normalMean  = 1.25 // standard deviation of normal noise, in means of how far it is off
-	ownNoise    = 1.1  // the same for few points, which are more often rough by chance
+	normalMean  = 1.25 // standard deviation of normal noise, in mean absolute deviations
+	ownNoise    = 1.1  // allowance for few points, which may be rough by chance
 )
 
-// roughness is the noise of the points from i on around their level: a burst is
-// rougher than what it interrupts.
+// roughness is the noise of the points from i around their level. Bursts are rougher
+// than the series.
 func (w *Watch) roughness(i int, level float64) float64 {
 	sum := 0.0
 	for j := i; j < w.next; j++ {
@@ -195,9 +195,9 @@ func (w *Watch) roughness(i int, level float64) float64 {
 	return ownNoise * sum / float64(w.next-i)
 }
 
-const roughMost = 0.1 // a pause is not rougher
+const roughMost = 0.1 // limit for one point, such as a pause
 
-// least is the change that a window of length k proves, compared with so many
+// least is the smallest change that a window of length k proves, compared with parts
 // blocks.
 func (w *Watch) least(k, parts int) float64 {
 	few := 1.0
@@ -209,7 +209,7 @@ func (w *Watch) least(k, parts int) float64 {
 	return max(noise, floor) + w.resolution()
 }
 
-// resolution is by how much two levels may differ because the clock is coarse.
+// resolution is the largest difference of two levels due to a coarse clock.
 func (w *Watch) resolution() float64 {
 	if w.steps < stepsLeast || w.step < 1e-3 {
 		return 0
@@ -217,9 +217,8 @@ func (w *Watch) resolution() float64 {
 	return w.step
 }
 
-// Explains reports whether the series' own noise explains a change from one level to
-// another that began so many points ago. It never explains a large one, and the
-// noise of a series that is not known yet explains nothing.
+// Explains reports whether the noise of the series explains a change of level that
+// began points ago. It is false for a large change and while the noise is not known.
 func (w *Watch) Explains(before, after float64, points int) bool {
 	off := math.Abs(math.Log(after / before))
 	if math.IsNaN(off) || off >= math.Log1p(largeEnough) {
@@ -236,14 +235,14 @@ func (w *Watch) Explains(before, after float64, points int) bool {
 	return off < w.usual(k) || points < w.pointsFor(off, w.roughness(i, math.Log(after)))
 }
 
-// IsOff reports whether two levels are as far apart as is worth telling.
+// IsOff reports whether the difference of two levels is large enough to report.
 func (w *Watch) IsOff(before, after float64) bool {
 	return math.Abs(math.Log(after/before)) >= floorShare*w.cfg.Floor
 }
 
-// level is the level of the points from i on: a mean without the least and the
-// greatest quarter, so that a pause in four points says nothing and a coarse
-// clock little.
+// level is the level of the points from i: the mean without the lowest and the
+// highest quarter, so that a pause in four points has no effect and a coarse clock
+// little.
 func (w *Watch) level(i int) float64 {
 	if w.next-i <= rawMost {
 		return w.pointLevel(i, w.next)
@@ -267,8 +266,7 @@ func (w *Watch) pointLevel(from, to int) float64 {
 	return middleMean(buf[:to-from])
 }
 
-// reference is the level of the blocks before index i, most of them at most, and
-// of how many.
+// reference is the level of up to most blocks before index i, and their number.
 func (w *Watch) reference(i, most int) (level float64, parts int) {
 	var buf [refBlocks]float64
 	last := i / blockOf
@@ -283,10 +281,10 @@ func (w *Watch) reference(i, most int) (level float64, parts int) {
 	return middleMean(buf[:parts]), parts
 }
 
-// middleMean is the mean of values without the least and the greatest quarter;
-// it sorts them.
+// middleMean is the mean of values without the lowest and the highest quarter. It
+// sorts them.
 func middleMean(values []float64) float64 {
-	for i := 1; i < len(values); i++ { // few, and mostly in order of nothing: insertion is fastest
+	for i := 1; i < len(values); i++ { // insertion sort is fastest for few values
 		for k := i; k > 0 && values[k] < values[k-1]; k-- {
 			values[k], values[k-1] = values[k-1], values[k]
 		}
@@ -299,8 +297,8 @@ func middleMean(values []float64) float64 {
 	return sum / float64(len(values)-2*cut)
 }
 
-// lasts reports whether nearly all points, or blocks where they are many, from i
-// on lie beyond the middle, most of the newest do, and most before do not.
+// lasts reports whether nearly all points (or blocks, in long windows) from i are
+// beyond the midpoint, with most of the newest points, and most before i are not.
 func (w *Watch) lasts(i int, before, after float64) bool {
 	middle, up := (before+after)/2, after > before
 	beyond := func(x float64) bool { return (x > middle) == up }
@@ -343,9 +341,8 @@ func (w *Watch) countBlocks(from, to int, is func(float64) bool) int {
 	return n
 }
 
-// place is the index from which on the points lie beyond the middle and before
-// which they don't: where the sum of what they are off it, no point counting
-// more than the change, is least.
+// place is the most likely first index of the change: the minimum of the sum of the
+// points' distances from the midpoint, each limited to the size of the change.
 func (w *Watch) place(i int, before, after float64) int {
 	middle, half := (before+after)/2, (after-before)/2
 	oldest := max(w.from, i-lookBack*(w.next-i), w.next-pointsKept)

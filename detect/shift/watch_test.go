@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// feed gives a watch n points around a level and returns what it proves; a proven
-// change becomes the level.
+// feed adds n points around a level to a watch and returns the proven changes, which
+// become the level.
 func feed(w *Watch, rng *rand.Rand, n int, ms, cov float64) []Change {
 	var out []Change
 	for range n {
@@ -55,8 +55,8 @@ func TestWhatIsNotWorthTellingIsNotTold(t *testing.T) {
 	}
 }
 
-// A clock that counts in whole units, of which a level has 33: a level that moves
-// by a tenth of one moves the median by 3 %.
+// A coarse clock, of which a level has 33 ticks: a tenth of a tick moves the median
+// by 3 %.
 func TestCoarseClock(t *testing.T) {
 	rng, w := rand.New(rand.NewPCG(2, 5)), New(Config{})
 	for i := range 4000 {
@@ -70,7 +70,7 @@ func TestCoarseClock(t *testing.T) {
 	}
 }
 
-// What is rougher than the job was is not believed as soon.
+// A change with more noise than the series is reported later.
 func TestRoughBursts(t *testing.T) {
 	told := 0
 	for seed := range uint64(40) {
@@ -83,12 +83,12 @@ func TestRoughBursts(t *testing.T) {
 			t.Logf("seed %d: %v, %v", seed, burst, after)
 		}
 	}
-	if told > 1 { // by chance the first five points may be alike
-		t.Errorf("%d of 40 were told", told)
+	if told > 1 { // the first five points may be equal by chance
+		t.Errorf("%d of 40 were reported", told)
 	}
 }
 
-// A drift is proven, and weather that goes as far to and fro is none.
+// A drift is proven; a level that moves as far in both directions is not a drift.
 func TestDrift(t *testing.T) {
 	for seed := range uint64(5) {
 		rng, w := rand.New(rand.NewPCG(seed, 7)), New(Config{})
@@ -101,7 +101,7 @@ func TestDrift(t *testing.T) {
 			}
 		}
 		if found < 0.02 || found > 0.06 {
-			t.Errorf("seed %d: told at a loss of %.1f %%", seed, 100*found)
+			t.Errorf("seed %d: reported at a loss of %.1f %%", seed, 100*found)
 		}
 		w = New(Config{})
 		for i := range 12_000 {

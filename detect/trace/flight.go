@@ -11,7 +11,7 @@ import (
 
 // Bounds on flight-recorder dumps.
 const (
-	MaxEntries   = 1 << 20 // of one dump; PyTorch keeps 2,000 by default
+	MaxEntries   = 1 << 18 // of one dump; PyTorch keeps 2,000 by default
 	MaxDumpBytes = 1 << 30 // of all dumps, as they are held
 )
 
@@ -123,7 +123,7 @@ func (f *file) readEntry() error {
 	if err != nil {
 		return err
 	}
-	if f.rec.bytes += 128 + int64(len(e.Name)+len(e.Group)); f.rec.bytes > MaxDumpBytes {
+	if f.rec.bytes += 320 + int64(len(e.Name)+len(e.Group)+len(e.GroupDesc)+len(e.Frame)); f.rec.bytes > MaxDumpBytes {
 		return fmt.Errorf("%w: more than %d bytes of dumps; give fewer ranks", ErrTooLarge, MaxDumpBytes)
 	}
 	f.dump.Entries = append(f.dump.Entries, e)

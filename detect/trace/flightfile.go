@@ -21,19 +21,19 @@ func unpickle(head []byte, in *bufio.Reader) (*bufio.Reader, error) {
 	if !pickle.Looks(head) {
 		return in, refusePickle(head)
 	}
-	raw, err := io.ReadAll(io.LimitReader(in, pickle.MaxBytes+1))
-	if err != nil {
-		return nil, malformed(0, "this is a Python pickle that breaks off after %d bytes: %s", len(raw), strconv.Quote(clipField(err.Error())))
+	var raw strings.Builder
+	if n, err := io.Copy(&raw, io.LimitReader(in, pickle.MaxBytes+1)); err != nil {
+		return nil, malformed(0, "this is a Python pickle that breaks off after %d bytes: %s", n, strconv.Quote(clipField(err.Error())))
 	}
-	v, err := pickle.Decode(raw)
+	v, err := pickle.Decode(raw.String())
 	if err != nil {
-		return nil, malformed(0, "this is a Python pickle that can't be read: %v", err)
+		return nil, unreadable(err)
 	}
-	text, err := pickle.JSON(v, pickle.MaxHeld)
-	if err != nil {
-		return nil, malformed(0, "this is a Python pickle that can't be read: %v", err)
-	}
-	return bufio.NewReader(bytes.NewReader(text)), nil
+	return bufio.NewReader(pickle.JSON(v, raw.Len())), nil
+}
+
+func unreadable(err error) error {
+	return malformed(0, "this is a Python pickle that can't be read: %v", err)
 }
 
 // readDumpMember takes what a dump says beside its entries and groups.

@@ -122,7 +122,7 @@ func (t *table) splitFields(number int, line string) ([]string, error) {
 	r.Comma = t.comma
 	fields, err := r.Read()
 	if err != nil {
-		return nil, malformed(number, "quotes don't match")
+		return nil, malformed(number, "a quote is not closed")
 	}
 	return fields, nil
 }

@@ -10,6 +10,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/failslow/falcon/detect/trace/pickle"
 )
 
 // Bounds on a trace. Traces are large: they are decoded event by event, and
@@ -100,6 +102,8 @@ func (s *stream) errorAt(err error) error {
 		return nil
 	case s.gauge.over != nil:
 		return s.gauge.over
+	case errors.Is(err, pickle.ErrTooLarge) || errors.Is(err, pickle.ErrMalformed):
+		return unreadable(err)
 	case errors.Is(err, io.EOF) && s.gauge.taken > 0:
 		err = io.ErrUnexpectedEOF
 	case errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || strings.HasPrefix(err.Error(), "flate:"):

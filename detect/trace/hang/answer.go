@@ -8,13 +8,12 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// fewMissing is how many ranks without a record may be named: more look like
-// records that were not collected.
+// fewMissing is the largest number of missing records for which ranks are named. More
+// suggest that the records were not collected.
 func fewMissing(world int) int { return max(1, world/4) }
 
-// answer looks where the graph ends.
+// answer finds the ends of the graph.
 func (s *solver) answer() Answer {
-	waitedFor := map[int]bool{}
 	var a Answer
 	for i := range s.nodes {
 		if len(s.nodes[i].links) > 0 {
@@ -23,14 +22,9 @@ func (s *solver) answer() Answer {
 		if s.nodes[i].old {
 			a.Old = append(a.Old, s.nodes[i].Rank)
 		}
-		for _, o := range s.nodes[i].links {
-			for _, t := range s.ops[o].targets {
-				waitedFor[t] = true
-			}
-		}
 	}
-	var missing []int
-	var together []*operation
+	s.gatherWaiters()
+	var missing, together []int
 	for _, part := range findComponents(len(s.nodes)+len(s.ops), s.edgesOf) {
 		if !part.ends {
 			continue
@@ -38,26 +32,50 @@ func (s *solver) answer() Answer {
 		ranks, ops := s.splitPart(part)
 		switch {
 		case len(ranks) == 0:
-			if op := &s.ops[ops[0]]; s.isLinked(ops[0]) {
-				together = append(together, op)
+			if s.linked[ops[0]] {
+				together = append(together, ops[0])
 			}
 		case len(ranks) == 1 && len(ops) == 0:
-			if !waitedFor[ranks[0]] {
+			if i := ranks[0]; len(s.waiters[i]) == 0 {
 				continue
+			} else if s.nodes[i].Seen {
+				s.judgeEnd(&a, i)
+			} else {
+				missing = append(missing, i)
 			}
-			if !s.nodes[ranks[0]].Seen {
-				missing = append(missing, ranks[0])
-				continue
-			}
-			s.tellEnd(&a, ranks[0])
 		default:
-			s.tellCircle(&a, ranks, ops)
+			s.judgeCircle(&a, ranks, ops)
 		}
 	}
-	s.tellTogether(&a, together)
-	s.tellMissing(&a, missing)
-	a.Culprits, a.Candidates = joinFindings(a.Culprits), joinFindings(a.Candidates)
+	for _, o := range together {
+		s.addTogether(&a, &s.ops[o])
+	}
+	s.judgeMissing(&a, missing)
+	a.Culprits, a.Candidates = s.finish(a.Culprits), s.finish(a.Candidates)
 	return a
+}
+
+// gatherWaiters finds the operations that a rank waits in directly, and for each rank
+// the operations that wait for it.
+func (s *solver) gatherWaiters() {
+	s.linked, s.waiters = make([]bool, len(s.ops)), make([][]int, len(s.nodes))
+	for i := range s.nodes {
+		for _, o := range s.nodes[i].links {
+			s.linked[o] = true
+		}
+	}
+	for o := range s.ops {
+		op := &s.ops[o]
+		op.first = math.MaxInt
+		for _, i := range op.in {
+			op.first = min(op.first, s.nodes[i].at[op.key])
+		}
+		for _, i := range op.targets {
+			if s.linked[o] {
+				s.waiters[i] = append(s.waiters[i], o)
+			}
+		}
+	}
 }
 
 func (s *solver) edgesOf(v int) []int {
@@ -84,18 +102,12 @@ func (s *solver) splitPart(part component) (ranks, ops []int) {
 	return ranks, ops
 }
 
-// isLinked reports whether some rank waits in an operation, rather than only
-// holding it behind another one.
-func (s *solver) isLinked(o int) bool {
-	return slices.ContainsFunc(s.ops[o].in, func(i int) bool { return slices.Contains(s.nodes[i].links, o) })
-}
-
-// tellEnd judges a rank with a record that others wait for and that waits for
-// nobody.
-func (s *solver) tellEnd(a *Answer, i int) {
+// judgeEnd judges a rank with a record that others wait for and that does not wait.
+func (s *solver) judgeEnd(a *Answer, i int) {
 	n := &s.nodes[i]
 	f := s.findingOf(i)
 	switch {
+	case f.op == nil:
 	case n.odd:
 		f.Kind = Mismatch
 	case n.stopped < len(n.Pending):
@@ -110,15 +122,15 @@ func (s *solver) tellEnd(a *Answer, i int) {
 	a.Culprits = append(a.Culprits, f)
 }
 
-// mayHaveAnswered reports whether a rank may have answered the send or receive
-// that others wait in, without their seeing it: few ranks wait, or it has gone
-// on further than they have.
+// mayHaveAnswered reports whether a rank may have answered the send or receive that
+// others wait in, although they have not completed it: few ranks wait, or the rank
+// has progressed further than they have.
 func (s *solver) mayHaveAnswered(a *Answer, n *node, f Finding) bool {
 	if !f.Pair {
 		return false
 	}
-	for _, r := range f.Waiting {
-		for g, asked := range s.nodes[s.byRank[r]].Asked {
+	for _, i := range f.op.in {
+		for g, asked := range s.nodes[i].Asked {
 			if mine, ok := n.Asked[g]; ok && mine > asked {
 				return true
 			}
@@ -127,20 +139,18 @@ func (s *solver) mayHaveAnswered(a *Answer, n *node, f Finding) bool {
 	return 4*a.Waiting < 3*len(s.nodes)
 }
 
-// mayHaveDone reports whether a rank may have completed the call that others
-// wait in: its record lost its past, and one waiting rank alone may be the one
-// that has stopped.
+// mayHaveDone reports whether a rank may have completed the call that others wait
+// in: its record is incomplete, and a single waiting rank may itself have stopped.
 func (s *solver) mayHaveDone(n *node, f Finding) bool {
 	_, known := n.Asked[f.Group]
-	return !f.Pair && !known && !n.Whole && len(f.Waiting) < 2
+	return !f.Pair && !known && !n.Whole && f.op != nil && len(f.op.in) < 2
 }
 
-// findingOf describes the call in which most ranks wait for one rank.
+// findingOf describes a rank by the most informative call that waits for it.
 func (s *solver) findingOf(i int) Finding {
 	best := -1
-	for o := range s.ops {
-		op := &s.ops[o]
-		if slices.Contains(op.targets, i) && s.isLinked(o) && (best < 0 || s.prefers(op, &s.ops[best], i)) {
+	for _, o := range s.waiters[i] {
+		if best < 0 || s.prefers(&s.ops[o], &s.ops[best], i) {
 			best = o
 		}
 	}
@@ -148,35 +158,23 @@ func (s *solver) findingOf(i int) Finding {
 	if best < 0 {
 		return f
 	}
-	s.describe(&f, &s.ops[best])
+	f.name(&s.ops[best])
 	if asked, ok := s.nodes[i].Asked[f.Group]; ok && !f.Pair {
 		f.Asked = asked
-	}
-	for _, o := range s.ops[best].odd {
-		f.markOdd(s.nodes[o].Calls[Key{f.Group, f.Seq}].Shape)
 	}
 	return f
 }
 
-// prefers orders the operations that tell most of a rank: those that show a
-// disagreement, then collectives, then the first that someone waits in.
+// prefers orders operations by how informative they are about a rank: a mismatch
+// first, then collectives, then the earliest call.
 func (s *solver) prefers(a, b *operation, i int) bool {
 	return cmp.Or(
 		-cmp.Compare(boolInt(slices.Contains(a.odd, i)), boolInt(slices.Contains(b.odd, i))),
 		cmp.Compare(boolInt(a.call.Pair), boolInt(b.call.Pair)),
-		cmp.Compare(s.earliest(a), s.earliest(b)),
+		cmp.Compare(a.first, b.first),
 		-cmp.Compare(len(a.in), len(b.in)),
 		cmp.Compare(a.key.group, b.key.group),
 		cmp.Compare(a.key.seq, b.key.seq)) < 0
-}
-
-// earliest is how many pending calls the members have before an operation.
-func (s *solver) earliest(op *operation) int {
-	least := math.MaxInt
-	for _, i := range op.in {
-		least = min(least, s.nodes[i].at[op.key])
-	}
-	return least
 }
 
 func boolInt(b bool) int {
@@ -186,27 +184,16 @@ func boolInt(b bool) int {
 	return 0
 }
 
-func (f *Finding) markOdd(shape string) {
-	if f.Odd == nil {
-		f.Odd = map[string]bool{}
-	}
-	f.Odd[shape] = true
-}
-
-func (s *solver) describe(f *Finding, op *operation) {
+// name sets the call of a finding.
+func (f *Finding) name(op *operation) {
+	f.op = op
 	f.Group, f.Seq, f.Pair, f.Call, f.Place = op.key.group, op.key.seq, op.call.Pair, op.call.Name, op.call.Place
-	f.Shapes = op.shapes
-	for _, i := range op.in {
-		if !slices.Contains(f.Ranks, s.nodes[i].Rank) {
-			f.Waiting = append(f.Waiting, s.nodes[i].Rank)
-		}
-	}
 }
 
-// tellCircle judges ranks that wait for each other: those that call in another
-// order than all other ranks do are named. The graph alone does not tell, as a
-// rank can be late to what most are in because of its neighbour.
-func (s *solver) tellCircle(a *Answer, ranks, ops []int) {
+// judgeCircle judges ranks that wait for each other. Ranks whose order of calls
+// differs from that of all other ranks are named. The graph alone is not enough,
+// because a rank can be late to the majority's call because of its neighbour.
+func (s *solver) judgeCircle(a *Answer, ranks, ops []int) {
 	if senders := s.sendersOnly(ranks, ops); len(senders) > 0 {
 		for _, i := range senders {
 			a.Culprits = append(a.Culprits, s.findingOf(i))
@@ -229,12 +216,12 @@ func (s *solver) tellCircle(a *Answer, ranks, ops []int) {
 	for _, i := range ranks {
 		f.Ranks = append(f.Ranks, s.nodes[i].Rank)
 	}
-	s.describe(&f, &s.ops[ops[0]])
+	f.name(&s.ops[ops[0]])
 	a.Candidates = append(a.Candidates, f)
 }
 
-// fewerElsewhere finds, of two collectives of the same members that wait for
-// each other, the ranks that are in the one with fewer.
+// fewerElsewhere finds the ranks in the smaller of two collectives of the same
+// members that wait for each other.
 func (s *solver) fewerElsewhere(ranks, ops []int) []int {
 	if len(ops) != 2 {
 		return nil
@@ -250,9 +237,9 @@ func (s *solver) fewerElsewhere(ranks, ops []int) []int {
 	return b.in
 }
 
-// sendersOnly are the ranks of a circle that wait in nothing but sends, which
-// hold no host up where others went on after theirs, and that a collective waits
-// for: they stopped after sending.
+// sendersOnly are the ranks of a circle that have stopped after sending: they are only
+// in sends, which do not block the host because others went on after theirs, and a
+// collective waits for them.
 func (s *solver) sendersOnly(ranks, ops []int) []int {
 	var out []int
 	for _, i := range ranks {
@@ -272,8 +259,8 @@ func (s *solver) sendersOnly(ranks, ops []int) []int {
 	return out
 }
 
-// wentOnAfterSending reports whether all who are in an operation asked for it
-// while a send that they had asked for before was pending.
+// wentOnAfterSending reports whether all ranks in an operation called it while an
+// earlier send of theirs was pending.
 func (s *solver) wentOnAfterSending(op *operation) bool {
 	return !slices.ContainsFunc(op.in, func(i int) bool {
 		n := &s.nodes[i]
@@ -281,51 +268,30 @@ func (s *solver) wentOnAfterSending(op *operation) bool {
 	})
 }
 
-// tellTogether judges calls that all members are in. Where several hang at
-// once and one rank alone is in all of them, it is what they have in common.
-func (s *solver) tellTogether(a *Answer, ops []*operation) {
-	common := map[int]int{}
-	groups := map[int]bool{}
-	for _, op := range ops {
-		f := Finding{Kind: Together, Asked: -1}
-		if len(op.shapes) > 1 {
-			f.Kind = Mismatch
-		}
-		s.describe(&f, op)
-		f.Ranks = slices.Clone(f.Waiting)
-		a.Candidates = append(a.Candidates, f)
-		if len(op.shapes) < 2 && !op.call.Pair {
-			groups[op.key.group] = true
-			for _, i := range op.in {
-				common[i]++
-			}
-		}
+// addTogether adds a call that all members are in and none finished, or in which
+// they differ without a majority.
+func (s *solver) addTogether(a *Answer, op *operation) {
+	f := Finding{Kind: Together, Asked: -1}
+	if len(op.shapes) > 1 {
+		f.Kind = Mismatch
 	}
-	var all []int
-	for i, n := range common {
-		if n == len(ops) {
-			all = append(all, i)
-		}
+	f.name(op)
+	for _, i := range op.in {
+		f.Ranks = append(f.Ranks, s.nodes[i].Rank)
 	}
-	if len(groups) < 2 || len(groups) != len(ops) || len(all) != 1 || len(a.Culprits) > 0 {
-		return
-	}
-	f := Finding{Kind: Device, Ranks: []falcon.Rank{s.nodes[all[0]].Rank}, Asked: -1, Peers: -1}
-	s.describe(&f, ops[0])
-	a.Culprits, a.Candidates = append(a.Culprits, f), nil
+	a.Candidates = append(a.Candidates, f)
 }
 
-// tellMissing judges ranks that others wait for and of which there is no
-// record: nothing tells whether they wait as well. They are named where nobody
-// else is and few are missing.
-func (s *solver) tellMissing(a *Answer, missing []int) {
+// judgeMissing judges ranks without a record that others wait for. They may wait
+// themselves, so they are named only if no other rank is and few are missing.
+func (s *solver) judgeMissing(a *Answer, missing []int) {
 	all := 0
 	for i := range s.nodes {
 		if !s.nodes[i].Seen {
 			all++
 		}
 	}
-	sure := len(a.Culprits) == 0 && all <= fewMissing(len(s.nodes)) && !s.failedOddly()
+	sure := len(missing) > 0 && len(a.Culprits) == 0 && all <= fewMissing(len(s.nodes)) && !s.failedOddly()
 	for _, i := range missing {
 		f := s.findingOf(i)
 		f.Kind = Missing
@@ -337,50 +303,71 @@ func (s *solver) tellMissing(a *Answer, missing []int) {
 	}
 }
 
-// failedOddly reports whether a rank's call failed that has another shape than
-// all groups of the kind call there: it may have ended the peer that is missing.
+// failedOddly reports whether a failed call has another shape than all groups of its
+// kind: it may have killed the missing peer.
 func (s *solver) failedOddly() bool {
 	for o := range s.ops {
 		op := &s.ops[o]
-		if !op.call.Failed || len(op.in) == 0 {
+		if !op.call.Failed {
 			continue
 		}
-		for _, i := range op.in {
-			shape := s.shapeAt(i, Key{op.key.group, op.key.seq})
-			if usual := s.siblingShape(op.key, nil); usual != "" && usual != shape {
-				return true
-			}
+		usual := s.siblingShape(op.key, nil)
+		if usual != "" && slices.ContainsFunc(op.in, func(i int) bool { return s.shapeAt(i, Key{op.key.group, op.key.seq}) != usual }) {
+			return true
 		}
 	}
 	return false
 }
 
-// joinFindings puts ranks together that did the same in the same call.
-func joinFindings(in []Finding) []Finding {
+// alike is the key by which findings are merged.
+type alike struct {
+	kind         Kind
+	group        int
+	seq          int64
+	asked, peers int64
+}
+
+// finish merges findings of the same call, and adds the ranks in the call and the
+// shapes of its members.
+func (s *solver) finish(in []Finding) []Finding {
 	var out []Finding
+	known := map[alike]int{}
 	for _, f := range in {
-		at := slices.IndexFunc(out, func(o Finding) bool {
-			return o.Kind == f.Kind && o.Group == f.Group && o.Seq == f.Seq && o.Pair == f.Pair && o.Asked == f.Asked && o.Peers == f.Peers && !f.Pair && f.Kind != Device
-		})
-		if at < 0 {
-			out = append(out, f)
+		key := alike{f.Kind, f.Group, f.Seq, f.Asked, f.Peers}
+		if at, have := known[key]; have && !f.Pair && f.Kind != Circle {
+			out[at].Ranks = append(out[at].Ranks, f.Ranks...)
 			continue
 		}
-		out[at].Ranks = append(out[at].Ranks, f.Ranks...)
-		for shape := range f.Odd {
-			out[at].markOdd(shape)
-		}
+		known[key] = len(out)
+		out = append(out, f)
 	}
 	for i := range out {
-		slices.Sort(out[i].Ranks)
-		out[i].Ranks = slices.Compact(out[i].Ranks)
-		slices.Sort(out[i].Waiting)
-		out[i].Waiting = slices.DeleteFunc(out[i].Waiting, func(r falcon.Rank) bool {
-			return out[i].Kind != Together && slices.Contains(out[i].Ranks, r) && out[i].Kind != Circle
-		})
+		s.finishOne(&out[i])
 	}
 	slices.SortFunc(out, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), slices.Compare(a.Ranks, b.Ranks), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Seq, b.Seq))
 	})
 	return out
+}
+
+func (s *solver) finishOne(f *Finding) {
+	slices.Sort(f.Ranks)
+	f.Ranks = slices.Compact(f.Ranks)
+	op := f.op
+	if op == nil {
+		return
+	}
+	f.Shapes = op.shapes
+	for _, i := range op.in {
+		rank := s.nodes[i].Rank
+		if _, self := slices.BinarySearch(f.Ranks, rank); !self || f.Kind == Together || f.Kind == Circle {
+			f.Waiting = append(f.Waiting, rank)
+		}
+	}
+	for _, i := range op.odd {
+		if f.Odd == nil {
+			f.Odd = map[string]bool{}
+		}
+		f.Odd[s.shapeAt(i, Key{f.Group, f.Seq})] = true
+	}
 }

@@ -1,13 +1,13 @@
 package hang
 
-// components are the strongly connected parts of a directed graph, each with
-// whether no edge leaves it.
+// component is a strongly connected part of a directed graph. It ends the graph if
+// no edge leaves it.
 type component struct {
 	nodes []int
 	ends  bool
 }
 
-// findComponents is Tarjan's algorithm with its own stack, as graphs are deep.
+// findComponents is Tarjan's algorithm with an explicit stack, because graphs are deep.
 func findComponents(n int, edges func(int) []int) []component {
 	t := tarjan{edges: edges, index: make([]int, n), low: make([]int, n), part: make([]int, n)}
 	for v := range n {

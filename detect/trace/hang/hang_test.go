@@ -3,9 +3,12 @@ package hang
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/failslow/falcon"
 )
@@ -17,13 +20,12 @@ var (
 
 var kinds = []string{"stopped", "silent", "killed", "missed call", "wrong order", "wrong size", "blind"}
 
-// hurt injects a fault into one rank at a random call, and reports false where
-// the rank has no such call.
+// hurt injects a fault into a rank at a random call; false if it has no such call.
 func (w *world) hurt(kind string, a *actor) bool {
 	at := 1 + w.rng.IntN(len(a.program)-1)
 	c := a.program[at]
 	switch kind {
-	case "stopped": // the host stands still and its record is there
+	case "stopped": // the host is blocked and has a record
 		a.stopAt = at
 	case "silent", "killed":
 		a.stopAt = at
@@ -51,8 +53,8 @@ func (w *world) hurt(kind string, a *actor) bool {
 	return true
 }
 
-// generated is one random hang: the job, its record, and the ranks whose fault
-// came to pass. ok is false where the job went on to its end.
+// generated is a random hang: the job, its record, and the ranks whose fault took
+// effect. ok is false if the job ended normally.
 func generated(seed uint64) (w *world, kind string, truth []falcon.Rank, ok bool) {
 	w = &world{rng: rand.New(rand.NewPCG(seed, 7))}
 	w.full, w.eager = w.rng.IntN(2) == 0, w.rng.IntN(2) == 0
@@ -74,7 +76,7 @@ func generated(seed uint64) (w *world, kind string, truth []falcon.Rank, ok bool
 	for _, i := range hurt {
 		a := w.ranks[i]
 		if a.stopAt >= 0 && (a.asked < a.stopAt || kind == "stopped" && a.asked >= a.seen()+a.window) {
-			continue // another one's fault keeps it from its own, or it waits there as well
+			continue // blocked by another fault first, or waiting as well
 		}
 		truth = append(truth, a.rank)
 		a.gone = kind == "killed" || kind == "silent"
@@ -96,7 +98,7 @@ func culprits(a Answer) []falcon.Rank {
 	return slices.Compact(out)
 }
 
-// No generated hang has a bystander named, and most culprits are.
+// In generated hangs no innocent rank is named, and most culprits are.
 func TestGeneratedHangs(t *testing.T) {
 	right, all := map[string]int{}, map[string]int{}
 	for seed := *firstSeed; seed < *firstSeed+uint64(*seedCount); seed++ { //nolint:gosec // counts are small
@@ -124,8 +126,8 @@ func TestGeneratedHangs(t *testing.T) {
 	}
 }
 
-// naiveEnds is the definition written out for ranks that wait in one call at
-// most: who is reached by following "waits for" and waits for nobody.
+// naiveEnds is the definition for ranks that wait in at most one call: the ranks that
+// are reached by following "waits for" and don't wait.
 func naiveEnds(j Job) []falcon.Rank {
 	n := len(j.Members)
 	waits := make([][]bool, n)
@@ -187,7 +189,7 @@ func TestSolveAgreesWithTheDefinition(t *testing.T) {
 		w.play()
 		j := w.job()
 		a := Solve(j)
-		for _, f := range a.Candidates { // ends that too little shows to name them
+		for _, f := range a.Candidates { // ends without enough evidence
 			if f.Kind == Behind {
 				a.Culprits = append(a.Culprits, f)
 			}
@@ -203,24 +205,95 @@ func TestSolveAgreesWithTheDefinition(t *testing.T) {
 	}
 }
 
-// Ten thousand ranks in one group and in pairs are judged at once.
-func TestSolveIsLinear(t *testing.T) {
-	const n = 10000
-	j := Job{Groups: []Group{{Name: "world"}}}
-	for r := range falcon.Rank(n) {
-		j.Groups[0].Members = append(j.Groups[0].Members, r)
-	}
-	for r := range falcon.Rank(n) {
-		m := Member{Rank: r, Seen: true, Asked: map[int]int64{0: 1}, Done: map[int]int64{0: 0}}
-		if r > 0 {
-			m.Asked[0] = 2
-			m.Done[0] = 1
-			m.Pending = []Call{{Group: 0, Seq: 2, Name: "allreduce"}}
+// largeJob has 8,192 ranks in tensor, data and pipeline groups and one of all.
+// Each waits in its first calls; edit changes the record of a rank.
+func largeJob(edit func(m *Member)) Job {
+	const tp, dp, pp = 8, 64, 16
+	w := &world{rng: rand.New(rand.NewPCG(1, 1))}
+	parts := map[string][]falcon.Rank{}
+	for r := range tp * dp * pp {
+		for _, name := range []string{"world", fmt.Sprint("tp", r/tp), fmt.Sprint("dp", r/(tp*dp)*tp+r%tp), fmt.Sprint("pp", r%(tp*dp))} {
+			parts[name] = append(parts[name], falcon.Rank(r))
 		}
+	}
+	of := make([][]int, tp*dp*pp)
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		for _, r := range parts[name] {
+			of[r] = append(of[r], len(w.groups))
+		}
+		w.groups = append(w.groups, Group{Name: name, Kind: strings.TrimRight(name, "0123456789"), Members: parts[name]})
+	}
+	j := Job{Groups: w.groups}
+	for r := range falcon.Rank(tp * dp * pp) {
+		m := Member{Rank: r, Seen: true, Asked: map[int]int64{}, Done: map[int]int64{}, Calls: map[Key]Record{}}
+		for at, g := range of[r] {
+			m.Asked[g], m.Done[g] = 9, 8
+			m.Pending = append(m.Pending, Call{Group: g, Seq: 9, Name: "allreduce"})
+			m.Calls[Key{g, 9}] = Record{"allreduce 1", at}
+		}
+		edit(&m)
 		j.Members = append(j.Members, m)
 	}
-	if got := culprits(Solve(j)); fmt.Sprint(got) != "[0]" {
-		t.Error(got)
+	return j
+}
+
+// Jobs of 8,192 ranks are judged within a second or so; in time quadratic in the ranks of a
+// group it would be 2 to 4 seconds.
+func TestLargeJobs(t *testing.T) {
+	const limit = 3 * time.Second / 2
+	for name, c := range map[string]struct {
+		edit func(m *Member)
+		want string
+	}{
+		"one stopped": {func(m *Member) {
+			if m.Rank == 7 {
+				m.Pending = nil
+				for g := range m.Asked {
+					m.Asked[g] = 8
+				}
+			}
+		}, "[7]"},
+		"half without a record": {func(m *Member) {
+			if m.Rank%2 == 0 {
+				*m = Member{Rank: m.Rank}
+			}
+		}, "[]"},
+		"all together": {func(*Member) {}, "[]"},
+		"each in another call": {func(m *Member) {
+			for at := range m.Pending {
+				m.Pending[at].Seq += int64(m.Rank) % 7
+				m.Asked[m.Pending[at].Group] = m.Pending[at].Seq
+			}
+		}, ""},
+		"every shape differs": {func(m *Member) {
+			for k := range m.Calls {
+				m.Calls[k] = Record{fmt.Sprint("allreduce ", m.Rank), 0}
+			}
+		}, "[]"},
+		"one group each": {func(m *Member) {
+			at := int(m.Rank) % len(m.Pending)
+			m.Pending = m.Pending[at : at+1]
+			for g := range m.Asked {
+				if g != m.Pending[0].Group {
+					m.Asked[g] = 8
+					delete(m.Calls, Key{g, 9})
+				}
+			}
+		}, "[]"},
+	} {
+		job := largeJob(c.edit)
+		got, took := "", time.Hour
+		for try := 0; try < 3 && took > limit; try++ { // the machine may be busy
+			start := time.Now()
+			got = fmt.Sprint(culprits(Solve(job)))
+			took = min(took, time.Since(start))
+		}
+		if t.Logf("%-24s %v", name, took); took > limit {
+			t.Errorf("%s: %v", name, took)
+		}
+		if c.want != "" && got != c.want {
+			t.Errorf("%s: %.100s", name, got)
+		}
 	}
 }
 

@@ -6,9 +6,8 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// slack is how far one member's completed calls may be ahead of what another
-// has asked for, by broadcasts that need no answer, before the other's record
-// counts as older.
+// slack is how many calls a member may complete that another member has not called,
+// such as broadcasts, before the other's record counts as old.
 const slack = 8
 
 // opKey is one call across its members: a collective, or the sends from one
@@ -16,29 +15,30 @@ const slack = 8
 type opKey struct {
 	group    int
 	seq      int64
-	src, dst falcon.Rank // -1 of a collective
+	src, dst falcon.Rank // -1 for a collective
 }
 
-// operation is one call that someone waits in.
+// operation is a call that a rank waits in.
 type operation struct {
 	key          opKey
 	call         Call
-	in           []int // nodes that have asked for it and wait
+	in           []int // nodes that have called it and wait
 	done, behind []int
 	absent       []int
-	odd          []int          // nodes that call something else, by majority
-	shapes       map[string]int // where members disagree
+	odd          []int          // nodes in the minority of a mismatch
+	shapes       map[string]int // set if members disagree
 	targets      []int          // nodes that it waits for
-	soft         bool           // the targets have asked for it, and are held up by an earlier call
+	first        int            // smallest number of pending calls before it on a member
+	soft         bool           // the targets have called it and are blocked by an earlier call
 }
 
 // node is one rank in the graph.
 type node struct {
 	*Member
 	at      map[opKey]int // index of the pending call
-	stopped int           // index of the first pending call that its peers completed; len(Pending) = none
+	stopped int           // index of the first pending call that its peers completed; len(Pending) if none
 	stale   opKey
-	blind   bool // it ran calls to their end and has not seen it
+	blind   bool // it has not completed calls that its peers completed with it
 	odd     bool
 	old     bool
 	links   []int // operations it waits in
@@ -51,10 +51,16 @@ type solver struct {
 	ops    []operation
 	byKey  map[opKey]int
 	kinds  map[string][]int // groups by kind
-	passed map[int]int64    // newest collective that any member completed, by group
+	ofRank [][]int          // groups by node
+	turns  map[[2]int]turn
+	votes  map[kindKey]map[string]int // shapes called, over all groups of a kind
+
+	linked  []bool        // operations that some rank waits in
+	waiters [][]int       // by node: operations that wait for it
+	passed  map[int]int64 // newest collective that any member completed, by group
 }
 
-// Solve finds who holds the job up.
+// Solve finds the causes of the hang.
 func Solve(job Job) Answer {
 	s := &solver{job: job, byRank: map[falcon.Rank]int{}, byKey: map[opKey]int{}, passed: map[int]int64{}}
 	for i := range job.Members {
@@ -102,8 +108,8 @@ func keyOf(rank falcon.Rank, c Call) opKey {
 	return opKey{group: c.Group, seq: c.Seq, src: -1, dst: -1}
 }
 
-// markOld finds records that were taken while the job still ran: others
-// completed calls that this rank had not asked for by then.
+// markOld finds records that were taken while the job was running: others completed
+// calls that the rank had not called.
 func (s *solver) markOld() {
 	for i := range s.nodes {
 		n := &s.nodes[i]
@@ -115,8 +121,8 @@ func (s *solver) markOld() {
 	}
 }
 
-// gatherOperations finds each rank's first pending call of every stream, and
-// who stands where in it. Later calls of a stream wait for the first.
+// gatherOperations finds each rank's first pending call of every stream, and the
+// state of its members. Later calls of a stream wait for the first.
 func (s *solver) gatherOperations() {
 	for i := range s.nodes {
 		seen := map[opKey]bool{}
@@ -165,8 +171,8 @@ func (s *solver) placePair(op *operation, i int) {
 	}
 }
 
-// place says where a member stands in a collective. One that has asked for it
-// and does not hold it as pending has completed it.
+// place records the state of a member in a collective. A member that has called it
+// without a pending call has completed it.
 func (s *solver) place(op *operation, i int) {
 	n := &s.nodes[i]
 	asked, known := n.Asked[op.key.group]
@@ -183,9 +189,8 @@ func (s *solver) place(op *operation, i int) {
 	}
 }
 
-// markOdd compares what the members of each operation call. Where one shape
-// has a strict majority, or is what all groups of the kind call there, the
-// others are odd.
+// markOdd compares the shapes of each operation. If one has a strict majority, or all
+// groups of the kind call it, members with other shapes are odd.
 func (s *solver) markOdd() {
 	for o := range s.ops {
 		op := &s.ops[o]
@@ -219,7 +224,7 @@ func (s *solver) markOdd() {
 	}
 }
 
-// majority is the shape that more than half call, empty where there is none.
+// majority is the shape of more than half of the calls, or empty.
 func majority(shapes map[string]int, total int) string {
 	for shape, n := range shapes {
 		if 2*n > total {
@@ -229,9 +234,9 @@ func majority(shapes map[string]int, total int) string {
 	return ""
 }
 
-// markStopped finds ranks whose device, or the thread that watches it, has
-// stopped: a collective needs all members, so where peers completed it and even
-// later ones, it ran on this rank too, and the rank has not seen it.
+// markStopped finds ranks whose device or watchdog thread has stopped. A collective
+// needs all members, so if peers completed it and later ones, it ran on this rank
+// too, but the rank has not completed it.
 func (s *solver) markStopped() {
 	for i := range s.nodes {
 		n := &s.nodes[i]
@@ -253,7 +258,7 @@ func (s *solver) markStopped() {
 			if deep || len(op.in) == 1 && len(op.absent) == 0 {
 				n.stopped, n.stale = at, k
 				if deep {
-					n.blind = true // it sees no call complete, so none of its pending ones tells
+					n.blind = true // its pending calls are not evidence
 				}
 				break
 			}
@@ -272,9 +277,9 @@ func (s *solver) peersDone(i int, k opKey) int64 {
 	return newest
 }
 
-// aim finds whom an operation waits for: who calls something else in it, who
-// has not asked for it, who is gone, whose device has stopped. Where it has all
-// of them, those that an earlier call holds up.
+// aim finds the targets of an operation: members with an odd shape, else members that
+// have not called it, are missing or have a stopped device, else members that an
+// earlier call blocks.
 func (s *solver) aim(op *operation) {
 	if len(op.shapes) > 1 {
 		op.targets = op.odd
@@ -297,8 +302,7 @@ func (s *solver) aim(op *operation) {
 	}
 }
 
-// heldEarlier reports whether a rank waits in a call that it asked for before
-// this one, in another stream.
+// heldEarlier reports whether a rank waits in an earlier call of another stream.
 func (s *solver) heldEarlier(i int, op *operation) bool {
 	n := &s.nodes[i]
 	for at := range n.at[op.key] {
@@ -310,9 +314,9 @@ func (s *solver) heldEarlier(i int, op *operation) bool {
 	return false
 }
 
-// link finds the operations that a rank waits in. Those that miss a member
-// count before those that have all; a receive behind other pending calls may
-// have been answered already.
+// link finds the operations that a rank waits in. Operations that lack a member take
+// precedence over those that have all. A receive after other pending calls may have
+// been answered already.
 func (s *solver) link(i int) {
 	n := &s.nodes[i]
 	if n.odd || n.blind {

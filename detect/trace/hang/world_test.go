@@ -16,30 +16,30 @@ type call struct {
 	send  bool
 }
 
-// world plays a job of random groups in which ranks ask for calls in order, up
-// to a window ahead of what has completed, until nothing moves any more.
+// world simulates a job of random groups. Ranks make calls in order, up to a window
+// ahead of the completed ones, until no rank progresses.
 type world struct {
 	rng    *rand.Rand
 	groups []Group
 	ranks  []*actor
-	full   bool // records keep what has completed
+	full   bool // records include completed calls
 	eager  bool // sends complete alone
 }
 
-// actor is one rank. Its device does its calls in their order.
+// actor is one rank. Its device runs its calls in order.
 type actor struct {
 	rank    falcon.Rank
 	program []call
-	asked   int // calls asked for
+	asked   int // calls made
 	done    int // calls that its device ended
 	window  int
-	stopAt  int // asks for no call from here on; -1 = never
+	stopAt  int // makes no call from here on; -1 = never
 	gone    bool
 	blindAt int // sees no completion from here on; -1 = never
 	numbers []int64
 }
 
-// mesh makes groups of tensor, data and pipeline neighbours and of all ranks.
+// mesh creates groups of tensor, data and pipeline neighbours and of all ranks.
 func (w *world) mesh(tp, dp, pp int) {
 	n := tp * dp * pp
 	add := func(kind string, of func(r int) int) {
@@ -81,7 +81,7 @@ func (w *world) randomBody() []step {
 	return body
 }
 
-// bodyOf is what one rank does in an iteration.
+// bodyOf returns the calls of a rank in an iteration.
 func (w *world) bodyOf(body []step, r falcon.Rank, stage, pp int) []call {
 	var out []call
 	at := int(r) / stage
@@ -116,7 +116,7 @@ func (w *world) groupOf(kind string, r falcon.Rank) int {
 	return slices.IndexFunc(w.groups, func(g Group) bool { return g.Kind == kind && slices.Contains(g.Members, r) })
 }
 
-// number is the place of a program's call in its group, or in its pair.
+// number is the position of a call in its group or pair.
 func (a *actor) number(at int) int64 {
 	if a.numbers == nil {
 		count := map[string]int64{}
@@ -132,7 +132,7 @@ func (a *actor) number(at int) int64 {
 	return a.numbers[at]
 }
 
-// play moves all ranks until nothing moves.
+// play runs all ranks until none progresses.
 func (w *world) play() {
 	for moved := true; moved; {
 		moved = false
@@ -150,7 +150,7 @@ func (w *world) play() {
 	}
 }
 
-// seen are the completed calls that the rank knows of.
+// seen counts the completed calls that the rank has observed.
 func (a *actor) seen() int {
 	if a.blindAt >= 0 && a.done > a.blindAt {
 		return a.blindAt
@@ -158,7 +158,7 @@ func (a *actor) seen() int {
 	return a.done
 }
 
-// completes reports whether the device's next call has all it needs.
+// completes reports whether the device's next call can complete.
 func (w *world) completes(a *actor) bool {
 	c, n := a.program[a.done], a.number(a.done)
 	if c.what == "" {
@@ -174,8 +174,8 @@ func (w *world) completes(a *actor) bool {
 	return true
 }
 
-// reached reports whether a rank's device has come to its n-th call like that,
-// counting the calls of the group whatever their shape.
+// reached reports whether a rank's device has reached its n-th call of the group, of
+// any shape.
 func (w *world) reached(r falcon.Rank, n int64, like func(call) bool) bool {
 	b := w.ranks[r]
 	for at := 0; at <= b.done && at < b.asked; at++ {
@@ -186,7 +186,7 @@ func (w *world) reached(r falcon.Rank, n int64, like func(call) bool) bool {
 	return false
 }
 
-// job is what the ranks' records hold.
+// job returns the records of all ranks.
 func (w *world) job() Job {
 	j := Job{Groups: w.groups}
 	for _, a := range w.ranks {

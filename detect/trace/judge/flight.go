@@ -31,16 +31,16 @@ type Mismatch struct {
 	Odd   []falcon.Rank     `json:"odd"`   // the ranks with the rarer call; empty where there is no majority
 }
 
-// Weights of what dumps show.
+// Weights of evidence from dumps.
 const (
-	weightLate     = 0.80 // others are in a collective that a rank never reached
-	weightMismatch = 0.85 // members call different collectives: the program's fault
-	weightLeast    = 0.50 // a rank waits least in every group, and others wait for it
-	weightSeen     = 0.50 // factor: durations are what a polling watchdog saw
+	weightLate     = 0.80 // others are in a collective that a rank never called
+	weightMismatch = 0.85 // members call different collectives: a fault of the program
+	weightLeast    = 0.50 // a rank waits least in all its groups, and others wait for it
+	weightSeen     = 0.50 // factor: durations are from the polling watchdog
 )
 
-// watchdogMs is how often PyTorch's watchdog looks whether a call has started
-// or ended, so how coarse times are that it saw.
+// watchdogMs is the polling interval of PyTorch's watchdog, which limits the
+// resolution of its times.
 const watchdogMs = 100
 
 // group is one process group over all dumps.
@@ -50,15 +50,15 @@ type group struct {
 	calls   map[falcon.Rank]map[int64]trace.Entry // by rank and number
 	oldest  map[falcon.Rank]int64
 	newest  map[falcon.Rank]int64
-	whole   map[falcon.Rank]bool // dumps that lost nothing: what they lack was never called
+	whole   map[falcon.Rank]bool // ranks whose dumps are complete: other calls were never made
 }
 
-// flights is what all dumps together hold.
+// flights is the content of all dumps.
 type flights struct {
 	groups  []*group
 	missing []falcon.Rank
 	waits   map[falcon.Rank]*rankWait
-	coarse  bool // durations are what the watchdog saw
+	coarse  bool // durations are from the watchdog
 	timed   int  // collectives with the durations of all members
 }
 
@@ -68,12 +68,12 @@ type rankWait struct {
 	awaited, waiting   bool
 }
 
-// Dumps judges flight-recorder dumps, one per rank: who is late to a
-// collective that others are in, who calls another one, and who is waited for
-// by durations. Rules' zero fields mean the defaults.
+// Dumps judges flight-recorder dumps, one per rank: ranks that are late to a
+// collective or call another one, and ranks that others wait for, by durations. Zero
+// fields of Rules mean the defaults.
 func Dumps(dumps []trace.Dump, rules peer.Rules) TraceReport { return DumpsWith(dumps, Extra{}, rules) }
 
-// DumpsWith judges dumps together with what else was recorded of a hang.
+// DumpsWith judges dumps with other records of a hang.
 func DumpsWith(dumps []trace.Dump, extra Extra, rules peer.Rules) TraceReport {
 	rules = rulesOfTraces(rules)
 	f := gatherCalls(dumps)
@@ -101,7 +101,7 @@ func DumpsWith(dumps []trace.Dump, extra Extra, rules peer.Rules) TraceReport {
 	return r
 }
 
-// gatherCalls lays the dumps' calls together by process group and number.
+// gatherCalls collects the calls of all dumps by process group and number.
 func gatherCalls(dumps []trace.Dump) *flights {
 	f := &flights{waits: map[falcon.Rank]*rankWait{}}
 	byKey := map[string]*group{}
@@ -110,11 +110,16 @@ func gatherCalls(dumps []trace.Dump) *flights {
 		rank := falcon.Rank(d.Rank)
 		have[rank], whole[rank] = true, lostNothing(d)
 		f.waits[rank] = &rankWait{}
+		keys := map[string]string{}
 		for _, e := range d.Entries {
 			if e.PointToPnt {
 				continue // numbered by pair, and eager sends finish early
 			}
-			key := e.Group + fmt.Sprint(d.Groups[e.Group].Ranks)
+			key, known := keys[e.Group]
+			if !known {
+				key = e.Group + fmt.Sprint(d.Groups[e.Group].Ranks)
+				keys[e.Group] = key
+			}
 			g := byKey[key]
 			if g == nil {
 				g = newGroup(e.Group, d.Groups[e.Group])
@@ -141,17 +146,17 @@ func gatherCalls(dumps []trace.Dump) *flights {
 	return f
 }
 
-// lostNothing reports whether a dump still holds the rank's first call.
+// lostNothing reports whether a dump still has the rank's first call.
 func lostNothing(d trace.Dump) bool {
 	return len(d.Entries) == 0 || slices.ContainsFunc(d.Entries, func(e trace.Entry) bool { return e.Record == 0 })
 }
 
-func newGroup(name string, told trace.DumpGroup) *group {
+func newGroup(name string, recorded trace.DumpGroup) *group {
 	g := &group{name: name, calls: map[falcon.Rank]map[int64]trace.Entry{}, oldest: map[falcon.Rank]int64{}, newest: map[falcon.Rank]int64{}}
-	if told.Desc != "" && told.Desc != "undefined" {
-		g.name += " (" + told.Desc + ")"
+	if recorded.Desc != "" && recorded.Desc != "undefined" {
+		g.name += " (" + recorded.Desc + ")"
 	}
-	for _, m := range told.Ranks {
+	for _, m := range recorded.Ranks {
 		g.members = append(g.members, falcon.Rank(m))
 	}
 	slices.Sort(g.members)
@@ -164,7 +169,7 @@ func (g *group) takeDump(rank falcon.Rank, e trace.Entry) {
 		g.calls[rank] = map[int64]trace.Entry{}
 		g.oldest[rank], g.newest[rank] = e.Seq, e.Seq
 	}
-	// Coalesced calls share a number; the group's end, recorded last, counts.
+	// Coalesced calls share a number; the last entry counts.
 	g.calls[rank][e.Seq] = e
 	g.oldest[rank], g.newest[rank] = min(g.oldest[rank], e.Seq), max(g.newest[rank], e.Seq)
 }
@@ -180,7 +185,7 @@ func (g *group) callNumbers() []int64 {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// firstStuck finds the first open collective; the later ones are behind it.
+// firstStuck finds the first open collective; later ones wait for it.
 func (g *group) firstStuck() (Stuck, bool) {
 	for _, seq := range g.callNumbers() {
 		s := Stuck{Group: g.name, Members: g.members, Seq: seq, Late: []falcon.Rank{}, Waiting: []falcon.Rank{}}
@@ -203,7 +208,7 @@ func (g *group) firstStuck() (Stuck, bool) {
 	return Stuck{}, false
 }
 
-// mismatches are the first few collectives that members call differently.
+// mismatches returns the first few collectives that members call differently.
 func (g *group) mismatches() []Mismatch {
 	const most = 8
 	var out []Mismatch
@@ -244,8 +249,8 @@ func newMismatch(name string, seq int64, calls map[falcon.Rank]string, count map
 	return m
 }
 
-// describe is what must be the same on all members of a call: the operation,
-// and for those that move equal shares, how much of what.
+// describe returns the parameters of a call that all members must agree on: the
+// operation, and for those with equal shares the size and type.
 func describe(e trace.Entry) string {
 	switch e.Op {
 	case falcon.OpAllReduce, falcon.OpBroadcast, falcon.OpReduce:
@@ -256,8 +261,8 @@ func describe(e trace.Entry) string {
 	return e.Op.String()
 }
 
-// durationMs is how long a call took on its rank: as timed on the device, else
-// as the watchdog saw it, which is coarse.
+// durationMs is the duration of a call on its rank, from the device, or else from the
+// watchdog, which is coarse.
 func durationMs(e trace.Entry) (ms float64, coarse bool) {
 	if e.DurationMs > 0 {
 		return e.DurationMs, false
@@ -268,8 +273,8 @@ func durationMs(e trace.Entry) (ms float64, coarse bool) {
 	return 0, false
 }
 
-// attributeWaits attributes waits: members end together, so the least duration is the
-// transfer and the rest of each member's is waiting.
+// attributeWaits splits durations. Members end together, so the shortest duration is
+// the transfer and the rest of each member's duration is waiting.
 func (f *flights) attributeWaits(g *group, rules peer.Rules) {
 	waits, transfer := make([]float64, len(g.members)), 0.0
 	calls, coarse := 0, false
@@ -304,7 +309,7 @@ func (f *flights) attributeWaits(g *group, rules peer.Rules) {
 	}
 }
 
-// durations are the members' in one collective; not ok unless all are known.
+// durations returns the members' durations in one collective; ok if all are known.
 func (g *group) durations(seq int64) (ms []float64, coarse, ok bool) {
 	if len(g.members) < 2 {
 		return nil, false, false
@@ -320,19 +325,19 @@ func (g *group) durations(seq int64) (ms []float64, coarse, ok bool) {
 	return ms, coarse, true
 }
 
-// verdict joins what the groups show: who holds a job up that stands still, a
-// program that calls different collectives, or ranks that are waited for.
+// verdict combines the groups: the cause of a hang, a program that calls different
+// collectives, or ranks that others wait for.
 func (f *flights) verdict(r *TraceReport, s *standstill, extra Extra) {
 	r.Cause = falcon.CauseUnknown
 	answer := hang.Solve(s.job)
 	extra.weighStacks(r, &answer)
 	extra.weighRAS(r, &answer, len(s.job.Members))
 	switch {
-	case s.tellHang(r, answer):
+	case s.reportHang(r, answer):
 	case len(r.Mismatched) > 0:
 		f.tellMismatch(r)
 	default:
-		f.tellWaits(r)
+		f.nameAwaited(r)
 	}
 }
 
@@ -344,16 +349,16 @@ func (f *flights) tellMismatch(r *TraceReport) {
 		for _, rank := range firstFew(m.Odd) {
 			text += fmt.Sprintf("; rank %d calls %s", rank, m.Calls[fmt.Sprint(rank)])
 		}
-		r.addNote(falcon.EvidenceTiming, false, "%s: the program's ranks disagree", text)
+		r.addNote(falcon.EvidenceTiming, false, "%s: the program is not the same on all ranks", text)
 	}
 	slices.Sort(r.Ranks)
 	r.Ranks = slices.Compact(r.Ranks)
 }
 
-// tellWaits names the one rank that waits least in all its groups. Several are
-// noted, not named: under a pipeline the slow replica's other stages are late
-// too, and a dump does not hold the time that a rank computes.
-func (f *flights) tellWaits(r *TraceReport) {
+// nameAwaited names the rank that waits least in all its groups. Several ranks are
+// noted and not named: with pipelining the other stages of a slow replica are late
+// too, and a dump has no computation times.
+func (f *flights) nameAwaited(r *TraceReport) {
 	var awaited []falcon.Rank
 	delay := 0.0
 	for _, rank := range slices.Sorted(maps.Keys(f.waits)) {
@@ -367,26 +372,26 @@ func (f *flights) tellWaits(r *TraceReport) {
 	}
 	switch {
 	case f.timed == 0 && len(r.Stuck) == 0:
-		r.addNote(falcon.EvidenceTiming, true, "No collective has durations of all its members; record with TORCH_NCCL_ENABLE_TIMING=1, and dump every rank")
+		r.addNote(falcon.EvidenceTiming, true, "No collective has the durations of all members; set TORCH_NCCL_ENABLE_TIMING=1, and dump every rank")
 	case len(awaited) == 0:
 		r.addNote(falcon.EvidenceTiming, true, "In %d timed collectives no member waits over twice the transfer", f.timed)
 	default:
 		r.Confidence, r.Severity = weightLeast*noCounters, max(1, cause.Severity(min(delay, 1), 0, false, 1))
 		if f.coarse {
 			r.Confidence *= weightSeen
-			r.addNote(falcon.EvidenceTiming, true, "Durations are what the watchdog saw every %d ms; TORCH_NCCL_ENABLE_TIMING=1 records the device's own", watchdogMs)
+			r.addNote(falcon.EvidenceTiming, true, "Durations are from the watchdog, which polls every %d ms; set TORCH_NCCL_ENABLE_TIMING=1 for device times", watchdogMs)
 		}
-		r.addNote(falcon.EvidenceTiming, false, "Over %d timed collectives the others wait for %v: longest wait %.2f x the transfer", f.timed, firstFew(awaited), delay)
+		r.addNote(falcon.EvidenceTiming, false, "In %d timed collectives the others wait for %v: longest wait %.2f x the transfer", f.timed, firstFew(awaited), delay)
 		if len(awaited) > 1 {
 			r.Confidence *= noCounters
-			r.addNote(falcon.EvidenceTiming, true, "%d ranks are waited for and dumps hold no computing time, so none of them is named alone", len(awaited))
+			r.addNote(falcon.EvidenceTiming, true, "%d ranks are waited for, and dumps have no computation time, so none of them is named", len(awaited))
 			return
 		}
 		r.Ranks = awaited
 	}
 }
 
-// firstFew keeps a list of ranks readable.
+// firstFew shortens a list of ranks.
 func firstFew(ranks []falcon.Rank) []falcon.Rank {
 	const most = 16
 	out := slices.Clone(ranks[:min(len(ranks), most)])

@@ -12,21 +12,21 @@ import (
 	"github.com/failslow/falcon/detect/trace/hang"
 )
 
-// standstill lays dumps out as the job that hang.Solve reads.
+// standstill converts dumps to the input of hang.Solve.
 type standstill struct {
 	job    hang.Job
-	byName map[string][]int // groups of one name; several where the members differ
-	paired map[int]bool     // groups whose status counts other than their collectives, as sends and receives
+	byName map[string][]int // groups by name; several if the members differ
+	paired map[int]bool     // groups whose status also counts other calls than collectives
 	joint  map[int]bool     // groups whose sends and receives are issued in batches
-	told   map[int]bool     // groups whose members some dump lists
+	listed map[int]bool     // groups whose members are listed in a dump
 	ranks  map[falcon.Rank]bool
-	sizes  map[int]int          // of groups, where calls tell
-	hidden map[falcon.Rank]bool // ranks that make calls that their dumps leave out
+	sizes  map[int]int          // sizes of groups, if known from calls
+	hidden map[falcon.Rank]bool // ranks whose dumps omit some of their calls
 }
 
-// newStandstill gathers groups, ranks and pending calls from all dumps.
+// newStandstill collects groups, ranks and pending calls from all dumps.
 func newStandstill(dumps []trace.Dump) *standstill {
-	s := &standstill{byName: map[string][]int{}, paired: map[int]bool{}, joint: map[int]bool{}, told: map[int]bool{}, ranks: map[falcon.Rank]bool{}, sizes: map[int]int{}, hidden: map[falcon.Rank]bool{}}
+	s := &standstill{byName: map[string][]int{}, paired: map[int]bool{}, joint: map[int]bool{}, listed: map[int]bool{}, ranks: map[falcon.Rank]bool{}, sizes: map[int]int{}, hidden: map[falcon.Rank]bool{}}
 	for _, d := range dumps {
 		for _, name := range slices.Sorted(maps.Keys(d.Groups)) {
 			if g := d.Groups[name]; len(g.Ranks) > 0 && name != "" {
@@ -70,7 +70,7 @@ func (s *standstill) addGroup(name string, g trace.DumpGroup) {
 		}
 	}
 	at := s.newGroup(name, g.Desc)
-	s.job.Groups[at].Members, s.told[at] = members, true
+	s.job.Groups[at].Members, s.listed[at] = members, true
 	if strings.Contains(strings.ToUpper(g.Desc), "PIPELINE") {
 		s.paired[at] = true
 	}
@@ -78,16 +78,15 @@ func (s *standstill) addGroup(name string, g trace.DumpGroup) {
 
 func (s *standstill) newGroup(name, desc string) int {
 	at := len(s.job.Groups)
+	s.byName[name] = append(s.byName[name], at)
 	if desc != "" && desc != "undefined" {
 		name += " (" + desc + ")"
 	}
 	s.job.Groups = append(s.job.Groups, hang.Group{Name: name})
-	key, _, _ := strings.Cut(name, " (")
-	s.byName[key] = append(s.byName[key], at)
 	return at
 }
 
-// groupOf is the group of that name that a rank is in, -1 where no dump told.
+// groupOf returns the group of a rank by name, -1 if it is not known.
 func (s *standstill) groupOf(name string, rank falcon.Rank) int {
 	for _, at := range s.byName[name] {
 		if _, in := slices.BinarySearch(s.job.Groups[at].Members, rank); in {
@@ -97,14 +96,14 @@ func (s *standstill) groupOf(name string, rank falcon.Rank) int {
 	return -1
 }
 
-// meetEntry notes what an entry tells of its group. Of one without a list of
-// members those are members that call in it.
+// meetEntry updates the group of an entry. If the members of the group are not
+// listed, the ranks that call in it are its members.
 func (s *standstill) meetEntry(d trace.Dump, e *trace.Entry) {
 	rank := falcon.Rank(d.Rank)
 	at := s.groupOf(e.Group, rank)
 	if at < 0 {
 		for _, other := range s.byName[e.Group] {
-			if !s.told[other] {
+			if !s.listed[other] {
 				at = other
 			}
 		}
@@ -121,9 +120,8 @@ func (s *standstill) meetEntry(d trace.Dump, e *trace.Entry) {
 	s.joint[at] = s.joint[at] || isCoalesced(e)
 }
 
-// checkNumbers finds groups whose status counts other than their entries do. A
-// rank whose status counts more makes calls that its dump leaves out, as gloo's
-// sends and receives.
+// checkNumbers finds groups whose status and entries count differently. If the
+// status counts more, the dump omits calls, such as sends and receives of gloo.
 func (s *standstill) checkNumbers(dumps []trace.Dump) {
 	var odd []int
 	for _, d := range dumps {
@@ -156,7 +154,7 @@ func (s *standstill) memberOf(rank falcon.Rank) *hang.Member {
 	return &s.job.Members[at]
 }
 
-// fillMember reads off one dump how far its rank has come.
+// fillMember reads the progress of a rank from its dump.
 func (s *standstill) fillMember(m *hang.Member, d trace.Dump) {
 	m.Seen, m.Empty = true, len(d.Entries) == 0 && len(d.Status) == 0
 	m.Whole, m.Hidden = !m.Empty && lostNothing(d), s.hidden[m.Rank]
@@ -195,7 +193,7 @@ func (s *standstill) fillMember(m *hang.Member, d trace.Dump) {
 	}
 	for g, seq := range open {
 		if m.Done[g] >= seq {
-			m.Done[g] = seq - 1 // what the entry says is surer
+			m.Done[g] = seq - 1 // the entry is more reliable than the status
 		}
 	}
 }
@@ -206,9 +204,9 @@ func raise(in map[int]int64, g int, seq int64) {
 	}
 }
 
-// batch is what is known of calls that share a number.
+// batch describes calls that share a number.
 type batch struct {
-	ended, over bool // there is an entry of its end; it has completed
+	ended, over bool // it has an entry for its end; it has completed
 	calls       int
 }
 
@@ -239,8 +237,8 @@ func gatherBatches(d trace.Dump) map[batchKey]batch {
 	return out
 }
 
-// isStaleBatch reports whether a send or receive belongs to a batch whose end
-// has completed and was left out of the dump with what has completed.
+// isStaleBatch reports whether a send or receive belongs to a completed batch whose
+// end the dump omits, as it omits completed calls.
 func (s *standstill) isStaleBatch(g int, e *trace.Entry, d trace.Dump) bool {
 	if !e.PointToPnt || !s.joint[g] {
 		return false
@@ -249,8 +247,8 @@ func (s *standstill) isStaleBatch(g int, e *trace.Entry, d trace.Dump) bool {
 	return ok && st.Enqueued == st.Completed
 }
 
-// shapeOf is what all members of a collective must agree on; of a batch the
-// calls are not compared.
+// shapeOf returns the parameters that all members of a collective must agree on. The
+// calls of a batch are not compared.
 func shapeOf(e *trace.Entry, b batch) string {
 	if b.calls > 1 || isCoalesced(e) {
 		return ""
@@ -258,8 +256,8 @@ func shapeOf(e *trace.Entry, b batch) string {
 	return describe(*e)
 }
 
-// isRooted reports whether members may leave a call before others are in it.
-// Of calls that are not known it is assumed.
+// isRooted reports whether members may complete a call before others are in it.
+// Unknown calls are assumed to be rooted.
 func isRooted(e *trace.Entry) bool {
 	switch e.Op {
 	case falcon.OpAllReduce, falcon.OpAllGather, falcon.OpReduceScatter, falcon.OpAlltoAll:
@@ -268,13 +266,13 @@ func isRooted(e *trace.Entry) bool {
 	return true
 }
 
-// nobody stands for a peer that the dumps do not tell.
-const nobody falcon.Rank = -2
+// unknownPeer is a peer that the dumps do not identify.
+const unknownPeer falcon.Rank = -2
 
-// pairCall reads "nccl:send 0->3" and "nccl:recv 3<-0", whose numbers are
-// positions in the group.
+// pairCall parses "nccl:send 0->3" and "nccl:recv 3<-0", whose numbers are positions
+// in the group.
 func (s *standstill) pairCall(g int, e *trace.Entry) hang.Call {
-	c := hang.Call{Group: g, Seq: e.Seq, Name: e.Name, Pair: true, Peer: nobody, Place: e.Frame}
+	c := hang.Call{Group: g, Seq: e.Seq, Name: e.Name, Pair: true, Peer: unknownPeer, Place: e.Frame}
 	c.Send = e.Op == falcon.OpSend
 	sep := "<-"
 	if c.Send {
@@ -289,7 +287,7 @@ func (s *standstill) pairCall(g int, e *trace.Entry) hang.Call {
 	return c
 }
 
-// groupText names a group with its members.
+// groupText formats a group with its members.
 func (s *standstill) groupText(g int) string {
 	if g < 0 {
 		return "an unknown group"
@@ -297,7 +295,7 @@ func (s *standstill) groupText(g int) string {
 	return fmt.Sprintf("group %s of %s", s.job.Groups[g].Name, subject(s.job.Groups[g].Members))
 }
 
-// subject writes ranks with the word for one or several, and of its verb.
+// subject formats ranks with a verb in singular or plural.
 func subject(ranks []falcon.Rank, verb ...string) string {
 	if len(ranks) == 1 {
 		return fmt.Sprintf("rank %d%s", ranks[0], first(verb, 0))
@@ -312,7 +310,7 @@ func first(verbs []string, i int) string {
 	return ""
 }
 
-// ranksText writes ranks as 0-3, 7.
+// ranksText formats ranks as 0-3, 7.
 func ranksText(ranks []falcon.Rank) string {
 	const most = 16
 	var parts []string

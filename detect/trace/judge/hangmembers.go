@@ -10,8 +10,8 @@ import (
 	"github.com/failslow/falcon/detect/trace/hang"
 )
 
-// noteKind notes which groups do the same on other ranks: those of one
-// description, else those that ranks created as their n-th.
+// noteKind sets the kind of a group. Groups of a kind do the same on different ranks:
+// they have the same description, or else the same number on their ranks.
 func (s *standstill) noteKind(at int, e *trace.Entry) {
 	kind := e.GroupDesc
 	if kind == "" || kind == "undefined" {
@@ -22,11 +22,11 @@ func (s *standstill) noteKind(at int, e *trace.Entry) {
 	case "":
 		g.Kind = kind
 	default:
-		g.Kind = "?" + g.Name // members disagree: like no other
+		g.Kind = "?" + g.Name // members disagree: a kind of its own
 	}
 }
 
-// noteSize reads a group's size off calls that give or take one share a member.
+// noteSize derives the size of a group from calls with one share per member.
 func (s *standstill) noteSize(at int, e *trace.Entry) {
 	whole, share := e.Out, e.Elements
 	if e.Op == falcon.OpReduceScatter {
@@ -40,32 +40,20 @@ func (s *standstill) noteSize(at int, e *trace.Entry) {
 	}
 }
 
-// inferMembers fills in what no dump lists. The first group has all ranks. Of
-// the groups of a kind, where one alone has too few members, those missing are
-// the ranks that are in none.
+// inferMembers completes groups that no dump lists. The first group has all ranks. If
+// one group of a kind lacks members, they are the ranks that are in no group of it.
 func (s *standstill) inferMembers(dumps []trace.Dump) {
 	for _, d := range dumps {
 		s.ranks[falcon.Rank(d.Rank)] = true
 		for name, g := range d.Groups {
 			for _, r := range g.Ranks {
-				if name != "" { // gloo's one group without a name counts its members from 0
+				if name != "" { // gloo's group without a name numbers its members from 0
 					s.ranks[falcon.Rank(r)] = true
 				}
 			}
 		}
 	}
-	world := 0
-	for r := range s.ranks {
-		world = max(world, int(r)+1)
-	}
-	for at := range s.job.Groups {
-		if s.isFirst(at) {
-			world = max(world, s.sizes[at])
-		}
-	}
-	for r := range world {
-		s.ranks[falcon.Rank(r)] = true // ranks count from 0 without a gap
-	}
+	s.fillGaps()
 	kinds := map[string][]int{}
 	for at := range s.job.Groups {
 		g := &s.job.Groups[at]
@@ -75,7 +63,7 @@ func (s *standstill) inferMembers(dumps []trace.Dump) {
 				g.Members = append(g.Members, r)
 			}
 			slices.Sort(g.Members)
-		} else if !s.told[at] && g.Kind != "" {
+		} else if !s.listed[at] && g.Kind != "" {
 			kinds[g.Kind] = append(kinds[g.Kind], at)
 		}
 	}
@@ -90,16 +78,36 @@ func (s *standstill) inferMembers(dumps []trace.Dump) {
 	}
 }
 
-// isFirst reports whether a group is the one of all ranks, without a list.
-func (s *standstill) isFirst(at int) bool {
-	g := &s.job.Groups[at]
-	return !s.told[at] && (g.Name == "0" || strings.HasSuffix(g.Name, "(default_pg)"))
+// fillGaps adds missing ranks if the group of all ranks is not listed: ranks are
+// numbered from 0 without gaps, up to the size known from calls.
+func (s *standstill) fillGaps() {
+	world, unlisted := 0, false
+	for r := range s.ranks {
+		world = max(world, int(r)+1)
+	}
+	for at := range s.job.Groups {
+		if s.isFirst(at) {
+			world, unlisted = max(world, s.sizes[at]), true
+		}
+	}
+	if !unlisted || world > 4*len(s.ranks)+8 {
+		return // so many missing ranks mean a misread number
+	}
+	for r := range world {
+		s.ranks[falcon.Rank(r)] = true
+	}
 }
 
-// completeKind looks for the one group of a kind that has too few members. Who
-// is in none of them is in that one. Where nobody is left, and the group's own
-// calls or the recorded size of a group tell, a rank left no dump that no other
-// dump names: it has the next number.
+// isFirst reports whether a group is the group of all ranks and is not listed.
+func (s *standstill) isFirst(at int) bool {
+	g := &s.job.Groups[at]
+	return !s.listed[at] && (g.Name == "0" || strings.HasSuffix(g.Name, "(default_pg)"))
+}
+
+// completeKind completes the only group of a kind that lacks members with the ranks
+// that are in no group of the kind. If there are none and the size of the group is
+// known from its calls or a recorded size, a rank is missing that no dump names: it
+// gets the next number.
 func (s *standstill) completeKind(groups []int, hints map[int]bool) {
 	size := 0
 	in := map[falcon.Rank]bool{}
@@ -148,9 +156,9 @@ func (s *standstill) addRank(r falcon.Rank) {
 	}
 }
 
-// reopenFailed takes a rank's last call as pending where its backend retires
-// calls without saying whether they failed, as gloo, and the call can't have
-// completed, or a member of it is gone.
+// reopenFailed marks a rank's last call as pending if the backend retires calls
+// without a result, as gloo does, and the call can't have completed or a member of
+// it is missing.
 func (s *standstill) reopenFailed(m *hang.Member, d trace.Dump) {
 	if len(m.Pending) > 0 || len(d.Entries) == 0 {
 		return

@@ -12,14 +12,14 @@ import (
 	"github.com/failslow/falcon/detect/trace/hang"
 )
 
-// Extra is what was recorded of a hang beside flight-recorder dumps.
+// Extra holds records of a hang other than flight-recorder dumps.
 type Extra struct {
 	RAS    *trace.RAS // nil = none
 	Stacks []trace.Stack
 }
 
-// weighStacks takes culprits back whose stack shows that they wait in
-// communication that their dump does not hold, as on another backend.
+// weighStacks clears culprits whose stack shows that they wait in communication that
+// their dump does not have, such as on another backend.
 func (x Extra) weighStacks(r *TraceReport, a *hang.Answer) {
 	at := map[falcon.Rank]trace.Stack{}
 	for _, s := range x.Stacks {
@@ -37,7 +37,7 @@ func (x Extra) weighStacks(r *TraceReport, a *hang.Answer) {
 			place, in := waitingPlace(at[rank].Frames)
 			if in {
 				waits.Ranks = append(waits.Ranks, rank)
-				r.addNote(falcon.EvidenceTiming, true, "Rank %d is not named: its stack shows it in %s, a wait for others that its dump does not hold", rank, place)
+				r.addNote(falcon.EvidenceTiming, true, "Rank %d is not named: by its stack it waits for others in %s, which its dump does not have", rank, place)
 			}
 			return in
 		})
@@ -66,7 +66,7 @@ var communication = map[string]bool{
 	"broadcast_object_list": true, "wait_tensor": true, "new_group": true, "init_process_group": true,
 }
 
-// waitingPlace is the innermost frame that waits for other ranks.
+// waitingPlace returns the innermost frame that waits for other ranks.
 func waitingPlace(frames []trace.StackFrame) (string, bool) {
 	const deep = 16
 	for _, f := range frames[:min(len(frames), deep)] {
@@ -77,7 +77,7 @@ func waitingPlace(frames []trace.StackFrame) (string, bool) {
 	return "", false
 }
 
-// weighRAS names ranks without a dump that RAS gave up or got no answer from.
+// weighRAS names ranks without a dump that RAS reports as dead or unresponsive.
 func (x Extra) weighRAS(r *TraceReport, a *hang.Answer, world int) {
 	gone := goneByRAS(x.RAS, world)
 	for _, rank := range slices.Sorted(maps.Keys(gone)) {
@@ -92,8 +92,8 @@ func (x Extra) weighRAS(r *TraceReport, a *hang.Answer, world int) {
 	})
 }
 
-// goneByRAS are the ranks that RAS misses in a communicator of the whole job,
-// whose ranks are the job's.
+// goneByRAS are the missing ranks in RAS' communicators of the whole job, whose
+// ranks are those of the job.
 func goneByRAS(ras *trace.RAS, world int) map[falcon.Rank]string {
 	gone := map[falcon.Rank]string{}
 	if ras == nil {
@@ -106,7 +106,7 @@ func goneByRAS(ras *trace.RAS, world int) map[falcon.Rank]string {
 		for _, m := range c.Missing {
 			switch {
 			case m.Dead:
-				gone[falcon.Rank(m.Rank)] = fmt.Sprintf("process %d on %s, is given up for dead", m.Pid, m.Host)
+				gone[falcon.Rank(m.Rank)] = fmt.Sprintf("process %d on %s, is reported dead", m.Pid, m.Host)
 			case m.Silent:
 				gone[falcon.Rank(m.Rank)] = fmt.Sprintf("process %d on %s, does not answer", m.Pid, m.Host)
 			}
@@ -115,31 +115,31 @@ func goneByRAS(ras *trace.RAS, world int) map[falcon.Rank]string {
 	return gone
 }
 
-// RAS judges what NCCL's RAS says alone: who is missing in a communicator, and
-// who has asked for fewer collectives than the other members. A job's ranks are
-// those of its largest communicator.
+// RAS judges the output of NCCL's RAS alone: ranks that are missing in a
+// communicator, and ranks with fewer collectives than the other members. The ranks
+// of a job are those of its largest communicator.
 func RAS(ras trace.RAS) TraceReport {
 	r := TraceReport{Source: "nccl_ras"}
 	r.Cause = falcon.CauseUnknown
 	s := rasStandstill(ras)
 	a := hang.Solve(s.job)
 	Extra{RAS: &ras}.weighRAS(&r, &a, len(s.job.Members))
-	if !s.tellHang(&r, a) {
-		r.addNote(falcon.EvidenceTiming, true, "All members of all %d communicators have asked for equally many collectives, and none is missing", len(ras.Comms))
+	if !s.reportHang(&r, a) {
+		r.addNote(falcon.EvidenceTiming, true, "In all %d communicators all members have the same number of collectives, and none is missing", len(ras.Comms))
 	} else {
-		r.addNote(falcon.EvidenceTiming, true, "RAS counts what was asked for, not what has ended; dumps of the flight recorder tell more")
+		r.addNote(falcon.EvidenceTiming, true, "RAS counts started collectives only; flight-recorder dumps have more detail")
 	}
 	r.fillEmptyLists()
 	return r
 }
 
-// process tells one rank apart in all communicators.
+// process identifies a rank in all communicators.
 type process struct {
 	host        string
 	pid, device int64
 }
 
-// rasStandstill lays RAS's communicators out as groups: members with the most
+// rasStandstill converts RAS' communicators to groups: members with the most
 // collectives wait in the newest one.
 func rasStandstill(ras trace.RAS) *standstill {
 	s := &standstill{}
@@ -176,7 +176,7 @@ func (s *standstill) addRASComm(c trace.RASComm, rankOf map[process]falcon.Rank,
 	for _, m := range slices.Concat(c.Ranks, c.Missing) {
 		rank, ok := rankOf[process{m.Host, m.Pid, m.Device}]
 		if !ok {
-			continue // no rank of the largest communicator
+			continue // not in the largest communicator
 		}
 		g.Members = append(g.Members, rank)
 		if m.Counts == nil || m.Dead || m.Silent {
@@ -193,7 +193,7 @@ func (s *standstill) addRASComm(c trace.RASComm, rankOf map[process]falcon.Rank,
 	s.job.Groups = append(s.job.Groups, g)
 }
 
-// lagging reports whether a member has asked for fewer collectives.
+// lagging reports whether a member has fewer collectives than newest.
 func lagging(c trace.RASComm, newest int64) bool {
 	return slices.ContainsFunc(c.Ranks, func(m trace.RASRank) bool { return m.Calls < newest })
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/failslow/falcon/detect/trace/hang"
 )
 
-// Hang is who holds up a job that stands still.
+// Hang is the cause of a hang.
 type Hang struct {
 	Culprits   []HangPart `json:"culprits"`
-	Candidates []HangPart `json:"candidates"` // nothing recorded tells which of these it is
+	Candidates []HangPart `json:"candidates"` // the records do not show which of these it is
 	Waiting    int        `json:"waiting"`    // ranks that wait for others
 }
 
-// HangPart is one thing that holds others up.
+// HangPart is one cause of a hang, with its ranks.
 type HangPart struct {
 	Kind    hang.Kind     `json:"kind"`
 	Ranks   []falcon.Rank `json:"ranks"`
@@ -30,7 +30,7 @@ type HangPart struct {
 	Advice  string        `json:"advice"`
 }
 
-// Weights of what holds a job up.
+// Weights of the causes of a hang.
 const (
 	weightDevice  = 0.80
 	weightOrder   = 0.70
@@ -51,8 +51,8 @@ func weightOf(k hang.Kind) float64 {
 	return weightLate
 }
 
-// tellHang names who holds the job up; false where nobody waits for anybody.
-func (s *standstill) tellHang(r *TraceReport, a hang.Answer) bool {
+// reportHang adds the causes of a hang to the report; false if no rank waits.
+func (s *standstill) reportHang(r *TraceReport, a hang.Answer) bool {
 	if len(a.Culprits)+len(a.Candidates) == 0 {
 		return false
 	}
@@ -79,14 +79,14 @@ func (s *standstill) tellHang(r *TraceReport, a hang.Answer) bool {
 	r.Ranks = slices.Compact(r.Ranks)
 	if len(a.Culprits) == 0 {
 		r.Confidence = weightLate * noCounters * noCounters
-		r.addNote(falcon.EvidenceTiming, true, "Unsure: the dumps leave a choice, so none of these ranks is named")
+		r.addNote(falcon.EvidenceTiming, true, "The dumps are ambiguous, so none of these ranks is named")
 	} else if n := a.Waiting; n > 0 {
-		r.addNote(falcon.EvidenceTiming, false, "Waiting for %s, directly or through others: %d of %d ranks", subject(r.Ranks), n, len(s.job.Members))
+		r.addNote(falcon.EvidenceTiming, false, "Waiting for %s, directly or indirectly: %d of %d ranks", subject(r.Ranks), n, len(s.job.Members))
 	}
 	if len(a.Old) > 0 {
-		r.addNote(falcon.EvidenceTiming, true, "The dumps of %s are older than the others: peers completed calls that were not asked for by then; dump all ranks at one time", subject(a.Old))
+		r.addNote(falcon.EvidenceTiming, true, "The dumps of %s are older than the others: peers completed calls that they don't have; dump all ranks at the same time", subject(a.Old))
 	}
-	r.addNote(falcon.EvidenceTiming, true, "Dumps hold no time of dumping: of a job that still runs they can look so for a moment, a second set shows it")
+	r.addNote(falcon.EvidenceTiming, true, "Dumps have no timestamp: a running job can look like this for a moment; take a second set of dumps to confirm")
 	return true
 }
 
@@ -104,7 +104,7 @@ func (s *standstill) part(f hang.Finding) HangPart {
 	return p
 }
 
-// callText names the call that others wait in.
+// callText formats the call that others wait in.
 func (s *standstill) callText(f hang.Finding) string {
 	if f.Group < 0 {
 		return "an unknown call"
@@ -124,27 +124,24 @@ func (s *standstill) textOf(f hang.Finding) string {
 	call, waiting := s.callText(f), subject(f.Waiting, "waits", "wait")
 	switch f.Kind {
 	case hang.Device:
-		if f.Peers < 0 {
-			return upper(subject(f.Ranks)) + " alone is in every call that all members are in and none finishes, one of them " + call
-		}
-		return fmt.Sprintf("%s not seen %s complete, while peers that need it there have completed up to %d: its device, or the thread that watches it, has stopped",
+		return fmt.Sprintf("%s not completed %s, while its peers have completed up to %d: the device of the rank, or its watchdog thread, has stopped",
 			upper(subject(f.Ranks, "has", "have")), call, f.Peers)
 	case hang.Missing:
-		return fmt.Sprintf("%s no dump, and %s for it in %s", upper(subject(f.Ranks, "left", "left")), waiting, call)
+		return fmt.Sprintf("%s no dump; %s in %s", upper(subject(f.Ranks, "left", "left")), waiting, call)
 	case hang.Mismatch:
 		return upper(call) + ": " + shapesText(f)
 	case hang.Order:
-		return fmt.Sprintf("%s in another call, while %s, the most of the group, in %s: it calls in another order", upper(subject(f.Ranks, "is", "are")), waiting, call)
+		return fmt.Sprintf("%s in another call, while %s, the majority of the group, in %s: the order of calls differs", upper(subject(f.Ranks, "is", "are")), waiting, call)
 	case hang.Together:
-		return upper(call) + ": all members with a dump are in it and none has finished. A network or device under the group holds it, or work before it that is not recorded"
+		return upper(call) + ": all members with a dump are in it and none has finished. A network link or device of the group is blocked, or earlier work that is not recorded"
 	case hang.Circle:
-		return fmt.Sprintf("%s for each other, one side in %s, and neither side has a majority", upper(subject(f.Ranks, "waits", "wait")), call)
+		return fmt.Sprintf("%s for each other, one side in %s, without a majority on either side", upper(subject(f.Ranks, "waits", "wait")), call)
 	}
-	text := fmt.Sprintf("%s: %s in it, %s never reached it", upper(call), subject(f.Waiting, "is", "are"), subject(f.Ranks))
+	text := fmt.Sprintf("%s: %s in it, %s never called it", upper(call), subject(f.Waiting, "is", "are"), subject(f.Ranks))
 	if f.Asked >= 0 {
-		text += fmt.Sprintf(", the last call there being %d", f.Asked)
+		text += fmt.Sprintf(", last call %d", f.Asked)
 	}
-	return text + ", and nothing recorded holds it up"
+	return text + ", and no recorded call blocks it"
 }
 
 func upper(text string) string {
@@ -164,12 +161,12 @@ func shapesText(f hang.Finding) string {
 		}
 	}
 	if len(odd) == 0 {
-		return "its members disagree without a majority, " + strings.Join(rest, ", ")
+		return "the calls of its members differ without a majority, " + strings.Join(rest, ", ")
 	}
-	return fmt.Sprintf("%s %s, the others %s: the program's ranks disagree", subject(f.Ranks, "calls", "call"), strings.Join(odd, ", "), strings.Join(rest, ", "))
+	return fmt.Sprintf("%s %s, the others %s: the program is not the same on all ranks", subject(f.Ranks, "calls", "call"), strings.Join(odd, ", "), strings.Join(rest, ", "))
 }
 
-// NoteUnread notes dumps that can't be read, by their sentences.
+// NoteUnread adds notes on dumps that can't be read.
 func (r *TraceReport) NoteUnread(sentences []string) {
 	const most = 8
 	for i, text := range sentences {
@@ -177,23 +174,23 @@ func (r *TraceReport) NoteUnread(sentences []string) {
 			r.addNote(falcon.EvidenceTiming, true, "%d more dumps can't be read", len(sentences)-most)
 			break
 		}
-		r.addNote(falcon.EvidenceTiming, true, "Left out: %s", text)
+		r.addNote(falcon.EvidenceTiming, true, "Ignored: %s", text)
 	}
 }
 
-// adviceOf is what to do next.
+// adviceOf returns the next step for a finding.
 func adviceOf(f hang.Finding) string {
 	switch f.Kind {
 	case hang.Device:
-		return "Look for an Xid in the kernel log of its node and for a CUDA error in its own log; take the GPU out of service if either is there"
+		return "Check the kernel log of its node for an Xid and its own log for a CUDA error; remove the GPU from service if there is one"
 	case hang.Missing:
-		return "See whether its process lives: if not, its exit code and the kernel log (out of memory, Xid) say why; if it is stopped, who stopped it"
+		return "Check whether its process is running: if not, look for its exit code and the kernel log (out of memory, Xid); if it is stopped, find out who stopped it"
 	case hang.Mismatch, hang.Order:
-		return "Compare where these ranks and the others are in the program (py-spy dump): a branch that depends on the rank or on its data is usual"
+		return "Compare the stacks of these ranks and of the others (py-spy dump): the usual cause is a branch that depends on the rank or its data"
 	case hang.Together:
-		return "Test the links between these ranks, and look for Xids on their nodes"
+		return "Test the links between these ranks, and check their nodes for Xids"
 	case hang.Circle:
-		return "Compare the order of calls on both sides; a stack of each tells (py-spy dump)"
+		return "Compare the order of calls on both sides by their stacks (py-spy dump)"
 	}
-	return "Take its stack before it is ended (py-spy dump --pid, gdb): it waits in no communicator, so look for a held GIL, a lock, a data loader or a file system"
+	return "Take its stack before you end it (py-spy dump --pid, gdb): it waits outside communication, so look for a held GIL, a lock, a data loader or a file system"
 }

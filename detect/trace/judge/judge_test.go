@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// checkNumbers wants a report that JSON can hold, which NaN and infinity are
-// not, or an error of one line.
+// checkNumbers checks that a report is valid JSON, without NaN or infinities, or that
+// the error has one line.
 func checkNumbers(t *testing.T, judge func() (any, error)) {
 	t.Helper()
 	report, err := judge()

@@ -10,34 +10,34 @@ import (
 	"github.com/failslow/falcon/detect/trace"
 )
 
-// ProfileReport is what a profile shows: the suspicious groups, links and
-// ranks, each with its rule and numbers.
+// ProfileReport lists the suspicious groups, links and ranks of a profile, each with
+// its rule and numbers.
 type ProfileReport struct {
 	Groups     []GroupFinding `json:"groups"`
 	Pairs      []PairFinding  `json:"pairs"`
 	Ranks      []RankFinding  `json:"ranks"`
-	AllSlow    bool           `json:"all_slow"`    // every rank slowed alike against the healthy profile
-	SlowStages []int          `json:"slow_stages"` // stages that slowed alike as a whole
+	AllSlow    bool           `json:"all_slow"`    // all ranks are equally slower than in the healthy profile
+	SlowStages []int          `json:"slow_stages"` // stages whose ranks are equally slower
 	Overlap    *Overlap       `json:"overlap,omitempty"`
 	Checked    Checked        `json:"checked"`
 	Rules      RulesReport    `json:"rules"`
 }
 
-// Overlap says that communication hides computation, so that ranks are judged by
-// their own past and by when they enter collectives.
+// Overlap describes communication that overlaps computation. If it does, ranks are
+// judged by their own past and by when they enter collectives.
 type Overlap struct {
-	Hidden   bool    `json:"hidden"`    // gaps between calls show little of the computation
-	GapShare float64 `json:"gap_share"` // gaps over the time in which ranks do not wait: median of the ranks
+	Hidden   bool    `json:"hidden"`    // gaps between calls do not show the computation
+	GapShare float64 `json:"gap_share"` // gaps as a share of the time in which ranks do not wait: median of the ranks
 }
 
-// Checked counts what was compared.
+// Checked counts the comparisons.
 type Checked struct {
 	Groups int `json:"groups"`
 	Pairs  int `json:"pairs"`
 	Ranks  int `json:"ranks"` // with a self time
 }
 
-// RulesReport are the thresholds that were used.
+// RulesReport lists the thresholds.
 type RulesReport struct {
 	Suspect  float64 `json:"suspect"`
 	WaitOver float64 `json:"wait_over"`
@@ -52,7 +52,7 @@ type GroupFinding struct {
 	Bytes         int64            `json:"bytes"`
 	Internode     bool             `json:"internode"`
 	TransferMs    float64          `json:"transfer_ms"`
-	BaseMs        float64          `json:"base_ms"` // what the transfer is compared with, 0 = nothing
+	BaseMs        float64          `json:"base_ms"` // reference of the transfer, 0 = none
 	Ratio         float64          `json:"ratio"`
 	Basis         peer.Basis       `json:"basis"`
 	Compared      int              `json:"compared"` // other groups of its class
@@ -90,8 +90,8 @@ type RankFinding struct {
 	Rule    string      `json:"rule"`
 }
 
-// everyExcess makes the rules hold for excesses of any size: the file says
-// what is worth looking at, and knows no iteration to compare with.
+// everyExcess applies the rules to excesses of any size, because a file has no
+// iteration time to compare with.
 const everyExcess = 1e-12
 
 // Profile judges one profile by the rules (zero fields mean the defaults).
@@ -122,14 +122,15 @@ func rulesOfTraces(r peer.Rules) peer.Rules {
 	return r.WithDefaults()
 }
 
-// window is a profile as the live detector would have got it.
+// window is a profile in the form of the live detector.
 type window struct {
 	win     peer.Window
 	comms   map[string]uint64
 	overlap bool
 }
 
-// unmeasured is the self time of every rank where a profile has none: it accuses no rank.
+// unmeasured is the self time of all ranks if a profile has none, so that no rank is
+// suspicious.
 const unmeasured = 1
 
 func newWindow(p trace.Profile) (*window, error) {
@@ -161,7 +162,7 @@ func newWindow(p trace.Profile) (*window, error) {
 	return w, nil
 }
 
-// commNumber numbers the groups by dimension and members, whatever their calls.
+// commNumber numbers the groups by dimension and members, independent of their calls.
 func (w *window) commNumber(g trace.ProfileGroup) uint64 {
 	key := fmt.Sprint(g.Dimension, g.Ranks)
 	id, known := w.comms[key]
@@ -179,7 +180,7 @@ func (w *window) commNumber(g trace.ProfileGroup) uint64 {
 func (w *window) addCall(g trace.ProfileGroup, id, ordinal uint64, k int) {
 	for i, r := range g.Ranks {
 		if isPairOp(g.Op) && i == 0 {
-			continue // eager sends finish early: the receive shows it
+			continue // eager sends finish early: the receive is used
 		}
 		c := falcon.CallTiming{Comm: id, Ordinal: ordinal, Op: g.Op, Peer: -1, Bytes: g.Bytes, DurationMs: g.Calls[k][i]}
 		if g.Starts != nil {
@@ -194,8 +195,8 @@ func (w *window) addCall(g trace.ProfileGroup, id, ordinal uint64, k int) {
 
 func isPairOp(op falcon.Op) bool { return op == falcon.OpSend || op == falcon.OpRecv }
 
-// renumber gives the groups of an earlier window the numbers that they have in
-// this one; groups that this one lacks get numbers beyond.
+// renumber assigns the groups of an earlier window the numbers of this one. Groups
+// that this one lacks get higher numbers.
 func (w *window) renumber(before *window) {
 	to := map[uint64]uint64{}
 	next := uint64(len(w.comms) + 1)
@@ -221,8 +222,8 @@ func (w *window) renumber(before *window) {
 	}
 }
 
-// placeRanks puts the ranks on nodes so that groups cross nodes as the file says:
-// members of a group within a node share one, all others are alone.
+// placeRanks assigns nodes to ranks, so that groups cross nodes as in the file:
+// members of a group within a node share one, other ranks have their own.
 func placeRanks(p trace.Profile) (falcon.Placement, error) {
 	node := make([]int, p.Layout.World())
 	for i := range node {
@@ -246,7 +247,7 @@ func placeRanks(p trace.Profile) (falcon.Placement, error) {
 	for i, g := range p.Groups {
 		first := find(g.Ranks[0])
 		if g.Internode && !slices.ContainsFunc(g.Ranks, func(r falcon.Rank) bool { return find(r) != first }) {
-			return nil, fmt.Errorf("%w: group %d is said to cross nodes, and other groups within a node join all its ranks; check internode", trace.ErrMalformed, i)
+			return nil, fmt.Errorf("%w: group %d is marked as crossing nodes, but other groups within a node contain all its ranks; check internode", trace.ErrMalformed, i)
 		}
 	}
 	out := make(falcon.Placement, len(node))
@@ -294,7 +295,7 @@ func groupFinding(g peer.Group, res peer.Result, rules peer.Rules) GroupFinding 
 		WaitMs: g.WaitMs, Communication: g.Suspect, Computation: g.Waiting, Awaited: []falcon.Rank{},
 	}
 	if g.Suspect {
-		f.Rule = fmt.Sprintf("transfer %.4g ms is %.3g x the %s %.4g ms, over %.3g: slow communication", g.TransferMs, g.Ratio, usualTime(g.Basis), g.BaseMs, rules.Suspect)
+		f.Rule = fmt.Sprintf("transfer %s is %.3g x the %s %s, over %.3g: slow communication", falcon.DurationText(g.TransferMs), g.Ratio, usualTime(g.Basis), falcon.DurationText(g.BaseMs), rules.Suspect)
 	}
 	if g.Waiting {
 		if f.Rule != "" {
@@ -325,7 +326,7 @@ func usualTime(b peer.Basis) string {
 func pairFinding(p peer.Pair, rules peer.Rules) PairFinding {
 	return PairFinding{
 		From: p.From, To: p.To, Bytes: p.Bytes, RecvMs: p.RecvMs, BaseMs: p.BaseMs, Ratio: p.Ratio, Basis: p.Basis,
-		Rule: fmt.Sprintf("a receive takes at least %.4g ms, %.3g x the %s %.4g ms, over %.3g: slow link", p.RecvMs, p.Ratio, usualTime(p.Basis), p.BaseMs, rules.Suspect),
+		Rule: fmt.Sprintf("a receive takes at least %s, %.3g x the %s %s, over %.3g: slow link", falcon.DurationText(p.RecvMs), p.Ratio, usualTime(p.Basis), falcon.DurationText(p.BaseMs), rules.Suspect),
 	}
 }
 
@@ -335,15 +336,15 @@ func (w *window) rankFinding(r peer.Rank) RankFinding {
 		Rank: r.Rank, DP: at.DP, PP: at.PP, TP: at.TP, SelfMs: r.SelfMs, BaseMs: r.PeerMs,
 		Ratio: r.Ratio, Basis: r.Basis, Peers: r.Peers, Awaited: r.Awaited,
 	}
-	against := fmt.Sprintf("median %.4g ms of %d same-stage peers", r.PeerMs, r.Peers)
+	against := fmt.Sprintf("median %s of %d same-stage peers", falcon.DurationText(r.PeerMs), r.Peers)
 	if r.Basis == peer.ByOwn {
-		f.BaseMs, against = r.OwnMs, fmt.Sprintf("own healthy %.4g ms", r.OwnMs)
+		f.BaseMs, against = r.OwnMs, "own healthy "+falcon.DurationText(r.OwnMs)
 	}
 	if w.overlap {
-		f.Rule = fmt.Sprintf("calls overlap: it does not wait in %.4g ms of an iteration, entered last in %d of %d collectives, and is at least %.3g x slower than its peers and its own past, over %.3g: slow computation",
-			r.WorkMs, r.EnteredLast, r.Entered, r.Ratio, w.win.Rules.Suspect)
+		f.Rule = fmt.Sprintf("calls overlap: it works for %s of an iteration, entered last in %d of %d collectives, and takes at least %.3g x as long as its peers and its own past, over %.3g: slow computation",
+			falcon.DurationText(r.WorkMs), r.EnteredLast, r.Entered, r.Ratio, w.win.Rules.Suspect)
 		return f
 	}
-	f.Rule = fmt.Sprintf("self time %.4g ms is %.3g x the %s, over %.3g: slow computation", r.SelfMs, r.Ratio, against, w.win.Rules.Suspect)
+	f.Rule = fmt.Sprintf("self time %s is %.3g x the %s, over %.3g: slow computation", falcon.DurationText(r.SelfMs), r.Ratio, against, w.win.Rules.Suspect)
 	return f
 }

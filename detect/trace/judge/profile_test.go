@@ -72,7 +72,7 @@ func TestProfileRefusesContradictoryNodes(t *testing.T) {
 	_, err := Profile(read(t, `{"layout":{"tp":2,"dp":1,"pp":1},"groups":[
 		{"dimension":"tp","ranks":[0,1],"op":"allreduce","durations_ms":[1,1]},
 		{"dimension":"tp","ranks":[0,1],"op":"allgather","internode":true,"durations_ms":[1,1]}]}`), peer.Rules{})
-	if err == nil || !strings.Contains(err.Error(), "group 1 is said to cross nodes") {
+	if err == nil || !strings.Contains(err.Error(), "group 1 is marked as crossing nodes") {
 		t.Error(err)
 	}
 }
@@ -139,7 +139,7 @@ func naiveRank(self []float64, rank int) bool {
 	return self[rank] > 1.1*peers[1]
 }
 
-// FuzzProfile judges whatever decodes.
+// FuzzProfile judges all input that decodes.
 func FuzzProfile(f *testing.F) {
 	f.Add(`{"layout":{"tp":1,"dp":2,"pp":1},"self_ms":[1,2],"groups":[{"dimension":"dp","ranks":[0,1],"op":"send","bytes":8,"durations_ms":[[1,2]]}],"healthy":{"self_ms":[1,1]}}`)
 	f.Fuzz(func(t *testing.T, in string) {

@@ -10,18 +10,18 @@ import (
 	"github.com/failslow/falcon/detect/trace"
 )
 
-// TraceReport is a verdict, at the top of the document, with what led to it.
+// TraceReport is a verdict with its evidence and measurements.
 type TraceReport struct {
 	falcon.Verdict
 	Source     string         `json:"source"` // "timeline" or "flight_recorder"
 	Layout     *falcon.Layout `json:"layout,omitempty"`
-	Steps      int            `json:"steps,omitempty"` // that the trace names
+	Steps      int            `json:"steps,omitempty"` // number of steps in the trace
 	Workers    []WorkerReport `json:"workers"`
 	Hang       *Hang          `json:"hang,omitempty"`
 	Stuck      []Stuck        `json:"stuck,omitempty"`
 	Mismatched []Mismatch     `json:"mismatched,omitempty"`
-	Missing    []falcon.Rank  `json:"missing,omitempty"` // ranks that the others name, without a record
-	Dropped    int            `json:"dropped,omitempty"` // calls beyond the bound
+	Missing    []falcon.Rank  `json:"missing,omitempty"` // ranks of groups without a record
+	Dropped    int            `json:"dropped,omitempty"` // ignored calls
 }
 
 // WorkerReport is one worker's share of a step.
@@ -38,15 +38,15 @@ type WorkerReport struct {
 	Awaited    bool        `json:"awaited"` // others wait for it over twice the transfer
 }
 
-// Weights of what a trace alone shows, beside those of detect/cause.
+// Weights of evidence from a trace alone, in addition to those of detect/cause.
 const (
-	weightStages   = 0.60 // a stage computes longer than the others, all its replicas alike
+	weightStages   = 0.60 // a stage computes longer than the others, equally in all replicas
 	weightSequence = 0.60 // the slowest worker changes from step to step
-	noCounters     = 0.8  // factor: nothing but timing was recorded
+	noCounters     = 0.8  // factor: there is only timing
 )
 
-// noCountersText comes with every verdict on a file.
-const noCountersText = "The file holds no hardware counters and no active test: timing alone shows where, not why"
+// noCountersText is added to every verdict on a file.
+const noCountersText = "The file has no hardware counters and no active tests: timing alone shows which rank, not the cause"
 
 // Timeline judges the workers of a trace by the rules (zero = the default).
 func Timeline(t trace.Timeline, rules peer.Rules) TraceReport {
@@ -55,7 +55,7 @@ func Timeline(t trace.Timeline, rules peer.Rules) TraceReport {
 	res := peer.Judge(w)
 	for i := range res.Groups {
 		if res.Groups[i].Bytes == 0 {
-			res.Groups[i].Suspect = false // groups of unknown size are of no common class
+			res.Groups[i].Suspect = false // groups of unknown size have no class
 		}
 	}
 	r := TraceReport{Source: "timeline", Layout: &t.Layout, Steps: len(t.Steps), Dropped: t.Dropped, Workers: workerReports(t, res)}
@@ -66,11 +66,11 @@ func Timeline(t trace.Timeline, rules peer.Rules) TraceReport {
 		}
 	}
 	if t.Assumed != "" {
-		r.addNote(falcon.EvidenceTiming, true, "Taken for granted: %s", t.Assumed)
+		r.addNote(falcon.EvidenceTiming, true, "Assumed: %s", t.Assumed)
 		r.Confidence *= noCounters
 	}
 	if t.Dropped > 0 {
-		r.addNote(falcon.EvidenceTiming, true, "%d communication calls beyond the first %d were left out", t.Dropped, trace.MaxCalls)
+		r.addNote(falcon.EvidenceTiming, true, "%d communication calls after the first %d were ignored", t.Dropped, trace.MaxCalls)
 	}
 	r.addNote(falcon.EvidenceCounter, true, noCountersText)
 	r.fillEmptyLists()
@@ -81,7 +81,7 @@ func (r *TraceReport) addNote(kind falcon.EvidenceKind, against bool, format str
 	r.Evidence = append(r.Evidence, falcon.Evidence{Kind: kind, Text: fmt.Sprintf(format, args...), Against: against})
 }
 
-// fillEmptyLists makes empty lists of absent ones.
+// fillEmptyLists replaces nil lists by empty ones.
 func (r *TraceReport) fillEmptyLists() {
 	if r.Devices == nil {
 		r.Devices = []falcon.Device{}
@@ -97,7 +97,7 @@ func (r *TraceReport) fillEmptyLists() {
 	}
 }
 
-// timelineWindow is the trace as the live detector would have profiled it.
+// timelineWindow converts a trace to a window of the live detector.
 func timelineWindow(t trace.Timeline) peer.Window {
 	w := peer.Window{Layout: t.Layout, Comms: map[falcon.Rank][]falcon.Comm{}, NoStarts: true}
 	for _, one := range t.Workers {
@@ -109,7 +109,7 @@ func timelineWindow(t trace.Timeline) peer.Window {
 	return w
 }
 
-// medianStep is the median of the steps that were measured.
+// medianStep is the median of the measured steps.
 func medianStep(steps []float64) float64 {
 	measured := make([]float64, 0, len(steps))
 	for _, ms := range steps {
@@ -137,8 +137,8 @@ func countComms(l falcon.Layout, w trace.Worker) []falcon.Comm {
 	return out
 }
 
-// timings numbers a worker's calls per communicator: within their step where
-// the trace names steps, so that a step that one worker lacks shifts no rank.
+// timings numbers a worker's calls per communicator, within their step if the trace
+// has steps, so that a missing step of one worker does not shift its calls.
 func timings(t trace.Timeline, w trace.Worker) []falcon.CallTiming {
 	type counter struct {
 		comm uint64
@@ -182,7 +182,8 @@ func workerReports(t trace.Timeline, res peer.Result) []WorkerReport {
 	return out
 }
 
-// timelineVerdict explains the comparison; without a rank it looks for uneven work.
+// timelineVerdict explains the comparison. If no rank is slow, it looks for uneven
+// work.
 func timelineVerdict(t trace.Timeline, res peer.Result, suspect float64) falcon.Verdict {
 	v := cause.Judge(cause.Case{Layout: t.Layout, Timing: res})
 	v.Evidence = slices.DeleteFunc(v.Evidence, func(e falcon.Evidence) bool { return e.Kind == falcon.EvidenceCounter })
@@ -208,8 +209,8 @@ func timelineVerdict(t trace.Timeline, res peer.Result, suspect float64) falcon.
 	return v
 }
 
-// unevenStages finds a stage that computes longer than the others in all its
-// replicas alike: so the model was split, no device is slow.
+// unevenStages finds a stage that computes longer than the others, equally in all its
+// replicas: an uneven split of the model.
 func unevenStages(t trace.Timeline, res peer.Result, suspect float64) (falcon.Verdict, bool) {
 	stages := make([][]float64, t.Layout.PP)
 	for _, r := range res.Ranks {
@@ -237,13 +238,13 @@ func unevenStages(t trace.Timeline, res peer.Result, suspect float64) (falcon.Ve
 	if worst < 0 {
 		return falcon.Verdict{}, false
 	}
-	return notHardware(ratio-1, weightStages, "All %d workers of stage %d compute %.2f x as long as the other stages, and alike: the stage has more work", len(stages[worst]), worst, ratio), true
+	return notHardware(ratio-1, weightStages, "All %d workers of stage %d compute %.2f x as long as the other stages: the stage has more work", len(stages[worst]), worst, ratio), true
 }
 
 const unknownRank = -1
 
-// unevenSteps finds work that differs from step to step and from replica to
-// replica, as sequences of different lengths make it.
+// unevenSteps finds work that differs by step and replica, for example because of
+// sequence lengths.
 func unevenSteps(t trace.Timeline, suspect float64) (falcon.Verdict, bool) {
 	byPlace := map[falcon.Coord][]trace.Worker{}
 	for _, w := range t.Workers {
@@ -273,9 +274,9 @@ func unevenSteps(t trace.Timeline, suspect float64) (falcon.Verdict, bool) {
 	const stepsLeast = 5
 	typicalSpread := falcon.Median(spreads)
 	if uneven < stepsLeast || typicalSpread <= suspect || 2*changed < uneven {
-		return falcon.Verdict{}, false // even work, or one worker keeps the others step after step
+		return falcon.Verdict{}, false // the work is even, or the same worker is slowest in every step
 	}
-	return notHardware(typicalSpread-1, weightSequence, "In a step the slowest replica computes %.2f x as long as the median, and it is another one from step to step: the work differs, as sequences of different lengths make it", typicalSpread), true
+	return notHardware(typicalSpread-1, weightSequence, "The slowest replica of a step computes %.2f x as long as the median, and it changes from step to step: the work differs, for example by sequence length", typicalSpread), true
 }
 
 // spreadOf compares the replicas of one place in one step.

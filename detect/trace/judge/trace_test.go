@@ -12,8 +12,8 @@ import (
 	"github.com/failslow/falcon/detect/trace"
 )
 
-// timeline is a job of 4 replicas and 2 stages over 20 steps; ms tells each
-// worker's computing time in a step.
+// timeline is a job of 4 replicas and 2 stages over 20 steps; ms returns each
+// worker's computation time in a step.
 func timeline(ms func(dp, pp, step int) float64) trace.Timeline {
 	t := trace.Timeline{Layout: falcon.Layout{TP: 1, DP: 4, PP: 2}}
 	for step := range 20 {
@@ -57,7 +57,7 @@ func TestTimelineVerdicts(t *testing.T) {
 				return 180 * noise()
 			}
 			return 100 * noise()
-		}, falcon.CauseNotHardware, []falcon.Rank{}, "sequences of different lengths"},
+		}, falcon.CauseNotHardware, []falcon.Rank{}, "for example by sequence length"},
 	} {
 		r := Timeline(timeline(c.ms), peer.Rules{})
 		if r.Cause != c.cause || !slices.Equal(r.Ranks, c.ranks) || !says(r, c.say) || r.Confidence > 0.8 {
@@ -66,7 +66,7 @@ func TestTimelineVerdicts(t *testing.T) {
 	}
 }
 
-// A fault in the last third of a trace leaves the medians as they were.
+// A fault in the last third of a trace does not change the medians.
 func TestTimelineSeesAnOnsetInTheMiddle(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
 	line := trace.Timeline{Layout: falcon.Layout{TP: 1, DP: 4, PP: 1}}
@@ -85,7 +85,7 @@ func TestTimelineSeesAnOnsetInTheMiddle(t *testing.T) {
 		line.Steps = append(line.Steps, int64(step))
 	}
 	r := Timeline(line, peer.Rules{})
-	if !slices.Equal(r.Ranks, []falcon.Rank{3}) || !says(r, "from its step 42 on, and stays so") || !says(r, "Worker dp1/pp0 (rank 1)") {
+	if !slices.Equal(r.Ranks, []falcon.Rank{3}) || !says(r, "from step 42 on, until the end") || !says(r, "Worker dp1/pp0 (rank 1)") {
 		t.Errorf("%+v", r.Verdict)
 	}
 }
@@ -149,7 +149,7 @@ func TestDumpsVerdicts(t *testing.T) {
 				e.State, e.DurationMs = trace.EntryStarted, 0
 			}
 			return rank != 1 || e.Seq < 5
-		}, falcon.CauseUnknown, []falcon.Rank{1}, "ranks 0, 2, 3 are in it, rank 1 never reached it, the last call there being 4"},
+		}, falcon.CauseUnknown, []falcon.Rank{1}, "ranks 0, 2, 3 are in it, rank 1 never called it, last call 4"},
 		"mismatch": {func(rank int, e *trace.Entry) bool {
 			if e.Seq == 5 && rank == 3 {
 				e.Elements = 65
@@ -174,7 +174,7 @@ func TestDumpsVerdicts(t *testing.T) {
 				e.EndedNs = e.StartedNs + 9e8
 			}
 			return true
-		}, falcon.CauseUnknown, []falcon.Rank{0}, "what the watchdog saw"},
+		}, falcon.CauseUnknown, []falcon.Rank{0}, "from the watchdog, which polls"},
 	} {
 		r := Dumps(flightDumps(c.edit), peer.Rules{})
 		if r.Cause != c.cause || !slices.Equal(r.Ranks, c.ranks) || !says(r, c.say) || len(r.Workers) != 4 {
@@ -183,7 +183,7 @@ func TestDumpsVerdicts(t *testing.T) {
 	}
 }
 
-// A rank that waits in a collective of another group is late without fault.
+// A rank that waits in a collective of another group is not at fault.
 func TestDumpsFindTheOrigin(t *testing.T) {
 	groups := map[string]trace.DumpGroup{"a": {Ranks: []int{0, 1}}, "b": {Ranks: []int{1, 2}}}
 	entry := func(g string, seq int64, s trace.EntryState) trace.Entry {
@@ -203,7 +203,7 @@ func TestDumpsFindTheOrigin(t *testing.T) {
 	}
 }
 
-// A rank whose dump lost nothing and holds no call of a group never reached it.
+// A rank with a complete dump and no call of a group never called it.
 func TestDumpsNameARankThatNeverCalled(t *testing.T) {
 	groups := map[string]trace.DumpGroup{"a": {Ranks: []int{0, 1}}}
 	waiting := trace.Entry{Group: "a", Seq: 1, Op: falcon.OpAllReduce, Name: "nccl:all_reduce", State: trace.EntryScheduled}
@@ -219,7 +219,7 @@ func TestDumpsNameARankThatNeverCalled(t *testing.T) {
 }
 
 // TestWaitsAgreeWithTheDefinition checks random dumps against the definition
-// written out: a member's wait is its duration less the least.
+// of a member's wait: its duration minus the shortest.
 func TestWaitsAgreeWithTheDefinition(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 8))
 	for range 200 {
@@ -245,7 +245,7 @@ func TestWaitsAgreeWithTheDefinition(t *testing.T) {
 	}
 }
 
-// FuzzTrace judges whatever decodes.
+// FuzzTrace judges all input that decodes.
 func FuzzTrace(f *testing.F) {
 	f.Add(`[{"ph":"X","name":"forward","pid":0,"tid":0,"ts":1,"dur":5,"args":{"step":1}},{"ph":"X","name":"forward-recv","pid":0,"tid":1,"ts":1,"dur":5},{"ph":"X","name":"forward","pid":0,"tid":1,"ts":1,"dur":5,"args":{"step":1}}]`, `[]`)
 	f.Add(`{"pg_config":{"0":{"ranks":"[0, 1]"}},"entries":[{"process_group":["0",""],"collective_seq_id":1,"profiling_name":"nccl:all_reduce","duration_ms":5,"state":"completed"}]}`,

@@ -26,11 +26,11 @@ type bar struct {
 	total  int64
 	losses int   // lines that show a loss
 	epoch  int64 // of the line before, in Lightning's bars
-	fallen int   // times that the count went back within an epoch
+	fallen int   // number of times the count decreased within an epoch
 	count  int64
 }
 
-// addLine reads all bars of a line: several come where a terminal's are piped.
+// addLine reads all bars of a line. Piped terminal output can have several.
 func (b *bars) addLine(l line) error {
 	if !strings.Contains(l.text, "s/it") && !strings.Contains(l.text, "it/s") {
 		return nil
@@ -90,12 +90,12 @@ func newBar(total int64) *bar {
 	f := newFrame("progress bar")
 	f.presetColumn(fmt.Sprintf("rate of the bar of %d", total), column.IterTime, "s")
 	f.presetColumn("iteration", column.Step, "")
-	f.note("the bar's rate is smoothed over about the last ten iterations: a change shows late in it, and smaller")
+	f.note("the bar's rate is smoothed over about ten iterations, so changes appear late and smaller")
 	return &bar{frame: f, total: total}
 }
 
 // frame is the bar of the training: the one that shows losses, or the only one
-// that goes on where others begin again and again.
+// that does not restart.
 func (b *bars) frame() (*frame, error) {
 	if len(b.order) == 0 {
 		return nil, nil
@@ -126,8 +126,8 @@ func (b *bars) frame() (*frame, error) {
 	return nil, nil
 }
 
-// longestBar is the bar that goes on far longer than all others, as a training's
-// does beside those of what was loaded; nil where there is none.
+// longestBar is the bar that is far longer than all others, such as the training's
+// among those of loading; nil if there is none.
 func longestBar(bars []*bar) *bar {
 	const far = 5
 	sorted := slices.SortedFunc(slices.Values(bars), func(a, c *bar) int { return len(c.lines) - len(a.lines) })
@@ -138,7 +138,7 @@ func longestBar(bars []*bar) *bar {
 	return sorted[0]
 }
 
-// merged puts bars that can each be meant into one frame, so that one is asked for.
+// merged combines ambiguous bars into one frame, so that a column must be chosen.
 func (b *bars) merged(found []*bar) *frame {
 	out := newFrame("log with progress bars")
 	slices.SortFunc(found, func(a, c *bar) int { return int(c.total - a.total) })

@@ -10,9 +10,9 @@ import (
 	"github.com/failslow/falcon/detect/trace/column"
 )
 
-// cell is what a text of a table says.
+// cell is the parsed text of a table cell.
 type cell struct {
-	value   float64 // NaN where there is none
+	value   float64 // NaN if there is none
 	unit    column.Unit
 	date    bool
 	bad     bool
@@ -27,9 +27,9 @@ var (
 	scaled    = regexp.MustCompile(`^([-+]?\d+(?:\.\d+)?)([KMG])$`)
 )
 
-// readCell reads a number as programs and spreadsheets of any locale write it, a
-// date, or a number with its unit. What is empty, NaN, None or N/A is no number
-// and no fault. decimalComma says that a lone comma is a decimal one.
+// readCell parses a number as programs and spreadsheets of any locale write it, a
+// date, or a number with its unit. Empty, NaN, None and N/A are missing values.
+// With decimalComma, a single comma is a decimal comma.
 func readCell(text string, decimalComma bool) cell {
 	text = strings.TrimSpace(text)
 	switch strings.ToLower(text) {
@@ -58,7 +58,7 @@ func readCell(text string, decimalComma bool) cell {
 
 func isHex(s string) bool { return strings.ContainsAny(s, "xX_") }
 
-// readLocal reads numbers with thousands or with a decimal comma.
+// readLocal parses numbers with thousands separators or a decimal comma.
 func readLocal(text string, decimalComma bool) (cell, bool) {
 	plain, twofold := "", false
 	switch {
@@ -83,7 +83,7 @@ func readLocal(text string, decimalComma bool) (cell, bool) {
 	return cell{value: v, twofold: twofold}, true
 }
 
-// layouts of dates in logs. Times without a zone are taken as UTC: only their
+// layouts of dates in logs. Times without a zone count as UTC: only their
 // differences are used.
 var layouts = []string{
 	time.RFC3339Nano,
@@ -96,7 +96,7 @@ var layouts = []string{
 	"02.01.2006 15:04:05.999999999",
 }
 
-// readDate reads a date as seconds since 1970.
+// readDate parses a date into seconds since 1970.
 func readDate(text string) (float64, bool) {
 	const shortest, longest = 16, 40
 	if len(text) < shortest || len(text) > longest || text[0] < '0' || text[0] > '9' {

@@ -6,20 +6,21 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/trace"
 	"github.com/failslow/falcon/detect/trace/column"
 )
 
-// Want is what a person says about a file.
+// Want holds the user's settings for a file.
 type Want struct {
-	Column string      // "" for the one that can be meant
-	Unit   column.Unit // "" for what the file says
-	Items  float64     // tokens or samples of an iteration; 0 where not known
-	Run    int         // of several runs in one file, from 1; 0 where not said
-	Raw    bool        // numbers as they are: no unit is needed, and none is below zero
+	Column string      // "" to choose it by name
+	Unit   column.Unit // "" to take it from the file
+	Items  float64     // tokens or samples per iteration; 0 if not known
+	Run    int         // number of the run, from 1, in a file with several; 0 if not set
+	Raw    bool        // use the numbers unchanged: they need no unit and may be negative
 }
 
-// choice is the column taken, and how its numbers become times.
+// choice is the chosen column and how its numbers become times.
 type choice struct {
 	*series
 	role  column.Role // by its name and its values
@@ -46,9 +47,9 @@ func (f *frame) choose(want Want) (choice, error) {
 		case len(found) == 0 || role == column.Items && want.Items == 0:
 			continue
 		case len(found) > 1:
-			return choice{}, ask("the %s has %s, and each can be meant; name one with --column", f.format, listNames(found))
+			return choice{}, ask("the %s has %s, and each may be the time; choose one with --column", f.format, listNames(found))
 		}
-		return f.finish(choice{series: found[0], role: role, why: "the only " + roleWords[role] + " in it"}, want)
+		return f.finish(choice{series: found[0], role: role, why: "the only " + roleWords[role]}, want)
 	}
 	if c, err, ok := f.chooseClock(append(by[column.Clock], by[column.Elapsed]...), by[column.Step], want); ok {
 		return c, err
@@ -57,17 +58,17 @@ func (f *frame) choose(want Want) (choice, error) {
 }
 
 var roleWords = map[column.Role]string{
-	column.IterTime: "time of an iteration", column.Mean: "mean time of an iteration", column.Time: "duration",
+	column.IterTime: "iteration time", column.Mean: "mean iteration time", column.Time: "duration",
 	column.Rate: "number of iterations per second", column.Items: "number of tokens or samples per second",
 	column.Clock: "clock", column.Elapsed: "time since the start",
 }
 
-// chooseRest says why there is none, with what there is. A single column of
-// numbers is taken as it is where that is asked for.
+// chooseRest explains why no column was chosen and lists the columns. With Raw, a
+// single numeric column is used.
 func (f *frame) chooseRest(by map[column.Role][]*series, want Want) (choice, error) {
 	rest := by[column.Other]
 	if want.Raw && len(rest) == 1 {
-		return f.finish(choice{series: rest[0], why: "the only column of numbers"}, want)
+		return f.finish(choice{series: rest[0], why: "the only numeric column"}, want)
 	}
 	var holds []*series
 	for _, s := range f.cols {
@@ -82,18 +83,18 @@ func (f *frame) chooseRest(by map[column.Role][]*series, want Want) (choice, err
 	}
 	switch {
 	case len(by[column.Items]) > 0:
-		return choice{}, ask("the %s has %s per second and no time; say with --tokens how many an iteration has, such as --tokens 8192", f.format, listNames(by[column.Items]))
+		return choice{}, ask("the %s has %s per second and no time; set --tokens to the number per iteration, such as --tokens 8192", f.format, listNames(by[column.Items]))
 	case len(holds) == 0:
 		return choice{}, trace.Malformed(0, "the %s has no numbers; %s", f.format, example)
 	case len(rest) == 1 && len(holds) <= 2:
-		return choice{}, ask("%s does not say that it is a time; if it is, give --column %s --unit ms (or s)", listNames(rest), quoteArg(rest[0].name))
+		return choice{}, ask("the name %s does not identify a time; if it is one, use --column %s --unit ms (or s)", listNames(rest), quoteArg(rest[0].name))
 	}
-	return choice{}, ask("no column of the %s says that it is the time of an iteration; it has %s; name one with --column, or %s", f.format, listNames(holds), example)
+	return choice{}, ask("no column of the %s is named as an iteration time; it has %s; choose one with --column, or %s", f.format, listNames(holds), example)
 }
 
 const example = `give a log with such times, as in: step,iter_time_ms and below it 10,235.4`
 
-// quoteArg makes an argument that a shell takes.
+// quoteArg quotes an argument for a shell.
 func quoteArg(s string) string {
 	if strings.ContainsAny(s, " \t()|&;<>*?$'\"\\") {
 		return "'" + strings.ReplaceAll(trace.Clip(s), "'", "?") + "'"
@@ -101,7 +102,7 @@ func quoteArg(s string) string {
 	return trace.Clip(s)
 }
 
-// chooseNamed takes the column that --column names: in full, or by its last part.
+// chooseNamed finds the column of --column by its full name or its last part.
 func (f *frame) chooseNamed(want Want) (choice, error) {
 	var found []*series
 	for _, s := range f.cols {
@@ -133,34 +134,34 @@ func (s *series) noNumbers() error {
 	return trace.Malformed(0, "column %s has no numbers", trace.Clip(s.name))
 }
 
-// finish finds the unit and refuses a column that can't be read whole.
+// finish determines the unit and refuses a column that can't be read completely.
 func (f *frame) finish(c choice, want Want) (choice, error) {
-	const few = 50 // lines for each that others broke into
+	const few = 50 // lines for each one that another rank's output broke
 	switch {
 	case c.bad != nil && f.garbles && c.bads*few <= c.count:
-		c.notes = append(c.notes, fmt.Sprintf("%d lines hold no number there, as where another rank wrote into them; the first is line %d", c.bads, c.bad.line))
+		c.notes = append(c.notes, fmt.Sprintf("%d lines have no number in this column, possibly because another rank wrote into them; the first is line %d", c.bads, c.bad.line))
 	case c.bad != nil:
 		return c, trace.Malformed(c.bad.line, "column %s holds %q, which is not a number", trace.Clip(c.name), trace.Clip(c.bad.text))
 	}
 	if c.commas > 0 && c.clear == 0 {
-		return c, ask("the commas in column %s can mean thousands or decimals; write its numbers without thousands", trace.Clip(c.name))
+		return c, ask("the commas in column %s may separate thousands or decimals; write its numbers without thousands separators", trace.Clip(c.name))
 	}
 	c.unit = c.means.Unit
 	switch {
 	case want.Unit != "":
-		c.unit, c.why = want.Unit, c.why+", unit given with --unit"
+		c.unit, c.why = want.Unit, c.why+", unit set with --unit"
 	case len(c.units) == 1 && c.unit == "":
 		for u := range c.units {
 			c.unit = u
 		}
 	}
 	if len(c.units) > 1 {
-		return c, trace.Malformed(0, "column %s mixes units; write all its times in one", trace.Clip(c.name))
+		return c, trace.Malformed(0, "column %s mixes units; write all its times in one unit", trace.Clip(c.name))
 	}
 	switch c.role {
 	case column.Items:
 		if want.Items <= 0 {
-			return c, ask("%s counts tokens or samples per second; say with --tokens how many an iteration has, such as --tokens 8192", trace.Clip(c.name))
+			return c, ask("%s counts tokens or samples per second; set --tokens to the number per iteration, such as --tokens 8192", trace.Clip(c.name))
 		}
 		return c, nil
 	case column.Rate:
@@ -168,33 +169,33 @@ func (f *frame) finish(c choice, want Want) (choice, error) {
 	case column.Clock, column.Elapsed:
 		c.unit = c.clockUnit(want)
 		if c.unit == "" {
-			return c, ask("%s does not say the unit of its clock; give --unit s (or ms)", trace.Clip(c.name))
+			return c, ask("the unit of the clock %s is unknown; set --unit s (or ms)", trace.Clip(c.name))
 		}
 		return c, nil
 	case column.Mean:
-		c.notes = append(c.notes, "the column is a mean by its name: a change shows late in it, and smaller")
+		c.notes = append(c.notes, "the column is a mean by its name, so changes appear late and smaller")
 	case column.Part:
 		c.notes = append(c.notes, "by its name the column is not the time of a whole training iteration")
 	case column.Known, column.Step, column.Rank:
 		if !want.Raw && want.Unit == "" {
-			return c, ask("column %s holds no times by its name; if it does, give --unit ms (or s)", trace.Clip(c.name))
+			return c, ask("the name of column %s does not identify a time; if it is one, set --unit ms (or s)", trace.Clip(c.name))
 		}
 	}
 	c, err := f.checkUnit(c, want)
 	if ms := c.median() * c.unit.ToMs(); err == nil && (ms < shortest || ms > longest) && ms > 0 && want.Unit == "" {
-		c.notes = append(c.notes, fmt.Sprintf("an iteration of %.3g ms is out of the ordinary: if the unit is another, give --unit", ms))
+		c.notes = append(c.notes, fmt.Sprintf("an iteration of %s is unusual; if the unit is wrong, set --unit", falcon.DurationText(ms)))
 	}
 	return c, err
 }
 
-// Iterations that are seldom shorter or longer, in milliseconds.
+// Usual range of iteration times, in milliseconds.
 const (
 	shortest = 2
 	longest  = 30 * 60 * 1000
 )
 
-// checkUnit compares the times with a clock of the same table: it tells a unit
-// that the name does not, and refuses one that it contradicts.
+// checkUnit compares the times with a clock of the same table. The clock determines
+// a unit that the name lacks, and a contradicting unit is refused.
 func (f *frame) checkUnit(c choice, want Want) (choice, error) {
 	if want.Unit != "" || want.Raw {
 		return c, nil
@@ -203,22 +204,22 @@ func (f *frame) checkUnit(c choice, want Want) (choice, error) {
 	typical := c.median()
 	if c.unit != "" {
 		if ratio := clockMs / (typical * c.unit.ToMs()); !c.preset && (ratio > 300 && ratio < 3000 || ratio > 1./3000 && ratio < 1./300) {
-			return c, ask("column %s is in %s by its name, but by the clock beside it an iteration takes about %.3g ms; say which with --unit %s (or ms, s, us)",
-				trace.Clip(c.name), c.unit.Word(), clockMs, c.unit)
+			return c, ask("column %s is in %s by its name, but an iteration takes about %s by the clock column; choose with --unit %s (or ms, s, us)",
+				trace.Clip(c.name), c.unit.Word(), falcon.DurationText(clockMs), c.unit)
 		}
 		return c, nil
 	}
 	for _, u := range []column.Unit{"us", "ms", "s"} {
 		if ratio := clockMs / (typical * u.ToMs()); ratio > 0.4 && ratio < 6 {
-			c.unit, c.why = u, c.why+", "+u.Word()+" by the clock beside it"
+			c.unit, c.why = u, c.why+", "+u.Word()+" by the clock column"
 			return c, nil
 		}
 	}
-	return c, ask("column %s does not say its unit; give --unit ms or --unit s", trace.Clip(c.name))
+	return c, ask("the unit of column %s is unknown; set --unit ms or --unit s", trace.Clip(c.name))
 }
 
 // clockPerStep is the mean time of an iteration by the first clock of the table,
-// in milliseconds; NaN where there is none.
+// in milliseconds; NaN if there is none.
 func (f *frame) clockPerStep(of *series) float64 {
 	var clock, step *series
 	for _, s := range f.cols {
@@ -265,7 +266,7 @@ func (s *series) median() float64 {
 	return all[len(all)/2]
 }
 
-// listNames lists columns for a sentence.
+// listNames lists columns for a message.
 func listNames(cols []*series) string {
 	const most = 12
 	var names []string

@@ -10,12 +10,12 @@ import (
 	"github.com/failslow/falcon/detect/trace"
 )
 
-// Collective is what NCCL Inspector has of one kind of call: a communicator, an
-// operation and a size.
+// Collective summarizes NCCL Inspector's records of one kind of call: a
+// communicator, an operation and a size.
 type Collective struct {
 	Comm  string     `json:"comm"`
 	Op    string     `json:"op"`
-	Size  string     `json:"size"`  // bytes, or the range that the metrics give
+	Size  string     `json:"size"`  // bytes, or the range in the metrics
 	Ranks int        `json:"ranks"` // of the communicator
 	Calls int        `json:"calls"` // records in the file
 	Us    float64    `json:"median_us"`
@@ -30,7 +30,7 @@ type RankTime struct {
 	Us   float64 `json:"median_us"`
 }
 
-// CollectiveSet is what an export of NCCL Inspector holds.
+// CollectiveSet is an export of NCCL Inspector.
 type CollectiveSet struct {
 	Format  string       `json:"format"`
 	Calls   int          `json:"calls"`
@@ -76,7 +76,7 @@ func ReadCollectives(r io.Reader) (CollectiveSet, error) {
 		return CollectiveSet{}, err
 	}
 	if c.set.Calls == 0 {
-		return CollectiveSet{}, trace.Malformed(0, "no call is in the file; give what NCCL Inspector writes into NCCL_INSPECTOR_DUMP_DIR")
+		return CollectiveSet{}, trace.Malformed(0, "the file has no calls; give a file that NCCL Inspector writes to NCCL_INSPECTOR_DUMP_DIR")
 	}
 	c.finish(!o.whole)
 	return c.set, nil
@@ -98,7 +98,7 @@ func (c *collectives) times(k collectiveKey) (*collectiveTimes, error) {
 	return t, nil
 }
 
-// addObject reads an object of the JSON form, whose header may stand in it.
+// addObject reads an object of the JSON form, which may include the header.
 func (c *collectives) addObject(number, _ int, object []byte) error {
 	var o struct {
 		Header struct {
@@ -114,7 +114,7 @@ func (c *collectives) addObject(number, _ int, object []byte) error {
 		} `json:"coll_perf"`
 	}
 	if json.Unmarshal(object, &o) != nil {
-		return trace.Malformed(number, "the JSON is broken; mend the line, or cut it")
+		return trace.Malformed(number, "the JSON is invalid; fix or remove the line")
 	}
 	if o.Perf == nil || !(o.Perf.Us >= 0) {
 		return nil
@@ -140,7 +140,7 @@ func countOf(v float64) string {
 	return string(b)
 }
 
-// addMetric reads a line of the Prometheus form.
+// addMetric reads a line of the Prometheus format.
 func (c *collectives) addMetric(m metric) error {
 	isTime := strings.HasSuffix(m.name, "_exec_time_microseconds")
 	if !strings.HasPrefix(m.name, "nccl_") || !isTime && !strings.HasSuffix(m.name, "bus_bandwidth_gbs") {
@@ -174,7 +174,7 @@ func (c *collectives) addMetric(m metric) error {
 	return nil
 }
 
-// finish makes the medians, the kinds with most time first.
+// finish computes the medians and sorts the kinds by total time.
 func (c *collectives) finish(cut bool) {
 	for _, k := range c.order {
 		t := c.kinds[k]
@@ -210,7 +210,7 @@ func (c *collectives) finish(cut bool) {
 	})
 	c.set.Remarks = []string{}
 	if cut {
-		c.set.Remarks = append(c.set.Remarks, "the last object has no end and is left out")
+		c.set.Remarks = append(c.set.Remarks, "the last object is incomplete and is ignored")
 	}
 }
 

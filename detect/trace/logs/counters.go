@@ -24,7 +24,7 @@ type Counter struct {
 	Last   float64 `json:"last"`
 }
 
-// CounterSet is what a DCGM export holds.
+// CounterSet is a DCGM export.
 type CounterSet struct {
 	Format   string    `json:"format"`
 	Devices  int       `json:"devices"`
@@ -32,7 +32,7 @@ type CounterSet struct {
 	Remarks  []string  `json:"remarks"` // devices that differ from the others, and Xids
 }
 
-// counters gathers them.
+// counters collects the counters of a file.
 type counters struct {
 	set     CounterSet
 	at      map[[2]string]int
@@ -51,7 +51,7 @@ func ReadCounters(r io.Reader) (CounterSet, error) {
 		return CounterSet{}, err
 	}
 	if len(c.set.Counters) == 0 {
-		return CounterSet{}, trace.Malformed(0, "no counter of DCGM is in the file; give what curl HOST:9400/metrics or dcgmi dmon writes")
+		return CounterSet{}, trace.Malformed(0, "the file has no DCGM counters; give the output of curl HOST:9400/metrics or of dcgmi dmon")
 	}
 	c.set.Devices = len(c.devices)
 	c.finish()
@@ -91,7 +91,7 @@ func deviceOf(labels map[string]string) string {
 	return trace.Clip(name)
 }
 
-// addSample reads a row of dcgmi dmon: an entity of two words and its numbers.
+// addSample reads a row of dcgmi dmon: an entity of two words and its values.
 func (c *counters) addSample(l line) error {
 	fields := strings.Fields(l.text)
 	if len(fields) != len(c.columns)+2 || !l.whole {
@@ -129,7 +129,7 @@ func (c *counters) addValue(device, name string, v float64) error {
 	return nil
 }
 
-// Counters that say something by themselves.
+// Counters that get remarks.
 var (
 	xidCounters   = []string{"DCGM_FI_DEV_XID_ERRORS", "XIDER", "XID"}
 	clockCounters = []string{"DCGM_FI_DEV_SM_CLOCK", "SMCLK"}
@@ -148,8 +148,8 @@ func (c *counters) finish() {
 		}
 	}
 	const slower, hotter = 0.9, 1.15
-	c.compare(clockCounters, func(v, median float64) bool { return v < slower*median }, "SM clock %.4g MHz on the mean, %.2f x the median of %d GPUs")
-	c.compare(tempCounters, func(v, median float64) bool { return v > hotter*median }, "%.4g degrees on the mean, %.2f x the median of %d GPUs")
+	c.compare(clockCounters, func(v, median float64) bool { return v < slower*median }, "mean SM clock %.4g MHz, %.2f x the median of %d GPUs")
+	c.compare(tempCounters, func(v, median float64) bool { return v > hotter*median }, "mean temperature %.4g °C, %.2f x the median of %d GPUs")
 }
 
 // compare remarks on devices whose mean differs from the median of at least three.

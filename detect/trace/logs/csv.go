@@ -16,7 +16,7 @@ type table struct {
 	*frame
 	comma   rune
 	cols    []*series
-	rankCol int // column that names the rank, -1
+	rankCol int // column with the rank, -1 if there is none
 	begun   bool
 	last    bool
 }
@@ -49,10 +49,10 @@ func (t *table) addLine(l line) error {
 		return err
 	}
 	if t.repeatsHeader(fields) {
-		return nil // files put behind each other
+		return nil // concatenated files
 	}
 	if len(fields) < len(t.cols) && l.whole && !blankTail(t.cols, len(fields)) {
-		return trace.Malformed(l.number, "%d columns, but the header has %d; mend the line, or cut it", len(fields), len(t.cols))
+		return trace.Malformed(l.number, "%d columns, but the header has %d; fix or remove the line", len(fields), len(t.cols))
 	}
 	row := t.addRow(l.number, noRank)
 	if t.rankCol >= 0 && t.rankCol < len(fields) {
@@ -73,8 +73,8 @@ func isComment(text string) bool {
 	return strings.HasPrefix(text, "#") && delimiterOf(strings.TrimLeft(text, "# ")) == 0 || strings.HasPrefix(text, "sep=") && len(text) == len("sep=,")
 }
 
-// blankTail reports whether the columns from at on have no name, as a comma at the
-// end of the header makes one.
+// blankTail reports whether the columns from at on have no name, such as after a
+// trailing comma in the header.
 func blankTail(cols []*series, at int) bool {
 	for _, s := range cols[at:] {
 		if strings.TrimSpace(s.name) != "" && !strings.HasPrefix(s.name, "column ") {
@@ -100,7 +100,7 @@ func (t *table) repeatsHeader(fields []string) bool {
 	return named
 }
 
-// readHeader takes the first line: names, unless each of its fields is a number.
+// readHeader reads the first line as column names, unless all fields are numbers.
 func (t *table) readHeader(l line) error {
 	text := strings.TrimLeft(l.text, "# ")
 	if t.comma = delimiterOf(text); t.comma == 0 {
@@ -142,12 +142,12 @@ func (t *table) readHeader(l line) error {
 	return nil
 }
 
-// delimiterOf is what divides the fields of a header, 0 where nothing does.
+// delimiterOf returns the delimiter of a header, 0 if there is none.
 func delimiterOf(text string) rune {
 	for _, c := range ",\t;" {
 		if strings.ContainsRune(text, c) {
 			if c == ',' && strings.Count(text, ";") >= strings.Count(text, ",") {
-				return ';' // decimal commas within
+				return ';' // the fields have decimal commas
 			}
 			return c
 		}
@@ -155,7 +155,7 @@ func delimiterOf(text string) rune {
 	return 0
 }
 
-// splitFields splits a line; quotes keep delimiters.
+// splitFields splits a line at the delimiters outside of quotes.
 func splitFields(l line, comma rune) ([]string, error) {
 	if !strings.Contains(l.text, `"`) {
 		fields := strings.Split(l.text, string(comma))
@@ -169,7 +169,7 @@ func splitFields(l line, comma rune) ([]string, error) {
 	r.TrimLeadingSpace = true
 	fields, err := r.Read()
 	if err != nil {
-		return nil, trace.Malformed(l.number, "quotes don't match")
+		return nil, trace.Malformed(l.number, "a quote is not closed")
 	}
 	return fields, nil
 }

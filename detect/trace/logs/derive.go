@@ -8,8 +8,8 @@ import (
 	"github.com/failslow/falcon/detect/trace/column"
 )
 
-// role is what a column holds by its name and its values: what always grows is a
-// clock or a time since the start, whatever its name says.
+// role derives the content of a column from its name and its values. A column that
+// always grows is a clock or a time since the start, even if its name differs.
 func (s *series) role() column.Role {
 	role := s.means.Role
 	if s.preset {
@@ -31,7 +31,7 @@ func (s *series) role() column.Role {
 	return role
 }
 
-// whole reports whether all numbers are whole ones.
+// whole reports whether all numbers are integers.
 func (s *series) whole() bool {
 	for _, v := range s.values {
 		if !math.IsNaN(v) && v != math.Trunc(v) {
@@ -41,8 +41,8 @@ func (s *series) whole() bool {
 	return true
 }
 
-// growth tells a column that rises all the time, but for the few places where a
-// run begins again, and one that is seconds, milliseconds and so on since 1970.
+// growth reports whether a column always rises, except where a run restarts, and
+// whether it is a time since 1970.
 func (s *series) growth() (grows bool, epoch column.Unit) {
 	first, last, before := math.NaN(), math.NaN(), math.NaN()
 	low, high := math.Inf(1), math.Inf(-1)
@@ -80,7 +80,7 @@ func epochUnit(low, high float64) column.Unit {
 	return ""
 }
 
-// clockUnit is the unit of a clock, "" where nothing says it.
+// clockUnit is the unit of a clock, "" if it is not known.
 func (s *series) clockUnit(want Want) column.Unit {
 	if want.Unit != "" {
 		return want.Unit
@@ -101,19 +101,19 @@ func (s *series) clockUnit(want Want) column.Unit {
 	return ""
 }
 
-// chooseClock takes times from the differences of a clock, where a column counts
-// the iterations between them. ok is false where there is no clock at all.
+// chooseClock computes times from the differences of a clock if a column counts the
+// iterations. ok is false if there is no clock.
 func (f *frame) chooseClock(clocks, steps []*series, want Want) (c choice, err error, ok bool) {
 	if len(clocks) == 0 {
 		return c, nil, false
 	}
 	if len(steps) == 0 {
-		return c, ask("the %s has a clock (%s) and no column that counts iterations; if each row is one iteration, give --column %s",
+		return c, ask("the %s has a clock (%s) and no column that counts iterations; if each row is one iteration, use --column %s",
 			f.format, listNames(clocks[:1]), quoteArg(clocks[0].name)), true
 	}
 	var first error
 	for _, s := range clocks {
-		c, err := f.finish(choice{series: s, role: s.role(), why: "no column has times of iterations; they are the differences of this clock"}, want)
+		c, err := f.finish(choice{series: s, role: s.role(), why: "no column has iteration times; they are the differences of this clock"}, want)
 		if err == nil {
 			err = f.checkTick(c)
 		}
@@ -130,8 +130,8 @@ func (f *frame) chooseClock(clocks, steps []*series, want Want) (c choice, err e
 	return c, first, true
 }
 
-// checkCount refuses numbers that may count something else than iterations: MLPerf's
-// steps, for one, are samples.
+// checkCount refuses numbers that may not count iterations: MLPerf's steps are
+// samples.
 func (f *frame) checkCount(c choice, step *series) error {
 	if step.preset {
 		return nil
@@ -151,11 +151,11 @@ func (f *frame) checkCount(c choice, step *series) error {
 	if ones*2 >= all {
 		return nil
 	}
-	return ask("the %s has no times of iterations but a clock, %s, and its %s does not go up by 1: it may count samples; if it counts iterations, give --column %s",
+	return ask("the %s has no iteration times, only a clock, %s, and its %s does not increase by 1, so it may count samples; if it counts iterations, use --column %s",
 		f.format, trace.Clip(c.name), trace.Clip(step.name), quoteArg(c.name))
 }
 
-// checkTick refuses a clock that is too coarse for the rows it stands in.
+// checkTick refuses a clock that is too coarse for its rows.
 func (f *frame) checkTick(c choice) error {
 	const coarse = 0.05 // of the time between two rows
 	tick := c.tick
@@ -173,14 +173,14 @@ func (f *frame) checkTick(c choice) error {
 		}
 	}
 	if between := (high - low) / n; tick > coarse*between {
-		return ask("the %s has no times of iterations, and its clock %s ticks in %.3g %s, too coarsely for rows %.3g %s apart; log the time of an iteration, or finer timestamps",
+		return ask("the %s has no iteration times, and the resolution of its clock %s, %.3g %s, is too coarse for rows %.3g %s apart; log the iteration time or finer timestamps",
 			f.format, trace.Clip(c.name), tick, c.unit, between, c.unit)
 	}
 	return nil
 }
 
-// toMs turns the numbers of a row into milliseconds: directly, or for a clock into
-// the time itself, of which differences are taken later.
+// toMs converts the number of a row to milliseconds. For a clock that is the time
+// itself; differences are computed later.
 func (c choice) toMs(v float64, want Want) (float64, error) {
 	switch c.role {
 	case column.Rate:
@@ -193,7 +193,7 @@ func (c choice) toMs(v float64, want Want) (float64, error) {
 		}
 	}
 	if math.IsNaN(v) || math.IsInf(v, 0) || !want.Raw && v < 0 || !want.Raw && v == 0 && !c.isClock() {
-		return 0, fmt.Errorf("is no time of an iteration")
+		return 0, fmt.Errorf("is not an iteration time")
 	}
 	return v, nil
 }

@@ -22,13 +22,13 @@ func maskedSum(b []byte) uint32 {
 	return (sum>>15 | sum<<17) + 0xa282ead8
 }
 
-// isEvents reports whether a file begins as a TensorBoard event file does.
+// isEvents reports whether a file has the header of a TensorBoard event file.
 func isEvents(head []byte) bool {
 	return len(head) >= 12 && binary.LittleEndian.Uint64(head) <= MaxRecord && maskedSum(head[:8]) == binary.LittleEndian.Uint32(head[8:])
 }
 
-// events reads the scalars of a TensorBoard event file. What came last at a step
-// stands in the row of that step.
+// events reads the scalars of a TensorBoard event file. The last value of a step is
+// used.
 type events struct {
 	*frame
 	step, clock *series
@@ -47,7 +47,7 @@ func readEvents(r io.Reader) (*frame, error) {
 		case err != nil:
 			return nil, err
 		case record == nil:
-			t.note("the last record has no end and is left out")
+			t.note("the last record is incomplete and is ignored")
 			return t.frame, nil
 		}
 		if err := t.addEvent(record); err != nil {
@@ -56,8 +56,7 @@ func readEvents(r io.Reader) (*frame, error) {
 	}
 }
 
-// nextRecord reads one record; nil where the file breaks off within it, as the
-// file of a running job does.
+// nextRecord reads one record; nil if the file ends within it, as in a running job.
 func (t *events) nextRecord(r io.Reader) ([]byte, error) {
 	var head [12]byte
 	if n, err := io.ReadFull(r, head[:]); err != nil {
@@ -75,7 +74,7 @@ func (t *events) nextRecord(r io.Reader) ([]byte, error) {
 		return nil, trace.Malformed(0, "record %d of the event file, at byte %d, has a wrong checksum; copy the file again", t.records, t.read)
 	}
 	if size > MaxRecord || t.read > trace.MaxBytes || t.records > trace.MaxRows {
-		return nil, trace.TooLarge("record %d of the event file has %d bytes, and %d came before; scalars are read only", t.records, size, t.read)
+		return nil, trace.TooLarge("record %d of the event file has %d bytes after %d bytes of records; only scalars are read", t.records, size, t.read)
 	}
 	data, err := io.ReadAll(io.LimitReader(r, int64(size)+4))
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -121,7 +120,7 @@ func (t *events) addEvent(record []byte) error {
 		}))
 	}
 	if err != nil && !errors.Is(err, trace.ErrTooLarge) {
-		return trace.Malformed(0, "record %d of the event file is no event; copy the file again", t.records)
+		return trace.Malformed(0, "record %d of the event file is not an event; copy the file again", t.records)
 	}
 	return err
 }
@@ -150,7 +149,7 @@ func (t *events) addValue(at, step float64, value []byte) error {
 	}
 	switch s.means.Role {
 	case column.Known, column.Part, column.Step:
-		s.count++ // only its name matters
+		s.count++ // only its name is used
 		return nil
 	}
 	if math.IsInf(number, 0) {
@@ -159,7 +158,7 @@ func (t *events) addValue(at, step float64, value []byte) error {
 	return t.setScalar(s, at, step, number)
 }
 
-// setScalar puts a number into the row of its step.
+// setScalar sets a number in the row of its step.
 func (t *events) setScalar(s *series, at, step, number float64) error {
 	row := len(t.lines) - 1
 	if row < 0 || t.step.at(row) != step || !math.IsNaN(s.at(row)) {
@@ -171,7 +170,7 @@ func (t *events) setScalar(s *series, at, step, number float64) error {
 	return t.setCell(s, row, number)
 }
 
-// tensorNumber reads a tensor that holds one float or double.
+// tensorNumber reads a tensor with one float or double.
 func tensorNumber(b []byte) (float64, bool) {
 	var kind uint64
 	var content, floats, doubles []byte

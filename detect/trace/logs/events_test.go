@@ -77,20 +77,20 @@ func TestReadsEventFiles(t *testing.T) {
 	}
 	cut := megatronEvents()
 	s, err = read(string(cut[:len(cut)-9]), Want{})
-	if err != nil || len(s.Ms) != 4 || !strings.Contains(strings.Join(s.Notes, ""), "the last record has no end") {
+	if err != nil || len(s.Ms) != 4 || !strings.Contains(strings.Join(s.Notes, ""), "the last record is incomplete") {
 		t.Errorf("%+v, %v", s, err)
 	}
 	var tensors []byte
-	for i := range 4 { // a unit that only the wall time tells
+	for i := range 4 { // only the wall time determines the unit
 		tensors = append(tensors, tensor(1.7e9+0.21*float64(i), uint64(i), "perf/step_time", 0.2)...)
 	}
 	s, err = read(string(tensors), Want{})
-	if err != nil || !near(s.Ms, []float64{200, 200, 200, 200}) || s.Unit != "s" || !strings.Contains(s.Why, "by the clock beside it") {
+	if err != nil || !near(s.Ms, []float64{200, 200, 200, 200}) || s.Unit != "s" || !strings.Contains(s.Why, "by the clock column") {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
 
-// A file of another program's writer.
+// A file that another program wrote.
 func TestReadsTensorboardX(t *testing.T) {
 	s, err := readFile(t, "tensorboardx.tfevents", Want{})
 	if err != nil || len(s.Ms) != 30 || s.Column != "perf/step_time" || s.Unit != "s" || s.Steps[29] != 30 || s.Ms[29] < 340 || s.Ms[0] > 260 {
@@ -106,8 +106,8 @@ func TestRefusesBrokenEventFiles(t *testing.T) {
 		text string
 	}{
 		"flipped bit": {flipped, "has a wrong checksum; copy the file again"},
-		"loss only":   {append(version(), scalar(1, 1, "loss", 2)...), "no column of the TensorBoard event file says"},
-		"no event":    {append(version(), record([]byte{0xff, 0xff})...), "record 2 of the event file is no event"},
+		"loss only":   {append(version(), scalar(1, 1, "loss", 2)...), "no column of the TensorBoard event file is named"},
+		"no event":    {append(version(), record([]byte{0xff, 0xff})...), "record 2 of the event file is not an event"},
 		"no scalar":   {version(), "has no numbers"},
 	} {
 		if s, err := read(string(c.in), Want{}); err == nil || !strings.Contains(err.Error(), c.text) {
@@ -116,7 +116,7 @@ func TestRefusesBrokenEventFiles(t *testing.T) {
 	}
 }
 
-// FuzzEvents frames what it is given, so that checksums don't keep it out.
+// FuzzEvents adds valid checksums to its input.
 func FuzzEvents(f *testing.F) {
 	f.Add(megatronEvents()[len(version()):][12:80], true)
 	f.Add(megatronEvents(), false)

@@ -11,21 +11,21 @@ import (
 // Bounds on a table.
 const (
 	MaxColumns = 4096    // of one table
-	MaxCells   = 1 << 25 // numbers held at once
+	MaxCells   = 1 << 25 // numbers in memory
 )
 
-// frame is a table of numbers with what its rows and columns are known to be.
+// frame is a table of numbers with metadata of its rows and columns.
 type frame struct {
 	format string // "CSV", "Megatron log"
 	cols   []*series
 	byName map[string]*series
 	lines  []int32 // of each row
-	ranks  []int32 // of each row; noRank where its line does not say
+	ranks  []int32 // of each row; noRank if not known
 	cells  int
 	notes  []string
-	names  map[string]int32 // ranks by their names, where they are no numbers
+	names  map[string]int32 // ranks by their names, if they are not numbers
 
-	garbles bool // lines of several writers can stand in each other
+	garbles bool // lines of several writers may be mixed up
 }
 
 const noRank = -1
@@ -34,17 +34,17 @@ const noRank = -1
 type series struct {
 	name   string
 	means  column.Meaning
-	preset bool      // the format says what it is; the name need not
+	preset bool      // the role is given by the format, not by the name
 	mean   bool      // over the iterations since the row before
-	values []float64 // by row; NaN where there is none
+	values []float64 // by row; NaN if there is none
 	count  int       // rows with a number
 	texts  int       // cells that were dates, now seconds since 1970
-	bad    *badCell  // the first cell that is no number
+	bad    *badCell  // the first cell that is not a number
 	bads   int       // such cells
-	commas int       // cells such as 1,234 that can be read in two ways
-	clear  int       // cells that show what a comma means in this column
+	commas int       // ambiguous cells such as 1,234
+	clear  int       // cells that determine the meaning of a comma in this column
 	units  map[column.Unit]int
-	tick   float64 // resolution of a clock in its unit, where the format says
+	tick   float64 // resolution of a clock in its unit, if the format has one
 }
 
 type badCell struct {
@@ -56,13 +56,13 @@ func newFrame(format string) *frame {
 	return &frame{format: format, byName: map[string]*series{}, names: map[string]int32{}}
 }
 
-// addColumn adds a column, or gives the one of that name.
+// addColumn returns the column of that name and adds it if necessary.
 func (f *frame) addColumn(name string) (*series, error) {
 	if s, known := f.byName[name]; known {
 		return s, nil
 	}
 	if len(f.cols) >= MaxColumns {
-		return nil, trace.TooLarge("more than %d columns; name one with --column after you cut the others", MaxColumns)
+		return nil, trace.TooLarge("more than %d columns; remove some, and choose one with --column", MaxColumns)
 	}
 	s := &series{name: name, means: column.Read(lastKey(name)), units: map[column.Unit]int{}}
 	f.byName[name] = s
@@ -70,7 +70,7 @@ func (f *frame) addColumn(name string) (*series, error) {
 	return s, nil
 }
 
-// presetColumn adds a column of which the format says what it is.
+// presetColumn adds a column whose role is given by the format.
 func (f *frame) presetColumn(name string, role column.Role, unit column.Unit) *series {
 	s, err := f.addColumn(name)
 	if err != nil {
@@ -88,7 +88,7 @@ func lastKey(path string) string {
 	return path
 }
 
-// addRow begins a row; cells are then set with setCell.
+// addRow adds a row; cells are then set with setCell.
 func (f *frame) addRow(number, rank int) int {
 	f.lines = append(f.lines, int32(min(number, math.MaxInt32)))
 	f.ranks = append(f.ranks, int32(rank))
@@ -111,12 +111,12 @@ func (f *frame) setCell(s *series, row int, v float64) error {
 		s.count++
 	}
 	if f.cells > MaxCells {
-		return trace.TooLarge("more than %d numbers; keep the columns that matter, or split the file", MaxCells)
+		return trace.TooLarge("more than %d numbers; remove columns or split the file", MaxCells)
 	}
 	return nil
 }
 
-// at is the number of a row, NaN where there is none.
+// at returns the number of a row, NaN if there is none.
 func (s *series) at(row int) float64 {
 	if row < len(s.values) {
 		return s.values[row]
@@ -146,7 +146,7 @@ func (f *frame) setText(s *series, row int, text string, decimalComma bool) erro
 	return f.setCell(s, row, c.value)
 }
 
-// rankOf numbers the name of who wrote a row.
+// rankOf returns a number for the name of a row's rank.
 func (f *frame) rankOf(name string) int {
 	id, known := f.names[name]
 	if !known {
@@ -159,7 +159,7 @@ func (f *frame) rankOf(name string) int {
 	return int(id)
 }
 
-// dropLast takes back the last row, whose line has no end.
+// dropLast removes the last row, whose line is incomplete.
 func (f *frame) dropLast() {
 	row := len(f.lines) - 1
 	for _, s := range f.cols {
@@ -171,7 +171,7 @@ func (f *frame) dropLast() {
 		}
 	}
 	f.lines, f.ranks = f.lines[:row], f.ranks[:row]
-	f.note("the last line has no end and is left out")
+	f.note("the last line is incomplete and is ignored")
 }
 
 func (f *frame) note(text string) { f.notes = append(f.notes, text) }

@@ -42,7 +42,7 @@ func TestRemarksOnDevices(t *testing.T) {
 	}
 	s, err := ReadCounters(strings.NewReader(b.String()))
 	got := strings.Join(s.Remarks, "; ")
-	if err != nil || s.Devices != 4 || got != "n1 GPU 3: Xid 79 was reported (the counter keeps the last one); n1 GPU 3: SM clock 1100 MHz on the mean, 0.56 x the median of 4 GPUs" {
+	if err != nil || s.Devices != 4 || got != "n1 GPU 3: Xid 79 was reported (the counter keeps the last one); n1 GPU 3: mean SM clock 1100 MHz, 0.56 x the median of 4 GPUs" {
 		t.Errorf("%s, %v", got, err)
 	}
 }
@@ -78,10 +78,10 @@ func TestReadsCollectives(t *testing.T) {
 	}
 	for _, in := range []string{"", "x 5\n", "{}\n"} {
 		_, err := ReadCollectives(strings.NewReader(in))
-		if err == nil || !strings.Contains(err.Error(), "no call is in the file") {
+		if err == nil || !strings.Contains(err.Error(), "the file has no calls") {
 			t.Errorf("%q: %v", in, err)
 		}
-		if _, err := ReadCounters(strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), "no counter of DCGM") {
+		if _, err := ReadCounters(strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), "the file has no DCGM counters") {
 			t.Errorf("%q: %v", in, err)
 		}
 	}

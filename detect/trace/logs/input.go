@@ -13,7 +13,7 @@ import (
 	"github.com/failslow/falcon/detect/trace"
 )
 
-// packers are compressions that are not unpacked here, by their first bytes.
+// packers are compressions that are not supported, by their first bytes.
 var packers = []struct{ magic, name, remedy string }{
 	{"\x28\xb5\x2f\xfd", "zstd", "zstd -d"},
 	{"\xfd7zXZ\x00", "xz", "xz -d"},
@@ -21,8 +21,8 @@ var packers = []struct{ magic, name, remedy string }{
 	{"PK\x03\x04", "zip", "unzip"},
 }
 
-// Open unpacks gzip and peeks at the beginning of a file. It refuses other
-// compressions and UTF-16 in one sentence.
+// Open decompresses gzip and peeks at the beginning of a file. It refuses other
+// compressions and UTF-16 with one sentence.
 func Open(r io.Reader) (*bufio.Reader, error) {
 	in := bufio.NewReaderSize(r, headBytes)
 	head, err := peekHead(in)
@@ -41,7 +41,7 @@ func Open(r io.Reader) (*bufio.Reader, error) {
 	}
 	for _, p := range packers {
 		if bytes.HasPrefix(head, []byte(p.magic)) {
-			return nil, trace.Malformed(0, "the file is packed with %s; unpack it first: %s FILE", p.name, p.remedy)
+			return nil, trace.Malformed(0, "the file is compressed with %s; decompress it first: %s FILE", p.name, p.remedy)
 		}
 	}
 	if bytes.HasPrefix(head, []byte("\xff\xfe")) || bytes.HasPrefix(head, []byte("\xfe\xff")) {
@@ -50,7 +50,7 @@ func Open(r io.Reader) (*bufio.Reader, error) {
 	return in, nil
 }
 
-// peekHead looks at what a sniff needs. A short file gives what it has.
+// peekHead returns the bytes for Sniff, or all bytes of a short file.
 func peekHead(in *bufio.Reader) ([]byte, error) {
 	head, err := in.Peek(headBytes)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
@@ -61,11 +61,11 @@ func peekHead(in *bufio.Reader) ([]byte, error) {
 
 const headBytes = 64 << 10
 
-// readError is a fault of the reader as a sentence.
+// readError formats an error of the reader.
 func readError(err error) error {
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return trace.Malformed(0, "the gzip data breaks off; copy the file again, or unpack what there is with: zcat FILE")
+		return trace.Malformed(0, "the gzip data is truncated; copy the file again, or decompress the rest with: zcat FILE")
 	case errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || strings.HasPrefix(err.Error(), "flate:"):
 		return trace.Malformed(0, "the gzip data is broken")
 	}
@@ -74,13 +74,13 @@ func readError(err error) error {
 
 // line is one line of a text.
 type line struct {
-	number int    // from 1; parts that carriage returns divide share their line's
-	text   string // cleaned, without blanks around it
-	whole  bool   // its end is there: the last line of a file may break off
+	number int    // from 1; parts between carriage returns share a number
+	text   string // cleaned and trimmed
+	whole  bool   // it has a line end; the last line of a file may be incomplete
 }
 
-// scanLines calls each for every line that is not blank. Carriage returns end
-// lines as progress bars use them; escape sequences are dropped.
+// scanLines calls each for every line that is not blank. Carriage returns end lines,
+// as in progress bars; escape sequences are removed.
 func scanLines(r io.Reader, each func(line) error) error {
 	limited := &io.LimitedReader{R: r, N: trace.MaxBytes + 1}
 	scan := bufio.NewScanner(limited)
@@ -121,7 +121,7 @@ func scanLines(r io.Reader, each func(line) error) error {
 	return nil
 }
 
-// splitLine splits behind each newline or carriage return.
+// splitLine splits after each newline or carriage return.
 func splitLine(data []byte, atEOF bool) (int, []byte, error) {
 	if i := bytes.IndexAny(data, "\n\r"); i >= 0 {
 		return i + 1, data[:i+1], nil
@@ -132,7 +132,7 @@ func splitLine(data []byte, atEOF bool) (int, []byte, error) {
 	return 0, nil, nil
 }
 
-// cleanLine drops escape sequences and control characters and what is no UTF-8.
+// cleanLine removes escape sequences, control characters and invalid UTF-8.
 func cleanLine(raw []byte) string {
 	if bytes.IndexByte(raw, 0x1b) >= 0 {
 		raw = dropEscapes(raw)
@@ -159,7 +159,7 @@ func cleanLine(raw []byte) string {
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r >= 0x7f && r < 0xa0 }
 
 // dropEscapes removes terminal sequences: CSI up to its final byte, OSC up to its
-// end, and others with the byte behind the escape.
+// end, and others with the byte after the escape.
 func dropEscapes(raw []byte) []byte {
 	out := make([]byte, 0, len(raw))
 	for i := 0; i < len(raw); i++ {

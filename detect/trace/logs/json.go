@@ -13,18 +13,18 @@ import (
 	"github.com/failslow/falcon/detect/trace/column"
 )
 
-// objects calls each with every JSON object of a text: one a line, or over several
-// lines, or in a list. NaN and Infinity, which Python writes, become null. What is
-// between the objects is skipped and counted.
+// objects calls each with every JSON object of a text: one per line, over several
+// lines, or in a list. NaN and Infinity, which Python writes, become null. Other
+// lines are skipped and counted.
 type objects struct {
 	held  []byte
 	depth int
-	begun int  // line of the held object
-	quote bool // within a string, over lines
+	begun int  // line of the current object
+	quote bool // within a string that continues on the next line
 	each  func(number, rank int, object []byte) error
 	mark  string // text before the object on its line, such as ":::MLLOG "
-	whole bool   // the last object had its end
-	other int    // lines that begin with something else
+	whole bool   // the last object is complete
+	other int    // lines without an object
 }
 
 func (o *objects) addLine(l line) error {
@@ -49,7 +49,7 @@ func (o *objects) addLine(l line) error {
 	return o.addText(l.number, rank, text)
 }
 
-// addText follows the braces of a line.
+// addText tracks the braces of a line.
 func (o *objects) addText(number, rank int, text string) error {
 	for from := 0; from < len(text); {
 		end := o.endOf(text[from:])
@@ -68,7 +68,7 @@ func (o *objects) addText(number, rank int, text string) error {
 		o.held = o.held[:0]
 		rest := strings.TrimLeft(text[from+end:], " \t,")
 		if rest == "" || rest[0] != '{' {
-			return nil // what a program writes behind its object on the line
+			return nil // text after the object on the line
 		}
 		from = len(text) - len(rest)
 		o.begun, o.whole = number, false
@@ -76,8 +76,8 @@ func (o *objects) addText(number, rank int, text string) error {
 	return nil
 }
 
-// endOf is the place behind the brace that closes the object, -1 where it is not
-// in this text.
+// endOf returns the position after the brace that closes the object, -1 if it is
+// not in this text.
 func (o *objects) endOf(text string) int {
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
@@ -94,11 +94,11 @@ func (o *objects) endOf(text string) int {
 			}
 		}
 	}
-	o.quote = false // no string goes over lines
+	o.quote = false // strings end with the line
 	return -1
 }
 
-// unNaN makes null of NaN and Infinity outside of strings.
+// unNaN replaces NaN and Infinity outside of strings by null.
 func unNaN(object []byte) []byte {
 	if !bytes.Contains(object, []byte("NaN")) && !bytes.Contains(object, []byte("Infinity")) {
 		return object
@@ -136,7 +136,7 @@ func numberWord(b []byte) int {
 	return 0
 }
 
-// rowsOf makes a row of each object.
+// rowsOf converts each object to a row.
 type rowsOf struct {
 	*frame
 }
@@ -151,13 +151,13 @@ func readMarked(r io.Reader, format, mark string) (*frame, error) {
 		return nil, err
 	}
 	if !o.whole {
-		t.note("the last object has no end and is left out")
+		t.note("the last object is incomplete and is ignored")
 	}
 	if o.other > 0 && mark == "" {
-		t.note(fmt.Sprintf("%d lines are no JSON and are left out", o.other))
+		t.note(fmt.Sprintf("%d lines are not JSON and are ignored", o.other))
 	}
 	if len(t.lines) == 0 {
-		return nil, trace.Malformed(0, "no JSON object with a number is in the file; %s", `give lines such as {"step": 10, "step_time_ms": 235.4}`)
+		return nil, trace.Malformed(0, "the file has no JSON object with a number; %s", `give lines such as {"step": 10, "step_time_ms": 235.4}`)
 	}
 	return t.frame, nil
 }
@@ -170,14 +170,14 @@ func (t rowsOf) addObject(number, rank int, object []byte) error {
 		if errors.Is(err, trace.ErrTooLarge) {
 			return err
 		}
-		return trace.Malformed(number, "the JSON is broken; mend the line, or cut it")
+		return trace.Malformed(number, "the JSON is invalid; fix or remove the line")
 	}
 	return nil
 }
 
 const maxDepth = 8
 
-// walkObject reads the members of an object behind its path, in their order.
+// walkObject reads the members of an object in order, with their path.
 func (t rowsOf) walkObject(dec *json.Decoder, path string, row, depth int) error {
 	if token, err := dec.Token(); err != nil || token != json.Delim('{') || depth > maxDepth {
 		return trace.ErrMalformed
@@ -267,7 +267,7 @@ func readMLLog(r io.Reader) (*frame, error) {
 		}
 	}
 	if len(t.lines) == 0 {
-		return nil, trace.Malformed(0, "the MLPerf log has no tracked_stats, and so no times of iterations")
+		return nil, trace.Malformed(0, "the MLPerf log has no tracked_stats, so it has no iteration times")
 	}
 	t.settleRanks()
 	return t.frame, nil
@@ -276,7 +276,7 @@ func readMLLog(r io.Reader) (*frame, error) {
 func (t mllog) addEntry(number, rank int, object []byte) error {
 	var e mllogEntry
 	if json.Unmarshal(object, &e) != nil {
-		return trace.Malformed(number, "the JSON of the MLLOG line is broken; mend the line, or cut it")
+		return trace.Malformed(number, "the JSON of the MLLOG line is invalid; fix or remove the line")
 	}
 	if e.Key != "tracked_stats" || len(e.Value) == 0 || e.Value[0] != '{' {
 		return nil

@@ -46,7 +46,7 @@ func readMetric(text string) (m metric, ok bool) {
 	return m, err == nil && !math.IsNaN(v) && !math.IsInf(v, 0)
 }
 
-// cutQuoted takes text up to the closing quote, which a backslash escapes.
+// cutQuoted returns the text up to the closing quote; backslashes escape quotes.
 func cutQuoted(s string) (value, rest string, found bool) {
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
@@ -59,7 +59,7 @@ func cutQuoted(s string) (value, rest string, found bool) {
 	return "", "", false
 }
 
-// notInName reports whether a character can't stand in a metric's name.
+// notInName reports whether a character is not allowed in the name of a metric.
 func notInName(r rune) bool {
 	return r != '_' && r != ':' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 }

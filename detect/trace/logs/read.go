@@ -9,15 +9,15 @@ import (
 	"github.com/failslow/falcon/detect/trace/column"
 )
 
-// Series is a series of iteration times, and what it was read from.
+// Series is a series of iteration times with its source.
 type Series struct {
-	Ms     []float64 // one per iteration, in the order in which they ran
-	Steps  []int64   // their numbers; nil where the file has none
+	Ms     []float64 // one per iteration, in the order of execution
+	Steps  []int64   // iteration numbers; nil if the file has none
 	Format string    // "Megatron log", "CSV"
-	Column string    // the column's name as the file has it
+	Column string    // name of the column in the file
 	Unit   string    // the column's unit: "ms", "s", …; "it/s" for a rate; "" with Want.Raw
 	Why    string    // why this column and this unit
-	Notes  []string  // what else to know about the times
+	Notes  []string  // remarks on the times
 }
 
 // Read finds the iteration times in a file of any of the formats.
@@ -42,7 +42,7 @@ func Read(r io.Reader, want Want) (Series, error) {
 	return f.series(want)
 }
 
-// series makes the times of the column that is taken.
+// series computes the times of the chosen column.
 func (f *frame) series(want Want) (Series, error) {
 	c, err := f.choose(want)
 	if err != nil {
@@ -76,10 +76,10 @@ func (c choice) unitText() string {
 	return string(c.unit)
 }
 
-const fewWithout = 20 // rows for each that lacks what others have
+const fewWithout = 20 // rows for each row without a value
 
-// stepColumn is the column that numbers the iterations in the rows that have a
-// time, but for a few: the first such one.
+// stepColumn is the first column that numbers the iterations in nearly all rows with
+// a time.
 func (f *frame) stepColumn(of *series) *series {
 	for _, s := range f.cols {
 		if s == of || s.role() != column.Step {
@@ -124,23 +124,23 @@ func (f *frame) walk(out *Series, c choice, step *series, want Want) ([]pass, er
 	}
 	out.noteWriters(w)
 	if epochs.began > 0 {
-		out.Notes = append(out.Notes, "the numbers begin again with each epoch and are counted on")
+		out.Notes = append(out.Notes, "the numbers restart with each epoch and are counted on")
 	}
 	if c.isClock() {
-		out.Notes = append(out.Notes, "the times hold what ran between two rows: checkpoints and evaluations too")
+		out.Notes = append(out.Notes, "the times include checkpoints and evaluations between two rows")
 		times, back, err := differences(run)
 		if back > 0 {
-			out.Notes = append(out.Notes, fmt.Sprintf("the clock goes back %d times; the iterations there are left out", back))
+			out.Notes = append(out.Notes, fmt.Sprintf("the clock goes back %d times; those iterations are ignored", back))
 		}
 		return times, err
 	}
 	return run, nil
 }
 
-// withoutSteps takes the rows in their order.
+// withoutSteps uses the rows in their order.
 func (f *frame) withoutSteps(out Series, c choice, want Want) (Series, error) {
 	if c.isClock() {
-		out.Notes = append(out.Notes, "no column counts iterations: each row is taken as one")
+		out.Notes = append(out.Notes, "no column counts iterations: each row counts as one")
 	}
 	rank, ranks, t, before := f.commonRank(c.series), map[int32]bool{}, tally{}, math.NaN()
 	for row := range f.lines {
@@ -164,7 +164,7 @@ func (f *frame) withoutSteps(out Series, c choice, want Want) (Series, error) {
 		out.Ms = append(out.Ms, ms)
 	}
 	if len(out.Ms) == 0 {
-		return Series{}, trace.Malformed(0, "column %s gives no time of an iteration", trace.Clip(c.name))
+		return Series{}, trace.Malformed(0, "column %s has no iteration times", trace.Clip(c.name))
 	}
 	if err := t.note(&out, c, len(f.lines)); err != nil {
 		return Series{}, err
@@ -176,7 +176,7 @@ func (f *frame) withoutSteps(out Series, c choice, want Want) (Series, error) {
 		}
 	}
 	if len(ranks) > 1 {
-		out.Notes = append(out.Notes, fmt.Sprintf("%d ranks write into the file and no number tells their iterations apart: one rank's lines are read", len(ranks)))
+		out.Notes = append(out.Notes, fmt.Sprintf("%d ranks write to the file without iteration numbers: only the lines of one rank are read", len(ranks)))
 	}
 	return out, nil
 }
@@ -196,17 +196,17 @@ func (f *frame) commonRank(of *series) int32 {
 	return best
 }
 
-// tally counts the rows that are left out.
+// tally counts the ignored rows.
 type tally struct{ empty, zero, unnumbered int }
 
-// take reads the time in a row; ok is false where there is none.
+// take reads the time in a row; ok is false if there is none.
 func (t *tally) take(f *frame, c choice, row int, want Want) (ms float64, ok bool, err error) {
 	v := c.at(row)
 	if math.IsNaN(v) {
 		t.empty++
 		return 0, false, nil
 	}
-	if v == 0 && !want.Raw && !c.isClock() { // what was not measured yet
+	if v == 0 && !want.Raw && !c.isClock() { // not measured yet
 		t.zero++
 		return 0, false, nil
 	}
@@ -216,17 +216,17 @@ func (t *tally) take(f *frame, c choice, row int, want Want) (ms float64, ok boo
 	return ms, true, nil
 }
 
-// note says what was left out, and refuses a column with many zeros.
+// note adds notes on ignored rows, and refuses a column with many zeros.
 func (t *tally) note(out *Series, c choice, rows int) error {
 	if t.zero > 2 && t.zero*fewWithout > rows || t.zero > 0 && t.zero == rows-t.empty {
-		return trace.Malformed(0, "column %s holds 0 in %d of %d rows, which is no time of an iteration", trace.Clip(c.name), t.zero, rows)
+		return trace.Malformed(0, "column %s is 0 in %d of %d rows, which is not an iteration time", trace.Clip(c.name), t.zero, rows)
 	}
 	for _, left := range []struct {
 		n    int
 		what string
-	}{{t.empty, "have no number there"}, {t.zero, "hold 0"}, {t.unnumbered, "have no iteration's number"}} {
+	}{{t.empty, "have no number in this column"}, {t.zero, "are 0"}, {t.unnumbered, "have no iteration number"}} {
 		if left.n > 0 {
-			out.Notes = append(out.Notes, fmt.Sprintf("%d of %d rows %s and are left out", left.n, rows, left.what))
+			out.Notes = append(out.Notes, fmt.Sprintf("%d of %d rows %s and are ignored", left.n, rows, left.what))
 		}
 	}
 	return nil
@@ -235,20 +235,20 @@ func (t *tally) note(out *Series, c choice, rows int) error {
 func (s *Series) noteWriters(w walker) {
 	switch ranks := len(w.writer); {
 	case ranks > 1:
-		s.Notes = append(s.Notes, fmt.Sprintf("%d ranks write into the file: of lines about one iteration the slowest counts; falcon detect workers compares them", ranks))
+		s.Notes = append(s.Notes, fmt.Sprintf("%d ranks write to the file: the slowest line of each iteration counts; falcon detect workers compares ranks", ranks))
 	case w.copies > 0:
-		s.Notes = append(s.Notes, fmt.Sprintf("up to %d lines are about one iteration: the slowest counts", w.copies+1))
+		s.Notes = append(s.Notes, fmt.Sprintf("an iteration has up to %d lines: the slowest counts", w.copies+1))
 	}
 }
 
-// noteGaps says how the numbers of the iterations go.
+// noteGaps adds notes on the interval of iteration numbers and on missing ones.
 func (s *Series) noteGaps(points []point, c choice) {
 	interval, missing, first := gaps(points)
 	switch {
 	case interval > 1 && (c.mean || c.isClock()):
-		s.Notes = append(s.Notes, fmt.Sprintf("every %d. iteration is logged, each time is the mean since the one before: a change is known to %d iterations", interval, interval))
+		s.Notes = append(s.Notes, fmt.Sprintf("one in %d iterations is logged, each time is the mean since the last one: changes are located to %d iterations", interval, interval))
 	case interval > 1:
-		s.Notes = append(s.Notes, fmt.Sprintf("iteration numbers go up by %d", interval))
+		s.Notes = append(s.Notes, fmt.Sprintf("iteration numbers increase by %d", interval))
 	}
 	if missing > 0 {
 		s.Notes = append(s.Notes, fmt.Sprintf("%d iterations are missing, the first is %d", missing, first))

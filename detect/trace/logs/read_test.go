@@ -60,13 +60,13 @@ func readFile(t *testing.T, name string, want Want) (Series, error) {
 	return Read(bytes.NewReader(b), want)
 }
 
-// Real files without a time say what is missing.
+// Files without iteration times are refused with the reason.
 func TestRefusesRealFilesWithoutTimes(t *testing.T) {
 	for file, want := range map[string]string{
-		"automodel.log":         "ticks in 1 s, too coarsely",
-		"metrics.jsonl":         "no difference",
-		"lightning-metrics.csv": "no column of the CSV says that it is the time of an iteration; it has compression_ratio_step, epoch, step",
-		"trainer-dicts.log":     "hold no times; keep the progress bar's lines",
+		"automodel.log":         "1 s, is too coarse for rows",
+		"metrics.jsonl":         "one clock reading",
+		"lightning-metrics.csv": "no column of the CSV is named as an iteration time; it has compression_ratio_step, epoch, step",
+		"trainer-dicts.log":     "have no times; keep the progress bar",
 		"inspector.jsonl":       "this is NCCL Inspector's JSON, which has no iteration times",
 		"inspector.prom":        "this is NCCL Inspector's metrics",
 		"dcgm.prom":             "this is DCGM counters as dcgm-exporter writes them",

@@ -13,48 +13,48 @@ import (
 	"github.com/failslow/falcon/detect/trace/column"
 )
 
-// Kind is what a file can be read as.
+// Kind is the kind of a file.
 type Kind string
 
-// Kinds; each is a command of falcon detect, but for the last three.
+// Kinds; all except the last three are commands of falcon detect.
 const (
 	Iterations  Kind = "iterations"
 	Calls       Kind = "calls"
 	Workers     Kind = "workers"
 	Profile     Kind = "profile"
 	Trace       Kind = "trace"
-	Collectives Kind = "collectives" // NCCL Inspector's; no verdict comes from it alone
-	Counters    Kind = "counters"    // DCGM's; no verdict comes from it alone
+	Collectives Kind = "collectives" // of NCCL Inspector; they alone give no verdict
+	Counters    Kind = "counters"    // of DCGM; they alone give no verdict
 	Nothing     Kind = ""
 )
 
-// Guess is what a file is by its beginning.
+// Guess is the kind of a file by its beginning.
 type Guess struct {
 	Kind   Kind
 	Format string // "CSV", "MLPerf log"
-	Why    string // what shows it
-	Sure   bool   // by a mark that no other format has; else it only looks like it
+	Why    string // evidence
+	Sure   bool   // the evidence is unique to the format
 
-	reader string // of a file that can have times of iterations
+	reader string // of a file that can have iteration times
 }
 
-// readers of files that can have times of iterations.
+// readers of files that can have iteration times.
 var readers = map[string]func(io.Reader) (*frame, error){
 	"csv": readTable, "text": readText, "json": readObjects, "dlll": readDLLogger, "mllog": readMLLog, "events": readEvents,
 }
 
-// refuse says why a file has no iteration times that could be read.
+// refuse returns why a file has no iteration times.
 func (g Guess) refuse() error {
 	switch g.Kind {
 	case Nothing:
 		return trace.Malformed(0, "%s", g.Why)
 	case Collectives, Counters:
-		return trace.Malformed(0, "this is %s, which has no iteration times; see what it holds with: falcon detect FILE", g.Format)
+		return trace.Malformed(0, "this is %s, which has no iteration times; show its contents with: falcon detect FILE", g.Format)
 	}
-	return trace.Malformed(0, "this is %s, which has no iteration times; give it to: falcon detect %s FILE", g.Format, g.Kind)
+	return trace.Malformed(0, "this is %s, which has no iteration times; use: falcon detect %s FILE", g.Format, g.Kind)
 }
 
-// Err is a sentence for a file that nothing reads, nil for others.
+// Err returns an error for a file of an unknown kind.
 func (g Guess) Err() error {
 	if g.Kind != Nothing {
 		return nil
@@ -62,8 +62,8 @@ func (g Guess) Err() error {
 	return g.refuse()
 }
 
-// SniffReader tells what a file is and leaves it unread. The reader it returns is
-// unpacked.
+// SniffReader detects the kind of a file without consuming it. The returned reader
+// is decompressed.
 func SniffReader(r io.Reader) (Guess, *bufio.Reader, error) {
 	in, err := Open(r)
 	if err != nil {
@@ -76,7 +76,7 @@ func SniffReader(r io.Reader) (Guess, *bufio.Reader, error) {
 	return Sniff(head), in, nil
 }
 
-// Sniff tells what a file is by its beginning, unpacked.
+// Sniff detects the kind of a file by its beginning, decompressed.
 func Sniff(head []byte) Guess {
 	if g, ok := sniffBinary(head); ok {
 		return g
@@ -90,33 +90,33 @@ func Sniff(head []byte) Guess {
 			return g
 		}
 	}
-	return Guess{Kind: Iterations, Format: "text", Why: "its lines are looked through for times of iterations", reader: "text"}
+	return Guess{Kind: Iterations, Format: "text", Why: "its lines are searched for iteration times", reader: "text"}
 }
 
-// sniffBinary knows files by their first bytes.
+// sniffBinary detects files by their first bytes.
 func sniffBinary(head []byte) (Guess, bool) {
 	has := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }
 	switch {
 	case isEvents(head):
 		return Guess{Kind: Iterations, Format: "TensorBoard event file", Why: "its first record has TensorFlow's checksum", Sure: true, reader: "events"}, true
 	case len(head) >= 2 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5:
-		return Guess{Kind: Trace, Format: "a Python pickle, as PyTorch's flight recorder writes its dumps", Why: "it begins as a pickle does", Sure: true}, true
+		return Guess{Kind: Trace, Format: "a Python pickle, as PyTorch's flight recorder writes its dumps", Why: "it has the header of a pickle", Sure: true}, true
 	case has("PAR1"):
-		return Guess{Why: `this is a Parquet table; write it as CSV: python3 -c "import pandas,sys; pandas.read_parquet(sys.argv[1]).to_csv(sys.argv[1]+'.csv')" FILE`}, true
+		return Guess{Why: `this is a Parquet table; convert it to CSV: python3 -c "import pandas,sys; pandas.read_parquet(sys.argv[1]).to_csv(sys.argv[1]+'.csv')" FILE`}, true
 	case has("SQLite format 3\x00"):
 		return Guess{Why: "this is a SQLite database, as Nsight Systems exports; give a trace in Chrome's format, or iteration times as CSV"}, true
 	case has(":W&B"):
-		return Guess{Why: "this is W&B's own log of a run; export its history as CSV or JSON lines, and give that"}, true
+		return Guess{Why: "this is a W&B run file; export the run's history as CSV or JSON lines"}, true
 	case bytes.IndexByte(head[:min(len(head), 1024)], 0) >= 0:
-		return Guess{Why: "this is a binary file of no known kind; " + example}, true
+		return Guess{Why: "this is a binary file of an unknown format; " + example}, true
 	}
 	return Guess{}, false
 }
 
 const sniffedLines = 400
 
-// headLines are the first lines, cleaned; the last may be cut and is left out
-// unless it is the only one.
+// headLines returns the first lines, cleaned. The last may be truncated and is
+// omitted unless it is the only one.
 func headLines(head []byte) []string {
 	var out []string
 	for len(head) > 0 && len(out) < sniffedLines {
@@ -130,7 +130,7 @@ func headLines(head []byte) []string {
 	return out
 }
 
-// sniffMarks knows formats by what their lines begin with.
+// sniffMarks detects formats by the beginning of their lines.
 func sniffMarks(lines []string) (Guess, bool) {
 	for _, l := range lines {
 		switch {
@@ -149,7 +149,7 @@ func sniffMarks(lines []string) (Guess, bool) {
 	return Guess{}, false
 }
 
-// sniffJSON knows documents by the members at their beginning.
+// sniffJSON detects documents by their first members.
 func sniffJSON(lines []string) (Guess, bool) {
 	if first := lines[0]; first[0] != '{' && first[0] != '[' || strings.HasPrefix(first, "{'") || isBracketed(first) {
 		return sniffMixed(lines)
@@ -166,14 +166,14 @@ func sniffJSON(lines []string) (Guess, bool) {
 	case has("layout") && (has("groups") || has("self_ms")):
 		return Guess{Kind: Profile, Format: "a profile window", Why: "it has layout and groups", Sure: true}, true
 	case has("log") && has("stream") && has("time"):
-		return Guess{Why: "this is a container's log with the text of the program in its objects; take that out first: jq -j .log FILE"}, true
+		return Guess{Why: "this is a container log in JSON; extract the program's output first: jq -j .log FILE"}, true
 	case has("log_history"):
-		return Guess{Why: "this is a trainer_state.json, which has losses by step and no times; give the trainer's log with its progress bar, or W&B's or TensorBoard's files"}, true
+		return Guess{Why: "this is a trainer_state.json, which has losses and no times; give the trainer's log with its progress bar, or the files of W&B or TensorBoard"}, true
 	}
 	return Guess{Iterations, "JSON lines", "lines are JSON objects", false, "json"}, true
 }
 
-// sniffMixed knows JSON lines among others by their number.
+// sniffMixed detects JSON lines between other lines.
 func sniffMixed(lines []string) (Guess, bool) {
 	n := 0
 	for _, l := range lines {
@@ -184,14 +184,14 @@ func sniffMixed(lines []string) (Guess, bool) {
 	return Guess{Iterations, "JSON lines", "many of its lines are JSON objects", false, "json"}, 3*n >= len(lines) && n > 0
 }
 
-// isBracketed reports whether a line begins with a log's prefix in brackets.
+// isBracketed reports whether a line begins with a log prefix in brackets.
 func isBracketed(l string) bool {
 	return l[0] == '[' && len(l) > 1 && l[1] != '{' && l[1] != '"' && l[1] != '['
 }
 
-// sniffText knows logs by a line with an iteration.
+// sniffText detects logs by a line with an iteration.
 func sniffText(lines []string) (Guess, bool) {
-	for i := range lineFormats { // in the order in which readText takes them
+	for i := range lineFormats { // in the order of readText
 		form := &lineFormats[i]
 		for _, l := range lines {
 			if strings.Contains(l, form.mark) && form.value.MatchString(l) && (form.role == column.IterTime && len(form.mark) > 8 || form.step.MatchString(l)) {
@@ -207,7 +207,7 @@ func sniffText(lines []string) (Guess, bool) {
 	return Guess{}, false
 }
 
-// sniffTable knows a CSV by its header and a row of as many fields.
+// sniffTable detects a CSV by its header and a row with as many fields.
 func sniffTable(lines []string) (Guess, bool) {
 	for len(lines) > 1 && isComment(lines[0]) {
 		lines = lines[1:]
@@ -217,7 +217,7 @@ func sniffTable(lines []string) (Guess, bool) {
 		return Guess{}, false
 	}
 	comma := delimiterOf(header)
-	table := Guess{Kind: Iterations, Format: "CSV", Why: "its first line names columns", reader: "csv"}
+	table := Guess{Kind: Iterations, Format: "CSV", Why: "its first line has column names", reader: "csv"}
 	if comma == 0 {
 		return table, len(lines) > 1 && isNumber(lines[1]) || isNumber(lines[0]) || len(lines) == 1 && !strings.Contains(header, " ")
 	}
@@ -239,7 +239,7 @@ func isNumber(text string) bool {
 }
 
 // regular reports whether most rows have as many fields as the header, so that a
-// log with a comma in its first line is not taken for a table.
+// log with a comma in its first line is not a table.
 func regular(rows []string, want int, comma rune) bool {
 	const most = 50
 	rows = rows[:min(len(rows), most)]
@@ -260,7 +260,7 @@ func hasNumber(text string, comma rune) bool {
 	})
 }
 
-// tableKind tells call logs and tables of workers from series of iterations.
+// tableKind distinguishes call logs, tables of workers and series of iterations.
 func tableKind(g Guess, names, rows []string, comma rune) Guess {
 	at := func(name string) int {
 		for i, n := range names {
@@ -275,7 +275,7 @@ func tableKind(g Guess, names, rows []string, comma rune) Guess {
 	}
 	for _, name := range []string{"rank", "worker", "dp", "dp_rank", "pp", "pp_rank"} {
 		if i := at(name); i >= 0 && differs(rows, i, comma) {
-			return Guess{Kind: Workers, Format: "CSV of workers", Why: "its column " + name + " differs from row to row", Sure: true, reader: "csv"}
+			return Guess{Kind: Workers, Format: "CSV of workers", Why: "its column " + name + " varies", Sure: true, reader: "csv"}
 		}
 	}
 	return g

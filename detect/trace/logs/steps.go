@@ -15,25 +15,25 @@ type point struct {
 	step int64
 	ms   float64
 	line int32
-	more int32 // further lines that wrote this iteration
+	more int32 // further lines of this iteration
 }
 
 // pass is the iterations between two restarts, by their numbers.
 type pass struct {
 	points []point
-	line   int32 // where it begins
+	line   int32 // first line
 }
 
-// walker puts rows into passes: lines of several ranks about one iteration become
-// one, and a number that goes back begins a new pass.
+// walker sorts rows into passes. Lines of several ranks for one iteration are
+// merged, and a decreasing number begins a new pass.
 type walker struct {
 	passes []pass
 	writer map[int32]*place // by rank
-	late   bool             // of lines that several write, take the least: clocks
-	copies int32            // most lines that wrote one iteration
+	late   bool             // for clocks: use the smallest value of merged lines
+	copies int32            // largest number of lines of one iteration
 }
 
-// place is where a rank is.
+// place is the current position of a rank.
 type place struct {
 	pass int
 	step int64
@@ -48,7 +48,7 @@ func (w *walker) take(p point, rank int32) {
 	switch {
 	case at.pass < 0:
 		at.pass = 0
-		if len(w.writer) > 1 { // a rank that joins stands where the others are
+		if len(w.writer) > 1 { // a new rank starts at the position of the others
 			at.pass = len(w.passes) - 1
 		}
 	case p.step < at.step && !w.lags(at, p.step):
@@ -62,8 +62,8 @@ func (w *walker) take(p point, rank int32) {
 	w.merge(at.pass, p)
 }
 
-// lags reports whether a line is of another writer that is a little behind: many
-// log without a rank, or with the one on their node.
+// lags reports whether a line is from another writer that is slightly behind: many
+// log without a rank, or with their local rank.
 func (w *walker) lags(at *place, step int64) bool {
 	const behind = 3
 	points := w.passes[at.pass].points
@@ -83,8 +83,8 @@ func find(points []point, step int64) (int, bool) {
 	})
 }
 
-// merge adds a line to its iteration: the slowest rank's time counts, as all wait
-// for it.
+// merge adds a line to its iteration. The slowest rank's time counts, because all
+// ranks wait for it.
 func (w *walker) merge(at int, p point) {
 	points := w.passes[at].points
 	if n := len(points); n == 0 || points[n-1].step < p.step {
@@ -103,8 +103,8 @@ func (w *walker) merge(at int, p point) {
 	w.copies = max(w.copies, points[i].more)
 }
 
-// runs groups passes: one that begins at or before the first number of its run
-// is another run; others resume it.
+// runs groups passes. A pass that begins at or before the first number of its run
+// is a new run; others resume it.
 func (w *walker) runs() [][]pass {
 	var out [][]pass
 	for _, p := range w.passes {
@@ -120,20 +120,20 @@ func (w *walker) runs() [][]pass {
 	return out
 }
 
-// pickRun takes the run that is wanted, and asks where there are several.
+// pickRun returns the selected run, and an error if none of several is selected.
 func pickRun(runs [][]pass, want int) ([]pass, error) {
 	switch {
 	case len(runs) == 0:
-		return nil, trace.Malformed(0, "the column gives no time of an iteration")
+		return nil, trace.Malformed(0, "the column has no iteration times")
 	case want > len(runs):
-		return nil, ask("--run %d: the file holds %d", want, len(runs))
+		return nil, ask("--run %d: the file has %d runs", want, len(runs))
 	case want > 0:
 		return runs[want-1], nil
 	case len(runs) == 1:
 		return runs[0], nil
 	}
 	if falling(runs) {
-		return nil, ask("the iteration numbers go down from row to row; sort the file, the oldest row first")
+		return nil, ask("the iteration numbers decrease; sort the file with the oldest row first")
 	}
 	const most = 4
 	var parts []string
@@ -145,10 +145,10 @@ func pickRun(runs [][]pass, want int) ([]pass, error) {
 		last := r[len(r)-1].points
 		parts = append(parts, fmt.Sprintf("%d: iterations %d to %d from line %d", i+1, r[0].points[0].step, last[len(last)-1].step, r[0].line))
 	}
-	return nil, ask("the iteration numbers begin again: %d runs are in the file (%s); say which with --run 1 to %d", len(runs), strings.Join(parts, "; "), len(runs))
+	return nil, ask("the iteration numbers restart: the file has %d runs (%s); choose one with --run 1 to %d", len(runs), strings.Join(parts, "; "), len(runs))
 }
 
-// falling reports whether most runs are of one iteration: the newest come first.
+// falling reports whether most runs have one iteration, so the newest row is first.
 func falling(runs [][]pass) bool {
 	single := 0
 	for _, r := range runs {
@@ -159,22 +159,21 @@ func falling(runs [][]pass) bool {
 	return len(runs) > 2 && single*2 > len(runs)
 }
 
-// joinPasses puts the passes of a run behind each other as they ran, and says
-// where it was resumed and what is missing.
+// joinPasses concatenates the passes of a run in order, with notes on resumes and
+// missing iterations.
 func joinPasses(run []pass) (points []point, notes []string) {
 	for i, p := range run {
 		if i > 0 {
 			before := run[i-1].points
-			notes = append(notes, fmt.Sprintf("resumed at line %d: iteration %d follows %d, and both passes are kept as they ran", p.line, p.points[0].step, before[len(before)-1].step))
+			notes = append(notes, fmt.Sprintf("resumed at line %d: iteration %d follows %d; both passes are kept in order", p.line, p.points[0].step, before[len(before)-1].step))
 		}
 		points = append(points, p.points...)
 	}
 	return points, notes
 }
 
-// differences turns times on a clock into times of an iteration, within passes.
-// Where the clock goes back, as one that is set again does, that iteration is left
-// out and counted.
+// differences converts clock readings to iteration times, within passes. Iterations
+// in which the clock goes back are ignored and counted.
 func differences(run []pass) (times []pass, back int, err error) {
 	out := make([]pass, 0, len(run))
 	for _, p := range run {
@@ -194,12 +193,12 @@ func differences(run []pass) (times []pass, back int, err error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, back, trace.Malformed(0, "a single time on a clock gives no difference; give more iterations")
+		return nil, back, trace.Malformed(0, "one clock reading gives no iteration time; give more iterations")
 	}
 	return out, back, nil
 }
 
-// gaps finds the usual distance of iteration numbers, and how many are missing.
+// gaps returns the usual interval of iteration numbers, and how many are missing.
 func gaps(points []point) (interval int64, missing int64, first int64) {
 	seen := map[int64]int{}
 	for i := 1; i < len(points); i++ {
@@ -233,7 +232,7 @@ func stepOf(v float64) (int64, bool) {
 	return int64(v), true
 }
 
-// epochs counts on where the numbers of iterations begin again with each epoch.
+// epochs continues the count if iteration numbers restart with each epoch.
 type epochs struct {
 	column       *series
 	epoch        float64
@@ -250,7 +249,7 @@ func (f *frame) epochs() *epochs {
 	return &epochs{}
 }
 
-// count is the number of a row's iteration from the first epoch on.
+// count is the iteration number of a row since the first epoch.
 func (e *epochs) count(row int, n int64) int64 {
 	if e.column == nil {
 		return n

@@ -19,12 +19,12 @@ func read(in string, want Want) (Series, error) { return Read(strings.NewReader(
 func packed(text string) string {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	_, _ = io.WriteString(w, text) // a buffer takes all
+	_, _ = io.WriteString(w, text) // writes to a buffer do not fail
 	_ = w.Close()
 	return b.String()
 }
 
-// Tables in the forms in which programs, spreadsheets and services write them.
+// Tables as programs, spreadsheets and services write them.
 func TestReadsTables(t *testing.T) {
 	for name, c := range map[string]struct {
 		in     string
@@ -68,7 +68,7 @@ func TestReadsTables(t *testing.T) {
 	}
 }
 
-// wandbHistory has a time without a unit, which the clock beside it tells.
+// wandbHistory has a time without a unit, which the clock column determines.
 func wandbHistory() string {
 	var b strings.Builder
 	for i := range 4 {
@@ -77,7 +77,7 @@ func wandbHistory() string {
 	return b.String()
 }
 
-// growing is a column of n numbers from a formula, numbered.
+// growing returns a table of n rows from a formula.
 func growing(header string, n int, row func(i int) string) string {
 	var b strings.Builder
 	b.WriteString(header + "\n")
@@ -87,7 +87,7 @@ func growing(header string, n int, row func(i int) string) string {
 	return b.String()
 }
 
-// What could mislead is refused in one sentence that says what to do.
+// Ambiguous or misleading files are refused with a sentence that has the remedy.
 func TestRefusesWhatCouldMislead(t *testing.T) {
 	for name, c := range map[string]struct {
 		in   string
@@ -97,68 +97,68 @@ func TestRefusesWhatCouldMislead(t *testing.T) {
 		"empty":                {"", Want{}, "the file is empty"},
 		"header only":          {"step,ms\n", Want{}, "the CSV has no numbers; give a log with such times, as in: step,iter_time_ms"},
 		"no such column":       {"a,b\n1,2\n", Want{Column: "ms"}, `no column "ms"; the CSV has a and b`},
-		"loss":                 {"step,loss\n1,2.5\n2,2.4\n", Want{}, "no column of the CSV says that it is the time of an iteration; it has step and loss"},
-		"loss called time":     {"step,loss\n1,2.5\n2,2.4\n", Want{Column: "loss"}, "column loss holds no times by its name"},
-		"two times":            {"step,iter_time_ms,step_time_ms\n1,2,3\n", Want{}, "the CSV has iter_time_ms and step_time_ms, and each can be meant; name one with --column"},
-		"two runs of wandb":    {"Step,\"a - train/step_time_s\",\"b - train/step_time_s\"\n1,2,3\n", Want{}, "each can be meant"},
+		"loss":                 {"step,loss\n1,2.5\n2,2.4\n", Want{}, "no column of the CSV is named as an iteration time; it has step and loss"},
+		"loss called time":     {"step,loss\n1,2.5\n2,2.4\n", Want{Column: "loss"}, "the name of column loss does not identify a time"},
+		"two times":            {"step,iter_time_ms,step_time_ms\n1,2,3\n", Want{}, "the CSV has iter_time_ms and step_time_ms, and each may be the time; choose one with --column"},
+		"two runs of wandb":    {"Step,\"a - train/step_time_s\",\"b - train/step_time_s\"\n1,2,3\n", Want{}, "each may be the time"},
 		"two runs, short name": {"Step,\"a - t_s\",\"b - t_s\"\n1,2,3\n", Want{Column: "t_s"}, `"t_s" can be a - t_s and b - t_s`},
-		"no unit":              {"step,step_time\n1,0.5\n2,0.6\n", Want{}, "column step_time does not say its unit; give --unit ms or --unit s"},
-		"unnamed numbers":      {"10\n20\n30\n", Want{}, "column 1 does not say that it is a time; if it is, give --column 'column 1' --unit ms (or s)"},
-		"x":                    {"x\n10\n20\n", Want{}, "x does not say that it is a time"},
+		"no unit":              {"step,step_time\n1,0.5\n2,0.6\n", Want{}, "the unit of column step_time is unknown; set --unit ms or --unit s"},
+		"unnamed numbers":      {"10\n20\n30\n", Want{}, "the name column 1 does not identify a time; if it is one, use --column 'column 1' --unit ms (or s)"},
+		"x":                    {"x\n10\n20\n", Want{}, "the name x does not identify a time"},
 		"word":                 {"step,ms\n1,2\n2,fast\n", Want{}, `line 3: column ms holds "fast", which is not a number`},
 		"infinite":             {"ms\n1\n1e999\n", Want{}, `line 3: column ms holds "1e999"`},
-		"negative":             {"ms\n1\n-1\n", Want{}, "line 3: column ms holds -1, which is no time of an iteration"},
-		"zeros":                {"ms\n1\n0\n0\n0\n", Want{}, "column ms holds 0 in 3 of 4 rows"},
+		"negative":             {"ms\n1\n-1\n", Want{}, "line 3: column ms holds -1, which is not an iteration time"},
+		"zeros":                {"ms\n1\n0\n0\n0\n", Want{}, "column ms is 0 in 3 of 4 rows"},
 		"short row":            {"a,b,ms\n1,2,3\n1\n4,5,6\n", Want{}, "line 3: 1 columns, but the header has 3"},
-		"quotes":               {"a,ms\n1,2\n\"1,2\n", Want{}, "line 3: quotes don't match"},
-		"two readings":         {"step,iter_time_ms\n1,\"1,235\"\n2,\"1,236\"\n", Want{}, "the commas in column iter_time_ms can mean thousands or decimals"},
+		"quotes":               {"a,ms\n1,2\n\"1,2\n", Want{}, "line 3: a quote is not closed"},
+		"two readings":         {"step,iter_time_ms\n1,\"1,235\"\n2,\"1,236\"\n", Want{}, "the commas in column iter_time_ms may separate thousands or decimals"},
 		"mixed units":          {"step,step_time\n1,0.5 s\n2,600 ms\n", Want{}, "mixes units"},
 		"control characters":   {"ms\n1\n\x1b]0;evil\x07x\x9b2J\n", Want{}, `column ms holds "x`},
 		"control name":         {"a\x1b[2J\x07,b\nq,1\nq,2\n", Want{Column: "a"}, `column a holds "q"`},
 		"unit against clock": {
 			growing("timestamp,step,iter_time_ms", 30, func(i int) string { return fmt.Sprintf("%g,%d,0.71", 1.7e9+0.72*float64(i), i) }),
 			Want{},
-			"column iter_time_ms is in milliseconds by its name, but by the clock beside it an iteration takes about 720 ms",
+			"column iter_time_ms is in milliseconds by its name, but an iteration takes about 720 ms by the clock column",
 		},
 		"samples for steps": {
 			growing("step,time_ms,value", 30, func(i int) string { return fmt.Sprintf("%d,%d,466.%d", 64*i, 1760032086237+466*i, i) }),
 			Want{},
-			"its step does not go up by 1: it may count samples",
+			"its step does not increase by 1, so it may count samples",
 		},
-		"clock and no step": {growing("timestamp,loss", 30, func(i int) string { return fmt.Sprintf("%g,2", 1.7e9+float64(i)) }), Want{}, "if each row is one iteration, give --column timestamp"},
-		"coarse clock":      {growing("timestamp,step,loss", 30, func(i int) string { return fmt.Sprintf("%d,%d,2", 1700000000+i/2, i) }), Want{}, "too coarsely"},
-		"tokens only":       {"step,tokens_per_sec\n1,4096\n2,8192\n", Want{}, "say with --tokens how many an iteration has"},
-		"column of tokens":  {"step,tokens_per_sec\n1,4096\n", Want{Column: "tokens_per_sec"}, "say with --tokens"},
+		"clock and no step": {growing("timestamp,loss", 30, func(i int) string { return fmt.Sprintf("%g,2", 1.7e9+float64(i)) }), Want{}, "if each row is one iteration, use --column timestamp"},
+		"coarse clock":      {growing("timestamp,step,loss", 30, func(i int) string { return fmt.Sprintf("%d,%d,2", 1700000000+i/2, i) }), Want{}, "too coarse for rows"},
+		"tokens only":       {"step,tokens_per_sec\n1,4096\n2,8192\n", Want{}, "set --tokens to the number per iteration"},
+		"column of tokens":  {"step,tokens_per_sec\n1,4096\n", Want{Column: "tokens_per_sec"}, "set --tokens"},
 		"two runs": {
 			"step,ms\n1,5\n2,5\n3,5\n1,9\n2,9\n",
 			Want{},
-			"2 runs are in the file (1: iterations 1 to 3 from line 2; 2: iterations 1 to 2 from line 5); say which with --run 1 to 2",
+			"the file has 2 runs (1: iterations 1 to 3 from line 2; 2: iterations 1 to 2 from line 5); choose one with --run 1 to 2",
 		},
-		"no third run":    {"step,ms\n1,5\n2,5\n1,9\n", Want{Run: 3}, "--run 3: the file holds 2"},
-		"zstd":            {"\x28\xb5\x2f\xfd....", Want{}, "packed with zstd; unpack it first: zstd -d FILE"},
+		"no third run":    {"step,ms\n1,5\n2,5\n1,9\n", Want{Run: 3}, "--run 3: the file has 2 runs"},
+		"zstd":            {"\x28\xb5\x2f\xfd....", Want{}, "compressed with zstd; decompress it first: zstd -d FILE"},
 		"UTF-16":          {"\xff\xfes\x00t\x00", Want{}, "iconv -f UTF-16"},
-		"broken gzip":     {packed("step,ms\n1,5\n" + strings.Repeat("2,6\n", 9999))[:60], Want{}, "the gzip data breaks off"},
+		"broken gzip":     {packed("step,ms\n1,5\n" + strings.Repeat("2,6\n", 9999))[:60], Want{}, "the gzip data is truncated"},
 		"gzip header":     {"\x1f\x8bzzzzzzzzzz", Want{}, "the gzip header is broken"},
-		"parquet":         {"PAR1....", Want{}, "Parquet table; write it as CSV"},
+		"parquet":         {"PAR1....", Want{}, "Parquet table; convert it to CSV"},
 		"sqlite":          {"SQLite format 3\x00", Want{}, "SQLite database"},
-		"wandb's binary":  {":W&B\xe1\xfe", Want{}, "export its history"},
-		"binary":          {"\x7fELF\x00\x00", Want{}, "a binary file of no known kind"},
+		"wandb's binary":  {":W&B\xe1\xfe", Want{}, "export the run's history"},
+		"binary":          {"\x7fELF\x00\x00", Want{}, "a binary file of an unknown format"},
 		"pickle":          {"\x80\x02}q\x00.", Want{}, "falcon detect trace FILE"},
 		"trace":           {`{"traceEvents":[{"ph":"X","ts":1}]}`, Want{}, "falcon detect trace FILE"},
 		"trainer state":   {"{\n \"best_metric\": null,\n \"log_history\": [\n", Want{}, "trainer_state.json"},
-		"broken json":     {"{\"step\":1,\"ms\":5}\n{\"step\":2,,}\n{\"step\":3,\"ms\":7}\n", Want{}, "line 2: the JSON is broken"},
-		"prose":           {"training went well, thank you\nand it was, to be fair, quick\n", Want{}, "no line holds the time of an iteration"},
+		"broken json":     {"{\"step\":1,\"ms\":5}\n{\"step\":2,,}\n{\"step\":3,\"ms\":7}\n", Want{}, "line 2: the JSON is invalid"},
+		"prose":           {"training went well, thank you\nand it was, to be fair, quick\n", Want{}, "no line has an iteration time"},
 		"half a log":      {" iteration 10/ 100 | elapsed time per iteration (ms): soon |\n", Want{}, `holds "soon"`},
-		"newest first":    {"step,ms\n5,1\n4,1\n3,1\n2,1\n", Want{}, "go down from row to row; sort the file"},
-		"container's log": {`{"log":"iteration 1\n","stream":"stdout","time":"2024-05-01T10:00:00Z"}` + "\n", Want{}, "take that out first: jq -j .log FILE"},
+		"newest first":    {"step,ms\n5,1\n4,1\n3,1\n2,1\n", Want{}, "the iteration numbers decrease; sort the file"},
+		"container's log": {`{"log":"iteration 1\n","stream":"stdout","time":"2024-05-01T10:00:00Z"}` + "\n", Want{}, "extract the program's output first: jq -j .log FILE"},
 		"both units": {
 			"iteration 1/ 9 | elapsed time per iteration (ms): 5000 |\niteration 2/ 9 | elapsed time per iteration (s): 5.0 |\n",
 			Want{},
-			"elapsed time per iteration (ms) and elapsed time per iteration (s), and each can be meant",
+			"elapsed time per iteration (ms) and elapsed time per iteration (s), and each may be the time",
 		},
-		"two bars":      {" 1/10 [00:05<00:45, 5.00s/it]\n 1/7 [00:05<00:45, 2.00s/it]\n", Want{}, "each can be meant"},
-		"only a ratio":  {"step,step_time_ratio\n1,1.5\n2,1.6\n", Want{}, "no column of the CSV says"},
-		"two of a name": {"step,ms,ms\n1,5,6\n2,5,6\n", Want{}, "ms and ms (column 3), and each can be meant"},
+		"two bars":      {" 1/10 [00:05<00:45, 5.00s/it]\n 1/7 [00:05<00:45, 2.00s/it]\n", Want{}, "each may be the time"},
+		"only a ratio":  {"step,step_time_ratio\n1,1.5\n2,1.6\n", Want{}, "no column of the CSV is named"},
+		"two of a name": {"step,ms,ms\n1,5,6\n2,5,6\n", Want{}, "ms and ms (column 3), and each may be the time"},
 		"time of day":   {"step,time\n1,00:01:23\n2,00:01:24\n", Want{}, `column time holds "00:01:23"`},
 	} {
 		s, err := read(c.in, c.want)
@@ -168,7 +168,7 @@ func TestRefusesWhatCouldMislead(t *testing.T) {
 	}
 }
 
-// What is taken but not what it seems is said.
+// Ignored rows and assumptions are noted.
 func TestSaysWhatToKnow(t *testing.T) {
 	epoch := func(i int) float64 { return 1.7e9 + 5*float64(i) }
 	for name, c := range map[string]struct {
@@ -178,12 +178,12 @@ func TestSaysWhatToKnow(t *testing.T) {
 		steps []int64
 		note  string
 	}{
-		"half a line":     {"step,ms\n1,235\n2,236\n3,23", Want{}, []float64{235, 236}, []int64{1, 2}, "the last line has no end"},
-		"half a log line": {"iteration 1/ 9 | elapsed time per iteration (s): 105.2 |\niteration 2/ 9 | elapsed time per iteration (s): 10", Want{}, []float64{105200}, []int64{1}, "the last line has no end"},
-		"half an object":  {"{\"step\":1,\"ms\":5}\n{\"step\":2,\"ms\":6", Want{}, []float64{5}, []int64{1}, "the last object has no end"},
-		"holes":           {"step,ms\n1,5\n2,\n3,6\n", Want{}, []float64{5, 6}, []int64{1, 3}, "1 of 3 rows have no number there"},
+		"half a line":     {"step,ms\n1,235\n2,236\n3,23", Want{}, []float64{235, 236}, []int64{1, 2}, "the last line is incomplete"},
+		"half a log line": {"iteration 1/ 9 | elapsed time per iteration (s): 105.2 |\niteration 2/ 9 | elapsed time per iteration (s): 10", Want{}, []float64{105200}, []int64{1}, "the last line is incomplete"},
+		"half an object":  {"{\"step\":1,\"ms\":5}\n{\"step\":2,\"ms\":6", Want{}, []float64{5}, []int64{1}, "the last object is incomplete"},
+		"holes":           {"step,ms\n1,5\n2,\n3,6\n", Want{}, []float64{5, 6}, []int64{1, 3}, "1 of 3 rows have no number in this column"},
 		"missing":         {"step,ms\n1,5\n2,5\n3,6\n6,6\n", Want{}, []float64{5, 5, 6, 6}, []int64{1, 2, 3, 6}, "2 iterations are missing, the first is 4"},
-		"interval":        {"iteration 10/ 100 | elapsed time per iteration (ms): 5 |\niteration 20/ 100 | elapsed time per iteration (ms): 6 |\n", Want{}, []float64{5, 6}, []int64{10, 20}, "every 10. iteration is logged"},
+		"interval":        {"iteration 10/ 100 | elapsed time per iteration (ms): 5 |\niteration 20/ 100 | elapsed time per iteration (ms): 6 |\n", Want{}, []float64{5, 6}, []int64{10, 20}, "one in 10 iterations is logged"},
 		"resumed":         {"step,ms\n1,5\n2,5\n3,5\n2,6\n3,6\n4,6\n", Want{}, []float64{5, 5, 5, 6, 6, 6}, []int64{1, 2, 3, 2, 3, 4}, "resumed at line 5: iteration 2 follows 3"},
 		"second run":      {"step,ms\n1,5\n2,5\n1,9\n2,9\n", Want{Run: 2}, []float64{9, 9}, []int64{1, 2}, ""},
 		"ranks in a column": {
@@ -191,25 +191,25 @@ func TestSaysWhatToKnow(t *testing.T) {
 			Want{},
 			[]float64{9, 9},
 			[]int64{1, 2},
-			"2 ranks write into the file: of lines about one iteration the slowest counts",
+			"2 ranks write to the file: the slowest line of each iteration counts",
 		},
 		"rank prefixes": {"[default0]: iteration 1/ 9 | elapsed time per iteration (ms): 5 |\n[default7]: iteration 1/ 9 | elapsed time per iteration (ms): 6 |\n" +
 			"[default7]: iteration 2/ 9 | elapsed time per iteration (ms): 7 |\n[default0]: iteration 2/ 9 | elapsed time per iteration (ms): 5 |\n", Want{}, []float64{6, 7}, []int64{1, 2}, "2 ranks write"},
 		"srun's prefixes": {" 7: iteration 1/ 9 | elapsed time per iteration (ms): 5 |\n13: iteration 1/ 9 | elapsed time per iteration (ms): 6 |\n" +
 			"13: iteration 2/ 9 | elapsed time per iteration (ms): 7 |\n 7: iteration 2/ 9 | elapsed time per iteration (ms): 5 |\n", Want{}, []float64{6, 7}, []int64{1, 2}, "2 ranks write"},
-		"ranks without a prefix": {"step,ms\n1,5\n1,6\n2,5\n3,5\n2,8\n3,7\n", Want{}, []float64{6, 8, 7}, []int64{1, 2, 3}, "lines are about one iteration"},
+		"ranks without a prefix": {"step,ms\n1,5\n1,6\n2,5\n3,5\n2,8\n3,7\n", Want{}, []float64{6, 8, 7}, []int64{1, 2, 3}, "an iteration has up to 2 lines"},
 		"numbers of grep":        {"1: iteration 1/ 9 | elapsed time per iteration (ms): 5 |\n7: iteration 2/ 9 | elapsed time per iteration (ms): 6 |\n9: iteration 3/ 9 | elapsed time per iteration (ms): 7 |\n", Want{}, []float64{5, 6, 7}, []int64{1, 2, 3}, ""},
-		"clock":                  {growing("timestamp,step,loss", 4, func(i int) string { return fmt.Sprintf("%.2f,%d,2", 1.7e9+0.25*float64(i), i) }), Want{}, []float64{250, 250, 250}, []int64{1, 2, 3}, "checkpoints and evaluations too"},
+		"clock":                  {growing("timestamp,step,loss", 4, func(i int) string { return fmt.Sprintf("%.2f,%d,2", 1.7e9+0.25*float64(i), i) }), Want{}, []float64{250, 250, 250}, []int64{1, 2, 3}, "include checkpoints and evaluations"},
 		"dates":                  {growing("datetime,step", 3, func(i int) string { return fmt.Sprintf("2024-05-01 10:00:0%d.500,%d", 2*i, i) }), Want{}, []float64{2000, 2000}, []int64{1, 2}, "checkpoints"},
-		"clock of rows":          {growing("timestamp,loss", 3, func(i int) string { return fmt.Sprintf("%.1f,2", epoch(i)+0.5) }), Want{Column: "timestamp"}, []float64{5000, 5000}, nil, "each row is taken as one"},
-		"short":                  {"step,step_time_ms\n1,0.71\n2,0.72\n", Want{}, []float64{0.71, 0.72}, []int64{1, 2}, "out of the ordinary: if the unit is another, give --unit"},
-		"epochs":                 {"epoch,step,loss,step_time_seconds\n0,0,2.4,1.23\n0,1,2.1,1.21\n1,0,1.9,1.22\n1,1,1.8,1.20\n", Want{}, []float64{1230, 1210, 1220, 1200}, []int64{0, 1, 2, 3}, "begin again with each epoch"},
+		"clock of rows":          {growing("timestamp,loss", 3, func(i int) string { return fmt.Sprintf("%.1f,2", epoch(i)+0.5) }), Want{Column: "timestamp"}, []float64{5000, 5000}, nil, "each row counts as one"},
+		"short":                  {"step,step_time_ms\n1,0.71\n2,0.72\n", Want{}, []float64{0.71, 0.72}, []int64{1, 2}, "is unusual; if the unit is wrong, set --unit"},
+		"epochs":                 {"epoch,step,loss,step_time_seconds\n0,0,2.4,1.23\n0,1,2.1,1.21\n1,0,1.9,1.22\n1,1,1.8,1.20\n", Want{}, []float64{1230, 1210, 1220, 1200}, []int64{0, 1, 2, 3}, "restart with each epoch"},
 		"no number in a row":     {"step,ms\n1,5\n,6\n3,7\n", Want{}, []float64{5, 6, 7}, nil, "step does not number every row"},
 		"a bar of loading":       {"Loading: 1/2 [00:05<00:45, 5.00s/it]\n" + growing("", 9, func(i int) string { return fmt.Sprintf("| %d/90 [00:05<00:45, 2.00s/it]", i+1) }), Want{}, slices.Repeat([]float64{2000}, 9), nil, "1 shorter bars are left out"},
 		"log with commas":        {"launch, 8, ranks\nready, 8\n" + growing("", 9, func(i int) string { return fmt.Sprintf("iteration %d/ 90 | elapsed time per iteration (ms): 50 |", i) }), Want{}, slices.Repeat([]float64{50}, 9), nil, ""},
 		"mean of Primus":         {"iteration 1/ 9 | elapsed time per iteration (ms): 5361.6/5300.2 |\n", Want{}, []float64{5361.6}, []int64{1}, ""},
 		"same rank on two nodes": {"[default7]: iteration 1/ 9 | elapsed time per iteration (ms): 5 |\n[default7]: iteration 1/ 9 | elapsed time per iteration (ms): 6 |\n" +
-			"[default7]: iteration 2/ 9 | elapsed time per iteration (ms): 5 |\n[default7]: iteration 3/ 9 | elapsed time per iteration (ms): 5 |\n[default7]: iteration 2/ 9 | elapsed time per iteration (ms): 7 |\n", Want{}, []float64{6, 7, 5}, []int64{1, 2, 3}, "lines are about one iteration"},
+			"[default7]: iteration 2/ 9 | elapsed time per iteration (ms): 5 |\n[default7]: iteration 3/ 9 | elapsed time per iteration (ms): 5 |\n[default7]: iteration 2/ 9 | elapsed time per iteration (ms): 7 |\n", Want{}, []float64{6, 7, 5}, []int64{1, 2, 3}, "an iteration has up to 2 lines"},
 		"since the start, resumed": {growing("step,time_ms", 60, func(i int) string {
 			if i < 30 {
 				return fmt.Sprintf("%d,%d", i, 1000+200*i)
@@ -218,7 +218,7 @@ func TestSaysWhatToKnow(t *testing.T) {
 		}), Want{}, slices.Repeat([]float64{200}, 58), nil, "resumed at line 32"},
 		"Excel":            {"sep=;\nstep;ms\n1;5,5\n2;6,5\n", Want{}, []float64{5.5, 6.5}, []int64{1, 2}, ""},
 		"cumulative":       {growing("step,train_time_ms", 25, func(i int) string { return fmt.Sprintf("%d,%d", i+1, 200*(i+1)) }), Want{}, slices.Repeat([]float64{200}, 24), nil, "checkpoints"},
-		"mean":             {"step,avg_step_time_ms\n1,5\n2,6\n", Want{}, []float64{5, 6}, []int64{1, 2}, "a change shows late"},
+		"mean":             {"step,avg_step_time_ms\n1,5\n2,6\n", Want{}, []float64{5, 6}, []int64{1, 2}, "changes appear late"},
 		"part":             {"step,forward_ms\n1,5\n2,6\n", Want{Column: "forward_ms"}, []float64{5, 6}, []int64{1, 2}, "not the time of a whole training iteration"},
 		"carriage returns": {"\r 10%|# | 1/10 [00:05<00:45, 5.00s/it, loss=2]\r 20%|## | 2/10 [00:10<00:40, 5.50s/it, loss=2]\n", Want{}, []float64{5000, 5500}, []int64{1, 2}, "smoothed"},
 	} {
@@ -229,10 +229,10 @@ func TestSaysWhatToKnow(t *testing.T) {
 	}
 }
 
-// Two bars that can each be the training's are asked about.
+// Two bars that may both be the training's are ambiguous.
 func TestAsksWhichBar(t *testing.T) {
 	in := " 1/10 [00:05<00:45, 5.00s/it]\n 1/7 [00:05<00:45, 2.00s/it]\n 2/10 [00:05<00:45, 5.00s/it]\n 2/7 [00:05<00:45, 2.00s/it]\n"
-	if _, err := read(in, Want{}); err == nil || !strings.Contains(err.Error(), "rate of the bar of 10 and rate of the bar of 7, and each can be meant") {
+	if _, err := read(in, Want{}); err == nil || !strings.Contains(err.Error(), "rate of the bar of 10 and rate of the bar of 7, and each may be the time") {
 		t.Error(err)
 	}
 	s, err := read(in, Want{Column: "rate of the bar of 7"})
@@ -241,7 +241,7 @@ func TestAsksWhichBar(t *testing.T) {
 	}
 }
 
-// endless never ends, and never breaks a line.
+// endless is an endless reader without line ends.
 type endless struct{ b byte }
 
 func (e endless) Read(p []byte) (int, error) {
@@ -277,7 +277,7 @@ func TestSniff(t *testing.T) {
 		`{"header":{"id":"0x1"},"coll_perf":{"coll":"x"}}`: Collectives,
 		"#Entity   SMCLK\nID\n    GPU 0  1590\n":           Counters,
 		"DCGM_FI_DEV_SM_CLOCK{gpu=\"0\"} 1590\n":           Counters,
-		"loading model\nready\n":                           Iterations, // its marks may come far behind
+		"loading model\nready\n":                           Iterations, // its iterations may come later
 		"":                                                 Nothing,
 		"PAR1":                                             Nothing,
 	} {
@@ -304,7 +304,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(fuzzRead)
 }
 
-// fuzzRead reads an input in any way: it gives finite times, or one sentence.
+// fuzzRead reads an input with any settings: it returns finite times or one sentence.
 func fuzzRead(t *testing.T, in []byte, name, unit string, items float64, run int) {
 	u, _ := column.ParseUnit(unit)
 	for _, raw := range []bool{false, true} {

@@ -10,21 +10,21 @@ import (
 	"github.com/failslow/falcon/detect/trace/column"
 )
 
-// lineFormat is how one framework writes an iteration into its log.
+// lineFormat describes the log line of an iteration of one framework.
 type lineFormat struct {
 	name   string
-	family string         // of formats that one framework writes; "" for the name
-	mark   string         // text that such a line holds
+	family string         // shared by the formats of one framework; "" for the name
+	mark   string         // text in such a line
 	step   *regexp.Regexp // its first group is the iteration
-	value  *regexp.Regexp // its first group is the number, and ends where the number does
-	column string         // what to call the number
+	value  *regexp.Regexp // its first group is the number
+	column string         // name of the column
 	role   column.Role
 	unit   column.Unit
 	mean   bool // over the iterations since the line before
 }
 
-// The formats, the ones with times of iterations first: a log with several is
-// read by the first.
+// The formats, those with iteration times first. A log that matches several is read
+// by the first.
 var lineFormats = []lineFormat{
 	{
 		name: "Megatron log", family: "Megatron", mark: "elapsed time per iteration (ms):",
@@ -103,7 +103,7 @@ var (
 	lineDate   = regexp.MustCompile(`\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,](\d{1,9}))?`)
 )
 
-// rankOfLine reads who wrote a line off the prefix that launchers put there:
+// rankOfLine reads the rank from the prefix that launchers add to lines:
 // torchrun's [default7]:, torchtitan's [rank0]:, srun's 7:, mpirun's [1,3]<stdout>:,
 // Primus' [date][rank-7/8].
 func rankOfLine(text string) int {
@@ -131,7 +131,7 @@ func firstGroup(m []string) string {
 type text struct {
 	frames map[string]*frame // by family
 	bars   bars
-	dicts  int // lines of a dictionary with a loss, as Hugging Face's trainer prints
+	dicts  int // lines with a dictionary with a loss, as printed by Hugging Face's trainer
 	last   *frame
 	whole  bool
 }
@@ -154,9 +154,9 @@ func readText(r io.Reader) (*frame, error) {
 		return f, err
 	}
 	if t.dicts > 0 {
-		return nil, trace.Malformed(0, "the trainer's lines {'loss': …} hold no times; keep the progress bar's lines beside them (10/50 [00:17<01:06, 1.67s/it]), or log the time of a step")
+		return nil, trace.Malformed(0, "the trainer's lines {'loss': …} have no times; keep the progress bar (10/50 [00:17<01:06, 1.67s/it]) in the log, or log the step time")
 	}
-	return nil, trace.Malformed(0, "no line holds the time of an iteration; give a CSV with a header, or a log with lines such as: iteration 10/ 100 | elapsed time per iteration (ms): 1234.5 |")
+	return nil, trace.Malformed(0, "no line has an iteration time; give a CSV with a header, or a log with lines such as: iteration 10/ 100 | elapsed time per iteration (ms): 1234.5 |")
 }
 
 func (t *text) addLine(l line) error {
@@ -174,8 +174,7 @@ func (t *text) addLine(l line) error {
 	return t.bars.addLine(l)
 }
 
-// addIteration reads a line by one format; found is false where the line is
-// another's.
+// addIteration reads a line in one format; found is false if it does not match.
 func (t *text) addIteration(i int, l line) (found bool, err error) {
 	form := &lineFormats[i]
 	value, step := form.value.FindStringSubmatch(l.text), form.step.FindStringSubmatch(l.text)
@@ -194,7 +193,7 @@ func (t *text) addIteration(i int, l line) (found bool, err error) {
 	s.mean = form.mean
 	number := value[1]
 	if form.role == column.Items {
-		number = strings.ReplaceAll(number, ",", "") // torchtitan's thousands
+		number = strings.ReplaceAll(number, ",", "") // torchtitan's thousands separators
 	}
 	if err := f.setText(s, row, number, false); err != nil {
 		return true, err
@@ -217,7 +216,7 @@ func (f *lineFormat) key() string {
 	return f.name
 }
 
-// setDate reads the date of a line, and how finely such dates tick.
+// setDate reads the date of a line and its resolution.
 func (f *frame) setDate(s *series, row int, text string) error {
 	m := lineDate.FindStringSubmatch(text)
 	if m == nil {
@@ -235,8 +234,8 @@ func (f *frame) setDate(s *series, row int, text string) error {
 	return f.setCell(s, row, t)
 }
 
-// settleRanks takes numbers before lines for ranks only where they come again:
-// those of grep -n never do.
+// settleRanks accepts numbers before lines as ranks only if they repeat: those of
+// grep -n never do.
 func (f *frame) settleRanks() {
 	seen := map[int32]bool{}
 	for _, r := range f.ranks {

@@ -5,17 +5,17 @@ import (
 	"fmt"
 )
 
-// ErrUnclear marks a file that can be read in several ways, or does not say in
-// which: its sentence lists them and says how to choose.
-var ErrUnclear = errors.New("trace: the file can be read in several ways")
+// ErrUnclear marks an ambiguous file: the sentence lists the choices and the flag
+// to choose with.
+var ErrUnclear = errors.New("trace: the file is ambiguous")
 
-// unclear is such a sentence.
+// unclear is an error that wraps ErrUnclear.
 type unclear struct{ text string }
 
 func (u unclear) Error() string { return "trace: " + u.text }
 
-// Unwrap makes it an ErrUnclear.
+// Unwrap returns ErrUnclear.
 func (u unclear) Unwrap() error { return ErrUnclear }
 
-// ask makes the sentence.
+// ask returns an error that wraps ErrUnclear.
 func ask(format string, args ...any) error { return unclear{fmt.Sprintf(format, args...)} }

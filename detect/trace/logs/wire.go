@@ -13,7 +13,7 @@ type wire struct {
 	size  int    // of a fixed number
 }
 
-// packed is the numbers of a repeated field, packed or a single one.
+// packed returns the numbers of a repeated field, packed or single.
 func (v wire) packed(size int) []byte {
 	if v.size != size {
 		return v.bytes
@@ -22,8 +22,8 @@ func (v wire) packed(size int) []byte {
 	return b[:size]
 }
 
-// eachField walks the fields of a protobuf message. Groups, which no event has,
-// are refused.
+// eachField calls each for the fields of a protobuf message. Groups are refused;
+// events have none.
 func eachField(b []byte, each func(number int, v wire)) error {
 	for len(b) > 0 {
 		key, n := binary.Uvarint(b)
@@ -41,8 +41,7 @@ func eachField(b []byte, each func(number int, v wire)) error {
 	return nil
 }
 
-// readWire reads a value of a wire type; n is its length, below zero where it is
-// none.
+// readWire reads a value of a wire type; n is its length, negative if it is invalid.
 func readWire(b []byte, kind uint64) (v wire, n int) {
 	const varint, fixed64, delimited, fixed32 = 0, 1, 2, 5
 	switch {

@@ -72,15 +72,22 @@ var refused = map[byte]string{
 	'P': "PERSID", 'Q': "BINPERSID", 0x97: "NEXT_BUFFER", 0x98: "READONLY_BUFFER",
 }
 
-// step does one opcode. Each of the three parts reports whether it knows it.
+// step runs one opcode. Each of the four parts reports whether it knows it.
 func (m *machine) step(op byte) error {
 	if name, ok := refused[op]; ok {
 		return fmt.Errorf("%w: the pickle wants to import or call something (%s at byte %d), and a dump holds plain data only; nothing of it was run", ErrRefused, name, m.at-1)
 	}
-	for _, part := range []func(byte) (bool, error){m.stepNumber, m.stepText, m.stepContainer, m.stepStack} {
-		if known, err := part(op); known || err != nil {
-			return err
-		}
+	if known, err := m.stepStack(op); known {
+		return err
+	}
+	if known, err := m.stepNumber(op); known {
+		return err
+	}
+	if known, err := m.stepText(op); known {
+		return err
+	}
+	if known, err := m.stepContainer(op); known {
+		return err
 	}
 	return m.broken("0x%02x is no opcode; is this a pickle?", op)
 }
@@ -90,7 +97,7 @@ func (m *machine) stepNumber(op byte) (bool, error) {
 	case opNone:
 		return true, m.push(nil, 0)
 	case opNewTrue, opNewFalse:
-		return true, m.push(op == opNewTrue, 1)
+		return true, m.push(op == opNewTrue, 0)
 	case opBinInt, opBinInt1, opBinInt2:
 		return true, m.pushBinInt(op)
 	case opLong1, opLong4:
@@ -108,7 +115,7 @@ func (m *machine) stepNumber(op byte) (bool, error) {
 		if err != nil {
 			return true, err
 		}
-		return true, m.push(floatOf(b), 8)
+		return true, m.push(floatOf(b), costNumber)
 	case opInt, opLong, opFloat:
 		line, err := m.takeLine()
 		if err != nil {
@@ -120,15 +127,21 @@ func (m *machine) stepNumber(op byte) (bool, error) {
 }
 
 func (m *machine) pushBinInt(op byte) error {
-	size := map[byte]uint64{opBinInt: 4, opBinInt1: 1, opBinInt2: 2}[op]
+	size := uint64(1)
+	switch op {
+	case opBinInt:
+		size = 4
+	case opBinInt2:
+		size = 2
+	}
 	n, err := m.takeUint(size)
 	if err != nil {
 		return err
 	}
 	if op == opBinInt {
-		return m.push(int64(int32(uint32(n))), 8) //nolint:gosec // two's complement of four bytes
+		return m.push(int64(int32(uint32(n))), costNumber) //nolint:gosec // two's complement of four bytes
 	}
-	return m.push(int64(n), 8) //nolint:gosec // two bytes at most
+	return m.push(int64(n), costNumber) //nolint:gosec // two bytes at most
 }
 
 // pushNumberLine reads protocol 0's numbers.
@@ -139,10 +152,10 @@ func (m *machine) pushNumberLine(op byte, line string) error {
 		if err != nil && (f == 0 || len(line) > longest) {
 			return m.broken("%s is no number", strconv.Quote(line[:min(len(line), 32)]))
 		}
-		return m.push(f, 8)
+		return m.push(f, costNumber)
 	}
 	if op == opInt && (line == "00" || line == "01") {
-		return m.push(line == "01", 1)
+		return m.push(line == "01", 0)
 	}
 	line = strings.TrimSuffix(line, "L")
 	n, ok := new(big.Int), false
@@ -155,26 +168,20 @@ func (m *machine) pushNumberLine(op byte, line string) error {
 	return m.pushBig(n)
 }
 
-// sizedTexts are the opcodes with a length of so many bytes before them.
-var sizedTexts = map[byte]struct {
-	size  uint64
-	bytes bool
-}{
-	opBinString: {4, false}, opShortBinString: {1, false}, opBinUnicode: {4, false},
-	opShortBinUnicode: {1, false}, opBinUnicode8: {8, false},
-	opBinBytes: {4, true}, opShortBinBytes: {1, true}, opBinBytes8: {8, true}, opByteArray8: {8, true},
+// sizedTexts are the opcodes of texts and bytes with a length of so many bytes
+// before them.
+var sizedTexts = map[byte]uint64{
+	opBinString: 4, opShortBinString: 1, opBinUnicode: 4, opShortBinUnicode: 1, opBinUnicode8: 8,
+	opBinBytes: 4, opShortBinBytes: 1, opBinBytes8: 8, opByteArray8: 8,
 }
 
 func (m *machine) stepText(op byte) (bool, error) {
-	if sized, ok := sizedTexts[op]; ok {
-		b, err := m.takeSized(sized.size)
+	if size, ok := sizedTexts[op]; ok {
+		text, err := m.takeSized(size)
 		if err != nil {
 			return true, err
 		}
-		if sized.bytes {
-			return true, m.push(Bytes(append([]byte(nil), b...)), len(b)+24)
-		}
-		return true, m.push(string(b), len(b)+16)
+		return true, m.pushText(text, 0)
 	}
 	if op != opString && op != opUnicode {
 		return false, nil
@@ -190,7 +197,7 @@ func (m *machine) stepText(op byte) (bool, error) {
 			return true, m.broken("a text has no quotes around it")
 		}
 	}
-	return true, m.push(text, len(text)+16)
+	return true, m.pushText(text, 2*len(text)+costNumber)
 }
 
 func (m *machine) stepContainer(op byte) (bool, error) {
@@ -238,7 +245,7 @@ func (m *machine) fromMark(op byte, items []any) error {
 	case opSetItems:
 		return m.setIn(items)
 	}
-	return m.push(&List{Items: items, Tuple: op != opList}, costContainer)
+	return m.pushList(items, op != opList)
 }
 
 func (m *machine) stepStack(op byte) (bool, error) {
@@ -270,7 +277,7 @@ func (m *machine) stepStack(op byte) (bool, error) {
 		}
 		return true, m.push(v, 0)
 	case opMemoize:
-		return true, m.putMemo(uint64(len(m.memo)))
+		return true, m.putMemo(uint64(len(m.memo) + len(m.sparse)))
 	case opPut, opGet:
 		line, err := m.takeLine()
 		if err != nil {

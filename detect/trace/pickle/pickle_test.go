@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"os/exec"
 	"reflect"
 	"runtime"
@@ -12,7 +14,7 @@ import (
 	"testing"
 )
 
-// pythonSays runs a script of real Python and hands back what it writes.
+// pythonSays runs a Python script and returns its output.
 func pythonSays(t *testing.T, script string) []byte {
 	t.Helper()
 	path, err := exec.LookPath("python3")
@@ -46,14 +48,14 @@ sys.stdout.buffer.write(json.dumps(v).encode())
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, err := Decode(rest[:n])
+		v, err := Decode(string(rest[:n]))
 		if err != nil {
 			t.Fatalf("protocol %d: %v", len(decoded), err)
 		}
 		if !Looks(rest[:n]) {
 			t.Errorf("protocol %d is not recognised", len(decoded))
 		}
-		text, err := JSON(v, 1<<20)
+		text, err := jsonText(v, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,11 +104,11 @@ func normal(v any) any {
 
 func TestBytesAndSets(t *testing.T) {
 	out := pythonSays(t, `import pickle,sys; sys.stdout.buffer.write(pickle.dumps([b"ab", bytearray(b"c"), {1}, frozenset([2])], 5))`)
-	v, err := Decode(out)
+	v, err := Decode(string(out))
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := JSON(v, 100)
+	text, err := jsonText(v, 100)
 	if err != nil || string(text) != `["ab","c",[1],[2]]` {
 		t.Errorf("%s %v", text, err)
 	}
@@ -115,7 +117,7 @@ func TestBytesAndSets(t *testing.T) {
 // Everything that would import or call is refused before it has an effect.
 func TestRefusesEveryCall(t *testing.T) {
 	for op, name := range refused {
-		_, err := Decode([]byte{0x80, 4, ')', op, 1, 1, 1, 1, '\n', '\n', '.'})
+		_, err := Decode("\x80\x04)" + string([]byte{op}) + "\x01\x01\x01\x01\n\n.")
 		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -133,7 +135,7 @@ for v in (os.system, collections.OrderedDict(), eval, object(), datetime.datetim
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Decode(rest[:n]); !errors.Is(err, ErrRefused) {
+		if _, err := Decode(string(rest[:n])); !errors.Is(err, ErrRefused) {
 			t.Errorf("%q: %v", rest[:n], err)
 		}
 		out = rest[n:]
@@ -166,12 +168,12 @@ func TestMalformed(t *testing.T) {
 		"key is a container": "",
 	} {
 		if name == "key is a container" {
-			if _, err := JSON(&Dict{[]Pair{{&List{}, nil}}}, 100); !errors.Is(err, ErrMalformed) {
+			if _, err := jsonText(&Dict{[]Pair{{&List{}, nil}}}, 100); !errors.Is(err, ErrMalformed) {
 				t.Error(err)
 			}
 			continue
 		}
-		if _, err := Decode([]byte(in)); !errors.Is(err, ErrMalformed) || strings.Contains(err.Error(), "\n") {
+		if _, err := Decode(in); !errors.Is(err, ErrMalformed) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -184,42 +186,113 @@ func TestBombs(t *testing.T) {
 	for i := range byte(60) {
 		bomb = append(bomb, '0', ']', 'q', i+1, '(', 'h', i, 'h', i, 'e')
 	}
-	v, err := Decode(append(bomb, '.'))
+	v, err := Decode(string(append(bomb, '.')))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := JSON(v, 1<<20); !errors.Is(err, ErrTooLarge) {
+	if _, err := io.Copy(io.Discard, JSON(v, len(bomb))); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a bomb of shared lists: %v", err)
 	}
-	if v, err = Decode([]byte("]q\x00h\x00a.")); err != nil {
+	if v, err = Decode("]q\x00h\x00a."); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := JSON(v, 1<<20); !errors.Is(err, ErrTooLarge) {
+	if _, err := jsonText(v, 1<<20); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a list in itself: %v", err)
 	}
-	if _, err := Decode([]byte("L" + strings.Repeat("9", 1<<20) + "L\n.")); !errors.Is(err, ErrMalformed) {
+	if _, err := Decode("L" + strings.Repeat("9", 1<<20) + "L\n."); !errors.Is(err, ErrMalformed) {
 		t.Errorf("digits: %v", err)
 	}
-	if _, err := Decode([]byte("\x8b\x00\x00\x10\x00" + strings.Repeat("9", 1<<20) + ".")); !errors.Is(err, ErrTooLarge) {
+	if _, err := Decode("\x8b\x00\x00\x10\x00" + strings.Repeat("9", 1<<20) + "."); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("long: %v", err)
 	}
-	for name, unit := range map[string]string{"lists": "]", "dicts": "}", "marks": "(", "numbers": "K\x01", "copies": "2", "memo": "\x94"} {
-		in := []byte("]" + strings.Repeat(unit, 4<<20/len(unit)))
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		_, err := decodeWithin(in, 8<<20)
-		runtime.ReadMemStats(&after)
-		if !errors.Is(err, ErrTooLarge) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if used := after.TotalAlloc - before.TotalAlloc; used > 64<<20 {
-			t.Errorf("%s: %d bytes were allocated under a bound of 8 MiB", name, used)
-		}
+	if _, err := Decode("X\x01\x00\x10\x00" + strings.Repeat("9", 1<<20+1) + "."); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("text: %v", err)
 	}
 	// A tuple of the whole stack again and again would be quadratic.
-	if _, err := decodeWithin([]byte("("+strings.Repeat("K\x01", 10000)+strings.Repeat("t(h\x00", 10)), 1<<20); err == nil {
+	if _, err := Decode("(" + strings.Repeat("K\x01", 10000) + strings.Repeat("t(h\x00", 10)); err == nil {
 		t.Error("an endless pickle is taken")
 	}
+}
+
+// TestMemory compares the counted bytes of each kind of value with the heap, and
+// with the limit for the size of the pickle.
+func TestMemory(t *testing.T) {
+	const size = 256 << 10
+	for name, c := range map[string]struct{ before, unit, after string }{
+		"lists": {"", "]", ""}, "dicts": {"", "}", ""}, "marks": {"", "(", ""}, "copies": {"]", "2", ""}, "memo": {"]", "\x94", ""},
+		"sparse memo": {"]", "r\x00\xff\x00\x00", ""}, "small numbers": {"](", "K\x01", "e."}, "numbers": {"](", "M\xff\x7f", "e."},
+		"floats": {"](", "G12345678", "e."}, "long numbers": {"](", "\x8a\x09123456781", "e."}, "longest numbers": {"](", "\x8a\x40" + strings.Repeat("1", 64), "e."},
+		"texts": {"](", "U\x05hello", "e."}, "empty texts": {"](", "U\x00", "e."}, "lines": {"](", "S'\\x41\\x41'\n", "e."}, "wide lines": {"](", "V\xff\xff\n", "e."},
+		"pairs": {"}(", "]]", "u."}, "tuples": {")", "\x85", "."}, "appended": {"]", "]a", "."}, "set": {"}", "K\x01K\x01s", "."}, "dicts of one": {"", "}K\x01K\x01s", ""},
+		"popped": {"]", "](0", "."}, "lists of marks": {"", "(l", ""},
+	} {
+		units := (size - len(c.before) - len(c.after)) / len(c.unit)
+		m := newMachine(c.before + strings.Repeat(c.unit, units) + c.after)
+		if c.unit[0] == 'r' {
+			m.in = c.before
+			for i := range units { // each under another number
+				m.in += fmt.Sprintf("r%c%c%c\x01", i>>14, i>>7&0x7f, i&0x7f)
+				if len(m.in) > 1<<16 {
+					break
+				}
+			}
+			m.limit = valuesPerByte * len(m.in)
+		}
+		before := heapNow()
+		_, err := m.run()
+		used := heapNow() - before
+		if err != nil && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if used > int64(m.held)*17/16+1<<16 || m.held > 2*m.limit {
+			t.Errorf("%s: %d bytes are held, %d counted, %d allowed", name, used, m.held, m.limit)
+		}
+		runtime.KeepAlive(m)
+	}
+}
+
+func heapNow() int64 {
+	var s runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&s)
+	return int64(s.HeapAlloc)
+}
+
+// A dump of 300 calls with 30 frames each is below the limits, in all
+// protocols and whether its frames are shared or not.
+func TestDumpsFit(t *testing.T) {
+	out := pythonSays(t, `
+import pickle, sys
+def frames(): return [{"name": "forward_%d" % i, "filename": "/usr/lib/python3/dist-packages/megatron/core/module_%d.py" % (i % 12), "line": 100 + i} for i in range(30)]
+shared = frames()
+def entry(i, f): return {"record_id": i, "pg_id": i % 5, "process_group": ["%d" % (i % 5), "TENSOR_MODEL_PARALLEL_GROUP"], "collective_seq_id": i // 3, "p2p_seq_id": 0, "op_id": i,
+    "profiling_name": "nccl:all_reduce", "time_created_ns": 1764000000000000000 + i, "frames": f, "input_sizes": [[4096, 1, 512]], "input_dtypes": ["BFloat16"], "output_sizes": [[4096, 1, 512]],
+    "output_dtypes": ["BFloat16"], "state": "scheduled", "time_discovered_started_ns": None, "time_discovered_completed_ns": None, "retired": False, "timeout_ms": 600000, "is_p2p": False}
+for p in range(6):
+    for f in (frames, lambda: shared, lambda: []):
+        b = pickle.dumps({"version": "2.9", "entries": [entry(i, f()) for i in range(300)]}, p)
+        sys.stdout.buffer.write(b"%d\n" % len(b) + b)
+`)
+	for i := 0; len(out) > 0; i++ {
+		head, rest, _ := bytes.Cut(out, []byte("\n"))
+		n, err := strconv.Atoi(string(head))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := newMachine(string(rest[:n]))
+		v, err := m.run()
+		if err != nil || 8*m.held > 7*(m.limit-valuesFree) {
+			t.Fatalf("%d: %v, %d of %d bytes", i, err, m.held, m.limit)
+		}
+		if _, err := jsonText(v, jsonPerByte*n/2); err != nil {
+			t.Errorf("%d: %v", i, err)
+		}
+		out = rest[n:]
+	}
+}
+
+func jsonText(v any, limit int) ([]byte, error) {
+	return io.ReadAll(newJSONReader(v, limit))
 }
 
 // FuzzDecode: no panic, and what decodes can be written out or is refused.
@@ -228,14 +301,14 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		v, err := decodeWithin(in, 4<<20)
+		v, err := Decode(string(in))
 		if err != nil {
 			if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrRefused) {
 				t.Fatal(err)
 			}
 			return
 		}
-		text, err := JSON(v, 1<<20)
+		text, err := jsonText(v, 1<<20)
 		if err == nil && !json.Valid(text) {
 			t.Fatalf("%q", text)
 		}

@@ -14,11 +14,11 @@ import os
 
 TYPE_CHECKING = False  # as typing has it, which takes longer to import than all of this
 if TYPE_CHECKING:
-    from ._api import ddp, fsdp, megatron, pipeline, run
+    from ._api import ddp, fsdp, megatron, megatron_lm, pipeline, run, torchtitan
     from ._hook import Hook, hook_loaded
     from ._job import Job
 
-__all__ = ["Hook", "Job", "ddp", "fsdp", "hook_loaded", "megatron", "pipeline", "run"]
+__all__ = ["Hook", "Job", "ddp", "fsdp", "hook_loaded", "megatron", "megatron_lm", "pipeline", "run", "torchtitan"]
 __version__ = "0.1.0"
 
 if "libfalcon_hook" in os.environ.get("LD_PRELOAD", ""):
@@ -26,7 +26,7 @@ if "libfalcon_hook" in os.environ.get("LD_PRELOAD", ""):
 
     prepare()
 
-_CALLS = dict.fromkeys(("ddp", "fsdp", "megatron", "pipeline", "run"), "_api")
+_CALLS = dict.fromkeys(("ddp", "fsdp", "megatron", "megatron_lm", "pipeline", "run", "torchtitan"), "_api")
 _LATER = {**_CALLS, "Hook": "_hook", "hook_loaded": "_hook", "Job": "_job"}  # imported when first asked for
 
 

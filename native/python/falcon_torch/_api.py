@@ -120,6 +120,28 @@ def megatron(
     return _megatron.megatron(forward_backward_func, model, optimizer, micro_batches, mesh, begin, save, load, state)
 
 
+def megatron_lm(mesh: str | None = None) -> None:
+    """Bring Megatron-LM's own training loop under Falcon: call it once, anywhere before pretrain().
+
+    Without the hook it does nothing. mesh is found from Megatron's groups; give a text such as "tp=2,dp=4,pp=2"
+    (innermost first) where they are in another order. Raise ValueError for a Megatron-LM whose loop is another one, and
+    in the first iteration where the mesh does not fit the job.
+    """
+    from . import _megatron_lm
+
+    _megatron_lm.megatron_lm(mesh)
+
+
+def torchtitan(trainer: Any) -> None:
+    """Bring a Trainer of torchtitan under Falcon: call it once, before trainer.train().
+
+    Without the hook it does nothing. Raise ValueError for another kind of trainer.
+    """
+    from . import _torchtitan
+
+    _torchtitan.torchtitan(trainer)
+
+
 def run(train: Callable[[], Any]) -> Any:
     """Call train, and return what it returns; call it again where its processes get other groups or ranks.
 

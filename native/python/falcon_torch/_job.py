@@ -70,10 +70,10 @@ class Job:
             self.storage.agree(self._votes)
             if load is not None and begin > 0:
                 self._hook.checkpoint(begin)
+        self._state_bytes = 3 * sum(p.numel() * p.element_size() for p in parameters)
         if self.under_falcon:
-            state = 3 * sum(p.numel() * p.element_size() for p in parameters)
             self._hook.mesh(layout.text, micro_batches)
-            self._hook.state(state, least, multiple)
+            self._hook.state(self._state_bytes, least, multiple)
 
     def _meet(self) -> _votes.Votes | None:
         """The votes of all ranks; those of a process that enters its training function again are there."""

@@ -15,6 +15,8 @@ from ._mesh import place, text_of
 from ._state import State
 from ._storage import Load, Save
 
+SCALES = ("grad_scale_func", "moe_grad_scale_func", "mtp_grad_scale_func")
+
 
 class MegatronJob(Job):
     """One rank of a Megatron-core job. Made by falcon_torch.megatron."""
@@ -33,18 +35,26 @@ class MegatronJob(Job):
         if arguments.get("forward_only"):
             return self._function(**arguments)
         arguments["num_microbatches"] = mine = self.split[self._layout.replica]
-        if getattr(self._config, "calculate_per_token_loss", False):
+        factor = mine * self.gradient_scale
+        if factor == 1 or getattr(self._config, "calculate_per_token_loss", False):
             return self._function(**arguments)
-        own, factor = self._config.grad_scale_func, mine * self.gradient_scale
-
-        def weighted(loss: torch.Tensor) -> torch.Tensor:
-            return (loss if own is None else own(loss)) * factor
-
-        self._config.grad_scale_func = weighted
+        kept = {name: getattr(self._config, name, None) for name in SCALES}
         try:
+            self._weigh(kept, factor)
             return self._function(**arguments)
         finally:
-            self._config.grad_scale_func = own
+            for name in kept.keys() & vars(self._config).keys():
+                setattr(self._config, name, kept[name])
+
+    def _weigh(self, kept: dict[str, Any], factor: float) -> None:
+        """Put a factor on all that scales losses; those of experts and of further tokens fall back on the first."""
+
+        def weighted(own: Callable[..., Any] | None) -> Callable[..., Any]:
+            return lambda *loss: (loss[0] if own is None else own(*loss)) * factor
+
+        for name, own in kept.items():
+            if own is not None or name == SCALES[0]:
+                setattr(self._config, name, weighted(own))
 
     def mark_megatron_updates(self, optimizer: Any) -> None:
         """Mark the optimizer's step_with_ready_grads as the update: all ranks' gradients have come."""

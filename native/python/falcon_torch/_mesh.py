@@ -83,6 +83,18 @@ def place(text: str, rank: int, world: int) -> Layout:
     )
 
 
+def ranks_along(text: str, rank: int, name: str) -> list[int]:
+    """The ranks that differ from a rank in one dimension of the mesh alone."""
+    stride = 1
+    for dim, size in parse(text).items():
+        if dim == name:
+            first = rank - rank // stride % size * stride
+            return [first + k * stride for k in range(size)]
+        if dim in SPLIT_RANKS:
+            stride *= size
+    return [rank]
+
+
 def _joined_by_experts(text: str, dims: dict[str, int]) -> int:
     """How many dp ranks talk inside a micro-batch, as their experts are spread over them."""
     ep, fsdp = dims.get("ep", 1), dims.get("fsdp", 1)

@@ -65,7 +65,7 @@ class Votes:
 
     def __init__(self, store: dist.Store, rank: int, world: int) -> None:
         self._store, self._rank, self._world = store, rank, world
-        self._group: Any = _meet(store, rank, world)
+        self._group: Any = meet(store, rank, world)
         self._least = dist.AllreduceOptions()
         self._least.reduceOp = dist.ReduceOp.MIN
         self._running: deque[_Vote] = deque()
@@ -249,7 +249,7 @@ class _Leaving:
         self._thread.join()
 
 
-def _meet(store: dist.Store, rank: int, world: int) -> Any:
+def meet(store: dist.Store, rank: int, world: int) -> Any:
     """Make a gloo group that waits for its ranks for MEET_S, and in its calls for QUIET_S."""
     group = dist.ProcessGroupGloo(store, rank, world, timeout=timedelta(seconds=MEET_S))
     try:

@@ -1,7 +1,5 @@
 package detect
 
-import "slices"
-
 // baseline is the iteration time that slowness is measured against.
 type baseline struct {
 	cfg        *Config
@@ -29,7 +27,7 @@ func (bl *baseline) adoptLevel(iteration int64) {
 	if bl.samples.isLearning() || baseline <= 0 {
 		return
 	}
-	acting := slices.ContainsFunc(bl.incidents.list, func(s *incidentState) bool { return s.Open() || len(s.actions.inForce) > 0 })
+	acting := bl.incidents.acting()
 	switch {
 	case level < baseline*(1-bl.cfg.Settled):
 		bl.restoredMs = min(bl.restoredMs, level)

@@ -73,7 +73,7 @@ func (e *earlyLook) isSlow(ms float64) bool {
 // isDue reports whether an iteration of a healthy, settled job is slow.
 func (e *earlyLook) isDue(c cell) bool {
 	return e.cfg.Early.Iterations > 0 && !e.samples.isLearning() && e.isSlow(c.ms) && !e.baseline.isSettling(c.iteration) &&
-		e.evidence.hasHealthy() && !e.profile.learningDue() && len(e.incidents.list) == 0 // an action of theirs may hold
+		e.evidence.hasHealthy() && !e.profile.learningDue() && !e.incidents.acting()
 }
 
 // slowRun is how many iterations there were since the window was asked for, 0 without a
@@ -153,7 +153,9 @@ func (m *Machine) endEarly(w *window) {
 }
 
 // judgeEarly gives the incident of an early window its verdict once counters confirm what it
-// shows, as they come later than it. Until then it only accuses: a longer one may decide.
+// shows, as they come later than it. Without them it counts for nothing, not even as the first
+// of two windows that accuse a rank: where the work differs from iteration to iteration, one
+// accuses anybody.
 func (m *Machine) judgeEarly() {
 	for _, s := range m.incidents.openIncidents() {
 		if s.hasVerdict() || !m.early.isOf(s.OnsetIteration) {
@@ -161,9 +163,6 @@ func (m *Machine) judgeEarly() {
 		}
 		timing, v := m.early.judge(s)
 		if !m.early.canName(s, timing, v) {
-			if s.search.tries == 0 {
-				s.search.accused = timing.Slow
-			}
 			continue
 		}
 		m.early.drop()

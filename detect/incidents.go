@@ -283,6 +283,11 @@ func (n *incidentSet) openIncidents() []*incidentState {
 	return out
 }
 
+// acting reports whether an incident is open, or an action of one is in force.
+func (n *incidentSet) acting() bool {
+	return slices.ContainsFunc(n.list, func(s *incidentState) bool { return s.Open() || len(s.actions.inForce) > 0 })
+}
+
 // namedLinks are the links of open incidents.
 func (n *incidentSet) namedLinks() map[falcon.Link]bool {
 	out := map[falcon.Link]bool{}

@@ -55,11 +55,16 @@ func (ap *approval) whyPerson(now time.Time) string {
 // mayBeOver reports whether the proposal is from before the console had to listen again, and the
 // job may go on by itself: iterations that begin are known some beats later.
 func (ap *approval) mayBeOver(now time.Time) bool {
-	if !selfHealing(ap.op.rec) || newestFault(ap.op.rec).After(ap.hear.Since()) {
+	switch {
+	case !selfHealing(ap.op.rec):
+		return false
+	case ap.hear.Holds(): // it must listen again now
+		return true
+	case newestFault(ap.op.rec).After(ap.hear.Since()):
 		return false
 	}
 	usual, _ := ap.pace.Usual()
-	return ap.hear.Holds() || now.Sub(ap.hear.Since()) < 4*ap.cfg.Beat+min(2*usual, ap.cfg.HangMin)
+	return now.Sub(ap.hear.Since()) < 4*ap.cfg.Beat+min(2*usual, ap.cfg.HangMin)
 }
 
 // onlyHang reports whether nothing but the whole job's hang led to a recovery.

@@ -111,7 +111,7 @@ func (r *reliefState) seenBad(iteration int64) { r.streak, r.badAt = 0, iteratio
 // seenHealthy counts a healthy window, asked for after an iteration.
 func (r *reliefState) seenHealthy(iteration int64) {
 	if r.streak == 0 {
-		r.healthyAt = iteration + 1
+		r.healthyAt = iteration + 2 // the next one ran already when the window was asked for
 	}
 	r.streak++
 }

@@ -168,13 +168,13 @@ func (d *detector) judgeRank(now time.Time, r falcon.Rank, n falcon.Node) (falco
 }
 
 // exitFault is the fault of a process's end.
-func (d *detector) exitFault(now time.Time, p Process) falcon.Fault {
+func (s *jobState) exitFault(now time.Time, p Process) falcon.Fault {
 	how := cmp.Or(p.Exit, "how is unknown")
 	f := falcon.Fault{
-		Kind: falcon.FaultExit, Node: p.Node, Device: d.ranks.deviceOf(p.Rank), Ranks: []falcon.Rank{p.Rank}, FirstNs: now.UnixNano(),
-		Evidence: []string{fmt.Sprintf("rank %d (process %d on %s) ended: %s", p.Rank, p.Pid, d.ranks.deviceOf(p.Rank), how)},
+		Kind: falcon.FaultExit, Node: p.Node, Device: s.ranks.deviceOf(p.Rank), Ranks: []falcon.Rank{p.Rank}, FirstNs: now.UnixNano(),
+		Evidence: []string{fmt.Sprintf("rank %d (process %d on %s) ended: %s", p.Rank, p.Pid, s.ranks.deviceOf(p.Rank), how)},
 	}
-	if fatal, _, failed := d.nodes.Get(p.Node, now).Fatal(now); failed && fatal.Concerns(f.Device) {
+	if fatal, _, failed := s.nodes.Get(p.Node, now).Fatal(now); failed && fatal.Concerns(f.Device) {
 		f.Kind, f.Evidence = falcon.FaultDevice, append([]string{fatal.String()}, f.Evidence...)
 	}
 	return f

@@ -12,12 +12,27 @@ import (
 // checkpoint it might begin from nothing: a person decides that.
 func (w *workflow) restartWhole(now time.Time, why string) {
 	c := w.op.rec
+	w.addUnexplainedEnds(now)
 	c.Whole, c.Reason = true, why
 	if w.job.Checkpoint < 0 && (c.DecidedBy == byPolicyName || c.DecidedBy == "") {
 		w.proposeAgain(now)
 		return
 	}
 	w.launchWhole(now)
+}
+
+// addUnexplainedEnds takes ends that wait for an explanation for faults, as nothing explains
+// them once all processes end. The first of a job to die is often among them: its peers say
+// how they ended, and it can't.
+func (w *workflow) addUnexplainedEnds(now time.Time) {
+	for _, r := range w.ends.Overdue(now, 0) {
+		if x := w.ranks.memberOf(r); x.hasEnded() {
+			f := w.exitFault(now, x.process())
+			f.DetectedNs = now.UnixNano()
+			f = w.op.addFault(now, f)
+			w.out.addNote(w.op.rec.ID, "fault", 2, "%s: %s", w.op.rec.ID, f.Evidence[0])
+		}
+	}
 }
 
 // proposeAgain asks for another decision, as the plan has changed.

@@ -8,7 +8,7 @@ type Hang struct {
 	Waiting    int // ranks that wait for others
 	World      int
 	Culprits   []HangPart
-	Candidates []HangPart // of these nobody can be named alone
+	Candidates []HangPart // of these no rank can be named alone
 	Doubts     []string   // why, one sentence each
 }
 

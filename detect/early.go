@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"slices"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -102,27 +103,28 @@ func (e *earlyLook) onset(healthyBefore func(alarm) float64) (a alarm, ok bool) 
 	w, slowest := e.newest, e.samples.slowest
 	a = alarm{-1, w.iteration, e.baseline.currentMs(), slowest.valueAt(slowest.seen - 1), e.samples.changeProbability()}
 	s := newIncident(falcon.Incident{OnsetIteration: w.iteration, HealthyMs: healthyBefore(a), SlowMs: a.afterMs}, w.id)
-	timing, v := e.judge(s)
-	return a, e.canName(s, timing, v)
+	_, _, ok = e.judge(s)
+	return a, ok
 }
 
-// Bounds below which nobody is named by an early window: of short iterations, a handful
+// Bounds below which no rank is named by an early window: of short iterations, a handful
 // are over before an operator has read the line.
 const (
 	earlyLeast = 3           // slow iterations that open an incident without verification
 	earlyLasts = time.Second // that the job has been slow for
 )
 
-// canName reports whether an early window is enough to name its culprit.
-func (e *earlyLook) canName(s *incidentState, timing peer.Result, v falcon.Verdict) bool {
-	lasted := e.clock.now.Sub(e.samples.times.startOfIteration(s.OnsetIteration))
-	return lasted >= earlyLasts && e.slowRun() > 0 && e.evidence.allConfirmed(s, timing) && e.evidence.isConvincing(v, timing)
-}
-
-// judge is what an early window shows of an incident.
-func (e *earlyLook) judge(s *incidentState) (timing peer.Result, v falcon.Verdict) {
+// judge is what the window shows of an incident; ok reports whether it is enough to name
+// its culprit: the job is slow still, and counters accuse each rank that the window does.
+func (e *earlyLook) judge(s *incidentState) (timing peer.Result, v falcon.Verdict, ok bool) {
+	if e.clock.now.Sub(e.samples.times.startOfIteration(s.OnsetIteration)) < earlyLasts || e.slowRun() == 0 {
+		return timing, v, false
+	}
 	timing = e.evidence.withoutOthers(e.res, s)
-	return timing, cause.Judge(e.evidence.caseFor(s, timing))
+	c := e.evidence.caseFor(s, timing)
+	v = cause.Judge(c)
+	confirmed := timing.Clear && len(timing.Slow) > 0 && !slices.ContainsFunc(timing.Slow, func(r falcon.Rank) bool { return !c.Confirmed(r) })
+	return timing, v, confirmed && e.evidence.isConvincing(v, timing)
 }
 
 // lookEarly asks for an early window after a slow iteration, or opens an incident by it.
@@ -155,14 +157,14 @@ func (m *Machine) endEarly(w *window) {
 // judgeEarly gives the incident of an early window its verdict once counters confirm what it
 // shows, as they come later than it. Without them it counts for nothing, not even as the first
 // of two windows that accuse a rank: where the work differs from iteration to iteration, one
-// accuses anybody.
+// accuses any rank.
 func (m *Machine) judgeEarly() {
 	for _, s := range m.incidents.openIncidents() {
 		if s.hasVerdict() || !m.early.isOf(s.OnsetIteration) {
 			continue
 		}
-		timing, v := m.early.judge(s)
-		if !m.early.canName(s, timing, v) {
+		timing, v, ok := m.early.judge(s)
+		if !ok {
 			continue
 		}
 		m.early.drop()

@@ -333,10 +333,3 @@ func (ev *evidence) compare(profiles []falcon.RankProfile) peer.Result {
 		Profiles: profiles, Healthy: &ev.healthy, Rules: ev.rules(),
 	})
 }
-
-// allConfirmed reports whether a window's timing is clear, and counters or tests accuse each
-// rank that it accuses, and at least one.
-func (ev *evidence) allConfirmed(s *incidentState, timing peer.Result) bool {
-	c := ev.caseFor(s, timing)
-	return timing.Clear && len(timing.Slow) > 0 && !slices.ContainsFunc(timing.Slow, func(r falcon.Rank) bool { return !c.Confirmed(r) })
-}

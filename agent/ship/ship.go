@@ -181,7 +181,7 @@ func (s *Shipper) Beat(now time.Time, ranks []*falconv1.RankBeat, unseen []*falc
 	s.notifyWriter()
 }
 
-// Ends are the ends of processes that an engine may have to be told again: not
+// Ends are the ends of processes that an engine may need again: not
 // acknowledged, or lately; oldest first. The caller must not change them.
 func (s *Shipper) Ends() (ends []*falconv1.RankState) {
 	s.mu.Lock()

@@ -77,7 +77,7 @@ func (t *Tail) Add(r *ring.Record, id uint64) {
 	c.newest = max(c.newest, r.EnterNs)
 }
 
-// commOf is the count of a slot, begun anew where another communicator has it.
+// commOf is the count of a slot, begun again where another communicator has it.
 func (t *Tail) commOf(slot uint32, id uint64) *comm {
 	c := t.comms[slot]
 	if c == nil || c.id != id {

@@ -76,7 +76,7 @@ func TestGroupsAreOpenUntilTheyEnd(t *testing.T) {
 	}
 }
 
-// Another communicator in a slot begins anew; the newest calls are kept.
+// Another communicator in a slot starts from zero; the newest calls are kept.
 func TestBounds(t *testing.T) {
 	var x Tail
 	x.Add(record(0, falcon.OpAllReduce, -1), 6)

@@ -97,7 +97,7 @@ func startHang(t *testing.T) *hangBench {
 	return b
 }
 
-// A standstill is judged from the agents' answers within ten seconds, told in one line
+// A standstill is judged from the agents' answers within ten seconds, logged in one line
 // that is durable, and over with the next call.
 func TestAStandstillIsJudged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestAStandstillIsJudged(t *testing.T) {
 	})
 }
 
-// Agents of the revision before do not answer: nobody is named, and why is told.
+// Agents of the revision before do not answer: no rank is named, and the reason is logged.
 func TestAgentsThatDoNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startHang(t)

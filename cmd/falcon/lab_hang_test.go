@@ -10,7 +10,7 @@ import (
 // hangWithin is within how much time the engine names who holds a job up.
 const hangWithin = 10_000
 
-// judgeLiveHang: the standstill is told in time, with the rank, the call and what to do, and
+// judgeLiveHang: the standstill is reported in time, with the rank, the call and what to do, and
 // no recovery and no incident comes of it while it lasts.
 func judgeLiveHang(r lab.Report) []string {
 	var bad []string
@@ -19,7 +19,7 @@ func judgeLiveHang(r lab.Report) []string {
 	}
 	s := r.Stalls[0]
 	if s.DetectedMs == nil || *s.DetectedMs > hangWithin {
-		bad = append(bad, "not told in time")
+		bad = append(bad, "not reported in time")
 	}
 	for _, want := range []string{"the job stands still: rank 3 (n1.g1, process ", ") has not called collective ", " of communicator dp (ranks 0-3), in which ranks 0-2 wait; ", "it is in the program's own code", ". On n1: py-spy dump --pid "} {
 		if !strings.Contains(s.Said, want) {
@@ -47,6 +47,6 @@ func TestLabHang(t *testing.T) {
 	if bad := judgeLiveHang(r); len(bad) > 0 || !strings.Contains(out, "the job goes on after it stood still for") {
 		t.Errorf("%s\n%+v\n%s", strings.Join(bad, "; "), r.Stalls, out)
 	} else {
-		t.Logf("told %.1f s after the standstill began", *r.Stalls[0].DetectedMs/1000)
+		t.Logf("reported %.1f s after the standstill began", *r.Stalls[0].DetectedMs/1000)
 	}
 }

@@ -7,7 +7,7 @@
 // standstill is asked about again ever more seldom; the verdict is taken back with the
 // first call after it. A rank is named only by what its own process and those that wait
 // for it have recorded. Where an agent has not answered, a record has gaps, or most
-// ranks would be to blame, they are candidates and the doubt is told. It is evidence for
+// ranks would be to blame, they are candidates and the doubt is given. It is evidence for
 // people: nothing is to be fenced or ended on it.
 //
 // The machine takes time as an argument, starts no goroutine and does no I/O.

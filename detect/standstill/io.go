@@ -21,7 +21,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Input is what the machine is told: Sign, Pace, Job and Answer.
+// Input is what the machine takes in: Sign, Pace, Job and Answer.
 type Input interface{ input() }
 
 // Sign is a rank's sign of life.

@@ -8,7 +8,7 @@ import (
 	"github.com/failslow/falcon/detect/trace/hang"
 )
 
-// layout is the job as hang.Solve reads it, and what its answer is told with.
+// layout is the job as hang.Solve reads it, and the names for its answer.
 type layout struct {
 	job    Job
 	calls  map[falcon.Rank]*Calls
@@ -48,8 +48,8 @@ type opKey struct {
 	src, dst falcon.Rank // -1 of a collective
 }
 
-// nobody stands for a peer that is not known.
-const nobody falcon.Rank = -2
+// unknownPeer stands for a peer that is not known.
+const unknownPeer falcon.Rank = -2
 
 // layOut finds which calls can't have ended.
 func layOut(job Job, calls map[falcon.Rank]*Calls) *layout {
@@ -84,7 +84,7 @@ func layOut(job Job, calls map[falcon.Rank]*Calls) *layout {
 }
 
 // findActive finds the groups that are in use. What is not known of another one does not
-// matter: nobody waits in it.
+// matter: no rank waits in it.
 func (l *layout) findActive() {
 	l.active = make([]bool, len(l.job.Groups))
 	for _, c := range l.calls {
@@ -141,7 +141,7 @@ func (l *layout) enterCall(m *hang.Member, c *Calls, k *Call) {
 	e := l.entryOf(m.Rank, g, k, pair)
 	if !pair {
 		m.Calls[hang.Key{Group: g, Seq: e.Seq}] = hang.Record{Shape: e.shape, At: len(l.seen[m.Rank])}
-	} else if e.Peer == nobody {
+	} else if e.Peer == unknownPeer {
 		m.Hidden = true
 		return
 	}
@@ -158,7 +158,7 @@ func (l *layout) entryOf(r falcon.Rank, g int, k *Call, pair bool) entry {
 		e.key = opKey{g, e.Seq, -1, -1}
 		return e
 	}
-	e.Peer = nobody
+	e.Peer = unknownPeer
 	if places := l.job.Groups[g].Places; k.Peer >= 0 && k.Peer < len(places) && places[k.Peer] >= 0 {
 		e.Peer = places[k.Peer]
 	}
@@ -267,7 +267,7 @@ func (l *layout) isDeep() bool {
 }
 
 // addNewest has a rank that waits, though all its calls have what they need, wait in a
-// send that nobody has received so far, else in its newest call.
+// send that no rank has received so far, else in its newest call.
 func (l *layout) addNewest(m *hang.Member) {
 	l.newest[m.Rank] = l.deep
 	list := l.seen[m.Rank]

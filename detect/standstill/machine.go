@@ -66,7 +66,7 @@ func (m *Machine) takeSign(now time.Time, s Sign) {
 	}
 }
 
-// move begins the stretch without a call anew.
+// move begins a new stretch without a call.
 func (m *Machine) move(now time.Time) {
 	idle := now.Sub(m.moved)
 	if !m.moved.IsZero() && m.hang == nil && m.pace.Known && !m.pace.Held {
@@ -141,7 +141,7 @@ func (m *Machine) judge(now time.Time) {
 	m.askedAt = time.Time{}
 	l := layOut(m.job, m.calls)
 	v := verdict{layout: l, cfg: m.cfg, answered: m.answered}
-	h := v.tell(hang.Solve(l.out))
+	h := v.report(hang.Solve(l.out))
 	if h == nil {
 		return
 	}

@@ -60,7 +60,7 @@ func (x *script) want(want ...string) {
 	}
 }
 
-// A standstill is told once, asked about ever more seldom, and over with the first call.
+// A standstill is reported once, asked about ever more seldom, and over with the first call.
 func TestAStandstillIsToldOnce(t *testing.T) {
 	x := newScript(t, oneStays).until(0, 45)
 	x.m.Step(at(45), Sign{Rank: 2, Pid: 102, Calls: 9})

@@ -8,7 +8,7 @@ import (
 // The hook sees which calls a rank has asked for, not which its device has ended. What
 // can't have ended follows from all ranks together: a stream runs its calls one after
 // the other, a collective needs all members, a receive its send. So the calls are run
-// through: what is left at the end waits for something that nobody has asked for.
+// through: what is left at the end waits for something that no rank has asked for.
 
 // unit is what a stream runs at once: a call, or those of a group.
 type unit struct {

@@ -83,7 +83,7 @@ func (s *scene) rank(r falcon.Rank, words []string) {
 		case "gaps":
 			c.Comms[0].Known = false
 			continue
-		case "idle-gaps": // in a communicator that nobody uses
+		case "idle-gaps": // in a communicator that no rank uses
 			c.Comms[1+int(r)/2].Known = false
 			continue
 		case "inside":

@@ -18,8 +18,8 @@ type verdict struct {
 	answered map[falcon.Node]bool
 }
 
-// tell is the verdict; nil where nobody waits for anybody.
-func (v verdict) tell(a hang.Answer) *falcon.Hang {
+// report is the verdict; nil where no rank waits for another.
+func (v verdict) report(a hang.Answer) *falcon.Hang {
 	if a.Waiting == 0 || len(a.Culprits)+len(a.Candidates) == 0 {
 		return nil
 	}

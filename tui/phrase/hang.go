@@ -25,7 +25,7 @@ func HangNamed(h *falconv1.Hang) string {
 	return "held up by " + Ranks(named, 4)
 }
 
-// HangParts are those who are named, else those of whom nobody can be named alone.
+// HangParts are those who are named, else those of whom no rank can be named alone.
 func HangParts(h *falconv1.Hang) []*falconv1.HangPart {
 	if len(h.GetCulprits()) > 0 {
 		return h.GetCulprits()

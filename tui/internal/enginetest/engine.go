@@ -85,8 +85,7 @@ type Engine struct {
 	validates []*falconv1.ValidateRequest
 	test      *held // nil = none asked for
 	lost      *lost // nil = nothing is
-	hangs     bool  // the job stands still
-	sure      bool  // and who holds it up is known
+	still     standstill
 	turns     uint64
 	recovers  []*falconv1.RecoverRequest
 	link      string // what became of the second incident's proposal, "" = it waits

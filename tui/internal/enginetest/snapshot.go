@@ -23,8 +23,8 @@ func (e *Engine) story() int64 {
 
 func (o *Options) world() int { return o.TP * o.DP * o.PP }
 
-func (e *Engine) inForce(i int64) bool {
-	return e.approved != never && i >= e.approved+2 && i < Reverted
+func inForce(i, approved int64) bool {
+	return approved != never && i >= approved+2 && i < Reverted
 }
 
 // ms is the job's time of iteration i; its noise is fixed by i.
@@ -33,9 +33,9 @@ func (e *Engine) ms(i int64) float64 {
 	switch {
 	case i == e.opts.Stray && i > 0:
 		return StrayMs
-	case e.inForce(i) && i < Cleared:
+	case inForce(i, e.approved) && i < Cleared:
 		base = MitigatedMs
-	case e.inForce(i):
+	case inForce(i, e.approved):
 		base = 236 // uneven shares on healthy devices
 	case !e.opts.Healthy && i >= Onset && i < Cleared:
 		base = SlowMs
@@ -49,7 +49,7 @@ func (e *Engine) snapshot(version uint64, r *falconv1.SnapshotRequest) *falconv1
 		Ranks: e.ranks(version), Series: e.series(r), Ladder: e.ladder(),
 		Events: e.events[max(0, len(e.events)-64):], EngineId: engineID, AtUnixNs: e.opts.at(e.iter).UnixNano(),
 	}
-	s.Validation, s.Recovery, s.Hang = e.validation(), e.recovery(), e.hang(e.opts.at(e.iter))
+	s.Validation, s.Recovery, s.Hang = e.validation(), e.recovery(), e.still.verdict(e.opts.at(e.iter), e.hostile)
 	s.Operators = e.operators
 	if e.opts.Recurring {
 		before := e.opts.Start.Add(-51 * time.Hour).UnixNano()
@@ -86,7 +86,7 @@ func (e *Engine) job() *falconv1.Job {
 	case j.Slowdown > 0.1:
 		j.State = "slow"
 	}
-	if e.inForce(e.iter) {
+	if inForce(e.iter, e.approved) {
 		j.MicroBatches = e.opts.plan()
 	}
 	return j
@@ -330,7 +330,7 @@ func (e *Engine) ladder() *falconv1.Ladder {
 		Incident: "INC-0001", ImpactMs: impact, LostGpuHours: impact * float64(e.opts.world()) / 3.6e6,
 		Rungs: []*falconv1.RungView{
 			{Rung: "S1", Applicable: true, Reason: "ignore: cheapest while the loss is below the price of acting", PredictedMs: SlowMs, ImpactMs: impact, Current: e.approved == never},
-			{Rung: "S2", Applicable: true, Reason: "give replica 2 fewer micro-batches; gradients stay weighted by samples" + e.hostile, OverheadMs: 31, GainMs: SlowMs - MitigatedMs, BreakEven: 1, ImpactMs: impact, PredictedMs: MitigatedMs, Current: e.inForce(e.iter), PlanHash: "9f2c41d0", Approval: "person", MicroBatches: e.opts.plan(), IfWrong: "reverted after 10 iterations without a gain"},
+			{Rung: "S2", Applicable: true, Reason: "give replica 2 fewer micro-batches; gradients stay weighted by samples" + e.hostile, OverheadMs: 31, GainMs: SlowMs - MitigatedMs, BreakEven: 1, ImpactMs: impact, PredictedMs: MitigatedMs, Current: inForce(e.iter, e.approved), PlanHash: "9f2c41d0", Approval: "person", MicroBatches: e.opts.plan(), IfWrong: "reverted after 10 iterations without a gain"},
 			{Rung: "S3", Reason: "one node holds one slow GPU of one stage: no swap shortens the longest stage", BreakEven: never},
 			{Rung: "S4", Variant: "restart", Applicable: true, Reason: "checkpoint, and all ranks again on healthy nodes", OverheadMs: 90_000, GainMs: SlowMs - HealthyMs, BreakEven: 474, ImpactMs: impact, PredictedMs: HealthyMs, PlanHash: "51d7aa02", ClockMs: max(0, 90_000-impact), Approval: "person", Next: true, IfWrong: "the job runs on where it is; nothing is reverted"},
 			{Rung: "S4", Variant: "replace", Reason: "no spare node is attached", BreakEven: never},

@@ -42,7 +42,8 @@ func TestLabHang(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sc.Iterations, sc.ForwardMs, sc.Events[0].AtIteration, sc.Events[0].ForMs = 40, 2, 25, 9000
+	// What is left behind the stall lasts longer than two beats, by which the engine knows that the job goes on.
+	sc.Iterations, sc.ForwardMs, sc.Events[0].AtIteration, sc.Events[0].ForMs = 120, 2, 25, 9000
 	r, out := playReport(t, sc)
 	if bad := judgeLiveHang(r); len(bad) > 0 || !strings.Contains(out, "the job goes on after it stood still for") {
 		t.Errorf("%s\n%+v\n%s", strings.Join(bad, "; "), r.Stalls, out)

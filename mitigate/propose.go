@@ -15,14 +15,41 @@ const waitTimes = 2
 
 // proposeDue offers the cheapest rung that can help once waiting has cost as much
 // as taking it: the ski-rental rule of FALCON §5.2, algorithm 1, for every
-// rung of the ladder. What can't help is passed over with the reason said.
+// rung of the ladder. What can't help is passed over with the reason said. A rung that
+// policy takes by itself goes before one that waits for a person: nothing that is
+// automatic is blocked by a person's absence.
 func (p *Planner) proposeDue(s *incidentState) {
-	if !s.isLocated() || s.proposal() != nil || p.orders.hasPending() || p.incidents.actionUnderWay() != nil || p.policy.observing() {
+	waiting := s.proposal()
+	if !s.isLocated() || p.keepsItsPlace(s, waiting) || p.orders.hasPending() || p.incidents.actionUnderWay() != nil || p.policy.observing() {
 		return
 	}
+	due := p.dueCandidates(s, waiting)
+	if len(due) == 0 {
+		return
+	}
+	c := due[max(0, slices.IndexFunc(due, func(c candidate) bool { return p.policy.automatic(s, c.rung) }))]
+	if waiting != nil {
+		p.out.expireAction(waiting, rungName(c.rung, c.variant)+", which policy takes by itself, goes first")
+	}
+	p.proposePlan(s, c.plan, p.costReason(s, c, p.ledger.clockMs(s, c.rung)))
+}
+
+// keepsItsPlace reports whether a proposal stays whatever else is due: policy takes it by
+// itself, or a person has approved it already.
+func (p *Planner) keepsItsPlace(s *incidentState, waiting *falcon.Action) bool {
+	return waiting != nil && (len(waiting.Approvals) > 0 || p.policy.automatic(s, waiting.Rung))
+}
+
+// dueCandidates are the rungs that can help and whose price has been lost by waiting, cheapest
+// first; while a proposal waits for a person, those alone that policy takes by itself.
+func (p *Planner) dueCandidates(s *incidentState, waiting *falcon.Action) []candidate {
+	var out []candidate
 	unmeasured := false
 	for _, c := range p.plans.candidates(s) {
 		clock := p.ledger.clockMs(s, c.rung)
+		if waiting != nil && (c.rung == waiting.Rung || !p.policy.automatic(s, c.rung)) {
+			continue
+		}
 		if clock < c.overheadMs || p.claimedByOther(s, c.rung) || (s.hasInForce(c.rung) && p.plans.looksHealthy(s)) || (unmeasured && clock < waitTimes*c.overheadMs) {
 			continue
 		}
@@ -31,12 +58,14 @@ func (p *Planner) proposeDue(s *incidentState) {
 			c.err = p.whyWithheld(s, c)
 		}
 		if c.err != nil {
-			p.skipOnce(s, c)
+			if len(out) == 0 {
+				p.skipOnce(s, c)
+			}
 			continue
 		}
-		p.proposePlan(s, c.plan, p.costReason(s, c, clock))
-		return
+		out = append(out, c)
 	}
+	return out
 }
 
 // claimedByOther reports whether the rung is in force for s already, and not yet for another

@@ -200,13 +200,14 @@ type RungView struct {
 	Reason       string   `json:"reason"` // why not, or what it does
 	OverheadMs   float64  `json:"overhead_ms"`
 	GainMs       float64  `json:"gain_ms"`      // predicted, per iteration
-	BreakEven    int64    `json:"break_even"`   // iterations since onset at which impact equals overhead; NoIteration if never
+	BreakEven    int64    `json:"break_even"`   // iterations: see Rented for plan ladder; else after which GainMs has repaid OverheadMs; NoIteration if never
 	ImpactMs     float64  `json:"impact_ms"`    // accumulated so far
 	PredictMs    float64  `json:"predicted_ms"` // iteration time with it
 	Current      bool     `json:"current"`
 	PlanHash     string   `json:"plan_hash,omitempty"` // of the plan that taking it now would carry out
 	Variant      Variant  `json:"variant,omitempty"`
 	ClockMs      float64  `json:"clock_ms"`           // impact still to come until it is proposed (ski-rental), 0 = due
+	DueInMs      float64  `json:"due_in_ms"`          // the same by the clock, at the present loss; 0 = due, or nothing is lost now
 	Approval     string   `json:"approval"`           // what policy says: ApprovalAuto, ApprovalPerson, ApprovalNever
 	Next         bool     `json:"next,omitempty"`     // the rung that the clock runs for
 	IfWrong      string   `json:"if_wrong,omitempty"` // what happens when it does not help

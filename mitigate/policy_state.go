@@ -40,9 +40,18 @@ func (y *policyState) stopReason() string {
 	return "the mode is observe"
 }
 
+// approvalFor is what policy wants for one incident: after a veto no rung of it is taken without
+// a person.
+func (y *policyState) approvalFor(s *incidentState, r falcon.Rung) string {
+	if a := y.requires(r); a != falcon.ApprovalAuto || len(s.vetoed) == 0 {
+		return a
+	}
+	return falcon.ApprovalPerson
+}
+
 // automatic reports whether rung r may act without a person; after a veto no rung of it may.
 func (y *policyState) automatic(s *incidentState, r falcon.Rung) bool {
-	return y.requires(r) == falcon.ApprovalAuto && !y.frozen() && len(s.vetoed) == 0 && withinHours(y.current.Hours, y.clock.now)
+	return y.approvalFor(s, r) == falcon.ApprovalAuto && !y.frozen() && withinHours(y.current.Hours, y.clock.now)
 }
 
 // maySplit reports whether policy lets the micro-batches be redistributed.

@@ -28,7 +28,8 @@ type Rental struct {
 	Policy       falcon.Policy
 }
 
-// Rented is the ladder of a Rental.
+// Rented is the ladder of a Rental. BreakEven of its rungs is the number of iterations since the
+// onset after which the impact equals the overhead: when algorithm 1 takes them.
 type Rented struct {
 	ImpactMs float64           // Σ(ms − healthy) so far
 	LossMs   float64           // per iteration at present
@@ -127,6 +128,9 @@ func (r Rental) rungView(rung falcon.Rung, nowMs float64, so Rented) falcon.Rung
 	}
 	if known {
 		v.BreakEven, v.ClockMs = r.breakEven(overhead, so), max(0, overhead-so.ImpactMs)
+		if so.LossMs > 0 {
+			v.DueInMs = min(v.ClockMs/so.LossMs*nowMs, 1e15)
+		}
 	}
 	return v
 }

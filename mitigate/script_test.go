@@ -179,7 +179,7 @@ func showLadder(p *Planner, id string) []string {
 		if r.Next {
 			name += " next"
 		}
-		out = append(out, fmt.Sprintf("%s applicable=%v current=%v overhead=%.1f gain=%.1f break_even=%d predicted=%.1f clock=%.1f %s: %s", name, r.Applicable, r.Current, r.OverheadMs, r.GainMs, r.BreakEven, r.PredictMs, r.ClockMs, r.Approval, r.Reason))
+		out = append(out, fmt.Sprintf("%s applicable=%v current=%v overhead=%.1f gain=%.1f break_even=%d predicted=%.1f clock=%.1f due_in=%.0f %s: %s", name, r.Applicable, r.Current, r.OverheadMs, r.GainMs, r.BreakEven, r.PredictMs, r.ClockMs, r.DueInMs, r.Approval, r.Reason))
 	}
 	return out
 }

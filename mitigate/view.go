@@ -60,28 +60,51 @@ func (p *Planner) rungViews(s *incidentState) []falcon.RungView {
 
 func (p *Planner) rungView(s *incidentState, c candidate) falcon.RungView {
 	v := falcon.RungView{
-		Rung: c.rung, Variant: c.variant, OverheadMs: c.overheadMs, Approval: p.policy.requires(c.rung), IfWrong: p.ifWrong(c.rung),
-		BreakEven: falcon.NoIteration, ImpactMs: s.cost.ImpactMs, ClockMs: max(0, c.overheadMs-p.ledger.clockMs(s, c.rung)), TakenHour: p.limits.takenWithinHour(c.rung),
+		Rung: c.rung, Variant: c.variant, OverheadMs: c.overheadMs, Approval: p.policy.approvalFor(s, c.rung), IfWrong: p.ifWrong(c.rung),
+		ImpactMs: s.cost.ImpactMs, ClockMs: max(0, c.overheadMs-p.ledger.clockMs(s, c.rung)), TakenHour: p.limits.takenWithinHour(c.rung),
 	}
-	if per := s.incident.SlowMs - s.incident.HealthyMs; per > 0 {
-		v.BreakEven = int64(min(v.OverheadMs/per, 1e15)) + 1
+	v.DueInMs = p.dueInMs(s, v.ClockMs)
+	p.fillPlan(s, c, &v)
+	v.BreakEven = repaidAfter(v.OverheadMs, v.GainMs)
+	return v
+}
+
+// repaidAfter is the iteration after which a gain has repaid an overhead, NoIteration if none does.
+func repaidAfter(overheadMs, gainMs float64) int64 {
+	if !(gainMs > 0) {
+		return falcon.NoIteration
 	}
+	return int64(min(overheadMs/gainMs, 1e15)) + 1
+}
+
+// dueInMs is the time by the clock in which lostMs are lost at the present loss, 0 = nothing is lost now.
+func (p *Planner) dueInMs(s *incidentState, lostMs float64) float64 {
+	present := p.iterations.presentMs(s)
+	if loss := present - s.incident.HealthyMs; loss > 0 && s.incident.HealthyMs > 0 {
+		return min(lostMs/loss*present, 1e15)
+	}
+	return 0
+}
+
+// fillPlan describes in a rung's line the action that the incident has of it, else its plan.
+func (p *Planner) fillPlan(s *incidentState, c candidate, v *falcon.RungView) {
 	if a := s.shownAction(c); a != nil {
 		v.Applicable, v.PredictMs, v.GainMs = true, a.PredictedMs, a.BeforeMs-a.PredictedMs
 		v.Current, v.PlanHash, v.Preview, v.MicroBatches = isInForce(a), a.PlanHash, a.Preview, a.MicroBatches
 		v.Reason = actionText(a) + ": " + string(a.State)
-		return v
+		return
 	}
 	if c.err != nil {
 		v.Reason = c.err.Error()
-		return v
+		return
 	}
 	v.Applicable, v.PredictMs, v.GainMs, v.Reason = true, c.predictedMs, c.gainMs, c.what
 	v.PlanHash, v.Preview, v.MicroBatches = c.hashFor(s.incident.ID, p.job.desc.Epoch), c.preview, c.counts
 	if err := p.whyWithheld(s, c); err != nil {
 		v.Reason += "; not proposed by itself: " + err.Error()
+	} else if len(s.vetoed) > 0 && p.policy.requires(c.rung) == falcon.ApprovalAuto {
+		v.Reason += "; an operator vetoed a rung of this incident, so every other one waits for a person"
 	}
-	return v
 }
 
 func actionText(a *falcon.Action) string {

@@ -8,7 +8,6 @@ import (
 
 	"charm.land/lipgloss/v2"
 
-	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/decision"
@@ -83,11 +82,11 @@ func (b banner) headerRight() string {
 	switch p := b.Live.Snap().GetPolicy(); {
 	case p.GetFrozen():
 		mode = b.pal.Style(themes.Lost)
-	case p.GetMode() == string(falcon.ModeAuto):
+	case phrase.ActsAlone(p):
 		mode = b.pal.Style(themes.Auto)
 	}
 	text, role := b.connection()
-	return b.recordingMark() + b.styled(role, text) + " " + mode.Lipgloss().Render(" "+phrase.Mode(b.Live.Snap().GetPolicy())+" ")
+	return b.recordingMark() + b.styled(role, text) + " " + mode.Lipgloss().Render(" "+widget.Arrows(phrase.Mode(b.Live.Snap().GetPolicy()), b.ascii)+" ")
 }
 
 func (b banner) connection() (string, themes.Role) {

@@ -208,9 +208,8 @@ func takeLines(q *decision.Take, w int) []page.Line {
 var modeTexts = [...]string{
 	"only watch: nothing is proposed for execution",
 	"every rung waits for a person",
-	"S1 (ignore) acts by itself, S2 waits for a person",
-	"S1 and S2 act by themselves, higher rungs wait",
-	"S1 to S3 act by themselves, a restart (S4) waits",
+	"S2 acts by itself, higher rungs wait for a person",
+	"S2 and S3 act by themselves, a restart (S4) waits",
 }
 
 func modeLines(q *decision.SetMode, w int) []page.Line {

@@ -316,7 +316,6 @@ func TestAutomaticCap(t *testing.T) {
 	x.shows("WHO MAY ACT?")
 	x.armed()
 	x.press(tea.KeyDown)
-	x.press(tea.KeyDown)
 	x.press(tea.KeyTab)
 	x.press(tea.KeyEnter)
 	x.shows("mode is now AUTO ≤ S2")

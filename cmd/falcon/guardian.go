@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -185,8 +186,35 @@ func (g *guardian) describeEnd(s syscall.WaitStatus) string {
 // it is lost. While the guardian is still there, the shell has not written yet.
 func reportLostGuardian() {
 	guardian, err := strconv.Atoi(os.Getenv(guardEnv))
-	if err != nil || guardian == os.Getppid() || !term.IsTerminal(int(os.Stderr.Fd())) {
+	if err != nil || isAncestor(guardian, os.Getppid()) || !term.IsTerminal(int(os.Stderr.Fd())) {
 		return
 	}
 	fmt.Fprint(os.Stderr, "\r\nfalcon: the process that guarded this terminal was killed; the screen has ended in order, Enter brings the prompt\r\n")
+}
+
+// isAncestor reports whether pid is one process or above it: a console of `lab run` has that
+// between itself and the guardian. A process whose parent ended is below another one.
+func isAncestor(pid, of int) bool {
+	for of > 1 {
+		if of == pid {
+			return true
+		}
+		of = parentOf(of)
+	}
+	return false
+}
+
+// parentOf is a process's parent, 0 where it is not known.
+func parentOf(pid int) int {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// "PID (NAME) STATE PPID …": the name may hold spaces and brackets.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 2 {
+		return 0
+	}
+	parent, _ := strconv.Atoi(fields[1])
+	return parent
 }

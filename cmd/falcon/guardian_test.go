@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -173,4 +174,34 @@ func TestConsoleIsStoppedAndGoesOn(t *testing.T) {
 	s.keys("q")
 	waitFor(t, 10*time.Second, "the shell", func() bool { return !s.alternate() })
 	s.echoes()
+}
+
+// The console of `lab run` is not the guardian's child, and still not without one.
+func TestAncestors(t *testing.T) {
+	shell := exec.Command("/bin/sh", "-c", "sleep 600 & echo $!; wait")
+	out, err := shell.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var below int
+	if _, err := fmt.Fscan(out, &below); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(below, syscall.SIGKILL) })
+	for _, above := range []int{os.Getpid(), shell.Process.Pid, below} {
+		if !isAncestor(above, below) {
+			t.Errorf("%d is not found above %d", above, below)
+		}
+	}
+	if isAncestor(below, shell.Process.Pid) {
+		t.Error("a child counts as its parent's ancestor")
+	}
+	_ = shell.Process.Kill()
+	_ = shell.Wait()
+	if isAncestor(shell.Process.Pid, below) || isAncestor(os.Getpid(), below) {
+		t.Error("a process that was killed is still found above its child")
+	}
 }

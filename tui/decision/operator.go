@@ -227,6 +227,9 @@ func (o Operator) Test(r *falconv1.ValidateRequest) (Question, Refusal) {
 	if why := o.LacksApprover("a test"); why != "" {
 		return refuseWith(why)
 	}
+	if o.Live.Roster.World() == 0 {
+		return refuseWith("no job is attached: there is no rank to test")
+	}
 	if r.LinkTest && len(r.Ranks) == 1 && len(r.Links) == 0 {
 		return refuseWith("a link has two ends: pick another rank, a group with d or s, or GPUs only with t")
 	}

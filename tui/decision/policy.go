@@ -5,6 +5,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/phrase"
 )
 
 // ofPolicy is what questions about the policy have in common. The engine refuses
@@ -42,14 +43,17 @@ func modeOptions(p *falconv1.Policy) []*falconv1.Policy {
 	}
 	return []*falconv1.Policy{
 		with(falcon.ModeObserve, p.Cap), with(falcon.ModeApprove, p.Cap),
-		with(falcon.ModeAuto, "S1"), with(falcon.ModeAuto, "S2"), with(falcon.ModeAuto, "S3"),
+		with(falcon.ModeAuto, "S2"), with(falcon.ModeAuto, "S3"),
 	}
 }
 
 // InForce reports whether option i is the mode that was shown.
 func (q *SetMode) InForce(i int) bool {
-	o := q.Options[i]
-	return o.Mode == q.Policy.Mode && (o.Mode != string(falcon.ModeAuto) || o.Cap == q.Policy.Cap)
+	o, auto := q.Options[i], phrase.ActsAlone(q.Policy)
+	if o.Mode == string(falcon.ModeAuto) {
+		return auto && o.Cap == q.Policy.Cap
+	}
+	return !auto && (o.Mode == q.Policy.Mode || o.Mode == string(falcon.ModeApprove) && q.Policy.Mode == string(falcon.ModeAuto))
 }
 
 // Move moves the choice.

@@ -13,7 +13,7 @@ import (
 // and how much of policy's rate is used up; "" where a person must act.
 func Auto(s *State) string {
 	p := s.Snap().GetPolicy()
-	if p.GetMode() != string(falcon.ModeAuto) || p.GetFrozen() {
+	if !phrase.ActsAlone(p) || p.GetFrozen() {
 		return ""
 	}
 	text := "AUTOMATIC UP TO " + p.Cap
@@ -46,7 +46,7 @@ func automaticNext(s *State, g *falconv1.RungView) string {
 	case prop != nil || g.Approval != falcon.ApprovalAuto:
 		return g.Rung + " waits for a person"
 	case g.ClockMs > 0:
-		return g.Rung + " next, once " + phrase.Ms(g.ClockMs) + " more are lost"
+		return g.Rung + " next, once " + phrase.Ms(g.ClockMs) + " more are lost" + phrase.Prefixed(", in about ", phrase.Span(g.DueInMs))
 	}
 	return g.Rung + " is due"
 }

@@ -229,6 +229,11 @@ func RungName(g *falconv1.RungView) string {
 	return g.GetRung()
 }
 
+// ActsAlone reports whether policy takes a rung without a person. S1 alone, ignoring, is none.
+func ActsAlone(p *falconv1.Policy) bool {
+	return p.GetMode() == string(falcon.ModeAuto) && p.Cap != string(falcon.RungS1)
+}
+
 // Mode is the policy in the word that the header shows.
 func Mode(p *falconv1.Policy) string {
 	switch {
@@ -236,8 +241,10 @@ func Mode(p *falconv1.Policy) string {
 		return "—"
 	case p.Frozen:
 		return "FROZEN"
-	case p.Mode == string(falcon.ModeAuto):
+	case ActsAlone(p):
 		return "AUTO ≤ " + p.Cap
+	case p.Mode == string(falcon.ModeAuto):
+		return "APPROVE"
 	case p.Mode == "":
 		return "—"
 	}

@@ -25,6 +25,17 @@ func TestPhrases(t *testing.T) {
 		{Count(-1234), "-1,234"},
 		{Count(12), "12"},
 		{Iteration(-1), "—"},
+		{Span(0), ""},
+		{Span(math.NaN()), ""},
+		{Span(200), "1 s"},
+		{Span(119_000), "119 s"},
+		{Span(4_560_000), "76 min"},
+		{Span(3 * 3_600_000), "3 h"},
+		{Span(72 * 3_600_000), "3 days"},
+		{Span(math.Inf(1)), "over a year"},
+		{Mode(&falconv1.Policy{Mode: "auto", Cap: "S2"}), "AUTO ≤ S2"},
+		{Mode(&falconv1.Policy{Mode: "auto", Cap: "S1"}), "APPROVE"},
+		{Mode(&falconv1.Policy{Mode: "auto", Cap: "S3", Frozen: true}), "FROZEN"},
 	} {
 		if pair[0] != pair[1] {
 			t.Errorf("got %q, want %q", pair[0], pair[1])

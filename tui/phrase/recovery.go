@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,24 @@ func Seconds(d time.Duration) string {
 	default:
 		return fmt.Sprintf("%d s", s)
 	}
+}
+
+// Span is a time in milliseconds as a person waits for it: "40 s", "9 min", "5 h", "3 days", "" for
+// none.
+func Span(ms float64) string {
+	switch {
+	case !(ms > 0):
+		return ""
+	case ms < 120_000:
+		return fmt.Sprintf("%.0f s", math.Ceil(ms/1000))
+	case ms < 2*3_600_000:
+		return fmt.Sprintf("%.0f min", ms/60_000)
+	case ms < 48*3_600_000:
+		return fmt.Sprintf("%.0f h", ms/3_600_000)
+	case ms < 365*86_400_000:
+		return fmt.Sprintf("%.0f days", ms/86_400_000)
+	}
+	return "over a year"
 }
 
 // Ranks names ranks, runs of them as "4-7", at most most parts: "rank 2",

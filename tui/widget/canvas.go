@@ -253,13 +253,17 @@ func ASCII(r rune) rune {
 }
 
 // Arrows writes every arrow between two values alike, whoever wrote the text:
-// as one character, or with ASCII as two, because ">" alone reads "greater".
+// as one character, or with ASCII as two, because ">" alone reads "greater", as "<" reads "less"
+// where "at most" is meant.
 func Arrows(s string, ascii bool) string {
 	if ascii {
-		return strings.ReplaceAll(s, "→", "->")
+		return twoCharacters.Replace(s)
 	}
 	return strings.ReplaceAll(s, "->", "→")
 }
+
+// twoCharacters are what one ASCII character would misstate.
+var twoCharacters = strings.NewReplacer("→", "->", "≤", "<=", "≥", ">=")
 
 // asciiFor replaces what the console draws when --ascii is set.
 var asciiFor = map[rune]rune{

@@ -147,6 +147,17 @@ func TestArrowsAreWrittenAlike(t *testing.T) {
 	}
 }
 
+// "AUTO ≤ S2" with "<" alone reads as S1.
+func TestAtMostIsNotLessInASCII(t *testing.T) {
+	for ascii, want := range map[bool]string{false: "AUTO ≤ S2 ", true: "AUTO <= S2"} {
+		c := NewCanvas(10, 1, palette(t, colorprofile.ASCII), ascii)
+		c.Text(0, 0, 10, "AUTO ≤ S2", themes.Style{})
+		if got := plain(c); got != want {
+			t.Errorf("drawn as %q, want %q", got, want)
+		}
+	}
+}
+
 func TestWrap(t *testing.T) {
 	got := strings.Join(Wrap("one two threefourfive six", 6), "|")
 	if want := "one|two|threef|ourfiv|e six"; got != want {

@@ -157,6 +157,7 @@ func rungToProto(r falcon.RungView) *falconv1.RungView {
 		GainMs: r.GainMs, BreakEven: r.BreakEven, ImpactMs: r.ImpactMs, PredictedMs: r.PredictMs, Current: r.Current,
 		PlanHash: r.PlanHash, Variant: string(r.Variant), ClockMs: r.ClockMs, Approval: r.Approval, Next: r.Next,
 		IfWrong: r.IfWrong, Preview: previewToProto(r.Preview), MicroBatches: r.MicroBatches, TakenHour: clamped(r.TakenHour),
+		DueInMs: r.DueInMs,
 	}
 }
 
@@ -166,6 +167,7 @@ func rungFromProto(p *falconv1.RungView) falcon.RungView {
 		GainMs: p.GetGainMs(), BreakEven: p.GetBreakEven(), ImpactMs: p.GetImpactMs(), PredictMs: p.GetPredictedMs(), Current: p.GetCurrent(),
 		PlanHash: p.GetPlanHash(), Variant: falcon.Variant(p.GetVariant()), ClockMs: p.GetClockMs(), Approval: p.GetApproval(), Next: p.GetNext(),
 		IfWrong: p.GetIfWrong(), Preview: previewFromProto(p.GetPreview()), MicroBatches: p.GetMicroBatches(), TakenHour: int(p.GetTakenHour()),
+		DueInMs: p.GetDueInMs(),
 	}
 }
 

@@ -332,7 +332,7 @@ func (e *Engine) ladder() *falconv1.Ladder {
 			{Rung: "S1", Applicable: true, Reason: "ignore: cheapest while the loss is below the price of acting", PredictedMs: SlowMs, ImpactMs: impact, Current: e.approved == never},
 			{Rung: "S2", Applicable: true, Reason: "give replica 2 fewer micro-batches; gradients stay weighted by samples" + e.hostile, OverheadMs: 31, GainMs: SlowMs - MitigatedMs, BreakEven: 1, ImpactMs: impact, PredictedMs: MitigatedMs, Current: inForce(e.iter, e.approved), PlanHash: "9f2c41d0", Approval: "person", MicroBatches: e.opts.plan(), IfWrong: "reverted after 10 iterations without a gain"},
 			{Rung: "S3", Reason: "one node holds one slow GPU of one stage: no swap shortens the longest stage", BreakEven: never},
-			{Rung: "S4", Variant: "restart", Applicable: true, Reason: "checkpoint, and all ranks again on healthy nodes", OverheadMs: 90_000, GainMs: SlowMs - HealthyMs, BreakEven: 474, ImpactMs: impact, PredictedMs: HealthyMs, PlanHash: "51d7aa02", ClockMs: max(0, 90_000-impact), Approval: "person", Next: true, IfWrong: "the job runs on where it is; nothing is reverted"},
+			{Rung: "S4", Variant: "restart", Applicable: true, Reason: "checkpoint, and all ranks again on healthy nodes", OverheadMs: 90_000, GainMs: SlowMs - HealthyMs, BreakEven: 474, ImpactMs: impact, PredictedMs: HealthyMs, PlanHash: "51d7aa02", ClockMs: max(0, 90_000-impact), DueInMs: max(0, 90_000-impact) / (SlowMs - HealthyMs) * SlowMs, Approval: "person", Next: true, IfWrong: "the job runs on where it is; nothing is reverted"},
 			{Rung: "S4", Variant: "replace", Reason: "no spare node is attached", BreakEven: never},
 		},
 		LossPerMinuteGpuHours: (SlowMs - HealthyMs) / SlowMs * float64(e.opts.world()) / 60,

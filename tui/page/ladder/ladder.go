@@ -247,7 +247,7 @@ func drawStatus(pen *widget.Pen, s *page.State, g *falconv1.RungView) {
 	case g.Applicable && g.Approval == falcon.ApprovalNever:
 		pen.Space(2).Put(themes.Dim, "forbidden")
 	case g.Applicable && g.Next && g.ClockMs > 0:
-		pen.Space(2).Putf(themes.Dim, "in %s", phrase.Ms(g.ClockMs))
+		pen.Space(2).Put(themes.Dim, dueText(g))
 	case g.Applicable && g.Next:
 		pen.Space(2).Put(themes.Warn, "due")
 	default:

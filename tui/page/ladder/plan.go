@@ -72,7 +72,15 @@ func clockText(g *falconv1.RungView) string {
 	case g.ClockMs <= 0:
 		return "It is due"
 	}
-	return "Due once " + phrase.Ms(g.ClockMs) + " more are lost"
+	return "Due once " + phrase.Ms(g.ClockMs) + " more are lost" + phrase.Prefixed(", in about ", phrase.Span(g.DueInMs))
+}
+
+// dueText is when a rung is proposed, in a few columns.
+func dueText(g *falconv1.RungView) string {
+	if g.DueInMs <= 0 {
+		return "waits"
+	}
+	return "in " + phrase.Span(g.DueInMs)
 }
 
 // Preview describes what a placement would change, in sentences.

@@ -134,9 +134,24 @@ func watchRows(s *page.State, w int) int { return 1 + max(1, len(watchLines(s, w
 func drawWatch(c *widget.Canvas, r widget.Rect, s *page.State) {
 	body := c.Rule(r, "WATCH", agentsText(s))
 	list := watchLines(s, body.W)
-	if len(list) == 0 {
-		c.Pen(body).Put(themes.Good, "✓ ").Put(themes.Text, "nothing else: agents, hosts and data are well")
+	if len(list) > 0 {
+		page.DrawLines(c, body, list)
 		return
 	}
-	page.DrawLines(c, body, list)
+	if why := unwatched(s); why != "" {
+		c.Pen(body).Put(themes.Dim, why)
+		return
+	}
+	c.Pen(body).Put(themes.Good, "✓ ").Put(themes.Text, "nothing else: agents, hosts and data are well")
+}
+
+// unwatched is why no concern means nothing, or "".
+func unwatched(s *page.State) string {
+	switch {
+	case s.Over():
+		return "the job has ended: nothing is watched any more"
+	case len(s.Snap().GetNodes()) == 0:
+		return "no agent is attached: nothing is watched"
+	}
+	return ""
 }

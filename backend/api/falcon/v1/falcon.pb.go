@@ -8017,6 +8017,7 @@ type RungView struct {
 	Preview       *Preview               `protobuf:"bytes,16,opt,name=preview,proto3" json:"preview,omitempty"`
 	MicroBatches  []int32                `protobuf:"varint,17,rep,packed,name=micro_batches,json=microBatches,proto3" json:"micro_batches,omitempty"`
 	TakenHour     int32                  `protobuf:"varint,18,opt,name=taken_hour,json=takenHour,proto3" json:"taken_hour,omitempty"` // how often the rung was ordered within the last hour; policy's per_hour bounds it
+	DueInMs       float64                `protobuf:"fixed64,19,opt,name=due_in_ms,json=dueInMs,proto3" json:"due_in_ms,omitempty"`    // time until it is proposed at the present loss; 0 = due, or nothing is lost now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8173,6 +8174,13 @@ func (x *RungView) GetMicroBatches() []int32 {
 func (x *RungView) GetTakenHour() int32 {
 	if x != nil {
 		return x.TakenHour
+	}
+	return 0
+}
+
+func (x *RungView) GetDueInMs() float64 {
+	if x != nil {
+		return x.DueInMs
 	}
 	return 0
 }
@@ -11307,7 +11315,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x01b\x18\x02 \x01(\tR\x01b\"=\n" +
 	"\aLinksOf\x12\x1c\n" +
 	"\tdimension\x18\x01 \x01(\tR\tdimension\x12\x14\n" +
-	"\x05links\x18\x02 \x03(\tR\x05links\"\x98\x04\n" +
+	"\x05links\x18\x02 \x03(\tR\x05links\"\xb4\x04\n" +
 	"\bRungView\x12\x12\n" +
 	"\x04rung\x18\x01 \x01(\tR\x04rung\x12\x1e\n" +
 	"\n" +
@@ -11332,7 +11340,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\apreview\x18\x10 \x01(\v2\x12.falcon.v1.PreviewR\apreview\x12#\n" +
 	"\rmicro_batches\x18\x11 \x03(\x05R\fmicroBatches\x12\x1d\n" +
 	"\n" +
-	"taken_hour\x18\x12 \x01(\x05R\ttakenHour\"\xbe\x02\n" +
+	"taken_hour\x18\x12 \x01(\x05R\ttakenHour\x12\x1a\n" +
+	"\tdue_in_ms\x18\x13 \x01(\x01R\adueInMs\"\xbe\x02\n" +
 	"\x06Ladder\x12\x1a\n" +
 	"\bincident\x18\x01 \x01(\tR\bincident\x12\x1b\n" +
 	"\timpact_ms\x18\x02 \x01(\x01R\bimpactMs\x12$\n" +

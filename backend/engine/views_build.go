@@ -310,13 +310,17 @@ func (sv *stateViews) series(r falcon.Rank, columns, rows int) *falconv1.Series 
 		return out
 	}
 	out.FirstIteration = cols[0].Iteration
-	for _, c := range cols {
+	for i, c := range cols {
+		if i > 0 && cols[i-1].Past && !c.Past {
+			out.Marks = append(out.Marks, &falconv1.Mark{Iteration: c.Iteration, Kind: "epoch"})
+		}
 		out.Ms = append(out.Ms, float32(c.Ms))
 		out.Probability = append(out.Probability, float32(c.Probability))
 		out.MapRunLength = append(out.MapRunLength, int32(c.MAP))
 		out.Posterior = append(out.Posterior, column(c.Posterior, rows)...)
 	}
-	out.Marks = sv.marks(out.FirstIteration)
+	out.Marks = append(out.Marks, sv.marks(out.FirstIteration)...)
+	slices.SortStableFunc(out.Marks, func(a, b *falconv1.Mark) int { return cmp.Compare(a.Iteration, b.Iteration) })
 	return out
 }
 
@@ -363,6 +367,5 @@ func (sv *stateViews) marks(from int64) []*falconv1.Mark {
 	for _, m := range sv.oplog.jitters {
 		add(m.iteration, m.kind)
 	}
-	slices.SortStableFunc(out, func(a, b *falconv1.Mark) int { return int(a.Iteration - b.Iteration) })
 	return out
 }

@@ -81,15 +81,30 @@ func Fault(f *falconv1.Fault) string {
 	if f.GetKind() == string(falcon.FaultNode) {
 		return "node " + f.Node + " lost"
 	}
-	s := FaultKind(f.GetKind()) + Prefixed(" on ", cmp.Or(f.GetDevice(), f.GetNode()))
+	where := " on "
+	if f.GetKind() == string(falcon.FaultHang) {
+		where = ", seen first on " // the ranks that wait are no culprits
+	}
+	s := FaultKind(f.GetKind()) + Prefixed(where, cmp.Or(f.GetDevice(), f.GetNode()))
 	if len(f.GetRanks()) > 0 {
 		s += " (" + Ranks(f.Ranks, 4) + ")"
 	}
 	return s
 }
 
-// Faults names the first of several, and how many more there are.
+// gravest orders the kinds of faults: what is lost first, what merely waits last.
+var gravest = []falcon.FaultKind{falcon.FaultNode, falcon.FaultDevice, falcon.FaultExit, falcon.FaultFrozen}
+
+func gravity(f *falconv1.Fault) int {
+	if i := slices.Index(gravest, falcon.FaultKind(f.GetKind())); i >= 0 {
+		return i
+	}
+	return len(gravest)
+}
+
+// Faults names the gravest of several, and how many more there are.
 func Faults(list []*falconv1.Fault) string {
+	list = slices.SortedStableFunc(slices.Values(list), func(a, b *falconv1.Fault) int { return gravity(a) - gravity(b) })
 	switch len(list) {
 	case 0:
 		return "no fault"

@@ -35,4 +35,8 @@ func TestSecondsAndFaults(t *testing.T) {
 	if got := Faults(list) + "; " + Faults(list[1:]); got != "node n2 lost and 1 more; process ended on n1.g0 (rank 2)" {
 		t.Errorf("told as %q", got)
 	}
+	waits := []*falconv1.Fault{{Kind: "hang", Node: "n0", Device: "n0.g0", Ranks: []int32{0}}, {Kind: "node", Node: "n2"}}
+	if got := Faults(waits) + "; " + Faults(waits[:1]); got != "node n2 lost and 1 more; training stopped, seen first on n0.g0 (rank 0)" {
+		t.Errorf("a rank that waits for a lost node: %q", got)
+	}
 }

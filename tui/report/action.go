@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -86,7 +87,7 @@ func (a Action) Details() []string {
 		out = append(out, "ranks: "+strings.Join(devices, ", "))
 	}
 	if a.MeasuredMs > 0 && a.PredictedMs > 0 {
-		out = append(out, fmt.Sprintf("predicted %.1f ms, measured %.1f ms: the model was wrong by %+.1f %%", a.PredictedMs, a.MeasuredMs, 100*a.ErrorShare))
+		out = append(out, fmt.Sprintf("predicted %.1f ms, measured %.1f ms: the prediction was off by %.1f %%", a.PredictedMs, a.MeasuredMs, 100*math.Abs(a.ErrorShare)))
 	}
 	return out
 }

@@ -32,7 +32,7 @@ func TestStoryOfAPlacement(t *testing.T) {
 	}
 	for _, want := range []string{
 		"nodes n0 ⇄ n1", "decided by maria from unix:1000 at 1970-01-01 00:00:00 UTC for job epoch 3",
-		"pause 1.0 ms, dump 20.0 ms, swap 30.0 ms, restore 4.0 ms", "in 55.0 ms", "links that leave dp: n0-n1", "wrong by +10.0 %", "0 on n1.g0",
+		"pause 1.0 ms, dump 20.0 ms, swap 30.0 ms, restore 4.0 ms", "in 55.0 ms", "links that leave dp: n0-n1", "off by 10.0 %", "0 on n1.g0",
 	} {
 		if got := strings.ReplaceAll(md, "\\[2J", ""); !strings.Contains(got, want) {
 			t.Errorf("the Markdown lacks %q: %s", want, got)

@@ -43,7 +43,7 @@ func (c *Chart) Text() string {
 	for _, v := range p {
 		b.WriteRune(blockOf(float64(v)))
 	}
-	fmt.Fprintf(&b, "\n%9s └ iteration %d to %d, %d a column; O onset, A applied, R reverted, X relief; change where P is over %.2f\n", "", c.FirstIteration, c.FirstIteration+int64(len(c.Ms))-1, per, c.Threshold)
+	fmt.Fprintf(&b, "\n%9s └ iteration %d to %d, %d a column; O onset, A applied, R reverted, X relief, E new job epoch; change where P is over %.2f\n", "", c.FirstIteration, c.FirstIteration+int64(len(c.Ms))-1, per, c.Threshold)
 	if c.CutFrom != nil {
 		fmt.Fprintf(&b, "%9s   begins %d iterations after the onset at iteration %d: older ones are no longer held\n", "", c.FirstIteration-*c.CutFrom, *c.CutFrom)
 	}
@@ -64,7 +64,7 @@ func slowestOf(v []float32, per int) []float32 {
 	return out
 }
 
-var letters = map[string]byte{"onset": 'O', "applied": 'A', "reverted": 'R', "relief": 'X'}
+var letters = map[string]byte{"onset": 'O', "applied": 'A', "reverted": 'R', "relief": 'X', "epoch": 'E'}
 
 func (c *Chart) marksRow(per, columns int) string {
 	row := []byte(strings.Repeat(" ", columns))

@@ -74,6 +74,23 @@ func costText(s *page.State) string {
 	return ""
 }
 
+// standingFaults are what the recovery that is under way is about, or "".
+func standingFaults(s *page.State) string {
+	if v := s.Recovering(); v != nil {
+		return phrase.Faults(v.GetFaults())
+	}
+	return ""
+}
+
+// pastRecovery is how the newest recovery ended, or "".
+func pastRecovery(s *page.State) string {
+	v := s.Snap().GetRecovery()
+	if v == nil || s.Recovering() != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s) %s", v.Id, phrase.Faults(v.GetFaults()), s.Story(v))
+}
+
 // drawCalm shows that all is well or what is awaited, and the concerns.
 func drawCalm(c *widget.Canvas, r widget.Rect, s *page.State) {
 	job := s.Snap().GetJob()
@@ -85,8 +102,14 @@ func drawCalm(c *widget.Canvas, r widget.Rect, s *page.State) {
 		c.Pen(row).Put(themes.Accent, "learning the healthy iteration time").Putf(themes.Dim, "  iteration %s", phrase.Iteration(job.Iteration))
 	case falcon.JobSteady:
 		c.Pen(row).Put(themes.Good, "steady: ").Putf(themes.Text, "no incident so far; %s an iteration, baseline %s", phrase.Ms(job.IterationMs), phrase.Ms(job.BaselineMs))
+	case falcon.JobRecovering, falcon.JobRestarting, falcon.JobLost:
+		c.Pen(row).Put(themes.Bad, "nothing trains: ").Put(themes.Title, job.State).Put(themes.Text, phrase.Prefixed(": ", standingFaults(s)))
 	default:
 		c.Pen(row).Put(themes.Title, job.State)
+	}
+	if text := pastRecovery(s); text != "" {
+		row, rest = rest.Rows(1)
+		c.Pen(row).Put(themes.Text, text)
 	}
 	row, rest = rest.Rows(1)
 	c.Pen(row).Putf(themes.Text, "%d ranks: %s; %s", s.Roster.World(), layoutText(s), s.Tally())

@@ -3,6 +3,7 @@ package overview
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -55,7 +56,11 @@ func lostAgents(s *page.State) string {
 	var names []string
 	for _, n := range s.Snap().GetNodes() {
 		if !n.GetConnected() {
-			names = append(names, fmt.Sprintf("%s (%s ago)", n.GetNode(), phrase.Seconds(time.Duration(n.GetAgeMs())*time.Millisecond)))
+			text := fmt.Sprintf("%s ago", phrase.Seconds(time.Duration(n.GetAgeMs())*time.Millisecond))
+			if v := s.Snap().GetRecovery(); slices.Contains(v.GetFenced(), n.GetNode()) {
+				text += ", fenced by " + v.GetId()
+			}
+			names = append(names, fmt.Sprintf("%s (%s)", n.GetNode(), text))
 		}
 	}
 	if len(names) == 0 || s.Over() {

@@ -85,7 +85,7 @@ func (v view) styleOfMs(c *widget.Canvas, ms float64) themes.Style {
 	return c.Pal.Style(themes.Good)
 }
 
-var markGlyphs = map[string]rune{"onset": '▼', "relief": '✓', "applied": 'A', "reverted": 'R', "jitter": '·'}
+var markGlyphs = map[string]rune{"onset": '▼', "relief": '✓', "applied": 'A', "reverted": 'R', "jitter": '·', "epoch": 'E'}
 
 func markGlyph(kind string) rune {
 	if g, ok := markGlyphs[kind]; ok {

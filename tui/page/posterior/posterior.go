@@ -11,6 +11,7 @@ package posterior
 
 import (
 	"fmt"
+	"slices"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
@@ -298,7 +299,7 @@ func (p *Page) whereWords(v view) string {
 
 func (p *Page) drawChart(c *widget.Canvas, r widget.Rect, v view, title string) {
 	right := p.whereWords(v)
-	right += markWords(r.W - widget.Width(right))
+	right += markWords(v.s, r.W-widget.Width(right))
 	if _, beyond := v.chartScale(); beyond > 0 {
 		right = "↑ up to " + phrase.Ms(beyond) + "  " + right
 	}
@@ -312,11 +313,15 @@ func (p *Page) drawChart(c *widget.Canvas, r widget.Rect, v view, title string) 
 	v.drawMarks(c, marks)
 }
 
-func markWords(w int) string {
-	if w < 72 {
-		return "▼ onset  ✓ relief"
+func markWords(s *falconv1.Series, w int) string {
+	text := "▼ onset  ✓ relief"
+	if w >= 72 {
+		text = "▼ onset  A applied  R reverted  ✓ relief"
 	}
-	return "▼ onset  A applied  R reverted  ✓ relief"
+	if slices.ContainsFunc(s.GetMarks(), func(m *falconv1.Mark) bool { return m.Kind == "epoch" }) {
+		return text + "  E new epoch"
+	}
+	return text
 }
 
 // drawText explains the column under the hairline, or the newest.

@@ -7098,7 +7098,7 @@ func (x *Series) GetWindow() int32 {
 type Mark struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Iteration     int64                  `protobuf:"varint,1,opt,name=iteration,proto3" json:"iteration,omitempty"`
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // "onset", "relief", "applied", "reverted", "jitter"
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // "onset", "relief", "applied", "reverted", "jitter", "epoch"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

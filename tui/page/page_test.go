@@ -117,6 +117,29 @@ func TestWorstPrefersTheCulprit(t *testing.T) {
 	}
 }
 
+// With two incidents the worst rank may be another one's than that which NOW is about.
+func TestTheChartIsAboutThePresentIncident(t *testing.T) {
+	snap := job(1, 8, 1)
+	snap.Series = &falconv1.Series{Rank: 1, Ms: []float32{1}}
+	snap.Incidents = []*falconv1.Incident{
+		{Id: "INC-0002", State: "located", Verdict: &falconv1.Verdict{Ranks: []int32{6}}},
+		{Id: "INC-0001", State: "located", Verdict: &falconv1.Verdict{Ranks: []int32{1}}},
+	}
+	s := state(snap)
+	if s.Rank() != 6 || s.Wanted() != 6 {
+		t.Errorf("rank %d is shown, %d asked for", s.Rank(), s.Wanted())
+	}
+	s.Select(3)
+	if s.Rank() != 3 || s.Wanted() != 3 {
+		t.Errorf("the operator's rank 3 gives way to %d", s.Rank())
+	}
+	snap = proto.Clone(snap).(*falconv1.SnapshotReply)
+	snap.Incidents[0].State = "closed"
+	if s := state(snap); s.Rank() != 1 || s.Wanted() != feed.WorstRank {
+		t.Errorf("after the incident rank %d is shown, %d asked for", s.Rank(), s.Wanted())
+	}
+}
+
 func TestGridBlamesTheRightCell(t *testing.T) {
 	snap := job(2, 4, 2)
 	bad := 2*2 + 1 + 8 // tp 1, replica 2, stage 1

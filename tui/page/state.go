@@ -72,11 +72,14 @@ func (s *State) Update(f *feed.State) {
 // Snap is the snapshot; never nil.
 func (s *State) Snap() *falconv1.SnapshotReply { return s.Feed.Snap }
 
-// Rank is the chosen rank; while following, the one that the engine holds for
-// the worst, else the worst by what is known here.
+// Rank is the chosen rank; while following, the one that the present incident names, else the one
+// that the engine holds for the worst, else the worst by what is known here.
 func (s *State) Rank() int32 {
 	if !s.following {
 		return s.rank
+	}
+	if r := s.namedRank(); r >= 0 {
+		return r
 	}
 	if e := s.Snap().GetSeries(); len(e.GetMs()) > 0 && e.Rank >= 0 && int(e.Rank) < s.Roster.World() {
 		return e.Rank
@@ -101,10 +104,23 @@ func (s *State) Select(r int32) bool {
 
 // Wanted is the rank to ask the engine for.
 func (s *State) Wanted() int32 {
-	if s.following {
-		return feed.WorstRank
+	if !s.following {
+		return s.rank
 	}
-	return s.rank
+	if r := s.namedRank(); r >= 0 {
+		return r
+	}
+	return feed.WorstRank
+}
+
+// namedRank is the first rank that the present incident names while it lasts, -1 for none: charts
+// are about the same rank as the sentence beside them.
+func (s *State) namedRank() int32 {
+	inc := s.Incident()
+	if list := inc.GetVerdict().GetRanks(); Open(inc) && len(list) > 0 && list[0] >= 0 && int(list[0]) < s.Roster.World() {
+		return list[0]
+	}
+	return -1
 }
 
 // Step selects the next (+1) or previous (-1) rank that is not healthy.

@@ -344,7 +344,7 @@ func TestClicksChooseWhatIsDrawn(t *testing.T) {
 		opened key.Scope
 	}{
 		{key.Ranks, "n1.g1", 3, key.Posterior},
-		{key.Overview, "7 ", 7, key.Ranks},
+		{key.Overview, "●7 ", 7, key.Ranks},
 		{key.Validate, "n3.g0", 6, key.Validate},
 	} {
 		m, _, _ := proposed(t, Options{})

@@ -7,7 +7,6 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/page"
-	"github.com/failslow/falcon/tui/page/ladder"
 	"github.com/failslow/falcon/tui/phrase"
 	"github.com/failslow/falcon/tui/widget"
 )
@@ -46,7 +45,7 @@ func drawNow(c *widget.Canvas, r widget.Rect, s *page.State) {
 		}
 		c.Pen(row).Put(list[0].Role, "▲ "+text)
 	}
-	page.DrawLines(c, body, ladder.EvidenceLines(inc.Verdict, body.W))
+	page.DrawLines(c, body, evidenceLines(s, inc.Verdict, body))
 }
 
 // roomForWatch reports whether concerns have a panel of their own beside NOW.

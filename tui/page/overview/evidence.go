@@ -1,0 +1,52 @@
+package overview
+
+import (
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/page/ladder"
+	"github.com/failslow/falcon/tui/widget"
+)
+
+// clearest orders evidence for a place that may hold a part of it: a counter says what is wrong
+// with a device, a test measured it, timing names it.
+var clearest = []falcon.EvidenceKind{falcon.EvidenceCounter, falcon.EvidenceTest, falcon.EvidenceTiming}
+
+// evidenceLines are a verdict's evidence, clearest first. Where not all of it fits, each piece has
+// one line, and the last says how many are left out and where they are.
+func evidenceLines(s *page.State, v *falconv1.Verdict, r widget.Rect) []page.Line {
+	if v == nil || r.Empty() {
+		return nil
+	}
+	ordered := proto.CloneOf(v)
+	slices.SortStableFunc(ordered.Evidence, func(a, b *falconv1.Evidence) int { return clarity(a) - clarity(b) })
+	lines := ladder.EvidenceLines(ordered, r.W)
+	if len(lines) <= r.H {
+		return lines
+	}
+	lines = lines[:0]
+	for _, e := range ordered.Evidence {
+		first := ladder.EvidenceLines(&falconv1.Verdict{Evidence: []*falconv1.Evidence{e}}, max(r.W, 1<<10))[0]
+		lines = append(lines, page.Line{Text: widget.Cut(first.Text, r.W), Role: first.Role})
+	}
+	if more := len(lines) - r.H; more > 0 {
+		lines = lines[:r.H]
+		note := fmt.Sprintf("  +%d more: %s", more, s.Key(key.Overview, key.ShowLadder))
+		last := &lines[r.H-1]
+		last.Text = fmt.Sprintf("%-*s%s", r.W-widget.Width(note), widget.Cut(last.Text, max(0, r.W-widget.Width(note))), note)
+	}
+	return lines
+}
+
+func clarity(e *falconv1.Evidence) int {
+	if i := slices.Index(clearest, falcon.EvidenceKind(e.GetKind())); i >= 0 {
+		return i
+	}
+	return len(clearest)
+}

@@ -20,10 +20,11 @@ type faults struct {
 type occurrence struct {
 	Event
 	from, until int64
-	waits       bool // for an action of its rung
-	done        bool // a death that has been dealt
-	thawed      bool // a freeze that has been taken back
-	truth       int  // index into injected while in force, else off
+	lasts       int64 // iterations, while its end is held; 0 = it is not
+	waits       bool  // for an action of its rung
+	done        bool  // a death that has been dealt
+	thawed      bool  // a freeze that has been taken back
+	truth       int   // index into injected while in force, else off
 }
 
 const off = -1

@@ -71,6 +71,7 @@ type Options struct {
 	NoAdapter   bool                                     // the trainer makes no call of falcon_job.h
 	Build       string                                   // version, for the report
 	Attended    bool                                     // a person may decide what is done
+	Hold        bool                                     // faults last until ReleaseFaults, the job until it is stopped
 	Unpaced     bool                                     // no modelled time: as fast as the host goes
 	Train       *OwnTraining                             // a user's own command; nil = the lab's trainer
 	AgentConfig func(NodeSetup) (file string, err error) // writes it, names it
@@ -181,6 +182,10 @@ func (l *Lab) prepareNodes() error {
 		l.hw.storeUint32(offUnpaced, 1)
 	}
 	l.faults = newFaults(l.sc, l.hw)
+	if l.opt.Hold {
+		l.holdScenario()
+		l.faults.holdAll()
+	}
 	l.network = newNetwork(l.sc, l.hw, l.opt.Seed)
 	for i := range l.sc.nodeCount() {
 		if err := l.prepareNode(i); err != nil {

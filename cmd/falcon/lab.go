@@ -34,6 +34,7 @@ type labOptions struct {
 	spares     int
 	iterations int
 	headless   bool
+	hold       bool
 	approve    string
 	report     string
 	journal    string
@@ -76,6 +77,7 @@ func labRunCommand() *cobra.Command {
 	f.IntVar(&o.nodes, "nodes", 0, "nodes (0 = the scenario's)")
 	f.IntVar(&o.spares, "spares", -1, "nodes without ranks, for restarts (-1 = the scenario's)")
 	f.IntVar(&o.iterations, "iterations", 0, "iterations (0 = the scenario's)")
+	f.BoolVar(&o.hold, "hold", true, "with a console: a shipped scenario's faults last until an action is decided, the job until you leave; not with --iterations or --report")
 	f.BoolVar(&o.headless, "headless", false, "no console, also on a terminal")
 	f.StringVar(&o.approve, "approve", "", "what acts without a person: never, s2, s3 or all (default: the scenario's policy, else never on a terminal, s2 without)")
 	f.StringVar(&o.report, "report", "", "write the report to this file (JSON)")

@@ -133,7 +133,7 @@ func (r *labRun) prepare() error {
 	}
 	r.opt = lab.Options{
 		Bin: filepath.Dir(self), Seed: r.o.seed, Hook: r.o.hook != "off", Plugin: r.o.hook == "plugin", Marks: r.o.marks == "on", NoAdapter: r.o.adapter == "off", Unpaced: r.o.unpaced,
-		Build: version(), AgentConfig: r.agentConfig, Attended: r.screen || r.policy.Recovery.Approval == falcon.ApprovalPerson,
+		Build: version(), AgentConfig: r.agentConfig, Attended: r.screen || r.policy.Recovery.Approval == falcon.ApprovalPerson, Hold: r.holds(),
 	}
 	if r.o.train != "" {
 		if r.opt.Train, err = ownTraining(r.o, filepath.Dir(self)); err != nil {
@@ -149,6 +149,12 @@ func (r *labRun) prepare() error {
 		return err
 	}
 	return nil
+}
+
+// holds reports whether faults wait for a decision: where somebody looks at a shipped scenario and
+// has not asked for a length or a report, which compares the whole run with an undisturbed one.
+func (r *labRun) holds() bool {
+	return r.screen && r.o.hold && slices.Contains(lab.Names(), r.o.scenario) && r.o.iterations == 0 && r.o.report == ""
 }
 
 func (r *labRun) writeConfig() error {

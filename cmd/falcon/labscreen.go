@@ -6,10 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/term"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
 // withConsole plays the scenario under a console that owns the terminal. The
@@ -34,6 +37,9 @@ func (r *labRun) withConsole(ctx context.Context, stop context.CancelFunc) error
 	defer hangUp()
 	err = awaitEngine(ctx, client)
 	if err == nil {
+		if r.opt.Hold {
+			go r.releaseOnceDecided(ctx, client)
+		}
 		err = r.playScenario(ctx)
 	}
 	if ctx.Err() != nil {
@@ -111,4 +117,28 @@ func (r *labRun) consoleArgs() []string {
 		args = append(args, "--ascii")
 	}
 	return args
+}
+
+// releaseOnceDecided lets the held faults run out once an action of any incident was decided.
+func (r *labRun) releaseOnceDecided(ctx context.Context, client falconv1.ConsoleClient) {
+	for ticks := time.NewTicker(time.Second); ; {
+		select {
+		case <-ctx.Done():
+			ticks.Stop()
+			return
+		case <-ticks.C:
+		}
+		reply, err := client.Incidents(ctx, &falconv1.IncidentsRequest{})
+		if err == nil && slices.ContainsFunc(reply.GetLadders(), anyDecided) {
+			ticks.Stop()
+			r.lab.ReleaseFaults()
+			return
+		}
+	}
+}
+
+func anyDecided(l *falconv1.Ladder) bool {
+	return slices.ContainsFunc(l.GetActions(), func(a *falconv1.Action) bool {
+		return a.GetDecidedBy() != ""
+	})
 }

@@ -1,0 +1,37 @@
+package lab
+
+// heldIterations is how long a job with held faults may run: hours, as somebody is to look at it in
+// their own time. It ends when they leave.
+const heldIterations = 200_000
+
+// holdScenario makes a job last until its operator leaves, and each fault that would end by itself
+// until ReleaseFaults.
+func (l *Lab) holdScenario() {
+	l.sc.Iterations = max(l.sc.Iterations, heldIterations)
+	l.status.Iterations = l.sc.Iterations
+}
+
+// holdAll makes the faults that would end by themselves last until release.
+func (f *faults) holdAll() {
+	for _, o := range f.events {
+		if o.until > o.from && o.OnAction == "" && o.Stall == "" && !o.endsProcesses() {
+			o.lasts, o.until = o.until-o.from, 0
+		}
+	}
+}
+
+// release gives the held faults the length that the scenario says, from iteration next on for
+// those that have begun.
+func (f *faults) release(next int64) {
+	for _, o := range f.events {
+		if o.lasts > 0 {
+			o.until, o.lasts = max(o.from, next)+o.lasts, 0
+		}
+	}
+}
+
+// ReleaseFaults ends Options.Hold: the faults in force last once more as long as the scenario
+// says, then clear. It returns at once.
+func (l *Lab) ReleaseFaults() {
+	l.postEvent(event{call: func() { l.faults.release(l.records.done) }})
+}

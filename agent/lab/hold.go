@@ -6,7 +6,7 @@ const heldIterations = 200_000
 
 // holdScenario makes a job last until its operator leaves, and each fault that would end by itself
 // until ReleaseFaults.
-func (l *Lab) holdScenario() {
+func holdScenario(l *Lab) {
 	l.sc.Iterations = max(l.sc.Iterations, heldIterations)
 	l.status.Iterations = l.sc.Iterations
 }
@@ -32,6 +32,6 @@ func (f *faults) release(next int64) {
 
 // ReleaseFaults ends Options.Hold: the faults in force last once more as long as the scenario
 // says, then clear. It returns at once.
-func (l *Lab) ReleaseFaults() {
+func ReleaseFaults(l *Lab) {
 	l.postEvent(event{call: func() { l.faults.release(l.records.done) }})
 }

@@ -183,7 +183,7 @@ func (l *Lab) prepareNodes() error {
 	}
 	l.faults = newFaults(l.sc, l.hw)
 	if l.opt.Hold {
-		l.holdScenario()
+		holdScenario(l)
 		l.faults.holdAll()
 	}
 	l.network = newNetwork(l.sc, l.hw, l.opt.Seed)

@@ -18,6 +18,9 @@ import (
 // other processes without trusting process ids.
 const envDir = "FALCON_LAB_DIR"
 
+// IsBelow reports whether this process was started by a lab.
+func IsBelow() bool { return os.Getenv(envDir) != "" }
+
 // envNode is the node that a process of the lab lives on, by its index.
 const envNode = "FALCON_LAB_NODE"
 

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 	"google.golang.org/grpc"
 
+	"github.com/failslow/falcon/agent/lab"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui"
@@ -48,6 +49,9 @@ type consoleOptions struct {
 
 // ownEngineNote is shown before leaving a console that carries the engine.
 const ownEngineNote = "The engine runs inside this console and stops with it. Training goes on untouched, but nothing is watched until an engine starts again."
+
+// labNote is the same for the console of a lab.
+const labNote = "Leaving ends the lab: its training job, its agents and its engine. Nothing of it stays on this machine."
 
 func consoleCommand() *cobra.Command {
 	var opts consoleOptions
@@ -159,6 +163,9 @@ func consoleWithEngine(ctx context.Context, config string, opts consoleOptions) 
 		cancel()
 	}()
 	opts.QuitNote = ownEngineNote
+	if lab.IsBelow() {
+		opts.QuitNote = labNote
+	}
 	err = runConsole(ctx, h.Socket, opts)
 	return errors.Join(err, h.Close())
 }

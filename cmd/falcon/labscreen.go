@@ -131,7 +131,7 @@ func (r *labRun) releaseOnceDecided(ctx context.Context, client falconv1.Console
 		reply, err := client.Incidents(ctx, &falconv1.IncidentsRequest{})
 		if err == nil && slices.ContainsFunc(reply.GetLadders(), anyDecided) {
 			ticks.Stop()
-			r.lab.ReleaseFaults()
+			lab.ReleaseFaults(r.lab)
 			return
 		}
 	}

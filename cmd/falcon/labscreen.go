@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/failslow/falcon/agent/lab"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 

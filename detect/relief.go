@@ -141,7 +141,9 @@ func (rj *reliefJudge) relieve(s *incidentState, at int64, why string) {
 		rj.incidents.removeIncident(s)
 		return
 	}
-	if !s.hasVerdict() {
+	if v, ok := rj.evidence.explainPassed(s); ok && !s.hasVerdict() {
+		s.Verdict = v
+	} else if !s.hasVerdict() {
 		s.Verdict.Severity = 1
 		s.Verdict.Evidence = append(s.Verdict.Evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: passedUnseen})
 		why = passedUnseen

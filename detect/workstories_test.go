@@ -57,7 +57,11 @@ func tellWork(t *testing.T, sh shape, kind string, seed uint64, rng *rand.Rand) 
 	w.run(30 + rng.IntN(20))
 	want := injectWork(w, kind, rng)
 	w.run(30)
-	if st := w.m.Steady(); st.CurrentMs < 1.15*st.BaselineMs {
+	least := 1.15
+	if w.job.Lengths > 0 { // an onset is verified through that much noise where it is large
+		least = 1.3
+	}
+	if st := w.m.Steady(); st.CurrentMs < least*st.BaselineMs {
 		t.Skip("it hardly slows the job: below the threshold of verification")
 	}
 	w.clearFaults()

@@ -37,6 +37,7 @@ func (c *Case) network() (opinion, bool) {
 	c.nameLinks(&o)
 	c.narrowRanks(&o)
 	c.addPorts(&o)
+	workJudge{c}.addVolumes(&o)
 	return o, true
 }
 

@@ -300,7 +300,7 @@ func (c workJudge) addClocks(o *opinion) {
 func (c workJudge) weighOwn(all []opinion) []opinion {
 	own, ok := c.ownWork()
 	if !ok {
-		return all
+		return c.addUneven(all)
 	}
 	var out []opinion
 	for _, o := range all {
@@ -317,6 +317,16 @@ func (c workJudge) weighOwn(all []opinion) []opinion {
 	own.evidence = slices.CompactFunc(own.evidence, func(a, b falcon.Evidence) bool { return a == b })
 	own.last = len(out) > 0
 	return append(out, own)
+}
+
+// addUneven says of work that grew, and differs from iteration to iteration besides, that it is as
+// with sequences of different length.
+func (c workJudge) addUneven(all []opinion) []opinion {
+	if o := &all[0]; len(all) == 1 && o.cause == falcon.CauseNotHardware && o.reason == "" && c.Timing.Uneven {
+		more := c.unevenWork(nil)
+		o.reason, o.evidence = more.reason, append(o.evidence, more.evidence[0])
+	}
+	return all
 }
 
 // isConfirmed reports whether a test or a counter speaks for an opinion.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/failslow/falcon"
@@ -12,7 +13,7 @@ import (
 // workKinds are what the job itself does to be slower, and mixtures with a slow GPU.
 var workKinds = []string{
 	"data", "data-all", "data-unmarked", "save", "garbage", "evaluate", "micro", "fewer-lengths", "lengths-sized",
-	"data+gpu", "lengths+gpu", "evaluate+gpu", "garbage+gpu",
+	"data+gpu", "lengths+gpu", "evaluate+gpu", "garbage+gpu", "blocking+gpu", "blocking+link", "link",
 }
 
 // truth is what the verdicts of a story must say.
@@ -20,6 +21,7 @@ type truth struct {
 	reason falcon.Reason // of the job's own work
 	ranks  []falcon.Rank // that wait for data
 	device falcon.Device // that is slow besides
+	link   falcon.Link   // likewise
 }
 
 // What the job itself does is named as such, and hardware is blamed for hardware alone.
@@ -51,6 +53,7 @@ func tellWork(t *testing.T, sh shape, kind string, seed uint64, rng *rand.Rand) 
 	w := newWorld(sh.layout, sh.nodes, 4+rng.IntN(9), seed)
 	w.job.Noise, w.job.Hiccup = 0.005+0.015*rng.Float64(), 0.03*rng.Float64()
 	w.job.Unmarked = kind == "data-unmarked"
+	w.job.Blocking = strings.HasPrefix(kind, "blocking")
 	if kind == "lengths+gpu" { // always: such a job is noisy, and that is its healthy pace
 		w.job.Lengths, w.job.Sized = 0.1+0.1*rng.Float64(), true
 	}
@@ -72,13 +75,17 @@ func tellWork(t *testing.T, sh shape, kind string, seed uint64, rng *rand.Rand) 
 // judgeWork: somebody is told, all that is told is true, and all that is true is told.
 func judgeWork(t *testing.T, w *world, want truth) {
 	t.Helper()
-	reason, device := want.reason == "", want.device == ""
+	reason, device, named := want.reason == "", want.device == "", want.link == (falcon.Link{})
 	for _, inc := range w.all {
 		v := inc.Verdict
 		for _, d := range v.Devices {
 			if d != want.device {
 				t.Errorf("%s blames %s (%s)", inc.ID, d, v.Cause)
 			}
+		}
+		if want.link != (falcon.Link{}) {
+			named = named || slices.Equal(v.Links, []falcon.Link{want.link}) && v.Reason == ""
+			continue
 		}
 		if len(v.Links) > 0 || v.HasCause(falcon.CauseNetwork) || v.HasCause(falcon.CauseCPU) || v.HasCause(falcon.CauseFacility) {
 			t.Errorf("%s says %s %v %v", inc.ID, v.Cause, v.Also, v.Links)
@@ -108,7 +115,7 @@ func judgeWork(t *testing.T, w *world, want truth) {
 			t.Errorf("%s stays %s", inc.ID, inc.State)
 		}
 	}
-	if !reason || !device {
+	if !reason || !device || !named {
 		t.Errorf("%d incidents name not all of %+v", len(w.all), want)
 	}
 	if t.Failed() {
@@ -157,6 +164,12 @@ func injectWork(w *world, kind string, rng *rand.Rand) truth {
 	case "evaluate+gpu":
 		w.job.Evaluate = 1 + rng.IntN(w.job.MicroBatches[0])
 		return truth{device: slowGPU()}
+	case "blocking+gpu":
+		return truth{device: slowGPU()}
+	case "link", "blocking+link":
+		l := ringLink(w, rng, 0)
+		w.job.Link[l] = 0.03
+		return truth{link: l}
 	case "garbage+gpu":
 		w.job.Garbage, w.job.GarbageMs = 0.2, ms*0.5
 		return truth{device: slowGPU()}

@@ -302,6 +302,9 @@ func (c workJudge) weighOwn(all []opinion) []opinion {
 	if !ok {
 		return c.addUneven(all)
 	}
+	if own.reason == falcon.ReasonGarbage && slices.ContainsFunc(all, func(o opinion) bool { return o.cause == falcon.CauseNetwork }) {
+		return all // a pause makes no transfer slower, but hosts that wait for each call pause for a slow one
+	}
 	var out []opinion
 	for _, o := range all {
 		switch {
@@ -309,7 +312,7 @@ func (c workJudge) weighOwn(all []opinion) []opinion {
 			own.evidence = append(own.evidence, o.evidence...)
 			own.proofs = append(own.proofs, o.proofs...)
 		case o.cause == falcon.CauseUnknown:
-		case o.cause == falcon.CauseNetwork && !o.isConfirmed() && own.reason != falcon.ReasonGarbage:
+		case o.cause == falcon.CauseNetwork && !o.isConfirmed():
 		default:
 			out = append(out, o)
 		}

@@ -175,6 +175,9 @@ func (p *playing) step(r falcon.Rank) bool {
 		end = max(start, last)
 	}
 	p.host[r], p.device[r] = enter, end
+	if p.job.Blocking {
+		p.host[r] = end
+	}
 	own := &p.job.lanes[r][o.lane]
 	p.ran[r] = append(p.ran[r], timed{op: *o, enter: enter, start: start, end: end, ordinal: own.calls})
 	own.calls++

@@ -47,21 +47,26 @@ type Tracker struct {
 	closing []Call // of the iteration that ends; its memory serves the next
 	lost    bool   // of the running iteration, some
 
-	usual, last map[kind]int
-	alike       int // iterations in a row like last
-	gaps        []float64
-	seen        int // usual iterations since they are
-	usualMs     float64
-	sizes       []int64 // payloads of the newest usual iterations
-	scratch     []float64
+	usual   map[kind]int
+	now     map[kind]int // of the iteration that ends, and of the one before
+	last    map[kind]int
+	alike   int // iterations in a row like last
+	gaps    []float64
+	seen    int     // usual iterations since they are
+	sizes   []int64 // payloads of the newest usual iterations, ascending once they are enough
+	scratch []float64
 }
 
 // NewTracker knows no usual iteration yet.
-func NewTracker() *Tracker { return &Tracker{} }
+func NewTracker() *Tracker { return &Tracker{now: map[kind]int{}, last: map[kind]int{}} }
 
 // Reset forgets the usual iteration: the communicators, or the micro-batches, are others.
 // Calls of the running one are kept.
-func (t *Tracker) Reset() { *t = Tracker{pending: t.pending, closing: t.closing, lost: t.lost} }
+func (t *Tracker) Reset() {
+	pending, closing, lost := t.pending, t.closing, t.lost
+	*t = *NewTracker()
+	t.pending, t.closing, t.lost = pending, closing, lost
+}
 
 // Add takes a call of the running iteration, or of one that began after it.
 func (t *Tracker) Add(c Call) {
@@ -69,6 +74,7 @@ func (t *Tracker) Add(c Call) {
 		t.lost = true
 		return
 	}
+	c.ExitNs = max(c.ExitNs, c.EnterNs) // of some records only one is known
 	t.pending = append(t.pending, c)
 }
 
@@ -85,29 +91,29 @@ func (t *Tracker) Close(beginNs, endNs int64, marked bool) *falcon.Work {
 	if lost || len(calls) == 0 || endNs <= beginNs {
 		return nil
 	}
-	now := countKinds(calls)
-	if now == nil {
+	if !t.countKinds(calls) {
 		return nil
 	}
-	t.learn(now)
+	t.learn()
 	if t.usual == nil {
 		return nil
 	}
-	out := falcon.Work{}
+	var out falcon.Work
 	ms := float64(endNs-beginNs) / 1e6
 	if wait := float64(calls[0].EnterNs-beginNs) / 1e6; marked {
 		out.WaitMs = worthTelling(wait, ms)
 	}
-	if maps.Equal(now, t.usual) {
+	if maps.Equal(t.last, t.usual) {
 		t.compareSizes(&out, calls)
 		t.compareGaps(&out, calls, endNs, ms)
 	} else {
-		t.compareKinds(&out, now, len(calls))
+		t.compareKinds(&out, t.last, len(calls))
 	}
 	if out.WaitMs == 0 && out.PauseMs == 0 && out.TailMs == 0 && out.Calls == 0 && out.UsualBytes == 0 {
 		return nil
 	}
-	return &out
+	told := out // a steady iteration allocates nothing
+	return &told
 }
 
 // take removes the calls that began before endNs, and returns those of the iteration by
@@ -128,30 +134,30 @@ func (t *Tracker) take(beginNs, endNs int64) []Call {
 	return calls
 }
 
-func countKinds(calls []Call) map[kind]int {
-	out := map[kind]int{}
-	for _, c := range calls {
-		k := kind{comm: c.Comm, op: c.Op, peer: -1}
-		if c.Op == falcon.OpSend || c.Op == falcon.OpRecv {
-			k.peer = c.Peer
+// countKinds counts the calls by kind; ok is false where there are too many kinds.
+func (t *Tracker) countKinds(calls []Call) (ok bool) {
+	clear(t.now)
+	for i := range calls {
+		k := kind{comm: calls[i].Comm, op: calls[i].Op, peer: -1}
+		if k.op == falcon.OpSend || k.op == falcon.OpRecv {
+			k.peer = calls[i].Peer
 		}
-		out[k]++
+		t.now[k]++
 	}
-	if len(out) > kindsMost {
-		return nil
-	}
-	return out
+	return len(t.now) <= kindsMost
 }
 
-// learn takes the calls that came again and again as the usual ones.
-func (t *Tracker) learn(now map[kind]int) {
-	if maps.Equal(now, t.last) {
+// learn takes the calls that came again and again as the usual ones; the newest are the last ones
+// then.
+func (t *Tracker) learn() {
+	if maps.Equal(t.now, t.last) {
 		t.alike++
 	} else {
-		t.last, t.alike = now, 1
+		t.alike = 1
 	}
-	if t.usual == nil && t.alike >= learnAfter || t.alike >= relearn && !maps.Equal(now, t.usual) {
-		t.usual, t.gaps, t.seen, t.sizes = now, nil, 0, nil
+	t.now, t.last = t.last, t.now
+	if t.usual == nil && t.alike >= learnAfter || t.alike >= relearn && !maps.Equal(t.last, t.usual) {
+		t.usual, t.gaps, t.seen, t.sizes = maps.Clone(t.last), nil, 0, nil
 	}
 }
 
@@ -170,12 +176,13 @@ func (t *Tracker) compareSizes(out *falcon.Work, calls []Call) {
 		bytes += c.Bytes
 	}
 	if len(t.sizes) < sizesKept {
-		t.sizes = append(t.sizes, bytes)
+		if t.sizes = append(t.sizes, bytes); len(t.sizes) == sizesKept {
+			slices.Sort(t.sizes)
+		}
 		return
 	}
-	sorted := slices.Sorted(slices.Values(t.sizes))
-	usual := sorted[len(sorted)/2]
-	spread := float64(sorted[len(sorted)-1] - sorted[0])
+	usual := t.sizes[len(t.sizes)/2]
+	spread := float64(t.sizes[len(t.sizes)-1] - t.sizes[0])
 	if off := math.Abs(float64(bytes - usual)); off > sizeLeast*float64(usual) && off > sizeSpreads*spread {
 		out.Bytes, out.UsualBytes = bytes, usual
 	}

@@ -1,6 +1,8 @@
 package detect
 
 import (
+	"fmt"
+
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/cause"
 	"github.com/failslow/falcon/detect/peer"
@@ -42,3 +44,17 @@ func (ev *evidence) explainPassed(s *incidentState) (v falcon.Verdict, ok bool) 
 
 // passedFactor is what a verdict without a window of its own keeps of its confidence.
 const passedFactor = 0.8
+
+// warmUpWithin is how many iterations of a job epoch can be its warm-up.
+const warmUpWithin = 32
+
+// warmUpText says of a job that gets faster for the first time, soon after it began, that it has
+// warmed up.
+func (rj *reliefJudge) warmUpText(at int64) string {
+	first := rj.samples.fold.first
+	if rj.warmed || at-first > warmUpWithin || len(rj.incidents.list) > 0 {
+		return ""
+	}
+	rj.warmed = true
+	return fmt.Sprintf(": iterations %d to %d were slower, as while a job warms up", first, at-1)
+}

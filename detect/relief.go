@@ -17,7 +17,7 @@ func (rj *reliefJudge) onFaster(at int64, c bocd.Change) {
 		if c.AfterMs <= rj.baseline.currentMs()*(1+rj.cfg.Settled) && !rj.incidents.relievedNear(at) {
 			rj.baseline.lower(c.AfterMs)
 			rj.profile.requestLearning(0)
-			rj.out.addNote("", at, "rebase", "New baseline %.1f ms instead of %.1f ms", c.AfterMs, c.BeforeMs)
+			rj.out.addNote("", at, "rebase", "New baseline %.1f ms instead of %.1f ms%s", c.AfterMs, c.BeforeMs, rj.warmUpText(at))
 		}
 		return
 	}
@@ -136,6 +136,7 @@ const passedUnseen = "the slowdown ended before a profile was taken: no culprit 
 // relieve ends an incident.
 func (rj *reliefJudge) relieve(s *incidentState, at int64, why string) {
 	at = max(at, s.OnsetIteration+1)
+	rj.warmed = true
 	if s.ID == "" {
 		rj.out.addNote("", at, "relief", "The second slowdown ended before a culprit was named: %s", why)
 		rj.incidents.removeIncident(s)
@@ -176,6 +177,7 @@ type reliefJudge struct {
 	links      *linkLog
 	profile    *profiler
 	departures bool // the epoch is new: incidents may have lost their culprits
+	warmed     bool // the job got faster once in this epoch, or an incident came first
 }
 
 // pausing reports whether an intermittent slowdown pauses: too early for relief.
@@ -245,4 +247,4 @@ func (rj *reliefJudge) closeRelieved(iteration int64) {
 }
 
 // startEpoch has the incidents checked whose culprits may have left the job.
-func (rj *reliefJudge) startEpoch() { rj.departures = true }
+func (rj *reliefJudge) startEpoch() { rj.departures, rj.warmed = true, false }

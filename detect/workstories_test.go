@@ -184,3 +184,18 @@ func (w *world) moreMicroBatches(factor float64) {
 		w.job.MicroBatches[i] = int(float64(n)*factor + 0.5)
 	}
 }
+
+// The first iterations of a job are slow for its compiler and its caches: no incident, and the log
+// says what it was. A job that gets faster later has not warmed up.
+func TestWarmUpIsNamed(t *testing.T) {
+	for _, after := range []int{25, 60} {
+		w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 3)
+		w.job.Load = []float64{1.6, 1.6}
+		w.run(after)
+		w.job.Load = nil
+		w.run(30)
+		if got := strings.Contains(w.out.String(), fmt.Sprintf("iterations 0 to %d were slower, as while a job warms up", after-1)); got != (after == 25) || len(w.all) > 0 {
+			t.Errorf("faster after %d iterations: warm-up named: %v, %d incidents\n%s", after, got, len(w.all), w.out.String())
+		}
+	}
+}

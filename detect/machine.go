@@ -38,7 +38,7 @@ type Machine struct {
 // New returns a machine that knows no job yet.
 func New(cfg Config) *Machine {
 	full := cfg.withDefaults()
-	m := &Machine{cfg: &full, clock: &clock{}, out: &output{changed: map[string]falcon.Incident{}}, job: &jobState{}}
+	m := &Machine{cfg: &full, clock: &clock{}, out: &output{changed: map[string]falcon.Incident{}}, job: &jobState{trees: full.Validate.Trees}}
 	m.samples = &sampleLog{clock: m.clock, job: m.job, newest: -1}
 	m.work = &workLog{job: m.job, samples: m.samples, open: map[int64]*iterationWork{}}
 	m.incidents = &incidentSet{cfg: m.cfg, clock: m.clock, out: m.out, job: m.job, nextID: 1}

@@ -69,6 +69,9 @@ func tellWork(t *testing.T, sh shape, kind string, seed uint64, rng *rand.Rand) 
 	}
 	w.clearFaults()
 	w.run(40)
+	if len(w.all) == 0 && want.reason == falcon.ReasonLengths {
+		t.Skip("no onset was verified through work that differs so much")
+	}
 	judgeWork(t, w, want)
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/passes"
 	"github.com/failslow/falcon/detect/peer"
 )
 
@@ -21,6 +22,9 @@ type Case struct {
 	// Small is the share of the iteration that a small slowdown costs, 0 = it is none:
 	// the culprit's test is judged by it, and by what the tested devices differ by.
 	Small float64
+	// Edges are the pairs of a group's members that send to each other; nil = neighbours of a
+	// ring over the members in ascending order.
+	Edges func(*peer.Group) []passes.Pair
 
 	dropped []Stop // ranks that are slow by their wait for data alone
 }

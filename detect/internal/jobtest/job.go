@@ -40,6 +40,7 @@ type Job struct {
 	Sized      bool // messages are as long as their micro-batch (Lengths)
 	Undeclared bool // nobody is told how many micro-batches there are
 	Unmarked   bool // no step marks: iterations are cut at calls
+	Trees      bool // all-reduces go over NCCL's two trees, not a ring
 	Blocking   bool // hosts wait for the device at every call
 
 	rng  *rand.Rand

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/passes"
 )
 
 type kind int
@@ -130,10 +131,18 @@ func (p *playing) reset(j *Job) {
 	}
 	for _, g := range j.groups {
 		g.worst = 1
-		for i, r := range g.ranks {
-			if g.dimension != falcon.DimWorld {
-				g.worst = max(g.worst, p.slowest(r, g.ranks[(i+1)%len(g.ranks)]))
-			}
+		if g.dimension == falcon.DimWorld || len(g.ranks) < 2 {
+			continue
+		}
+		edges := passes.RingEdges
+		if j.Trees {
+			edges = passes.TreeEdges
+		}
+		if len(j.Link) == 0 {
+			continue
+		}
+		for _, e := range edges(g.ranks) {
+			g.worst = max(g.worst, p.slowest(e[0], e[1]))
 		}
 	}
 }

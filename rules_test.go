@@ -88,7 +88,7 @@ var directions = []rule{
 	{"detect", []string{"", "detect"}, impure, "the pure core takes time as an argument and does no I/O"},
 	{"mitigate", []string{"", "mitigate"}, impure, "the pure core takes time as an argument and does no I/O"},
 	{"recovery", []string{"", "recovery"}, impure, "the pure core takes time as an argument and does no I/O"},
-	{"agent", []string{"", "agent", "backend/api", "detect/period"}, nil, "the agent knows the API and the period only"},
+	{"agent", []string{"", "agent", "backend/api", "detect/period", "detect/work"}, nil, "the agent knows the API, the period and the work only"},
 	{"backend", []string{"", "backend", "detect", "mitigate", "recovery"}, nil, "the engine draws nothing and starts no agent"},
 	{"tui", []string{"", "tui", "backend/api", "themes"}, nil, "the console is a client of the API"},
 	{"themes", []string{"themes"}, nil, "palettes are data"},

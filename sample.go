@@ -45,6 +45,7 @@ type Sample struct {
 	Ms        float64 // wall time of the iteration, paused time included
 	PausedMs  float64 // of which the job was held by Falcon
 	Exact     bool    // from the framework's step marks, not inferred from calls
+	Work      *Work   // how it differs from the rank's usual iterations; nil = not at all, or not known
 }
 
 // RunMs is the iteration's time without the pauses that Falcon caused.

@@ -36,6 +36,7 @@ type Evidence struct {
 // Verdict says what is wrong, where, how bad, and why we think so.
 type Verdict struct {
 	Cause      Cause      `json:"cause"`
+	Reason     Reason     `json:"reason,omitempty"` // of not_hardware, as the cause or among Also; "" = not known more closely
 	Also       []Cause    `json:"also,omitempty"` // further causes at once
 	Devices    []Device   `json:"devices"`
 	Ranks      []Rank     `json:"ranks"`

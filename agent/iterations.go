@@ -7,6 +7,7 @@ import (
 	"github.com/failslow/falcon/agent/iterate"
 	"github.com/failslow/falcon/agent/ring"
 	"github.com/failslow/falcon/detect/period"
+	"github.com/failslow/falcon/detect/work"
 )
 
 // inferrer finds iterations in a rank's calls; *period.Tracker is one.
@@ -27,6 +28,7 @@ type iterationTracker struct {
 	infer     inferrer
 	census    *iterate.Census
 	tally     *iterate.Tally
+	work      *work.Tracker
 	tallied   int64 // iteration that the tally is in
 	micro     int   // micro-batches per iteration, as last seen
 	shift     int64 // added to inferred numbers so that they only grow
@@ -38,7 +40,7 @@ type iterationTracker struct {
 
 func newIterationTracker() iterationTracker {
 	return iterationTracker{
-		marks: iterate.NewMarks(-1), infer: period.NewTracker(period.Config{}), census: iterate.NewCensus(), tally: iterate.NewTally(), last: math.MinInt64,
+		marks: iterate.NewMarks(-1), infer: period.NewTracker(period.Config{}), census: iterate.NewCensus(), tally: iterate.NewTally(), work: work.NewTracker(), last: math.MinInt64,
 	}
 }
 
@@ -59,7 +61,11 @@ func (t *iterationTracker) addMark(m ring.Mark) (falcon.Sample, bool) {
 // expectMicroBatches announces the period that other micro-batches will bring.
 func (t *iterationTracker) expectMicroBatches(to int) {
 	from := t.micro
-	if t.micro = to; from == to || t.infer.Period() == 0 {
+	if t.micro = to; from == to {
+		return
+	}
+	t.work.Reset()
+	if t.infer.Period() == 0 {
 		return
 	}
 	if n := t.census.Predict(from, to); n > 0 {
@@ -92,6 +98,7 @@ func (t *iterationTracker) forgetPeriod() {
 	t.infer.Reset()
 	t.census = iterate.NewCensus()
 	t.tally.Reset()
+	t.work.Reset()
 }
 
 // tallyCall counts a call of an iteration, known or not, for what communicators carry.

@@ -15,6 +15,7 @@ import (
 	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/detect/period"
+	"github.com/failslow/falcon/detect/work"
 )
 
 // Bounds of one poll of a process.
@@ -107,6 +108,11 @@ func (p *process) drainRings(buf *buffers, out []falcon.Sample) []falcon.Sample 
 	p.comms.outdate()
 	p.status = p.seg.Control()
 	p.iterations.expectMicroBatches(p.status.MicroBatches)
+	out = p.drainRecords(buf, out)
+	return p.drainMarks(buf, out)
+}
+
+func (p *process) drainRecords(buf *buffers, out []falcon.Sample) []falcon.Sample {
 	for range batchesMax {
 		n, lost := p.seg.Drain(buf.records)
 		p.lost += lost
@@ -115,13 +121,14 @@ func (p *process) drainRings(buf *buffers, out []falcon.Sample) []falcon.Sample 
 		}
 		if lost > 0 {
 			p.survey.Forget()
+			p.iterations.work.Forget()
 		}
 		if n < len(buf.records) {
 			p.surveyStatus()
 			break
 		}
 	}
-	return p.drainMarks(buf, out)
+	return out
 }
 
 // surveyStatus has the survey know an iteration without calls so far. The status was
@@ -138,6 +145,9 @@ func (p *process) drainMarks(buf *buffers, out []falcon.Sample) []falcon.Sample 
 	p.lost += lost
 	p.readPlacement()
 	p.readRecovery()
+	if n := len(buf.marks); n > 0 && buf.marks[n-1].Iteration > p.status.Iteration { // set while the records were read: calls before it may have come since
+		out = p.drainRecords(buf, out)
+	}
 	for _, m := range buf.marks {
 		out = p.markSample(m, out)
 	}
@@ -155,6 +165,7 @@ func (p *process) feedCall(r *ring.Record, out []falcon.Sample) []falcon.Sample 
 		p.window.addRecord(r)
 	}
 	c := p.periodCall(r)
+	p.iterations.work.Add(work.Call{Comm: c.Comm, Op: r.Op, Peer: r.Peer, Bytes: c.Bytes, EnterNs: r.EnterNs, ExitNs: r.ExitNs})
 	its := p.iterations.observeCall(c)
 	for _, it := range its {
 		out = p.inferredSample(it, out)
@@ -195,6 +206,7 @@ func (p *process) inferredSample(it period.Iteration, out []falcon.Sample) []fal
 	}
 	return append(out, p.noteDuration(falcon.Sample{
 		Rank: p.rank, Iteration: p.iterations.numberOf(it), EndNs: p.seg.UnixNs(it.EndNs), Ms: it.Ms(), PausedMs: p.pausedMsWithin(it.StartNs, it.EndNs),
+		Work: p.iterations.work.Close(it.StartNs, it.EndNs, false),
 	}))
 }
 
@@ -213,6 +225,9 @@ func (p *process) markSample(m ring.Mark, out []falcon.Sample) []falcon.Sample {
 		p.window.addMark(m)
 	}
 	s, ok := p.iterations.addMark(m)
+	if ok {
+		s.Work = p.iterations.work.Close(s.EndNs-int64(s.Ms*1e6), s.EndNs, true)
+	}
 	s.Rank = p.ranks.rankAt(s.Iteration)
 	if !ok || s.Rank < 0 || p.interrupted(s.EndNs-int64(s.Ms*1e6), s.EndNs) {
 		return out

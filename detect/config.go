@@ -60,6 +60,7 @@ type EarlyConfig struct {
 // ValidateConfig bounds the validations that incidents ask for.
 type ValidateConfig struct {
 	Tries   int   `yaml:"validate_tries"` // per incident, negative = none; 1
+	Trees   bool  `yaml:"validate_trees"` // NCCL runs the job's all-reduces as trees: their links are tested
 	Spacing int64 `yaml:"-"`              // iterations between two; 20
 }
 

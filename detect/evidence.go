@@ -15,9 +15,11 @@ type evidence struct {
 	cfg       *Config
 	job       *jobState
 	samples   *sampleLog
+	work      *workLog
 	incidents *incidentSet
 	history   cause.History // of hardware counters
 	healthy   peer.Healthy
+	uneven    unevenWindow
 }
 
 // computesLonger reports whether a rank of an incident computes longer than when judged.
@@ -118,7 +120,7 @@ func (ev *evidence) explainedShare(s *incidentState, r peer.Rank) float64 {
 func (ev *evidence) caseFor(s *incidentState, timing peer.Result) cause.Case {
 	c := cause.Case{
 		Layout: ev.job.desc.Layout, Placement: ev.job.desc.Placement, Timing: timing,
-		HealthyMs: s.HealthyMs, SlowMs: s.SlowMs,
+		HealthyMs: s.HealthyMs, SlowMs: s.SlowMs, Edges: ev.job.groupEdges,
 	}
 	if s.isSmall(ev.cfg) {
 		c.Small = s.SlowMs/s.HealthyMs - 1
@@ -128,6 +130,7 @@ func (ev *evidence) caseFor(s *incidentState, timing peer.Result) cause.Case {
 		since = time.Time{}
 	}
 	c.Counters, c.Tests = ev.history.Since(since), s.tests.results
+	c.Work = ev.work.since(s.OnsetIteration, s.HealthyMs, s.SlowMs)
 	return c
 }
 
@@ -301,7 +304,7 @@ const longerBy = 1.1
 
 func (ev *evidence) hasHealthy() bool { return ev.healthy.Known() }
 
-func (ev *evidence) resetHealthy() { ev.healthy = peer.Healthy{} }
+func (ev *evidence) resetHealthy() { ev.healthy, ev.uneven = peer.Healthy{}, unevenWindow{} }
 
 func (ev *evidence) learnHealthy(res peer.Result) { ev.healthy.Learn(res) }
 

@@ -12,6 +12,7 @@ import (
 type jobState struct {
 	desc  Job
 	known bool // a job was described
+	trees bool // NCCL's all-reduces are trees (validate_trees)
 }
 
 // namesDeviceOf reports whether an incident names the device of a rank, or knows no devices.
@@ -60,12 +61,11 @@ func (j *jobState) throttledReplicas(o *incidentState, res *peer.Result) map[int
 	return out
 }
 
-// ringLinks are the links that a group's ring goes over, each once.
+// ringLinks are the links that a group's ring, or its trees, go over, each once.
 func (j *jobState) ringLinks(g peer.Group) []falcon.Link {
 	var out []falcon.Link
-	ring := j.ringOrder(g)
-	for i := range ring {
-		if l, ok := j.linkBetween(ring[i], ring[(i+1)%len(ring)]); ok && !slices.Contains(out, l) {
+	for _, e := range j.groupEdges(&g) {
+		if l, ok := j.linkBetween(e[0], e[1]); ok && !slices.Contains(out, l) {
 			out = append(out, l)
 		}
 	}

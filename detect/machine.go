@@ -17,6 +17,7 @@ type Machine struct {
 	out       *output
 	job       *jobState
 	samples   *sampleLog
+	work      *workLog
 	incidents *incidentSet
 	culprits  *culpritHistory
 	baseline  *baseline
@@ -37,14 +38,15 @@ type Machine struct {
 // New returns a machine that knows no job yet.
 func New(cfg Config) *Machine {
 	full := cfg.withDefaults()
-	m := &Machine{cfg: &full, clock: &clock{}, out: &output{changed: map[string]falcon.Incident{}}, job: &jobState{}}
+	m := &Machine{cfg: &full, clock: &clock{}, out: &output{changed: map[string]falcon.Incident{}}, job: &jobState{trees: full.Validate.Trees}}
 	m.samples = &sampleLog{clock: m.clock, job: m.job, newest: -1}
+	m.work = &workLog{job: m.job, samples: m.samples, open: map[int64]*iterationWork{}}
 	m.incidents = &incidentSet{cfg: m.cfg, clock: m.clock, out: m.out, job: m.job, nextID: 1}
 	m.culprits = &culpritHistory{clock: m.clock, job: m.job, incidents: m.incidents}
 	m.baseline = &baseline{cfg: m.cfg, out: m.out, samples: m.samples, incidents: m.incidents}
 	m.onsets = &onsetDetector{cfg: m.cfg, samples: m.samples, baseline: m.baseline, lastOnset: falcon.NoIteration}
 	m.bursts = &burstLog{cfg: m.cfg, out: m.out}
-	m.evidence = &evidence{cfg: m.cfg, job: m.job, samples: m.samples, incidents: m.incidents}
+	m.evidence = &evidence{cfg: m.cfg, job: m.job, samples: m.samples, work: m.work, incidents: m.incidents}
 	m.links = &linkLog{clock: m.clock, job: m.job, incidents: m.incidents, evidence: m.evidence}
 	m.profile = &profiler{cfg: m.cfg, clock: m.clock, out: m.out, samples: m.samples, incidents: m.incidents}
 	m.early = &earlyLook{
@@ -135,6 +137,7 @@ func (m *Machine) startEpoch(j Job) {
 	again, was := m.job.known, m.job.desc.Placement
 	m.job.replace(j)
 	m.samples.startEpoch(m.cfg)
+	m.work.startEpoch()
 	m.baseline.startEpoch(again)
 	m.onsets.startEpoch()
 	m.bursts.clear()
@@ -161,6 +164,7 @@ func (m *Machine) stepSamples(in Samples) {
 			continue // sent again after a reconnect
 		}
 		m.samples.heard(r, s.Iteration)
+		m.work.add(&s)
 		ms := s.RunMs()
 		if s.PausedMs > 0 {
 			r.skipIteration(s.Iteration)
@@ -191,6 +195,7 @@ func (m *Machine) onIteration(c cell) {
 	if c.paused {
 		return
 	}
+	m.work.close(c.iteration, c.ms)
 	learnt, before := m.samples.isLearning(), m.baseline.currentMs()
 	for _, change := range m.samples.slowest.observe(c.iteration, c.ms) {
 		m.onJobChange(change)

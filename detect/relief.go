@@ -17,7 +17,7 @@ func (rj *reliefJudge) onFaster(at int64, c bocd.Change) {
 		if c.AfterMs <= rj.baseline.currentMs()*(1+rj.cfg.Settled) && !rj.incidents.relievedNear(at) {
 			rj.baseline.lower(c.AfterMs)
 			rj.profile.requestLearning(0)
-			rj.out.addNote("", at, "rebase", "New baseline %.1f ms instead of %.1f ms", c.AfterMs, c.BeforeMs)
+			rj.out.addNote("", at, "rebase", "New baseline %.1f ms instead of %.1f ms%s", c.AfterMs, c.BeforeMs, rj.warmUpText(at))
 		}
 		return
 	}
@@ -136,12 +136,15 @@ const passedUnseen = "the slowdown ended before a profile was taken: no culprit 
 // relieve ends an incident.
 func (rj *reliefJudge) relieve(s *incidentState, at int64, why string) {
 	at = max(at, s.OnsetIteration+1)
+	rj.warmed = true
 	if s.ID == "" {
 		rj.out.addNote("", at, "relief", "The second slowdown ended before a culprit was named: %s", why)
 		rj.incidents.removeIncident(s)
 		return
 	}
-	if !s.hasVerdict() {
+	if v, ok := rj.evidence.explainPassed(s); ok && !s.hasVerdict() {
+		s.Verdict = v
+	} else if !s.hasVerdict() {
 		s.Verdict.Severity = 1
 		s.Verdict.Evidence = append(s.Verdict.Evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: passedUnseen})
 		why = passedUnseen
@@ -174,6 +177,7 @@ type reliefJudge struct {
 	links      *linkLog
 	profile    *profiler
 	departures bool // the epoch is new: incidents may have lost their culprits
+	warmed     bool // the job got faster once in this epoch, or an incident came first
 }
 
 // pausing reports whether an intermittent slowdown pauses: too early for relief.
@@ -243,4 +247,4 @@ func (rj *reliefJudge) closeRelieved(iteration int64) {
 }
 
 // startEpoch has the incidents checked whose culprits may have left the job.
-func (rj *reliefJudge) startEpoch() { rj.departures = true }
+func (rj *reliefJudge) startEpoch() { rj.departures, rj.warmed = true, false }

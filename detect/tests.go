@@ -45,7 +45,7 @@ func (t *testPlanner) request(at int64) bool {
 			continue
 		}
 		ask := t.testsFor(s)
-		if len(ask.GEMM)+len(ask.Rings)+len(ask.Pairs) == 0 {
+		if len(ask.GEMM)+len(ask.Rings)+len(ask.Trees)+len(ask.Pairs) == 0 {
 			continue
 		}
 		s.tests.asks++
@@ -83,10 +83,11 @@ func (t *testPlanner) wantsTest(s *incidentState, at int64) bool {
 // multiplication on slow ranks and on those with the same work, and the links
 // of slow groups and pairs. Where timing decides nothing all ranks multiply,
 // and the data-parallel rings are tested.
-func (t *testPlanner) testsFor(s *incidentState) falcon.ValidationAsk {
-	ask := falcon.ValidationAsk{Incident: s.ID, By: "engine"}
+func (t *testPlanner) testsFor(s *incidentState) (ask falcon.ValidationAsk) {
+	ask = falcon.ValidationAsk{Incident: s.ID, By: "engine"}
 	ask.GEMM = t.suspectRanks(s)
 	ask.Rings, ask.Pairs = t.suspectRings(s.basis.timing), t.suspectPairs(s.basis.timing)
+	defer t.useTrees(&ask)
 	switch {
 	case len(ask.GEMM) > 0 && len(ask.Rings)+len(ask.Pairs) > 0:
 		ask.Why = fmt.Sprintf("%s: is it %s, or a link of the slow groups?", s.ID, culpritNames(s.Verdict))

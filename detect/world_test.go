@@ -32,9 +32,10 @@ type world struct {
 	silent   falcon.Node // its agent can't be heard: no samples, profiles, readings or tests
 	spike    float64     // factor on the next iteration's time
 
-	read    time.Time
-	congest map[falcon.Node]uint64
-	thermal map[falcon.Device]uint64
+	read     time.Time
+	declared []int // micro-batches, as described
+	congest  map[falcon.Node]uint64
+	thermal  map[falcon.Device]uint64
 }
 
 func newWorld(l falcon.Layout, nodes, micro int, seed uint64) *world {
@@ -47,6 +48,7 @@ func newWorld(l falcon.Layout, nodes, micro int, seed uint64) *world {
 }
 
 func (w *world) describe() {
+	w.declared = slices.Clone(w.job.MicroBatches)
 	micro := make([]int32, len(w.job.MicroBatches))
 	for i, m := range w.job.MicroBatches {
 		micro[i] = int32(m)
@@ -345,4 +347,9 @@ func (w *world) clearFaults() {
 	clear(w.job.Share)
 	clear(w.job.Link)
 	w.job.Load, w.job.Lengths = nil, 0
+	clear(w.job.DataMs)
+	w.job.SaveMs, w.job.Garbage, w.job.Evaluate = 0, 0, 0
+	if w.job.Undeclared {
+		copy(w.job.MicroBatches, w.declared)
+	}
 }

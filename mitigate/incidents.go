@@ -263,6 +263,8 @@ func causeHelped(s *incidentState, r falcon.Rung) error {
 	v := s.incident.Verdict
 	compute, network := v.HasCause(falcon.CauseGPU) || v.HasCause(falcon.CauseCPU), v.HasCause(falcon.CauseNetwork)
 	switch {
+	case v.Cause == falcon.CauseNotHardware && v.Reason != "":
+		return errOwnWork
 	case (v.Cause == falcon.CauseNotHardware || v.Cause == falcon.CauseFacility) && r == falcon.RungS2:
 		return errNotHW
 	case v.Cause == falcon.CauseNotHardware:

@@ -21,6 +21,7 @@ var (
 	errNoCounts    = errors.New("the job does not say how many micro-batches it runs")
 	errTooMany     = fmt.Errorf("the batch has more than %d micro-batches", totalMost)
 	errNotHW       = errors.New("all replicas are equally slow, no split is better")
+	errOwnWork     = errors.New("the job itself is slower, not its hardware: no other split, place or start is faster")
 	errAllSlow     = errors.New("all ranks are equally slow: other places are no faster")
 	errFacility    = errors.New("the whole facility is slow: other places are no faster")
 	errNetwork     = errors.New("it moves computation, not traffic: a slow link stays slow")

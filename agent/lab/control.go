@@ -132,6 +132,9 @@ func (c *control) injectFault(req Request) error {
 	if e.endsProcesses() {
 		return errors.New("inject takes faults; for deaths there are kill and freeze")
 	}
+	if e.isOwnWork() {
+		return errors.New("data and lengths go with a scenario's file: its trainers know of them beforehand")
+	}
 	c.lab.postEvent(event{call: func() {
 		e := e // the loop's own: takeBack reads the other
 		e.AtIteration = c.faultTurn()

@@ -15,7 +15,7 @@ const everyLink = "all"
 
 // Event is one fault, or one death. at_iteration is the first affected
 // iteration, until_iteration the first unaffected one (0: to the end). Exactly
-// one of GPU, Link, CPU, All, Stage, Kill, Freeze and Stall names what is hit.
+// one of GPU, Link, CPU, All, Stage, Kill, Freeze, Stall, Data and Lengths names what is hit.
 type Event struct {
 	AtIteration    int64   `yaml:"at_iteration"`
 	UntilIteration int64   `yaml:"until_iteration"`
@@ -47,6 +47,11 @@ type Event struct {
 	Stall string  `yaml:"stall"`
 	ForMs float64 `yaml:"for_ms"`
 
+	// Data has a rank's data come ForMs late in each of these iterations. Lengths has the
+	// emulated work of micro-batches differ, by up to that many times more. Both are the job's own.
+	Data    string  `yaml:"data"`
+	Lengths float64 `yaml:"lengths"`
+
 	// Point has a rank, or a node with its first rank, stopped in the middle of
 	// what the rank does at AtIteration (Points), of the points in a recovery only
 	// in that of Generation, unless 0. Without a point the death comes AfterMs
@@ -59,15 +64,15 @@ type Event struct {
 // checkFault checks what an event hits, for scenarios and injections alike.
 func (s Scenario) checkFault(e Event) error {
 	kinds := 0
-	for _, set := range []bool{e.GPU != "", e.Link != "", e.CPU != "", e.All != 0, e.Stage != nil, e.Kill != "", e.Freeze != "", e.Stall != ""} {
+	for _, set := range []bool{e.GPU != "", e.Link != "", e.CPU != "", e.All != 0, e.Stage != nil, e.Kill != "", e.Freeze != "", e.Stall != "", e.Data != "", e.Lengths != 0} {
 		if set {
 			kinds++
 		}
 	}
 	if kinds != 1 {
-		return errors.New("name exactly one of gpu, link, cpu, all, stage, kill, freeze and stall")
+		return errors.New("name exactly one of gpu, link, cpu, all, stage, kill, freeze, stall, data and lengths")
 	}
-	if err := errors.Join(e.checkTrigger(), e.checkPoint(), s.checkStall(e)); err != nil {
+	if err := errors.Join(e.checkTrigger(), e.checkPoint(), s.checkStall(e), s.checkOwnWork(e)); err != nil {
 		return err
 	}
 	switch {
@@ -84,7 +89,7 @@ func (s Scenario) checkFault(e Event) error {
 		return workShares("load", e.Load)
 	case e.Kill != "" || e.Freeze != "":
 		return s.checkDeath(e)
-	case e.Stall != "":
+	case e.Stall != "" || e.Data != "" || e.Lengths != 0:
 		return nil
 	}
 	return workShares("all", e.All)
@@ -179,6 +184,10 @@ func (e Event) String() string {
 		return "freeze " + e.Freeze
 	case e.Stall != "":
 		return "stall " + e.Stall
+	case e.Data != "":
+		return fmt.Sprintf("data of rank %s %g ms late", e.Data, e.ForMs)
+	case e.Lengths != 0:
+		return fmt.Sprintf("sequence lengths differ by %g", e.Lengths)
 	}
 	return fmt.Sprintf("work of all ranks times %g", e.All)
 }
@@ -188,5 +197,5 @@ func (e Event) targetName() string {
 	if e.Stage != nil {
 		return "stage " + strconv.Itoa(*e.Stage)
 	}
-	return e.GPU + e.Link + e.CPU + e.Kill + e.Freeze + e.Stall
+	return e.GPU + e.Link + e.CPU + e.Kill + e.Freeze + e.Stall + e.Data
 }

@@ -31,8 +31,9 @@ const off = -1
 
 // Injected is the truth about one fault, for the report.
 type Injected struct {
-	Kind           string   `json:"kind"`            // gpu, link, cpu, work
+	Kind           string   `json:"kind"`            // gpu, link, cpu, work, data, lengths
 	Stage          *int     `json:"stage,omitempty"` // whose work changed; absent: all
+	Rank           *int     `json:"rank,omitempty"`  // whose data come late
 	Devices        []string `json:"devices"`
 	Links          []string `json:"links"`
 	FirstIteration int64    `json:"first_iteration"`
@@ -127,6 +128,7 @@ func (f *faults) applyEvent(e Event, on bool) {
 		return 1
 	}
 	switch {
+	case e.isOwnWork(): // the trainers read of it
 	case e.GPU != "":
 		d := falcon.Device(e.GPU)
 		n, _ := f.sc.nodeIndex(d.Node())
@@ -203,6 +205,12 @@ func (f *faults) injectedTruth(e Event, first int64) Injected {
 		}
 	case e.Stage != nil:
 		in.Kind, in.Stage = "work", e.Stage
+	case e.Data != "":
+		v, _ := f.sc.parseVictim(e.Data) // checked when the scenario was read
+		r := int(v.rank)
+		in.Kind, in.Rank = "data", &r
+	case e.Lengths != 0:
+		in.Kind = "lengths"
 	default:
 		in.Kind = "work"
 	}

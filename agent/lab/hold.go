@@ -14,7 +14,7 @@ func holdScenario(l *Lab) {
 // holdAll makes the faults that would end by themselves last until release.
 func (f *faults) holdAll() {
 	for _, o := range f.events {
-		if o.until > o.from && o.OnAction == "" && o.Stall == "" && !o.endsProcesses() {
+		if o.until > o.from && o.OnAction == "" && o.Stall == "" && !o.endsProcesses() && !o.isOwnWork() { // the trainers know when that ends
 			o.lasts, o.until = o.until-o.from, 0
 		}
 	}

@@ -195,6 +195,9 @@ func (l *Lab) prepareNodes() error {
 	if err := os.Mkdir(filepath.Join(l.place.dir, "logs"), 0o700); err != nil {
 		return fmt.Errorf("lab: %w", err)
 	}
+	if err := announceWork(l.sc, l.place.dir); err != nil {
+		return err
+	}
 	if l.logs, err = listenRanks(l); err != nil {
 		return err
 	}

@@ -33,8 +33,8 @@ const anyRank falcon.Rank = -1
 // checkStall checks whom a stall hits and for how long.
 func (s Scenario) checkStall(e Event) error {
 	if e.Stall == "" {
-		if e.ForMs != 0 {
-			return errors.New("for_ms goes with stall")
+		if e.ForMs != 0 && e.Data == "" {
+			return errors.New("for_ms goes with stall and data")
 		}
 		return nil
 	}

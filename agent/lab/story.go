@@ -22,6 +22,7 @@ type IncidentStory struct {
 // VerdictStory is a verdict as reports show it.
 type VerdictStory struct {
 	Cause      string   `json:"cause"`
+	Reason     string   `json:"reason,omitempty"` // of not_hardware
 	Also       []string `json:"also,omitempty"`
 	Devices    []string `json:"devices"`
 	Ranks      []int32  `json:"ranks"`
@@ -101,7 +102,7 @@ func nilIfNone(i int64) *int64 {
 
 func verdictStory(v *falconv1.Verdict) VerdictStory {
 	out := VerdictStory{
-		Cause: v.GetCause(), Also: v.GetAlso(), Devices: emptyIfNil(v.GetDevices()), Ranks: emptyIfNil(v.GetRanks()), Links: emptyIfNil(v.GetLinks()),
+		Cause: v.GetCause(), Reason: v.GetReason(), Also: v.GetAlso(), Devices: emptyIfNil(v.GetDevices()), Ranks: emptyIfNil(v.GetRanks()), Links: emptyIfNil(v.GetLinks()),
 		Severity: v.GetSeverity(), Confidence: v.GetConfidence(), Evidence: []string{},
 	}
 	for _, e := range v.GetEvidence() {

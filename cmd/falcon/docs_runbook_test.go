@@ -42,5 +42,8 @@ func runbookWords() []string {
 	for _, k := range []falcon.FaultKind{falcon.FaultExit, falcon.FaultNode, falcon.FaultFrozen, falcon.FaultHang, falcon.FaultDevice} {
 		words = append(words, string(k))
 	}
+	for _, r := range falcon.Reasons() {
+		words = append(words, string(r))
+	}
 	return words
 }

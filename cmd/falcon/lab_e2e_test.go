@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/lab"
 )
 
@@ -92,6 +93,8 @@ var plays = []struct {
 	{"compound", "compound", nil, judgeTruth},
 	{"two-stragglers", "two-stragglers", nil, judgeLinks},
 	{"stage-imbalance", "stage-imbalance", nil, judgeNotHardware},
+	{"data-stall", "data-stall", nil, judgeReason(falcon.ReasonData)},
+	{"lengths", "lengths", nil, judgeReason(falcon.ReasonLengths)},
 	// Iterations inferred from the NCCL calls alone, without the job's marks.
 	{"gpu-throttle-by-calls", "gpu-throttle", []string{"--marks", "off"}, judgeS2(0.6)},
 	// Of a job without an adapter the calls alone are known, and its layout by inference: work is not moved by it.

@@ -24,6 +24,7 @@ type story struct {
 // causes says what an injected kind must be taken for.
 var causes = map[string]falcon.Cause{
 	"gpu": falcon.CauseGPU, "cpu": falcon.CauseCPU, "link": falcon.CauseNetwork, "work": falcon.CauseNotHardware,
+	"data": falcon.CauseNotHardware, "lengths": falcon.CauseNotHardware,
 }
 
 // truths folds a report's injected faults into the stories to be told.
@@ -123,6 +124,26 @@ func judgeNotHardware(r lab.Report) []string {
 		}
 	}
 	return bad
+}
+
+// judgeReason: moreover the job's own work is named, with the rank whose data come late and no
+// other, and nothing is done about it.
+func judgeReason(reason falcon.Reason) func(lab.Report) []string {
+	return func(r lab.Report) []string {
+		bad := judgeTruth(r)
+		var late []int32
+		for _, in := range r.Injected {
+			if in.Rank != nil {
+				late = append(late, int32(*in.Rank))
+			}
+		}
+		for _, in := range r.Incidents {
+			if v := in.Verdict; v.Reason != string(reason) || !slices.Equal(v.Ranks, late) && len(v.Ranks)+len(late) > 0 || len(in.Actions) != 0 {
+				bad = append(bad, fmt.Sprintf("%q, ranks %v, actions %+v, want %q, ranks %v and no action", v.Reason, v.Ranks, in.Actions, reason, late))
+			}
+		}
+		return bad
+	}
 }
 
 // judgeLinks: moreover the timing alone did not name the links: a test of them
@@ -267,6 +288,24 @@ func TestJudge(t *testing.T) {
 		spoil(&r)
 		if got := strings.Join(judgeTruth(r), "; "); !strings.Contains(got, want) {
 			t.Errorf("want %q, the judge says %q", want, got)
+		}
+	}
+	rank := 2
+	stalled := func(reason string, ranks ...int32) lab.Report {
+		return lab.Report{
+			Injected: []lab.Injected{{Kind: "data", Rank: &rank, FirstIteration: 40, LastIteration: 149}},
+			Incidents: []lab.IncidentStory{{
+				DetectedIteration: 43, RelievedIteration: &relieved,
+				Verdict: lab.VerdictStory{Cause: "not_hardware", Reason: reason, Ranks: ranks},
+			}},
+		}
+	}
+	if bad := judgeReason(falcon.ReasonData)(stalled("data_stall", 2)); bad != nil {
+		t.Errorf("a right reason: %v", bad)
+	}
+	for _, r := range []lab.Report{stalled("data_stall", 3), stalled("", 2), stalled("garbage_collection", 2), stalled("data_stall")} {
+		if bad := judgeReason(falcon.ReasonData)(r); bad == nil {
+			t.Errorf("passes: %+v", r.Incidents[0].Verdict)
 		}
 	}
 	if bad := judgeLinks(good()); len(bad) != 1 || !strings.Contains(bad[0], "no finished test shows n1-n2 slow") {

@@ -24,7 +24,7 @@ func planCommand() *cobra.Command {
 		Short:   "Run the production planner on files (JSON in, JSON out)",
 		Example: "  falcon plan microbatch problem.json",
 	}
-	c.AddCommand(planMicrobatchCommand(), planTopologyCommand(), planLadderCommand(), planReplaceCommand(), planRecoveryCommand(), planCheckpointCommand())
+	c.AddCommand(planMicrobatchCommand(), planTopologyCommand(), planLadderCommand(), planReplaceCommand(), planRecoveryCommand(), planCheckpointCommand(), planVolumesCommand())
 	return c
 }
 

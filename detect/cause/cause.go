@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/passes"
 	"github.com/failslow/falcon/detect/peer"
 )
 
@@ -15,11 +16,17 @@ type Case struct {
 	Timing    peer.Result
 	Counters  Counters
 	Tests     *Tests  // active tests since the onset, nil = none
+	Work      Work    // what the calls since the onset say about the job's own work
 	HealthyMs float64 // iteration time, 0 when unknown (present from the start)
 	SlowMs    float64
 	// Small is the share of the iteration that a small slowdown costs, 0 = it is none:
 	// the culprit's test is judged by it, and by what the tested devices differ by.
 	Small float64
+	// Edges are the pairs of a group's members that send to each other; nil = neighbours of a
+	// ring over the members in ascending order.
+	Edges func(*peer.Group) []passes.Pair
+
+	dropped []Stop // ranks that are slow by their wait for data alone
 }
 
 // linesMost bounds the evidence of one verdict, for screens and journals.
@@ -28,6 +35,8 @@ const linesMost = 16
 // opinion is one suspected cause with its proofs.
 type opinion struct {
 	cause    falcon.Cause
+	reason   falcon.Reason
+	last     bool // it explains less than the others, whatever its confidence
 	ranks    []falcon.Rank
 	links    []falcon.Link
 	allLinks bool
@@ -48,6 +57,7 @@ func (o *opinion) addAgainst(kind falcon.EvidenceKind, format string, args ...an
 // Judge gives the verdict on a case.
 func Judge(c Case) falcon.Verdict {
 	c.adoptSlowGEMM()
+	workJudge{&c}.dropStalled()
 	var all []opinion
 	switch {
 	case c.Timing.AllSlow:
@@ -65,12 +75,16 @@ func Judge(c Case) falcon.Verdict {
 	if len(all) == 0 {
 		all = append(all, c.noSuspect())
 	}
+	all = workJudge{&c}.weighOwn(all)
 	return c.verdict(all)
 }
 
 // verdict puts the strongest opinion first; the others become evidence.
 func (c *Case) verdict(all []opinion) falcon.Verdict {
 	slices.SortStableFunc(all, func(a, b opinion) int {
+		if a.last != b.last {
+			return map[bool]int{false: -1, true: 1}[a.last]
+		}
 		return cmpFloat(c.confidence(&b), c.confidence(&a))
 	})
 	v := falcon.Verdict{Cause: all[0].cause, Confidence: c.confidence(&all[0])}
@@ -83,11 +97,14 @@ func (c *Case) verdict(all []opinion) falcon.Verdict {
 		if o.cause != v.Cause && !slices.Contains(v.Also, o.cause) {
 			v.Also = append(v.Also, o.cause)
 		}
+		if o.reason != "" {
+			v.Reason = o.reason
+		}
 		v.Ranks = append(v.Ranks, o.ranks...)
 		v.Links = append(v.Links, o.links...)
 		v.Evidence = append(v.Evidence, o.evidence...)
 		allLinks = allLinks || o.allLinks
-		if o.cause != falcon.CauseNetwork {
+		if o.cause != falcon.CauseNetwork && o.cause != falcon.CauseNotHardware {
 			slow += len(o.ranks)
 			v.Devices = append(v.Devices, c.devicesOf(o.ranks)...)
 		}

@@ -37,6 +37,7 @@ func (c *Case) network() (opinion, bool) {
 	c.nameLinks(&o)
 	c.narrowRanks(&o)
 	c.addPorts(&o)
+	workJudge{c}.addVolumes(&o)
 	return o, true
 }
 
@@ -161,12 +162,13 @@ func (u linkUse) unexplained() []falcon.Link {
 
 func (c *Case) countLinkUse() linkUse {
 	u := linkUse{suspect: map[falcon.Link]bool{}, healthy: map[falcon.Link]bool{}, total: map[falcon.Link]bool{}, balance: map[falcon.Link]int{}}
-	for _, g := range c.Timing.Groups {
+	for i := range c.Timing.Groups {
+		g := &c.Timing.Groups[i]
 		into := u.healthy
 		if g.Suspect {
 			into = u.suspect
 		}
-		for _, l := range c.ringLinks(g.Ranks) {
+		for _, l := range c.ringLinks(g) {
 			u.total[l] = true
 			if g.Basis != peer.ByNone && g.Dimension != falcon.DimWorld {
 				into[l] = true
@@ -195,11 +197,12 @@ func (c *Case) countLinkUse() linkUse {
 	return u
 }
 
-// ringLinks are the links between neighbours of a ring that are on different nodes.
-func (c *Case) ringLinks(ranks []falcon.Rank) []falcon.Link {
+// ringLinks are the links between neighbours of a group's ring, or its trees, that are on
+// different nodes.
+func (c *Case) ringLinks(g *peer.Group) []falcon.Link {
 	var out []falcon.Link
-	for i := range ranks {
-		if l, ok := c.linkBetween(ranks[i], ranks[(i+1)%len(ranks)]); ok && !slices.Contains(out, l) {
+	for _, e := range edgesOf(c, g) {
+		if l, ok := c.linkBetween(e[0], e[1]); ok && !slices.Contains(out, l) {
 			out = append(out, l)
 		}
 	}

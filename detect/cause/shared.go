@@ -65,7 +65,7 @@ func (c *Case) slowStages() opinion {
 // of different length, or another imbalance of the job's own. What made links suspect and was
 // refuted stays to be read: a receive waits for the work of its sender as well.
 func (c *Case) unevenWork(refuted []falcon.Evidence) opinion {
-	o := opinion{cause: falcon.CauseNotHardware}
+	o := opinion{cause: falcon.CauseNotHardware, reason: falcon.ReasonLengths}
 	o.addEvidence(falcon.EvidenceTiming, weightTogether, "The same passes of all %d measured ranks differ by %.0f %% from iteration to iteration (healthy %.0f %%), and who is slowest changes: the work differs, as with sequences of different length", len(c.Timing.Ranks)-c.Timing.Missing, 100*c.Timing.Spread, 100*c.Timing.HealthySpread)
 	ranks := make([]falcon.Rank, len(c.Timing.Ranks))
 	for i := range ranks {

@@ -13,6 +13,7 @@ type Healthy struct {
 	selfMs, queueMs map[falcon.Rank]float64
 	spreads         map[falcon.Rank]float64
 	workMs          map[falcon.Rank]float64
+	outside         map[falcon.Rank]spans
 	microBatches    map[falcon.Rank]float64
 	transferMs      map[class]float64
 	logical         map[logical]learnt // the same by members: new communicators have new ids
@@ -46,7 +47,7 @@ func logicalOf(ranks []falcon.Rank, op falcon.Op, bytes int64) logical {
 func (h *Healthy) Learn(res Result) {
 	if h.selfMs == nil {
 		h.selfMs, h.queueMs = map[falcon.Rank]float64{}, map[falcon.Rank]float64{}
-		h.workMs = map[falcon.Rank]float64{}
+		h.workMs, h.outside = map[falcon.Rank]float64{}, map[falcon.Rank]spans{}
 		h.spreads, h.microBatches = map[falcon.Rank]float64{}, map[falcon.Rank]float64{}
 		h.transferMs, h.recvMs = map[class]float64{}, map[way]float64{}
 		h.logical = map[logical]learnt{}
@@ -55,6 +56,9 @@ func (h *Healthy) Learn(res Result) {
 	for _, r := range res.Ranks {
 		if r.Measured && r.WorkMs > 0 {
 			h.workMs[r.Rank] = r.WorkMs / float64(max(1, r.MicroBatches))
+		}
+		if r.InsideMs > 0 {
+			h.outside[r.Rank] = spans{r.OutsideMs, r.InsideMs}
 		}
 		switch {
 		case !r.Measured:
@@ -132,6 +136,7 @@ func (h *Healthy) Move(l falcon.Layout, was, now falcon.Placement) {
 			spreads[falcon.Rank(r)] = v
 		}
 	}
+	h.outside = map[falcon.Rank]spans{}
 	h.spreads, h.workMs = spreads, map[falcon.Rank]float64{} // work is of the split and the links of then
 	h.transferMs = map[class]float64{}                       // the communicators are others
 	for k, v := range h.logical {

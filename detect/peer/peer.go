@@ -102,6 +102,11 @@ type Rank struct {
 	LateMs      float64   // behind the median of its peers, at the collective of an iteration that it comes latest to
 	OwnWork     float64   // WorkMs per micro-batch over its own healthy one, 0 = unknown
 
+	// Between the calls of two iterations, and from the first to the last call of one, on the
+	// device, with those of the healthy rank; InsideMs 0 = unknown, OwnInsideMs likewise.
+	OutsideMs, InsideMs       float64
+	OwnOutsideMs, OwnInsideMs float64
+
 	Steps     []float64 // self time of each iteration of the window, per micro-batch; nil = not distinguished
 	StepRatio []float64 // each over the median of its same-stage peers' in that iteration, 0 = nothing to compare
 	StepWaits []float64 // wait of each iteration, in TP and DP collectives
@@ -194,6 +199,7 @@ func Judge(w Window) Result {
 	}
 	joined := w.joinCalls(profiles)
 	w.measureArrivals(&res, profiles, joined)
+	w.measureOutside(&res, profiles)
 	w.judgeSelf(&res, profiles)
 	w.judgeGroups(&res, joined)
 	w.judgePairs(&res, profiles)

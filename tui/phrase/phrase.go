@@ -86,6 +86,25 @@ var causes = map[falcon.Cause]struct {
 	"":                      {unknownCause, '?'},
 }
 
+// reasons are what of the job's own work makes it slow, in words.
+var reasons = map[falcon.Reason]string{
+	falcon.ReasonLengths:      "sequence lengths",
+	falcon.ReasonMicroBatches: "micro-batches",
+	falcon.ReasonEvaluation:   "evaluation",
+	falcon.ReasonCheckpoint:   "checkpoint",
+	falcon.ReasonWarmUp:       "warm-up",
+	falcon.ReasonData:         "data stall",
+	falcon.ReasonGarbage:      "garbage collection",
+}
+
+// Reason is a reason in words.
+func Reason(r string) string {
+	if known, ok := reasons[falcon.Reason(r)]; ok {
+		return known
+	}
+	return r
+}
+
 const unknownCause = "cause unknown"
 
 // Cause is a cause in words.
@@ -145,14 +164,22 @@ func Verdict(v *falconv1.Verdict) string {
 	if v == nil || v.Cause == "" {
 		return "looking for the culprit"
 	}
-	s := Cause(v.Cause)
+	s := causeOf(v, v.Cause)
 	for _, c := range v.Also {
-		s += " and " + Cause(c)
+		s += " and " + causeOf(v, c)
 	}
 	if w := Where(v); w != "" {
 		s += " on " + w
 	}
 	return s
+}
+
+// causeOf is one of a verdict's causes, with the reason where it is the job's own work.
+func causeOf(v *falconv1.Verdict, c string) string {
+	if v.Reason != "" && falcon.Cause(c) == falcon.CauseNotHardware {
+		return Cause(c) + ": " + Reason(v.Reason)
+	}
+	return Cause(c)
 }
 
 // Plan is a change of micro-batches in at most w columns: the whole vectors

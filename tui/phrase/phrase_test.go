@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -69,6 +70,15 @@ func TestVerdict(t *testing.T) {
 	want := "network congestion and CPU contention on link n1-n3 (ranks 1-6)"
 	if got := Verdict(v); got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+	stalled := &falconv1.Verdict{Cause: "not_hardware", Reason: "data_stall", Ranks: []int32{3}}
+	if got, want := Verdict(stalled), "not hardware: data stall on (rank 3)"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for _, r := range falcon.Reasons() {
+		if _, known := reasons[r]; !known {
+			t.Errorf("no words for the reason %s", r)
+		}
 	}
 	if got := Verdict(nil); got != "looking for the culprit" {
 		t.Errorf("no verdict: %q", got)

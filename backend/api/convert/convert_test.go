@@ -239,7 +239,7 @@ func anyElement(t *rapid.T, f protoreflect.FieldDescriptor, fresh func() protore
 
 func anyScalar(t *rapid.T, f protoreflect.FieldDescriptor) protoreflect.Value {
 	switch fieldName(f) {
-	case "CallTiming.op", "Traffic.op": // an enumeration of 8 bits
+	case "CallTiming.op", "Traffic.op", "CallChange.op": // an enumeration of 8 bits
 		return protoreflect.ValueOfUint32(uint32(rapid.Uint8Min(1).Draw(t, "op")))
 	case "Verdict.links":
 		return protoreflect.ValueOfString(anyLink(t).String())

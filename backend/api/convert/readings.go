@@ -9,6 +9,7 @@ import (
 func SampleToProto(s falcon.Sample) *falconv1.Sample {
 	return &falconv1.Sample{
 		Rank: clamped(s.Rank), Iteration: s.Iteration, EndUnixNs: s.EndNs, Ms: s.Ms, PausedMs: s.PausedMs, Exact: s.Exact,
+		Work: workToProto(s.Work),
 	}
 }
 
@@ -16,7 +17,7 @@ func SampleToProto(s falcon.Sample) *falconv1.Sample {
 func SampleFromProto(p *falconv1.Sample) falcon.Sample {
 	return falcon.Sample{
 		Rank: falcon.Rank(p.GetRank()), Iteration: p.GetIteration(), EndNs: p.GetEndUnixNs(),
-		Ms: p.GetMs(), PausedMs: p.GetPausedMs(), Exact: p.GetExact(),
+		Ms: p.GetMs(), PausedMs: p.GetPausedMs(), Exact: p.GetExact(), Work: workFromProto(p.GetWork()),
 	}
 }
 

@@ -25,6 +25,10 @@ type pipeline struct {
 	at     falcon.Coord
 	pp     *device.Comm
 
+	// spread is by how much more work than usual micro-batches are at most, as of longer sequences:
+	// time alone, the model computes the same.
+	spread float64
+
 	// strike carries out the fault that is injected at a point of an iteration; nil
 	// where none are.
 	strike func(point string, iteration int64)
@@ -53,6 +57,7 @@ func (p *pipeline) runPass(i int64, b batch, steps []schedule.Step) {
 			p.enqueueForward(b, s.Work)
 		case schedule.Backward:
 			p.stage.backward(s.Work)
+			p.q.Spend(2 * p.extraFlops(b, s.Work))
 		case schedule.Exchange:
 			p.enqueueExchange(s.Swap)
 		}
@@ -125,8 +130,17 @@ func (p *pipeline) enqueueForward(b batch, part schedule.Part) {
 		p.feed.loadInput(st.inputOf(part), global, part.Micro)
 	}
 	st.forward(part)
+	p.q.Spend(p.extraFlops(b, part))
 	if p.at.PP == p.layout.PP-1 && part.Chunk == sh.VirtualStages()-1 {
 		target := p.feed.loadTarget(global, part.Micro)
 		p.q.Loss(st.outputOf(part), target, st.gradientOf(part), p.tally.lossMemory(p.at.TP == 0), sh.Hidden, sh.Batch)
 	}
+}
+
+// extraFlops is the emulated work of a forward pass beyond what the model needs.
+func (p *pipeline) extraFlops(b batch, part schedule.Part) float64 {
+	if p.spread <= 0 {
+		return 0
+	}
+	return fault.Length(b.first+int64(part.Micro), p.spread) * p.stage.shard.ForwardFlops() / float64(p.stage.shard.VirtualStages())
 }

@@ -156,6 +156,11 @@ func (w *worker) runIteration(ctx context.Context, i int64) error {
 	if err := w.comms.sleepFor(fault.Stalled(os.Getenv("FALCON_LAB_DIR"), i, w.rank, time.Now())); err != nil {
 		return err
 	}
+	late, spread := fault.OwnWork(os.Getenv("FALCON_LAB_DIR"), i, w.rank)
+	if err := w.comms.sleepFor(late); err != nil {
+		return err
+	}
+	w.pipe.spread = spread
 	w.q.Zero(w.pipe.stage.grad.Memory())
 	w.pipe.tally.beginVote(w.hook.Poll(i))
 	micro := int(w.split[w.at.DP])

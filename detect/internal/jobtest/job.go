@@ -31,6 +31,18 @@ type Job struct {
 	// stages of its replica; 0 = all alike.
 	Lengths float64
 
+	// What the job itself does, hardware or not.
+	DataMs     map[falcon.Rank]float64 // its host waits so long before its first call; absent = 0
+	SaveMs     float64                 // all hosts stop behind the last call of an iteration
+	Garbage    float64                 // probability that an iteration has one host stop for GarbageMs
+	GarbageMs  float64
+	Evaluate   int  // forward passes behind the training of every iteration
+	Sized      bool // messages are as long as their micro-batch (Lengths)
+	Undeclared bool // nobody is told how many micro-batches there are
+	Unmarked   bool // no step marks: iterations are cut at calls
+	Trees      bool // all-reduces go over NCCL's two trees, not a ring
+	Blocking   bool // hosts wait for the device at every call
+
 	rng  *rand.Rand
 	next int64
 	// generation counts the sets of communicators.
@@ -39,6 +51,7 @@ type Job struct {
 	lanes      [][]lane    // per rank: its place in each of its communicators, in the order of Comms
 	work       [][]float64 // of this iteration's micro-batches, per replica
 	playing    playing     // the newest iteration; its memory serves the next
+	hosts      []*host
 }
 
 // Kernels per compute pass, and payloads of the communication calls.
@@ -56,7 +69,7 @@ func New(l falcon.Layout, nodes, microBatches int, seed uint64) *Job {
 	j := &Job{
 		Layout: l, ForwardMs: 5, DPMs: 3, PPMs: 0.2, TPMs: 0.1, LaunchMs: 0.1, Noise: 0.01,
 		Clock: map[falcon.Device]float64{}, Share: map[falcon.Node]float64{}, Link: map[falcon.Link]float64{},
-		rng: rand.New(rand.NewPCG(seed, 1)),
+		rng: rand.New(rand.NewPCG(seed, 1)), DataMs: map[falcon.Rank]float64{},
 	}
 	per := max(1, l.World()/nodes)
 	for r := range l.World() {
@@ -109,7 +122,7 @@ func (j *Job) Place(blocks []int32) {
 
 // Relaunch starts the job again on other devices, from an iteration on (S4).
 func (j *Job) Relaunch(p falcon.Placement, next int64) {
-	j.Placement, j.next, j.lanes = p, next, nil
+	j.Placement, j.next, j.lanes, j.hosts = p, next, nil, nil
 	j.connect()
 }
 
@@ -139,15 +152,17 @@ func (j *Job) join(id uint64, d falcon.Dimension, ranks []falcon.Rank) {
 func (j *Job) Samples(n int) []falcon.Sample {
 	samples := make([]falcon.Sample, 0, n*j.Layout.World())
 	for range n {
-		samples = j.sample(samples, j.play().end)
+		samples = j.sample(samples, j.play())
 	}
 	return samples
 }
 
 // sample adds every rank's sample of the iteration that ends.
-func (j *Job) sample(samples []falcon.Sample, ms float64) []falcon.Sample {
+func (j *Job) sample(samples []falcon.Sample, p *playing) []falcon.Sample {
 	for r := range j.Layout.World() {
-		samples = append(samples, falcon.Sample{Rank: falcon.Rank(r), Iteration: j.next, Ms: ms, Exact: true})
+		samples = append(samples, falcon.Sample{
+			Rank: falcon.Rank(r), Iteration: j.next, Ms: p.end, Exact: !j.Unmarked, Work: j.watch(p, falcon.Rank(r)),
+		})
 	}
 	j.next++
 	return samples
@@ -163,16 +178,23 @@ func (j *Job) Iteration(n int, window uint64) ([]falcon.Sample, []falcon.RankPro
 	for range n {
 		p := j.play()
 		for r := range profiles {
-			selfs[r] = append(selfs[r], p.measure(&profiles[r], falcon.Rank(r), offset))
+			self := p.measure(&profiles[r], falcon.Rank(r), offset)
+			if j.Unmarked { // the gap behind the last call is none of computation
+				self = max(0, self-j.DataMs[falcon.Rank(r)])
+			}
+			selfs[r] = append(selfs[r], self)
 		}
 		offset += p.end
-		samples = j.sample(samples, p.end)
+		samples = j.sample(samples, p)
 	}
 	for r := range profiles {
 		q := &profiles[r]
 		q.Rank, q.Window, q.Iterations = falcon.Rank(r), window, n
 		q.MicroBatches = j.MicroBatches[j.Layout.Replica(q.Rank)]
 		q.SelfMs = falcon.Median(selfs[r]) / float64(q.MicroBatches)
+		if j.Undeclared {
+			q.SelfMs, q.MicroBatches = falcon.Median(selfs[r]), 0
+		}
 		q.QueueMs = medianQueue(q.Calls)
 	}
 	return samples, profiles

@@ -4,12 +4,14 @@ import (
 	"slices"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/passes"
 )
 
 type kind int
 
 const (
 	compute kind = iota
+	stop         // of the host
 	collective
 	send
 	recv
@@ -86,6 +88,7 @@ func (j *Job) play() *playing {
 		r := j.rng.IntN(len(p.ops))
 		p.ops[r] = slices.Insert(p.ops[r], len(p.ops[r])/2, op{kind: compute, ms: 40})
 	}
+	j.addStops(p)
 	for moved := true; moved; {
 		moved = false
 		for r := range p.ops {
@@ -100,6 +103,7 @@ func (j *Job) play() *playing {
 		}
 		p.end = max(p.end, p.device[r])
 	}
+	p.end += j.SaveMs
 	return p
 }
 
@@ -120,17 +124,25 @@ func (p *playing) reset(j *Job) {
 		p.launch[r], p.clock[r] = j.launch(p.nodes[r]), j.clockOf(falcon.Rank(r))
 		for way := range p.sent[r] {
 			p.sent[r][way] = p.sent[r][way][:0]
-			for range j.MicroBatches[j.Layout.Replica(falcon.Rank(r))] {
+			for range j.MicroBatches[j.Layout.Replica(falcon.Rank(r))] + j.Evaluate {
 				p.sent[r][way] = append(p.sent[r][way], -1)
 			}
 		}
 	}
 	for _, g := range j.groups {
 		g.worst = 1
-		for i, r := range g.ranks {
-			if g.dimension != falcon.DimWorld {
-				g.worst = max(g.worst, p.slowest(r, g.ranks[(i+1)%len(g.ranks)]))
-			}
+		if g.dimension == falcon.DimWorld || len(g.ranks) < 2 {
+			continue
+		}
+		edges := passes.RingEdges
+		if j.Trees {
+			edges = passes.TreeEdges
+		}
+		if len(j.Link) == 0 {
+			continue
+		}
+		for _, e := range edges(g.ranks) {
+			g.worst = max(g.worst, p.slowest(e[0], e[1]))
 		}
 	}
 }
@@ -138,8 +150,13 @@ func (p *playing) reset(j *Job) {
 // step runs the next op of a rank, false when it has to wait for another rank.
 func (p *playing) step(r falcon.Rank) bool {
 	o := &p.ops[r][p.at[r]]
-	if o.kind == compute {
+	switch o.kind {
+	case compute:
 		p.compute(r, o.ms)
+		p.at[r]++
+		return true
+	case stop:
+		p.host[r] += o.ms
 		p.at[r]++
 		return true
 	}
@@ -167,6 +184,9 @@ func (p *playing) step(r falcon.Rank) bool {
 		end = max(start, last)
 	}
 	p.host[r], p.device[r] = enter, end
+	if p.job.Blocking {
+		p.host[r] = end
+	}
 	own := &p.job.lanes[r][o.lane]
 	p.ran[r] = append(p.ran[r], timed{op: *o, enter: enter, start: start, end: end, ordinal: own.calls})
 	own.calls++
@@ -293,6 +313,9 @@ func (p *playing) program(ops []op, r falcon.Rank) []op {
 	if j.StepMs > 0 {
 		ops = append(ops, op{kind: compute, ms: j.StepMs / p.clock[r]})
 	}
+	for mb := range j.Evaluate {
+		ops = p.forward(ops, r, m+mb)
+	}
 	return p.collectives(ops, r, falcon.DimWorld, 64)
 }
 
@@ -308,13 +331,13 @@ func (p *playing) collectives(ops []op, r falcon.Rank, d falcon.Dimension, bytes
 
 func (p *playing) forward(ops []op, r falcon.Rank, mb int) []op {
 	ops = p.message(ops, recv, r, -1, mb, false)
-	ops = p.pass(ops, r, p.job.ForwardMs*p.job.lengthOf(r, mb))
+	ops = p.pass(ops, r, mb, p.job.ForwardMs*p.job.lengthOf(r, mb))
 	return p.message(ops, send, r, +1, mb, false)
 }
 
 func (p *playing) backward(ops []op, r falcon.Rank, mb int) []op {
 	ops = p.message(ops, recv, r, +1, mb, true)
-	ops = p.pass(ops, r, 2*p.job.ForwardMs*p.job.lengthOf(r, mb))
+	ops = p.pass(ops, r, mb, 2*p.job.ForwardMs*p.job.lengthOf(r, mb))
 	return p.message(ops, send, r, -1, mb, true)
 }
 
@@ -334,19 +357,19 @@ func (j *Job) draw() {
 }
 
 func (j *Job) lengthOf(r falcon.Rank, mb int) float64 {
-	if replica := j.Layout.Replica(r); replica < len(j.work) {
+	if replica := j.Layout.Replica(r); replica < len(j.work) && mb < len(j.work[replica]) {
 		return j.work[replica][mb]
 	}
 	return 1
 }
 
 // pass is compute on the rank's device, then the tensor-parallel all-reduce.
-func (p *playing) pass(ops []op, r falcon.Rank, ms float64) []op {
+func (p *playing) pass(ops []op, r falcon.Rank, mb int, ms float64) []op {
 	ms /= p.clock[r]
 	if stage := p.job.Layout.Coord(r).PP; stage < len(p.job.Load) {
 		ms *= p.job.Load[stage]
 	}
-	return p.collectives(append(ops, op{kind: compute, ms: ms}), r, falcon.DimTP, tpBytes)
+	return p.collectives(append(ops, op{kind: compute, ms: ms}), r, falcon.DimTP, p.job.sizeOf(tpBytes, r, mb))
 }
 
 // clockOf is the share of its nominal clock that a rank's device runs at.
@@ -365,7 +388,7 @@ func (p *playing) message(ops []op, k kind, r falcon.Rank, step, mb int, back bo
 	if at.PP < 0 || at.PP >= p.job.Layout.PP {
 		return ops
 	}
-	o := op{kind: k, op: falcon.OpSend, bytes: ppBytes, peer: at.PP, mb: mb, back: back, other: p.job.Layout.RankOf(at)}
+	o := op{kind: k, op: falcon.OpSend, bytes: p.job.sizeOf(ppBytes, r, mb), peer: at.PP, mb: mb, back: back, other: p.job.Layout.RankOf(at)}
 	if k == recv {
 		o.op = falcon.OpRecv
 	}

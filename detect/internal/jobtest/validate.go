@@ -1,6 +1,9 @@
 package jobtest
 
-import "github.com/failslow/falcon"
+import (
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/passes"
+)
 
 // Healthy times of the active tests, ms, and the ratio over the median that is
 // slow (FALCON §4.4).
@@ -25,6 +28,17 @@ func (j *Job) Validate(ask falcon.ValidationAsk) falcon.Validation {
 		for i := range ring {
 			if len(ring) > 2 || i == 0 {
 				v.Links = append(v.Links, j.exchange(ring[i], ring[(i+1)%len(ring)])...)
+			}
+		}
+	}
+	seen := map[passes.Pair]bool{}
+	for _, order := range ask.Trees {
+		for _, pass := range passes.Tree(order) {
+			for _, e := range pass.Pairs {
+				if !seen[e] {
+					seen[e] = true
+					v.Links = append(v.Links, j.exchange(e[0], e[1])...)
+				}
 			}
 		}
 	}

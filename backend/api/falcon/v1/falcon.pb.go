@@ -2314,6 +2314,7 @@ type Sample struct {
 	Ms            float64                `protobuf:"fixed64,4,opt,name=ms,proto3" json:"ms,omitempty"`
 	PausedMs      float64                `protobuf:"fixed64,5,opt,name=paused_ms,json=pausedMs,proto3" json:"paused_ms,omitempty"`
 	Exact         bool                   `protobuf:"varint,6,opt,name=exact,proto3" json:"exact,omitempty"`
+	Work          *Work                  `protobuf:"bytes,7,opt,name=work,proto3" json:"work,omitempty"` // absent where the iteration is as usual: nothing is sent then
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2390,6 +2391,183 @@ func (x *Sample) GetExact() bool {
 	return false
 }
 
+func (x *Sample) GetWork() *Work {
+	if x != nil {
+		return x.Work
+	}
+	return nil
+}
+
+// Work says how an iteration differs from the rank's usual ones; see falcon.Work.
+// At most 8 changes: 150 bytes.
+type Work struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WaitMs        float64                `protobuf:"fixed64,1,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`    // from the iteration's begin to its first call
+	PauseMs       float64                `protobuf:"fixed64,2,opt,name=pause_ms,json=pauseMs,proto3" json:"pause_ms,omitempty"` // longest gap between two calls beyond what is usual
+	TailMs        float64                `protobuf:"fixed64,3,opt,name=tail_ms,json=tailMs,proto3" json:"tail_ms,omitempty"`    // from the last call to the iteration's end, beyond what is usual
+	Calls         int32                  `protobuf:"varint,4,opt,name=calls,proto3" json:"calls,omitempty"`
+	UsualCalls    int32                  `protobuf:"varint,5,opt,name=usual_calls,json=usualCalls,proto3" json:"usual_calls,omitempty"`
+	Bytes         int64                  `protobuf:"varint,6,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	UsualBytes    int64                  `protobuf:"varint,7,opt,name=usual_bytes,json=usualBytes,proto3" json:"usual_bytes,omitempty"`
+	Changed       []*CallChange          `protobuf:"bytes,8,rep,name=changed,proto3" json:"changed,omitempty"`
+	Kept          int32                  `protobuf:"varint,9,opt,name=kept,proto3" json:"kept,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Work) Reset() {
+	*x = Work{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Work) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Work) ProtoMessage() {}
+
+func (x *Work) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Work.ProtoReflect.Descriptor instead.
+func (*Work) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Work) GetWaitMs() float64 {
+	if x != nil {
+		return x.WaitMs
+	}
+	return 0
+}
+
+func (x *Work) GetPauseMs() float64 {
+	if x != nil {
+		return x.PauseMs
+	}
+	return 0
+}
+
+func (x *Work) GetTailMs() float64 {
+	if x != nil {
+		return x.TailMs
+	}
+	return 0
+}
+
+func (x *Work) GetCalls() int32 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
+func (x *Work) GetUsualCalls() int32 {
+	if x != nil {
+		return x.UsualCalls
+	}
+	return 0
+}
+
+func (x *Work) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Work) GetUsualBytes() int64 {
+	if x != nil {
+		return x.UsualBytes
+	}
+	return 0
+}
+
+func (x *Work) GetChanged() []*CallChange {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
+func (x *Work) GetKept() int32 {
+	if x != nil {
+		return x.Kept
+	}
+	return 0
+}
+
+type CallChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Op            uint32                 `protobuf:"varint,1,opt,name=op,proto3" json:"op,omitempty"`
+	Calls         int32                  `protobuf:"varint,2,opt,name=calls,proto3" json:"calls,omitempty"`
+	Usual         int32                  `protobuf:"varint,3,opt,name=usual,proto3" json:"usual,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallChange) Reset() {
+	*x = CallChange{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallChange) ProtoMessage() {}
+
+func (x *CallChange) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallChange.ProtoReflect.Descriptor instead.
+func (*CallChange) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *CallChange) GetOp() uint32 {
+	if x != nil {
+		return x.Op
+	}
+	return 0
+}
+
+func (x *CallChange) GetCalls() int32 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
+func (x *CallChange) GetUsual() int32 {
+	if x != nil {
+		return x.Usual
+	}
+	return 0
+}
+
 type Profile struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Window        uint64                 `protobuf:"varint,1,opt,name=window,proto3" json:"window,omitempty"`
@@ -2401,7 +2579,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2413,7 +2591,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2426,7 +2604,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{20}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Profile) GetWindow() uint64 {
@@ -2465,7 +2643,7 @@ type RankProfile struct {
 
 func (x *RankProfile) Reset() {
 	*x = RankProfile{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2477,7 +2655,7 @@ func (x *RankProfile) String() string {
 func (*RankProfile) ProtoMessage() {}
 
 func (x *RankProfile) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2490,7 +2668,7 @@ func (x *RankProfile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankProfile.ProtoReflect.Descriptor instead.
 func (*RankProfile) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{21}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RankProfile) GetRank() int32 {
@@ -2558,7 +2736,7 @@ type CallTiming struct {
 
 func (x *CallTiming) Reset() {
 	*x = CallTiming{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2570,7 +2748,7 @@ func (x *CallTiming) String() string {
 func (*CallTiming) ProtoMessage() {}
 
 func (x *CallTiming) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2583,7 +2761,7 @@ func (x *CallTiming) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTiming.ProtoReflect.Descriptor instead.
 func (*CallTiming) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{22}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CallTiming) GetComm() uint64 {
@@ -2653,7 +2831,7 @@ type Telemetry struct {
 
 func (x *Telemetry) Reset() {
 	*x = Telemetry{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2665,7 +2843,7 @@ func (x *Telemetry) String() string {
 func (*Telemetry) ProtoMessage() {}
 
 func (x *Telemetry) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2678,7 +2856,7 @@ func (x *Telemetry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Telemetry.ProtoReflect.Descriptor instead.
 func (*Telemetry) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{23}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Telemetry) GetGpus() []*Gpu {
@@ -2727,7 +2905,7 @@ type Nic struct {
 
 func (x *Nic) Reset() {
 	*x = Nic{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2739,7 +2917,7 @@ func (x *Nic) String() string {
 func (*Nic) ProtoMessage() {}
 
 func (x *Nic) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2752,7 +2930,7 @@ func (x *Nic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nic.ProtoReflect.Descriptor instead.
 func (*Nic) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{24}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Nic) GetName() string {
@@ -2892,7 +3070,7 @@ type Gpu struct {
 
 func (x *Gpu) Reset() {
 	*x = Gpu{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2904,7 +3082,7 @@ func (x *Gpu) String() string {
 func (*Gpu) ProtoMessage() {}
 
 func (x *Gpu) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2917,7 +3095,7 @@ func (x *Gpu) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gpu.ProtoReflect.Descriptor instead.
 func (*Gpu) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{25}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Gpu) GetDevice() string {
@@ -3055,7 +3233,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3067,7 +3245,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3080,7 +3258,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{26}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Host) GetAtUnixNs() int64 {
@@ -3154,7 +3332,7 @@ type CommandResult struct {
 
 func (x *CommandResult) Reset() {
 	*x = CommandResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3166,7 +3344,7 @@ func (x *CommandResult) String() string {
 func (*CommandResult) ProtoMessage() {}
 
 func (x *CommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3179,7 +3357,7 @@ func (x *CommandResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResult.ProtoReflect.Descriptor instead.
 func (*CommandResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{27}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CommandResult) GetEpoch() uint64 {
@@ -3250,7 +3428,7 @@ type RankAck struct {
 
 func (x *RankAck) Reset() {
 	*x = RankAck{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3262,7 +3440,7 @@ func (x *RankAck) String() string {
 func (*RankAck) ProtoMessage() {}
 
 func (x *RankAck) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3275,7 +3453,7 @@ func (x *RankAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankAck.ProtoReflect.Descriptor instead.
 func (*RankAck) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{28}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RankAck) GetRank() int32 {
@@ -3370,7 +3548,7 @@ type EngineFrame struct {
 
 func (x *EngineFrame) Reset() {
 	*x = EngineFrame{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3382,7 +3560,7 @@ func (x *EngineFrame) String() string {
 func (*EngineFrame) ProtoMessage() {}
 
 func (x *EngineFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3395,7 +3573,7 @@ func (x *EngineFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineFrame.ProtoReflect.Descriptor instead.
 func (*EngineFrame) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{29}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *EngineFrame) GetBody() isEngineFrame_Body {
@@ -3481,7 +3659,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3493,7 +3671,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3506,7 +3684,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{30}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Ask) GetId() uint64 {
@@ -3535,7 +3713,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3547,7 +3725,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3560,7 +3738,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{31}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Welcome) GetEpoch() uint64 {
@@ -3600,7 +3778,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3612,7 +3790,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3625,7 +3803,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{32}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Ack) GetSeq() uint64 {
@@ -3661,7 +3839,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3673,7 +3851,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3686,7 +3864,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Command) GetEpoch() uint64 {
@@ -3882,7 +4060,7 @@ type LaunchCommand struct {
 
 func (x *LaunchCommand) Reset() {
 	*x = LaunchCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3894,7 +4072,7 @@ func (x *LaunchCommand) String() string {
 func (*LaunchCommand) ProtoMessage() {}
 
 func (x *LaunchCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3907,7 +4085,7 @@ func (x *LaunchCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchCommand.ProtoReflect.Descriptor instead.
 func (*LaunchCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LaunchCommand) GetGeneration() uint64 {
@@ -3958,7 +4136,7 @@ type SuspendCommand struct {
 
 func (x *SuspendCommand) Reset() {
 	*x = SuspendCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3970,7 +4148,7 @@ func (x *SuspendCommand) String() string {
 func (*SuspendCommand) ProtoMessage() {}
 
 func (x *SuspendCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3983,7 +4161,7 @@ func (x *SuspendCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspendCommand.ProtoReflect.Descriptor instead.
 func (*SuspendCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SuspendCommand) GetGeneration() uint64 {
@@ -4016,7 +4194,7 @@ type TableCommand struct {
 
 func (x *TableCommand) Reset() {
 	*x = TableCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4028,7 +4206,7 @@ func (x *TableCommand) String() string {
 func (*TableCommand) ProtoMessage() {}
 
 func (x *TableCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4041,7 +4219,7 @@ func (x *TableCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableCommand.ProtoReflect.Descriptor instead.
 func (*TableCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TableCommand) GetGeneration() uint64 {
@@ -4089,7 +4267,7 @@ type RejoinCommand struct {
 
 func (x *RejoinCommand) Reset() {
 	*x = RejoinCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4101,7 +4279,7 @@ func (x *RejoinCommand) String() string {
 func (*RejoinCommand) ProtoMessage() {}
 
 func (x *RejoinCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4114,7 +4292,7 @@ func (x *RejoinCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RejoinCommand.ProtoReflect.Descriptor instead.
 func (*RejoinCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RejoinCommand) GetGeneration() uint64 {
@@ -4170,7 +4348,7 @@ type ShardMove struct {
 
 func (x *ShardMove) Reset() {
 	*x = ShardMove{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4182,7 +4360,7 @@ func (x *ShardMove) String() string {
 func (*ShardMove) ProtoMessage() {}
 
 func (x *ShardMove) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4195,7 +4373,7 @@ func (x *ShardMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMove.ProtoReflect.Descriptor instead.
 func (*ShardMove) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ShardMove) GetRank() int32 {
@@ -4229,7 +4407,7 @@ type RankSeat struct {
 
 func (x *RankSeat) Reset() {
 	*x = RankSeat{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4241,7 +4419,7 @@ func (x *RankSeat) String() string {
 func (*RankSeat) ProtoMessage() {}
 
 func (x *RankSeat) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4254,7 +4432,7 @@ func (x *RankSeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankSeat.ProtoReflect.Descriptor instead.
 func (*RankSeat) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RankSeat) GetRank() int32 {
@@ -4282,7 +4460,7 @@ type StopCommand struct {
 
 func (x *StopCommand) Reset() {
 	*x = StopCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4294,7 +4472,7 @@ func (x *StopCommand) String() string {
 func (*StopCommand) ProtoMessage() {}
 
 func (x *StopCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4307,7 +4485,7 @@ func (x *StopCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopCommand.ProtoReflect.Descriptor instead.
 func (*StopCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StopCommand) GetGeneration() uint64 {
@@ -4335,7 +4513,7 @@ type RankLaunch struct {
 
 func (x *RankLaunch) Reset() {
 	*x = RankLaunch{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4347,7 +4525,7 @@ func (x *RankLaunch) String() string {
 func (*RankLaunch) ProtoMessage() {}
 
 func (x *RankLaunch) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4360,7 +4538,7 @@ func (x *RankLaunch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankLaunch.ProtoReflect.Descriptor instead.
 func (*RankLaunch) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RankLaunch) GetRank() int32 {
@@ -4406,7 +4584,7 @@ type PauseCommand struct {
 
 func (x *PauseCommand) Reset() {
 	*x = PauseCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4418,7 +4596,7 @@ func (x *PauseCommand) String() string {
 func (*PauseCommand) ProtoMessage() {}
 
 func (x *PauseCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4431,7 +4609,7 @@ func (x *PauseCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCommand.ProtoReflect.Descriptor instead.
 func (*PauseCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PauseCommand) GetPause() uint64 {
@@ -4473,7 +4651,7 @@ type RankCut struct {
 
 func (x *RankCut) Reset() {
 	*x = RankCut{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4485,7 +4663,7 @@ func (x *RankCut) String() string {
 func (*RankCut) ProtoMessage() {}
 
 func (x *RankCut) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4498,7 +4676,7 @@ func (x *RankCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankCut.ProtoReflect.Descriptor instead.
 func (*RankCut) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RankCut) GetRank() int32 {
@@ -4532,7 +4710,7 @@ type CommLimit struct {
 
 func (x *CommLimit) Reset() {
 	*x = CommLimit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4544,7 +4722,7 @@ func (x *CommLimit) String() string {
 func (*CommLimit) ProtoMessage() {}
 
 func (x *CommLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4557,7 +4735,7 @@ func (x *CommLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommLimit.ProtoReflect.Descriptor instead.
 func (*CommLimit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CommLimit) GetComm() uint64 {
@@ -4594,7 +4772,7 @@ type RankPause struct {
 
 func (x *RankPause) Reset() {
 	*x = RankPause{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4606,7 +4784,7 @@ func (x *RankPause) String() string {
 func (*RankPause) ProtoMessage() {}
 
 func (x *RankPause) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4619,7 +4797,7 @@ func (x *RankPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPause.ProtoReflect.Descriptor instead.
 func (*RankPause) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RankPause) GetRank() int32 {
@@ -4723,7 +4901,7 @@ type CommCount struct {
 
 func (x *CommCount) Reset() {
 	*x = CommCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4735,7 +4913,7 @@ func (x *CommCount) String() string {
 func (*CommCount) ProtoMessage() {}
 
 func (x *CommCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4748,7 +4926,7 @@ func (x *CommCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommCount.ProtoReflect.Descriptor instead.
 func (*CommCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CommCount) GetComm() uint64 {
@@ -4820,7 +4998,7 @@ type PeerCount struct {
 
 func (x *PeerCount) Reset() {
 	*x = PeerCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4832,7 +5010,7 @@ func (x *PeerCount) String() string {
 func (*PeerCount) ProtoMessage() {}
 
 func (x *PeerCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4845,7 +5023,7 @@ func (x *PeerCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerCount.ProtoReflect.Descriptor instead.
 func (*PeerCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PeerCount) GetPeer() int32 {
@@ -4896,7 +5074,7 @@ type TestCommand struct {
 
 func (x *TestCommand) Reset() {
 	*x = TestCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4908,7 +5086,7 @@ func (x *TestCommand) String() string {
 func (*TestCommand) ProtoMessage() {}
 
 func (x *TestCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4921,7 +5099,7 @@ func (x *TestCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestCommand.ProtoReflect.Descriptor instead.
 func (*TestCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *TestCommand) GetPause() uint64 {
@@ -4962,7 +5140,7 @@ type RankTest struct {
 
 func (x *RankTest) Reset() {
 	*x = RankTest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4974,7 +5152,7 @@ func (x *RankTest) String() string {
 func (*RankTest) ProtoMessage() {}
 
 func (x *RankTest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4987,7 +5165,7 @@ func (x *RankTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankTest.ProtoReflect.Descriptor instead.
 func (*RankTest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RankTest) GetRank() int32 {
@@ -5073,7 +5251,7 @@ type TestResult struct {
 
 func (x *TestResult) Reset() {
 	*x = TestResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5085,7 +5263,7 @@ func (x *TestResult) String() string {
 func (*TestResult) ProtoMessage() {}
 
 func (x *TestResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5098,7 +5276,7 @@ func (x *TestResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestResult.ProtoReflect.Descriptor instead.
 func (*TestResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *TestResult) GetTest() uint64 {
@@ -5196,7 +5374,7 @@ type ProfileCommand struct {
 
 func (x *ProfileCommand) Reset() {
 	*x = ProfileCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5208,7 +5386,7 @@ func (x *ProfileCommand) String() string {
 func (*ProfileCommand) ProtoMessage() {}
 
 func (x *ProfileCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5221,7 +5399,7 @@ func (x *ProfileCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileCommand.ProtoReflect.Descriptor instead.
 func (*ProfileCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ProfileCommand) GetWindow() uint64 {
@@ -5262,7 +5440,7 @@ type OrderCommand struct {
 
 func (x *OrderCommand) Reset() {
 	*x = OrderCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5274,7 +5452,7 @@ func (x *OrderCommand) String() string {
 func (*OrderCommand) ProtoMessage() {}
 
 func (x *OrderCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5287,7 +5465,7 @@ func (x *OrderCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderCommand.ProtoReflect.Descriptor instead.
 func (*OrderCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *OrderCommand) GetOrder() uint64 {
@@ -5358,7 +5536,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5370,7 +5548,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5383,7 +5561,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SnapshotRequest) GetRank() int32 {
@@ -5479,7 +5657,7 @@ type SnapshotReply struct {
 
 func (x *SnapshotReply) Reset() {
 	*x = SnapshotReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5491,7 +5669,7 @@ func (x *SnapshotReply) String() string {
 func (*SnapshotReply) ProtoMessage() {}
 
 func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5504,7 +5682,7 @@ func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotReply.ProtoReflect.Descriptor instead.
 func (*SnapshotReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SnapshotReply) GetVersion() uint64 {
@@ -5677,7 +5855,7 @@ type Hang struct {
 
 func (x *Hang) Reset() {
 	*x = Hang{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5689,7 +5867,7 @@ func (x *Hang) String() string {
 func (*Hang) ProtoMessage() {}
 
 func (x *Hang) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5702,7 +5880,7 @@ func (x *Hang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hang.ProtoReflect.Descriptor instead.
 func (*Hang) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Hang) GetSinceUnixNs() int64 {
@@ -5773,7 +5951,7 @@ type HangPart struct {
 
 func (x *HangPart) Reset() {
 	*x = HangPart{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5785,7 +5963,7 @@ func (x *HangPart) String() string {
 func (*HangPart) ProtoMessage() {}
 
 func (x *HangPart) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5798,7 +5976,7 @@ func (x *HangPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HangPart.ProtoReflect.Descriptor instead.
 func (*HangPart) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *HangPart) GetKind() string {
@@ -5886,7 +6064,7 @@ type Operator struct {
 
 func (x *Operator) Reset() {
 	*x = Operator{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5898,7 +6076,7 @@ func (x *Operator) String() string {
 func (*Operator) ProtoMessage() {}
 
 func (x *Operator) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5911,7 +6089,7 @@ func (x *Operator) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operator.ProtoReflect.Descriptor instead.
 func (*Operator) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Operator) GetName() string {
@@ -5973,7 +6151,7 @@ type RankColumns struct {
 
 func (x *RankColumns) Reset() {
 	*x = RankColumns{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5985,7 +6163,7 @@ func (x *RankColumns) String() string {
 func (*RankColumns) ProtoMessage() {}
 
 func (x *RankColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5998,7 +6176,7 @@ func (x *RankColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankColumns.ProtoReflect.Descriptor instead.
 func (*RankColumns) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RankColumns) GetBaseVersion() uint64 {
@@ -6049,7 +6227,7 @@ type Column struct {
 
 func (x *Column) Reset() {
 	*x = Column{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6061,7 +6239,7 @@ func (x *Column) String() string {
 func (*Column) ProtoMessage() {}
 
 func (x *Column) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6074,7 +6252,7 @@ func (x *Column) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Column.ProtoReflect.Descriptor instead.
 func (*Column) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Column) GetPlace() int32 {
@@ -6121,7 +6299,7 @@ type Recurrence struct {
 
 func (x *Recurrence) Reset() {
 	*x = Recurrence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6133,7 +6311,7 @@ func (x *Recurrence) String() string {
 func (*Recurrence) ProtoMessage() {}
 
 func (x *Recurrence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6146,7 +6324,7 @@ func (x *Recurrence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recurrence.ProtoReflect.Descriptor instead.
 func (*Recurrence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Recurrence) GetDevice() string {
@@ -6221,7 +6399,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6233,7 +6411,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6246,7 +6424,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Job) GetName() string {
@@ -6421,7 +6599,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6433,7 +6611,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6446,7 +6624,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Policy) GetMode() string {
@@ -6534,7 +6712,7 @@ type RecoveryPolicy struct {
 
 func (x *RecoveryPolicy) Reset() {
 	*x = RecoveryPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6546,7 +6724,7 @@ func (x *RecoveryPolicy) String() string {
 func (*RecoveryPolicy) ProtoMessage() {}
 
 func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6559,7 +6737,7 @@ func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryPolicy.ProtoReflect.Descriptor instead.
 func (*RecoveryPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RecoveryPolicy) GetApproval() string {
@@ -6617,7 +6795,7 @@ type RungPolicy struct {
 
 func (x *RungPolicy) Reset() {
 	*x = RungPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6629,7 +6807,7 @@ func (x *RungPolicy) String() string {
 func (*RungPolicy) ProtoMessage() {}
 
 func (x *RungPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6642,7 +6820,7 @@ func (x *RungPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungPolicy.ProtoReflect.Descriptor instead.
 func (*RungPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *RungPolicy) GetApproval() string {
@@ -6711,7 +6889,7 @@ type RankView struct {
 
 func (x *RankView) Reset() {
 	*x = RankView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6723,7 +6901,7 @@ func (x *RankView) String() string {
 func (*RankView) ProtoMessage() {}
 
 func (x *RankView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6736,7 +6914,7 @@ func (x *RankView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankView.ProtoReflect.Descriptor instead.
 func (*RankView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *RankView) GetRank() int32 {
@@ -6894,7 +7072,7 @@ type NodeView struct {
 
 func (x *NodeView) Reset() {
 	*x = NodeView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6906,7 +7084,7 @@ func (x *NodeView) String() string {
 func (*NodeView) ProtoMessage() {}
 
 func (x *NodeView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6919,7 +7097,7 @@ func (x *NodeView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeView.ProtoReflect.Descriptor instead.
 func (*NodeView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *NodeView) GetNode() string {
@@ -6990,7 +7168,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7002,7 +7180,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7015,7 +7193,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Series) GetRank() int32 {
@@ -7105,7 +7283,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7117,7 +7295,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7130,7 +7308,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Mark) GetIteration() int64 {
@@ -7158,7 +7336,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7170,7 +7348,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7183,7 +7361,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Evidence) GetKind() string {
@@ -7217,13 +7395,14 @@ type Verdict struct {
 	Severity      int32                  `protobuf:"varint,6,opt,name=severity,proto3" json:"severity,omitempty"`
 	Confidence    float64                `protobuf:"fixed64,7,opt,name=confidence,proto3" json:"confidence,omitempty"`
 	Evidence      []*Evidence            `protobuf:"bytes,8,rep,name=evidence,proto3" json:"evidence,omitempty"`
+	Reason        string                 `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"` // of not_hardware: "data_stall", "sequence_lengths", ...; empty where it is not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7235,7 +7414,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7248,7 +7427,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Verdict) GetCause() string {
@@ -7307,6 +7486,13 @@ func (x *Verdict) GetEvidence() []*Evidence {
 	return nil
 }
 
+func (x *Verdict) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type Incident struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Id                string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -7325,7 +7511,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7337,7 +7523,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7350,7 +7536,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Incident) GetId() string {
@@ -7463,7 +7649,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7475,7 +7661,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7488,7 +7674,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Action) GetId() string {
@@ -7728,7 +7914,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7740,7 +7926,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7753,7 +7939,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Approval) GetBy() string {
@@ -7802,7 +7988,7 @@ type Preview struct {
 
 func (x *Preview) Reset() {
 	*x = Preview{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7814,7 +8000,7 @@ func (x *Preview) String() string {
 func (*Preview) ProtoMessage() {}
 
 func (x *Preview) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7827,7 +8013,7 @@ func (x *Preview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preview.ProtoReflect.Descriptor instead.
 func (*Preview) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Preview) GetSwaps() []*NodeSwap {
@@ -7903,7 +8089,7 @@ type NodeSwap struct {
 
 func (x *NodeSwap) Reset() {
 	*x = NodeSwap{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7915,7 +8101,7 @@ func (x *NodeSwap) String() string {
 func (*NodeSwap) ProtoMessage() {}
 
 func (x *NodeSwap) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7928,7 +8114,7 @@ func (x *NodeSwap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSwap.ProtoReflect.Descriptor instead.
 func (*NodeSwap) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *NodeSwap) GetA() string {
@@ -7955,7 +8141,7 @@ type LinksOf struct {
 
 func (x *LinksOf) Reset() {
 	*x = LinksOf{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7967,7 +8153,7 @@ func (x *LinksOf) String() string {
 func (*LinksOf) ProtoMessage() {}
 
 func (x *LinksOf) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7980,7 +8166,7 @@ func (x *LinksOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinksOf.ProtoReflect.Descriptor instead.
 func (*LinksOf) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *LinksOf) GetDimension() string {
@@ -8024,7 +8210,7 @@ type RungView struct {
 
 func (x *RungView) Reset() {
 	*x = RungView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8036,7 +8222,7 @@ func (x *RungView) String() string {
 func (*RungView) ProtoMessage() {}
 
 func (x *RungView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8049,7 +8235,7 @@ func (x *RungView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungView.ProtoReflect.Descriptor instead.
 func (*RungView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *RungView) GetRung() string {
@@ -8201,7 +8387,7 @@ type Ladder struct {
 
 func (x *Ladder) Reset() {
 	*x = Ladder{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8213,7 +8399,7 @@ func (x *Ladder) String() string {
 func (*Ladder) ProtoMessage() {}
 
 func (x *Ladder) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8226,7 +8412,7 @@ func (x *Ladder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ladder.ProtoReflect.Descriptor instead.
 func (*Ladder) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Ladder) GetIncident() string {
@@ -8303,7 +8489,7 @@ type EventLine struct {
 
 func (x *EventLine) Reset() {
 	*x = EventLine{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8315,7 +8501,7 @@ func (x *EventLine) String() string {
 func (*EventLine) ProtoMessage() {}
 
 func (x *EventLine) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8328,7 +8514,7 @@ func (x *EventLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventLine.ProtoReflect.Descriptor instead.
 func (*EventLine) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *EventLine) GetSeq() uint64 {
@@ -8418,7 +8604,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8430,7 +8616,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8443,7 +8629,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Audit) GetActor() string {
@@ -8504,7 +8690,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8516,7 +8702,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8529,7 +8715,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -8552,7 +8738,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8564,7 +8750,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8577,7 +8763,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -8637,7 +8823,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8649,7 +8835,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8662,7 +8848,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -8730,7 +8916,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8742,7 +8928,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8755,7 +8941,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -8774,7 +8960,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8786,7 +8972,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8799,7 +8985,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -8818,7 +9004,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8830,7 +9016,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8843,7 +9029,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -8863,7 +9049,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8875,7 +9061,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8888,7 +9074,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -8935,7 +9121,7 @@ type Validation struct {
 
 func (x *Validation) Reset() {
 	*x = Validation{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8947,7 +9133,7 @@ func (x *Validation) String() string {
 func (*Validation) ProtoMessage() {}
 
 func (x *Validation) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8960,7 +9146,7 @@ func (x *Validation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validation.ProtoReflect.Descriptor instead.
 func (*Validation) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Validation) GetId() string {
@@ -9119,7 +9305,7 @@ type ValidationNow struct {
 
 func (x *ValidationNow) Reset() {
 	*x = ValidationNow{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9131,7 +9317,7 @@ func (x *ValidationNow) String() string {
 func (*ValidationNow) ProtoMessage() {}
 
 func (x *ValidationNow) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9144,7 +9330,7 @@ func (x *ValidationNow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidationNow.ProtoReflect.Descriptor instead.
 func (*ValidationNow) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ValidationNow) GetStep() string {
@@ -9206,7 +9392,7 @@ type RankPair struct {
 
 func (x *RankPair) Reset() {
 	*x = RankPair{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9218,7 +9404,7 @@ func (x *RankPair) String() string {
 func (*RankPair) ProtoMessage() {}
 
 func (x *RankPair) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9231,7 +9417,7 @@ func (x *RankPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPair.ProtoReflect.Descriptor instead.
 func (*RankPair) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *RankPair) GetA() int32 {
@@ -9263,7 +9449,7 @@ type GemmResult struct {
 
 func (x *GemmResult) Reset() {
 	*x = GemmResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9275,7 +9461,7 @@ func (x *GemmResult) String() string {
 func (*GemmResult) ProtoMessage() {}
 
 func (x *GemmResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9288,7 +9474,7 @@ func (x *GemmResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
 func (*GemmResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *GemmResult) GetRank() int32 {
@@ -9362,7 +9548,7 @@ type LinkResult struct {
 
 func (x *LinkResult) Reset() {
 	*x = LinkResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9374,7 +9560,7 @@ func (x *LinkResult) String() string {
 func (*LinkResult) ProtoMessage() {}
 
 func (x *LinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9387,7 +9573,7 @@ func (x *LinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
 func (*LinkResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *LinkResult) GetFrom() int32 {
@@ -9505,7 +9691,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9517,7 +9703,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9530,7 +9716,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ValidateRequest) GetRanks() []int32 {
@@ -9605,7 +9791,7 @@ type ValidateReply struct {
 
 func (x *ValidateReply) Reset() {
 	*x = ValidateReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9617,7 +9803,7 @@ func (x *ValidateReply) String() string {
 func (*ValidateReply) ProtoMessage() {}
 
 func (x *ValidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9630,7 +9816,7 @@ func (x *ValidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
 func (*ValidateReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ValidateReply) GetValidation() *Validation {
@@ -9658,7 +9844,7 @@ type IncidentsReply struct {
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9670,7 +9856,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9683,7 +9869,7 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
@@ -9765,7 +9951,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9777,7 +9963,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9790,7 +9976,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Fault) GetKind() string {
@@ -9876,7 +10062,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9888,7 +10074,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9901,7 +10087,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Recovery) GetId() string {
@@ -10090,7 +10276,7 @@ type Shrink struct {
 
 func (x *Shrink) Reset() {
 	*x = Shrink{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10102,7 +10288,7 @@ func (x *Shrink) String() string {
 func (*Shrink) ProtoMessage() {}
 
 func (x *Shrink) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10115,7 +10301,7 @@ func (x *Shrink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shrink.ProtoReflect.Descriptor instead.
 func (*Shrink) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Shrink) GetOf() int32 {
@@ -10147,7 +10333,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10159,7 +10345,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10172,7 +10358,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -10227,7 +10413,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10239,7 +10425,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10252,7 +10438,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -10280,7 +10466,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10292,7 +10478,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10305,7 +10491,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -10344,7 +10530,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10356,7 +10542,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10369,7 +10555,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -10428,7 +10614,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10440,7 +10626,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10453,7 +10639,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -10507,7 +10693,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10519,7 +10705,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10532,7 +10718,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -10721,14 +10907,32 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"generation\x12\x16\n" +
 	"\x06unseen\x18\x06 \x01(\rR\x06unseen\"6\n" +
 	"\aSamples\x12+\n" +
-	"\asamples\x18\x01 \x03(\v2\x11.falcon.v1.SampleR\asamples\"\x9d\x01\n" +
+	"\asamples\x18\x01 \x03(\v2\x11.falcon.v1.SampleR\asamples\"\xc2\x01\n" +
 	"\x06Sample\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x1c\n" +
 	"\titeration\x18\x02 \x01(\x03R\titeration\x12\x1e\n" +
 	"\vend_unix_ns\x18\x03 \x01(\x03R\tendUnixNs\x12\x0e\n" +
 	"\x02ms\x18\x04 \x01(\x01R\x02ms\x12\x1b\n" +
 	"\tpaused_ms\x18\x05 \x01(\x01R\bpausedMs\x12\x14\n" +
-	"\x05exact\x18\x06 \x01(\bR\x05exact\"i\n" +
+	"\x05exact\x18\x06 \x01(\bR\x05exact\x12#\n" +
+	"\x04work\x18\a \x01(\v2\x0f.falcon.v1.WorkR\x04work\"\x86\x02\n" +
+	"\x04Work\x12\x17\n" +
+	"\await_ms\x18\x01 \x01(\x01R\x06waitMs\x12\x19\n" +
+	"\bpause_ms\x18\x02 \x01(\x01R\apauseMs\x12\x17\n" +
+	"\atail_ms\x18\x03 \x01(\x01R\x06tailMs\x12\x14\n" +
+	"\x05calls\x18\x04 \x01(\x05R\x05calls\x12\x1f\n" +
+	"\vusual_calls\x18\x05 \x01(\x05R\n" +
+	"usualCalls\x12\x14\n" +
+	"\x05bytes\x18\x06 \x01(\x03R\x05bytes\x12\x1f\n" +
+	"\vusual_bytes\x18\a \x01(\x03R\n" +
+	"usualBytes\x12/\n" +
+	"\achanged\x18\b \x03(\v2\x15.falcon.v1.CallChangeR\achanged\x12\x12\n" +
+	"\x04kept\x18\t \x01(\x05R\x04kept\"H\n" +
+	"\n" +
+	"CallChange\x12\x0e\n" +
+	"\x02op\x18\x01 \x01(\rR\x02op\x12\x14\n" +
+	"\x05calls\x18\x02 \x01(\x05R\x05calls\x12\x14\n" +
+	"\x05usual\x18\x03 \x01(\x05R\x05usual\"i\n" +
 	"\aProfile\x12\x16\n" +
 	"\x06window\x18\x01 \x01(\x04R\x06window\x12,\n" +
 	"\x05ranks\x18\x02 \x03(\v2\x16.falcon.v1.RankProfileR\x05ranks\x12\x18\n" +
@@ -11225,7 +11429,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\bEvidence\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x18\n" +
-	"\aagainst\x18\x03 \x01(\bR\aagainst\"\xe6\x01\n" +
+	"\aagainst\x18\x03 \x01(\bR\aagainst\"\xfe\x01\n" +
 	"\aVerdict\x12\x14\n" +
 	"\x05cause\x18\x01 \x01(\tR\x05cause\x12\x12\n" +
 	"\x04also\x18\x02 \x03(\tR\x04also\x12\x18\n" +
@@ -11236,7 +11440,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
 	"confidence\x18\a \x01(\x01R\n" +
 	"confidence\x12/\n" +
-	"\bevidence\x18\b \x03(\v2\x13.falcon.v1.EvidenceR\bevidence\"\xde\x02\n" +
+	"\bevidence\x18\b \x03(\v2\x13.falcon.v1.EvidenceR\bevidence\x12\x16\n" +
+	"\x06reason\x18\t \x01(\tR\x06reason\"\xde\x02\n" +
 	"\bIncident\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1d\n" +
@@ -11656,7 +11861,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 111)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 113)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -11685,105 +11890,107 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*Comm)(nil),              // 24: falcon.v1.Comm
 	(*Samples)(nil),           // 25: falcon.v1.Samples
 	(*Sample)(nil),            // 26: falcon.v1.Sample
-	(*Profile)(nil),           // 27: falcon.v1.Profile
-	(*RankProfile)(nil),       // 28: falcon.v1.RankProfile
-	(*CallTiming)(nil),        // 29: falcon.v1.CallTiming
-	(*Telemetry)(nil),         // 30: falcon.v1.Telemetry
-	(*Nic)(nil),               // 31: falcon.v1.Nic
-	(*Gpu)(nil),               // 32: falcon.v1.Gpu
-	(*Host)(nil),              // 33: falcon.v1.Host
-	(*CommandResult)(nil),     // 34: falcon.v1.CommandResult
-	(*RankAck)(nil),           // 35: falcon.v1.RankAck
-	(*EngineFrame)(nil),       // 36: falcon.v1.EngineFrame
-	(*Ask)(nil),               // 37: falcon.v1.Ask
-	(*Welcome)(nil),           // 38: falcon.v1.Welcome
-	(*Ack)(nil),               // 39: falcon.v1.Ack
-	(*Command)(nil),           // 40: falcon.v1.Command
-	(*LaunchCommand)(nil),     // 41: falcon.v1.LaunchCommand
-	(*SuspendCommand)(nil),    // 42: falcon.v1.SuspendCommand
-	(*TableCommand)(nil),      // 43: falcon.v1.TableCommand
-	(*RejoinCommand)(nil),     // 44: falcon.v1.RejoinCommand
-	(*ShardMove)(nil),         // 45: falcon.v1.ShardMove
-	(*RankSeat)(nil),          // 46: falcon.v1.RankSeat
-	(*StopCommand)(nil),       // 47: falcon.v1.StopCommand
-	(*RankLaunch)(nil),        // 48: falcon.v1.RankLaunch
-	(*PauseCommand)(nil),      // 49: falcon.v1.PauseCommand
-	(*RankCut)(nil),           // 50: falcon.v1.RankCut
-	(*CommLimit)(nil),         // 51: falcon.v1.CommLimit
-	(*RankPause)(nil),         // 52: falcon.v1.RankPause
-	(*CommCount)(nil),         // 53: falcon.v1.CommCount
-	(*PeerCount)(nil),         // 54: falcon.v1.PeerCount
-	(*TestCommand)(nil),       // 55: falcon.v1.TestCommand
-	(*RankTest)(nil),          // 56: falcon.v1.RankTest
-	(*TestResult)(nil),        // 57: falcon.v1.TestResult
-	(*ProfileCommand)(nil),    // 58: falcon.v1.ProfileCommand
-	(*OrderCommand)(nil),      // 59: falcon.v1.OrderCommand
-	(*SnapshotRequest)(nil),   // 60: falcon.v1.SnapshotRequest
-	(*SnapshotReply)(nil),     // 61: falcon.v1.SnapshotReply
-	(*Hang)(nil),              // 62: falcon.v1.Hang
-	(*HangPart)(nil),          // 63: falcon.v1.HangPart
-	(*Operator)(nil),          // 64: falcon.v1.Operator
-	(*RankColumns)(nil),       // 65: falcon.v1.RankColumns
-	(*Column)(nil),            // 66: falcon.v1.Column
-	(*Recurrence)(nil),        // 67: falcon.v1.Recurrence
-	(*Job)(nil),               // 68: falcon.v1.Job
-	(*Policy)(nil),            // 69: falcon.v1.Policy
-	(*RecoveryPolicy)(nil),    // 70: falcon.v1.RecoveryPolicy
-	(*RungPolicy)(nil),        // 71: falcon.v1.RungPolicy
-	(*RankView)(nil),          // 72: falcon.v1.RankView
-	(*NodeView)(nil),          // 73: falcon.v1.NodeView
-	(*Series)(nil),            // 74: falcon.v1.Series
-	(*Mark)(nil),              // 75: falcon.v1.Mark
-	(*Evidence)(nil),          // 76: falcon.v1.Evidence
-	(*Verdict)(nil),           // 77: falcon.v1.Verdict
-	(*Incident)(nil),          // 78: falcon.v1.Incident
-	(*Action)(nil),            // 79: falcon.v1.Action
-	(*Approval)(nil),          // 80: falcon.v1.Approval
-	(*Preview)(nil),           // 81: falcon.v1.Preview
-	(*NodeSwap)(nil),          // 82: falcon.v1.NodeSwap
-	(*LinksOf)(nil),           // 83: falcon.v1.LinksOf
-	(*RungView)(nil),          // 84: falcon.v1.RungView
-	(*Ladder)(nil),            // 85: falcon.v1.Ladder
-	(*EventLine)(nil),         // 86: falcon.v1.EventLine
-	(*Audit)(nil),             // 87: falcon.v1.Audit
-	(*WatchRequest)(nil),      // 88: falcon.v1.WatchRequest
-	(*Event)(nil),             // 89: falcon.v1.Event
-	(*DecideRequest)(nil),     // 90: falcon.v1.DecideRequest
-	(*DecideReply)(nil),       // 91: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil),  // 92: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),    // 93: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil),  // 94: falcon.v1.IncidentsRequest
-	(*Validation)(nil),        // 95: falcon.v1.Validation
-	(*ValidationNow)(nil),     // 96: falcon.v1.ValidationNow
-	(*RankPair)(nil),          // 97: falcon.v1.RankPair
-	(*GemmResult)(nil),        // 98: falcon.v1.GemmResult
-	(*LinkResult)(nil),        // 99: falcon.v1.LinkResult
-	(*ValidateRequest)(nil),   // 100: falcon.v1.ValidateRequest
-	(*ValidateReply)(nil),     // 101: falcon.v1.ValidateReply
-	(*IncidentsReply)(nil),    // 102: falcon.v1.IncidentsReply
-	(*Fault)(nil),             // 103: falcon.v1.Fault
-	(*Recovery)(nil),          // 104: falcon.v1.Recovery
-	(*Shrink)(nil),            // 105: falcon.v1.Shrink
-	(*RankRecovery)(nil),      // 106: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 107: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 108: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 109: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 110: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 111: falcon.v1.RecoverReply
-	nil,                       // 112: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 113: falcon.v1.Policy.RungsEntry
-	nil,                       // 114: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 115: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 116: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 117: falcon.v1.Recovery.PredictedMsEntry
+	(*Work)(nil),              // 27: falcon.v1.Work
+	(*CallChange)(nil),        // 28: falcon.v1.CallChange
+	(*Profile)(nil),           // 29: falcon.v1.Profile
+	(*RankProfile)(nil),       // 30: falcon.v1.RankProfile
+	(*CallTiming)(nil),        // 31: falcon.v1.CallTiming
+	(*Telemetry)(nil),         // 32: falcon.v1.Telemetry
+	(*Nic)(nil),               // 33: falcon.v1.Nic
+	(*Gpu)(nil),               // 34: falcon.v1.Gpu
+	(*Host)(nil),              // 35: falcon.v1.Host
+	(*CommandResult)(nil),     // 36: falcon.v1.CommandResult
+	(*RankAck)(nil),           // 37: falcon.v1.RankAck
+	(*EngineFrame)(nil),       // 38: falcon.v1.EngineFrame
+	(*Ask)(nil),               // 39: falcon.v1.Ask
+	(*Welcome)(nil),           // 40: falcon.v1.Welcome
+	(*Ack)(nil),               // 41: falcon.v1.Ack
+	(*Command)(nil),           // 42: falcon.v1.Command
+	(*LaunchCommand)(nil),     // 43: falcon.v1.LaunchCommand
+	(*SuspendCommand)(nil),    // 44: falcon.v1.SuspendCommand
+	(*TableCommand)(nil),      // 45: falcon.v1.TableCommand
+	(*RejoinCommand)(nil),     // 46: falcon.v1.RejoinCommand
+	(*ShardMove)(nil),         // 47: falcon.v1.ShardMove
+	(*RankSeat)(nil),          // 48: falcon.v1.RankSeat
+	(*StopCommand)(nil),       // 49: falcon.v1.StopCommand
+	(*RankLaunch)(nil),        // 50: falcon.v1.RankLaunch
+	(*PauseCommand)(nil),      // 51: falcon.v1.PauseCommand
+	(*RankCut)(nil),           // 52: falcon.v1.RankCut
+	(*CommLimit)(nil),         // 53: falcon.v1.CommLimit
+	(*RankPause)(nil),         // 54: falcon.v1.RankPause
+	(*CommCount)(nil),         // 55: falcon.v1.CommCount
+	(*PeerCount)(nil),         // 56: falcon.v1.PeerCount
+	(*TestCommand)(nil),       // 57: falcon.v1.TestCommand
+	(*RankTest)(nil),          // 58: falcon.v1.RankTest
+	(*TestResult)(nil),        // 59: falcon.v1.TestResult
+	(*ProfileCommand)(nil),    // 60: falcon.v1.ProfileCommand
+	(*OrderCommand)(nil),      // 61: falcon.v1.OrderCommand
+	(*SnapshotRequest)(nil),   // 62: falcon.v1.SnapshotRequest
+	(*SnapshotReply)(nil),     // 63: falcon.v1.SnapshotReply
+	(*Hang)(nil),              // 64: falcon.v1.Hang
+	(*HangPart)(nil),          // 65: falcon.v1.HangPart
+	(*Operator)(nil),          // 66: falcon.v1.Operator
+	(*RankColumns)(nil),       // 67: falcon.v1.RankColumns
+	(*Column)(nil),            // 68: falcon.v1.Column
+	(*Recurrence)(nil),        // 69: falcon.v1.Recurrence
+	(*Job)(nil),               // 70: falcon.v1.Job
+	(*Policy)(nil),            // 71: falcon.v1.Policy
+	(*RecoveryPolicy)(nil),    // 72: falcon.v1.RecoveryPolicy
+	(*RungPolicy)(nil),        // 73: falcon.v1.RungPolicy
+	(*RankView)(nil),          // 74: falcon.v1.RankView
+	(*NodeView)(nil),          // 75: falcon.v1.NodeView
+	(*Series)(nil),            // 76: falcon.v1.Series
+	(*Mark)(nil),              // 77: falcon.v1.Mark
+	(*Evidence)(nil),          // 78: falcon.v1.Evidence
+	(*Verdict)(nil),           // 79: falcon.v1.Verdict
+	(*Incident)(nil),          // 80: falcon.v1.Incident
+	(*Action)(nil),            // 81: falcon.v1.Action
+	(*Approval)(nil),          // 82: falcon.v1.Approval
+	(*Preview)(nil),           // 83: falcon.v1.Preview
+	(*NodeSwap)(nil),          // 84: falcon.v1.NodeSwap
+	(*LinksOf)(nil),           // 85: falcon.v1.LinksOf
+	(*RungView)(nil),          // 86: falcon.v1.RungView
+	(*Ladder)(nil),            // 87: falcon.v1.Ladder
+	(*EventLine)(nil),         // 88: falcon.v1.EventLine
+	(*Audit)(nil),             // 89: falcon.v1.Audit
+	(*WatchRequest)(nil),      // 90: falcon.v1.WatchRequest
+	(*Event)(nil),             // 91: falcon.v1.Event
+	(*DecideRequest)(nil),     // 92: falcon.v1.DecideRequest
+	(*DecideReply)(nil),       // 93: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil),  // 94: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),    // 95: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil),  // 96: falcon.v1.IncidentsRequest
+	(*Validation)(nil),        // 97: falcon.v1.Validation
+	(*ValidationNow)(nil),     // 98: falcon.v1.ValidationNow
+	(*RankPair)(nil),          // 99: falcon.v1.RankPair
+	(*GemmResult)(nil),        // 100: falcon.v1.GemmResult
+	(*LinkResult)(nil),        // 101: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),   // 102: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),     // 103: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),    // 104: falcon.v1.IncidentsReply
+	(*Fault)(nil),             // 105: falcon.v1.Fault
+	(*Recovery)(nil),          // 106: falcon.v1.Recovery
+	(*Shrink)(nil),            // 107: falcon.v1.Shrink
+	(*RankRecovery)(nil),      // 108: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 109: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 110: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 111: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 112: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 113: falcon.v1.RecoverReply
+	nil,                       // 114: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 115: falcon.v1.Policy.RungsEntry
+	nil,                       // 116: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 117: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 118: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 119: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	15,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
 	16,  // 1: falcon.v1.AgentFrame.beat:type_name -> falcon.v1.Beat
 	25,  // 2: falcon.v1.AgentFrame.samples:type_name -> falcon.v1.Samples
-	27,  // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
-	30,  // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
-	34,  // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
+	29,  // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
+	32,  // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
+	36,  // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
 	20,  // 6: falcon.v1.AgentFrame.rank:type_name -> falcon.v1.RankState
 	19,  // 7: falcon.v1.AgentFrame.device:type_name -> falcon.v1.DeviceEvent
 	12,  // 8: falcon.v1.AgentFrame.goodbye:type_name -> falcon.v1.Goodbye
@@ -11798,131 +12005,133 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	22,  // 17: falcon.v1.RankState.committed:type_name -> falcon.v1.Commitment
 	21,  // 18: falcon.v1.RankState.traffic:type_name -> falcon.v1.Traffic
 	26,  // 19: falcon.v1.Samples.samples:type_name -> falcon.v1.Sample
-	28,  // 20: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
-	29,  // 21: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
-	32,  // 22: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
-	33,  // 23: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
-	31,  // 24: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	112, // 25: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
-	0,   // 26: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
-	35,  // 27: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
-	52,  // 28: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
-	57,  // 29: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
-	38,  // 30: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
-	39,  // 31: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
-	40,  // 32: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
-	37,  // 33: falcon.v1.EngineFrame.ask:type_name -> falcon.v1.Ask
-	58,  // 34: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
-	59,  // 35: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
-	49,  // 36: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
-	55,  // 37: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
-	41,  // 38: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
-	42,  // 39: falcon.v1.Command.suspend:type_name -> falcon.v1.SuspendCommand
-	43,  // 40: falcon.v1.Command.table:type_name -> falcon.v1.TableCommand
-	44,  // 41: falcon.v1.Command.rejoin:type_name -> falcon.v1.RejoinCommand
-	47,  // 42: falcon.v1.Command.stop:type_name -> falcon.v1.StopCommand
-	48,  // 43: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
-	45,  // 44: falcon.v1.RejoinCommand.moves:type_name -> falcon.v1.ShardMove
-	46,  // 45: falcon.v1.RejoinCommand.seats:type_name -> falcon.v1.RankSeat
-	1,   // 46: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
-	50,  // 47: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
-	51,  // 48: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
-	2,   // 49: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
-	53,  // 50: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
-	3,   // 51: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
-	54,  // 52: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
-	56,  // 53: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
-	4,   // 54: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
-	4,   // 55: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
-	5,   // 56: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
-	68,  // 57: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
-	69,  // 58: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
-	72,  // 59: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
-	74,  // 60: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
-	78,  // 61: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	85,  // 62: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	86,  // 63: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
-	73,  // 64: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	95,  // 65: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
-	31,  // 66: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	104, // 67: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
-	65,  // 68: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
-	67,  // 69: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
-	64,  // 70: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
-	85,  // 71: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
-	62,  // 72: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
-	63,  // 73: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
-	63,  // 74: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
-	66,  // 75: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
-	113, // 76: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
-	70,  // 77: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
-	6,   // 78: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	75,  // 79: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	76,  // 80: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	77,  // 81: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	81,  // 82: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	80,  // 83: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
-	82,  // 84: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	83,  // 85: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	83,  // 86: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	114, // 87: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	81,  // 88: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	84,  // 89: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	79,  // 90: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	79,  // 91: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	87,  // 92: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
-	86,  // 93: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	79,  // 94: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	69,  // 95: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	69,  // 96: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	98,  // 97: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	99,  // 98: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	96,  // 99: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
-	97,  // 100: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
-	95,  // 101: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	78,  // 102: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	95,  // 103: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	85,  // 104: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	86,  // 105: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
-	74,  // 106: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
-	68,  // 107: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	104, // 108: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
-	103, // 109: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	115, // 110: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	45,  // 111: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	116, // 112: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	117, // 113: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	106, // 114: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	105, // 115: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	104, // 116: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	109, // 117: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	104, // 118: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	71,  // 119: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 120: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	13,  // 121: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
-	60,  // 122: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	88,  // 123: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	90,  // 124: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	92,  // 125: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	100, // 126: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	94,  // 127: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	107, // 128: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	110, // 129: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	36,  // 130: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	14,  // 131: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
-	61,  // 132: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	89,  // 133: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	91,  // 134: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	93,  // 135: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	101, // 136: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	102, // 137: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	108, // 138: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	111, // 139: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	130, // [130:140] is the sub-list for method output_type
-	120, // [120:130] is the sub-list for method input_type
-	120, // [120:120] is the sub-list for extension type_name
-	120, // [120:120] is the sub-list for extension extendee
-	0,   // [0:120] is the sub-list for field type_name
+	27,  // 20: falcon.v1.Sample.work:type_name -> falcon.v1.Work
+	28,  // 21: falcon.v1.Work.changed:type_name -> falcon.v1.CallChange
+	30,  // 22: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
+	31,  // 23: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
+	34,  // 24: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
+	35,  // 25: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
+	33,  // 26: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
+	114, // 27: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	0,   // 28: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
+	37,  // 29: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
+	54,  // 30: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
+	59,  // 31: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
+	40,  // 32: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
+	41,  // 33: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
+	42,  // 34: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
+	39,  // 35: falcon.v1.EngineFrame.ask:type_name -> falcon.v1.Ask
+	60,  // 36: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
+	61,  // 37: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
+	51,  // 38: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
+	57,  // 39: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
+	43,  // 40: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
+	44,  // 41: falcon.v1.Command.suspend:type_name -> falcon.v1.SuspendCommand
+	45,  // 42: falcon.v1.Command.table:type_name -> falcon.v1.TableCommand
+	46,  // 43: falcon.v1.Command.rejoin:type_name -> falcon.v1.RejoinCommand
+	49,  // 44: falcon.v1.Command.stop:type_name -> falcon.v1.StopCommand
+	50,  // 45: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
+	47,  // 46: falcon.v1.RejoinCommand.moves:type_name -> falcon.v1.ShardMove
+	48,  // 47: falcon.v1.RejoinCommand.seats:type_name -> falcon.v1.RankSeat
+	1,   // 48: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
+	52,  // 49: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
+	53,  // 50: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
+	2,   // 51: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
+	55,  // 52: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
+	3,   // 53: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
+	56,  // 54: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
+	58,  // 55: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
+	4,   // 56: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
+	4,   // 57: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
+	5,   // 58: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
+	70,  // 59: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
+	71,  // 60: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
+	74,  // 61: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
+	76,  // 62: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
+	80,  // 63: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
+	87,  // 64: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	88,  // 65: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	75,  // 66: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
+	97,  // 67: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	33,  // 68: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
+	106, // 69: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	67,  // 70: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
+	69,  // 71: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
+	66,  // 72: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
+	87,  // 73: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
+	64,  // 74: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
+	65,  // 75: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
+	65,  // 76: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
+	68,  // 77: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
+	115, // 78: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	72,  // 79: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
+	6,   // 80: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	77,  // 81: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	78,  // 82: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	79,  // 83: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	83,  // 84: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	82,  // 85: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
+	84,  // 86: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	85,  // 87: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	85,  // 88: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	116, // 89: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	83,  // 90: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	86,  // 91: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	81,  // 92: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	81,  // 93: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	89,  // 94: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	88,  // 95: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	81,  // 96: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	71,  // 97: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	71,  // 98: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	100, // 99: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	101, // 100: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	98,  // 101: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	99,  // 102: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	97,  // 103: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	80,  // 104: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	97,  // 105: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	87,  // 106: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	88,  // 107: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	76,  // 108: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	70,  // 109: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	106, // 110: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	105, // 111: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	117, // 112: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	47,  // 113: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	118, // 114: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	119, // 115: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	108, // 116: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	107, // 117: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	106, // 118: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	111, // 119: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	106, // 120: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	73,  // 121: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 122: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	13,  // 123: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	62,  // 124: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	90,  // 125: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	92,  // 126: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	94,  // 127: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	102, // 128: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	96,  // 129: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	109, // 130: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	112, // 131: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	38,  // 132: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	14,  // 133: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	63,  // 134: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	91,  // 135: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	93,  // 136: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	95,  // 137: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	103, // 138: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	104, // 139: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	110, // 140: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	113, // 141: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	132, // [132:142] is the sub-list for method output_type
+	122, // [122:132] is the sub-list for method input_type
+	122, // [122:122] is the sub-list for extension type_name
+	122, // [122:122] is the sub-list for extension extendee
+	0,   // [0:122] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -11942,13 +12151,13 @@ func file_falcon_v1_falcon_proto_init() {
 		(*AgentFrame_Goodbye)(nil),
 		(*AgentFrame_Calls)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[29].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[31].OneofWrappers = []any{
 		(*EngineFrame_Welcome)(nil),
 		(*EngineFrame_Ack)(nil),
 		(*EngineFrame_Command)(nil),
 		(*EngineFrame_Ask)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[33].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[35].OneofWrappers = []any{
 		(*Command_Profile)(nil),
 		(*Command_Order)(nil),
 		(*Command_Pause)(nil),
@@ -11959,8 +12168,8 @@ func file_falcon_v1_falcon_proto_init() {
 		(*Command_Rejoin)(nil),
 		(*Command_Stop)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[52].OneofWrappers = []any{}
-	file_falcon_v1_falcon_proto_msgTypes[82].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[54].OneofWrappers = []any{}
+	file_falcon_v1_falcon_proto_msgTypes[84].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -11970,7 +12179,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   111,
+			NumMessages:   113,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -88,7 +88,7 @@ func detectIterationsCommand() *cobra.Command {
 	fl.Float64Var(&f.hazard, "hazard", bocd.DefaultRunLength, "expected run length N in iterations; the hazard is 1/N")
 	fl.Float64Var(&f.threshold, "threshold", bocd.DefaultThreshold, "probability of a recent change that raises an alarm")
 	fl.Float64Var(&f.verify, "verify", 0.10, "smallest |after - before| / min(before, after) of a change")
-	fl.StringVar(&f.how, "verification", bocd.VerifyPaper, "verify by the share (paper), or also by the noise of the series (adaptive)")
+	fl.StringVar(&f.how, "verification", bocd.VerifyAdaptive, "verify by the noise of the series (adaptive), or by the share alone (paper)")
 	fl.Float64Var(&f.floor, "floor", shift.DefaultFloor, "smallest change to report, with --verification adaptive")
 	fl.StringVar(&f.posterior, "posterior", "", "write t,run_length,probability after each observation to this file")
 	fl.BoolVar(&f.raw, "raw", false, "use the numbers without scaling and pruning")

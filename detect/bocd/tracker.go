@@ -37,8 +37,8 @@ type TrackerConfig struct {
 	WarmUp  int     `yaml:"warm_up"` // observations that give the first scale, ≥ 3
 	Verify  float64 `yaml:"verify"`  // |after − before| / min(before, after) that makes a change real
 	Settled float64 `yaml:"-"`       // an incident ends when the level is within this of the baseline
-	// Verification is by Verify alone (VerifyPaper, the default), or by what the
-	// series' own noise proves as well (VerifyAdaptive): changes from Floor on.
+	// Verification is by what the series' own noise proves (VerifyAdaptive, the default):
+	// changes from Floor on. Or by Verify alone (VerifyPaper).
 	Verification string  `yaml:"verification"`
 	Floor        float64 `yaml:"floor"`        // least share that is worth telling; 0 = shift.DefaultFloor
 	FalseAlarms  float64 `yaml:"false_alarms"` // changes told per iteration in which nothing is, at most; 0 = shift.DefaultRate
@@ -55,7 +55,7 @@ func DefaultTrackerConfig() TrackerConfig {
 		Verify:  0.10,
 		Settled: 0.05,
 
-		Verification: VerifyPaper,
+		Verification: VerifyAdaptive,
 		Floor:        shift.DefaultFloor,
 		FalseAlarms:  shift.DefaultRate,
 	}

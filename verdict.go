@@ -87,6 +87,15 @@ type Incident struct {
 	Verdict           Verdict       `json:"verdict"`
 }
 
+// MinorBelow is the slowdown below which an incident is minor: FALCON §4.2 does not
+// report it. It alerts operators by what it has cost, not by being there.
+const MinorBelow = 0.10
+
+// IsMinor reports whether a slowdown between two iteration times is minor.
+func IsMinor(healthyMs, slowMs float64) bool {
+	return healthyMs > 0 && slowMs < healthyMs*(1+MinorBelow)
+}
+
 // Open reports whether the fault still lasts.
 func (i Incident) Open() bool {
 	return i.State == IncidentVerified || i.State == IncidentLocated

@@ -2,6 +2,7 @@ package detect
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +32,8 @@ type world struct {
 	missing  falcon.Node // sends no profile
 	silent   falcon.Node // its agent can't be heard: no samples, profiles, readings or tests
 	spike    float64     // factor on the next iteration's time
+	cov      float64     // deviation of the whole job's iterations, as of the weather
+	weather  *rand.Rand
 
 	read     time.Time
 	declared []int // micro-batches, as described
@@ -171,6 +174,12 @@ func (w *world) deliver(samples []falcon.Sample) {
 				batch[k].Ms *= w.spike
 			}
 			w.spike = 0
+		}
+		if w.cov > 0 {
+			factor := 1 + w.cov*w.weather.NormFloat64()
+			for k := range batch {
+				batch[k].Ms *= factor
+			}
 		}
 		w.now = w.now.Add(time.Duration(batch[0].Ms * float64(time.Millisecond)))
 		w.probe(batch[0].Ms)

@@ -40,6 +40,7 @@ type Options struct {
 	Open      *link.Target          // what to show first; nil = the overview
 	Mute      bool                  // no bell until the operator wants it
 	Silent    bool                  // no desktop notifications
+	Price     float64               // GPU-hours that a slowdown below 10 % must have cost to ring; 0 = at once
 	Save      Saver                 // where copies and reports are written; nil = nowhere
 	SaveNote  string                // why there is no Save
 	Recording string                // file that this session is recorded in, for reports
@@ -88,7 +89,7 @@ type Model struct {
 func New(src feed.Source, opts Options) (*Model, error) {
 	m := &Model{
 		src: src, opts: opts, now: opts.Now, keys: opts.Keys, screen: frameCache{dirty: true},
-		alerts: alert.NewNotifier(opts.Mute, opts.Silent), hint: hint{opts.Hint, opts.HintSeen}, pointer: pointer{on: !opts.NoMouse},
+		alerts: alert.NewNotifier(opts.Mute, opts.Silent, opts.Price), hint: hint{opts.Hint, opts.HintSeen}, pointer: pointer{on: !opts.NoMouse},
 		exporter: exporter{save: opts.Save, why: opts.SaveNote, recording: opts.Recording},
 	}
 	if m.now == nil {

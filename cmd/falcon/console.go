@@ -246,8 +246,17 @@ func showConsole(ctx context.Context, cc *grpc.ClientConn, opts consoleOptions) 
 		Recorder: recorder,
 		Theme:    opts.Theme, ASCII: opts.ASCII, QuitNote: opts.QuitNote, Keys: opts.Prefs.Keys, Open: to,
 		Mute: opts.Prefs.Keys != nil && !opts.Prefs.Bell, Silent: opts.Prefs.Keys != nil && !opts.Prefs.Notify, Save: saverBelow(defaultStateDir()), Themes: ownThemes(), Recording: opts.Record,
+		Price:   alertPrice(opts.Prefs),
 		NoMouse: opts.Prefs.Keys != nil && !opts.Prefs.Mouse, Hint: hint, HintSeen: seen,
 	})
+}
+
+// alertPrice is what a minor slowdown must have cost to ring, also where no preferences were read.
+func alertPrice(p prefs.Prefs) float64 {
+	if p.Keys == nil {
+		return prefs.Default().Price
+	}
+	return p.Price
 }
 
 // stdinReadable reports whether standard input may be read: a terminal stops a process

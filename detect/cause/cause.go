@@ -125,6 +125,9 @@ func (c *Case) verdict(all []opinion) falcon.Verdict {
 	}
 	v.Evidence = v.Evidence[:min(len(v.Evidence), linesMost)]
 	v.Severity = Severity(c.relativeDelay(), len(v.Links), allLinks, slow)
+	if c.Small > 0 { // whatever it slows, the job loses little
+		v.Severity = 1
+	}
 	return v
 }
 

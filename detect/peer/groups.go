@@ -170,13 +170,17 @@ func (w *Window) judgeGroups(res *Result, classes []joinedCalls) {
 		g.OwnMs = w.Healthy.transferTime(class{g.Comm, g.Op, g.Bytes}, g.Ranks)
 		own[k] = append(own[k], excessRatio(g.TransferMs, g.OwnMs))
 	}
-	alike, pasts := map[kind]others{}, map[kind]past{}
+	alike, pasts, spreads := map[kind]others{}, map[kind]past{}, map[kind]kindSpread{}
 	for k, v := range kinds {
-		alike[k], pasts[k] = othersOf(v), summarizePast(own[k], w.Rules.Suspect)
+		alike[k], pasts[k], spreads[k] = othersOf(v), summarizePast(own[k], w.Rules.Suspect), w.spreadOfKind(v, own[k])
 	}
 	for i := range res.Groups {
-		k := groupKind(&res.Groups[i])
+		g := &res.Groups[i]
+		k := groupKind(g)
 		w.compareGroup(res, i, alike[k], pasts[k])
+		if w.Rules.Small && g.Basis == ByPeers {
+			g.Suspect = g.Suspect && spreads[k].standsOut(g.TransferMs, g.OwnMs, w.Rules.Matter*res.IterationMs/g.CallsPerIt)
+		}
 	}
 }
 

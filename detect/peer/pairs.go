@@ -50,9 +50,9 @@ func (w *Window) judgePairs(res *Result, profiles []falcon.RankProfile) {
 		p.OwnMs = w.Healthy.receiveTime(way{p.From, p.To, p.Bytes})
 		own[k] = append(own[k], excessRatio(p.RecvMs, p.OwnMs))
 	}
-	alike, pasts := map[position]others{}, map[position]past{}
+	alike, pasts, spreads := map[position]others{}, map[position]past{}, map[position]kindSpread{}
 	for k, v := range places {
-		alike[k], pasts[k] = othersOf(v), summarizePast(own[k], w.Rules.Suspect)
+		alike[k], pasts[k], spreads[k] = othersOf(v), summarizePast(own[k], w.Rules.Suspect), w.spreadOfKind(v, own[k])
 	}
 	troubled := w.troubled(res)
 	for i := range res.Pairs {
@@ -62,6 +62,9 @@ func (w *Window) judgePairs(res *Result, profiles []falcon.RankProfile) {
 		was := pasts[k]
 		p.Crowded = was.crowd && excessRatio(p.RecvMs, p.OwnMs)/was.common > w.Rules.Suspect
 		p.Suspect = p.Suspect && !troubled[w.Layout.Replica(p.To)]
+		if w.Rules.Small && p.Basis == ByPeers {
+			p.Suspect = p.Suspect && spreads[k].standsOut(p.RecvMs, p.OwnMs, w.Rules.Matter*res.IterationMs/p.CallsPerIt)
+		}
 	}
 }
 

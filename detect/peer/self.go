@@ -234,14 +234,14 @@ func (w *Window) markSlow(res *Result) {
 			deflate(res, r)
 		}
 	}
-	usual := usualOff(res)
+	spread := w.rankSpread(res)
 	for i := range res.Ranks {
 		r := &res.Ranks[i]
 		if r.Basis == ByNone {
 			continue
 		}
 		shared := res.AllSlow || (r.Basis != ByPeers && slices.Contains(res.SlowStages, w.Layout.Coord(r.Rank).PP))
-		r.Slow = r.Ratio > w.Rules.Suspect && !shared && (!w.Rules.Small || w.standsOut(res, r, usual))
+		r.Slow = r.Ratio > w.Rules.Suspect && !shared && (!w.Rules.Small || w.standsOut(res, r, spread))
 		if r.Slow {
 			res.Slow = append(res.Slow, r.Rank)
 			least = math.Min(least, r.Ratio)
@@ -255,35 +255,40 @@ func (w *Window) markSlow(res *Result) {
 	res.Clear = len(res.Slow) > 0 && (next == 0 || res.Margin >= w.Rules.Margin)
 }
 
-// usualOff is by how much the ranks' ratios are off 1 in the middle.
-func usualOff(res *Result) float64 {
-	var off []float64
+// smallUnknown is the least ratio that accuses a rank of a small slowdown if it has no
+// healthy past.
+const smallUnknown = 1.1
+
+// rankSpread is by how much the ranks differ from their own healthy past. Lasting
+// differences between devices are not in it.
+func (w *Window) rankSpread(res *Result) chance {
+	var own []float64
 	for i := range res.Ranks {
 		if r := &res.Ranks[i]; r.Basis != ByNone {
-			off = append(off, math.Abs(r.Ratio-1))
+			if ratio := ownRatio(res, r); ratio > 0 {
+				own = append(own, ratio)
+			}
 		}
 	}
-	return falcon.Median(off)
+	return chanceOf(own)
 }
 
-// Where little is suspicious: a rank without a healthy past must be as slow as any
-// other time, and every one stand out of what the ranks differ by.
-const (
-	smallUnknown = 1.1
-	smallTimes   = 6 // times the median difference: 4 standard deviations of normal noise
-)
-
-// standsOut reports whether a rank is slow against its own past too, beyond what
-// all share, and against what the ranks differ by.
-func (w *Window) standsOut(res *Result, r *Rank, usual float64) bool {
-	own := r.OwnRatio
-	if own <= 0 && r.OwnWork > 0 {
-		own = r.OwnWork / res.CommonWork
+// ownRatio is a rank's ratio to its own healthy past, 0 = unknown.
+func ownRatio(res *Result, r *Rank) float64 {
+	if r.OwnRatio <= 0 && r.OwnWork > 0 {
+		return r.OwnWork / res.CommonWork
 	}
+	return r.OwnRatio
+}
+
+// standsOut reports whether a rank is slow against its own past too, beyond what most
+// ranks share, and by more than chance explains.
+func (w *Window) standsOut(res *Result, r *Rank, spread chance) bool {
+	own := ownRatio(res, r)
 	if own <= 0 {
 		return r.Ratio > smallUnknown
 	}
-	return own > w.Rules.Suspect && r.Ratio-1 > smallTimes*usual
+	return own > w.Rules.Suspect*max(1, spread.middle) && !spread.explains(own)
 }
 
 // judgeQueues sets the host lead that each rank is compared with: its own

@@ -63,14 +63,15 @@ type Core struct {
 // Input is what the decision rests on.
 type Input struct {
 	State   *feed.State
-	Focused bool // the terminal has the focus, or does not report it
-	Muted   bool // no bell
-	Silent  bool // no notes
+	Focused bool    // the terminal has the focus, or does not report it
+	Price   float64 // GPU-hours that a minor slowdown must have cost to be a cause
+	Muted   bool    // no bell
+	Silent  bool    // no notes
 }
 
 // Step decides. A cause that ends before the limits allow its report is not reported.
 func (c *Core) Step(now time.Time, in Input) Alert {
-	causes := Causes(in.State, now)
+	causes := Causes(in.State, now, in.Price)
 	fresh := c.newCauses(causes, in.State)
 	for _, x := range fresh {
 		c.ring = append(c.ring, x.ID)
@@ -156,8 +157,8 @@ const lostID = "engine-lost"
 
 // Causes lists what wants a look in a state: a standstill, open incidents, proposals that
 // wait, a recovery in progress, a countdown near its end, an engine that has
-// gone.
-func Causes(s *feed.State, now time.Time) []Cause {
+// gone. A minor slowdown is one once it has cost price GPU-hours.
+func Causes(s *feed.State, now time.Time, price float64) []Cause {
 	var out []Cause
 	if s.Conn == feed.Lost {
 		return []Cause{{lostID, "Falcon: engine unreachable", "The last picture is shown; nothing can be decided."}}
@@ -166,7 +167,7 @@ func Causes(s *feed.State, now time.Time) []Cause {
 		out = append(out, Cause{fmt.Sprintf("hang-%d", h.GetSinceUnixNs()), "Falcon: the job stands still", phrase.HangHeadline(h, now) + "."})
 	}
 	for _, i := range s.Snap.GetIncidents() {
-		if i.GetState() == string(falcon.IncidentVerified) || i.GetState() == string(falcon.IncidentLocated) {
+		if isOpen(i) && (!falcon.IsMinor(i.GetHealthyMs(), i.GetSlowMs()) || lostGPUHours(s, i.GetId()) >= price) {
 			out = append(out, Cause{"inc-" + i.GetId(), "Falcon: " + i.GetId(), fmt.Sprintf("The job has been slow since iteration %d: %.0f ms instead of %.0f ms.", i.GetOnsetIteration(), i.GetSlowMs(), i.GetHealthyMs())})
 		}
 		if len(out) == causesMax {
@@ -189,6 +190,20 @@ func Causes(s *feed.State, now time.Time) []Cause {
 		}
 	}
 	return out
+}
+
+func isOpen(i *falconv1.Incident) bool {
+	return i.GetState() == string(falcon.IncidentVerified) || i.GetState() == string(falcon.IncidentLocated)
+}
+
+// lostGPUHours is what an incident has cost so far, 0 where it is not priced.
+func lostGPUHours(s *feed.State, id string) float64 {
+	for _, l := range append([]*falconv1.Ladder{s.Snap.GetLadder()}, s.Snap.GetOthers()...) {
+		if l.GetIncident() == id {
+			return l.GetLostGpuHours()
+		}
+	}
+	return 0
 }
 
 // approvals are the causes of what was approved and has not gone out.

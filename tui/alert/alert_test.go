@@ -203,3 +203,23 @@ func FuzzEncode(f *testing.F) {
 		}
 	})
 }
+
+// A slowdown below 10 % is no news before it has cost its price, and then once.
+func TestMinorSlowdownsRingByTheirCost(t *testing.T) {
+	minor := func(lost float64) *feed.State {
+		s := &falconv1.SnapshotReply{Incidents: []*falconv1.Incident{{Id: "INC-0001", State: "located", HealthyMs: 105_200, SlowMs: 111_000}}}
+		s.Others = []*falconv1.Ladder{{Incident: "INC-0001", LostGpuHours: lost}}
+		return live(s)
+	}
+	play(t, []line{
+		{0, Input{State: live(&falconv1.SnapshotReply{}), Price: 10}, false, ""},
+		{40, Input{State: minor(0), Price: 10}, false, ""},
+		{80, Input{State: minor(9.9), Price: 10}, false, ""},
+		{120, Input{State: minor(10), Price: 10}, true, "Falcon: INC-0001"},
+		{160, Input{State: minor(12), Price: 10}, false, ""},
+	})
+	play(t, []line{
+		{0, Input{State: live(&falconv1.SnapshotReply{})}, false, ""},
+		{40, Input{State: minor(0)}, true, "Falcon: INC-0001"},
+	})
+}

@@ -15,10 +15,14 @@ type Notifier struct {
 	away    bool // the terminal has reported that it lost the focus
 	muted   bool
 	silent  bool // no desktop notifications
+	price   float64
 }
 
-// NewNotifier makes a console's notifier; muted: no bell, silent: no desktop notifications.
-func NewNotifier(muted, silent bool) Notifier { return Notifier{muted: muted, silent: silent} }
+// NewNotifier makes a console's notifier; muted: no bell, silent: no desktop notifications,
+// price: GPU-hours that a minor slowdown must have cost to be reported.
+func NewNotifier(muted, silent bool, price float64) Notifier {
+	return Notifier{muted: muted, silent: silent, price: price}
+}
 
 // Meet chooses the sequences by the environment, and returns what to ask the terminal, or "".
 func (n *Notifier) Meet(getenv func(string) string) (probe string) {
@@ -51,7 +55,7 @@ func (n *Notifier) Mute() bool {
 // Step returns what to write to the terminal now, or "".
 func (n *Notifier) Step(now time.Time, s *feed.State) string {
 	out := n.core.Step(now, Input{
-		State: s, Focused: !n.away, Muted: n.muted, Silent: n.silent || n.channel == None,
+		State: s, Price: n.price, Focused: !n.away, Muted: n.muted, Silent: n.silent || n.channel == None,
 	})
 	return Encode(out, n.channel)
 }

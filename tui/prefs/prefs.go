@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,12 +39,13 @@ type Prefs struct {
 	Bell   bool     // ring for what needs a look
 	Notify bool     // desktop notifications by the terminal
 	Hints  bool     // the hint at the first start
+	Price  float64  // GPU-hours that a slowdown below 10 % must have cost to be reported by bell and notification
 	Keys   *key.Map // never nil
 }
 
 // Default is what holds where no file says otherwise.
 func Default() Prefs {
-	return Prefs{Mouse: true, Bell: true, Notify: true, Hints: true, Keys: key.Default()}
+	return Prefs{Mouse: true, Bell: true, Notify: true, Hints: true, Price: 10, Keys: key.Default()}
 }
 
 // Path is where the file is looked for: $FALCON_CONSOLE_CONFIG, else
@@ -96,11 +98,12 @@ type file struct {
 	Bell   *bool          `toml:"bell"`
 	Notify *bool          `toml:"notify"`
 	Hints  *bool          `toml:"hints"`
+	Price  *float64       `toml:"alert_gpu_hours"`
 	Keys   map[string]any `toml:"keys"` // the library takes a list for a table without a word, so changes looks itself
 }
 
 // known are the settings, for who has mistyped one.
-const known = "theme, ascii, mouse, bell, notify, hints, and SCOPE.ACTION under [keys]"
+const known = "theme, ascii, mouse, bell, notify, hints, alert_gpu_hours, and SCOPE.ACTION under [keys]"
 
 // Parse reads a TOML document.
 func Parse(text []byte) (Prefs, error) {
@@ -126,6 +129,10 @@ func Parse(text []byte) (Prefs, error) {
 	overrideWith(&p.Bell, f.Bell)
 	overrideWith(&p.Notify, f.Notify)
 	overrideWith(&p.Hints, f.Hints)
+	overrideWith(&p.Price, f.Price)
+	if !(p.Price >= 0) || math.IsInf(p.Price, 1) {
+		return Prefs{}, fmt.Errorf("alert_gpu_hours is %v; set the GPU-hours that a slowdown below 10 %% must have cost to ring, 0 = at once", p.Price)
+	}
 	want, err := keyChanges(f.Keys)
 	if err != nil {
 		return Prefs{}, err

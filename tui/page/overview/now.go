@@ -29,12 +29,16 @@ func drawNow(c *widget.Canvas, r widget.Rect, s *page.State) {
 	body := c.Rule(r, "NOW", right)
 	row, body := body.Rows(1)
 	role := themes.Bad
-	if !page.Open(inc) {
+	minor := falcon.IsMinor(inc.HealthyMs, inc.SlowMs)
+	switch {
+	case !page.Open(inc):
 		role = themes.Good
+	case minor:
+		role = themes.Warn
 	}
 	c.Pen(row).Put(role, inc.Id+" "+inc.State).Put(themes.Title, "  "+phrase.Verdict(inc.Verdict))
 	row, body = body.Rows(1)
-	c.Pen(row).Put(themes.Text, spanText(inc, r.W < twoColumns)).Put(themes.Dim, costText(s))
+	c.Pen(row).Put(themes.Text, spanText(inc, r.W < twoColumns)).Put(themes.Dim, costText(s, minor && page.Open(inc)))
 	doing, body := body.Rows(1)
 	c.Pen(doing).Put(themes.Accent, "→ ").Put(themes.Text, page.Doing(s))
 	if list := concernLines(s); len(list) > 0 && !roomForWatch(r) {
@@ -66,8 +70,14 @@ func spanText(inc *falconv1.Incident, short bool) string {
 	return t + fmt.Sprintf("; %s → %s (%s)", phrase.Ms(inc.HealthyMs), phrase.Ms(inc.SlowMs), phrase.Change(inc.HealthyMs, inc.SlowMs))
 }
 
-func costText(s *page.State) string {
-	if l := s.Snap().GetLadder(); l != nil {
+// costText is what the incident has cost; of a minor one also the rate, which says whether
+// it is worth a look.
+func costText(s *page.State, minor bool) string {
+	l := s.Snap().GetLadder()
+	if rate := 60 * l.GetLossPerMinuteGpuHours(); minor && rate > 0 {
+		return fmt.Sprintf("; minor: %.2f GPU-h an hour, lost %.4f GPU-h", rate, l.LostGpuHours)
+	}
+	if l != nil {
 		return fmt.Sprintf("; lost %s, %.4f GPU-h", phrase.Ms(l.ImpactMs), l.LostGpuHours)
 	}
 	return ""

@@ -18,8 +18,8 @@ func TestMinorSlowdownsGoByPrice(t *testing.T) {
 		}
 		r.step(job, SetPolicy{falcon.Policy{Mode: falcon.ModeAuto, Cap: falcon.RungS4, Owner: "team"}})
 		v := gpuIncident("INC-0001", 2, 0)
-		v.SlowMs, v.Verdict.Devices = slow, []falcon.Device{job.Placement[2]}
-		r.step(Incident{v}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, self, 10}})
+		v.HealthyMs, v.SlowMs, v.Verdict.Devices = 80_000, slow, []falcon.Device{job.Placement[2]}
+		r.step(Incident{v}, Speeds{Incident: "INC-0001", SelfMs: []float64{10_000, 10_000, self, 10_000}})
 		r.iterations(0, n, slow)
 		return r
 	}
@@ -29,14 +29,14 @@ func TestMinorSlowdownsGoByPrice(t *testing.T) {
 		}
 		return out
 	}
-	const day = 24 * 3600 * 1000 / 80
-	if r := play(81.6, 10.2, 500, day); len(actions(r)) > 0 {
+	const day = 24 * 3600 / 80
+	if r := play(81_600, 10_200, 500, day); len(actions(r)) > 0 {
 		t.Errorf("+2 %% for a day: %v proposed", actions(r))
 	}
-	if r := play(84.5, 10.56, 1e12, 600_000/5); len(actions(r)) > 0 {
+	if r := play(84_500, 10_560, 1e12, 600/5); len(actions(r)) > 0 {
 		t.Errorf("+5.6 %%: %v proposed before it has cost 600 s", actions(r))
 	}
-	if r := play(84.5, 10.56, 1e12, 600_000/4); len(actions(r)) != 1 || actions(r)[0] != falcon.RungS4 {
+	if r := play(84_500, 10_560, 1e12, 600/4); len(actions(r)) != 1 || actions(r)[0] != falcon.RungS4 {
 		t.Errorf("+5.6 %% that has cost more than 600 s: %v proposed, want S4; %v", actions(r), r.notes)
 	}
 }

@@ -46,9 +46,9 @@ from 0.
 
 A change is reported if the probability of a run length of at most 5 exceeds the
 threshold and the medians of at least 3 points on both sides differ by the verify
-share. Smaller changes must last longer. Other alarms are listed as jitters. With
---verification adaptive, changes from --floor on are also reported if they exceed
-the noise of the series, and changes up to 18 % must exceed that noise. The series
+share; smaller changes from --floor on, and all up to 18 %, if they exceed the
+noise of the series. With --verification paper the share alone counts. The smaller
+a change, the longer it must last. Other alarms are listed as jitters. The series
 is standardised by a robust scale from its first 10 points, and run lengths that
 predict alike are merged, so that at most 256 are kept. --raw disables both and
 accepts numbers that are not times.

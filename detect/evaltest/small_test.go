@@ -203,7 +203,7 @@ func shortName(name string) string {
 // told, and how often.
 func putIn(cfg bocd.TrackerConfig, ms []float64, size float64) string {
 	const places = 10
-	if len(ms) < 200 || *smallSeeds < 50 { // what takes long is for those who ask
+	if len(ms) < 200 || *smallSeeds < 50 && *freshDir == "" { // what takes long is for those who ask
 		return ""
 	}
 	var took []int

@@ -135,6 +135,7 @@ STORIES ?= 1400
 schedules: ## the pure machines alone: SCHEDULES (100,000) random recoveries, STORIES (1,400) random faults to name
 	go test ./recovery -count=1 -timeout 2h -run TestRandomSchedules -seeds $(SCHEDULES)
 	go test ./detect -count=1 -timeout 2h -run TestRandomStoriesNameExactlyTheFault -stories $(STORIES)
+	go test ./detect -count=1 -timeout 2h -v -run TestOneGPUThatCosts -named-seeds 200
 
 crashes: ## the journal killed 1,000 times at each point of a write, and 1,000 images of a lost power
 	go test ./backend/journal -count=1 -timeout 2h -v -run 'Killed|PowerLoss' -journal-kills 1000 -journal-images 1000
@@ -146,6 +147,7 @@ EVAL_JOBS ?= 10000
 EVAL_ITERATIONS ?= 1000
 eval: ## quality of detection on EVAL_JOBS generated jobs, beside the paper's; its part of docs/benchmarks.md
 	go test ./detect/evaltest -count=1 -timeout 2h -v -run TestEval -eval-jobs $(EVAL_JOBS) -eval-iterations $(EVAL_ITERATIONS) -eval-out $(PAGES)/benchmarks.md
+	go test ./detect/evaltest -count=1 -timeout 2h -v -run 'TestSmall$$' -small-seeds 200 -small-iterations 1000000
 
 SIM_SEEDS ?= 20
 table7: ## mixed faults on 64 and 256 emulated GPUs, SIM_SEEDS seeds each; its part of docs/benchmarks.md

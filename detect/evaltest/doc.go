@@ -69,15 +69,8 @@
 //
 // # Fresh records
 //
-// TestFresh judges a folder of records that nothing was fitted on. Those judged so
-// far, on 2026-11-25, once, after the series' detector was frozen at 0053e843, are of
-// KellerJordan/modded-nanogpt (MIT), on 8 H100, below records/track_2_medium:
-//
-//   - 2025-02-14_GPT2MediumOptCoeffs/1baa66b2-bff7-4850-aced-d63885ffb4b6.txt at
-//     074a1976, steps 20 to 331 and 3671 to 3968;
-//   - 2025-10-04_GPT2MediumLayerReuse/000_cc3943e4-02b5-4ae3-9441-839d32dfd9b2.txt at
-//     83e91eb3, steps 1509 to 1806.
-//
-// An iteration is the difference of train_time to the step before, without the first
-// step after a validation. A file is "step,ms" and such lines.
+// TestFresh judges records that nothing was fitted on, of testdata/fresh or of another
+// folder. Those there, by its SOURCES.md, were fetched on 2026-11-25 after the
+// detector of a series (packages bocd and shift) was frozen at 0053e843, and judged
+// once: what came out is in docs/verdicts.md. Whoever tunes on them needs others.
 package evaltest

@@ -12,14 +12,12 @@ import (
 	"github.com/failslow/falcon/detect/bocd"
 )
 
-var freshDir = flag.String("fresh", "", "folder of CSV files with a column ms: undisturbed records that nothing was fitted on")
+var freshDir = flag.String("fresh", filepath.Join("testdata", "fresh"), "folder of CSV files with a column ms: undisturbed records that nothing was fitted on")
 
 // TestFresh judges records that the detector was never tuned on, once it is frozen. It
-// prints and fails for nothing but false onsets: what is put in may be lost in the noise.
+// prints, and fails for false onsets and for missed slowdowns of 20 %: what is smaller may
+// be lost in the noise.
 func TestFresh(t *testing.T) {
-	if *freshDir == "" {
-		t.Skip("no -fresh folder; doc.go lists the records that were judged")
-	}
 	files, err := filepath.Glob(filepath.Join(*freshDir, "*.csv"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no CSV files in %s: %v", *freshDir, err)
@@ -46,7 +44,11 @@ func freshLine(t *testing.T, out *strings.Builder, s setting, file string) {
 	mean, deviation := stat.MeanStdDev(ms, nil)
 	fmt.Fprintf(out, "| %s | %d | %.2f %% | %d |", filepath.Base(file), len(ms), 100*deviation/mean, onsets)
 	for _, size := range []float64{0.02, 0.03, 0.056, 0.2} {
-		fmt.Fprintf(out, " %s |", putIn(s.cfg, ms, size))
+		took := putInAnyway(s.cfg, ms, size)
+		fmt.Fprintf(out, " %d: %s |", len(took), delays(took))
+		if size == 0.2 && len(took) < 10 {
+			t.Errorf("%s: %s: +20 %% is found at %d of 10 places", s.name, filepath.Base(file), len(took))
+		}
 	}
 	out.WriteByte('\n')
 }

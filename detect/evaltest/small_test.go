@@ -202,11 +202,16 @@ func shortName(name string) string {
 // putIn makes a real record slower from ten places on and says how soon that is
 // told, and how often.
 func putIn(cfg bocd.TrackerConfig, ms []float64, size float64) string {
-	const places = 10
-	if len(ms) < 200 || *smallSeeds < 50 && *freshDir == "" { // what takes long is for those who ask
+	if len(ms) < 200 || *smallSeeds < 50 { // what takes long is for those who ask
 		return ""
 	}
-	var took []int
+	took := putInAnyway(cfg, ms, size)
+	return fmt.Sprintf("%d: %s", len(took), delays(took))
+}
+
+// putInAnyway is putIn for any record: the slow iterations that each one told of took.
+func putInAnyway(cfg bocd.TrackerConfig, ms []float64, size float64) (took []int) {
+	const places = 10
 	for place := range places {
 		from := 100 + (len(ms)-180)*place/places
 		slow := make([]float64, 0, len(ms))
@@ -223,7 +228,7 @@ func putIn(cfg bocd.TrackerConfig, ms []float64, size float64) string {
 			}
 		}
 	}
-	return fmt.Sprintf("%d: %s", len(took), delays(took))
+	return took
 }
 
 func driftTable(out *strings.Builder, s setting) {

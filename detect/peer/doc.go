@@ -20,6 +20,10 @@
 // the links of a replica of which a rank is slow, or was not measured, wait for
 // that rank.
 //
+// With Rules.Small the culprit of a small slowdown is sought: ranks, groups and pairs
+// must then also stand out of what all differ from their own healthy past by, at one
+// false accusation in 1,000 windows of normal noise (chance.go).
+//
 // Where communication hides behind computation, gaps between calls are no measure
 // of it: ranks that are ahead compute on while they wait, their gaps shrink, and a
 // GPU that is 6 % slower seems to compute four times as long. Overlap is seen where

@@ -115,7 +115,7 @@ PAGES   ?= $(CURDIR)/docs
 RESULTS ?= $(BIN)
 
 # Exact on any machine first, then what is timed.
-NIGHTLY := simulate core-race schedules crashes attacks eval table7 outage pictures seeds pauses swaps harmless ends recoveries torch-kills torch-pauses torch-screen torch-lab hangs estimates detection-times soak figures pairs rings store-scale
+NIGHTLY := simulate core-race schedules crashes attacks eval table7 outage pictures seeds pauses swaps harmless ends recoveries torch-kills torch-pauses torch-screen torch-lab hangs estimates detection-times soak figures pairs rings throttle store-scale
 .PHONY: $(NIGHTLY)
 export NIGHT_SEEDS ?= 10000
 nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped
@@ -171,6 +171,10 @@ pauses: build ## hold and let go of a 16-rank job PAUSES times (default 200); ki
 
 swaps: build ## kill the console, an agent and a rank at each step of a swap; undo mitigations that make things worse
 	go test -count=1 -timeout 60m -v -run 'DeathsInASwap|WorseIsReverted' ./cmd/falcon -lab-kills
+
+THROTTLES ?= 6
+throttle: build ## have a real CPU quota throttle the ranks of a node THROTTLES (6) times, with real hogs in its cgroup; needs root
+	go test -count=1 -timeout 60m -v -run TestQuotaIsNamed ./cmd/falcon -lab-throttle $(THROTTLES)
 
 HARM ?= 100
 harmless: build ## disturb the agents of a lab that trains HARM (100) times, and cut its network: no iteration may be lost; needs root, for a network namespace

@@ -90,6 +90,7 @@ const (
 	VariantRestart Variant = "restart" // checkpoint, and all ranks again on healthy nodes
 	VariantReplace Variant = "replace" // one node fenced, a spare in its place
 	VariantDrop    Variant = "drop"    // a replica given up, the batch rescaled
+	VariantFence   Variant = "fence"   // one node fenced, a spare in its place by a recovery: no checkpoint, all other processes stay
 )
 
 // Action is one rung proposed for one incident, and what became of it. A copy of
@@ -149,6 +150,7 @@ type Execution struct {
 	Launches         int    `json:"launches,omitempty"`         // S4: launches made for it
 	Resume           int64  `json:"resume_iteration,omitempty"` // S4: the iteration that the restart begins with
 	StoppedUnixNs    int64  `json:"stopped_unix_ns,omitempty"`  // S4: when the job's last iteration before it was seen
+	Recovery         string `json:"recovery,omitempty"`         // S4 fence: the recovery that replaced the node
 }
 
 // Outcome is what came of an action.
@@ -178,6 +180,7 @@ const (
 	PhaseLeaving    = "leaving"    // S4: it is written; the processes are ending
 	PhaseLaunching  = "launching"  // S4: processes are being started on the new nodes
 	PhaseRelaunch   = "relaunch"   // S4: that failed; they are being started on the old nodes
+	PhaseFencing    = "fencing"    // S4 fence: a recovery replaces the node
 )
 
 // Preview is what a placement would change, for people.

@@ -23,7 +23,7 @@ const actionJSON = `{
 	},
 	"swap": {"step_ms": [1, 2, 3, 4], "moved_mb": 64}, "decided_from": "unix:1000", "decided_unix_ns": 7,
 	"approvals": [{"by": "maria", "from": "host-a", "unix_ns": 8, "reason": "plain"}], "deadline_unix_ns": 9,
-	"error_share": 0.5, "phase": "split", "resume_iteration": 11, "generation": 12, "launches": 13, "stopped_unix_ns": 14
+	"error_share": 0.5, "phase": "split", "resume_iteration": 11, "generation": 12, "launches": 13, "stopped_unix_ns": 14, "recovery": "REC-0001"
 }`
 
 func TestActionJSON(t *testing.T) {

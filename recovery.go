@@ -21,6 +21,8 @@ type Fault struct {
 	Ranks      []Rank    `json:"ranks"`              // whose processes must be replaced
 	Evidence   []string  `json:"evidence"`           // one sentence each, oldest first
 	AskedBy    string    `json:"asked_by,omitempty"` // who demanded it without a sign; "" = it was found
+	Action     string    `json:"action,omitempty"`   // the action (S4 fence) that has the node replaced; "" = none
+	Spare      Node      `json:"spare,omitempty"`    // that the action names for the node's ranks; another where that is gone
 	FirstNs    int64     `json:"first_unix_ns"`      // of the first sign
 	DetectedNs int64     `json:"detected_unix_ns"`   // when it was certain enough to act
 }

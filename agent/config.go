@@ -73,7 +73,7 @@ type NICConfig struct {
 // HostConfig is about the CPU probe.
 type HostConfig struct {
 	Proc   string `yaml:"proc"`
-	Cgroup string `yaml:"cgroup"` // the ranks' cgroup directory
+	Cgroup string `yaml:"cgroup"` // where cgroups are mounted, or the ranks' cgroup itself
 }
 
 // StoreConfig is about the stand-in for the job's rendezvous store.
@@ -87,6 +87,8 @@ type LabConfig struct {
 	State string `yaml:"state"` // the lab's state file
 	Node  int    `yaml:"node"`  // this node's index in it
 	GPUs  int    `yaml:"gpus"`  // GPUs of the node that ranks use, 0 = all
+
+	RealCPU bool `yaml:"real_cpu"` // the CPU's counters are the kernel's, of the ranks' own cgroups
 }
 
 // Example is a configuration file with every key and its default.

@@ -15,9 +15,17 @@ func (e *executor) orderApproved(s *incidentState) {
 		return
 	}
 	a := &s.actions[i]
+	if why := e.plans.staleFence(s, a); why != "" {
+		e.out.expireAction(a, why)
+		return
+	}
 	a.DeadlineUnixNs = 0
 	a.State = falcon.ActionDispatched
 	e.limits.recordOrdered(a, e.iterations.newestIndex())
+	if a.Variant == falcon.VariantFence {
+		e.demandFence(a)
+		return
+	}
 	if a.Rung == falcon.RungS4 {
 		a.Phase = falcon.PhaseCheckpoint
 		e.orders.sendOrder(s, i, falcon.Order{Kind: falcon.OrderCheckpoint, Leave: true}, &pendingOrder{})

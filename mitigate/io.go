@@ -21,6 +21,11 @@ type Job struct {
 	Spares    []falcon.Node    // connected nodes with room for a node's ranks and without any
 	CanLaunch bool             // every node in use and every spare can start processes: S4 can be carried out
 	Adapter   bool             // the framework takes orders (falcon_job.h)
+
+	Parks      bool          // all processes can wait for a recovery: S4 can replace one node alone (fence)
+	OnlyCopies []falcon.Node // nodes with state of which no other node holds a replica, ascending
+	RecoveryMs float64       // that a recovery takes from suspend to resume, as predicted from those measured; 0 = unknown
+
 	// Recovered is set where this epoch is the one before with some processes replaced
 	// elsewhere: splits and places stay in force.
 	Recovered  bool
@@ -91,6 +96,16 @@ type Launched struct {
 	Failed     string
 }
 
+// Fenced is the outcome of a Fence. Where it succeeded, Job with the new places comes before it.
+type Fenced struct {
+	Action     string // id
+	Recovery   string // id of the recovery, "" = none began
+	Failed     string // why not; "" = the job trains without the node
+	Resume     int64  // iteration that it went on with
+	Generation uint64
+	Placement  falcon.Placement // device by rank since
+}
+
 // Undeliverable reports that an order can't take effect any more.
 type Undeliverable struct {
 	Order  uint64
@@ -138,6 +153,7 @@ func (Undeliverable) input() {}
 func (SetPolicy) input()     {}
 func (Left) input()          {}
 func (Launched) input()      {}
+func (Fenced) input()        {}
 
 // Acted reports to the detector that an action took force or was undone.
 type Acted struct {
@@ -147,6 +163,18 @@ type Acted struct {
 	Reverted     bool
 	MicroBatches []int32
 	Placement    falcon.Placement // S3, S4: device by rank, from then on; empty = as before
+}
+
+// Fence asks for the replacement of a node in a recovery. It is given again after a
+// restart of the engine: one recovery follows, whatever is repeated.
+type Fence struct {
+	Action   string // id
+	Incident string
+	Node     falcon.Node
+	Spare    falcon.Node // that the plan names; a recovery takes another where that is gone
+	JobEpoch uint64      // that it was planned for
+	By, From string      // who decided
+	Reason   string
 }
 
 // Note is a line for the event log.
@@ -162,6 +190,7 @@ type Ready struct {
 	Actions []falcon.Action // whole, each changed one once
 	Orders  []falcon.Order
 	Launch  *falcon.Launch // processes to be started, once Actions are persisted
+	Fences  []Fence        // nodes to be replaced, likewise; at most one is under way
 	Acted   []Acted
 	Notes   []Note
 	Impacts []Impact // to be persisted with the rest
@@ -169,7 +198,7 @@ type Ready struct {
 
 // Empty reports whether there is nothing to do.
 func (r Ready) Empty() bool {
-	return len(r.Actions) == 0 && len(r.Orders) == 0 && len(r.Acted) == 0 && len(r.Notes) == 0 && len(r.Impacts) == 0 && r.Launch == nil
+	return len(r.Actions) == 0 && len(r.Orders) == 0 && len(r.Acted) == 0 && len(r.Notes) == 0 && len(r.Impacts) == 0 && len(r.Fences) == 0 && r.Launch == nil
 }
 
 // Clock is when an input happened, by the engine's clock.

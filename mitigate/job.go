@@ -43,7 +43,7 @@ func (p *Planner) onJob(in Job) {
 // sameForPlans reports whether plans made for one description hold for the other.
 func (j Job) sameForPlans(o Job) bool {
 	return j.Layout == o.Layout && j.Unknown == o.Unknown && slices.Equal(j.MicroBatches, o.MicroBatches) && slices.Equal(j.Placement, o.Placement) &&
-		slices.Equal(j.Spares, o.Spares) && j.CanLaunch == o.CanLaunch && j.Adapter == o.Adapter &&
+		slices.Equal(j.Spares, o.Spares) && j.Parks == o.Parks && slices.Equal(j.OnlyCopies, o.OnlyCopies) && j.RecoveryMs == o.RecoveryMs && j.CanLaunch == o.CanLaunch && j.Adapter == o.Adapter &&
 		slices.Equal(j.MicroMin, o.MicroMin) && slices.Equal(j.MicroMax, o.MicroMax) && slices.Equal(j.MicroMultiple, o.MicroMultiple) &&
 		slices.Equal(j.StateMB, o.StateMB) && j.CopyMBs == o.CopyMBs
 }
@@ -140,11 +140,14 @@ func (p *Planner) onRestored(in Restored) {
 		s := p.incidents.getOrAdd(a.Incident)
 		s.actions = append(s.actions, a)
 		p.exec.reserve(a.Generation)
-		if a.OrderID != 0 {
+		if wasOrdered(&a) {
 			p.limits.recordOrdered(&a, a.ProposedIteration)
 		}
 		if a.State == falcon.ActionVetoed {
 			s.vetoed[a.Rung] = true
+		}
+		if a.State == falcon.ActionDispatched && a.Phase == falcon.PhaseFencing {
+			p.out.addFence(fenceOf(&a))
 		}
 		waits := a.Rung != falcon.RungS4 || a.Phase == falcon.PhaseCheckpoint
 		if waits && (a.State == falcon.ActionDispatched || a.State == falcon.ActionReverting) {

@@ -34,13 +34,13 @@ const replacedBy = "replaced by "
 func wasReplaced(a *falcon.Action) bool { return strings.HasPrefix(a.RevertReason, replacedBy) }
 
 // whyWithheld is why a rung that could help is not proposed now, whatever its plan.
-func (l *limiter) whyWithheld(s *incidentState, r falcon.Rung) error {
+func (l *limiter) whyWithheld(s *incidentState, r falcon.Rung, v falcon.Variant) error {
 	switch {
 	case l.policy.requires(r) == falcon.ApprovalNever:
 		return errNever
 	case s.vetoed[r]:
 		return errVetoed
-	case l.triedWithoutEffect(s, r):
+	case l.triedWithoutEffect(s, r, v):
 		return errTried
 	}
 	if err := l.tooSoon(s); err != nil {
@@ -100,7 +100,7 @@ func (l *limiter) takenWithinHour(r falcon.Rung) int {
 	taken, since := 0, l.clock.now.Add(-time.Hour).UnixNano()
 	for _, s := range l.incidents.list {
 		for i := range s.actions {
-			if a := &s.actions[i]; a.Rung == r && a.OrderID != 0 && a.DecidedUnixNs > since {
+			if a := &s.actions[i]; a.Rung == r && wasOrdered(a) && a.DecidedUnixNs > since {
 				taken++
 			}
 		}
@@ -124,13 +124,13 @@ func (l *limiter) recordOrdered(a *falcon.Action, at int64) {
 
 // triedWithoutEffect keeps the ladder off a rung that did not help this incident, and limits how
 // often and how soon one is tried again whose order failed.
-func (l *limiter) triedWithoutEffect(s *incidentState, r falcon.Rung) bool {
-	last, failures := s.newestOf(r), 0
+func (l *limiter) triedWithoutEffect(s *incidentState, r falcon.Rung, v falcon.Variant) bool {
+	last, failures := s.newestAction(func(a *falcon.Action) bool { return sameWay(a, r, v) }), 0
 	if last == nil {
 		return false
 	}
 	for i := range s.actions {
-		if s.actions[i].Rung == r && s.actions[i].State == falcon.ActionFailed {
+		if sameWay(&s.actions[i], r, v) && s.actions[i].State == falcon.ActionFailed {
 			failures++
 		}
 	}

@@ -42,6 +42,11 @@ func (o *output) addActed(a Acted) { o.ready.Acted = append(o.ready.Acted, a) }
 
 func (o *output) setLaunch(l falcon.Launch) { o.ready.Launch = &l }
 
+// addFence queues the replacement of a node.
+func (o *output) addFence(f Fence) {
+	o.ready.Fences = replaceOrAdd(o.ready.Fences, f, func(g Fence) bool { return g.Action == f.Action })
+}
+
 // addImpact queues the cost of an incident, replacing an older one.
 func (o *output) addImpact(v Impact) {
 	o.ready.Impacts = replaceOrAdd(o.ready.Impacts, v, func(w Impact) bool { return w.Incident == v.Incident })

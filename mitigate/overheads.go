@@ -1,6 +1,10 @@
 package mitigate
 
-import "github.com/failslow/falcon"
+import (
+	"cmp"
+
+	"github.com/failslow/falcon"
+)
 
 // overheadBook is what taking each rung has cost.
 type overheadBook struct {
@@ -14,13 +18,12 @@ type runningMean struct {
 	n   int
 }
 
-// expected is what taking a rung costs: the mean measured, else what the operator expects, else
-// what the plan says, else the literature.
-func (o *overheadBook) expected(r falcon.Rung, s *incidentState, w plan) float64 {
-	if m := o.means[r]; m.n > 0 {
-		return m.sum / float64(m.n)
-	}
-	if ms, ok := o.cfg.OverheadsMs[r]; ok {
+// expected is what taking a plan's rung costs: the mean measured, else what the operator expects, else
+// what the plan says, else the literature. A fence is not expected to cost more than a
+// restart of the whole job, whose steps contain its own.
+func (o *overheadBook) expected(s *incidentState, w plan) float64 {
+	r := costName(w.rung, w.variant)
+	if ms, known := o.known(r); known {
 		return ms
 	}
 	switch {
@@ -30,10 +33,25 @@ func (o *overheadBook) expected(r falcon.Rung, s *incidentState, w plan) float64
 		return w.preview.CopyMs + s.incident.HealthyMs
 	case r == falcon.RungS3:
 		return DefaultOverheadS3Ms
+	case r == costFence:
+		restart, known := o.known(falcon.RungS4)
+		if !known {
+			restart = DefaultOverheadS4Ms
+		}
+		return min(cmp.Or(w.downMs, DefaultOverheadFenceMs), restart)
 	case r == falcon.RungS4:
 		return DefaultOverheadS4Ms
 	}
 	return 0
+}
+
+// known is what a rung was measured to cost, else what the operator expects.
+func (o *overheadBook) known(r falcon.Rung) (float64, bool) {
+	if m := o.means[r]; m.n > 0 {
+		return m.sum / float64(m.n), true
+	}
+	ms, ok := o.cfg.OverheadsMs[r]
+	return ms, ok
 }
 
 // restore takes back what was learned before a restart.

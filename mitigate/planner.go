@@ -34,8 +34,8 @@ const overheadMsMost = 1e9 // eleven days
 // Check reports the first value of falcon.yaml that makes no sense.
 func (c Config) Check() error {
 	for r, ms := range c.OverheadsMs {
-		if r.Level() < 2 || !(ms > 0 && ms <= overheadMsMost) {
-			return fmt.Errorf("mitigate.overheads_ms: %s: %v; give S2, S3 or S4 its expected cost in ms", r, ms)
+		if r.Level() < 2 && r != costFence || !(ms > 0 && ms <= overheadMsMost) {
+			return fmt.Errorf("mitigate.overheads_ms: %s: %v; give S2, S3, S4 or S4 fence its expected cost in ms", r, ms)
 		}
 	}
 	return nil
@@ -128,6 +128,8 @@ func (p *Planner) Step(now Clock, in Input) {
 		p.exec.allEnded(in)
 	case Launched:
 		p.exec.onLaunched(in)
+	case Fenced:
+		p.exec.onFenced(in)
 	}
 	p.advance()
 }

@@ -38,6 +38,7 @@ type plan struct {
 	predictedMs float64
 	gainMs      float64 // per iteration of the present batch
 	modelError  float64 // by which the model misses beforeMs, of it; 0 = no model is concerned
+	downMs      float64 // fence: what recoveries were measured to take; 0 = unknown
 	what        string  // one clause: what it does
 }
 
@@ -141,7 +142,7 @@ func (pm *planMaker) requireGain(w plan, what string) (plan, error) {
 func (pm *planMaker) candidates(s *incidentState) []candidate {
 	var out []candidate
 	add := func(w plan, err error) {
-		out = append(out, candidate{plan: w, overheadMs: pm.overheads.expected(w.rung, s, w), err: err})
+		out = append(out, candidate{plan: w, overheadMs: pm.overheads.expected(s, w), err: err})
 	}
 	add(pm.planS2(s))
 	add(pm.planS3(s))

@@ -23,7 +23,7 @@ const (
 	undoMostS      = 3600 // a plan that is older than that is not what was approved
 )
 
-var variants = []falcon.Variant{falcon.VariantReplace, falcon.VariantRestart, falcon.VariantDrop}
+var variants = []falcon.Variant{falcon.VariantFence, falcon.VariantReplace, falcon.VariantRestart, falcon.VariantDrop}
 
 // ValidatePolicy says in one sentence what is wrong with a policy and what to write instead.
 func ValidatePolicy(p falcon.Policy) error {
@@ -84,7 +84,7 @@ func validateVariants(p falcon.Policy) error {
 	for i, v := range p.Variants {
 		switch {
 		case !slices.Contains(variants, v):
-			return fmt.Errorf("%w: variant %q of S4 is none of replace, restart, drop", ErrBadPolicy, v)
+			return fmt.Errorf("%w: variant %q of S4 is none of fence, replace, restart, drop", ErrBadPolicy, v)
 		case slices.Contains(p.Variants[:i], v):
 			return fmt.Errorf("%w: variant %q of S4 is listed twice", ErrBadPolicy, v)
 		case v == falcon.VariantDrop && !p.AllowDrop:

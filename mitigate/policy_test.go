@@ -117,7 +117,7 @@ func TestVariantsInPolicyOrder(t *testing.T) {
 	if got := s4Variants(p); !slices.Equal(got, p.Variants) {
 		t.Errorf("with leave to drop: %v", got)
 	}
-	if got := s4Variants(falcon.Policy{}); !slices.Equal(got, []falcon.Variant{falcon.VariantReplace, falcon.VariantRestart}) {
+	if got := s4Variants(falcon.Policy{}); !slices.Equal(got, []falcon.Variant{falcon.VariantFence, falcon.VariantReplace, falcon.VariantRestart}) {
 		t.Errorf("default: %v", got)
 	}
 }

@@ -53,7 +53,7 @@ func (p *Planner) dueCandidates(s *incidentState, waiting *falcon.Action) []cand
 		if clock < c.overheadMs || p.claimedByOther(s, c.rung) || (s.hasInForce(c.rung) && p.plans.looksHealthy(s)) || (unmeasured && clock < waitTimes*c.overheadMs) {
 			continue
 		}
-		unmeasured = unmeasured || (errors.Is(c.err, errNoSpeeds) && p.limits.whyWithheld(s, c.rung) == nil)
+		unmeasured = unmeasured || (errors.Is(c.err, errNoSpeeds) && p.limits.whyWithheld(s, c.rung, c.variant) == nil)
 		if c.err == nil {
 			c.err = p.whyWithheld(s, c)
 		}
@@ -72,12 +72,14 @@ func (p *Planner) dueCandidates(s *incidentState, waiting *falcon.Action) []cand
 // fault that it helps: the next one is that one's, and goes when that clears.
 func (p *Planner) claimedByOther(s *incidentState, r falcon.Rung) bool {
 	return s.hasInForce(r) && slices.ContainsFunc(p.incidents.list, func(o *incidentState) bool {
-		return o != s && o.isLocated() && o.measured && causeHelped(o, r) == nil && !o.hasInForce(r) && p.limits.whyWithheld(o, r) == nil
+		return o != s && o.isLocated() && o.measured && causeHelped(o, r) == nil && !o.hasInForce(r) && p.limits.whyWithheld(o, r, "") == nil
 	})
 }
 
 func (p *Planner) costReason(s *incidentState, c candidate, clock float64) string {
-	verb := map[falcon.Rung]string{falcon.RungS2: "switching", falcon.RungS3: "exchanging", falcon.RungS4: "restarting"}[c.rung]
+	verb := map[falcon.Rung]string{
+		falcon.RungS2: "switching", falcon.RungS3: "exchanging", falcon.RungS4: "restarting", costFence: "replacing the node",
+	}[costName(c.rung, c.variant)]
 	if more := clock - s.cost.ImpactMs; more > 1 {
 		return fmt.Sprintf("%.0f ms lost so far, %.0f ms of them to other faults that it helps, %s costs about %.0f ms", clock, more, verb, c.overheadMs)
 	}
@@ -170,9 +172,15 @@ func (p *Planner) approveByPolicy(s *incidentState) {
 	p.recordDecision(s, a, Decision{Approve: true, By: "policy", From: "policy", Reason: "automatic up to " + string(p.Policy().Cap)})
 }
 
-// expireStale drops a proposal or an approval whose fault is gone.
+// expireStale drops a proposal or an approval whose fault is gone, and a fence that can't
+// be carried out as it was proposed.
 func (p *Planner) expireStale(s *incidentState) {
 	if !s.isOver() {
+		if a := s.proposal(); a != nil {
+			if why := p.plans.staleFence(s, a); why != "" {
+				p.out.expireAction(a, why)
+			}
+		}
 		return
 	}
 	for i := range s.actions {
@@ -182,7 +190,7 @@ func (p *Planner) expireStale(s *incidentState) {
 
 // whyWithheld is why a rung that could help is not proposed now.
 func (p *Planner) whyWithheld(s *incidentState, c candidate) error {
-	if err := p.limits.whyWithheld(s, c.rung); err != nil {
+	if err := p.limits.whyWithheld(s, c.rung, c.variant); err != nil {
 		return err
 	}
 	return errorExceedsGain(c.plan)

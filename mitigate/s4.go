@@ -22,6 +22,8 @@ type nodeSwap struct {
 	to  falcon.Placement
 	out []falcon.Node // nodes that are left
 	in  []falcon.Node // spares that take their places
+
+	unfit []string // why other spares don't, one clause each
 }
 
 // planS4 prices one variant of checkpoint and restart (FALCON §5.1, S4), or returns why not.
@@ -30,10 +32,12 @@ func (pm *planMaker) planS4(s *incidentState, v falcon.Variant) (plan, error) {
 	if err := pm.s4Applies(s); err != nil {
 		return out, err
 	}
-	w := pm.cache.solveOnce("S4 "+string(v), func() solution {
-		swap, err := pm.nextNodes(v)
-		return solution{swap: swap, err: err}
-	})
+	if v == falcon.VariantFence {
+		if err := pm.fenceApplies(s); err != nil {
+			return out, err
+		}
+	}
+	w := pm.swapNodes(v)
 	if w.err != nil {
 		return out, w.err
 	}
@@ -44,11 +48,24 @@ func (pm *planMaker) planS4(s *incidentState, v falcon.Variant) (plan, error) {
 	case falcon.VariantDrop:
 		rescaled = dp / (dp - 1) // as many samples take so many more iterations
 		out.what = fmt.Sprintf("gives the replica on %s up: checkpoint, restart with %d of %d replicas, a smaller batch", nodeNames(w.swap.out), pm.job.desc.Layout.DP-1, pm.job.desc.Layout.DP)
+	case falcon.VariantFence:
+		out.what, out.downMs = fenceText(pm.job.desc.Placement, w.swap.to), pm.job.desc.RecoveryMs
 	default:
 		out.what = fmt.Sprintf("checkpoint, restart with %s in place of %s", nodeNames(w.swap.in), nodeNames(w.swap.out))
 	}
+	if len(w.swap.unfit) > 0 {
+		out.what += " (" + strings.Join(w.swap.unfit, ", ") + ")"
+	}
 	out.gainMs = out.beforeMs - out.predictedMs*rescaled
 	return pm.requireGain(out, "restart")
+}
+
+// swapNodes is which nodes give way to which spares.
+func (pm *planMaker) swapNodes(v falcon.Variant) solution {
+	return pm.cache.solveOnce("S4 "+string(v), func() solution {
+		swap, err := pm.nextNodes(v)
+		return solution{swap: swap, err: err}
+	})
 }
 
 func nodeNames(nodes []falcon.Node) string {
@@ -81,20 +98,23 @@ func (pm *planMaker) nextNodes(v falcon.Variant) (nodeSwap, error) {
 	if len(bad) == 0 {
 		return nodeSwap{}, errNoCulprit
 	}
-	spares := slices.Clone(pm.job.desc.Spares)
-	slices.Sort(spares)
-	spares = slices.DeleteFunc(spares, func(n falcon.Node) bool { return slices.Contains(bad, n) })
+	one := v == falcon.VariantReplace || v == falcon.VariantFence
 	switch {
 	case v == falcon.VariantDrop:
 		return pm.dropReplica(bad)
-	case v == falcon.VariantReplace && len(bad) > 1:
+	case one && len(bad) > 1:
 		return nodeSwap{}, fmt.Errorf("%d nodes are slow (%s): replacing one is not enough", len(bad), nodeNames(bad))
-	case len(spares) == 0:
-		return nodeSwap{}, errNoSpare
-	case len(spares) < len(bad):
-		return nodeSwap{}, fmt.Errorf("%d nodes are slow (%s) and %d spare is connected", len(bad), nodeNames(bad), len(spares))
 	}
-	out := nodeSwap{to: slices.Clone(pm.job.desc.Placement), out: bad, in: spares[:len(bad)]}
+	if v == falcon.VariantFence {
+		if err := pm.fenceable(bad); err != nil {
+			return nodeSwap{}, err
+		}
+	}
+	spares, unfit := pm.fitSpares()
+	if err := noSpare(spares, bad, unfit); err != nil {
+		return nodeSwap{}, err
+	}
+	out := nodeSwap{to: slices.Clone(pm.job.desc.Placement), out: bad, in: spares[:len(bad)], unfit: unfit}
 	for r, d := range out.to {
 		if i := slices.Index(bad, d.Node()); i >= 0 {
 			out.to[r] = falcon.NewDevice(spares[i], d.Index())

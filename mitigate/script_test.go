@@ -138,6 +138,9 @@ func (sc *script) drain() []string {
 	if l := r.Launch; l != nil {
 		out = append(out, fmt.Sprintf("launch generation %d on %v resume=%v", l.Generation, l.Placement, l.Resume))
 	}
+	for _, f := range r.Fences {
+		out = append(out, fmt.Sprintf("fence %s: %s for %s by %s", f.Action, f.Node, f.Spare, f.By))
+	}
 	for _, a := range r.Acted {
 		out = append(out, fmt.Sprintf("acted %s %s from %d reverted=%v", a.Incident, a.Rung, a.Iteration, a.Reverted))
 	}
@@ -262,6 +265,8 @@ func (sc *script) inputs(a args) []Input {
 		return []Input{Undeliverable{Order: uint64(a.num("order")), Reason: a.v["reason"]}}
 	case "left":
 		return []Input{Left{Order: uint64(a.num("order")), Reason: a.v["reason"]}}
+	case "fenced":
+		return []Input{a.fenced(sc.p.job.desc)}
 	case "launched":
 		return []Input{Launched{Generation: uint64(a.num("generation")), Failed: a.v["failed"]}}
 	}
@@ -298,7 +303,18 @@ func (a args) job() Job {
 	for _, n := range a.words("spares") {
 		out.Spares = append(out.Spares, falcon.Node(n))
 	}
+	out.Parks, out.RecoveryMs, out.Recovered = a.v["parks"] == "true", a.maybe("recovery"), a.v["recovered"] == "true"
+	for _, n := range a.words("only") {
+		out.OnlyCopies = append(out.OnlyCopies, falcon.Node(n))
+	}
 	return out
+}
+
+func (a args) fenced(j Job) Fenced {
+	return Fenced{
+		Action: a.v["action"], Recovery: a.v["recovery"], Failed: a.v["failed"], Resume: int64(a.maybe("resume")),
+		Generation: uint64(a.maybe("generation")), Placement: j.Placement,
+	}
 }
 
 func (a args) policy() falcon.Policy {
@@ -332,6 +348,10 @@ func (a args) incident() falcon.Incident {
 	}
 	for _, l := range a.words("links") {
 		out.Verdict.Links = append(out.Verdict.Links, a.link(l))
+	}
+	for _, k := range a.words("evidence") {
+		kind, against := strings.CutPrefix(k, "!")
+		out.Verdict.Evidence = append(out.Verdict.Evidence, falcon.Evidence{Kind: falcon.EvidenceKind(kind), Against: against})
 	}
 	return out
 }

@@ -46,6 +46,8 @@ func (v *verifier) measureGain(s *incidentState) {
 	switch short := v.shortOf(a); {
 	case !short || !s.incident.Open():
 		v.replaceOlder(s, i)
+	case a.Variant == falcon.VariantFence:
+		v.out.addNote(a.ID, "action", "%s did not help enough, and is not undone: %s stays fenced until a person lifts that; %s stays open", a.ID, nodeNames(nodesLeft(a)), a.Incident)
 	case a.Rung == falcon.RungS4:
 		v.out.addNote(a.ID, "action", "%s did not help enough, and a restart can't be undone; %s stays open", a.ID, a.Incident)
 	default:
@@ -114,7 +116,7 @@ func (v *verifier) recordOverhead(a *falcon.Action, settled int64) {
 	default:
 		a.OverheadMs += excess
 	}
-	v.overheads.addMeasured(a.Rung, a.OverheadMs)
+	v.overheads.addMeasured(costName(a.Rung, a.Variant), a.OverheadMs)
 }
 
 // replaceOlder ends the older splits of the incident that a verified action has

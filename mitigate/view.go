@@ -60,7 +60,7 @@ func (p *Planner) rungViews(s *incidentState) []falcon.RungView {
 
 func (p *Planner) rungView(s *incidentState, c candidate) falcon.RungView {
 	v := falcon.RungView{
-		Rung: c.rung, Variant: c.variant, OverheadMs: c.overheadMs, Approval: p.policy.approvalFor(s, c.rung), IfWrong: p.ifWrong(c.rung),
+		Rung: c.rung, Variant: c.variant, OverheadMs: c.overheadMs, Approval: p.policy.approvalFor(s, c.rung), IfWrong: p.ifWrong(c.rung, c.variant),
 		ImpactMs: s.cost.ImpactMs, ClockMs: max(0, c.overheadMs-p.ledger.clockMs(s, c.rung)), TakenHour: p.limits.takenWithinHour(c.rung),
 	}
 	v.DueInMs = p.dueInMs(s, v.ClockMs)
@@ -113,17 +113,21 @@ func actionText(a *falcon.Action) string {
 		return "moves micro-batches to faster replicas"
 	case a.Rung == falcon.RungS3 && a.Preview != nil:
 		return "exchanges " + swapText(a.Preview.Swaps)
+	case a.Variant == falcon.VariantFence:
+		return fenceText(a.Home, a.Placement)
 	}
 	return "checkpoint, restart on " + nodeNames(a.Placement.Nodes())
 }
 
-func (p *Planner) ifWrong(r falcon.Rung) string {
+func (p *Planner) ifWrong(r falcon.Rung, v falcon.Variant) string {
 	measured := fmt.Sprintf("measured over %d iterations; put back when it brings less than %.0f %% of what it promised", p.cfg.MeasureIterations, 100*p.cfg.KeepShare)
-	switch r {
+	switch costName(r, v) {
 	case falcon.RungS2:
 		return measured
 	case falcon.RungS3:
 		return "a failure before the ranks' second vote leaves the job as it was; afterwards " + measured
+	case costFence:
+		return "is not undone: the node stays fenced until a person lifts that; when the spare fails too, the recovery takes another one, or waits for one"
 	case falcon.RungS4:
 		return "can't be undone; when the new nodes don't come up, the job is started on its old ones from the same checkpoint"
 	}

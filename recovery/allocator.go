@@ -79,12 +79,23 @@ func (al *allocator) ranksToLaunch(a assignment) []falcon.Rank {
 // freeSpares lists the spares that can take a node's ranks.
 func (al *allocator) freeSpares(fenced []falcon.Node) []falcon.Node {
 	var out []falcon.Node
-	for _, n := range al.job.Spares {
+	for _, n := range al.preferredSpares() {
 		if len(al.ranks.ranksOnNode(n)) == 0 && !slices.Contains(fenced, n) && al.job.CanLaunch[n] && !slices.Contains(out, n) {
 			out = append(out, n)
 		}
 	}
 	return out
+}
+
+// preferredSpares are the spares with those first that an action has named.
+func (al *allocator) preferredSpares() []falcon.Node {
+	var first []falcon.Node
+	for _, f := range al.op.rec.Faults {
+		if slices.Contains(al.job.Spares, f.Spare) {
+			first = append(first, f.Spare)
+		}
+	}
+	return append(first, al.job.Spares...)
 }
 
 // canLaunch reports whether a node can start processes, as far as is known.

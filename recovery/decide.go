@@ -65,6 +65,8 @@ func (m *Machine) onDecision(now time.Time, d Decision) {
 func (m *Machine) CheckDemand(d Demand) error {
 	last := m.hist.newest()
 	switch {
+	case d.Action != "" && m.op.rec != nil:
+		return fmt.Errorf("%w: %s is in progress", ErrDemand, m.op.rec.ID)
 	case m.hasJob && m.ends.Finished():
 		return fmt.Errorf("%w: the job has finished: all its ranks ended normally; start it again if it is to train on", ErrDemand)
 	case !m.hasJob || !m.ranks.anyProcessAlive():
@@ -91,13 +93,16 @@ func (m *Machine) onDemand(now time.Time, d Demand) {
 		return
 	}
 	m.stop.reopen()
-	f := falcon.Fault{Kind: falcon.FaultNode, Node: d.Node, AskedBy: d.By, FirstNs: now.UnixNano()}
+	f := falcon.Fault{Kind: falcon.FaultNode, Node: d.Node, AskedBy: d.By, Action: d.Action, Spare: d.Spare, FirstNs: now.UnixNano()}
 	what := fmt.Sprintf("node %s be given up", d.Node)
 	if d.Rank >= 0 {
 		f.Kind, f.Device, f.Ranks = falcon.FaultExit, m.ranks.deviceOf(d.Rank), []falcon.Rank{d.Rank}
 		f.Node, what = f.Device.Node(), fmt.Sprintf("rank %d be replaced", d.Rank)
 	}
 	f.Evidence = []string{fmt.Sprintf("%s asks that %s: %s", d.By, what, d.Reason)}
+	if d.Action != "" {
+		f.Evidence = []string{fmt.Sprintf("%s, approved by %s: %s is slow and gives way to %s: %s", d.Action, d.By, d.Node, d.Spare, d.Reason)}
+	}
 	proposed := m.op.rec == nil
 	m.flow.onFault(now, f)
 	if proposed && m.op.rec != nil && m.op.rec.State == falcon.RecoveryProposed {

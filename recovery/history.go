@@ -127,6 +127,25 @@ func (h *history) predictPhases(stateMB float64) map[string]float64 {
 	return out
 }
 
+// PredictMs is how long a recovery is predicted to keep the job from training.
+func (m *Machine) PredictMs() float64 {
+	sum := 0.0
+	for _, ms := range m.hist.predictPhases(m.job.StateMB) {
+		sum += ms
+	}
+	return sum
+}
+
+// ForAction is the newest recovery that an action has asked for.
+func (m *Machine) ForAction(id string) (falcon.Recovery, bool) {
+	for _, c := range m.hist.newestFirst() {
+		if slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool { return f.Action == id }) {
+			return cloneRecovery(c), true
+		}
+	}
+	return falcon.Recovery{}, false
+}
+
 // phaseTimes are the newest times of a phase, ascending.
 func (h *history) phaseTimes(phase string) []float64 {
 	var out []float64

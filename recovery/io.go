@@ -169,6 +169,8 @@ type Demand struct {
 	Node             falcon.Node
 	Rank             falcon.Rank // -1 = the whole node
 	By, From, Reason string
+	Action           string      // that asks for it (S4 fence): refused while a recovery is in progress; "" = a person
+	Spare            falcon.Node // that the action names; another where that is gone
 }
 
 // SetPolicy replaces the policy.

@@ -153,7 +153,10 @@ func undoLines(live *page.State, rung string, w int) []page.Line {
 // planLines describe what would be done to the job, and the prediction.
 func planLines(p *decision.Proposal, w int) []page.Line {
 	a := p.Action
-	out := wrapLines(themes.Title, fmt.Sprintf("%s for %s, plan %s: %s", a.Rung, a.Incident, a.PlanHash, phrase.Rung(a.Rung)), w)
+	out := wrapLines(themes.Title, fmt.Sprintf("%s for %s, plan %s: %s", a.Rung, a.Incident, a.PlanHash, phrase.Does(a.Rung, a.Variant)), w)
+	if p.What != "" {
+		out = append(out, wrapLines(themes.Text, "Plan: "+p.What, w)...)
+	}
 	if plan := phrase.Plan(a.Previous, a.MicroBatches, w-34); plan != "" {
 		out = append(out, wrapLines(themes.Text, "Plan: micro-batches a replica "+plan, w)...)
 	}
@@ -173,9 +176,19 @@ var impacts = map[falcon.Rung]string{
 	falcon.RungS4: "Impact: all processes of the job end after a checkpoint and are started again; nothing trains until they are up.",
 }
 
+// fenceImpact is the impact of an S4 that a recovery carries out.
+const fenceImpact = "Impact: the node is fenced and its processes end; the spare's take their ranks, with the state of replicas. All other processes stay; nothing trains for the seconds of the recovery, and at most one iteration is run again."
+
+func impact(rung, variant string) string {
+	if rung == string(falcon.RungS4) && variant == string(falcon.VariantFence) {
+		return fenceImpact
+	}
+	return impacts[falcon.Rung(rung)]
+}
+
 func approveLines(q *decision.Approve, w int) []page.Line {
 	out := planLines(&q.Proposal, w)
-	if text := impacts[falcon.Rung(q.Action.Rung)]; text != "" {
+	if text := impact(q.Action.Rung, q.Action.Variant); text != "" {
 		out = append(out, wrapLines(themes.Warn, text, w)...)
 	}
 	if q.Action.Why != "" {
@@ -193,13 +206,15 @@ func approveLines(q *decision.Approve, w int) []page.Line {
 
 func takeLines(q *decision.Take, w int) []page.Line {
 	g := q.Rung
-	out := wrapLines(themes.Title, phrase.RungName(g)+" for "+q.Incident()+", plan "+g.PlanHash+": "+phrase.Rung(g.Rung), w)
+	out := wrapLines(themes.Title, phrase.RungName(g)+" for "+q.Incident()+", plan "+g.PlanHash+": "+phrase.Does(g.Rung, g.Variant), w)
 	out = append(out, wrapLines(themes.Text, ladder.Explain(g, w), w)...)
 	if g.PredictedMs > 0 {
 		out = append(out, wrapLines(themes.Text, "Predicted: "+phrase.Ms(g.PredictedMs)+" an iteration, "+phrase.Ms(g.GainMs)+" less than now; it costs "+phrase.Ms(g.OverheadMs), w)...)
 	}
-	if decision.Restarts(g.Rung) {
+	if decision.Restarts(g.Rung, g.Variant) {
 		out = append(out, wrapLines(themes.Warn, "All processes of the job end after a checkpoint and are started again.", w)...)
+	} else if g.Variant == string(falcon.VariantFence) {
+		out = append(out, wrapLines(themes.Warn, fenceImpact, w)...)
 	}
 	return append(out, wrapLines(themes.Title, "Evidence: "+phrase.Verdict(q.Verdict), w)...)
 }
@@ -276,12 +291,34 @@ func demandLines(q *decision.Demand, live *page.State, w int) []page.Line {
 	}
 	out := wrapLines(themes.Title, q.Node+" holds "+phrase.Ranks(q.Ranks, 6), w)
 	out = append(out, wrapLines(themes.Text, "Everything from the node is refused from now on; its processes end, and its ranks are replaced on a spare. All other ranks park meanwhile. No further approval is asked for.", w)...)
+	out = append(out, suspicionLines(live, q.Node, w)...)
 	for _, x := range live.Feed.Recoveries.GetExposures() {
 		if x.GetDomain() == q.Node {
 			out = append(out, wrapLines(themes.Warn, recovery.Explain(live, x), w)...)
 		}
 	}
 	return out
+}
+
+// suspicionLines say what open incidents have against a node, and warn where they
+// have nothing: the node may be the wrong one.
+func suspicionLines(live *page.State, node string, w int) []page.Line {
+	for _, i := range live.Snap().GetIncidents() {
+		if i.GetState() == string(falcon.IncidentLocated) && names(i.GetVerdict(), falcon.Node(node)) {
+			return wrapLines(themes.Text, i.GetId()+" names it: "+phrase.Verdict(i.GetVerdict()), w)
+		}
+	}
+	return wrapLines(themes.Warn, "No open incident names "+node+": it may be healthy.", w)
+}
+
+// names reports whether a verdict names a device of a node, or a link that ends there.
+func names(v *falconv1.Verdict, node falcon.Node) bool {
+	on := func(d string) bool { return falcon.Device(d).Node() == node }
+	ends := func(s string) bool {
+		l, err := falcon.ParseLink(s)
+		return err == nil && (l.A == node || l.B == node)
+	}
+	return slices.ContainsFunc(v.GetDevices(), on) || slices.ContainsFunc(v.GetLinks(), ends)
 }
 
 // testLines say what is about to happen to the job.

@@ -1,12 +1,14 @@
 // Package host reads the CPU side of one node: pressure and throttling of
-// the ranks' cgroup, the run delay of each rank, and the load.
+// the ranks' cgroups, the run delay of each rank, the CPU time that a hypervisor
+// withholds, and the load. The cgroups are those that the ranks' processes name, on
+// either hierarchy, or both side by side.
 //
 // All are totals that only grow, in units of time, so that a reader's
 // difference over a stretch is a share of it: PSI "some" (waiting for a CPU, at
 // least one task), throttled_usec (held by the cgroup's quota; the number of
 // throttled periods beside it says nothing of their length), and the time that
-// a rank's main thread was runnable and did not run. The load is the exception:
-// the kernel's average over a minute.
+// a rank's main thread was runnable and did not run. Load and steal are the exceptions:
+// the kernel's average over a minute, and the share since the last reading.
 //
 // It guarantees that what a kernel does not offer is named in
 // HostReading.Err and never passed off as zero trouble. In a lab the node's
@@ -44,7 +46,7 @@ var ErrFormat = errors.New("host: unexpected format")
 type Config struct {
 	Node     falcon.Node
 	Proc     string // procfs, normally /proc
-	Cgroup   string // the ranks' cgroup directory, normally below /sys/fs/cgroup
+	Cgroup   string // where cgroups are mounted; else the ranks' cgroup itself
 	LabState string // the lab's state file; empty on a real node
 	LabNode  int    // this node's index in it
 	LabGPUs  int    // GPUs of this node that ranks use; 0 = all that the lab has
@@ -54,6 +56,9 @@ type Config struct {
 type Prober struct {
 	cfg  Config
 	cpus int
+
+	held, waited  growth // of the ranks' cgroups
+	stolen, ticks uint64 // of /proc/stat at the last reading
 
 	delays map[int]uint64         // run delay by process at the last reading
 	totals map[falcon.Rank]uint64 // run delay by rank
@@ -74,9 +79,10 @@ func (p *Prober) Read(now time.Time, pids map[falcon.Rank]int) falcon.HostReadin
 		}
 	}
 	var err error
-	r.PressureUs, err = p.cgroupPressure()
+	quota, groups := p.rankGroups(pids)
+	r.PressureUs, err = p.ranksPressure(groups)
 	note(err)
-	r.ThrottledUs, err = p.throttled()
+	r.ThrottledUs, err = p.ranksThrottled(quota)
 	note(err)
 	r.LoadPerCPU, err = p.loadPerCPU()
 	note(err)
@@ -86,15 +92,18 @@ func (p *Prober) Read(now time.Time, pids map[falcon.Rank]int) falcon.HostReadin
 		r.StealShare, err = LabSteal(p.cfg.LabState, p.cfg.LabNode, p.cfg.LabGPUs)
 		r.Emulated = err == nil
 		note(err)
+	} else {
+		r.StealShare, err = p.stealShare()
+		note(err)
 	}
 	r.Err = strings.Join(absent, "; ")
 	return r
 }
 
-// cgroupPressure is the cgroup's PSI "some" total in µs: the time in which at least
+// cgroupPressure is a cgroup's PSI "some" total in µs: the time in which at least
 // one task waited for a CPU. The system-wide file is no substitute.
-func (p *Prober) cgroupPressure() (uint64, error) {
-	text, err := p.readAll(p.cfg.Cgroup, "cpu.pressure")
+func (p *Prober) cgroupPressure(dir string) (uint64, error) {
+	text, err := p.readAll(dir, "cpu.pressure")
 	if err != nil {
 		return 0, err
 	}
@@ -106,10 +115,10 @@ func (p *Prober) cgroupPressure() (uint64, error) {
 	return 0, fmt.Errorf("%w: cpu.pressure has no line \"some\"", ErrFormat)
 }
 
-// throttled is the time that the cgroup's CPU quota held its tasks, in µs:
+// throttled is the time that a cgroup's CPU quota held its tasks, in µs:
 // throttled_usec, or throttled_time (ns) on the older hierarchy.
-func (p *Prober) throttled() (uint64, error) {
-	text, err := p.readAll(p.cfg.Cgroup, "cpu.stat")
+func (p *Prober) throttled(dir string) (uint64, error) {
+	text, err := p.readAll(dir, "cpu.stat")
 	if err != nil {
 		return 0, err
 	}

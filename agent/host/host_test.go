@@ -35,6 +35,7 @@ func TestReadsTheKernelsFiles(t *testing.T) {
 	write(t, group, "cpu.stat", statText)
 	write(t, proc, "loadavg", "3.00 2.00 1.00 2/345 678\n")
 	write(t, proc, "41/schedstat", "1000 222 5\n")
+	write(t, proc, "stat", "cpu  1 2 3 4 5 6 7 8 0 0\n")
 	p := New(Config{Node: "n1", Proc: proc, Cgroup: group})
 	p.cpus = 4
 	now := time.Unix(50, 0)
@@ -71,7 +72,7 @@ func TestRunDelayGoesOnWithTheRank(t *testing.T) {
 func TestOldHierarchyCountsNanoseconds(t *testing.T) {
 	group := t.TempDir()
 	write(t, group, "cpu.stat", "nr_periods 7\nnr_throttled 3\nthrottled_time 4567000\n")
-	if us, err := New(Config{Cgroup: group}).throttled(); us != 4567 || err != nil {
+	if us, err := New(Config{}).throttled(group); us != 4567 || err != nil {
 		t.Fatalf("%d %v", us, err)
 	}
 }
@@ -91,7 +92,7 @@ func TestAbsentFilesAreNamed(t *testing.T) {
 
 func TestStrangeFilesAreNamed(t *testing.T) {
 	for name, text := range map[string]string{
-		"cpu.pressure": "some avg10=0.00 total=many\n", "cpu.stat": "usage_usec 4\n", "loadavg": "high\n", "7/schedstat": "1\n",
+		"cpu.pressure": "some avg10=0.00 total=many\n", "cpu.stat": "usage_usec 4\n", "loadavg": "high\n", "stat": "intr 5\n", "7/schedstat": "1\n",
 	} {
 		dir := t.TempDir()
 		write(t, dir, name, text)
@@ -99,9 +100,11 @@ func TestStrangeFilesAreNamed(t *testing.T) {
 		var err error
 		switch name {
 		case "cpu.pressure":
-			_, err = p.cgroupPressure()
+			_, err = p.cgroupPressure(dir)
 		case "cpu.stat":
-			_, err = p.throttled()
+			_, err = p.throttled(dir)
+		case "stat":
+			_, err = p.stealShare()
 		case "loadavg":
 			_, err = p.loadPerCPU()
 		default:

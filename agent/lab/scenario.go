@@ -36,16 +36,17 @@ type Scenario struct {
 	Layout       Shape   `yaml:"layout"`
 	Nodes        int     `yaml:"nodes"`
 	Iterations   int     `yaml:"iterations"`
-	MicroBatches int     `yaml:"micro_batches"`    // per replica
-	ForwardMs    float64 `yaml:"forward_ms"`       // per micro-batch and stage at clock 1.0
-	WarmUp       int     `yaml:"warm_up"`          // iterations left out of healthy_ms
-	LinkMBs      float64 `yaml:"link_mb_s"`        // healthy bandwidth between nodes, MB/s: the model is small, so links must be narrow to matter
-	NICs         int     `yaml:"nics"`             // per node; GPU i uses NIC i mod nics
-	Spares       int     `yaml:"spares"`           // nodes whose agent runs and whose ranks don't
-	StateMB      float64 `yaml:"state_mb"`         // emulated state of a GPU beyond the model's own, in 10^6 bytes: what a swap moves and a checkpoint writes
-	CopyGBs      float64 `yaml:"copy_gb_s"`        // between a GPU and its host's memory, 10^9 bytes/s
-	DiskMBs      float64 `yaml:"disk_mb_s"`        // between a GPU's host and the storage of checkpoints, 10^6 bytes/s
-	Checkpoints  int     `yaml:"checkpoint_every"` // iterations from one checkpoint to the next, 0 = only those that are ordered
+	MicroBatches int     `yaml:"micro_batches"`      // per replica
+	ForwardMs    float64 `yaml:"forward_ms"`         // per micro-batch and stage at clock 1.0
+	WarmUp       int     `yaml:"warm_up"`            // iterations left out of healthy_ms
+	LinkMBs      float64 `yaml:"link_mb_s"`          // healthy bandwidth between nodes, MB/s: the model is small, so links must be narrow to matter
+	NICs         int     `yaml:"nics"`               // per node; GPU i uses NIC i mod nics
+	Spares       int     `yaml:"spares"`             // nodes whose agent runs and whose ranks don't
+	StateMB      float64 `yaml:"state_mb"`           // emulated state of a GPU beyond the model's own, in 10^6 bytes: what a swap moves and a checkpoint writes
+	CopyGBs      float64 `yaml:"copy_gb_s"`          // between a GPU and its host's memory, 10^9 bytes/s
+	DiskMBs      float64 `yaml:"disk_mb_s"`          // between a GPU's host and the storage of checkpoints, 10^6 bytes/s
+	RealCPU      bool    `yaml:"real_cpu,omitempty"` // the CPU's counters are the kernel's, of the cgroups that somebody puts the ranks into
+	Checkpoints  int     `yaml:"checkpoint_every"`   // iterations from one checkpoint to the next, 0 = only those that are ordered
 	Events       []Event `yaml:"events"`
 
 	// Park has ranks leave training for a recovery instead of ending with a peer
@@ -196,8 +197,8 @@ func (s Scenario) checkState() error {
 		}
 	}
 	for r, ms := range s.Overheads {
-		if r.Level() < 2 || !(ms > 0 && ms <= 1e9) {
-			return fmt.Errorf("overheads_ms gives %s %v ms, it must give S2, S3 or S4 a positive number", r, ms)
+		if r.Level() < 2 && r != "S4 fence" || !(ms > 0 && ms <= 1e9) {
+			return fmt.Errorf("overheads_ms gives %s %v ms, it must give S2, S3, S4 or S4 fence a positive number", r, ms)
 		}
 	}
 	return nil

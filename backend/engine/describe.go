@@ -66,9 +66,21 @@ func (e *Engine) beginEpoch(now time.Time, rec jobRecord) {
 type means struct {
 	spares []falcon.Node
 	launch bool
+
+	parks      bool          // one node alone can be replaced
+	onlyCopies []falcon.Node // but for these
 }
 
-func (m means) equal(o means) bool { return m.launch == o.launch && slices.Equal(m.spares, o.spares) }
+func (m means) equal(o means) bool {
+	return m.launch == o.launch && m.parks == o.parks && slices.Equal(m.spares, o.spares) && slices.Equal(m.onlyCopies, o.onlyCopies)
+}
+
+// planMeans are the means for the planner.
+func (c *clusterView) planMeans() means {
+	out, job := c.launchMeans(), c.recoveryJob()
+	out.parks, out.onlyCopies = job.Adapter, onlyCopies(job)
+	return out
+}
 
 // launchMeans looks at the agents: a spare is here, can start as many processes as
 // a node of the job holds, and holds none.

@@ -110,10 +110,11 @@ func (d *jobDescriber) announceLateToDetector(now time.Time) {
 
 func (d *jobDescriber) announceToPlanner(now time.Time) {
 	rec := d.state.job
-	d.means = d.cluster.launchMeans()
+	d.means = d.cluster.planMeans()
 	in := mitigate.Job{
 		Epoch: rec.Epoch, Layout: rec.Layout, Unknown: cmp.Or(rec.Doubt(), d.job.contradiction(rec.Layout)), MicroBatches: slices.Clone(rec.MicroBatches), GPUs: len(rec.Placement),
 		Placement: slices.Clone(rec.Placement), Spares: d.means.spares, CanLaunch: d.means.launch, Adapter: rec.Adapter,
+		Parks: d.means.parks, OnlyCopies: d.means.onlyCopies, RecoveryMs: d.rec.PredictMs(),
 		Recovered: rec.Rejoined != 0, Generation: d.cluster.newestGeneration(),
 	}
 	d.job.declare(&in)
@@ -126,7 +127,7 @@ func (d *jobDescriber) refreshMeans(now time.Time) {
 		return
 	}
 	d.meansAt = now
-	if !d.cluster.launchMeans().equal(d.means) {
+	if !d.cluster.planMeans().equal(d.means) {
 		d.announceToPlanner(now)
 	}
 	d.announceToRecovery(now)

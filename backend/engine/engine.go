@@ -111,6 +111,7 @@ type Engine struct {
 	recoveries  *recoveryDriver
 	policies    *policyKeeper
 	demands     *recoveryDemands
+	fencer      *nodeFencer
 	decisions   *actionDecisions
 	restart     *restartDriver
 	hub         *hub
@@ -219,6 +220,7 @@ func assemble(cfg Config, mem *journalState) *Engine {
 // assembleDrivers makes the parts that carry out what is decided.
 func (e *Engine) assembleDrivers() {
 	e.decisions = &actionDecisions{shared: e.shared}
+	e.fencer = &nodeFencer{shared: e.shared}
 	e.demands = &recoveryDemands{shared: e.shared, status: e.status, describer: e.describer}
 	e.policies = &policyKeeper{shared: e.shared}
 	e.restart = &restartDriver{
@@ -368,6 +370,7 @@ func (e *Engine) onTick(now time.Time) {
 	e.delivery.judge(now)
 	e.delivery.sendWaiting(now)
 	e.restart.tick(now)
+	e.fencer.follow(now)
 	e.describer.refreshMeans(now)
 	e.recoveries.logStoreNews()
 	e.views.dirty = e.hangs.tick(now) || e.views.dirty

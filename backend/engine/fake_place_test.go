@@ -190,6 +190,7 @@ type fakePlanner struct {
 	at     int64
 	blocks []int32
 	to     falcon.Placement // of the launch
+	fence  *mitigate.Fence  // has a node replaced instead of ordering anything
 
 	job    mitigate.Job
 	action *falcon.Action
@@ -201,7 +202,7 @@ type fakePlanner struct {
 
 // again is the planner of an engine that is started again.
 func (p *fakePlanner) again() *fakePlanner {
-	return &fakePlanner{kind: p.kind, at: p.at, blocks: p.blocks, to: p.to, next: 1}
+	return &fakePlanner{kind: p.kind, at: p.at, blocks: p.blocks, to: p.to, fence: p.fence, next: 1}
 }
 
 func (p *fakePlanner) Step(_ time.Time, in mitigate.Input) {
@@ -216,6 +217,9 @@ func (p *fakePlanner) Step(_ time.Time, in mitigate.Input) {
 		for _, a := range in.Actions {
 			p.action = &a
 		}
+		if p.fence != nil && p.on(falcon.ActionDispatched) {
+			p.ready.Fences = append(p.ready.Fences, *p.fence)
+		}
 	case mitigate.Iteration:
 		p.propose(in)
 	case mitigate.Committed:
@@ -226,6 +230,8 @@ func (p *fakePlanner) Step(_ time.Time, in mitigate.Input) {
 		}
 	case mitigate.Left:
 		p.left(in)
+	case mitigate.Fenced:
+		p.fenced(in)
 	case mitigate.Launched:
 		if p.on(falcon.ActionDispatched) && in.Failed == "" {
 			p.turn(falcon.ActionKept, "")
@@ -244,6 +250,15 @@ func (p *fakePlanner) turn(s falcon.ActionState, why string) {
 
 func (p *fakePlanner) propose(in mitigate.Iteration) {
 	if p.action != nil || in.Index < p.at {
+		return
+	}
+	if p.fence != nil {
+		p.action = &falcon.Action{
+			ID: p.fence.Action, Incident: p.fence.Incident, Rung: falcon.RungS4, Execution: falcon.Execution{Phase: falcon.PhaseFencing},
+			Decision: falcon.Decision{DecidedBy: byPolicy}, Plan: falcon.Plan{PlanHash: "p1", Variant: falcon.VariantFence},
+		}
+		p.ready.Fences = append(p.ready.Fences, *p.fence)
+		p.turn(falcon.ActionDispatched, "")
 		return
 	}
 	p.action = &falcon.Action{ID: "INC-0001/S3/1", Incident: "INC-0001", Rung: falcon.RungS3, Execution: falcon.Execution{OrderID: p.next}, Decision: falcon.Decision{DecidedBy: byPolicy}, Plan: falcon.Plan{PlanHash: "p1"}}
@@ -282,6 +297,19 @@ func (p *fakePlanner) left(in mitigate.Left) {
 	}
 	p.ready.Launch = &falcon.Launch{Generation: 1, Placement: p.to, Resume: true}
 	p.turn(falcon.ActionDispatched, "launching")
+}
+
+func (p *fakePlanner) fenced(in mitigate.Fenced) {
+	if p.action == nil {
+		return
+	}
+	p.action.Phase, p.action.Recovery, p.action.Resume = "", in.Recovery, in.Resume
+	if in.Failed != "" {
+		p.turn(falcon.ActionFailed, in.Failed)
+		return
+	}
+	p.to = in.Placement
+	p.turn(falcon.ActionKept, "")
 }
 
 func (p *fakePlanner) Tick(time.Time)                       {}

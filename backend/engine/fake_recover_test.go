@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/recovery"
 )
@@ -20,6 +21,9 @@ func (asleep) Ready() recovery.Ready             { return recovery.Ready{} }
 func (asleep) Advance()                          {}
 func (asleep) Check(recovery.Decision) error     { return recovery.ErrUnknown }
 func (asleep) CheckDemand(recovery.Demand) error { return recovery.ErrDemand }
+func (asleep) PredictMs() float64                { return 0 }
+
+func (asleep) ForAction(string) (falcon.Recovery, bool) { return falcon.Recovery{}, false }
 
 // fakeCrew is an agent's half of a recovery.
 type fakeCrew struct {

@@ -107,7 +107,7 @@ func (c *clusterView) recoveryJob() recovery.Job {
 	rec := c.state.job
 	in := recovery.Job{
 		Epoch: rec.Epoch, Layout: rec.Layout, Placement: slices.Clone(rec.Placement), Generation: rec.Newest(),
-		Spares: c.launchMeans().spares, CanLaunch: map[falcon.Node]bool{}, Away: c.awayNodes(), Domains: c.cfg.Recovery.Racks, Adapter: rec.Adapter && c.job.parks(),
+		Spares: c.state.healthyFirst(c.launchMeans().spares), CanLaunch: map[falcon.Node]bool{}, Away: c.awayNodes(), Domains: c.cfg.Recovery.Racks, Adapter: rec.Adapter && c.job.parks(),
 		Splits: slices.Clone(rec.MicroBatches), Checkpoint: falcon.NoIteration,
 	}
 	if rec.Doubt() != "" { // no rank's state is known to be another's
@@ -123,6 +123,19 @@ func (c *clusterView) recoveryJob() recovery.Job {
 	}
 	c.addDeclaredState(&in)
 	return in
+}
+
+// healthyFirst puts nodes that incidents have named behind the others: a slow node is
+// better than none where one was lost.
+func (m *journalState) healthyFirst(nodes []falcon.Node) []falcon.Node {
+	named := map[falcon.Node]int{}
+	for _, v := range m.incidents {
+		for _, d := range v.Verdict.Devices {
+			named[d.Node()] = 1
+		}
+	}
+	slices.SortStableFunc(nodes, func(a, b falcon.Node) int { return named[a] - named[b] })
+	return nodes
 }
 
 // awayNodes are those in use whose agents are not connected, but for those that
@@ -313,6 +326,7 @@ func (e *Engine) recovered(now time.Time, v falcon.Recovery) {
 	e.job.dirty = true
 	e.describe(now)
 	e.delivery.resume(now)
+	e.fencer.follow(now)
 }
 
 // adopt begins the job epoch that a recovery has led to.
@@ -321,6 +335,7 @@ func (e *Engine) adopt(now time.Time, rec jobRecord) {
 	e.intake.beginEpoch(v.Resume - 1)
 	e.describer.commit(now, rec)
 	e.oplog.logf("recovery", 0, "", "job epoch %d: %d ranks go on from iteration %d as generation %d", rec.Epoch, len(rec.Processes), v.Resume, v.Generation)
+	e.fencer.follow(now)
 }
 
 // replacedSince are the ranks that recoveries of a job epoch have replaced: one may

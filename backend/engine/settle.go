@@ -127,6 +127,9 @@ func (e *Engine) collectRound(now time.Time, d detect.Ready, p mitigate.Ready, v
 	if p.Launch != nil {
 		e.restart.stepWith(now, restart.Planned{Launch: p.Launch})
 	}
+	for _, f := range p.Fences {
+		r.steps = append(r.steps, func() { e.fencer.demand(now, f) })
+	}
 	for _, t := range e.recoveries.resend {
 		e.recoveries.promise(now, t, &r)
 		r.commands = append(r.commands, t)

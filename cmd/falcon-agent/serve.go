@@ -135,10 +135,11 @@ func openNICProbe(cfg agent.Config, to *mailbox) *nic.Prober {
 
 // hardwareFrame joins the readings of GPUs, ports and host in one frame.
 func hardwareFrame(cfg agent.Config, gpus *nvml.Prober, ports *nic.Prober) func(time.Time, map[falcon.Rank]int) *falconv1.AgentFrame {
-	cpu := host.New(host.Config{
-		Node: falcon.Node(cfg.Node), Proc: cfg.Host.Proc, Cgroup: cfg.Host.Cgroup,
-		LabState: cfg.Lab.State, LabNode: cfg.Lab.Node, LabGPUs: cfg.Lab.GPUs,
-	})
+	conf := host.Config{Node: falcon.Node(cfg.Node), Proc: cfg.Host.Proc, Cgroup: cfg.Host.Cgroup}
+	if !cfg.Lab.RealCPU {
+		conf.LabState, conf.LabNode, conf.LabGPUs = cfg.Lab.State, cfg.Lab.Node, cfg.Lab.GPUs
+	}
+	cpu := host.New(conf)
 	return func(now time.Time, pids map[falcon.Rank]int) *falconv1.AgentFrame {
 		var readings []falcon.GPUReading
 		if gpus != nil {

@@ -50,7 +50,7 @@ func decideCommand() *cobra.Command {
 	c.Flags().StringVar(&q.Reason, "reason", "", "why, for the record; S4 is not approved without one")
 	c.Flags().StringVar(&q.Action, "action", "", "the action that was seen (default: the present proposal)")
 	c.Flags().StringVar(&q.Rung, "rung", "", "take this rung now, also when it is not proposed yet, such as S2")
-	c.Flags().StringVar(&q.Variant, "variant", "", "how S4 is taken: restart, replace or drop (default: the policy's first that can be)")
+	c.Flags().StringVar(&q.Variant, "variant", "", "how S4 is taken: fence, replace, restart or drop (default: the policy's first that can be)")
 	c.Flags().StringVar(&q.PlanHash, "plan", "", "the plan hash that was seen, with --action or a recovery")
 	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
 	return c

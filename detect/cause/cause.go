@@ -73,7 +73,11 @@ func Judge(c Case) falcon.Verdict {
 		all = append(all, c.unevenWork(o.evidence)) // a slow link is slow whatever the work is
 	}
 	if len(all) == 0 {
-		all = append(all, c.noSuspect())
+		if o, ok := c.starvedHost(); ok {
+			all = append(all, o)
+		} else {
+			all = append(all, c.noSuspect())
+		}
 	}
 	all = workJudge{&c}.weighOwn(all)
 	return c.verdict(all)

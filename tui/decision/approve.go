@@ -17,6 +17,7 @@ type Proposal struct {
 	Action  *falconv1.Action
 	Verdict *falconv1.Verdict // of its incident
 	IfWrong string            // the rung's rollback
+	What    string            // S4 fence: which node gives way to which, "" otherwise
 	Epoch   uint64            // of the job
 	Word    string            // to be typed before an approval, or ""
 }
@@ -33,23 +34,28 @@ func proposalOf(about *page.State, a *falconv1.Action) Proposal {
 	for _, g := range about.LadderOf(a.Incident).GetRungs() {
 		if g.Rung == a.Rung && g.Variant == a.Variant {
 			p.IfWrong = g.IfWrong
+			if a.Variant == string(falcon.VariantFence) {
+				p.What = g.Reason
+			}
 		}
 	}
 	return p
 }
 
-// restartWord is what has to be typed before a rung that ends the job's
-// processes: the job's name and its number of ranks, so that no other job is
-// restarted than the one meant; "" of any other rung.
+// restartWord is what has to be typed before a rung that ends processes of
+// the job: its name and its number of ranks, so that no other job is
+// meant; "" of any other rung.
 func restartWord(job *falconv1.Job, rung string) string {
-	if !Restarts(rung) {
+	if rung != string(falcon.RungS4) {
 		return ""
 	}
 	return strings.TrimSpace(fmt.Sprintf("%s %d", job.GetName(), job.GetWorld()))
 }
 
-// Restarts reports whether a rung ends the job's processes.
-func Restarts(rung string) bool { return rung == string(falcon.RungS4) }
+// Restarts reports whether a rung ends all processes of the job.
+func Restarts(rung, variant string) bool {
+	return rung == string(falcon.RungS4) && variant != string(falcon.VariantFence)
+}
 
 func restartEntry(word string) Entry {
 	if word == "" {

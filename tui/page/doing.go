@@ -15,10 +15,10 @@ func Doing(s *State) string {
 		return "steady"
 	}
 	if a := s.Awaited(); Standing(s, a) != "" {
-		return fmt.Sprintf("%s (%s) %s", a.Rung, phrase.Rung(a.Rung), Standing(s, a))
+		return fmt.Sprintf("%s (%s) %s", a.Rung, phrase.Does(a.Rung, a.Variant), Standing(s, a))
 	}
 	if p := s.Proposal(); p != nil {
-		return fmt.Sprintf("%s (%s) waits for a decision: predicted %s", p.Rung, phrase.Rung(p.Rung), phrase.Predicted(p))
+		return fmt.Sprintf("%s (%s) waits for a decision: predicted %s", p.Rung, phrase.Does(p.Rung, p.Variant), phrase.Predicted(p))
 	}
 	if a := lastAction(s); a != nil {
 		return phrase.Action(a)

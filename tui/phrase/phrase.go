@@ -248,6 +248,14 @@ var rungs = map[falcon.Rung]string{
 // Rung is what a rung does.
 func Rung(r string) string { return rungs[falcon.Rung(r)] }
 
+// Does is what a rung does when it is taken in a variant.
+func Does(r, variant string) string {
+	if r == string(falcon.RungS4) && variant == string(falcon.VariantFence) {
+		return "fence a node, a spare in its place"
+	}
+	return Rung(r)
+}
+
 // RungName is a rung with its variant: "S4 replace".
 func RungName(g *falconv1.RungView) string {
 	if g.GetVariant() != "" {

@@ -111,9 +111,9 @@ func (q *question) head(s *page.State) []string {
 	x := q.Action
 	standing := page.Standing(s, x)
 	if q.OnlyRefuse() {
-		return []string{fmt.Sprintf("%s (%s) for %s, plan %s, is %s", x.Rung, phrase.Rung(x.Rung), x.Incident, x.PlanHash, standing)}
+		return []string{fmt.Sprintf("%s (%s) for %s, plan %s, is %s", x.Rung, phrase.Does(x.Rung, x.Variant), x.Incident, x.PlanHash, standing)}
 	}
-	line := fmt.Sprintf("DECISION NEEDED: %s (%s) for %s, plan %s: %s → %s predicted (%s)", x.Rung, phrase.Rung(x.Rung), x.Incident, x.PlanHash,
+	line := fmt.Sprintf("DECISION NEEDED: %s (%s) for %s, plan %s: %s → %s predicted (%s)", x.Rung, phrase.Does(x.Rung, x.Variant), x.Incident, x.PlanHash,
 		phrase.Ms(x.BeforeMs), phrase.Ms(x.PredictedMs), phrase.Change(x.BeforeMs, x.PredictedMs))
 	if p := phrase.Plan(x.Previous, x.MicroBatches, 60); p != "" {
 		line += ", micro-batches " + p

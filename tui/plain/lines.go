@@ -230,7 +230,7 @@ func incidentLines(i *falconv1.Incident, l *falconv1.Ladder) []string {
 
 func actionStory(a *falconv1.Action) []string {
 	parts := []string{
-		fmt.Sprintf("action    %s (%s) proposed at iteration %s", a.Rung, phrase.Rung(a.Rung), phrase.Iteration(a.ProposedIteration)),
+		fmt.Sprintf("action    %s (%s) proposed at iteration %s", a.Rung, phrase.Does(a.Rung, a.Variant), phrase.Iteration(a.ProposedIteration)),
 		a.State + phrase.Prefixed(", decided by ", a.DecidedBy),
 	}
 	if a.AppliedIteration > 0 {

@@ -16,7 +16,7 @@ func ActionToProto(a falcon.Action) *falconv1.Action {
 		Variant: string(a.Variant), Placement: Strings(a.Placement), Preview: previewToProto(a.Preview),
 		DecidedFrom: a.DecidedFrom, DecidedUnixNs: a.DecidedUnixNs, DeadlineUnixNs: a.DeadlineUnixNs,
 		ErrorShare: a.ErrorShare, JobEpoch: a.JobEpoch, Approvals: mapped(a.Approvals, approvalToProto),
-		Phase: a.Phase, ResumeIteration: a.Resume, Generation: a.Generation,
+		Phase: a.Phase, ResumeIteration: a.Resume, Generation: a.Generation, Recovery: a.Recovery,
 	}
 	if a.Swap != nil {
 		out.StepMs, out.MovedMb = a.Swap.StepMs[:], a.Swap.MovedMB
@@ -40,6 +40,7 @@ func ActionFromProto(p *falconv1.Action) falcon.Action {
 		},
 		Execution: falcon.Execution{
 			AppliedIteration: p.GetAppliedIteration(), Phase: p.GetPhase(), Resume: p.GetResumeIteration(), Generation: p.GetGeneration(),
+			Recovery: p.GetRecovery(),
 		},
 		Outcome: falcon.Outcome{
 			MeasuredMs: p.GetMeasuredMs(), ErrorShare: p.GetErrorShare(), RevertedIteration: p.GetRevertedIteration(), RevertReason: p.GetRevertReason(),

@@ -58,6 +58,7 @@ func faultToProto(f falcon.Fault) *falconv1.Fault {
 	return &falconv1.Fault{
 		Kind: string(f.Kind), Node: string(f.Node), Device: string(f.Device), Ranks: Ranks(f.Ranks), Evidence: f.Evidence,
 		FirstUnixNs: f.FirstNs, DetectedUnixNs: f.DetectedNs,
+		Action: f.Action, Spare: string(f.Spare),
 	}
 }
 
@@ -65,6 +66,7 @@ func faultFromProto(p *falconv1.Fault) falcon.Fault {
 	return falcon.Fault{
 		Kind: falcon.FaultKind(p.GetKind()), Node: falcon.Node(p.GetNode()), Device: falcon.Device(p.GetDevice()),
 		Ranks: RanksFromProto(p.GetRanks()), Evidence: names[string](p.GetEvidence()), FirstNs: p.GetFirstUnixNs(), DetectedNs: p.GetDetectedUnixNs(),
+		Action: p.GetAction(), Spare: falcon.Node(p.GetSpare()),
 	}
 }
 

@@ -7629,7 +7629,7 @@ type Action struct {
 	OverheadMs        float64                `protobuf:"fixed64,16,opt,name=overhead_ms,json=overheadMs,proto3" json:"overhead_ms,omitempty"`
 	Why               string                 `protobuf:"bytes,17,opt,name=why,proto3" json:"why,omitempty"`
 	RevertReason      string                 `protobuf:"bytes,18,opt,name=revert_reason,json=revertReason,proto3" json:"revert_reason,omitempty"` // why it is or was undone; empty otherwise
-	Variant           string                 `protobuf:"bytes,19,opt,name=variant,proto3" json:"variant,omitempty"`                               // of S4: "restart", "replace", "drop"
+	Variant           string                 `protobuf:"bytes,19,opt,name=variant,proto3" json:"variant,omitempty"`                               // of S4: "fence", "replace", "restart", "drop"
 	Placement         []string               `protobuf:"bytes,20,rep,name=placement,proto3" json:"placement,omitempty"`                           // S3, S4: device by rank once in force
 	Preview           *Preview               `protobuf:"bytes,21,opt,name=preview,proto3" json:"preview,omitempty"`
 	StepMs            []float64              `protobuf:"fixed64,22,rep,packed,name=step_ms,json=stepMs,proto3" json:"step_ms,omitempty"` // S3: pause, dump, swap, restore on the slowest rank
@@ -7643,6 +7643,7 @@ type Action struct {
 	ResumeIteration   int64                  `protobuf:"varint,30,opt,name=resume_iteration,json=resumeIteration,proto3" json:"resume_iteration,omitempty"` // S4: the iteration that the restart begins with
 	Generation        uint64                 `protobuf:"varint,31,opt,name=generation,proto3" json:"generation,omitempty"`                                  // S4: newest launch made for it
 	Approvals         []*Approval            `protobuf:"bytes,32,rep,name=approvals,proto3" json:"approvals,omitempty"`                                     // by people, in their order; while it is proposed the first of two waits for the second
+	Recovery          string                 `protobuf:"bytes,33,opt,name=recovery,proto3" json:"recovery,omitempty"`                                       // S4 fence: the recovery that replaced the node
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -7899,6 +7900,13 @@ func (x *Action) GetApprovals() []*Approval {
 		return x.Approvals
 	}
 	return nil
+}
+
+func (x *Action) GetRecovery() string {
+	if x != nil {
+		return x.Recovery
+	}
+	return ""
 }
 
 // Approval is one person's word for an action; see falcon.Approval.
@@ -9945,6 +9953,8 @@ type Fault struct {
 	Evidence       []string               `protobuf:"bytes,5,rep,name=evidence,proto3" json:"evidence,omitempty"`
 	FirstUnixNs    int64                  `protobuf:"varint,6,opt,name=first_unix_ns,json=firstUnixNs,proto3" json:"first_unix_ns,omitempty"`
 	DetectedUnixNs int64                  `protobuf:"varint,7,opt,name=detected_unix_ns,json=detectedUnixNs,proto3" json:"detected_unix_ns,omitempty"`
+	Action         string                 `protobuf:"bytes,8,opt,name=action,proto3" json:"action,omitempty"` // that has the node replaced (S4 fence)
+	Spare          string                 `protobuf:"bytes,9,opt,name=spare,proto3" json:"spare,omitempty"`   // that the action names for the node's ranks
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -10026,6 +10036,20 @@ func (x *Fault) GetDetectedUnixNs() int64 {
 		return x.DetectedUnixNs
 	}
 	return 0
+}
+
+func (x *Fault) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *Fault) GetSpare() string {
+	if x != nil {
+		return x.Spare
+	}
+	return ""
 }
 
 // Recovery: see falcon.Recovery.
@@ -11455,7 +11479,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\aslow_ms\x18\b \x01(\x01R\x06slowMs\x12 \n" +
 	"\vprobability\x18\t \x01(\x01R\vprobability\x12,\n" +
 	"\averdict\x18\n" +
-	" \x01(\v2\x12.falcon.v1.VerdictR\averdict\"\x98\b\n" +
+	" \x01(\v2\x12.falcon.v1.VerdictR\averdict\"\xb4\b\n" +
 	"\x06Action\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bincident\x18\x02 \x01(\tR\bincident\x12\x12\n" +
@@ -11495,7 +11519,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x1f \x01(\x04R\n" +
 	"generation\x121\n" +
-	"\tapprovals\x18  \x03(\v2\x13.falcon.v1.ApprovalR\tapprovals\"_\n" +
+	"\tapprovals\x18  \x03(\v2\x13.falcon.v1.ApprovalR\tapprovals\x12\x1a\n" +
+	"\brecovery\x18! \x01(\tR\brecovery\"_\n" +
 	"\bApproval\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x17\n" +
@@ -11691,7 +11716,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\tengine_id\x18\b \x01(\tR\bengineId\x123\n" +
 	"\n" +
 	"recoveries\x18\t \x03(\v2\x13.falcon.v1.RecoveryR\n" +
-	"recoveries\"\xc7\x01\n" +
+	"recoveries\"\xf5\x01\n" +
 	"\x05Fault\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
@@ -11699,7 +11724,9 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05ranks\x18\x04 \x03(\x05R\x05ranks\x12\x1a\n" +
 	"\bevidence\x18\x05 \x03(\tR\bevidence\x12\"\n" +
 	"\rfirst_unix_ns\x18\x06 \x01(\x03R\vfirstUnixNs\x12(\n" +
-	"\x10detected_unix_ns\x18\a \x01(\x03R\x0edetectedUnixNs\"\xea\b\n" +
+	"\x10detected_unix_ns\x18\a \x01(\x03R\x0edetectedUnixNs\x12\x16\n" +
+	"\x06action\x18\b \x01(\tR\x06action\x12\x14\n" +
+	"\x05spare\x18\t \x01(\tR\x05spare\"\xea\b\n" +
 	"\bRecovery\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1e\n" +

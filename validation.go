@@ -110,6 +110,25 @@ type LinkResult struct {
 	Err        string    `json:"err,omitempty"`
 }
 
+// Reasons for which a result is neither slow nor fine; others say in their own words
+// what of the noise is in the way.
+const (
+	NothingToCompare = "nothing to compare with"
+	TooShort         = "too short to judge"
+)
+
+// Path names what a direction shares with other directions that a single fault
+// slows alike: the pair of nodes, or within a node the pair of devices.
+func (l LinkResult) Path() string { return PathBetween(l.FromDevice, l.ToDevice) }
+
+// PathBetween is the path between two devices.
+func PathBetween(from, to Device) string {
+	if x, y := from.Node(), to.Node(); x != y {
+		return NewLink(x, y).String()
+	}
+	return string(min(from, to)) + "-" + string(max(from, to))
+}
+
 // MBPerS is the throughput of one direction in 10^6 bytes a second, 0 without a time.
 func (l LinkResult) MBPerS() float64 {
 	if !(l.Ms > 0) {

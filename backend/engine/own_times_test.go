@@ -38,8 +38,8 @@ func TestWhichOwnTimeCounts(t *testing.T) {
 	}
 	m := &journalState{tests: []validationRecord{
 		list(25*time.Hour, "VAL-0001", func(l *falcon.LinkResult) { l.Ms = 1 }),
-		list(time.Hour, "VAL-0002", func(l *falcon.LinkResult) { l.Ms, l.BaseMs, l.Unjudged = 2, 0, passes.NothingToCompare }),
-		list(time.Hour, "VAL-0003", func(l *falcon.LinkResult) { l.Ms, l.Unjudged = 1, passes.TooShort }),
+		list(time.Hour, "VAL-0002", func(l *falcon.LinkResult) { l.Ms, l.BaseMs, l.Unjudged = 2, 0, falcon.NothingToCompare }),
+		list(time.Hour, "VAL-0003", func(l *falcon.LinkResult) { l.Ms, l.Unjudged = 1, falcon.TooShort }),
 		list(time.Hour, "VAL-0004", func(l *falcon.LinkResult) { l.Slow = true }),
 	}}
 	ask := func() passes.Earlier { return m.ownTimes(now)("n0.g0", "n1.g0", 8) }

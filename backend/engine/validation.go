@@ -177,7 +177,7 @@ func (m *journalState) ownTimes(now time.Time) passes.Own {
 			continue
 		}
 		for _, l := range v.Links {
-			if l.Err != "" || l.Slow || !(l.Ms > 0) || l.Unjudged == passes.TooShort || v.State != falcon.ValidationDone && !(l.BaseMs > 0) {
+			if l.Err != "" || l.Slow || !(l.Ms > 0) || l.Unjudged == falcon.TooShort || v.State != falcon.ValidationDone && !(l.BaseMs > 0) {
 				continue
 			}
 			k := direction{l.FromDevice, l.ToDevice, l.Bytes}

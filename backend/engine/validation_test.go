@@ -11,7 +11,6 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/detect/passes"
 )
 
 // inBubble plays a story on a fresh bench and stops the engine behind it.
@@ -129,7 +128,7 @@ func TestValidationOfALink(t *testing.T) {
 			t.Fatalf("%v", v)
 		}
 		for _, l := range v.GetLinks() {
-			if l.GetLink() != "n0-n1" || l.GetClass() != string(falcon.LinkSameRail) || l.GetUnjudged() != passes.NothingToCompare || l.GetMs() != 2 {
+			if l.GetLink() != "n0-n1" || l.GetClass() != string(falcon.LinkSameRail) || l.GetUnjudged() != falcon.NothingToCompare || l.GetMs() != 2 {
 				t.Errorf("%v", l)
 			}
 		}

@@ -165,7 +165,7 @@ func (r roster) classOf(p passes.Pair) falcon.LinkClass {
 }
 
 func (r roster) pathOf(p passes.Pair) string {
-	return passes.Path(r.members[p[0]].Device, r.members[p[1]].Device)
+	return falcon.PathBetween(r.members[p[0]].Device, r.members[p[1]].Device)
 }
 
 // pairOf is a pair of ranks between two nodes that is of a class.

@@ -205,7 +205,7 @@ func (t *testRun) queueConfirmations() bool {
 	first := t.confirmations == 0
 	t.confirmations++
 	doubtful := func(slow bool, unjudged string, ratio, limit float64) bool {
-		noisy := unjudged != "" && unjudged != passes.NothingToCompare && unjudged != passes.TooShort
+		noisy := unjudged != "" && unjudged != falcon.NothingToCompare && unjudged != falcon.TooShort
 		return noisy || slow && (first || ratio < clearlySlow*limit)
 	}
 	links, gemm := slices.Clone(t.links), slices.Clone(t.gemm)

@@ -28,12 +28,6 @@ const (
 	fewRatio    = 1.5 // slow, among fewer than ClassLeast
 )
 
-// Reasons for which a result is neither slow nor fine.
-const (
-	NothingToCompare = "nothing to compare with"
-	TooShort         = "too short to judge"
-)
-
 // Earlier is the time of one direction of a link in an earlier validation.
 type Earlier struct {
 	Ms    float64
@@ -59,15 +53,6 @@ func Class(from, to falcon.Device, fromNIC, toNIC falcon.NIC) falcon.LinkClass {
 }
 
 func railOf(n falcon.NIC) string { return string(n)[min(len(n.Node()), len(n)):] }
-
-// Path names what a direction shares with other directions that a single fault
-// slows alike: the pair of nodes, or within a node the pair of devices.
-func Path(from, to falcon.Device) string {
-	if x, y := from.Node(), to.Node(); x != y {
-		return falcon.NewLink(x, y).String()
-	}
-	return string(min(from, to)) + "-" + string(max(from, to))
-}
 
 // Judge compares every measured direction with the links of its class in the
 // same validation, and where those can't decide, with its own earlier time. It
@@ -152,7 +137,7 @@ func newClass(links []falcon.LinkResult, of falcon.LinkClass) class {
 		}
 		r := reading{l.Ms, cmp.Or(l.BestMs, l.Ms)}
 		spreads = append(spreads, spreadOf(r))
-		byPath[Path(l.FromDevice, l.ToDevice)] = append(byPath[Path(l.FromDevice, l.ToDevice)], r)
+		byPath[l.Path()] = append(byPath[l.Path()], r)
 		p := NewPair(l.From, l.To)
 		if old, known := byPair[p]; !known || r.ms < old.ms {
 			byPair[p] = r
@@ -215,12 +200,12 @@ func (c class) limit() float64 {
 func (c class) judge(r reading) verdict {
 	best := cmp.Or(r.best, r.ms)
 	if c.base <= 0 {
-		return verdict{unjudged: NothingToCompare}
+		return verdict{unjudged: falcon.NothingToCompare}
 	}
 	v := verdict{base: c.base, ratio: r.ms / c.base, limit: c.limit()}
 	switch {
 	case r.ms < c.floor && c.base < c.floor:
-		v.unjudged = TooShort
+		v.unjudged = falcon.TooShort
 	case v.ratio > v.limit && best > SlowRatio*c.base: // not one repeat was usual
 		v.slow = true
 	case v.ratio > v.limit:
@@ -228,7 +213,7 @@ func (c class) judge(r reading) verdict {
 	case v.ratio > SlowRatio:
 		v.unjudged = fmt.Sprintf("within the noise: %.1f x the usual time can be chance here", v.limit)
 	case c.size < ClassLeast:
-		v.unjudged = NothingToCompare
+		v.unjudged = falcon.NothingToCompare
 	case r.ms > SlowRatio*SlowRatio*c.least:
 		v.unjudged = fmt.Sprintf("%.1f x the least time of its class: most of it may be slow", r.ms/c.least)
 	}

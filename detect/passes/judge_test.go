@@ -50,7 +50,7 @@ func TestSmallClassesHaveTheirOwnPast(t *testing.T) {
 		t.Errorf("known link: %+v", in[2])
 	}
 	for _, i := range []int{0, 1, 3} {
-		if in[i].Slow || in[i].Basis != "" || in[i].BaseMs != 0 || in[i].Unjudged != NothingToCompare {
+		if in[i].Slow || in[i].Basis != "" || in[i].BaseMs != 0 || in[i].Unjudged != falcon.NothingToCompare {
 			t.Errorf("nothing to compare with: %+v", in[i])
 		}
 	}

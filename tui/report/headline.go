@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/passes"
 	"github.com/failslow/falcon/tui/phrase"
 )
 
@@ -125,7 +124,7 @@ type Link struct {
 func Links(v falcon.Validation) []Link {
 	var out []Link
 	for _, l := range v.Links {
-		name := passes.Path(l.FromDevice, l.ToDevice)
+		name := l.Path()
 		i := slices.IndexFunc(out, func(x Link) bool { return x.Name == name })
 		switch {
 		case i < 0:
@@ -170,7 +169,7 @@ func TimeText(l falcon.LinkResult) string {
 	}
 	text := fmt.Sprintf("%s, %s", phrase.Ms(l.Ms), Rate(l.MBPerS()))
 	switch {
-	case l.BaseMs <= 0 || l.Unjudged == passes.NothingToCompare || l.Unjudged == passes.TooShort:
+	case l.BaseMs <= 0 || l.Unjudged == falcon.NothingToCompare || l.Unjudged == falcon.TooShort:
 		return text
 	case l.Basis == "own":
 		return fmt.Sprintf("%s; %.1f x the %s of %s", text, l.Ratio, phrase.Ms(l.BaseMs), cmp.Or(l.BaseFrom, "an earlier test"))
@@ -211,9 +210,9 @@ func Remedy(v falcon.Validation) string {
 		return ""
 	}
 	switch why := left[0].Why; {
-	case why == passes.NothingToCompare:
+	case why == falcon.NothingToCompare:
 		return "there are too few paths of this kind to compare: test again while the job is healthy, later tests are compared with that"
-	case why == passes.TooShort:
+	case why == falcon.TooShort:
 		return "send larger messages: falcon validate --message-bytes"
 	case strings.HasPrefix(why, "within the noise"), strings.HasPrefix(why, "unsteady"):
 		return "the machines are busy with other work: test again"

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/detect/passes"
 	"github.com/failslow/falcon/tui/widget"
 )
 
@@ -45,12 +45,12 @@ func TestGoldenViews(t *testing.T) {
 		}),
 		"fine": oneLink(func(*falconv1.LinkResult) {}),
 		"nothing": oneLink(func(l *falconv1.LinkResult) {
-			l.Ms, l.BaseMs, l.Ratio, l.Limit, l.Basis, l.Unjudged = 109, 0, 0, 0, "", passes.NothingToCompare
+			l.Ms, l.BaseMs, l.Ratio, l.Limit, l.Basis, l.Unjudged = 109, 0, 0, 0, "", falcon.NothingToCompare
 		}),
 		"noise": oneLink(func(l *falconv1.LinkResult) {
 			l.Ms, l.Ratio, l.Limit, l.Unjudged = 19, 1.44, 2.1, "within the noise: 2.1 x the usual time can be chance here"
 		}),
-		"short": oneLink(func(l *falconv1.LinkResult) { l.Ms, l.BaseMs, l.Unjudged = 0.3, 0.1, passes.TooShort }),
+		"short": oneLink(func(l *falconv1.LinkResult) { l.Ms, l.BaseMs, l.Unjudged = 0.3, 0.1, falcon.TooShort }),
 	} {
 		if name == "nothing" {
 			v.Links = v.Links[:2]

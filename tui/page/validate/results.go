@@ -8,7 +8,6 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/detect/passes"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/phrase"
 	"github.com/failslow/falcon/tui/report"
@@ -115,6 +114,7 @@ func drawGEMMResult(c *widget.Canvas, r widget.Rect, g *falconv1.GemmResult, top
 // bar takes what is left, and where little is, there is none.
 type linkTable struct {
 	name, bar int
+	usual     bool
 	from      bool // which test the usual time is from
 }
 
@@ -133,7 +133,10 @@ func newLinkTable(w int) linkTable {
 	if t.from = w >= wideResults; t.from {
 		t.name = linkNameWideW
 	}
-	left := w - t.name - 3*linkNumW - linkNoteW
+	left := w - t.name - 2*linkNumW - linkNoteW
+	if t.usual = left >= linkNumW; t.usual {
+		left -= linkNumW
+	}
 	if t.from {
 		left -= linkNumW
 	}
@@ -145,7 +148,10 @@ func newLinkTable(w int) linkTable {
 
 func (t linkTable) drawHeading(c *widget.Canvas, r widget.Rect) {
 	pen := c.Pen(r).Putf(themes.Dim, "%-*s", t.name+t.bar, "LINKS")
-	pen.Putf(themes.Dim, "%*s%*s%*s", linkNumW, "now", linkNumW, "rate", linkNumW, "usual")
+	pen.Putf(themes.Dim, "%*s%*s", linkNumW, "now", linkNumW, "rate")
+	if t.usual {
+		pen.Putf(themes.Dim, "%*s", linkNumW, "usual")
+	}
 	if t.from {
 		pen.Putf(themes.Dim, " %-*s", linkNumW-1, "of")
 	}
@@ -168,7 +174,9 @@ func (t linkTable) drawResult(c *widget.Canvas, r widget.Rect, l *falconv1.LinkR
 	}
 	rate := report.Rate(falcon.LinkResult{Bytes: l.Bytes, Ms: l.Ms}.MBPerS())
 	pen.Putf(role, "%*s%*s", linkNumW, phrase.Ms(l.Ms), linkNumW, rate)
-	pen.Putf(themes.Dim, "%*s", linkNumW, usual)
+	if t.usual {
+		pen.Putf(themes.Dim, "%*s", linkNumW, usual)
+	}
 	if t.from {
 		pen.Putf(themes.Dim, " %-*s", linkNumW-1, widget.Cut(of, linkNumW-1))
 	}
@@ -178,7 +186,7 @@ func (t linkTable) drawResult(c *widget.Canvas, r widget.Rect, l *falconv1.LinkR
 // linkVerdict is the last column: the ratio and a word, or why there is none.
 func linkVerdict(l *falconv1.LinkResult) string {
 	ratio := ""
-	if l.Ratio > 0 && l.Unjudged != passes.NothingToCompare {
+	if l.Ratio > 0 && l.Unjudged != falcon.NothingToCompare {
 		ratio = fmt.Sprintf("%.2f× ", l.Ratio)
 	}
 	switch {

@@ -47,6 +47,7 @@ type emulated struct {
 	latency map[falcon.LinkClass]float64 // ms, of a message
 	slow    map[string]float64           // factor by path
 	oneWay  bool                         // slow from the lesser device only
+	busy    float64                      // factor of all paths within nodes: the hosts are busier than in an earlier test
 	gemm    map[falcon.Rank]float64      // factor
 	now     time.Time
 	next    uint64
@@ -71,7 +72,10 @@ func newEmulated(seed uint64) *emulated {
 	w.perByte = map[falcon.LinkClass]float64{falcon.LinkSameRail: same, falcon.LinkCrossRail: 1.3 * same, falcon.LinkIntraNode: mib * math.Exp(w.between(-5, -1))}
 	w.latency = map[falcon.LinkClass]float64{falcon.LinkSameRail: 0.02, falcon.LinkCrossRail: 0.03, falcon.LinkIntraNode: 0.005}
 	w.breakLinks(nodes)
-	w.oneWay = w.IntN(3) == 0
+	w.oneWay, w.busy = w.IntN(3) == 0, 1
+	if w.IntN(2) == 0 {
+		w.busy = w.between(1, 4)
+	}
 	if w.IntN(4) == 0 {
 		w.gemm[falcon.Rank(w.IntN(len(w.members)))] = w.between(1.6, 4)
 	}
@@ -219,6 +223,9 @@ func (w *emulated) exchangeMs(from, to falcon.Rank, bytes int64, faulty bool) fl
 	if faulty {
 		factor = w.factor(a.Device, b.Device)
 	}
+	if class == falcon.LinkIntraNode {
+		factor *= w.busy
+	}
 	return float64(bytes) * (w.latency[class]/(1<<20) + w.perByte[class]*factor)
 }
 
@@ -258,7 +265,7 @@ func (w *emulated) history(t *testing.T) passes.Own {
 		return nil
 	}
 	healthy := *w
-	healthy.slow, healthy.gemm = nil, nil
+	healthy.slow, healthy.gemm, healthy.busy = nil, nil, 1
 	ring := make([]falcon.Rank, len(w.members))
 	for r := range ring {
 		ring[r] = falcon.Rank(r)

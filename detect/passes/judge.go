@@ -71,14 +71,14 @@ func Judge(links []falcon.LinkResult, own Own) {
 		l := &links[i]
 		l.BaseMs, l.Basis, l.BaseFrom, l.Ratio, l.Limit, l.Slow, l.Unjudged = 0, "", "", 0, 0, false, ""
 		if measured(*l) {
-			judgeLink(l, classes[l.Class], own)
+			judgeLink(links, l, classes[l.Class], own)
 		}
 	}
 }
 
 func measured(l falcon.LinkResult) bool { return l.Err == "" && l.Ms > 0 }
 
-func judgeLink(l *falcon.LinkResult, c class, own Own) {
+func judgeLink(links []falcon.LinkResult, l *falcon.LinkResult, c class, own Own) {
 	v := c.judge(reading{l.Ms, l.BestMs})
 	l.BaseMs, l.Ratio, l.Limit, l.Slow, l.Unjudged = v.base, v.ratio, v.limit, v.slow, v.unjudged
 	if v.base > 0 {
@@ -88,21 +88,45 @@ func judgeLink(l *falcon.LinkResult, c class, own Own) {
 		return
 	}
 	if was := own(l.FromDevice, l.ToDevice, l.Bytes); was.Known && was.Ms > 0 {
-		judgeByOwn(l, was, c.repeats)
+		judgeByOwn(l, was, c, drift(links, *l, own))
 	}
 }
 
 // judgeByOwn judges by an earlier time of the link itself. An earlier time that
-// was not judged may have been slow: it accuses, but clears nothing. The
-// repeats of its class show how noisy it is now.
-func judgeByOwn(l *falcon.LinkResult, was Earlier, repeats float64) {
-	own := class{base: was.Ms, least: was.Ms, spread: max(repeats, spreadOf(reading{l.Ms, l.BestMs})), floor: FloorMs, size: ClassLeast}
-	v := own.judge(reading{l.Ms, l.BestMs})
-	if v.unjudged != "" || !v.slow && !was.Fine {
+// was not judged may have been slow: it clears nothing. It accuses where the class
+// can't: what the noise of the class explains is not slow because the hosts were
+// less busy then, and neither is what all its class has become.
+func judgeByOwn(l *falcon.LinkResult, was Earlier, c class, drift float64) {
+	r := reading{l.Ms, l.BestMs}
+	usual := was.Ms * drift
+	own := class{base: usual, least: usual, spread: max(c.repeats, spreadOf(r)), floor: FloorMs, size: ClassLeast}
+	v := own.judge(r)
+	switch {
+	case v.slow && c.size >= ClassLeast && c.base > 0 && l.Ratio > SlowRatio:
+		return
+	case !v.slow && (v.unjudged != "" || !was.Fine || r.ms > SlowRatio*was.Ms):
 		return
 	}
-	l.BaseMs, l.Ratio, l.Limit, l.Slow, l.Unjudged = v.base, v.ratio, v.limit, v.slow, ""
+	l.BaseMs, l.Ratio, l.Limit, l.Slow, l.Unjudged = was.Ms, r.ms/was.Ms, v.limit*drift, v.slow, ""
 	l.Basis, l.BaseFrom = "own", was.From
+}
+
+// drift is by how much all other paths of a link's class are slower than in their
+// earlier tests, at least 1: of their ratios the least.
+func drift(links []falcon.LinkResult, of falcon.LinkResult, own Own) float64 {
+	least := math.Inf(1)
+	for _, l := range links {
+		if l.Class != of.Class || !measured(l) || l.Path() == of.Path() {
+			continue
+		}
+		if was := own(l.FromDevice, l.ToDevice, l.Bytes); was.Known && was.Ms > 0 {
+			least = min(least, l.Ms/was.Ms)
+		}
+	}
+	if math.IsInf(least, 1) {
+		return 1
+	}
+	return max(1, least)
 }
 
 // reading is one result: the least of its runs' medians, and its least repeat.

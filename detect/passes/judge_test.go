@@ -177,3 +177,23 @@ func TestAnEarlierTimeThatWasNotJudged(t *testing.T) {
 		}
 	}
 }
+
+// Where hosts are busier than in an earlier test, all paths within nodes are slower
+// than then: that accuses none of them, whatever the noise of one.
+func TestBusierHostsAreNoSlowPath(t *testing.T) {
+	var in []falcon.LinkResult
+	for i, ms := range []float64{12.75, 19.8, 43, 11.1} { // of n0 to n3, in a lab on a busy machine
+		l := link(2*i, 2*i+1, falcon.LinkIntraNode, ms)
+		l.BestMs = min(ms, 13)
+		in = append(in, l)
+	}
+	in[1].BestMs = 19
+	Judge(in, func(_, _ falcon.Device, _ int64) Earlier {
+		return Earlier{Ms: 5.6, From: "VAL-0005", Fine: true, Known: true}
+	})
+	for i, l := range in {
+		if l.Slow {
+			t.Errorf("%d: %+v", i, l)
+		}
+	}
+}

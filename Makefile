@@ -115,7 +115,7 @@ PAGES   ?= $(CURDIR)/docs
 RESULTS ?= $(BIN)
 
 # Exact on any machine first, then what is timed.
-NIGHTLY := simulate core-race schedules crashes attacks eval table7 outage pictures seeds pauses swaps harmless ends recoveries torch-kills torch-pauses torch-screen torch-lab hangs estimates detection-times soak figures pairs rings throttle store-scale
+NIGHTLY := simulate core-race schedules crashes attacks eval table7 outage pictures seeds pauses swaps harmless ends recoveries torch-kills torch-pauses torch-screen torch-lab hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale
 .PHONY: $(NIGHTLY)
 export NIGHT_SEEDS ?= 10000
 nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped
@@ -164,6 +164,11 @@ SEEDS ?= 20
 seeds: build ## the lab's scenarios on SEEDS seeds each (default 20), judged, with a table; goes on where it stopped
 	@mkdir -p $(RESULTS)/reports
 	go test -count=1 -timeout 3h -v -run LabScenarios ./cmd/falcon -lab-seeds $(SEEDS) -lab-out $(RESULTS)/reports
+
+LINK_TESTS ?= 20
+link-tests: build ## test the links of a lab LINK_TESTS (20) times while up to three are slow, and those of 10,000 emulated jobs
+	go test -count=1 -timeout 60m -v -run TestLabLinkTests ./cmd/falcon -lab-link-tests $(LINK_TESTS)
+	go test -count=1 -timeout 30m -v -run TestRandomLinkTests ./backend/validate -worlds 10000
 
 PAUSES ?= 200
 pauses: build ## hold and let go of a 16-rank job PAUSES times (default 200); kill agent, engine and rank meanwhile

@@ -1,5 +1,11 @@
 package falcon
 
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
 // ValidationState is the state of a validation.
 type ValidationState string
 
@@ -66,13 +72,18 @@ type Validation struct {
 
 // GEMMResult is one device's matrix multiplication.
 type GEMMResult struct {
-	Rank     Rank    `json:"rank"`
-	Device   Device  `json:"device"`
-	Ms       float64 `json:"ms"`
-	MedianMs float64 `json:"median_ms"` // of all devices tested in the same validation
-	Ratio    float64 `json:"ratio"`
-	Slow     bool    `json:"slow"`
-	Err      string  `json:"err,omitempty"`
+	Rank      Rank    `json:"rank"`
+	Device    Device  `json:"device"`
+	Ms        float64 `json:"ms"`                // the least of its runs' medians
+	BestMs    float64 `json:"best_ms,omitempty"` // the least of all repeats
+	Runs      int     `json:"runs,omitempty"`    // of a few repeats each
+	MedianMs  float64 `json:"median_ms"`         // of all devices tested in the same validation
+	Ratio     float64 `json:"ratio"`
+	Limit     float64 `json:"limit,omitempty"` // ratio over which it is slow, by the spread of the repeats
+	Slow      bool    `json:"slow"`
+	Unjudged  string  `json:"unjudged,omitempty"`  // why it is neither slow nor fine; empty = it was judged
+	Reference bool    `json:"reference,omitempty"` // tested to compare others with, not asked for
+	Err       string  `json:"err,omitempty"`
 }
 
 // LinkResult is one direction of one exchange, timed by its receiver.
@@ -84,11 +95,94 @@ type LinkResult struct {
 	Link       string    `json:"link,omitempty"` // node pair; empty within a node
 	Class      LinkClass `json:"class"`
 	Pass       int       `json:"pass"`
-	Bytes      int64     `json:"bytes"`
-	Ms         float64   `json:"ms"`
-	BaseMs     float64   `json:"base_ms"` // what Ms is compared with, 0 = nothing
-	Basis      string    `json:"basis"`   // "class" (median of its class), "own" (an earlier test of this link), ""
+	Bytes      int64     `json:"bytes"` // of one repeat
+	Ms         float64   `json:"ms"`    // the least of its runs' medians
+	BestMs     float64   `json:"best_ms,omitempty"`
+	Runs       int       `json:"runs,omitempty"`
+	BaseMs     float64   `json:"base_ms"`             // what Ms is compared with, 0 = nothing
+	Basis      string    `json:"basis"`               // "class" (median of its class), "own" (an earlier test of this link), ""
+	BaseFrom   string    `json:"base_from,omitempty"` // the validation of that earlier test
 	Ratio      float64   `json:"ratio"`
+	Limit      float64   `json:"limit,omitempty"`
 	Slow       bool      `json:"slow"`
+	Unjudged   string    `json:"unjudged,omitempty"` // as for GEMMResult
+	Reference  bool      `json:"reference,omitempty"`
 	Err        string    `json:"err,omitempty"`
+}
+
+// Reasons for which a result is neither slow nor fine; others say in their own words
+// what of the noise is in the way.
+const (
+	NothingToCompare = "nothing to compare with"
+	TooShort         = "too short to judge"
+)
+
+// Path names what a direction shares with other directions that a single fault
+// slows alike: the pair of nodes, or within a node the pair of devices.
+func (l LinkResult) Path() string { return PathBetween(l.FromDevice, l.ToDevice) }
+
+// PathBetween is the path between two devices.
+func PathBetween(from, to Device) string {
+	if x, y := from.Node(), to.Node(); x != y {
+		return NewLink(x, y).String()
+	}
+	return string(min(from, to)) + "-" + string(max(from, to))
+}
+
+// MBPerS is the throughput of one direction in 10^6 bytes a second, 0 without a time.
+func (l LinkResult) MBPerS() float64 {
+	if !(l.Ms > 0) {
+		return 0
+	}
+	return float64(l.Bytes) / l.Ms / 1e3
+}
+
+// TestOutcome is what a validation says as a whole.
+type TestOutcome string
+
+// The outcomes, the gravest first.
+const (
+	TestsFailed    TestOutcome = "failed"     // refused, or cut short
+	TestsSlow      TestOutcome = "slow"       // something is slow
+	TestsNotJudged TestOutcome = "not judged" // something that was asked for could not be judged
+	TestsFine      TestOutcome = "fine"       // all that was asked for was judged, and nothing is slow
+)
+
+// Outcome sums up the results. References that could not be judged do not
+// count; a slow one does.
+func (v Validation) Outcome() TestOutcome {
+	slow := func(g GEMMResult) bool { return g.Slow }
+	slowLink := func(l LinkResult) bool { return l.Slow }
+	switch {
+	case v.State != ValidationDone:
+		return TestsFailed
+	case slices.ContainsFunc(v.GEMM, slow) || slices.ContainsFunc(v.Links, slowLink):
+		return TestsSlow
+	case len(v.GEMM)+len(v.Links) == 0 || len(v.NotJudged()) > 0:
+		return TestsNotJudged
+	}
+	return TestsFine
+}
+
+// NotJudged is what a validation could not judge although it was asked for.
+type NotJudged struct {
+	Name string // a device, or the two of a direction
+	Why  string
+}
+
+// NotJudged lists what was asked for and not judged, GPUs first.
+func (v Validation) NotJudged() []NotJudged {
+	var out []NotJudged
+	add := func(name, fault, unjudged string, reference bool) {
+		if why := cmp.Or(fault, unjudged); why != "" && !reference {
+			out = append(out, NotJudged{name, why})
+		}
+	}
+	for _, g := range v.GEMM {
+		add(string(g.Device), g.Err, g.Unjudged, g.Reference)
+	}
+	for _, l := range v.Links {
+		add(fmt.Sprintf("%s to %s", l.FromDevice, l.ToDevice), l.Err, l.Unjudged, l.Reference)
+	}
+	return out
 }

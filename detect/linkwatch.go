@@ -298,7 +298,7 @@ func summarizeTests(results []falcon.LinkResult, l falcon.Link) (out testSummary
 	judged, slow, ways := 0, 0, map[falcon.Node]bool{}
 	for _, r := range results {
 		a, b := r.FromDevice.Node(), r.ToDevice.Node()
-		if r.Err != "" || !(r.BaseMs > 0) || !(r.Ratio > 0) || falcon.NewLink(a, b) != l {
+		if r.Err != "" || r.Unjudged != "" || !(r.BaseMs > 0) || !(r.Ratio > 0) || falcon.NewLink(a, b) != l {
 			continue
 		}
 		judged++

@@ -276,9 +276,14 @@ func validationSummary(v falcon.Validation) string {
 			add(fmt.Sprintf("%s to %s", l.FromDevice, l.ToDevice))
 		}
 	}
-	text := fmt.Sprintf("%s tested %d GPUs and %d link directions: none is slow", id, len(v.GEMM), len(v.Links))
-	if len(slow) > 0 {
-		text = fmt.Sprintf("%s tested %d GPUs and %d link directions: slow are %s", id, len(v.GEMM), len(v.Links), strings.Join(slow, ", "))
+	text := fmt.Sprintf("%s tested %d GPUs and %d link directions: ", id, len(v.GEMM), len(v.Links))
+	switch left := len(v.NotJudged()); {
+	case len(slow) > 0:
+		text += "slow are " + strings.Join(slow, ", ")
+	case left > 0:
+		text += fmt.Sprintf("none is known to be slow, %d could not be judged (%s)", left, v.NotJudged()[0].Why)
+	default:
+		text += "none is slow"
 	}
 	if v.State != falcon.ValidationDone && v.Reason != "" {
 		text += " (incomplete: " + v.Reason + ")"

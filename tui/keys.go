@@ -162,7 +162,7 @@ func (m *Model) openDecision(a key.Action) tea.Cmd {
 	case key.Freeze:
 		return m.decisions.freezeOrAsk(by)
 	case key.RunTest:
-		return m.openTestDialog(nil)
+		return m.openTestDialog(m.suspectLinks())
 	case key.StopTest:
 		return m.decisions.stopRunningTest(by)
 	case key.AbortRecovery:
@@ -173,6 +173,14 @@ func (m *Model) openDecision(a key.Action) tea.Cmd {
 		m.promptFor(decision.VerbRenew)
 	}
 	return nil
+}
+
+// suspectLinks are the links of the incident on the overview, nil elsewhere.
+func (m *Model) suspectLinks() []string {
+	if m.work.current != key.Overview {
+		return nil
+	}
+	return m.whoDecides().Subject.Incident().GetVerdict().GetLinks()
 }
 
 // openTestDialog asks before the job is held, for the links named or what is picked.

@@ -22,7 +22,7 @@ func TestValidatePath(t *testing.T) {
 	x.shows("gpt-lab")
 	x.press('6')
 	x.shows("VAL-0001 done")
-	x.shows("Slow: n1.g0.")
+	x.shows("n1.g0 is SLOW: 12.4 ms, 2.0 x the 6.2 ms of the others")
 	x.press('d')
 	x.shows("4 of 8 picked")
 	x.press('x')
@@ -138,5 +138,24 @@ func TestATestCanBeEndedBeforeASnapshotHasIt(t *testing.T) {
 	run(m, m.decisions.stopRunningTest(m.whoDecides()))
 	if len(src.tests) != 1 {
 		t.Errorf("asked for %v after it had ended", src.tests)
+	}
+}
+
+// The link that the overview names is tested with three keys.
+func TestTheNamedLinkIsTestedInThreeKeys(t *testing.T) {
+	state := stateAt(t, enginetest.Options{}, enginetest.Located+4, 0, wide)
+	for _, i := range state.Snap.GetIncidents() {
+		i.Verdict.Links = []string{"n1-n2"}
+	}
+	src, clk := &still{state: state}, newClock()
+	m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
+	m.View()
+	for _, k := range []string{"x", "tab", "enter"} {
+		send(m, k)
+		m.View()
+		clk.pass(decision.Guard + time.Millisecond)
+	}
+	if len(src.tests) != 1 || !slices.Equal(src.tests[0].Links, []string{"n1-n2"}) || !src.tests[0].LinkTest {
+		t.Errorf("asked for %v", src.tests)
 	}
 }

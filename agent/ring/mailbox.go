@@ -12,10 +12,11 @@ var ErrTest = errors.New("ring: bad test")
 
 // Bounds of a test.
 const (
-	TestRepeatsMax = 64
-	TestSideMax    = 1 << 15 // of the matrices
-	TestBytesMax   = 1 << 32 // of one message
-	UniqueIDBytes  = uniqueBytes
+	TestRepeatsMax  = 64
+	TestSideMax     = 1 << 15 // of the matrices
+	TestBytesMax    = 1 << 32 // of one message
+	TestMessagesMax = 1 << 10 // of one repeat
+	UniqueIDBytes   = uniqueBytes
 )
 
 // TestKind is what a test does.
@@ -47,7 +48,7 @@ type Test struct {
 	UntilNs int64  // CLOCK_MONOTONIC
 	Kind    TestKind
 	Repeats int
-	N       int   // GEMM: side of the matrices
+	N       int   // GEMM: side of the matrices; link: messages of one repeat, 0 = 1
 	Bytes   int64 // link: message size
 	Side    int   // link: 0 sends on IDs[0], 1 on IDs[1]
 	IDs     [2][]byte
@@ -109,6 +110,8 @@ func (t Test) validate() error {
 		return bad("matrices of side %d, from 1 to %d are possible", t.N, TestSideMax)
 	case t.Kind == TestLink && (t.Bytes < 1 || t.Bytes > TestBytesMax):
 		return bad("messages of %d bytes, from 1 to %d are possible", t.Bytes, int64(TestBytesMax))
+	case t.Kind == TestLink && (t.N < 0 || t.N > TestMessagesMax):
+		return bad("%d messages a repeat, at most %d are possible", t.N, TestMessagesMax)
 	case t.Kind == TestLink && (t.Side < 0 || t.Side > 1):
 		return bad("side %d of a link, which has 0 and 1", t.Side)
 	case t.Kind == TestLink && (len(t.IDs[0]) != uniqueBytes || len(t.IDs[1]) != uniqueBytes):

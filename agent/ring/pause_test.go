@@ -220,7 +220,7 @@ func TestPutTestRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, spoil := range map[string]func(*Test){
-		"old number": func(x *Test) { x.ID = 5 }, "no repeats": func(x *Test) { x.Repeats = 0 }, "many": func(x *Test) { x.Repeats = 65 },
+		"old number": func(x *Test) { x.ID = 5 }, "no repeats": func(x *Test) { x.Repeats = 0 }, "many": func(x *Test) { x.Repeats = 65 }, "messages": func(x *Test) { x.Kind, x.Bytes, x.N = TestLink, 1, TestMessagesMax+1 },
 		"no bytes": func(x *Test) { x.Bytes = 0 }, "side": func(x *Test) { x.Side = 2 }, "short id": func(x *Test) { x.IDs[1] = x.IDs[1][:127] },
 		"kind": func(x *Test) { x.Kind = 4 }, "no side": func(x *Test) { x.Kind = TestGEMM }, "ids of none": func(x *Test) { x.Kind = TestMint },
 	} {

@@ -9,6 +9,7 @@ import (
 	"github.com/failslow/falcon/backend/outbox"
 	"github.com/failslow/falcon/backend/validate"
 	"github.com/failslow/falcon/detect"
+	"github.com/failslow/falcon/detect/passes"
 )
 
 // Validation says when the job may be held for tests, and what the tests are.
@@ -67,7 +68,7 @@ func (vq *validationQueue) start(now time.Time, id string, ask falcon.Validation
 		members[r] = validate.Member{Device: p.device, NIC: nic, Comms: comms[falcon.Rank(r)]}
 	}
 	vq.asking = asking{who: who, at: vq.det.Steady().Iteration, epoch: vq.state.job.Epoch}
-	vq.machine.Step(now, validate.Begin{ID: id, Ask: ask, Members: members, Emulated: vq.job.emulated, Own: vq.state.ownTimes()})
+	vq.machine.Step(now, validate.Begin{ID: id, Ask: ask, Members: members, Emulated: vq.job.emulated, Own: vq.state.ownTimes(now)})
 }
 
 // nextID names a validation; the record of its beginning says the same.
@@ -157,30 +158,36 @@ func (m *journalState) setValidation(v validationRecord) {
 	}
 }
 
-// ownTimes are the least times of every direction in earlier validations in
-// which it was not slow. Of one that was cut short those do not count that could
-// not be compared: the others of their class are what is missing.
-func (m *journalState) ownTimes() func(from, to falcon.Device, bytes int64) (float64, bool) {
+// ownTimesFor is for how long a link's earlier time is compared with.
+const ownTimesFor = 24 * time.Hour
+
+// ownTimes are the least times of every direction in earlier validations, of those
+// that were judged and fine, else of those that were not judged. Of a validation
+// that was cut short those do not count that could not be compared: the others of
+// their class are what is missing.
+func (m *journalState) ownTimes(now time.Time) passes.Own {
 	type direction struct {
 		from, to falcon.Device
 		bytes    int64
 	}
-	least := map[direction]float64{}
+	least := map[direction]passes.Earlier{}
 	for _, t := range m.tests {
-		for _, l := range t.Validation.Links {
-			k := direction{l.FromDevice, l.ToDevice, l.Bytes}
-			if t.Validation.State != falcon.ValidationDone && !(l.BaseMs > 0) {
+		v := t.Validation
+		if now.Sub(time.Unix(0, v.AtNs)) > ownTimesFor {
+			continue
+		}
+		for _, l := range v.Links {
+			if l.Err != "" || l.Slow || !(l.Ms > 0) || l.Unjudged == falcon.TooShort || v.State != falcon.ValidationDone && !(l.BaseMs > 0) {
 				continue
 			}
-			if old, known := least[k]; l.Err == "" && !l.Slow && l.Ms > 0 && (!known || l.Ms < old) {
-				least[k] = l.Ms
+			k := direction{l.FromDevice, l.ToDevice, l.Bytes}
+			is := passes.Earlier{Ms: l.Ms, From: v.ID, Fine: l.Unjudged == "" && l.BaseMs > 0, Known: true}
+			if old := least[k]; !old.Known || is.Fine && !old.Fine || is.Fine == old.Fine && is.Ms < old.Ms {
+				least[k] = is
 			}
 		}
 	}
-	return func(from, to falcon.Device, bytes int64) (float64, bool) {
-		ms, known := least[direction{from, to, bytes}]
-		return ms, known
-	}
+	return func(from, to falcon.Device, bytes int64) passes.Earlier { return least[direction{from, to, bytes}] }
 }
 
 // opening is when an incident was first written, and in which job epoch.

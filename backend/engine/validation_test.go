@@ -114,7 +114,8 @@ func TestValidationOnDemand(t *testing.T) {
 }
 
 // Within one node there is no port to share, and a link's two ends are both
-// directions.
+// directions. The rails of the only link can't clear each other, and accuse the one
+// that is slower than they are.
 func TestValidationOfALink(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.start()
@@ -127,7 +128,7 @@ func TestValidationOfALink(t *testing.T) {
 			t.Fatalf("%v", v)
 		}
 		for _, l := range v.GetLinks() {
-			if l.GetLink() != "n0-n1" || l.GetClass() != string(falcon.LinkSameRail) || l.GetBasis() != "" || l.GetMs() != 2 {
+			if l.GetLink() != "n0-n1" || l.GetClass() != string(falcon.LinkSameRail) || l.GetUnjudged() != falcon.NothingToCompare || l.GetMs() != 2 {
 				t.Errorf("%v", l)
 			}
 		}
@@ -136,7 +137,7 @@ func TestValidationOfALink(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, l := range b.settleTests().GetLinks() {
-			if l.GetBasis() != "own" || l.GetSlow() != (l.GetTo() == 0) {
+			if l.GetSlow() != (l.GetTo() == 0) || (l.GetUnjudged() == "") != l.GetSlow() {
 				t.Errorf("the second time: %v", l)
 			}
 		}
@@ -152,7 +153,7 @@ func TestValidationByItself(t *testing.T) {
 		b.tests, b.ask = Validation{Auto: true, GEMMSide: 128, CoolDown: 1000}, gemmAsk()
 		b.start()
 		b.until(12)
-		if len(b.det.tests) != 1 || b.det.tests[0].State != falcon.ValidationDone || len(b.det.tests[0].GEMM) != 3 || b.det.tests[0].Ask.GEMMSide != 128 {
+		if len(b.det.tests) != 1 || b.det.tests[0].State != falcon.ValidationDone || len(b.det.tests[0].GEMM) != 4 || b.det.tests[0].Ask.GEMMSide != 128 {
 			t.Fatalf("the detector was sent %+v", b.det.tests)
 		}
 		for _, a := range b.job.agents {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/detect/passes"
 )
 
 // Each testdata/*.txt is a script: commands, and below each, after "----", what
@@ -48,10 +49,13 @@ type script struct {
 	now  time.Time
 	next uint64
 	sent map[falcon.Node][]Command // newest last
+
+	world int
+	own   map[string]passes.Earlier // by "n0.g0→n1.g0"
 }
 
 func newScript(t *testing.T) *script {
-	s := &script{t: t, now: time.Unix(1000, 0), sent: map[falcon.Node][]Command{}}
+	s := &script{t: t, now: time.Unix(1000, 0), sent: map[falcon.Node][]Command{}, world: scriptRanks, own: map[string]passes.Earlier{}}
 	s.m = New(Config{GEMMSide: 128, Repeats: 3, MessageBytes: 1 << 20}, func() uint64 { s.next++; return s.next })
 	return s
 }
@@ -59,22 +63,42 @@ func newScript(t *testing.T) *script {
 const scriptRanks = 4
 
 func (s *script) members() []Member {
-	out := make([]Member, scriptRanks)
+	out := make([]Member, s.world)
 	for r := range out {
 		node := fmt.Sprintf("n%d", r/2)
 		out[r] = Member{
 			Device: falcon.NewDevice(falcon.Node(node), r%2), NIC: falcon.NIC(node + ".nic0"),
-			Comms: []falcon.Comm{{ID: 7, Size: scriptRanks, RankInComm: r}},
+			Comms: []falcon.Comm{{ID: 7, Size: s.world, RankInComm: r}},
 		}
 	}
 	return out
 }
 
+// do plays one command; of one for the nodes "all" the answers come one after the other.
 func (s *script) do(f []string) string {
 	s.t.Helper()
+	if len(f) < 2 || f[1] != "all" {
+		return s.doOne(f)
+	}
+	out := ""
+	for n := range s.world / 2 {
+		out += s.doOne(append([]string{f[0], fmt.Sprintf("n%d", n)}, f[2:]...))
+	}
+	return out
+}
+
+func (s *script) doOne(f []string) string {
+	s.t.Helper()
 	switch f[0] {
+	case "world": // ranks, two a node
+		s.world = int(s.number(f[1]))
+		return ""
+	case "own": // direction ms [fine]
+		ms, _ := strconv.ParseFloat(f[2], 64)
+		s.own[f[1]] = passes.Earlier{Ms: ms, From: "VAL-0000", Fine: len(f) > 3, Known: true}
+		return ""
 	case "begin": // gemm=0,1 ring=0,1,2,3 pair=0,1
-		s.m.Step(s.now, Begin{ID: "VAL-0001", Ask: s.ask(f[1:]), Members: s.members()})
+		s.m.Step(s.now, Begin{ID: "VAL-0001", Ask: s.ask(f[1:]), Members: s.members(), Own: s.earlier})
 	case "recover":
 		s.m.Step(s.now, Recover{
 			Validation: falcon.Validation{ID: "VAL-0001", State: falcon.ValidationArming}, Pause: s.number(f[1]), Nodes: []falcon.Node{"n0", "n1"},
@@ -106,6 +130,10 @@ func (s *script) do(f []string) string {
 		s.t.Fatalf("no command %q", f[0])
 	}
 	return s.drain()
+}
+
+func (s *script) earlier(from, to falcon.Device, _ int64) passes.Earlier {
+	return s.own[string(from)+"→"+string(to)]
 }
 
 func done0() *falconv1.CommandResult {
@@ -168,7 +196,7 @@ func (s *script) survey(node falcon.Node, f []string) {
 		r.Status, r.Detail = falconv1.CommandStatus_COMMAND_STATUS_REFUSED, strings.Join(f[2:], " ")
 	}
 	for _, rank := range s.ranksOn(node) {
-		prev, next := (rank+3)%4, (rank+1)%4
+		prev, next := (rank+int32(s.world)-1)%int32(s.world), (rank+1)%int32(s.world)
 		r.Pauses = append(r.Pauses, &falconv1.RankPause{
 			Rank: rank, State: falconv1.PauseState_PAUSE_STATE_RUNNING, Newest: int64(newest), Boundary: int64(newest), Exact: true, IterationMs: 100,
 			Counts: []*falconv1.CommCount{{
@@ -225,14 +253,17 @@ func (s *script) results(node falcon.Node, say map[string]string) *falconv1.Comm
 			continue
 		}
 		for _, x := range c.Test.GetTests() {
-			out := &falconv1.TestResult{Test: c.Test.GetTest(), Rank: x.GetRank(), Kind: x.GetKind(), Status: falconv1.TestStatus_TEST_STATUS_DONE, MedianMs: 2}
+			out := &falconv1.TestResult{Test: c.Test.GetTest(), Rank: x.GetRank(), Kind: x.GetKind(), Status: falconv1.TestStatus_TEST_STATUS_DONE, MedianMs: 2, Bytes: x.GetBytes() * int64(max(1, x.GetN()))}
 			switch v := say[fmt.Sprint(x.GetRank())]; {
 			case v == "failed":
 				out.Status, out.Reason = falconv1.TestStatus_TEST_STATUS_FAILED, "a call returned an error"
 			case v == "none":
 				continue
-			case v != "":
+			case v != "": // of one message
 				out.MedianMs, _ = strconv.ParseFloat(v, 64)
+				if x.GetKind() == falconv1.TestKind_TEST_KIND_LINK {
+					out.MedianMs *= float64(max(1, x.GetN()))
+				}
 			}
 			if x.GetKind() == falconv1.TestKind_TEST_KIND_ID {
 				out.ForwardId, out.BackwardId = bytes.Repeat([]byte{1}, idBytes), bytes.Repeat([]byte{2}, idBytes)
@@ -304,10 +335,17 @@ func (s *script) show() string {
 	out := fmt.Sprintf("%s at %d: passes %d of %d (%d extra), paused %.0f ms, quiet %.0f ms, attempts %d, reason %q\n",
 		v.State, v.Iteration, v.PassesDone, v.Passes, v.ExtraPasses, v.PausedMs, v.QuietMs, v.Attempts, v.Reason)
 	for _, g := range v.GEMM {
-		out += fmt.Sprintf("  %s %.1f ms of %.1f slow %v %s\n", g.Device, g.Ms, g.MedianMs, g.Slow, g.Err)
+		out += fmt.Sprintf("  %s %.1f ms of %.1f slow %v%s %s%s\n", g.Device, g.Ms, g.MedianMs, g.Slow, reference(g.Reference), g.Unjudged, g.Err)
 	}
 	for _, l := range v.Links {
-		out += fmt.Sprintf("  pass %d %s→%s %s %.1f ms of %.1f (%s) slow %v %s\n", l.Pass, l.FromDevice, l.ToDevice, l.Class, l.Ms, l.BaseMs, l.Basis, l.Slow, l.Err)
+		out += fmt.Sprintf("  pass %d %s→%s %s %.1f ms of %.1f (%s) slow %v%s %s%s\n", l.Pass, l.FromDevice, l.ToDevice, l.Class, l.Ms, l.BaseMs, l.Basis, l.Slow, reference(l.Reference), l.Unjudged, l.Err)
 	}
 	return out
+}
+
+func reference(is bool) string {
+	if is {
+		return " (reference)"
+	}
+	return ""
 }

@@ -22,8 +22,11 @@ type testRun struct {
 
 	schedule      []passes.Pass
 	gemmRanks     []falcon.Rank
-	steps         []step // the first one is in progress
-	confirmations int    // rounds in which slow passes were run again
+	steps         []step                     // the first one is in progress
+	confirmations int                        // rounds in which slow passes were run again
+	growths       int                        // rounds in which more messages were sent
+	messages      map[falcon.LinkClass]int32 // of one repeat; 0 = 1
+	references    references
 	awaited       map[falcon.Rank]bool
 	ids           map[passes.Pair]uniqueIDs
 
@@ -35,11 +38,21 @@ type testRun struct {
 // step is one round of tests: all of it at once, the next after the last
 // result.
 type step struct {
+	queued
+
 	kind    falconv1.TestKind
-	pass    int  // LINK: index into schedule
-	again   bool // a slow direction was found in it: the lesser time counts
+	pass    int // LINK: index into schedule
 	minters minters
 }
+
+// queued is why a step repeats what was measured.
+type queued struct {
+	again bool             // something slow was found in it: the lesser time counts
+	grown bool             // it was too short to judge
+	only  falcon.LinkClass // of the pairs of a pass; empty = all
+}
+
+func (q queued) takes(class falcon.LinkClass) bool { return q.only == "" || q.only == class }
 
 // minters is which rank mints the unique ids of which pair. Either end can:
 // an id only names where the two meet.
@@ -51,7 +64,8 @@ const confirmMost = 2
 
 // clearlySlow is the ratio that one more run is enough to confirm: the job does not
 // train while a slow link is timed.
-const clearlySlow = 2.0
+// It is a multiple of the least one that is slow.
+const clearlySlow = 1.6
 
 // uniqueIDs are the unique ids of one exchange.
 type uniqueIDs struct{ forward, backward []byte }
@@ -63,8 +77,10 @@ func newTestRun(cfg Config, b Begin, r roster) testRun {
 		messageBytes: firstSet(b.Ask.MessageBytes, cfg.MessageBytes, MessageBytesDefault),
 		repeats:      int32(min(firstSet(cfg.Repeats, RepeatsDefault), RepeatsMost)),
 	}
-	t.schedule = passes.Split(passes.Plan(b.Ask), func(rank falcon.Rank) string { return string(r.nicOf(rank)) })
-	t.gemmRanks = slices.Compact(slices.Sorted(slices.Values(b.Ask.GEMM)))
+	ask, references := withReferences(b.Ask, r)
+	t.references, t.messages = references, map[falcon.LinkClass]int32{}
+	t.schedule = passes.Split(passes.Plan(ask), func(rank falcon.Rank) string { return string(r.nicOf(rank)) })
+	t.gemmRanks = slices.Compact(slices.Sorted(slices.Values(ask.GEMM)))
 	return t
 }
 
@@ -95,16 +111,20 @@ func (t *testRun) passCounts() (total, extra int) {
 	return len(t.schedule), passes.Extra(t.schedule)
 }
 
-// description is what will be tested.
+// description is what will be tested, and beside what.
 func (t *testRun) description() string {
-	links := 0
+	links := -len(t.references.pairs)
 	for _, p := range t.schedule {
 		links += len(p.Pairs)
 	}
+	devices := len(t.gemmRanks) - len(t.references.ranks)
 	total, extra := t.passCounts()
-	s := joinCounts(pluralize(len(t.gemmRanks), "device"), pluralize(links, "link")+" in "+pluralize(total, "pass"), len(t.gemmRanks), links)
+	s := joinCounts(pluralize(devices, "device"), pluralize(links, "link")+" in "+pluralize(total, "pass"), devices, links)
 	if extra > 0 {
 		s += fmt.Sprintf(" (%d of them because pairs would share a port)", extra)
+	}
+	if n, m := len(t.references.ranks), len(t.references.pairs); n+m > 0 {
+		s += ", and to compare with " + joinCounts(pluralize(n, "device"), pluralize(m, "link"), n, m)
 	}
 	return s
 }
@@ -112,25 +132,29 @@ func (t *testRun) description() string {
 // begin queues all tests once.
 func (t *testRun) begin() {
 	t.steps = nil
-	if len(t.gemmRanks) > 0 {
-		t.steps = append(t.steps, step{kind: falconv1.TestKind_TEST_KIND_GEMM})
-	}
+	t.queueGEMM(queued{})
 	all := make([]int, len(t.schedule))
 	for i := range all {
 		all[i] = i
 	}
 	t.ids = map[passes.Pair]uniqueIDs{}
-	t.queuePasses(all, false)
+	t.queuePasses(all, queued{})
+}
+
+func (t *testRun) queueGEMM(why queued) {
+	if len(t.gemmRanks) > 0 {
+		t.steps = append(t.steps, step{queued: why, kind: falconv1.TestKind_TEST_KIND_GEMM})
+	}
 }
 
 // queuePasses queues passes. The ids of all of them are minted first, as many at
 // once as there are ranks to do it: the job does not train while an order travels.
-func (t *testRun) queuePasses(list []int, again bool) {
-	for _, round := range mintRounds(t.schedule, list) {
-		t.steps = append(t.steps, step{kind: falconv1.TestKind_TEST_KIND_ID, again: again, minters: round})
+func (t *testRun) queuePasses(list []int, why queued) {
+	for _, round := range mintRounds(t.schedule, list, func(p passes.Pair) bool { return why.takes(t.roster.classOf(p)) }) {
+		t.steps = append(t.steps, step{queued: why, kind: falconv1.TestKind_TEST_KIND_ID, minters: round})
 	}
 	for _, i := range list {
-		t.steps = append(t.steps, step{kind: falconv1.TestKind_TEST_KIND_LINK, pass: i, again: again})
+		t.steps = append(t.steps, step{queued: why, kind: falconv1.TestKind_TEST_KIND_LINK, pass: i})
 	}
 }
 
@@ -138,11 +162,13 @@ func (t *testRun) queuePasses(list []int, again bool) {
 // in the first round in which one is free. A ring, whose ranks are in two pairs
 // each, takes one round; any schedule takes no more than it has passes, since
 // a rank is in a pass once.
-func mintRounds(schedule []passes.Pass, list []int) []minters {
+func mintRounds(schedule []passes.Pass, list []int, wanted func(passes.Pair) bool) []minters {
 	var out []minters
 	for _, i := range list {
 		for _, p := range schedule[i].Pairs {
-			out = assignMinter(out, p)
+			if wanted(p) {
+				out = assignMinter(out, p)
+			}
 		}
 	}
 	return out
@@ -164,30 +190,38 @@ func assignMinter(rounds []minters, p passes.Pair) []minters {
 func (t *testRun) running() bool { return len(t.steps) > 0 }
 
 // confirming reports whether the step in progress repeats what was measured.
-func (t *testRun) confirming() bool { return t.steps[0].again }
+func (t *testRun) confirming() bool { return t.steps[0].again || t.steps[0].grown }
 
-// more reports whether a step is left, after slow passes were queued again where
-// that is wanted.
-func (t *testRun) more() bool { return t.running() || t.queueConfirmations() }
+// more reports whether a step is left, after what was too short to judge and then
+// what was slow was queued again where that is wanted.
+func (t *testRun) more() bool { return t.running() || t.queueGrowth() || t.queueConfirmations() }
 
-// queueConfirmations queues the passes in which a direction was slow once more, those with
-// clearly slow ones only once; false when there is nothing to confirm.
+// queueConfirmations queues what was slow, or lay within the noise, once more; what was
+// clearly slow only once. It reports whether there is anything to confirm.
 func (t *testRun) queueConfirmations() bool {
 	if t.confirmations >= confirmMost {
 		return false
 	}
 	first := t.confirmations == 0
 	t.confirmations++
-	links := slices.Clone(t.links)
+	doubtful := func(slow bool, unjudged string, ratio, limit float64) bool {
+		noisy := unjudged != "" && unjudged != falcon.NothingToCompare && unjudged != falcon.TooShort
+		return noisy || slow && (first || ratio < clearlySlow*limit)
+	}
+	links, gemm := slices.Clone(t.links), slices.Clone(t.gemm)
 	passes.Judge(links, t.own)
-	var slow []int
+	passes.JudgeGEMM(gemm)
+	if slices.ContainsFunc(gemm, func(g falcon.GEMMResult) bool { return doubtful(g.Slow, g.Unjudged, g.Ratio, g.Limit) }) {
+		t.queueGEMM(queued{again: true})
+	}
+	var list []int
 	for i := range t.schedule {
-		if slices.ContainsFunc(links, func(l falcon.LinkResult) bool { return l.Pass == i && l.Slow && (first || l.Ratio < clearlySlow) }) {
-			slow = append(slow, i)
+		if slices.ContainsFunc(links, func(l falcon.LinkResult) bool { return l.Pass == i && doubtful(l.Slow, l.Unjudged, l.Ratio, l.Limit) }) {
+			list = append(list, i)
 		}
 	}
-	t.queuePasses(slow, true)
-	return len(t.steps) > 0
+	t.queuePasses(list, queued{again: true})
+	return t.running()
 }
 
 // startStep lists the tests of the step in progress by rank; their results are awaited.
@@ -215,9 +249,12 @@ func (t *testRun) stepTests(s step) []*falconv1.RankTest {
 		}
 	case falconv1.TestKind_TEST_KIND_LINK:
 		for _, p := range t.schedule[s.pass].Pairs {
-			if id, known := t.ids[p]; known {
+			class := t.roster.classOf(p)
+			if id, known := t.ids[p]; known && s.takes(class) {
 				for side, r := range p {
-					out = append(out, &falconv1.RankTest{Rank: int32(r), Bytes: t.messageBytes, Side: int32(side), ForwardId: id.forward, BackwardId: id.backward})
+					out = append(out, &falconv1.RankTest{
+						Rank: int32(r), Bytes: t.messageBytes, N: t.messages[class], Side: int32(side), ForwardId: id.forward, BackwardId: id.backward,
+					})
 				}
 			}
 		}
@@ -228,7 +265,7 @@ func (t *testRun) stepTests(s step) []*falconv1.RankTest {
 func (t *testRun) endStep() {
 	s := t.steps[0]
 	t.steps = t.steps[1:]
-	if s.kind == falconv1.TestKind_TEST_KIND_LINK && !s.again {
+	if s.kind == falconv1.TestKind_TEST_KIND_LINK && !s.again && !s.grown {
 		t.passesDone++
 	}
 }
@@ -257,11 +294,11 @@ func (t *testRun) recordRank(x *falconv1.RankTest, got *falconv1.TestResult, det
 	trouble := resultError(x, got, detail)
 	switch x.GetKind() {
 	case falconv1.TestKind_TEST_KIND_GEMM:
-		g := falcon.GEMMResult{Rank: rank, Device: t.roster.members[rank].Device, Err: trouble}
+		g := falcon.GEMMResult{Rank: rank, Device: t.roster.members[rank].Device, Reference: t.references.ranks[rank], Err: trouble}
 		if trouble == "" {
-			g.Ms = got.GetMedianMs()
+			g.Ms, g.BestMs, g.Runs = got.GetMedianMs(), bestMs(got), 1
 		}
-		t.gemm = append(t.gemm, g)
+		t.addDevice(g)
 	case falconv1.TestKind_TEST_KIND_ID:
 		pair := t.steps[0].minters[rank]
 		delete(t.ids, pair) // those of an earlier exchange
@@ -270,23 +307,43 @@ func (t *testRun) recordRank(x *falconv1.RankTest, got *falconv1.TestResult, det
 			return
 		}
 		pass := t.passOf(pair)
-		t.addDirection(t.linkResult(pass, pair[0], pair[1], 0, trouble))
-		t.addDirection(t.linkResult(pass, pair[1], pair[0], 0, trouble))
+		t.addDirection(t.linkResult(pass, pair[0], pair[1], nil, trouble))
+		t.addDirection(t.linkResult(pass, pair[1], pair[0], nil, trouble))
 	case falconv1.TestKind_TEST_KIND_LINK:
 		pass := t.steps[0].pass
-		t.addDirection(t.linkResult(pass, t.partnerOf(pass, rank), rank, got.GetMedianMs(), trouble))
+		t.addDirection(t.linkResult(pass, t.partnerOf(pass, rank), rank, got, trouble))
 	}
 }
 
-// addDirection takes a direction's first time, and after that a lesser one.
+// bestMs is the least repeat; an agent that names none repeats the median.
+func bestMs(got *falconv1.TestResult) float64 { return cmp.Or(got.GetBestMs(), got.GetMedianMs()) }
+
+// addDevice takes a device's first time, and after that a lesser one.
+func (t *testRun) addDevice(g falcon.GEMMResult) {
+	i := slices.IndexFunc(t.gemm, func(x falcon.GEMMResult) bool { return x.Rank == g.Rank })
+	switch {
+	case i < 0:
+		t.gemm = append(t.gemm, g)
+	case g.Err == "" && t.gemm[i].Err == "":
+		old := &t.gemm[i]
+		old.Ms, old.BestMs, old.Runs = min(old.Ms, g.Ms), min(old.BestMs, g.BestMs), old.Runs+1
+	}
+}
+
+// addDirection takes a direction's first time, after that a lesser one, and one
+// of more bytes in place of either.
 func (t *testRun) addDirection(l falcon.LinkResult) {
 	same := func(x falcon.LinkResult) bool { return x.Pass == l.Pass && x.From == l.From && x.To == l.To }
 	i := slices.IndexFunc(t.links, same)
 	switch {
 	case i < 0:
 		t.links = append(t.links, l)
-	case l.Err == "" && t.links[i].Err == "":
-		t.links[i].Ms = min(t.links[i].Ms, l.Ms)
+	case l.Err != "" || t.links[i].Err != "" || l.Bytes < t.links[i].Bytes:
+	case l.Bytes > t.links[i].Bytes:
+		t.links[i] = l
+	default:
+		old := &t.links[i]
+		old.Ms, old.BestMs, old.Runs = min(old.Ms, l.Ms), min(old.BestMs, l.BestMs), old.Runs+1
 	}
 }
 
@@ -330,15 +387,17 @@ func (t *testRun) passOf(p passes.Pair) int {
 	return slices.IndexFunc(t.schedule, func(x passes.Pass) bool { return slices.Contains(x.Pairs, p) })
 }
 
-// linkResult is one direction of an exchange, timed by its receiver.
-func (t *testRun) linkResult(pass int, from, to falcon.Rank, ms float64, trouble string) falcon.LinkResult {
-	a, b := t.roster.members[from], t.roster.members[to]
+// linkResult is one direction of an exchange, timed by its receiver. A hook that
+// sends one message only whatever is asked of it says so by the bytes.
+func (t *testRun) linkResult(pass int, from, to falcon.Rank, got *falconv1.TestResult, trouble string) falcon.LinkResult {
+	a, b, pair := t.roster.members[from], t.roster.members[to], passes.NewPair(from, to)
+	class := t.roster.classOf(pair)
 	out := falcon.LinkResult{
-		From: from, To: to, FromDevice: a.Device, ToDevice: b.Device, Class: passes.Class(a.Device, b.Device, a.NIC, b.NIC),
-		Pass: pass, Bytes: t.messageBytes, Ms: ms, Err: trouble,
+		From: from, To: to, FromDevice: a.Device, ToDevice: b.Device, Class: class, Pass: pass, Reference: t.references.pairs[pair],
+		Bytes: cmp.Or(got.GetBytes(), t.messageBytes*int64(t.messagesOf(class))), Err: trouble,
 	}
-	if trouble != "" {
-		out.Ms = 0
+	if trouble == "" {
+		out.Ms, out.BestMs, out.Runs = got.GetMedianMs(), bestMs(got), 1
 	}
 	if x, y := a.Device.Node(), b.Device.Node(); x != y {
 		out.Link = falcon.NewLink(x, y).String()
@@ -367,9 +426,10 @@ func (t *testRun) firstAwaited() string {
 	return fmt.Sprintf("rank %d on node %s", rank, t.roster.nodeOf(rank))
 }
 
+// nothingMeasured reports whether all that was asked for failed.
 func (t *testRun) nothingMeasured() bool {
-	gemm := slices.ContainsFunc(t.gemm, func(g falcon.GEMMResult) bool { return g.Err == "" })
-	link := slices.ContainsFunc(t.links, func(l falcon.LinkResult) bool { return l.Err == "" })
+	gemm := slices.ContainsFunc(t.gemm, func(g falcon.GEMMResult) bool { return g.Err == "" && !g.Reference })
+	link := slices.ContainsFunc(t.links, func(l falcon.LinkResult) bool { return l.Err == "" && !l.Reference })
 	return !gemm && !link && len(t.gemm)+len(t.links) > 0
 }
 

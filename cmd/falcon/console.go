@@ -81,6 +81,9 @@ func consoleCommand() *cobra.Command {
 			if target.connect != "" && config != "" {
 				return fmt.Errorf("%w: --config starts an engine and --connect uses another: give one of them", errUsage)
 			}
+			if config == "" {
+				target.connect = cmp.Or(target.connect, os.Getenv("FALCON_SOCKET"))
+			}
 			running, err := target.runningEngine(config)
 			if err != nil {
 				return err
@@ -106,7 +109,7 @@ func consoleCommand() *cobra.Command {
 		},
 	}
 	target.declareFlags(c)
-	c.PersistentFlags().Lookup("connect").Usage = "only the screen: the engine's socket, or HOST:PORT with the three certificate flags"
+	c.PersistentFlags().Lookup("connect").Usage = "only the screen: the engine's socket, or HOST:PORT with the three certificate flags (default $FALCON_SOCKET, without --config)"
 	c.Flags().StringVar(&config, "config", "", "the engine's configuration file (YAML); default: everything in the state directory "+defaultStateDir())
 	consoleFlags(c, &opts)
 	c.AddCommand(consoleKeys())

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/failslow/falcon/agent/lab"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/auth"
 	"github.com/failslow/falcon/tui/clean"
@@ -37,7 +38,7 @@ type engineTarget struct {
 }
 
 func (t *engineTarget) declareFlags(c *cobra.Command) {
-	c.PersistentFlags().StringVar(&t.connect, "connect", "", "engine's socket, or HOST:PORT with the three certificate flags (default $FALCON_SOCKET, then the state directory's socket)")
+	c.PersistentFlags().StringVar(&t.connect, "connect", "", "engine's socket, or HOST:PORT with the three certificate flags (default $FALCON_SOCKET, then the state directory's socket, then that of the one lab that runs here)")
 	c.PersistentFlags().StringVar(&t.certs.CA, "ca", "", "authority's certificate, for HOST:PORT")
 	c.PersistentFlags().StringVar(&t.certs.Cert, "cert", "", "own certificate, for HOST:PORT")
 	c.PersistentFlags().StringVar(&t.certs.Key, "key", "", "own key, for HOST:PORT")
@@ -74,14 +75,45 @@ func (t *engineTarget) runningEngine(config string) (string, error) {
 	return addr, c.Close()
 }
 
+// findSocket is the socket to use: the one at path, or where that is only the
+// default and there is none, that of the one lab that runs here.
+func (t *engineTarget) findSocket(path string) (string, error) {
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return path, nil
+	}
+	var labs []string
+	if t.connect == "" && os.Getenv("FALCON_SOCKET") == "" {
+		labs = labSockets()
+	}
+	switch len(labs) {
+	case 0:
+		return "", fmt.Errorf("no engine at %s: start one with falcon serve, or name its socket with --connect", clean.String(path))
+	case 1:
+		return labs[0], nil
+	}
+	return "", fmt.Errorf("no engine at %s, and %d labs run here: name the engine of one with --connect: %s", clean.String(path), len(labs), clean.String(strings.Join(labs, ", ")))
+}
+
+// labSockets are the engines' sockets of the labs that this user runs here.
+func labSockets() []string {
+	var out []string
+	for _, dir := range lab.Running() {
+		socket := filepath.Join(dir, socketName)
+		if _, err := os.Stat(socket); err == nil {
+			out = append(out, socket)
+		}
+	}
+	return out
+}
+
 // dialTarget makes a client; no call is made yet.
 func (t *engineTarget) dialTarget() (*grpc.ClientConn, error) {
 	addr := t.engineAddress()
 	limit := grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(snapshotBytesMax))
 	if isSocket(addr) {
-		path := strings.TrimPrefix(addr, "unix:")
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("no engine at %s: start one with falcon serve, or name its socket with --connect", clean.String(path))
+		path, err := t.findSocket(strings.TrimPrefix(addr, "unix:"))
+		if err != nil {
+			return nil, err
 		}
 		abs, err := filepath.Abs(path)
 		if err != nil {

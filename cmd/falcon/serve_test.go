@@ -28,7 +28,10 @@ func command(t *testing.T, args ...string) (int, string, string) {
 	root.SetOut(&out)
 	root.SetErr(&errs)
 	err := root.ExecuteContext(t.Context())
+	var code exitError
 	switch {
+	case errors.As(err, &code):
+		return int(code), out.String(), errs.String()
 	case err == nil:
 		return 0, out.String(), errs.String()
 	case errors.Is(err, errUsage):

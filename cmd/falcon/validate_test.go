@@ -117,10 +117,10 @@ func TestValidateFollowsToTheEnd(t *testing.T) {
 		f := &fakeConsole{end: testedJob(), newer: newer, states: []string{"surveying", "testing"}}
 		f.serve(t)
 		code, out, errs := command(t, "validate", "--ranks", "1,4-6", "--gemm", "--pairs", "n3-n1", "--gemm-n", "128", "--message-bytes", "1048576", "--reason", "hot", "--yes")
-		if code != 0 || !strings.Contains(errs+out, "VAL-0003 done; held at iteration 120 for 84 ms") {
+		if code != exitSlow || !strings.Contains(errs, "n1.g0 is SLOW: 24.0 ms, 2.0 x the 12.0 ms of the others") || !strings.Contains(errs+out, "VAL-0003 done; held at iteration 120 for 84 ms") {
 			t.Fatalf("%d %q %q", code, out, errs)
 		}
-		for _, want := range []string{"3 of 3 passes (1 because pairs would share a NIC)", "n1.g0   2     24.000  2.00      slow", "n0-n1  same rail", "failed: timed out"} {
+		for _, want := range []string{"3 of 3 passes (1 because pairs would share a NIC)", "n1.g0   2     24.000  2.00      SLOW", "n0-n1  same rail", "failed: timed out"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("no %q in\n%s", want, out)
 			}
@@ -143,18 +143,62 @@ func TestValidateJSON(t *testing.T) {
 	root.SetArgs([]string{"validate", "--links", "--json"})
 	root.SetOut(&out)
 	root.SetErr(&errs)
-	if err := root.ExecuteContext(t.Context()); err != nil {
+	if err := root.ExecuteContext(t.Context()); !errors.Is(err, exitError(exitSlow)) {
 		t.Fatal(err)
 	}
 	var v falcon.Validation
 	if err := json.Unmarshal(out.Bytes(), &v); err != nil || v.State != falcon.ValidationDone || !v.GEMM[1].Slow || v.Links[0].Link != "n0-n1" || v.Ask.MessageBytes != 1<<20 {
 		t.Errorf("%v\n%s", err, out.String())
 	}
-	if errs.String() != "VAL-0003: arming\nVAL-0003: done\n" {
+	if !strings.HasPrefix(errs.String(), "VAL-0003: arming\nVAL-0003: done\n") {
 		t.Errorf("progress: %q", errs.String())
 	}
 	if q := f.requests()[0]; q.GetGemm() || !q.GetLinkTest() || len(q.GetRanks()) != 0 {
 		t.Errorf("%v", q)
+	}
+}
+
+// Only a test that judged all that was asked for, and found nothing slow, succeeds.
+func TestTheExitCodeOfATest(t *testing.T) {
+	link := func(change func(*falconv1.LinkResult)) *falconv1.LinkResult {
+		l := &falconv1.LinkResult{From: 2, To: 4, FromDevice: "n1.g0", ToDevice: "n2.g0", Link: "n1-n2", Class: "same rail", Bytes: 262144, Ms: 109, BaseMs: 109, Ratio: 1, Basis: "class"}
+		change(l)
+		return l
+	}
+	reference := link(func(l *falconv1.LinkResult) {
+		l.Unjudged, l.Reference, l.ToDevice = "nothing to compare with", true, "n3.g0"
+	})
+	for name, c := range map[string]struct {
+		link *falconv1.LinkResult
+		code int
+		want string
+	}{
+		"fine": {link(func(*falconv1.LinkResult) {}), 0, ""},
+		"slow": {link(func(l *falconv1.LinkResult) {
+			l.Slow, l.BaseMs, l.Ratio, l.Basis, l.BaseFrom = true, 13.2, 8.26, "own", "VAL-0001"
+		}), 3, "falcon: n1-n2 is SLOW: 109 ms, 2.4 MB/s; 8.3 x the 13.2 ms of VAL-0001\n"},
+		"nothing there": {link(func(l *falconv1.LinkResult) {
+			l.BaseMs, l.Ratio, l.Basis, l.Unjudged = 0, 0, "", "nothing to compare with"
+		}), 4, "n1-n2 is NOT JUDGED: nothing to compare with; it takes 109 ms, 2.4 MB/s: there are too few paths of this kind"},
+		"too short": {link(func(l *falconv1.LinkResult) { l.Unjudged = "too short to judge" }), 4, "--message-bytes"},
+		"failed":    {link(func(l *falconv1.LinkResult) { l.Ms, l.Err = 0, "timed out" }), 4, "timed out"},
+		"nothing":   {nil, 4, "nothing was measured"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := &falconv1.Validation{Id: "VAL-0003", By: "ann", State: "done", Links: []*falconv1.LinkResult{reference}}
+			if v.Links = append(v.Links, c.link); c.link == nil {
+				v.Links = nil
+			}
+			f := &fakeConsole{end: v}
+			f.serve(t)
+			code, out, errs := command(t, "validate", "--links", "--ranks", "2,4")
+			if code != c.code || !strings.Contains(errs, c.want) {
+				t.Errorf("%d %q\n%s", code, errs, out)
+			}
+			if code == 0 && !strings.HasPrefix(out, "n1-n2 is fine: 109 ms") {
+				t.Errorf("%s", out)
+			}
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/failslow/falcon"
@@ -30,9 +31,14 @@ func progress(v falcon.Validation) string {
 	return s
 }
 
-// writeValidation writes a validation's results as tables.
+// writeValidation writes what came of a validation, and its results as tables, what
+// was asked for first.
 func writeValidation(w io.Writer, v falcon.Validation) error {
-	if _, err := fmt.Fprintf(w, "%s\nasked for by %s: %s\n", report.Head(v), report.OrNobody(v.Ask.By), v.Ask.Why); err != nil {
+	head := ""
+	if v.State == falcon.ValidationDone {
+		head = report.Headline(v) + "\n"
+	}
+	if _, err := fmt.Fprintf(w, "%s%s\nasked for by %s: %s\n", head, report.Head(v), report.OrNobody(v.Ask.By), v.Ask.Why); err != nil {
 		return err
 	}
 	tab := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
@@ -40,16 +46,25 @@ func writeValidation(w io.Writer, v falcon.Validation) error {
 		fmt.Fprintf(tab, "\nmatrix products, side %d\nDEVICE\tRANK\tMS\tx MEDIAN\t\n", v.Ask.GEMMSide)
 	}
 	for _, g := range v.GEMM {
-		fmt.Fprintf(tab, "%s\t%d\t%.3f\t%s\t%s\n", g.Device, g.Rank, g.Ms, numberOrDash("%.2f", g.Ratio), outcome(g.Slow, g.Err))
+		fmt.Fprintf(tab, "%s\t%d\t%.3f\t%s\t%s\n", g.Device, g.Rank, g.Ms, numberOrDash("%.2f", g.Ratio), outcome(v, g.Reference, g.Slow, g.Unjudged, g.Err))
 	}
 	if len(v.Links) > 0 {
-		fmt.Fprintf(tab, "\nlinks, %d bytes\nFROM\tTO\tLINK\tCLASS\tPASS\tMS\tUSUAL MS\tx USUAL\t\n", v.Ask.MessageBytes)
+		fmt.Fprintf(tab, "\nlinks, messages of %d bytes\nFROM\tTO\tLINK\tCLASS\tPASS\tMS\tRATE\tUSUAL MS\tx USUAL\t\n", v.Ask.MessageBytes)
 	}
-	for _, l := range v.Links {
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%d\t%.3f\t%s\t%s\t%s\n", l.FromDevice, l.ToDevice, textOrDash(l.Link), l.Class, l.Pass, l.Ms,
-			numberOrDash("%.3f", l.BaseMs), numberOrDash("%.2f", l.Ratio), outcome(l.Slow, l.Err))
+	links := slices.Clone(v.Links)
+	slices.SortStableFunc(links, func(a, b falcon.LinkResult) int { return referenceLast(a.Reference) - referenceLast(b.Reference) })
+	for _, l := range links {
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%d\t%.3f\t%s\t%s\t%s\t%s\n", l.FromDevice, l.ToDevice, textOrDash(l.Link), l.Class, l.Pass, l.Ms, report.Rate(l.MBPerS()),
+			numberOrDash("%.3f", l.BaseMs), numberOrDash("%.2f", l.Ratio), outcome(v, l.Reference, l.Slow, l.Unjudged, l.Err))
 	}
 	return tab.Flush()
+}
+
+func referenceLast(reference bool) int {
+	if reference {
+		return 1
+	}
+	return 0
 }
 
 // numberOrDash writes a number, or a dash where there is nothing to compare with.
@@ -67,12 +82,13 @@ func textOrDash(s string) string {
 	return s
 }
 
-func outcome(slow bool, fault string) string {
+// outcome is one result in words; before the end nothing is judged.
+func outcome(v falcon.Validation, reference, slow bool, unjudged, fault string) string {
 	switch {
-	case fault != "":
-		return "failed: " + fault
-	case slow:
-		return "slow"
+	case reference && !slow:
+		return "reference"
+	case v.State.Over() || fault != "":
+		return report.Judgement(slow, unjudged, fault)
 	}
 	return ""
 }

@@ -59,6 +59,12 @@ func TestLinksAreNamedByTheMostDirectProof(t *testing.T) {
 		most  float64
 	}{
 		{"timing alone", func(*Case) {}, nil, 0.4, 0.6},
+		{"a test that judged nothing", func(c *Case) {
+			tested(c, nil)
+			for i := range c.Tests.Links {
+				c.Tests.Links[i].Unjudged = falcon.NothingToCompare
+			}
+		}, nil, 0.4, 0.6},
 		{"a test", func(c *Case) { tested(c, map[falcon.Link]float64{l12: 0.05}) }, []falcon.Link{l12}, 0.9, 0.96},
 		{"a test that finds two", func(c *Case) { tested(c, map[falcon.Link]float64{l12: 0.05, l03: 0.06}) }, []falcon.Link{l12, l03}, 0.9, 0.96},
 		{"a lesser slowness beside it", func(c *Case) { tested(c, map[falcon.Link]float64{l12: 0.05, l03: 0.7}) }, []falcon.Link{l12}, 0.9, 0.96},
@@ -120,6 +126,10 @@ func TestMultiplications(t *testing.T) {
 		{"healthy against a GPU without counters", slowGPU, func(c *Case) { blind(c); c.Tests = result("n1.g0", 1) }, falcon.CauseUnknown, []falcon.Device{"n1.g0"}, 0},
 		{"slow where no rank is", func(*jobtest.Job) {}, func(c *Case) { c.Tests = result("n1.g0", 2) }, falcon.CauseUnknown, nil, 0},
 		{"right below the profile's rule", func(j *jobtest.Job) { j.Clock["n1.g0"] = 0.93 }, func(c *Case) { c.Tests = result("n1.g0", 1.3) }, falcon.CauseGPU, []falcon.Device{"n1.g0"}, 0.7},
+		{"not judged against a GPU without counters", slowGPU, func(c *Case) {
+			blind(c)
+			c.Tests = &Tests{GEMM: []falcon.GEMMResult{{Device: "n1.g0", Ms: 4, MedianMs: 4, Ratio: 1, Unjudged: falcon.NothingToCompare}}}
+		}, falcon.CauseGPU, []falcon.Device{"n1.g0"}, 0.4},
 		{"failed", slowGPU, func(c *Case) {
 			blind(c)
 			c.Tests = &Tests{GEMM: []falcon.GEMMResult{{Device: "n1.g0", Err: "out of memory"}}}

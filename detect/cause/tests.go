@@ -58,7 +58,7 @@ func (c *Case) gemmProofs(gpu, cpu *opinion, r falcon.Rank, behind bool) (slow, 
 		g, base = c.againstFastest(g), "the fastest"
 	}
 	switch {
-	case !ok:
+	case !ok || g.Unjudged != "" && !g.Slow:
 		return false, false
 	case !g.Slow:
 		gpu.addAgainst(falcon.EvidenceTest, "%s: a matrix multiplication takes %.2f ms, %.2f x %s of all tested GPUs: the device itself is healthy", g.Device, g.Ms, g.Ratio, base)
@@ -82,7 +82,7 @@ func (c *Case) againstFastest(g falcon.GEMMResult) falcon.GEMMResult {
 			fastest = min(fastest, q.Ms)
 		}
 	}
-	g.MedianMs, g.Ratio = fastest, g.Ms/fastest
+	g.MedianMs, g.Ratio, g.Unjudged = fastest, g.Ms/fastest, ""
 	g.Slow = g.Ratio > gemmOver || c.Small > 0 && g.Ratio > c.smallGEMM()
 	return g
 }
@@ -180,7 +180,7 @@ func (t *Tests) classes() map[falcon.LinkClass]map[falcon.Link]bool {
 // resultLink is the node pair of a result that was judged.
 func resultLink(r falcon.LinkResult) (falcon.Link, bool) {
 	a, b := r.FromDevice.Node(), r.ToDevice.Node()
-	if r.Err != "" || r.BaseMs <= 0 || a == b || a == "" || b == "" {
+	if r.Err != "" || r.Unjudged != "" || r.BaseMs <= 0 || a == b || a == "" || b == "" {
 		return falcon.Link{}, false
 	}
 	return falcon.NewLink(a, b), true
@@ -219,7 +219,7 @@ func (c *Case) addTestSummary(o *opinion) {
 	devices := 0
 	for _, g := range c.Tests.GEMM {
 		switch {
-		case g.Err != "":
+		case g.Err != "" || g.Unjudged != "":
 		case g.Slow:
 			o.addAgainst(falcon.EvidenceTest, "%s: a matrix multiplication takes %.2f x the median, but its rank computes as fast as its peers", g.Device, g.Ratio)
 		default:

@@ -1,20 +1,43 @@
 package passes
 
 import (
+	"cmp"
+	"fmt"
+	"math"
 	"slices"
 
 	"github.com/failslow/falcon"
 )
 
-// Rules of FALCON §4.4: what is slow, and how many links make a class with a median.
+// Rules of what is slow. FALCON §4.4 calls slow what takes over 1.2 × the
+// median of its kind. That ratio holds where the repeats of a test agree; where
+// they do not, it grows with their spread.
 const (
 	SlowRatio  = 1.2
-	ClassLeast = 3
+	ClassLeast = 3 // independent links, or devices, that show what is usual
+
+	// FloorMs is the least time of one repeat that is judged, ms: in less, the
+	// scheduling of a host counts for more than a link.
+	FloorMs = 2.0
+
+	// spreadTimes is how many spreads, as ratios, lie between the usual time and a
+	// slow one. The lower half of a class, which slow members do not reach, gives
+	// the spread of its members; median over least repeat that of one member.
+	spreadTimes = 6.0
+	limitMost   = 1000
+	fewRatio    = 1.5 // slow, among fewer than ClassLeast
 )
 
-// Own looks up the healthy time of one direction of a link in an earlier
-// validation with messages of the same size, in ms.
-type Own func(from, to falcon.Device, bytes int64) (ms float64, known bool)
+// Earlier is the time of one direction of a link in an earlier validation.
+type Earlier struct {
+	Ms    float64
+	From  string // validation
+	Fine  bool   // it was judged then, and not slow
+	Known bool
+}
+
+// Own looks up an earlier test of one direction of a link with as many bytes a repeat.
+type Own func(from, to falcon.Device, bytes int64) Earlier
 
 // Class says what links the one between two devices is compared with. Ports
 // are named "n1.nic0"; where one of them is unknown, the ports of one index on
@@ -31,85 +54,220 @@ func Class(from, to falcon.Device, fromNIC, toNIC falcon.NIC) falcon.LinkClass {
 
 func railOf(n falcon.NIC) string { return string(n)[min(len(n.Node()), len(n)):] }
 
-// Judge compares every measured direction with the median of its class over
-// the same validation, or, in a class of fewer than three links, with its own
-// earlier time. It fills BaseMs, Basis, Ratio and Slow in place; directions
-// with an Err or without a base are never slow.
+// Judge compares every measured direction with the links of its class in the
+// same validation, and where those can't decide, with its own earlier time. It
+// fills BaseMs, Basis, BaseFrom, Ratio, Limit, Slow and Unjudged in place. What
+// is not slow and has no Unjudged takes at most SlowRatio × the usual time of its
+// class and SlowRatio² × the least of all its repeats, or as much of an earlier
+// time that was fine.
 func Judge(links []falcon.LinkResult, own Own) {
-	classes := map[falcon.LinkClass]*class{}
+	classes := map[falcon.LinkClass]class{}
 	for _, l := range links {
-		if measured(l) {
-			classOf(classes, l.Class).addResult(l)
+		if _, known := classes[l.Class]; !known && measured(l) {
+			classes[l.Class] = newClass(links, l.Class)
 		}
 	}
 	for i := range links {
 		l := &links[i]
-		l.BaseMs, l.Basis, l.Ratio, l.Slow = 0, "", 0, false
-		if !measured(*l) {
-			continue
-		}
-		if c := classes[l.Class]; len(c.pairs) >= ClassLeast {
-			l.BaseMs, l.Basis = falcon.Median(slices.Clone(c.ms)), "class"
-		} else if ms, known := ownTime(own, *l); known {
-			l.BaseMs, l.Basis = ms, "own"
-		}
-		if l.BaseMs > 0 {
-			l.Ratio = l.Ms / l.BaseMs
-			l.Slow = l.Ratio > SlowRatio
+		l.BaseMs, l.Basis, l.BaseFrom, l.Ratio, l.Limit, l.Slow, l.Unjudged = 0, "", "", 0, 0, false, ""
+		if measured(*l) {
+			judgeLink(links, l, classes[l.Class], own)
 		}
 	}
 }
 
 func measured(l falcon.LinkResult) bool { return l.Err == "" && l.Ms > 0 }
 
-func ownTime(own Own, l falcon.LinkResult) (float64, bool) {
-	if own == nil {
-		return 0, false
+func judgeLink(links []falcon.LinkResult, l *falcon.LinkResult, c class, own Own) {
+	v := c.judge(reading{l.Ms, l.BestMs})
+	l.BaseMs, l.Ratio, l.Limit, l.Slow, l.Unjudged = v.base, v.ratio, v.limit, v.slow, v.unjudged
+	if v.base > 0 {
+		l.Basis = "class"
 	}
-	return own(l.FromDevice, l.ToDevice, l.Bytes)
-}
-
-type class struct {
-	pairs map[Pair]bool
-	ms    []float64
-}
-
-func classOf(m map[falcon.LinkClass]*class, k falcon.LinkClass) *class {
-	if m[k] == nil {
-		m[k] = &class{pairs: map[Pair]bool{}}
+	if l.Unjudged == "" || own == nil {
+		return
 	}
-	return m[k]
+	if was := own(l.FromDevice, l.ToDevice, l.Bytes); was.Known && was.Ms > 0 {
+		judgeByOwn(l, was, c, drift(links, *l, own))
+	}
 }
 
-func (c *class) addResult(l falcon.LinkResult) {
-	c.pairs[NewPair(l.From, l.To)] = true
-	c.ms = append(c.ms, l.Ms)
+// judgeByOwn judges by an earlier time of the link itself. An earlier time that
+// was not judged may have been slow: it clears nothing. It accuses where the class
+// can't: what the noise of the class explains is not slow because the hosts were
+// less busy then, and neither is what all its class has become.
+func judgeByOwn(l *falcon.LinkResult, was Earlier, c class, drift float64) {
+	r := reading{l.Ms, l.BestMs}
+	usual := was.Ms * drift
+	own := class{base: usual, least: usual, spread: max(c.repeats, spreadOf(r)), floor: FloorMs, size: ClassLeast}
+	v := own.judge(r)
+	switch {
+	case v.slow && c.size >= ClassLeast && c.base > 0 && l.Ratio > SlowRatio:
+		return
+	case !v.slow && (v.unjudged != "" || !was.Fine || r.ms > SlowRatio*was.Ms):
+		return
+	}
+	l.BaseMs, l.Ratio, l.Limit, l.Slow, l.Unjudged = was.Ms, r.ms/was.Ms, v.limit*drift, v.slow, ""
+	l.Basis, l.BaseFrom = "own", was.From
 }
 
-// JudgeGEMM compares every device with the median of all that were tested, or
-// with the faster one where only two were: their mean would hide a slow one.
-// One alone is compared with nothing. Fields are filled in place.
-func JudgeGEMM(results []falcon.GEMMResult) {
-	var ms []float64
-	for _, g := range results {
-		if g.Err == "" && g.Ms > 0 {
-			ms = append(ms, g.Ms)
+// drift is by how much all other paths of a link's class are slower than in their
+// earlier tests, at least 1: of their ratios the least.
+func drift(links []falcon.LinkResult, of falcon.LinkResult, own Own) float64 {
+	least := math.Inf(1)
+	for _, l := range links {
+		if l.Class != of.Class || !measured(l) || l.Path() == of.Path() {
+			continue
+		}
+		if was := own(l.FromDevice, l.ToDevice, l.Bytes); was.Known && was.Ms > 0 {
+			least = min(least, l.Ms/was.Ms)
 		}
 	}
-	base := 0.0
-	switch len(ms) {
-	case 0, 1:
-	case 2:
-		base = min(ms[0], ms[1])
-	default:
-		base = falcon.Median(slices.Clone(ms))
+	if math.IsInf(least, 1) {
+		return 1
 	}
+	return max(1, least)
+}
+
+// reading is one result: the least of its runs' medians, and its least repeat.
+type reading struct{ ms, best float64 }
+
+// spreadOf is by how much the repeats of one result differ, at least 1.
+func spreadOf(r reading) float64 {
+	if !(r.best > 0) {
+		return 1
+	}
+	return max(1, r.ms/r.best)
+}
+
+// class is what results are compared with.
+type class struct {
+	base    float64 // usual time
+	least   float64 // of all repeats
+	spread  float64 // at least 1
+	repeats float64 // part of it: of the repeats of one result
+	floor   float64 // ms; less is too short to judge
+	size    int     // independent members
+}
+
+// newClass sums up one class. Each path counts once, by its faster direction:
+// a fault of one direction must not change what is usual.
+func newClass(links []falcon.LinkResult, of falcon.LinkClass) class {
+	byPath, byPair := map[string][]reading{}, map[Pair]reading{}
+	var spreads []float64
+	for _, l := range links {
+		if l.Class != of || !measured(l) {
+			continue
+		}
+		r := reading{l.Ms, cmp.Or(l.BestMs, l.Ms)}
+		spreads = append(spreads, spreadOf(r))
+		byPath[l.Path()] = append(byPath[l.Path()], r)
+		p := NewPair(l.From, l.To)
+		if old, known := byPair[p]; !known || r.ms < old.ms {
+			byPair[p] = r
+		}
+	}
+	var members []reading
+	for _, list := range byPath {
+		members = append(members, lowerMedian(list))
+	}
+	size := len(members)
+	if size < ClassLeast { // rails of one pair of nodes accuse each other; they do not clear each other
+		members = nil
+		for _, r := range byPair {
+			members = append(members, r)
+		}
+	}
+	c := newClassOf(members, spreads, size)
+	c.floor = FloorMs
+	return c
+}
+
+func newClassOf(members []reading, spreads []float64, size int) class {
+	repeats := falcon.Median(spreads)
+	if len(members) < 2 {
+		return class{repeats: repeats, size: size}
+	}
+	usual := lowerMedian(members)
+	fastest, least := usual.ms, usual.best
+	for _, m := range members {
+		fastest, least = min(fastest, m.ms), min(least, m.best)
+	}
+	c := class{base: usual.ms, least: least, spread: max(usual.ms/fastest, repeats), repeats: repeats, size: size}
+	return c
+}
+
+// lowerMedian is the middle by time, of two the lesser: of as many slow as
+// healthy ones a healthy one.
+func lowerMedian(list []reading) reading {
+	sorted := slices.SortedFunc(slices.Values(list), func(a, b reading) int { return cmp.Or(cmp.Compare(a.ms, b.ms), cmp.Compare(a.best, b.best)) })
+	return sorted[(len(sorted)-1)/2]
+}
+
+// verdict is what a class says about one result.
+type verdict struct {
+	base, ratio, limit float64
+	slow               bool
+	unjudged           string
+}
+
+// limit is the ratio over which a result is slow. Few members show little of
+// how much they differ by chance.
+func (c class) limit() float64 {
+	least := SlowRatio
+	if c.size < ClassLeast {
+		least = fewRatio
+	}
+	return min(limitMost, max(least, math.Pow(c.spread, spreadTimes)))
+}
+
+func (c class) judge(r reading) verdict {
+	best := cmp.Or(r.best, r.ms)
+	if c.base <= 0 {
+		return verdict{unjudged: falcon.NothingToCompare}
+	}
+	v := verdict{base: c.base, ratio: r.ms / c.base, limit: c.limit()}
+	switch {
+	case r.ms < c.floor && c.base < c.floor:
+		v.unjudged = falcon.TooShort
+	case v.ratio > v.limit && best > SlowRatio*c.base: // not one repeat was usual
+		v.slow = true
+	case v.ratio > v.limit:
+		v.unjudged = fmt.Sprintf("unsteady: its repeats take %.1f ms at least and usually %.1f ms", best, r.ms)
+	case v.ratio > SlowRatio:
+		v.unjudged = fmt.Sprintf("within the noise: %.1f x the usual time can be chance here", v.limit)
+	case c.size < ClassLeast:
+		v.unjudged = falcon.NothingToCompare
+	case r.ms > SlowRatio*SlowRatio*c.least:
+		v.unjudged = fmt.Sprintf("%.1f x the least time of its class: most of it may be slow", r.ms/c.least)
+	}
+	return v
+}
+
+// JudgeGEMM compares every device with all that were tested, by the same rules
+// but without a floor: a device times its own work, and no host has a part in
+// it. Fields are filled in place.
+func JudgeGEMM(results []falcon.GEMMResult) {
+	c := newGEMMClass(results)
 	for i := range results {
 		g := &results[i]
-		g.MedianMs, g.Ratio, g.Slow = base, 0, false
-		if g.Err == "" && g.Ms > 0 && base > 0 {
-			g.Ratio = g.Ms / base
-			g.Slow = g.Ratio > SlowRatio
+		g.MedianMs, g.Ratio, g.Limit, g.Slow, g.Unjudged = c.base, 0, 0, false, ""
+		if g.Err != "" || !(g.Ms > 0) {
+			continue
+		}
+		v := c.judge(reading{g.Ms, g.BestMs})
+		g.Ratio, g.Limit, g.Slow, g.Unjudged = v.ratio, v.limit, v.slow, v.unjudged
+	}
+}
+
+func newGEMMClass(results []falcon.GEMMResult) class {
+	var members []reading
+	var spreads []float64
+	for _, g := range results {
+		if g.Err == "" && g.Ms > 0 {
+			r := reading{g.Ms, cmp.Or(g.BestMs, g.Ms)}
+			members, spreads = append(members, r), append(spreads, spreadOf(r))
 		}
 	}
+	return newClassOf(members, spreads, len(members))
 }

@@ -18,6 +18,7 @@
 #include "cuda.h"
 
 #define PROBE_REPEATS_MAX 64u
+#define PROBE_MESSAGES_MAX 1024u /* of one repeat of a link test */
 #define PROBE_POLL_NS 100000l /* between two looks at something that is awaited */
 
 typedef struct falcon_workspace {

@@ -112,6 +112,13 @@ static bool mark(falcon_trial *t, uint32_t i) {
   return falcon_cuda_fine(cuda->event_record(falcon_work.event[i], falcon_work.computes)) || falcon_trial_end(t, FALCON_TEST_FAILED, FALCON_REASON_FAILED);
 }
 
+/* The messages of one repeat, one after the other: many small ones are too short to time alone. */
+static bool repeat(falcon_trial *t, void *const comm[2]) {
+  bool ok = true;
+  for (uint32_t i = 0; ok && i < t->order.n; i++) ok = exchange(t, comm, t->order.bytes);
+  return ok;
+}
+
 /* One exchange that is not timed: it makes the connections, and the two sides
  * start together. NCCL connects all channels of a peer at the first message of
  * any size. */
@@ -119,7 +126,7 @@ static bool measure(falcon_trial *t, void *const comm[2]) {
   size_t greeting = t->order.bytes < GREET_BYTES ? t->order.bytes : GREET_BYTES;
   bool ok = exchange(t, comm, greeting) && mark(t, 0);
   t->out.setup_ns = (int64_t)(falcon_mono_ns() - t->start_ns);
-  for (uint32_t i = 1; ok && i <= t->order.repeats; i++) ok = exchange(t, comm, t->order.bytes) && mark(t, i);
+  for (uint32_t i = 1; ok && i <= t->order.repeats; i++) ok = repeat(t, comm) && mark(t, i);
   return ok && falcon_trial_await(t, falcon_work.event[t->order.repeats]) && falcon_trial_times(t);
 }
 
@@ -156,7 +163,9 @@ static bool room(falcon_trial *t) {
 
 void falcon_probe_link(falcon_trial *t) {
   void *comm[2] = {NULL, NULL};
-  if (t->order.side != 0 && t->order.side != 1) {
+  if (!t->order.n) t->order.n = 1;
+  t->out.bytes = t->order.bytes * t->order.n;
+  if ((t->order.side != 0 && t->order.side != 1) || t->order.n > PROBE_MESSAGES_MAX) {
     falcon_trial_end(t, FALCON_TEST_FAILED, FALCON_REASON_FAILED);
     return;
   }

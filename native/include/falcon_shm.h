@@ -218,7 +218,7 @@ enum falcon_test_kind { FALCON_TEST_NONE = 0,
   FALCON_TEST_GEMM = 1, /* n x n x n single precision, `repeats` times, each timed by events */
   FALCON_TEST_ID = 2,   /* mint two unique ids for a LINK test */
   FALCON_TEST_LINK = 3  /* one exchange with one peer: each direction on a communicator and a stream
-                         * of its own, both at once; `repeats` timed receives after one untimed */
+                         * of its own, both at once; `repeats` times `n` timed receives after one untimed */
 };
 enum falcon_test_status { FALCON_TEST_IDLE = 0, FALCON_TEST_RUNNING = 1, FALCON_TEST_DONE = 2,
   FALCON_TEST_REFUSED = 3, FALCON_TEST_FAILED = 4, FALCON_TEST_LATE = 5 };
@@ -231,7 +231,7 @@ typedef struct falcon_test {
   uint64_t bytes;     /* LINK: message size */
   uint32_t kind;      /* enum falcon_test_kind */
   uint32_t repeats;   /* 1 to 64 */
-  uint32_t n;         /* GEMM: side of the matrices */
+  uint32_t n;         /* GEMM: side of the matrices; LINK: messages of one repeat, 1 to 1024, 0 = 1 */
   int32_t  side;      /* LINK: 0 = sends on ids[0] and receives on ids[1], 1 = the other way */
   uint8_t  ids[2][128];
 } falcon_test;
@@ -242,9 +242,9 @@ typedef struct falcon_test_result {
   uint64_t id;
   uint32_t kind, status, reason; /* enums above */
   uint32_t repeats;              /* timed */
-  int64_t  median_ns, best_ns;   /* device time of one multiplication, or of one receive */
+  int64_t  median_ns, best_ns;   /* device time of one multiplication, or of one repeat's receives */
   int64_t  setup_ns;             /* host time before the first timed repeat */
-  uint64_t bytes;
+  uint64_t bytes;                /* of one repeat; a hook that ignores a link's `n` gives those of one message */
   uint8_t  ids[2][128];          /* FALCON_TEST_ID */
 } falcon_test_result;
 

@@ -35,6 +35,7 @@ var table = slices.Concat([]Binding{
 	newBinding(Global, ShowHelp, []string{"?"}, "?", "help", "Show the keys that work here.", 1),
 	newBinding(Global, Quit, []string{"q", "ctrl+c"}, "q", "quit", "Leave the console.", 5),
 }, mapBindings(Ranks), mapBindings(Grid), incidentKeys(Overview, 13), incidentKeys(Ladder, 0), []Binding{
+	newBinding(Overview, RunTest, []string{"x"}, "x", "test", "Test the links that the incident names, or what is picked: the job is held for a moment; a dialog asks first.", 0),
 	newBinding(Posterior, Left, []string{"h", "left"}, "h ←", "older", "Move the hairline to an older iteration.", 10),
 	newBinding(Posterior, Right, []string{"l", "right"}, "l →", "newer", "Move the hairline to a newer iteration.", 0),
 	newBinding(Posterior, Up, []string{"k", "up"}, "k ↑", "rank", "Previous rank.", 0),

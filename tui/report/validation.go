@@ -47,6 +47,9 @@ func Slow(v falcon.Validation) string {
 		}
 	}
 	if s == "" && v.State == falcon.ValidationDone {
+		if n := len(v.NotJudged()); n > 0 {
+			return fmt.Sprintf("; %d GPUs and %d directions of links, none known to be slow, %d not judged", len(v.GEMM), len(v.Links), n)
+		}
 		return fmt.Sprintf("; %d GPUs and %d directions of links, none slow", len(v.GEMM), len(v.Links))
 	}
 	return s

@@ -32,6 +32,7 @@ func ValidationFromProto(p *falconv1.Validation) falcon.Validation {
 func gemmToProto(g falcon.GEMMResult) *falconv1.GemmResult {
 	return &falconv1.GemmResult{
 		Rank: clamped(g.Rank), Device: string(g.Device), Ms: g.Ms, MedianMs: g.MedianMs, Ratio: g.Ratio, Slow: g.Slow, Err: g.Err,
+		BestMs: g.BestMs, Runs: clamped(g.Runs), Limit: g.Limit, Unjudged: g.Unjudged, Reference: g.Reference,
 	}
 }
 
@@ -39,6 +40,7 @@ func gemmFromProto(p *falconv1.GemmResult) falcon.GEMMResult {
 	return falcon.GEMMResult{
 		Rank: falcon.Rank(p.GetRank()), Device: falcon.Device(p.GetDevice()), Ms: p.GetMs(), MedianMs: p.GetMedianMs(),
 		Ratio: p.GetRatio(), Slow: p.GetSlow(), Err: p.GetErr(),
+		BestMs: p.GetBestMs(), Runs: int(p.GetRuns()), Limit: p.GetLimit(), Unjudged: p.GetUnjudged(), Reference: p.GetReference(),
 	}
 }
 
@@ -46,7 +48,8 @@ func linkResultToProto(l falcon.LinkResult) *falconv1.LinkResult {
 	return &falconv1.LinkResult{
 		From: clamped(l.From), To: clamped(l.To), FromDevice: string(l.FromDevice), ToDevice: string(l.ToDevice), Link: l.Link,
 		Class: string(l.Class), Pass: clamped(l.Pass), Bytes: l.Bytes, Ms: l.Ms, BaseMs: l.BaseMs, Ratio: l.Ratio, Slow: l.Slow,
-		Err: l.Err, Basis: l.Basis,
+		Err: l.Err, Basis: l.Basis, BestMs: l.BestMs, Runs: clamped(l.Runs), Limit: l.Limit, Unjudged: l.Unjudged, Reference: l.Reference,
+		BaseFrom: l.BaseFrom,
 	}
 }
 
@@ -55,5 +58,6 @@ func linkResultFromProto(p *falconv1.LinkResult) falcon.LinkResult {
 		From: falcon.Rank(p.GetFrom()), To: falcon.Rank(p.GetTo()), FromDevice: falcon.Device(p.GetFromDevice()),
 		ToDevice: falcon.Device(p.GetToDevice()), Link: p.GetLink(), Class: falcon.LinkClass(p.GetClass()), Pass: int(p.GetPass()),
 		Bytes: p.GetBytes(), Ms: p.GetMs(), BaseMs: p.GetBaseMs(), Ratio: p.GetRatio(), Slow: p.GetSlow(), Err: p.GetErr(), Basis: p.GetBasis(),
+		BestMs: p.GetBestMs(), Runs: int(p.GetRuns()), Limit: p.GetLimit(), Unjudged: p.GetUnjudged(), Reference: p.GetReference(), BaseFrom: p.GetBaseFrom(),
 	}
 }

@@ -175,11 +175,13 @@ static void share_ids(pair *p, int rank) {
   meet(p);
 }
 
-static uint64_t start_link(const pair *p, int rank, uint64_t bytes, uint64_t ms) {
-  falcon_test t = {.kind = FALCON_TEST_LINK, .bytes = bytes, .repeats = 5, .side = rank};
+static uint64_t start_links(const pair *p, int rank, uint64_t bytes, uint32_t n, uint64_t ms) {
+  falcon_test t = {.kind = FALCON_TEST_LINK, .bytes = bytes, .repeats = 5, .n = n, .side = rank};
   memcpy(t.ids, p->ids, sizeof t.ids);
   return put_test(t, ms);
 }
+
+static uint64_t start_link(const pair *p, int rank, uint64_t bytes, uint64_t ms) { return start_links(p, rank, bytes, 0, ms); }
 
 #define LINK_BYTES 65536
 static double link_ns(double bytes_per_s) { return 1e9 * (LINK_BYTES / bytes_per_s + 10e-6); }
@@ -199,6 +201,21 @@ static void check_link(pair *p, int rank, double want) {
   CHECK(!"no repeat was in time");
 }
 
+/* A repeat of several messages takes as many times as long, and its bytes say so. */
+static void check_messages(pair *p, int rank, uint32_t n, double want) {
+  for (int tries = 0; tries < TRIES; tries++) {
+    share_ids(p, rank);
+    falcon_test_result r = await_result(start_links(p, rank, LINK_BYTES, n, 20000), 25000);
+    CHECK(r.status == FALCON_TEST_DONE && r.repeats == 5 && r.bytes == (uint64_t)LINK_BYTES * n && (double)r.best_ns > want * (n - 1));
+    p->bd.word[rank] = too_long(r.best_ns, want * n);
+    meet(p);
+    int again = p->bd.word[0] || p->bd.word[1];
+    meet(p);
+    if (!again) return;
+  }
+  CHECK(!"no repeat was in time");
+}
+
 static void link_times(int rank, int n, void *arg) {
   pair *p = arg;
   ncclComm_t c = quiet_rank(&p->bd, rank, n);
@@ -206,6 +223,7 @@ static void link_times(int rank, int n, void *arg) {
   check_link(p, rank, link_ns(1e7));
   state_set(&state_link(state, 0, 1)->bandwidth, 0.25);
   check_link(p, rank, link_ns(0.25e7));
+  check_messages(p, rank, 4, link_ns(0.25e7));
   CHECK(count(0) == 0 && COMM(b, 1)->state == FALCON_COMM_FREE && LOAD(RING(b, 0)->head) == 0);
   meet(p);
   release();

@@ -147,13 +147,13 @@ func (e *Engine) results(v *falconv1.Validation, gemm, links bool) {
 				Bytes: 1 << 20, Ms: 2.1 + 0.01*float64(r%5), BaseMs: 2.1, Ratio: 1, Basis: "class",
 			}
 			if r/2 == next/2 {
-				l.Class, l.Ms = "intra-node", 0.2
+				l.Class, l.Ms, l.BaseMs = "intra-node", 2.4, 2.4
 			} else {
 				l.Link = fmt.Sprintf("n%d-n%d", min(r, next)/2, max(r, next)/2)
 				l.Slow = l.Link == e.opts.SlowLink
 			}
 			if l.Slow {
-				l.Ms, l.Ratio = 3.9, 1.86
+				l.Ms, l.Ratio, l.Limit = 3.9, 1.86, 1.2
 			}
 			v.Links = append(v.Links, l)
 		}

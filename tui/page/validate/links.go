@@ -108,7 +108,7 @@ func (p *Page) pickLinkAt(s *page.State) {
 // drawLinks draws the picker.
 func (p *Page) drawLinks(c *widget.Canvas, r widget.Rect, s *page.State) {
 	list, more := p.candidates(s)
-	what := "none picked: all picked ranks are tested"
+	what := "none picked: every link is tested"
 	if len(p.picked) > 0 {
 		what = fmt.Sprintf("%d of %d picked", len(p.picked), len(list))
 	}

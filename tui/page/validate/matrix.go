@@ -14,7 +14,8 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// Limit is where FALCON calls a GPU or link slow: over 1.2 × the median of its kind.
+// Limit is where FALCON calls a GPU or link slow: over 1.2 × the median of its kind. Where
+// repeats differ by chance the engine takes a higher one.
 const Limit = 1.2
 
 // matrix is a validation's link results by their ends: rows send, columns
@@ -68,8 +69,10 @@ func worseFirst(a, b *falconv1.LinkResult) int {
 func gravityOf(l *falconv1.LinkResult) int {
 	switch {
 	case l.GetSlow():
-		return 2
+		return 3
 	case l.GetErr() != "":
+		return 2
+	case l.GetUnjudged() != "":
 		return 1
 	}
 	return 0
@@ -225,8 +228,8 @@ func (m matrix) cellFace(c *widget.Canvas, at [2]int, w int) (string, themes.Sty
 		return fit("·"), c.Pal.Style(themes.Dim)
 	case list[0].GetErr() != "":
 		return fit("!"), c.Pal.Style(themes.Warn)
-	case list[0].GetRatio() <= 0:
-		return fit("="), c.Pal.Style(themes.Text)
+	case list[0].GetRatio() <= 0 || list[0].GetUnjudged() != "" && !list[0].GetSlow():
+		return fit("?"), c.Pal.Style(themes.Warn)
 	}
 	role := themes.Text
 	switch {
@@ -273,20 +276,25 @@ func (m matrix) drawWay(c *widget.Canvas, r widget.Rect, at [2]int) {
 	role := verdictRole(l.GetSlow())
 	pen.Put(role, phrase.Ms(l.GetMs()))
 	if l.GetRatio() > 0 {
-		pen.Putf(role, ", %.2f× of %s%s", l.GetRatio(), phrase.Ms(l.GetBaseMs()), basisWords(l.GetBasis()))
+		pen.Putf(role, ", %.2f× of %s%s", l.GetRatio(), phrase.Ms(l.GetBaseMs()), basisWords(l))
 	}
 	pen.Put(role, slowVerdict(l.GetSlow()))
+	if l.GetUnjudged() != "" {
+		pen.Put(themes.Warn, " not judged: "+l.GetUnjudged())
+	}
 	if len(list) > 1 {
 		pen.Putf(themes.Dim, "  worst of %d: %s → %s", len(list), l.GetFromDevice(), l.GetToDevice())
 	}
 	pen.Putf(themes.Dim, "  %s, pass %d", l.GetClass(), l.GetPass()+1)
 }
 
-func basisWords(basis string) string {
-	switch basis {
-	case "class":
+func basisWords(l *falconv1.LinkResult) string {
+	switch {
+	case l.GetBasis() == "class":
 		return " (median of its class)"
-	case "own":
+	case l.GetBaseFrom() != "":
+		return " (" + l.GetBaseFrom() + ")"
+	case l.GetBasis() == "own":
 		return " (an earlier test of it)"
 	}
 	return ""

@@ -6,16 +6,13 @@
 package validate
 
 import (
-	"cmp"
 	"fmt"
-	"strings"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
-	"github.com/failslow/falcon/tui/phrase"
 	"github.com/failslow/falcon/tui/widget"
 )
 
@@ -322,21 +319,14 @@ func (p *Page) validation(c *widget.Canvas, r widget.Rect, s *page.State) {
 	if v.Id != p.of {
 		p.of, p.scroll, p.at = v.Id, page.Scroll{}, [2]int{}
 		if !p.chosen {
-			p.look = asList
-			if len(v.Gemm) == 0 && len(v.Links) > 0 {
-				p.look = firstMatrix(v)
-			}
+			p.look = firstLook(v)
 		}
 	}
 	title := v.Id + " " + v.State
 	if n := len(s.ValidationList()); n > 1 {
 		title += fmt.Sprintf("  %d of %d", n-p.back, n)
 	}
-	body := c.Rule(r, title, Summary(v))
-	head, body := body.Rows(min(2, body.H))
-	if used := c.Paragraph(head, Story(v), c.Pal.Style(stateRole(v))); used < head.H {
-		body = widget.Rect{X: body.X, Y: body.Y - 1, W: body.W, H: body.H + 1}
-	}
+	body := p.drawStory(c, c.Rule(r, title, Summary(v)), s, v)
 	if page.Underway(v) && body.H > liveRows {
 		var now widget.Rect
 		now, body = body.Rows(liveRows)
@@ -345,13 +335,30 @@ func (p *Page) validation(c *widget.Canvas, r widget.Rect, s *page.State) {
 	p.drawResults(c, body, v)
 }
 
+// listMost is how many directions that were asked for a list shows at first; more are
+// a matrix.
+const listMost = 8
+
+func firstLook(v *falconv1.Validation) look {
+	asked := 0
+	for _, l := range v.Links {
+		if !l.Reference {
+			asked++
+		}
+	}
+	if len(v.Gemm) > 0 || asked <= listMost {
+		return asList
+	}
+	return firstMatrix(v)
+}
+
 // wideResults is the width from which list and matrix are drawn side by side.
 const wideResults = 110
 
 func (p *Page) drawResults(c *widget.Canvas, r widget.Rect, v *falconv1.Validation) {
 	byRank := p.look == byRank || p.look == asList && firstMatrix(v) == byRank
 	switch {
-	case r.W >= wideResults && len(v.Links) > 0:
+	case r.W >= wideResults && len(v.Links) > 0 && (firstLook(v) != asList || len(v.Gemm) > 0 || p.look != asList):
 		left, right := r.Columns(r.W * 45 / 100)
 		p.resultList(c, left, v)
 		_, right = right.Columns(2)
@@ -383,84 +390,4 @@ func stateRole(v *falconv1.Validation) themes.Role {
 		return themes.Text
 	}
 	return themes.Accent
-}
-
-// Summary is what a validation has cost so far.
-func Summary(v *falconv1.Validation) string {
-	var parts []string
-	if v.Passes > 0 {
-		t := fmt.Sprintf("pass %d of %d", v.PassesDone, v.Passes)
-		if v.PassesDone >= v.Passes {
-			t = fmt.Sprintf("%d passes", v.Passes)
-		}
-		if v.ExtraPasses > 0 {
-			t += fmt.Sprintf(" (%d extra: shared NICs)", v.ExtraPasses)
-		}
-		parts = append(parts, t)
-	}
-	if v.PausedMs > 0 {
-		parts = append(parts, "job held "+phrase.Ms(v.PausedMs))
-	}
-	if v.Emulated {
-		parts = append(parts, "emulated")
-	}
-	return strings.Join(parts, "  ·  ")
-}
-
-// Story returns in a sentence or two who asked, why, and what came of it.
-func Story(v *falconv1.Validation) string {
-	t := "Asked by " + cmp.Or(v.By, "the engine")
-	why := strings.TrimRight(v.Why, ".?! ")
-	switch {
-	case why != "" && strings.Contains(why, v.Incident):
-		t += ": " + why
-	case why != "":
-		t += " for " + v.Incident + ": " + why
-	case v.Incident != "":
-		t += " for " + v.Incident
-	}
-	switch falcon.ValidationState(v.State) {
-	case falcon.ValidationSurveying:
-		if v.Reason != "" { // it waits for its moment
-			return t + ". It " + v.Reason + "; X calls it off."
-		}
-		return t + ". Seeking a boundary at which all ranks have made equal calls."
-	case falcon.ValidationArming, falcon.ValidationWaiting:
-		return t + fmt.Sprintf(". The ranks run up to iteration %s and stop there; X calls it off.", phrase.Iteration(v.Iteration))
-	case falcon.ValidationTesting:
-		return t + fmt.Sprintf(". The job is held at iteration %s; X lets it go.", phrase.Iteration(v.Iteration))
-	case falcon.ValidationResuming:
-		return t + ". The job is being let go."
-	case falcon.ValidationRefused:
-		return t + ". Refused, nothing was held: " + v.Reason
-	case falcon.ValidationFailed:
-		return t + ". The job goes on; the test did not end: " + v.Reason
-	}
-	return t + ". " + Findings(v)
-}
-
-// Findings counts what was slow.
-func Findings(v *falconv1.Validation) string {
-	var slow []string
-	for _, g := range v.Gemm {
-		if g.Slow {
-			slow = append(slow, g.Device)
-		}
-	}
-	seen := map[string]bool{}
-	for _, l := range v.Links {
-		if name := LinkName(l); l.Slow && !seen[name] {
-			seen[name] = true
-			slow = append(slow, name)
-		}
-	}
-	if len(slow) == 0 {
-		return fmt.Sprintf("Nothing slow among %d GPUs and %d directions of links.", len(v.Gemm), len(v.Links))
-	}
-	return "Slow: " + strings.Join(slow, ", ") + "."
-}
-
-// LinkName is the node pair, or both devices within a node.
-func LinkName(l *falconv1.LinkResult) string {
-	return cmp.Or(l.Link, l.FromDevice+"-"+l.ToDevice)
 }

@@ -5128,7 +5128,7 @@ type RankTest struct {
 	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
 	Kind          TestKind               `protobuf:"varint,2,opt,name=kind,proto3,enum=falcon.v1.TestKind" json:"kind,omitempty"`
 	Repeats       int32                  `protobuf:"varint,3,opt,name=repeats,proto3" json:"repeats,omitempty"`
-	N             int32                  `protobuf:"varint,4,opt,name=n,proto3" json:"n,omitempty"`         // GEMM
+	N             int32                  `protobuf:"varint,4,opt,name=n,proto3" json:"n,omitempty"`         // GEMM: side; LINK: messages of one repeat, 0 = 1
 	Bytes         int64                  `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"` // LINK
 	Side          int32                  `protobuf:"varint,6,opt,name=side,proto3" json:"side,omitempty"`   // LINK: falcon_test.side
 	ForwardId     []byte                 `protobuf:"bytes,7,opt,name=forward_id,json=forwardId,proto3" json:"forward_id,omitempty"`
@@ -9451,6 +9451,11 @@ type GemmResult struct {
 	Ratio         float64                `protobuf:"fixed64,5,opt,name=ratio,proto3" json:"ratio,omitempty"`
 	Slow          bool                   `protobuf:"varint,6,opt,name=slow,proto3" json:"slow,omitempty"`
 	Err           string                 `protobuf:"bytes,7,opt,name=err,proto3" json:"err,omitempty"`
+	BestMs        float64                `protobuf:"fixed64,8,opt,name=best_ms,json=bestMs,proto3" json:"best_ms,omitempty"` // the least of all repeats
+	Runs          int32                  `protobuf:"varint,9,opt,name=runs,proto3" json:"runs,omitempty"`
+	Limit         float64                `protobuf:"fixed64,10,opt,name=limit,proto3" json:"limit,omitempty"`        // ratio over which it is slow
+	Unjudged      string                 `protobuf:"bytes,11,opt,name=unjudged,proto3" json:"unjudged,omitempty"`    // why it is neither slow nor fine; empty = it was judged
+	Reference     bool                   `protobuf:"varint,12,opt,name=reference,proto3" json:"reference,omitempty"` // tested to compare others with, not asked for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9534,6 +9539,41 @@ func (x *GemmResult) GetErr() string {
 	return ""
 }
 
+func (x *GemmResult) GetBestMs() float64 {
+	if x != nil {
+		return x.BestMs
+	}
+	return 0
+}
+
+func (x *GemmResult) GetRuns() int32 {
+	if x != nil {
+		return x.Runs
+	}
+	return 0
+}
+
+func (x *GemmResult) GetLimit() float64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *GemmResult) GetUnjudged() string {
+	if x != nil {
+		return x.Unjudged
+	}
+	return ""
+}
+
+func (x *GemmResult) GetReference() bool {
+	if x != nil {
+		return x.Reference
+	}
+	return false
+}
+
 type LinkResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	From          int32                  `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
@@ -9550,6 +9590,12 @@ type LinkResult struct {
 	Slow          bool                   `protobuf:"varint,12,opt,name=slow,proto3" json:"slow,omitempty"`
 	Err           string                 `protobuf:"bytes,13,opt,name=err,proto3" json:"err,omitempty"`
 	Basis         string                 `protobuf:"bytes,14,opt,name=basis,proto3" json:"basis,omitempty"`
+	BestMs        float64                `protobuf:"fixed64,15,opt,name=best_ms,json=bestMs,proto3" json:"best_ms,omitempty"` // as in GemmResult
+	Runs          int32                  `protobuf:"varint,16,opt,name=runs,proto3" json:"runs,omitempty"`
+	Limit         float64                `protobuf:"fixed64,17,opt,name=limit,proto3" json:"limit,omitempty"`
+	Unjudged      string                 `protobuf:"bytes,18,opt,name=unjudged,proto3" json:"unjudged,omitempty"`
+	Reference     bool                   `protobuf:"varint,19,opt,name=reference,proto3" json:"reference,omitempty"`
+	BaseFrom      string                 `protobuf:"bytes,20,opt,name=base_from,json=baseFrom,proto3" json:"base_from,omitempty"` // validation of an earlier test that base_ms is from
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9678,6 +9724,48 @@ func (x *LinkResult) GetErr() string {
 func (x *LinkResult) GetBasis() string {
 	if x != nil {
 		return x.Basis
+	}
+	return ""
+}
+
+func (x *LinkResult) GetBestMs() float64 {
+	if x != nil {
+		return x.BestMs
+	}
+	return 0
+}
+
+func (x *LinkResult) GetRuns() int32 {
+	if x != nil {
+		return x.Runs
+	}
+	return 0
+}
+
+func (x *LinkResult) GetLimit() float64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *LinkResult) GetUnjudged() string {
+	if x != nil {
+		return x.Unjudged
+	}
+	return ""
+}
+
+func (x *LinkResult) GetReference() bool {
+	if x != nil {
+		return x.Reference
+	}
+	return false
+}
+
+func (x *LinkResult) GetBaseFrom() string {
+	if x != nil {
+		return x.BaseFrom
 	}
 	return ""
 }
@@ -11662,7 +11750,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x10deadline_unix_ns\x18\a \x01(\x03R\x0edeadlineUnixNs\"&\n" +
 	"\bRankPair\x12\f\n" +
 	"\x01a\x18\x01 \x01(\x05R\x01a\x12\f\n" +
-	"\x01b\x18\x02 \x01(\x05R\x01b\"\xa1\x01\n" +
+	"\x01b\x18\x02 \x01(\x05R\x01b\"\x9e\x02\n" +
 	"\n" +
 	"GemmResult\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
@@ -11671,7 +11759,13 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\tmedian_ms\x18\x04 \x01(\x01R\bmedianMs\x12\x14\n" +
 	"\x05ratio\x18\x05 \x01(\x01R\x05ratio\x12\x12\n" +
 	"\x04slow\x18\x06 \x01(\bR\x04slow\x12\x10\n" +
-	"\x03err\x18\a \x01(\tR\x03err\"\xbd\x02\n" +
+	"\x03err\x18\a \x01(\tR\x03err\x12\x17\n" +
+	"\abest_ms\x18\b \x01(\x01R\x06bestMs\x12\x12\n" +
+	"\x04runs\x18\t \x01(\x05R\x04runs\x12\x14\n" +
+	"\x05limit\x18\n" +
+	" \x01(\x01R\x05limit\x12\x1a\n" +
+	"\bunjudged\x18\v \x01(\tR\bunjudged\x12\x1c\n" +
+	"\treference\x18\f \x01(\bR\treference\"\xd7\x03\n" +
 	"\n" +
 	"LinkResult\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x05R\x04from\x12\x0e\n" +
@@ -11689,7 +11783,13 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05ratio\x18\v \x01(\x01R\x05ratio\x12\x12\n" +
 	"\x04slow\x18\f \x01(\bR\x04slow\x12\x10\n" +
 	"\x03err\x18\r \x01(\tR\x03err\x12\x14\n" +
-	"\x05basis\x18\x0e \x01(\tR\x05basis\"\xf6\x01\n" +
+	"\x05basis\x18\x0e \x01(\tR\x05basis\x12\x17\n" +
+	"\abest_ms\x18\x0f \x01(\x01R\x06bestMs\x12\x12\n" +
+	"\x04runs\x18\x10 \x01(\x05R\x04runs\x12\x14\n" +
+	"\x05limit\x18\x11 \x01(\x01R\x05limit\x12\x1a\n" +
+	"\bunjudged\x18\x12 \x01(\tR\bunjudged\x12\x1c\n" +
+	"\treference\x18\x13 \x01(\bR\treference\x12\x1b\n" +
+	"\tbase_from\x18\x14 \x01(\tR\bbaseFrom\"\xf6\x01\n" +
 	"\x0fValidateRequest\x12\x14\n" +
 	"\x05ranks\x18\x01 \x03(\x05R\x05ranks\x12\x14\n" +
 	"\x05links\x18\x02 \x03(\tR\x05links\x12\x12\n" +

@@ -1,0 +1,2 @@
+// Package rivals is detection as others do it.
+package rivals

@@ -88,7 +88,7 @@ func stepsTable(t *testing.T, out *strings.Builder, s setting) {
 func quietTable(t *testing.T, out *strings.Builder, s setting, records []undisturbedRecord) {
 	classes := NoiseClasses()
 	if len(records) > 0 {
-		classes = append(classes, Noise{"walks through records", walks(fitted(records))})
+		classes = append(classes, Noise{"walks through records", Walks(fitted(records))})
 	}
 	out.WriteString("\n| undisturbed noise | iterations | jobs | false onsets | per 20,000 | jobs with one |\n|---|---|---|---|---|---|\n")
 	for _, noise := range classes {

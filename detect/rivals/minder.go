@@ -27,13 +27,15 @@ func DefaultMinder(secondsApart float64) Minder {
 type Watcher struct {
 	set     Minder
 	metrics [][][]float64 // by metric and machine: newest samples
-	last    []int         // by metric: the candidate of the window before
+	seen    int
+	ranges  [][2]float64 // by metric: least and greatest of the samples pulled
+	last    []int        // by metric: the candidate of the window before
 	running []int
 }
 
 // NewWatcher watches so many machines by so many metrics, in order of priority.
 func NewWatcher(set Minder, metrics, machines int) *Watcher {
-	w := &Watcher{set: set, metrics: make([][][]float64, metrics), last: make([]int, metrics), running: make([]int, metrics)}
+	w := &Watcher{set: set, metrics: make([][][]float64, metrics), ranges: make([][2]float64, metrics), last: make([]int, metrics), running: make([]int, metrics)}
 	for m := range w.metrics {
 		w.metrics[m] = make([][]float64, machines)
 	}
@@ -44,6 +46,7 @@ func NewWatcher(set Minder, metrics, machines int) *Watcher {
 // is named by the first metric that names one, −1 for none.
 func (w *Watcher) Observe(samples [][]float64) int {
 	named := -1
+	w.seen++
 	for m := range w.metrics {
 		for k := range w.metrics[m] {
 			kept := append(w.metrics[m][k], samples[m][k])
@@ -52,11 +55,25 @@ func (w *Watcher) Observe(samples [][]float64) int {
 			}
 			w.metrics[m][k] = kept
 		}
-		if w.confirm(m, w.candidate(w.metrics[m])) && named < 0 {
+		if w.seen%rangeEvery == 0 || w.seen <= rangeEvery {
+			w.ranges[m] = rangeOf(w.metrics[m])
+		}
+		if w.confirm(m, w.candidate(w.metrics[m], w.ranges[m])) && named < 0 {
 			named = w.last[m]
 		}
 	}
 	return named
+}
+
+// rangeEvery is after how many samples a metric's range is taken anew.
+const rangeEvery = 30
+
+func rangeOf(machines [][]float64) [2]float64 {
+	least, most := machines[0][0], machines[0][0]
+	for _, samples := range machines {
+		least, most = min(least, slices.Min(samples)), max(most, slices.Max(samples))
+	}
+	return [2]float64{least, most}
 }
 
 // confirm counts the windows running with the same candidate.
@@ -73,21 +90,18 @@ func (w *Watcher) confirm(metric, candidate int) bool {
 }
 
 // candidate is the machine with the greatest score, −1 where it is below the threshold.
-func (w *Watcher) candidate(machines [][]float64) int {
+func (w *Watcher) candidate(machines [][]float64, bounds [2]float64) int {
 	if len(machines) < 3 || len(machines[0]) < w.set.Window {
 		return -1
 	}
-	least, most := machines[0][0], machines[0][0]
-	for _, samples := range machines {
-		least, most = min(least, slices.Min(samples)), max(most, slices.Max(samples))
-	}
-	if most <= least {
+	width := bounds[1] - bounds[0]
+	if width <= 0 {
 		return -1
 	}
 	smooth := make([][]float64, len(machines))
 	for k, samples := range machines {
 		smooth[k] = denoise(samples[len(samples)-w.set.Window:])
-		floats.Scale(1/(most-least), smooth[k])
+		floats.Scale(1/width, smooth[k])
 	}
 	scores := apartness(smooth)
 	at := floats.MaxIdx(scores)

@@ -5,6 +5,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+
+	"gonum.org/v1/gonum/floats"
 
 	"github.com/failslow/falcon/detect/bocd"
 )
@@ -90,44 +93,59 @@ func kernelTotal(k KernelTimes, i int) float64 {
 	return sum
 }
 
-// KernelNames are who is named by a method over a case's reports.
-func KernelNames(method string, setting float64, tables [][]KernelTimes) []string {
-	var out []string
-	add := func(rank int) {
-		if name := fmt.Sprint(rank); rank >= 0 && !slices.Contains(out, name) {
-			out = append(out, name)
+// KernelNames are who is named by NVRx or by Megatron's rule over a case's reports.
+func KernelNames(method RankMethod, setting float64, tables [][]KernelTimes) []string {
+	throughput := func(k KernelTimes) float64 {
+		sum := 0.0
+		for i := range kernelRuns {
+			sum += kernelTotal(k, i)
 		}
+		return 1 / sum
 	}
+	return nameByReport(method, setting, tables, throughput)
+}
+
+// nameByReport are the ranks that are named in any report, in the order of naming.
+func nameByReport(method RankMethod, setting float64, tables [][]KernelTimes, throughput func(KernelTimes) float64) []string {
+	var out []string
 	scores, line := &Nvrx{}, DefaultStraggler()
 	line.Below = setting
-	watch := bocd.NewWorkers(bocd.DefaultTrackerConfig())
 	for _, ranks := range tables {
-		throughput := make([]float64, len(ranks))
-		for r := range ranks {
-			sum := 0.0
-			for i := range kernelRuns {
-				ms := kernelTotal(ranks[r], i)
-				sum += ms
-				_ = watch.Observe(fmt.Sprint(r), ms) // finite and positive
+		var slow []int
+		if method.Name == nvrxName {
+			slow = scores.Report(ranks).Stragglers(setting, true)
+		} else {
+			all := make([]float64, len(ranks))
+			for r := range ranks {
+				all[r] = throughput(ranks[r])
 			}
-			throughput[r] = 1 / sum
+			slow = []int{line.Line(all)}
 		}
-		switch method {
-		case "NVRx":
-			for _, r := range scores.Report(ranks).Stragglers(setting, true) {
-				add(r)
+		for _, r := range slow {
+			if name := fmt.Sprint(r); r >= 0 && !slices.Contains(out, name) {
+				out = append(out, name)
 			}
-		case "Megatron --log-straggler":
-			add(line.Line(throughput))
 		}
-	}
-	if method == "Falcon, table of workers" {
-		for _, f := range watch.Flagged() {
-			out = append(out, f.Worker)
-		}
-		out = slices.Compact(out)
 	}
 	return out
+}
+
+// KernelWorkers are who is flagged by Falcon's rule for tables of workers, which reads
+// the sum of each step's compute kernels by rank.
+func KernelWorkers(tables [][]KernelTimes) []string {
+	watch := bocd.NewWorkers(bocd.DefaultTrackerConfig())
+	for _, ranks := range tables {
+		for i := range kernelRuns {
+			for r := range ranks {
+				_ = watch.Observe(fmt.Sprint(r), kernelTotal(ranks[r], i)) // finite and positive
+			}
+		}
+	}
+	var out []string
+	for _, f := range watch.Flagged() {
+		out = append(out, f.Worker)
+	}
+	return slices.Compact(out)
 }
 
 // StreamCase is a case on the data that Minder is made for: metrics of machines, a sample
@@ -226,69 +244,62 @@ func LevelSeries(seed uint64) (ms []float64, changes []int) {
 	return ms, changes
 }
 
-// WorkerNames are who is named by a method in a table of workers' times: rows by worker,
-// each a forward and a backward time or one time, and so many rows to a report.
-func WorkerNames(method string, setting float64, workers []string, rows [][][]float64, report int) []string {
+// WorkerTable is a table of workers' times: rows by worker, of one or more columns.
+type WorkerTable struct {
+	Workers []string
+	Rows    [][][]float64 // by worker, row and column
+}
+
+// least is the number of rows that all workers have.
+func (t WorkerTable) least() int {
+	n := len(t.Rows[0])
+	for _, r := range t.Rows {
+		n = min(n, len(r))
+	}
+	return n
+}
+
+// named are the workers of numbers, sorted.
+func (t WorkerTable) named(numbers []string) []string {
 	var out []string
-	add := func(rank int) {
-		if rank >= 0 && !slices.Contains(out, workers[rank]) {
-			out = append(out, workers[rank])
-		}
-	}
-	scores, line := &Nvrx{}, DefaultStraggler()
-	line.Below = setting
-	least := len(rows[0])
-	for _, r := range rows {
-		least = min(least, len(r))
-	}
-	for from := 0; from+report <= least; from += report {
-		ranks, throughput := make([]KernelTimes, len(rows)), make([]float64, len(rows))
-		for w := range rows {
-			ranks[w] = KernelTimes{}
-			sum := 0.0
-			for _, row := range rows[w][from : from+report] {
-				for k, ms := range row {
-					name := fmt.Sprint(k)
-					ranks[w][name] = append(ranks[w][name], ms)
-				}
-				sum += row[0]
-			}
-			throughput[w] = 1 / sum
-		}
-		if method == "NVRx" {
-			for _, r := range scores.Report(ranks).Stragglers(setting, true) {
-				add(r)
-			}
-		} else {
-			add(line.Line(throughput))
-		}
+	for _, n := range numbers {
+		k, _ := strconv.Atoi(n) // written by this package
+		out = append(out, t.Workers[k])
 	}
 	slices.Sort(out)
 	return out
 }
 
-// WorkerStream names workers of a table by a Minder whose one metric is a worker's time.
-func WorkerStream(set Minder, workers []string, rows [][][]float64) []string {
-	least := len(rows[0])
-	for _, r := range rows {
-		least = min(least, len(r))
-	}
-	samples := make([][][]float64, least)
-	for i := range samples {
-		one := make([]float64, len(rows))
-		for w := range rows {
-			for _, ms := range rows[w][i] {
-				one[w] += ms
+// Names are who is named by NVRx, to which each column is a kernel, or by Megatron's
+// rule, to which the first one is the forward pass, with so many rows to a report.
+func (t WorkerTable) Names(method RankMethod, setting float64, report int) []string {
+	var tables [][]KernelTimes
+	for from := 0; from+report <= t.least(); from += report {
+		ranks := make([]KernelTimes, len(t.Rows))
+		for w := range t.Rows {
+			ranks[w] = KernelTimes{}
+			for _, row := range t.Rows[w][from : from+report] {
+				for k, ms := range row {
+					name := fmt.Sprint(k)
+					ranks[w][name] = append(ranks[w][name], ms)
+				}
 			}
+		}
+		tables = append(tables, ranks)
+	}
+	forward := func(k KernelTimes) float64 { return 1 / floats.Sum(k["0"]) }
+	return t.named(nameByReport(method, setting, tables, forward))
+}
+
+// StreamNames are who is named by a Minder whose one metric is the sum of a row.
+func (t WorkerTable) StreamNames(set Minder) []string {
+	samples := make([][][]float64, t.least())
+	for i := range samples {
+		one := make([]float64, len(t.Rows))
+		for w := range t.Rows {
+			one[w] = floats.Sum(t.Rows[w][i])
 		}
 		samples[i] = [][]float64{one}
 	}
-	var out []string
-	for _, name := range StreamNames(set, samples) {
-		var k int
-		_, _ = fmt.Sscan(name, &k)
-		out = append(out, workers[k])
-	}
-	slices.Sort(out)
-	return out
+	return t.named(StreamNames(set, samples))
 }

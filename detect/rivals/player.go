@@ -98,8 +98,8 @@ func (p *player) name(name string) {
 	}
 }
 
-// advance plays the next iteration, or the window that is asked for. A window ends where
-// the fault begins.
+// advance plays the next iteration, or the window that is asked for. A fault that falls into
+// a window begins behind it; delays count from where it is in the rivals' play.
 func (p *player) advance() {
 	held := p.test()
 	j := p.story.job

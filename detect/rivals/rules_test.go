@@ -48,14 +48,14 @@ func TestNvrxOnKernels(t *testing.T) {
 			if c.Speed < NvrxThreshold {
 				want = []string{fmt.Sprint(kernelSlow)}
 			}
-			if got := KernelNames("NVRx", NvrxThreshold, c.Tables(seed)); !slices.Equal(got, want) {
+			if got := KernelNames(Method(nvrxName), NvrxThreshold, c.Tables(seed)); !slices.Equal(got, want) {
 				t.Errorf("%s, seed %d: %v, want %v", c.Name, seed, got, want)
 			}
 		}
 	}
 }
 
-// The lines of Megatron-LM's page have 296.02 and 297.32 TFLOPS: nobody is slow.
+// The lines of Megatron-LM's page have 296.02 and 297.32 TFLOPS: no rank is slow.
 func TestMegatronLines(t *testing.T) {
 	s := DefaultStraggler()
 	for i, c := range []struct {

@@ -32,11 +32,13 @@ func SeriesMethods() []SeriesMethod {
 		{"sliding window, mean", "change", 0.10, shares, always(evaltest.SlidingMean)},
 		{"BOCD", "P(r ≤ w)", bocd.DefaultThreshold, []float64{0.5, 0.9, 0.99, 0.999, 0.99999}, always(plainAt)},
 		{"BOCD+V, as defined", "change", 0.10, shares, verifiedAt},
-		{"BEAST, as released", "change", DefaultReleased(Beast{}, 0).Change, shares, releasedAt},
+		{beastName, "change", DefaultReleased(Beast{}, 0).Change, shares, releasedAt},
 		{"Falcon, 10 % rule", "", 0, nil, always(func(ms []float64, _ float64) []evaltest.Report { return evaltest.Falcon(ms) })},
 		{"Falcon, adaptive", "", 0, nil, always(adaptive)},
 	}
 }
+
+const beastName = "BEAST, as released"
 
 // always is a method that goes through a series for each setting.
 func always(report func(ms []float64, setting float64) []evaltest.Report) func([]float64) func(float64) []evaltest.Report {

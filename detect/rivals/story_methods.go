@@ -16,15 +16,28 @@ type RankMethod struct {
 	Watch func(s *Story, setting float64) (take func(iteration int, seen *Seen), named func() []Named)
 }
 
+// Method is the method of a name.
+func Method(name string) RankMethod {
+	all := RankMethods()
+	return all[slices.IndexFunc(all, func(m RankMethod) bool { return m.Name == name })]
+}
+
 // RankMethods are the rivals that read ranks or machines.
 func RankMethods() []RankMethod {
 	return []RankMethod{
-		{"NVRx", "score below", NvrxThreshold, nvrxTries, "kernels and sections of every rank", watchNvrx(true)},
+		{nvrxName, "score below", NvrxThreshold, nvrxTries, "kernels and sections of every rank", watchNvrx(true)},
 		{"NVRx, relative scores only", "score below", NvrxThreshold, nvrxTries, "the same", watchNvrx(false)},
-		{"Megatron --log-straggler", "least over greatest", DefaultStraggler().Below, []float64{0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.99}, "forward passes of every rank", watchMegatron},
-		{"Minder-like", "score above", DefaultMinder(1).Threshold, []float64{2, 3, 5, 8, 12, 20, 40, 80}, "marks, CPU and GPU use of every machine", watchMinder},
+		{megatronName, "least over greatest", DefaultStraggler().Below, []float64{0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.99}, "forward passes of every rank", watchMegatron},
+		{minderName, "score above", DefaultMinder(1).Threshold, []float64{2, 3, 5, 8, 12, 20, 40, 80}, "marks, CPU and GPU use of every machine", watchMinder},
 	}
 }
+
+// Names of the methods that have own kinds of data.
+const (
+	nvrxName     = "NVRx"
+	megatronName = "Megatron --log-straggler"
+	minderName   = "Minder-like"
+)
 
 var nvrxTries = []float64{0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95}
 

@@ -11,6 +11,7 @@ import (
 // SeriesRow is a method at one setting.
 type SeriesRow struct {
 	Name, Setting string
+	Value         float64 // of the setting
 	Score         evaltest.Score
 	Ns            float64 // of CPU per observation
 }

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/bocd"
 )
@@ -67,11 +69,7 @@ func (s *slideMean) Observe(ms float64) (index int, found bool) {
 	if len(s.sorted) < 2*baselineSlide {
 		return 0, false
 	}
-	mean := 0.0
-	for _, x := range s.window {
-		mean += x / float64(len(s.window))
-	}
-	off := relativeChange(s.sorted[len(s.sorted)/2], mean) > s.over
+	off := relativeChange(s.sorted[len(s.sorted)/2], stat.Mean(s.window, nil)) > s.over
 	found, s.off = off && !s.off, off
 	return len(s.sorted) - len(s.window), found
 }

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/failslow/falcon/detect/bocd"
 )
 
@@ -107,20 +109,12 @@ func VerifiedChangePoints(ms []float64, alarms []Report, over float64) []Report 
 		if a.At == 0 || end <= a.At {
 			continue
 		}
-		before, after := mean(ms[max(0, a.At-verifyOver):a.At]), mean(ms[a.At:end])
+		before, after := stat.Mean(ms[max(0, a.At-verifyOver):a.At], nil), stat.Mean(ms[a.At:end], nil)
 		if math.Abs(after-before)/before > over {
 			out = append(out, Report{a.At, max(a.Seen, end-1)})
 		}
 	}
 	return out
-}
-
-func mean(values []float64) float64 {
-	sum := 0.0
-	for _, v := range values {
-		sum += v
-	}
-	return sum / float64(len(values))
 }
 
 // How far from a spell a report may be placed and still mean it. Where a spell

@@ -151,9 +151,6 @@ func (s *Score) Add(u Score) {
 	s.Misses = s.Misses[:min(len(s.Misses), keepMisses)]
 }
 
-// DelayQuantile is the delay below which a share of the found spells lie, −1 of none.
-func (s *Score) DelayQuantile(share float64) int { return quantile(slices.Clone(s.Delays), share) }
-
 // quantile sorts values in place and returns the one below which a share of
 // them lies; −1 of none.
 func quantile(values []int, share float64) int {

@@ -23,7 +23,7 @@ func SeriesTable(rows []SeriesRow) string {
 	for _, r := range rows {
 		s := &r.Score
 		fmt.Fprintf(&b, "| %s | %s | %.1f %% of %d | %d of %d | %d | %.2f | %s | %s |\n", r.Name, r.Setting, 100*s.Accuracy(), s.Jobs(),
-			s.Found, s.Spells, s.Spells-s.Found, per20k(s.Stray, s.Points), delayText(s.Delays), nsText(r.Ns))
+			s.Found, s.Spells, s.Spells-s.Found, per20k(s.Stray, s.Points), evaltest.DelayText(s.Delays), nsText(r.Ns))
 	}
 	return b.String()
 }
@@ -36,17 +36,6 @@ func nsText(ns float64) string {
 		return ""
 	}
 	return fmt.Sprintf("%.3g", ns)
-}
-
-// delayText is the median and the 95 % quantile of delays.
-func delayText(delays []int) string {
-	if len(delays) == 0 {
-		return "–"
-	}
-	d := slices.Clone(delays)
-	slices.Sort(d)
-	at := func(share float64) int { return d[min(len(d)-1, int(share*float64(len(d))))] }
-	return fmt.Sprintf("%d / %d", at(0.5), at(0.95))
 }
 
 // QuietRow is what a method reports of undisturbed series, by class of noise.
@@ -143,7 +132,7 @@ func StoryTable(rows []StoryRow) string {
 	for _, r := range rows {
 		o := r.All()
 		fmt.Fprintf(&b, "| %s | %s | %s | %d of %d | %d | %d | %d | %d of %d | %.2f | %s | %s |\n", r.Name, r.Setting, r.Input, o.Right, o.Stories, o.Complete, o.Wrong, o.Missed,
-			o.CalmRight, o.Calm, per20k(o.False, o.Iterations), delayText(o.Delays), nsText(r.Ns))
+			o.CalmRight, o.Calm, per20k(o.False, o.Iterations), evaltest.DelayText(o.Delays), nsText(r.Ns))
 	}
 	return b.String()
 }

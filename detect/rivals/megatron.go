@@ -1,7 +1,5 @@
 package rivals
 
-import "slices"
-
 // Straggler is Megatron-LM's --log-straggler as an operator reads it: each log interval
 // names the rank with the least estimated throughput. Megatron-LM itself sets no
 // threshold and raises no alarm; the rule below is ours.
@@ -22,11 +20,21 @@ const StragglerLog = 100
 // Line takes in the estimated throughput of all ranks over one interval and returns the
 // rank that is named, −1 for none.
 func (s *Straggler) Line(throughput []float64) int {
-	if len(throughput) < 2 {
+	rank, seen, most := -1, 0, 0.0
+	for r, v := range throughput {
+		if !measured(v) {
+			continue
+		}
+		seen++
+		most = max(most, v)
+		if rank < 0 || v < throughput[rank] {
+			rank = r
+		}
+	}
+	if seen < 2 {
 		return -1
 	}
-	least, most := slices.Min(throughput), slices.Max(throughput)
-	rank := slices.Index(throughput, least)
+	least := throughput[rank]
 	switch {
 	case least >= s.Below*most:
 		s.count = 0

@@ -46,6 +46,9 @@ func (n *Nvrx) Report(ranks []KernelTimes) Scored {
 				continue
 			}
 			s := summary{median: median(slices.Clone(runs))}
+			if !measured(s.median) {
+				continue
+			}
 			for _, ms := range runs {
 				s.total += ms
 			}
@@ -84,7 +87,7 @@ func (n *Nvrx) score(kernels map[string]summary, reference map[string]float64) f
 	for _, name := range sortedNames(kernels) {
 		s := kernels[name]
 		ref, known := reference[name]
-		if !known || s.median <= 0 {
+		if !known {
 			continue
 		}
 		one := ref / s.median
@@ -98,6 +101,10 @@ func (n *Nvrx) score(kernels map[string]summary, reference map[string]float64) f
 	}
 	return sum / weight // NaN of none
 }
+
+// measured reports whether a value is a positive finite number; others are as if they
+// were not measured.
+func measured(v float64) bool { return v > 0 && !math.IsInf(v, 1) }
 
 func sortedNames(kernels map[string]summary) []string {
 	out := make([]string, 0, len(kernels))

@@ -205,3 +205,32 @@ func TestStories(t *testing.T) {
 		t.Errorf("%+v\nwant %+v", o, want)
 	}
 }
+
+// A value that is no number names no one, and breaks nothing.
+func TestNoNumberNamesNoOne(t *testing.T) {
+	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0} {
+		w := NewWatcher(Minder{Window: 4, Threshold: 3, Lasting: 1, Pulled: 16}, 1, 4)
+		for range 20 {
+			if got := w.Observe([][]float64{{1, 1, bad, 1}}); got >= 0 && bad != 0 {
+				t.Errorf("%v: Minder names %d", bad, got)
+			}
+		}
+		s := DefaultStraggler()
+		for range 3 {
+			if got := s.Line([]float64{1, 1, bad, 1}); got >= 0 && got != 2 {
+				t.Errorf("%v: Megatron's rule names %d", bad, got)
+			}
+		}
+		one := func(ms float64) KernelTimes { return KernelTimes{"gemm": {ms, ms}} }
+		scores := (&Nvrx{}).Report([]KernelTimes{one(5), one(bad), one(5)})
+		if got := scores.Stragglers(NvrxThreshold, true); slices.Contains(got, 0) || slices.Contains(got, 2) {
+			t.Errorf("%v: NVRx names %v", bad, got)
+		}
+		d := DefaultReleased(ShortBeast(), 20)
+		series := noisySteps(1, 1, 100)
+		series[30] = bad
+		if got := d.Reports(d.Runs(series, 1)); len(got) != 0 {
+			t.Errorf("%v: the released program reports %v", bad, got)
+		}
+	}
+}

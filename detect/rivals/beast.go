@@ -26,11 +26,11 @@ func DefaultBeast() Beast {
 	return Beast{Most: 10, Apart: 3, Chains: 3, Burn: 200, Samples: 8000, Thin: 5, Outliers: 10}
 }
 
-// ShortBeast has a sixth of the samples, for tables over many jobs; a test compares
+// ShortBeast has a twelfth of the samples, for tables over many jobs; a test compares
 // what the two report.
 func ShortBeast() Beast {
 	b := DefaultBeast()
-	b.Chains, b.Samples = 1, 4000
+	b.Chains, b.Samples = 1, 2000
 	return b
 }
 

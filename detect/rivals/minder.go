@@ -23,46 +23,86 @@ func DefaultMinder(secondsApart float64) Minder {
 	return Minder{Window: 8, Threshold: 3, Lasting: max(1, int(240/secondsApart)), Pulled: max(16, int(900/secondsApart))}
 }
 
-// Watcher is a Minder at work.
-type Watcher struct {
+// Distances are the part of Minder before its thresholds: for each metric the machine
+// that is furthest from all others.
+type Distances struct {
 	set     Minder
 	metrics [][][]float64 // by metric and machine: newest samples
+	ranges  [][2]float64  // by metric: least and greatest of the samples pulled
 	seen    int
-	ranges  [][2]float64 // by metric: least and greatest of the samples pulled
-	last    []int        // by metric: the candidate of the window before
+}
+
+// NewDistances compares so many machines by so many metrics, in order of priority.
+func NewDistances(set Minder, metrics, machines int) *Distances {
+	d := &Distances{set: set, metrics: make([][][]float64, metrics), ranges: make([][2]float64, metrics)}
+	for m := range d.metrics {
+		d.metrics[m] = make([][]float64, machines)
+	}
+	return d
+}
+
+// Furthest is a machine and its score, −1 where nothing can be compared.
+type Furthest struct {
+	Machine int
+	Score   float64
+}
+
+// Observe takes in one sample of each metric and machine and returns the furthest
+// machine by metric.
+func (d *Distances) Observe(samples [][]float64) []Furthest {
+	d.seen++
+	out := make([]Furthest, len(d.metrics))
+	for m := range d.metrics {
+		for k := range d.metrics[m] {
+			kept := append(d.metrics[m][k], samples[m][k])
+			if len(kept) > d.set.Pulled {
+				kept = kept[1:]
+			}
+			d.metrics[m][k] = kept
+		}
+		if d.seen%rangeEvery == 0 || d.seen <= rangeEvery {
+			d.ranges[m] = rangeOf(d.metrics[m])
+		}
+		out[m] = d.furthest(m)
+	}
+	return out
+}
+
+// Watcher names machines that stay furthest.
+type Watcher struct {
+	set     Minder
+	last    []int // by metric: the candidate of the window before
 	running []int
 }
 
-// NewWatcher watches so many machines by so many metrics, in order of priority.
-func NewWatcher(set Minder, metrics, machines int) *Watcher {
-	w := &Watcher{set: set, metrics: make([][][]float64, metrics), ranges: make([][2]float64, metrics), last: make([]int, metrics), running: make([]int, metrics)}
-	for m := range w.metrics {
-		w.metrics[m] = make([][]float64, machines)
-	}
-	return w
+// NewWatcher watches so many metrics.
+func NewWatcher(set Minder, metrics int) *Watcher {
+	return &Watcher{set: set, last: make([]int, metrics), running: make([]int, metrics)}
 }
 
-// Observe takes in one sample of each metric and machine and returns the machine that
-// is named by the first metric that names one, −1 for none.
-func (w *Watcher) Observe(samples [][]float64) int {
+// Name takes in the furthest machines by metric and returns the one that is named by the
+// first metric that names one, −1 for none.
+func (w *Watcher) Name(furthest []Furthest) int {
 	named := -1
-	w.seen++
-	for m := range w.metrics {
-		for k := range w.metrics[m] {
-			kept := append(w.metrics[m][k], samples[m][k])
-			if len(kept) > w.set.Pulled {
-				kept = kept[1:]
-			}
-			w.metrics[m][k] = kept
-		}
-		if w.seen%rangeEvery == 0 || w.seen <= rangeEvery {
-			w.ranges[m] = rangeOf(w.metrics[m])
-		}
-		if w.confirm(m, w.candidate(w.metrics[m], w.ranges[m])) && named < 0 {
+	for m, f := range furthest {
+		if w.confirm(m, f) && named < 0 {
 			named = w.last[m]
 		}
 	}
 	return named
+}
+
+// confirm counts the windows running with the same candidate.
+func (w *Watcher) confirm(metric int, f Furthest) bool {
+	switch {
+	case f.Machine < 0 || f.Score < w.set.Threshold:
+		w.running[metric] = 0
+	case w.running[metric] > 0 && f.Machine == w.last[metric]:
+		w.running[metric]++
+	default:
+		w.last[metric], w.running[metric] = f.Machine, 1
+	}
+	return w.running[metric] >= w.set.Lasting
 }
 
 // rangeEvery is after how many samples a metric's range is taken anew.
@@ -76,39 +116,21 @@ func rangeOf(machines [][]float64) [2]float64 {
 	return [2]float64{least, most}
 }
 
-// confirm counts the windows running with the same candidate.
-func (w *Watcher) confirm(metric, candidate int) bool {
-	switch {
-	case candidate < 0:
-		w.running[metric] = 0
-	case w.running[metric] > 0 && candidate == w.last[metric]:
-		w.running[metric]++
-	default:
-		w.last[metric], w.running[metric] = candidate, 1
-	}
-	return w.running[metric] >= w.set.Lasting
-}
-
-// candidate is the machine with the greatest score, −1 where it is below the threshold.
-func (w *Watcher) candidate(machines [][]float64, bounds [2]float64) int {
-	if len(machines) < 3 || len(machines[0]) < w.set.Window {
-		return -1
-	}
+// furthest scores the newest window of a metric.
+func (d *Distances) furthest(metric int) Furthest {
+	machines, bounds := d.metrics[metric], d.ranges[metric]
 	width := bounds[1] - bounds[0]
-	if width <= 0 {
-		return -1
+	if len(machines) < 3 || len(machines[0]) < d.set.Window || !measured(width) {
+		return Furthest{Machine: -1}
 	}
 	smooth := make([][]float64, len(machines))
 	for k, samples := range machines {
-		smooth[k] = denoise(samples[len(samples)-w.set.Window:])
+		smooth[k] = denoise(samples[len(samples)-d.set.Window:])
 		floats.Scale(1/width, smooth[k])
 	}
 	scores := apartness(smooth)
 	at := floats.MaxIdx(scores)
-	if scores[at] < w.set.Threshold {
-		return -1
-	}
-	return at
+	return Furthest{at, scores[at]}
 }
 
 // denoise is the straight line of least squares through a window: what stands in for

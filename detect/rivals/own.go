@@ -211,13 +211,21 @@ func (c StreamCase) Samples(seed uint64) [][][]float64 {
 	return out
 }
 
-// StreamNames are the machines that a Minder names in a stream.
-func StreamNames(set Minder, samples [][][]float64) []string {
-	w := NewWatcher(set, len(samples[0]), len(samples[0][0]))
-	var out []string
+// StreamNames are the machines that a Minder names in a stream, by threshold.
+func StreamNames(set Minder, thresholds []float64, samples [][][]float64) [][]string {
+	d := NewDistances(set, len(samples[0]), len(samples[0][0]))
+	var watchers []*Watcher
+	for _, t := range thresholds {
+		set.Threshold = t
+		watchers = append(watchers, NewWatcher(set, len(samples[0])))
+	}
+	out := make([][]string, len(thresholds))
 	for _, s := range samples {
-		if k := w.Observe(s); k >= 0 && !slices.Contains(out, fmt.Sprint(k)) {
-			out = append(out, fmt.Sprint(k))
+		furthest := d.Observe(s)
+		for i, w := range watchers {
+			if k := w.Name(furthest); k >= 0 && !slices.Contains(out[i], fmt.Sprint(k)) {
+				out[i] = append(out[i], fmt.Sprint(k))
+			}
 		}
 	}
 	return out
@@ -301,5 +309,5 @@ func (t WorkerTable) StreamNames(set Minder) []string {
 		}
 		samples[i] = [][]float64{one}
 	}
-	return t.named(StreamNames(set, samples))
+	return t.named(StreamNames(set, []float64{set.Threshold}, samples)[0])
 }

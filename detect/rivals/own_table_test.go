@@ -27,11 +27,8 @@ func judgeKernels(each int) string {
 		m := Method(name)
 		best, most := m.Default, -1
 		for _, setting := range m.Settings() {
-			sum := 0
-			for _, n := range kernelCases(each, tuneSeed(), func(k [][]KernelTimes) []string { return KernelNames(m, setting, k) }).Right {
-				sum += n
-			}
-			if sum > most {
+			row := kernelCases(each, tuneSeed(), func(k [][]KernelTimes) []string { return KernelNames(m, setting, k) })
+			if sum := sumOf(row.Right); sum > most {
 				best, most = setting, sum
 			}
 		}
@@ -75,53 +72,64 @@ func judgeStreams(each int) string {
 		names = append(names, c.Name)
 	}
 	m := Method(minderName)
-	best, most := m.Default, -1
-	for _, threshold := range m.Settings() {
-		sum := 0
-		for _, n := range streamCases(each, threshold, tuneSeed()).Right {
-			sum += n
-		}
-		if sum > most {
-			best, most = threshold, sum
+	settings := m.Settings()
+	best, most := 0, -1
+	for i, row := range streamCases(each, settings, tuneSeed()) {
+		if sum := sumOf(row.Right); sum > most {
+			best, most = i, sum
 		}
 	}
+	judged := streamCases(each, settings, *seedFlag)
 	var rows []CaseRow
 	for _, s := range []struct {
-		how   string
-		value float64
-	}{{"default", m.Default}, {"tuned", best}} {
-		r := streamCases(each, s.value, *seedFlag)
-		r.Name, r.Setting = minderName, settingText(m.Setting, s.value, s.how)
+		how string
+		at  int
+	}{{"default", 0}, {"tuned", best}} {
+		r := judged[s.at]
+		r.Name, r.Setting = minderName, settingText(m.Setting, settings[s.at], s.how)
 		rows = append(rows, r)
 	}
 	none := CaseRow{Name: "Falcon", Setting: "default", Right: slices.Repeat([]int{-1}, len(names)), Wrong: make([]int, len(names))}
 	return CaseTable(names, append(rows, none)) + "\nA fault of two minutes is shorter than the rule's four. Falcon does not read such streams: its counters confirm what timing accuses.\n"
 }
 
-// streamCases counts the streams in which a machine at fault, or none, is named.
-func streamCases(each int, threshold float64, seed uint64) CaseRow {
+func sumOf(counts []int) int {
+	sum := 0
+	for _, n := range counts {
+		sum += n
+	}
+	return sum
+}
+
+// streamCases counts the streams in which a machine at fault, or none, is named, by
+// threshold.
+func streamCases(each int, thresholds []float64, seed uint64) []CaseRow {
 	cases := StreamCases()
-	set := DefaultMinder(1)
-	set.Threshold = threshold
-	row := CaseRow{Of: each, Right: make([]int, len(cases)), Wrong: make([]int, len(cases))}
+	rows := make([]CaseRow, len(thresholds))
+	for i := range rows {
+		rows[i] = CaseRow{Of: each, Right: make([]int, len(cases)), Wrong: make([]int, len(cases))}
+	}
 	var lock sync.Mutex
 	inParallel(each*len(cases), func(i int) {
-		c := cases[i%len(cases)]
-		named := StreamNames(set, c.Samples(seed<<20+uint64(i/len(cases))))
-		right, wrong := len(named) == 0 && c.Faulty == 0, false
-		for _, n := range named {
-			k, _ := strconv.Atoi(n)
-			right, wrong = right || k < c.Faulty, wrong || k >= c.Faulty
-		}
+		at := i % len(cases)
+		c := cases[at]
+		all := StreamNames(DefaultMinder(1), thresholds, c.Samples(seed<<20+uint64(i/len(cases))))
 		lock.Lock()
 		defer lock.Unlock()
-		if wrong {
-			row.Wrong[i%len(cases)]++
-		} else if right {
-			row.Right[i%len(cases)]++
+		for k, named := range all {
+			right, wrong := len(named) == 0 && c.Faulty == 0, false
+			for _, n := range named {
+				machine, _ := strconv.Atoi(n)
+				right, wrong = right || machine < c.Faulty, wrong || machine >= c.Faulty
+			}
+			if wrong {
+				rows[k].Wrong[at]++
+			} else if right {
+				rows[k].Right[at]++
+			}
 		}
 	})
-	return row
+	return rows
 }
 
 // workersFile is a real table of workers' times and who is slow in it.

@@ -25,7 +25,7 @@ func (s *Story) Falcon(counters bool) []Named {
 	for int(s.job.Next()) < s.To {
 		if !p.struck && int(s.job.Next()) >= s.From {
 			p.struck = true
-			s.strike()
+			s.beginFault()
 		}
 		p.advance()
 	}

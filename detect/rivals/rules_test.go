@@ -87,7 +87,7 @@ func TestMinderOnStreams(t *testing.T) {
 			if c.Faulty == 1 && c.Seconds > 240 {
 				want = []string{"0"}
 			}
-			if got := StreamNames(DefaultMinder(1), c.Samples(seed)); !slices.Equal(got, want) {
+			if got := StreamNames(DefaultMinder(1), []float64{3}, c.Samples(seed))[0]; !slices.Equal(got, want) {
 				t.Errorf("%s, seed %d: %v, want %v", c.Name, seed, got, want)
 			}
 		}
@@ -177,7 +177,7 @@ func TestStories(t *testing.T) {
 	s := NewStory(SlowGPU, 1, 5)
 	s.To = s.From + 320
 	methods := RankMethods()
-	first, second := s.Told(methods), s.Told(methods)
+	first, second := s.PlayTo(methods), s.PlayTo(methods)
 	if fmt.Sprint(first) != fmt.Sprint(second) {
 		t.Error("two plays differ")
 	}
@@ -200,7 +200,7 @@ func TestStories(t *testing.T) {
 	s.Faults = nil
 	o.Take(s, nil)
 	o.Take(s, []Named{{7, "a"}, {7, "b"}, {9, "a"}})
-	want := Outcome{Stories: 5, Right: 2, Complete: 1, Wrong: 1, Missed: 2, Calm: 2, CalmRight: 1, False: 3, Iterations: 5*s.From + 2*s.To, Delays: []int{3, 3}}
+	want := Outcome{Stories: 5, Right: 2, Complete: 1, Wrong: 1, Missed: 2, Clean: 2, CleanRight: 1, False: 3, Iterations: 5*s.From + 2*s.To, Delays: []int{3, 3}}
 	if fmt.Sprint(o) != fmt.Sprint(want) {
 		t.Errorf("%+v\nwant %+v", o, want)
 	}
@@ -209,9 +209,10 @@ func TestStories(t *testing.T) {
 // A value that is no number names no one, and breaks nothing.
 func TestNoNumberNamesNoOne(t *testing.T) {
 	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0} {
-		w := NewWatcher(Minder{Window: 4, Threshold: 3, Lasting: 1, Pulled: 16}, 1, 4)
+		set := Minder{Window: 4, Threshold: 3, Lasting: 1, Pulled: 16}
+		d, w := NewDistances(set, 1, 4), NewWatcher(set, 1)
 		for range 20 {
-			if got := w.Observe([][]float64{{1, 1, bad, 1}}); got >= 0 && bad != 0 {
+			if got := w.Name(d.Observe([][]float64{{1, 1, bad, 1}})); got >= 0 && bad != 0 {
 				t.Errorf("%v: Minder names %d", bad, got)
 			}
 		}
@@ -226,10 +227,10 @@ func TestNoNumberNamesNoOne(t *testing.T) {
 		if got := scores.Stragglers(NvrxThreshold, true); slices.Contains(got, 0) || slices.Contains(got, 2) {
 			t.Errorf("%v: NVRx names %v", bad, got)
 		}
-		d := DefaultReleased(ShortBeast(), 20)
+		released := DefaultReleased(ShortBeast(), 20)
 		series := noisySteps(1, 1, 100)
 		series[30] = bad
-		if got := d.Reports(d.Runs(series, 1)); len(got) != 0 {
+		if got := released.Reports(released.Runs(series, 1)); len(got) != 0 {
 			t.Errorf("%v: the released program reports %v", bad, got)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/failslow/falcon/detect/internal/jobtest"
 )
 
-// Kinds of stories: what befalls a job.
+// Kinds of stories: what happens to a job.
 const (
 	SlowGPU    = "slow GPU"     // at 0.4 to 0.7 of its clock
 	WeakGPU    = "GPU at 0.8"   // at 0.75 to 0.83
@@ -28,7 +28,7 @@ func Kinds() []string {
 	return []string{SlowGPU, WeakGPU, SlowLink, BusyCPU, Several, Undamaged, Lengths, MoreWork}
 }
 
-// Story is one job of ranks and what befalls it. The job is an emulation
+// Story is one job of ranks and what happens to it. The job is an emulation
 // (detect/internal/jobtest): a simulation of hosts, streams and communication.
 type Story struct {
 	Kind   string
@@ -81,8 +81,8 @@ func (s *Story) reset() {
 	}
 }
 
-// strike begins the fault.
-func (s *Story) strike() {
+// beginFault begins the fault, or the change of work.
+func (s *Story) beginFault() {
 	rng := rand.New(rand.NewPCG(s.Seed, 16))
 	d := s.job.Placement[rng.IntN(len(s.job.Placement))]
 	switch s.Kind {
@@ -92,7 +92,7 @@ func (s *Story) strike() {
 		s.slowGPU(d, 0.75+0.08*rng.Float64())
 	case BusyCPU:
 		s.job.Share[d.Node()] = 0.04 + 0.04*rng.Float64()
-		s.blame(string(d.Node()))
+		s.addFault(string(d.Node()))
 		for _, q := range s.job.Placement {
 			if q.Node() == d.Node() {
 				s.Faults[0][string(q)] = true
@@ -111,7 +111,7 @@ func (s *Story) strike() {
 
 func (s *Story) slowGPU(d falcon.Device, clock float64) {
 	s.job.Clock[d] = clock
-	s.blame(string(d), string(d.Node()))
+	s.addFault(string(d), string(d.Node()))
 }
 
 // slowLink slows a link that the job uses: of neighbours in a data-parallel group.
@@ -130,11 +130,11 @@ func (s *Story) slowLink(rng *rand.Rand, apart falcon.Node) {
 	}
 	l := used[rng.IntN(len(used))]
 	s.job.Link[l] = 0.08 + 0.12*rng.Float64()
-	s.blame(l.String(), string(l.A), string(l.B))
+	s.addFault(l.String(), string(l.A), string(l.B))
 }
 
-// blame adds a fault with the names that are right for it.
-func (s *Story) blame(names ...string) {
+// addFault adds a fault with the names that are right for it.
+func (s *Story) addFault(names ...string) {
 	fault := map[string]bool{}
 	for _, name := range names {
 		fault[name] = true
@@ -163,7 +163,7 @@ func (s *Story) Play(each func(iteration int, seen *Seen)) {
 	rng := rand.New(rand.NewPCG(s.Seed, 17)) // of the monitors
 	for i := range s.To {
 		if i == s.From {
-			s.strike()
+			s.beginFault()
 		}
 		seen := &Seen{Ms: s.job.Samples(1)[0].Ms, Kernels: s.job.Kernels()}
 		seen.Machines = s.machines(rng, seen)

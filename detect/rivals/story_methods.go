@@ -128,16 +128,17 @@ func watchMegatron(s *Story, setting float64) (func(int, *Seen), func() []Named)
 }
 
 func watchMinder(s *Story, setting float64) (func(int, *Seen), func() []Named) {
+	var distances *Distances
 	var watcher *Watcher
 	var out names
 	return func(i int, seen *Seen) {
 		if watcher == nil {
 			set := DefaultMinder(seen.Ms / 1000)
 			set.Threshold = setting
-			watcher = NewWatcher(set, machineMetrics, s.Nodes)
+			distances, watcher = NewDistances(set, machineMetrics, s.Nodes), NewWatcher(set, machineMetrics)
 		}
 		var now []string
-		if n := watcher.Observe(seen.Machines); n >= 0 {
+		if n := watcher.Name(distances.Observe(seen.Machines)); n >= 0 {
 			now = []string{fmt.Sprint("n", n)}
 		}
 		out.replace(i, now)
@@ -148,7 +149,7 @@ func watchMinder(s *Story, setting float64) (func(int, *Seen), func() []Named) {
 type Outcome struct {
 	Stories, Right, Wrong, Missed int // stories with a fault
 	Complete                      int // of the right ones, those in which every fault has a name
-	Calm, CalmRight               int // stories without a fault, and those in which nothing was named
+	Clean, CleanRight             int // stories without a fault, and those in which nothing was named
 	False, Iterations             int // times that something was named outside of faults, and iterations there
 	Delays                        []int
 }
@@ -176,7 +177,7 @@ func (o *Outcome) Take(s *Story, named []Named) {
 	o.False += len(outside)
 	o.Iterations += s.From
 	if len(s.Faults) == 0 {
-		o.takeCalm(s, len(outside) == 0)
+		o.takeClean(s, len(outside) == 0)
 		return
 	}
 	o.Stories++
@@ -194,11 +195,11 @@ func (o *Outcome) Take(s *Story, named []Named) {
 	}
 }
 
-func (o *Outcome) takeCalm(s *Story, right bool) {
-	o.Calm++
+func (o *Outcome) takeClean(s *Story, right bool) {
+	o.Clean++
 	o.Iterations += s.To - s.From
 	if right {
-		o.CalmRight++
+		o.CleanRight++
 	}
 }
 
@@ -209,19 +210,19 @@ func (o *Outcome) Add(p Outcome) {
 	o.Wrong += p.Wrong
 	o.Missed += p.Missed
 	o.Complete += p.Complete
-	o.Calm += p.Calm
-	o.CalmRight += p.CalmRight
+	o.Clean += p.Clean
+	o.CleanRight += p.CleanRight
 	o.False += p.False
 	o.Iterations += p.Iterations
 	o.Delays = append(o.Delays, p.Delays...)
 }
 
 // Good is the number of stories judged rightly.
-func (o *Outcome) Good() int { return o.Right + o.CalmRight }
+func (o *Outcome) Good() int { return o.Right + o.CleanRight }
 
-// Told plays a story once to rivals with all their settings, and returns what each
+// PlayTo plays a story once to rivals with all their settings, and returns what each
 // named, in the order of methods and of Settings.
-func (s *Story) Told(methods []RankMethod) [][][]Named {
+func (s *Story) PlayTo(methods []RankMethod) [][][]Named {
 	var takes []func(int, *Seen)
 	var lists [][]func() []Named
 	for _, m := range methods {

@@ -132,7 +132,7 @@ func StoryTable(rows []StoryRow) string {
 	for _, r := range rows {
 		o := r.All()
 		fmt.Fprintf(&b, "| %s | %s | %s | %d of %d | %d | %d | %d | %d of %d | %.2f | %s | %s |\n", r.Name, r.Setting, r.Input, o.Right, o.Stories, o.Complete, o.Wrong, o.Missed,
-			o.CalmRight, o.Calm, per20k(o.False, o.Iterations), evaltest.DelayText(o.Delays), nsText(r.Ns))
+			o.CleanRight, o.Clean, per20k(o.False, o.Iterations), evaltest.DelayText(o.Delays), nsText(r.Ns))
 	}
 	return b.String()
 }
@@ -145,7 +145,7 @@ func KindTable(rows []StoryRow) string {
 		fmt.Fprintf(&b, "| %s | %s |", r.Name, r.Setting)
 		for _, k := range Kinds() {
 			o := r.ByKind[k]
-			fmt.Fprintf(&b, " %d of %d", o.Good(), o.Stories+o.Calm)
+			fmt.Fprintf(&b, " %d of %d", o.Good(), o.Stories+o.Clean)
 			if o.Wrong > 0 {
 				fmt.Fprintf(&b, ", %d wrong", o.Wrong)
 			}

@@ -151,8 +151,8 @@ SIM_SEEDS ?= 20
 table7: ## mixed faults on 64 and 256 emulated GPUs, SIM_SEEDS seeds each; its part of docs/benchmarks.md
 	go test ./backend/sim -count=1 -timeout 2h -v -run TestTable7 -sim-seeds $(SIM_SEEDS) -sim-out $(PAGES)/benchmarks.md
 
-RIVALS ?= 24
-rivals: ## the detector beside rules of others (NVRx, Minder, Megatron-LM, BEAST) on RIVALS (24) jobs of each mix, ranks, real records; its part of docs/benchmarks.md
+RIVALS ?= 20
+rivals: ## the detector beside rules of others (NVRx, Minder, Megatron-LM, BEAST) on RIVALS (20) jobs of each mix, ranks, real records; its part of docs/benchmarks.md
 	go test ./detect/rivals -count=1 -timeout 2h -v -run TestRivals -rivals-jobs $(RIVALS) -rivals-out $(PAGES)/benchmarks.md
 
 outage: ## one node lost in emulated jobs of 32 to 18,000 devices, beside FlashRecovery's tables; writes docs/flashrecovery.md

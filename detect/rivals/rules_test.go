@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"github.com/failslow/falcon/detect/evaltest"
 )
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
@@ -152,21 +154,18 @@ func TestReleased(t *testing.T) {
 	}
 }
 
-// The best setting judges most jobs rightly, then reports least elsewhere, then is least.
+// The best setting judges slow and healthy jobs rightly, however few are slow; then it
+// reports least elsewhere, then it is the least.
 func TestBest(t *testing.T) {
 	s := Scores{}
-	add := func(setting float64, right, stray int) {
-		one := s[setting]
-		if one == nil {
-			s.Add(Scores{setting: {}})
-			one = s[setting]
-		}
-		one.TruePositive, one.FalseNegative, one.Stray = right, 10-right, stray
+	add := func(setting float64, slow, healthy, stray int) {
+		s.Add(Scores{setting: {}})
+		*s[setting] = evaltest.Score{TruePositive: slow, FalseNegative: 2 - slow, TrueNegative: healthy, FalsePositive: 20 - healthy, Stray: stray}
 	}
-	add(1, 5, 0)
-	add(3, 8, 7)
-	add(2, 8, 7)
-	add(4, 8, 9)
+	add(1, 0, 20, 0) // judges most jobs rightly, and finds nothing
+	add(3, 2, 16, 7)
+	add(2, 2, 16, 7)
+	add(4, 2, 16, 9)
 	if got := s.Best(); got != 2 {
 		t.Error(got)
 	}

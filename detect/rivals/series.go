@@ -110,22 +110,26 @@ func (s Scores) Add(other Scores) {
 	}
 }
 
-// Best is the setting with which most jobs are judged rightly, of equal ones that with
-// the fewest reports outside of spells, then the least.
+// Best is the setting with the greatest mean of the shares of slow and of healthy jobs
+// that are judged rightly: slow ones are few. Of equal ones it is that with the fewest
+// reports outside of spells, then the least.
 func (s Scores) Best() float64 {
 	best := math.NaN()
 	for setting, score := range s {
 		top := s[best]
 		switch {
-		case top == nil, score.Accuracy() > top.Accuracy():
+		case top == nil, balanced(score) > balanced(top):
 			best = setting
-		case score.Accuracy() < top.Accuracy():
+		case balanced(score) < balanced(top):
 		case score.Stray < top.Stray, score.Stray == top.Stray && setting < best:
 			best = setting
 		}
 	}
 	return best
 }
+
+// balanced is the mean of the shares of slow and of healthy jobs that are judged rightly.
+func balanced(s *evaltest.Score) float64 { return 1 - (s.FPR()+s.FNR())/2 }
 
 // Quiet counts what a method reports of undisturbed series.
 type Quiet struct {

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/bocd"
 )
@@ -25,6 +27,7 @@ const (
 // above 10 % and fires on every spike, unlike the paper's, which has no false
 // positive at one node and misses 2 jobs of 6; slideMean is the other reading.
 type slideWindow struct {
+	over   float64 // the share that makes a change
 	window []float64
 	next   int
 	off    bool
@@ -36,7 +39,7 @@ func (s *slideWindow) Observe(ms float64) (index int, found bool) {
 	s.next++
 	if len(s.window) == baselineSlide {
 		level := falcon.Median(append([]float64(nil), s.window...))
-		off := relativeChange(level, ms) > baselineVerify
+		off := relativeChange(level, ms) > s.over
 		found, s.off = off && !s.off, off
 		s.window = append(s.window[:0], s.window[1:]...)
 	}
@@ -48,6 +51,7 @@ func (s *slideWindow) Observe(ms float64) (index int, found bool) {
 // change where the mean of the last baselineSlide observations differs by more than
 // baselineVerify from the median of all so far, and keeps quiet until it is back.
 type slideMean struct {
+	over   float64 // the share that makes a change
 	window []float64
 	sorted []float64 // all observations, in order of size: grows with the series
 	off    bool
@@ -65,11 +69,7 @@ func (s *slideMean) Observe(ms float64) (index int, found bool) {
 	if len(s.sorted) < 2*baselineSlide {
 		return 0, false
 	}
-	mean := 0.0
-	for _, x := range s.window {
-		mean += x / float64(len(s.window))
-	}
-	off := relativeChange(s.sorted[len(s.sorted)/2], mean) > baselineVerify
+	off := relativeChange(s.sorted[len(s.sorted)/2], stat.Mean(s.window, nil)) > s.over
 	found, s.off = off && !s.off, off
 	return len(s.sorted) - len(s.window), found
 }

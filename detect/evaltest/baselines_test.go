@@ -16,7 +16,7 @@ func TestBaselinesFireOnJitter(t *testing.T) {
 		xs[i] = 100 * (1 + 0.02*rng.NormFloat64())
 	}
 	xs[150] *= 2.3
-	slide, plain := &slideWindow{}, newPlainBOCD(bocd.DefaultConfig())
+	slide, plain := &slideWindow{over: baselineVerify}, newPlainBOCD(bocd.DefaultConfig())
 	slides, plains := 0, 0
 	for _, x := range xs {
 		if _, found := slide.Observe(x); found {

@@ -1,6 +1,6 @@
 package evaltest
 
-import "gonum.org/v1/gonum/mathext"
+import "gonum.org/v1/gonum/stat/distuv"
 
 // confidence is that of Upper.
 const confidence = 0.95
@@ -12,5 +12,5 @@ func Upper(k, n int) float64 {
 	if k >= n {
 		return 1
 	}
-	return mathext.InvRegIncBeta(float64(k+1), float64(n-k), confidence)
+	return distuv.Beta{Alpha: float64(k + 1), Beta: float64(n - k)}.Quantile(confidence)
 }

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/failslow/falcon/detect/bocd"
 )
 
@@ -31,30 +33,56 @@ func Names() []string {
 // Reports runs all methods on one series and returns their reports by method.
 // The series is finite, as Generate's are.
 func Reports(ms []float64) [][]Report {
-	out := make([][]Report, methods)
-	point, mean, plain := &slideWindow{}, &slideMean{}, newPlainBOCD(bocd.DefaultConfig())
+	plain := PlainChangePoints(ms, bocd.DefaultConfig())
+	return [][]Report{
+		SlidePoint:   SlidingPoint(ms, baselineVerify),
+		SlideMean:    SlidingMean(ms, baselineVerify),
+		PlainBOCD:    plain,
+		VerifiedBOCD: VerifiedChangePoints(ms, plain, baselineVerify),
+		Ours:         Falcon(ms),
+	}
+}
+
+// SlidingPoint is the paper's sliding window, read point by point, with the share
+// that makes a change.
+func SlidingPoint(ms []float64, over float64) []Report {
+	return observed(ms, &slideWindow{over: over})
+}
+
+// SlidingMean is the paper's sliding window, read as the mean of the window.
+func SlidingMean(ms []float64, over float64) []Report {
+	return observed(ms, &slideMean{over: over})
+}
+
+// PlainChangePoints is BOCD without verification.
+func PlainChangePoints(ms []float64, cfg bocd.Config) []Report {
+	return observed(ms, newPlainBOCD(cfg))
+}
+
+// observed are the reports of an online method.
+func observed(ms []float64, method interface {
+	Observe(ms float64) (index int, found bool)
+}) []Report {
+	var out []Report
 	for i, x := range ms {
-		if at, found := point.Observe(x); found {
-			out[SlidePoint] = append(out[SlidePoint], Report{at, i})
-		}
-		if at, found := mean.Observe(x); found {
-			out[SlideMean] = append(out[SlideMean], Report{at, i})
-		}
-		if at, found := plain.Observe(x); found {
-			out[PlainBOCD] = append(out[PlainBOCD], Report{at, i})
+		if at, found := method.Observe(x); found {
+			out = append(out, Report{at, i})
 		}
 	}
-	out[VerifiedBOCD] = verify(ms, out[PlainBOCD])
-	out[Ours] = Falcon(ms)
 	return out
 }
 
 // Falcon is what the production tracker reports of a series by the paper's rule: onsets and
 // reliefs, as either says that a job was slow.
 func Falcon(ms []float64) []Report {
-	var out []Report
 	cfg := bocd.DefaultTrackerConfig()
 	cfg.Verification = bocd.VerifyPaper // the truth is: 10 % or nothing
+	return Tracked(ms, cfg)
+}
+
+// Tracked is what the production tracker reports with a configuration.
+func Tracked(ms []float64, cfg bocd.TrackerConfig) []Report {
+	var out []Report
 	tracker := bocd.NewTracker(cfg)
 	for i, x := range ms {
 		changes, _ := tracker.Observe(x)
@@ -71,29 +99,22 @@ func Falcon(ms []float64) []Report {
 // averages here; §4.2 does not say.
 const verifyOver = 10
 
-// verify is the paper's rule (§4.2, change-point verification): an alarm whose
-// mean iteration times before and after differ by less than 10 % is jitter.
-func verify(ms []float64, alarms []Report) []Report {
+// VerifiedChangePoints is the paper's rule (§4.2, change-point verification): an alarm
+// whose mean iteration times before and after differ by no more than a share, 10 %
+// there, is jitter.
+func VerifiedChangePoints(ms []float64, alarms []Report, over float64) []Report {
 	var out []Report
 	for _, a := range alarms {
 		end := min(a.At+verifyOver, len(ms))
 		if a.At == 0 || end <= a.At {
 			continue
 		}
-		before, after := mean(ms[max(0, a.At-verifyOver):a.At]), mean(ms[a.At:end])
-		if math.Abs(after-before)/before > 0.10 {
+		before, after := stat.Mean(ms[max(0, a.At-verifyOver):a.At], nil), stat.Mean(ms[a.At:end], nil)
+		if math.Abs(after-before)/before > over {
 			out = append(out, Report{a.At, max(a.Seen, end-1)})
 		}
 	}
 	return out
-}
-
-func mean(values []float64) float64 {
-	sum := 0.0
-	for _, v := range values {
-		sum += v
-	}
-	return sum / float64(len(values))
 }
 
 // How far from a spell a report may be placed and still mean it. Where a spell

@@ -120,10 +120,10 @@ func TestScore(t *testing.T) {
 	slow := Job{Spells: []Spell{{From: 100, To: 200, Depth: 0.5}}, Ms: make([]float64, 300)}
 	healthy := Job{Ms: make([]float64, 300)}
 	var s Score
-	s.take(0, slow, []Report{{99, 103}, {200, 204}})
-	s.take(1, slow, []Report{{30, 40}})
-	s.take(2, healthy, nil)
-	s.take(3, healthy, []Report{{30, 40}})
+	s.Take(0, slow, []Report{{99, 103}, {200, 204}})
+	s.Take(1, slow, []Report{{30, 40}})
+	s.Take(2, healthy, nil)
+	s.Take(3, healthy, []Report{{30, 40}})
 	want := Score{TruePositive: 1, FalseNegative: 1, TrueNegative: 1, FalsePositive: 1, Spells: 2, Found: 1, Stray: 2, Points: 1200, Delays: []int{3}, Misses: []int{1, 3}}
 	if !reflect.DeepEqual(s, want) {
 		t.Errorf("%+v\nwant %+v", s, want)

@@ -43,10 +43,11 @@ func (t *Tally) Markdown() string {
 
 func row(name string, s *Score) string {
 	return fmt.Sprintf("| %s | %d | %.2f %% | %.2f %% | %.2f %% | %d of %d | %s | %.2f |\n", name, s.Jobs(),
-		100*s.Accuracy(), 100*s.FPR(), 100*s.FNR(), s.Found, s.Spells, delays(s.Delays), 1e4*float64(s.Stray)/float64(max(1, s.Points)))
+		100*s.Accuracy(), 100*s.FPR(), 100*s.FNR(), s.Found, s.Spells, DelayText(s.Delays), 1e4*float64(s.Stray)/float64(max(1, s.Points)))
 }
 
-func delays(values []int) string {
+// DelayText is the median and the 95 % quantile of delays, a dash of none.
+func DelayText(values []int) string {
 	if len(values) == 0 {
 		return "–"
 	}
@@ -65,7 +66,7 @@ func Trials(title string, trials []Trial) string {
 	for _, t := range trials {
 		fmt.Fprintf(&b, "| %s | %s |", t.Shape.Name, percent(t.CoV))
 		for i := range t.Found {
-			fmt.Fprintf(&b, " %.1f %%, %s |", 100*part(t.Found[i], t.Jobs), delays(t.Delays[i]))
+			fmt.Fprintf(&b, " %.1f %%, %s |", 100*part(t.Found[i], t.Jobs), DelayText(t.Delays[i]))
 		}
 		b.WriteString("\n")
 	}

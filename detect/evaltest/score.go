@@ -41,8 +41,8 @@ func part(n, of int) float64 {
 	return float64(n) / float64(of)
 }
 
-// take judges one job.
-func (s *Score) take(number uint64, j Job, reports []Report) {
+// Take judges one job.
+func (s *Score) Take(number uint64, j Job, reports []Report) {
 	hit := false
 	s.Points += len(j.Ms)
 	for _, sp := range j.Spells {
@@ -114,11 +114,11 @@ func Run(m Mix, seed, first, last, baselines uint64, n int) Tally {
 		j := Generate(m, seed, number, n)
 		t.Points += len(j.Ms)
 		if number >= baselines {
-			t.By[Ours].take(number, j, Falcon(j.Ms))
+			t.By[Ours].Take(number, j, Falcon(j.Ms))
 			continue
 		}
 		for method, reports := range Reports(j.Ms) {
-			t.By[method].take(number, j, reports)
+			t.By[method].Take(number, j, reports)
 		}
 	}
 	return t
@@ -128,11 +128,12 @@ func Run(m Mix, seed, first, last, baselines uint64, n int) Tally {
 func (t *Tally) Add(u Tally) {
 	t.Points += u.Points
 	for i := range t.By {
-		t.By[i].add(u.By[i])
+		t.By[i].Add(u.By[i])
 	}
 }
 
-func (s *Score) add(u Score) {
+// Add joins the score of other jobs.
+func (s *Score) Add(u Score) {
 	s.TruePositive += u.TruePositive
 	s.FalsePositive += u.FalsePositive
 	s.TrueNegative += u.TrueNegative

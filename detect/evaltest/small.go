@@ -129,6 +129,17 @@ func Listen(cfg bocd.TrackerConfig, noise Noise, seed, job uint64) Quiet {
 	return q
 }
 
+// Undisturbed is a job of n iterations of one class, ms, its noise 0.1 % to 3 %,
+// log-uniform.
+func Undisturbed(noise Noise, seed, job uint64, n int) []float64 {
+	rng := rand.New(rand.NewPCG(seed, job))
+	ms := noise.Draw(rng, n, times(rng, 0.001, 0.03))
+	for i := range ms {
+		ms[i] *= 1000
+	}
+	return ms
+}
+
 // Drifting is a GPU that loses a share of its speed an hour, in iterations of 10 s
 // from iteration 360 on. It returns the loss in percent when it was told, 0 if
 // it never was before half was lost.

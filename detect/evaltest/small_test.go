@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/failslow/falcon/detect/bocd"
 )
 
@@ -78,9 +80,9 @@ func stepsTable(t *testing.T, out *strings.Builder, s setting) {
 	for i, r := range results {
 		x := steps[i]
 		fmt.Fprintf(out, "| +%.1f %% | %s, CoV %.1f %% | %d | %.1f %% | %s | %d | %d | %d of %d |\n", 100*x.Size, x.Noise.Name, 100*x.CoV, x.Healthy,
-			100*part(r.Found, r.Seeds), delays(r.Took), x.Within, r.Early, r.Relieved, r.Found)
+			100*part(r.Found, r.Seeds), DelayText(r.Took), x.Within, r.Early, r.Relieved, r.Found)
 		if s.held && x.Within > 0 && (100*r.Found < 99*r.Seeds || quantile(r.Took, 0.5) > x.Within) {
-			t.Errorf("%s: +%.1f %% at CoV %.1f %%: found %d of %d, after %s, want 99 %% and %d", s.name, 100*x.Size, 100*x.CoV, r.Found, r.Seeds, delays(r.Took), x.Within)
+			t.Errorf("%s: +%.1f %% at CoV %.1f %%: found %d of %d, after %s, want 99 %% and %d", s.name, 100*x.Size, 100*x.CoV, r.Found, r.Seeds, DelayText(r.Took), x.Within)
 		}
 	}
 }
@@ -88,7 +90,7 @@ func stepsTable(t *testing.T, out *strings.Builder, s setting) {
 func quietTable(t *testing.T, out *strings.Builder, s setting, records []undisturbedRecord) {
 	classes := NoiseClasses()
 	if len(records) > 0 {
-		classes = append(classes, Noise{"walks through records", walks(fitted(records))})
+		classes = append(classes, Noise{"walks through records", Walks(fitted(records))})
 	}
 	out.WriteString("\n| undisturbed noise | iterations | jobs | false onsets | per 20,000 | jobs with one |\n|---|---|---|---|---|---|\n")
 	for _, noise := range classes {
@@ -154,7 +156,7 @@ func fitted(records []undisturbedRecord) [][]float64 {
 	var out [][]float64
 	for _, r := range records {
 		if r.number%2 == 0 && len(r.ms) > 0 {
-			level := mean(r.ms)
+			level := stat.Mean(r.ms, nil)
 			ms := make([]float64, len(r.ms))
 			for i := range ms {
 				ms[i] = r.ms[i] / level
@@ -206,7 +208,7 @@ func putIn(cfg bocd.TrackerConfig, ms []float64, size float64) string {
 		return ""
 	}
 	took := putInAnyway(cfg, ms, size)
-	return fmt.Sprintf("%d: %s", len(took), delays(took))
+	return fmt.Sprintf("%d: %s", len(took), DelayText(took))
 }
 
 // putInAnyway is putIn for any record: the slow iterations that each one told of took.
@@ -247,7 +249,7 @@ func driftTable(out *strings.Builder, s setting) {
 			}
 		}
 	}
-	fmt.Fprintf(out, "\nBLOOM-176B's slow GPU, told after %s slow iterations of 20 seeds.\n", delays(bloom(s.cfg)))
+	fmt.Fprintf(out, "\nBLOOM-176B's slow GPU, told after %s slow iterations of 20 seeds.\n", DelayText(bloom(s.cfg)))
 }
 
 // bloom is the published sequence between its own noise: 105.17, 106.25, 110.17,

@@ -138,12 +138,12 @@ func daily(rng *rand.Rand, n int, cov float64) []float64 {
 	return out
 }
 
-// walks is noise read from the given records: one of them, forwards and backwards
+// Walks is noise read from the given records: one of them, forwards and backwards
 // in turn over pieces of random length, so that no level is made that the record
 // has not. It turns where the record is near its level, not within a burst, which
 // would become twice as long, and leaves out its first iterations. A cov is not
 // asked for.
-func walks(records [][]float64) func(rng *rand.Rand, n int, _ float64) []float64 {
+func Walks(records [][]float64) func(rng *rand.Rand, n int, _ float64) []float64 {
 	return func(rng *rand.Rand, n int, _ float64) []float64 {
 		record := records[rng.IntN(len(records))][walkFrom:]
 		level := falcon.Median(slices.Clone(record))

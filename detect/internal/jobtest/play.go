@@ -27,6 +27,7 @@ type op struct {
 	peer  int // in the communicator, for send and recv
 	mb    int // micro-batch of a message
 	back  bool
+	pass  bool // of a forward or backward pass
 	other falcon.Rank
 }
 
@@ -73,6 +74,7 @@ type playing struct {
 	nodes  []falcon.Node
 	launch []float64 // of a kernel, per rank
 	clock  []float64 // share of nominal, per rank
+	traces []Kernels // per rank
 	end    float64
 }
 
@@ -114,12 +116,12 @@ func (p *playing) reset(j *Job) {
 		*p = playing{
 			job: j, ops: make([][]op, world), at: make([]int, world), host: make([]float64, world), device: make([]float64, world),
 			ran: make([][]timed, world), sent: make([][2][]float64, world), nodes: make([]falcon.Node, world),
-			launch: make([]float64, world), clock: make([]float64, world),
+			launch: make([]float64, world), clock: make([]float64, world), traces: make([]Kernels, world),
 		}
 	}
 	p.end = 0
 	for r := range world {
-		p.at[r], p.host[r], p.device[r], p.ran[r] = 0, 0, 0, p.ran[r][:0]
+		p.at[r], p.host[r], p.device[r], p.ran[r], p.traces[r] = 0, 0, 0, p.ran[r][:0], Kernels{}
 		p.nodes[r] = j.Placement[r].Node()
 		p.launch[r], p.clock[r] = j.launch(p.nodes[r]), j.clockOf(falcon.Rank(r))
 		for way := range p.sent[r] {
@@ -152,7 +154,7 @@ func (p *playing) step(r falcon.Rank) bool {
 	o := &p.ops[r][p.at[r]]
 	switch o.kind {
 	case compute:
-		p.compute(r, o.ms)
+		p.compute(r, o)
 		p.at[r]++
 		return true
 	case stop:
@@ -182,6 +184,9 @@ func (p *playing) step(r falcon.Rank) bool {
 			return false
 		}
 		end = max(start, last)
+		if o.pass && !o.back {
+			p.traces[r].ForwardSpanMs += end - p.device[r]
+		}
 	}
 	p.host[r], p.device[r] = enter, end
 	if p.job.Blocking {
@@ -195,11 +200,14 @@ func (p *playing) step(r falcon.Rank) bool {
 }
 
 // compute runs a pass: the host enqueues its kernels one by one.
-func (p *playing) compute(r falcon.Rank, ms float64) {
+func (p *playing) compute(r falcon.Rank, o *op) {
+	from, busy := p.device[r], 0.0
 	for range kernels {
 		p.host[r] += p.launch[r]
-		p.device[r] = max(p.device[r], p.host[r]) + p.job.noisy(ms/kernels)
+		ms := p.job.noisy(o.ms / kernels)
+		p.device[r], busy = max(p.device[r], p.host[r])+ms, busy+ms
 	}
+	p.traces[r].add(o, busy, kernels*p.launch[r], p.device[r]-from)
 }
 
 // meet registers a rank at a collective and says when it ends, once all
@@ -331,13 +339,13 @@ func (p *playing) collectives(ops []op, r falcon.Rank, d falcon.Dimension, bytes
 
 func (p *playing) forward(ops []op, r falcon.Rank, mb int) []op {
 	ops = p.message(ops, recv, r, -1, mb, false)
-	ops = p.pass(ops, r, mb, p.job.ForwardMs*p.job.lengthOf(r, mb))
+	ops = p.pass(ops, r, mb, p.job.ForwardMs*p.job.lengthOf(r, mb), false)
 	return p.message(ops, send, r, +1, mb, false)
 }
 
 func (p *playing) backward(ops []op, r falcon.Rank, mb int) []op {
 	ops = p.message(ops, recv, r, +1, mb, true)
-	ops = p.pass(ops, r, mb, 2*p.job.ForwardMs*p.job.lengthOf(r, mb))
+	ops = p.pass(ops, r, mb, 2*p.job.ForwardMs*p.job.lengthOf(r, mb), true)
 	return p.message(ops, send, r, -1, mb, true)
 }
 
@@ -364,12 +372,17 @@ func (j *Job) lengthOf(r falcon.Rank, mb int) float64 {
 }
 
 // pass is compute on the rank's device, then the tensor-parallel all-reduce.
-func (p *playing) pass(ops []op, r falcon.Rank, mb int, ms float64) []op {
+func (p *playing) pass(ops []op, r falcon.Rank, mb int, ms float64, back bool) []op {
 	ms /= p.clock[r]
 	if stage := p.job.Layout.Coord(r).PP; stage < len(p.job.Load) {
 		ms *= p.job.Load[stage]
 	}
-	return p.collectives(append(ops, op{kind: compute, ms: ms}), r, falcon.DimTP, p.job.sizeOf(tpBytes, r, mb))
+	from := len(ops)
+	ops = p.collectives(append(ops, op{kind: compute, ms: ms}), r, falcon.DimTP, p.job.sizeOf(tpBytes, r, mb))
+	for i := from; i < len(ops); i++ {
+		ops[i].pass, ops[i].back = true, back
+	}
+	return ops
 }
 
 // clockOf is the share of its nominal clock that a rank's device runs at.

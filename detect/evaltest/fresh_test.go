@@ -45,7 +45,7 @@ func freshLine(t *testing.T, out *strings.Builder, s setting, file string) {
 	fmt.Fprintf(out, "| %s | %d | %.2f %% | %d |", filepath.Base(file), len(ms), 100*deviation/mean, onsets)
 	for _, size := range []float64{0.02, 0.03, 0.056, 0.2} {
 		took := putInAnyway(s.cfg, ms, size)
-		fmt.Fprintf(out, " %d: %s |", len(took), delays(took))
+		fmt.Fprintf(out, " %d: %s |", len(took), DelayText(took))
 		if size == 0.2 && len(took) < 10 {
 			t.Errorf("%s: %s: +20 %% is found at %d of 10 places", s.name, filepath.Base(file), len(took))
 		}

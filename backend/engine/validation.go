@@ -183,10 +183,13 @@ func (m *journalState) ownTimes() func(from, to falcon.Device, bytes int64) (flo
 	}
 }
 
-// opening is when an incident was first written, and in which job epoch.
+// opening is when an incident was first written and in which job epoch, when its fault
+// was over, and the number of the job in the history.
 type opening struct {
-	atNs  int64
-	epoch uint64
+	atNs   int64
+	epoch  uint64
+	overNs int64 // 0 = it lasts
+	job    uint64
 }
 
 // named lists the culprits of incidents that are over, oldest first.

@@ -190,7 +190,7 @@ func (l *Ledger) job(number uint64) *Job {
 func (l *Ledger) foldJobs() {
 	for len(l.jobs) > JobsMost {
 		j := &l.jobs[0]
-		at := Column{j.Kind, categoryOf(j)}
+		at := Column{j.Kind, j.Category()}
 		n := l.folded[at]
 		n.add(j)
 		l.folded = with(l.folded, at, n)

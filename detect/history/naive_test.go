@@ -286,4 +286,3 @@ func again(t interface{ Fatal(...any) }, l *Ledger) *Ledger {
 	})
 	return out
 }
-

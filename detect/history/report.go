@@ -76,9 +76,9 @@ type Column struct {
 	Category Category `json:"category"`
 }
 
-// categoryOf is the row of a job: causes that are no fault of hardware, and unknown
+// Category is the row of a job: causes that are no fault of hardware, and unknown
 // ones, do not make several issues of one.
-func categoryOf(j *Job) Category {
+func (j *Job) Category() Category {
 	if j.Incidents == 0 {
 		return None
 	}
@@ -213,7 +213,7 @@ func (l *Ledger) table(jobs []Job, folded bool) []TableRow {
 		}
 	}
 	for i := range jobs {
-		at := Column{jobs[i].Kind, categoryOf(&jobs[i])}
+		at := Column{jobs[i].Kind, jobs[i].Category()}
 		n := cells[at]
 		n.add(&jobs[i])
 		cells[at] = n
@@ -255,6 +255,18 @@ func spreadOf(list []Entry, of func(*Entry) float64) Spread {
 	}
 	return out
 }
+
+// Closed is how many incidents the ledger has taken.
+func (l *Ledger) Closed() int {
+	n := len(l.past)
+	for _, c := range l.causes {
+		n += c.Incidents
+	}
+	return n
+}
+
+// Culprits are a report's alone.
+func (l *Ledger) Culprits(q Query) []Culprit { return l.culprits(l.since(q.SinceNs), q) }
 
 // culprits are those of the entries, of the folded ones where all are asked for, and of
 // what lasts.

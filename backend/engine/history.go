@@ -65,7 +65,7 @@ func (h *jobHistory) writeRest(now time.Time) {
 // write records what was watched since the last record.
 func (h *jobHistory) write(now time.Time) {
 	h.unwritten.Name, h.unwritten.Kind, h.unwritten.World = h.cfg.JobName, h.cfg.JobKind, h.state.job.Layout.World()
-	h.batch.apply(record(now, kindWatched, h.unwritten))
+	h.batch.addRecords(record(now, kindWatched, h.unwritten)) // folded in the order in which the journal has it
 	h.unwritten = history.Watched{}
 }
 
@@ -142,8 +142,8 @@ const (
 	culpritsShow = 64 // in a snapshot
 )
 
-// History characterizes what is over. It answers from memory.
-func (e *Engine) History(ctx context.Context, q *falconv1.HistoryRequest) (*falconv1.HistoryReply, error) {
+// History characterizes what is over in an engine. It answers from memory.
+func History(ctx context.Context, e *Engine, q *falconv1.HistoryRequest) (*falconv1.HistoryReply, error) {
 	limit := int(q.GetLimit())
 	if limit < 0 || limit > pastMost || q.GetHalfLifeNs() < 0 || q.GetSinceUnixNs() < 0 {
 		return nil, fmt.Errorf("%w: give a limit of 1 to %d incidents, and no negative time", ErrInvalid, pastMost)

@@ -125,14 +125,14 @@ func TestHistoryOfAnEngine(t *testing.T) {
 		}
 		ask := func(q *falconv1.HistoryRequest) *falconv1.HistoryReply {
 			t.Helper()
-			r, err := b.engine.History(context.Background(), q)
+			r, err := History(context.Background(), b.engine, q)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return r
 		}
 		for _, bad := range []*falconv1.HistoryRequest{{Limit: pastMost + 1}, {Limit: -1}, {SinceUnixNs: -1}, {HalfLifeNs: -1}} {
-			if _, err := b.engine.History(context.Background(), bad); !errors.Is(err, ErrInvalid) {
+			if _, err := History(context.Background(), b.engine, bad); !errors.Is(err, ErrInvalid) {
 				t.Errorf("%v: %v", bad, err)
 			}
 		}
@@ -161,6 +161,41 @@ func TestHistoryOfAnEngine(t *testing.T) {
 	})
 }
 
+// fold takes in what waits to be written.
+func fold(t *testing.T, s *shared) {
+	t.Helper()
+	list, _ := s.batch.take()
+	for _, r := range list {
+		if err := s.state.apply(r.Record); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A job's first iterations and an incident may come in one batch: the incident is of the
+// job that the journal has then, before and after a restart.
+func TestHistoryIsFoldedInOrder(t *testing.T) {
+	s := newShared(Config{JobName: "gpt", Detector: &fakeDetector{}, Now: func() time.Time { return t0 }}, newJournalState())
+	h := &jobHistory{shared: s, status: &jobStatus{shared: s, intake: &sampleIntake{shared: s}}, unwritten: history.Watched{Iterations: 1, Ms: 100}}
+	s.batch.addRecords(record(t0, kindIncident, falcon.Incident{ID: "INC-0001", State: falcon.IncidentVerified}))
+	h.write(t0)
+	list, _ := s.batch.take()
+	replayed := newJournalState()
+	for _, r := range list {
+		if !r.applied {
+			if err := s.state.apply(r.Record); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := replayed.apply(r.Record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := sameMemory(s.state, replayed); diff != "" {
+		t.Errorf("a restart remembers something else: %s", diff)
+	}
+}
+
 // What is watched is the time in which iterations went on: not that of a standstill, and
 // not the step to iterations that are numbered anew.
 func TestWatchedTime(t *testing.T) {
@@ -176,8 +211,10 @@ func TestWatchedTime(t *testing.T) {
 		now := s.cfg.Now().Add(look.after)
 		s.cfg.Now = func() time.Time { return now }
 		h.tick(now)
+		fold(t, s)
 	}
 	h.writeRest(s.cfg.Now())
+	fold(t, s)
 	j := s.state.past.Report(history.Query{}).Jobs
 	want := float64((time.Second + time.Second + staleAfter + time.Second).Milliseconds())
 	if len(j) != 1 || j[0].Iterations != 8 || j[0].WatchedMs != want || j[0].Name != "gpt" {

@@ -28,12 +28,12 @@ type probeKeeper struct {
 	until   time.Time // it may still run, or be about to start
 }
 
-// Probe allows a sampling job on some nodes, or ends what was allowed. It answers once
+// Probe has an engine allow a sampling job on some nodes, or ends what was allowed. It answers once
 // the audit line is durable. It is refused (ErrRefused) where the engine watches training,
 // where a node is not there, is fenced or holds a process, and while another one is
 // allowed. Nothing is kept over a restart of the engine: processes that run are seen
 // again.
-func (e *Engine) Probe(ctx context.Context, who Actor, q *falconv1.ProbeRequest) (*falconv1.ProbeReply, error) {
+func Probe(ctx context.Context, e *Engine, who Actor, q *falconv1.ProbeRequest) (*falconv1.ProbeReply, error) {
 	var out *falconv1.ProbeReply
 	err := e.decideInLoop(ctx, func() (refused error) {
 		if q.GetEnd() {

@@ -23,7 +23,7 @@ func TestProbe(t *testing.T) {
 			b.turn()
 		}
 		ask := func(q *falconv1.ProbeRequest) error {
-			_, err := b.engine.Probe(context.Background(), tester, q)
+			_, err := Probe(context.Background(), b.engine, tester, q)
 			return err
 		}
 		hour := int64(time.Hour)

@@ -205,12 +205,12 @@ func (c *consoleService) Recover(ctx context.Context, q *falconv1.RecoverRequest
 }
 
 func (c *consoleService) History(ctx context.Context, q *falconv1.HistoryRequest) (*falconv1.HistoryReply, error) {
-	r, err := c.engine.History(ctx, q)
+	r, err := engine.History(ctx, c.engine, q)
 	return r, wireError(err)
 }
 
 func (c *consoleService) Probe(ctx context.Context, q *falconv1.ProbeRequest) (*falconv1.ProbeReply, error) {
-	r, err := c.engine.Probe(ctx, actorOf(ctx), q)
+	r, err := engine.Probe(ctx, c.engine, actorOf(ctx), q)
 	return r, wireError(err)
 }
 

@@ -8,12 +8,13 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// Bounds of a ledger. With them its encoding stays below 4 MiB.
+// Bounds of a ledger. With them its encoding stays below 4 MiB where nodes have names
+// of 30 characters.
 const (
 	EntriesMost  = 2048 // incidents kept one by one
 	JobsMost     = 512  // jobs kept one by one
 	CulpritsMost = 1024 // culprits of folded incidents
-	NamedMost    = 16   // devices, and links, and ports, that one entry names
+	NamedMost    = 8    // devices, and links, and ports, that one entry names
 )
 
 // Entry is one incident that is over, or one that lasts where EndNs is 0.
@@ -47,6 +48,9 @@ func EntryOf(v falcon.Incident, atNs, endNs int64) Entry {
 	}
 	if n := v.RelievedIteration - v.OnsetIteration; v.RelievedIteration != falcon.NoIteration && n > 0 {
 		e.LostMs = float64(n) * max(0, v.SlowMs-v.HealthyMs)
+	}
+	if endNs != 0 {
+		e.EndNs = max(endNs, e.OnsetNs) // the clock may have been set back
 	}
 	e.Devices = firstOf(v.Verdict.Devices, &e.Unnamed)
 	e.Links = firstOf(v.Verdict.Links, &e.Unnamed)

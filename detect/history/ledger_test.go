@@ -75,10 +75,16 @@ func TestBounds(t *testing.T) {
 	const incidents = 3000
 	for i := range incidents {
 		e := incident(i, "", int64(i)*day/100)
+		e.Devices = nil
 		for n := range 40 {
-			e.Devices = append(e.Devices, falcon.NewDevice(falcon.Node(fmt.Sprintf("node-with-a-long-name-%05d", i)), n))
+			node := falcon.Node(fmt.Sprintf("node-of-thirty-characters-%04d", i))
+			e.Devices, e.NICs = append(e.Devices, falcon.NewDevice(node, n)), append(e.NICs, falcon.NIC(fmt.Sprintf("%s.nic%d", node, n)))
+			e.Links = append(e.Links, falcon.NewLink(node, falcon.Node(fmt.Sprintf("node-of-thirty-characters-%04d", 5000+n))))
 		}
-		e.Devices = firstOf(e.Devices, &e.Unnamed)
+		e = EntryOf(falcon.Incident{ID: e.Incident, Verdict: falcon.Verdict{Cause: e.Cause, Devices: e.Devices, Links: e.Links, NICs: e.NICs}}, e.OnsetNs, e.EndNs)
+		if e.Unnamed != 3*(40-NamedMost) {
+			t.Fatalf("%d culprits are left out", e.Unnamed)
+		}
 		l.Close(e)
 		l.Watch(int64(i)*day/100, Watched{Name: fmt.Sprint("job-", i), Iterations: 1, Ms: 100})
 	}
@@ -159,6 +165,9 @@ func TestEntryOf(t *testing.T) {
 	e := EntryOf(v, 5e9, 60e9)
 	if e.OnsetNs != 3e9 || e.EndNs != 60e9 || e.LostMs != 10_000 || e.Slowdown() != 1 || len(namesOf(&e)) != 2 {
 		t.Errorf("%+v", e)
+	}
+	if e := EntryOf(v, 5e9, 1e9); e.EndNs != e.OnsetNs {
+		t.Errorf("ended before its onset: %+v", e)
 	}
 	v.DetectedIteration, v.RelievedIteration = 1<<40, falcon.NoIteration
 	if e := EntryOf(v, 5e9, 60e9); e.OnsetNs != 5e9 || e.LostMs != 0 {

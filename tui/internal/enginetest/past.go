@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -10,19 +11,19 @@ import (
 // historian answers what is asked of the past; embedded, as the Engine is large.
 type historian struct {
 	falconv1.UnimplementedConsoleServer
-	reply *falconv1.HistoryReply // nil = nothing is past
+	reply atomic.Pointer[falconv1.HistoryReply] // nil = nothing is past
 }
 
 // History is that of two jobs before the story's.
 func (h *historian) History(context.Context, *falconv1.HistoryRequest) (*falconv1.HistoryReply, error) {
-	if h.reply == nil {
-		return &falconv1.HistoryReply{HalfLifeNs: int64(7 * 24 * time.Hour)}, nil
+	if r := h.reply.Load(); r != nil {
+		return r, nil
 	}
-	return h.reply, nil
+	return &falconv1.HistoryReply{HalfLifeNs: int64(7 * 24 * time.Hour)}, nil
 }
 
-// Quantiles of a straight line between two values.
-func line(n int32, from, to float64) *falconv1.Spread {
+// straight are the quantiles of a straight line between two values.
+func straight(n int32, from, to float64) *falconv1.Spread {
 	s := &falconv1.Spread{N: n, Mean: (from + to) / 2}
 	for i := range 21 {
 		s.Quantiles = append(s.Quantiles, from+(to-from)*float64(i)/20)
@@ -61,7 +62,7 @@ func historyAt(at time.Time, hostile string) *falconv1.HistoryReply {
 			{Cause: "gpu_degradation", Incidents: 2, Share: 2.0 / 7, MeanMs: 4.2e5, LostMs: 1.9e5, MeanLostMs: 9.5e4},
 			{Cause: "cpu_contention", Incidents: 1, Share: 1.0 / 7, MeanMs: 3e4, LostMs: 5e3, MeanLostMs: 5e3},
 		},
-		DurationsS: line(6, 30, 32400), Slowdowns: line(6, 0.12, 3.1), Culprits: pastCulprits(at, hostile),
+		DurationsS: straight(6, 30, 32400), Slowdowns: straight(6, 0.12, 3.1), Culprits: pastCulprits(at, hostile),
 	}
 	r.Past[0].Devices, r.Past[1].Links, r.Past[1].Nics = []string{"n1.g0" + hostile}, []string{"n0-n2"}, []string{"n0.nic0", "n2.nic1"}
 	r.Past[3].Links, r.Past[4].Devices, r.Past[5].Nics = []string{"n0-n2"}, []string{"n1.g0"}, []string{"n2.nic1"}

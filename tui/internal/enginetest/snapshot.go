@@ -59,7 +59,8 @@ func (e *Engine) snapshot(version uint64, r *falconv1.SnapshotRequest) *falconv1
 		}
 	}
 	if e.opts.Past {
-		s.Culprits, e.historian.reply = pastCulprits(e.opts.at(e.iter), e.hostile), historyAt(e.opts.at(e.iter), e.hostile)
+		s.Culprits = pastCulprits(e.opts.at(e.iter), e.hostile)
+		e.reply.Store(historyAt(e.opts.at(e.iter), e.hostile))
 	}
 	if inc := e.incident(); inc != nil {
 		s.Incidents = []*falconv1.Incident{inc}

@@ -41,8 +41,12 @@ func TestProbe(t *testing.T) {
 		refused("is not idle", &falconv1.ProbeRequest{Kind: "a", Nodes: []string{"n0"}, ForNs: hour})
 		refused("still runs", one)
 		for _, bad := range []*falconv1.ProbeRequest{
-			{Kind: "c", Nodes: []string{"n2"}, ForNs: hour}, {Kind: "a", ForNs: hour}, {Kind: "a", Nodes: []string{"n1", "n2"}, ForNs: hour},
-			{Kind: "b", Nodes: []string{"n2", "n2"}, ForNs: hour}, {Kind: "a", Nodes: []string{"n2"}}, {Kind: "a", Nodes: []string{"n2"}, ForNs: 25 * hour},
+			{Kind: "c", Nodes: []string{"n2"}, ForNs: hour},
+			{Kind: "a", ForNs: hour},
+			{Kind: "a", Nodes: []string{"n1", "n2"}, ForNs: hour},
+			{Kind: "b", Nodes: []string{"n2", "n2"}, ForNs: hour},
+			{Kind: "a", Nodes: []string{"n2"}},
+			{Kind: "a", Nodes: []string{"n2"}, ForNs: 25 * hour},
 		} {
 			if err := ask(bad); !errors.Is(err, ErrInvalid) {
 				t.Errorf("%v: %v", bad, err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -79,7 +80,7 @@ func TestProbesEndAtTheDeadline(t *testing.T) {
 			}
 			var left int
 			if b, err := os.ReadFile(pid); err == nil {
-				fmt.Sscan(string(b), &left)
+				left, _ = strconv.Atoi(strings.TrimSpace(string(b)))
 			}
 			for range 100 {
 				if left == 0 || syscall.Kill(left, 0) != nil || isZombie(left) {

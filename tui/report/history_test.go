@@ -32,7 +32,8 @@ func pastReply() *falconv1.HistoryReply {
 		Jobs: []*falconv1.PastJob{{Number: 1, Name: "gpt|70b", World: 8, FirstUnixNs: 1_771_000_000e9, LastUnixNs: 1_772_000_000e9, Iterations: 9000, WatchedMs: 9e5, LostMs: 20_500, Incidents: 2, Category: "multiple issues", Slowdown: 0.0233}},
 		Culprits: []*falconv1.Culprit{
 			{Device: "n1.g0", Times: 1, Jobs: 1, Score: 0.999, FirstUnixNs: 1_771_999_000e9, LastUnixNs: 1_771_999_000e9, Last: "INC-0002", Lasts: true, Causes: []string{"gpu_degradation"}},
-			{Link: "n0-n1", Times: 2, Score: 0.3, Last: "INC-0001"}, {Nic: "n1.nic0", Times: 1, Score: 0.3, Last: "INC-0001"},
+			{Link: "n0-n1", Times: 2, Score: 0.3, Last: "INC-0001"},
+			{Nic: "n1.nic0", Times: 1, Score: 0.3, Last: "INC-0001"},
 		},
 	}
 }

@@ -41,8 +41,9 @@ type Verdict struct {
 	Devices    []Device   `json:"devices"`
 	Ranks      []Rank     `json:"ranks"`
 	Links      []Link     `json:"links"`
-	Severity   int        `json:"severity"`   // 1..4
-	Confidence float64    `json:"confidence"` // 0..1
+	NICs       []NIC      `json:"nics,omitempty"` // ports whose counters show it
+	Severity   int        `json:"severity"`       // 1..4
+	Confidence float64    `json:"confidence"`     // 0..1
 	Evidence   []Evidence `json:"evidence"`
 }
 

@@ -89,18 +89,33 @@ func (x exporter) makeReport(src feed.Source, id string) tea.Cmd {
 }
 
 func (x exporter) writeReport(s report.Incident) exportedMsg {
-	out := exportedMsg{id: s.ID, text: s.Markdown()}
+	js, err := s.JSON()
+	if err != nil {
+		return exportedMsg{id: s.ID, err: err}
+	}
+	return x.writeBoth(s.ID, exportedMsg{id: s.ID, text: s.Markdown()}, js)
+}
+
+// makeHistory writes the history as Markdown and JSON.
+func (x exporter) makeHistory(r *falconv1.HistoryReply) tea.Cmd {
+	return func() tea.Msg {
+		h := report.HistoryOf(r)
+		js, err := h.JSON()
+		if err != nil {
+			return exportedMsg{id: "the history", err: err}
+		}
+		return x.writeBoth("history", exportedMsg{id: "the history", text: h.Markdown()}, js)
+	}
+}
+
+// writeBoth writes a report as JSON and, if that succeeds, as Markdown.
+func (x exporter) writeBoth(name string, out exportedMsg, js []byte) exportedMsg {
 	if x.save == nil {
 		return out
 	}
-	js, err := s.JSON()
-	if err == nil {
-		_, err = x.save(s.ID+".json", js)
+	if _, out.err = x.save(name+".json", js); out.err == nil {
+		out.path, out.err = x.save(name+".md", []byte(out.text))
 	}
-	if err == nil {
-		out.path, err = x.save(s.ID+".md", []byte(out.text))
-	}
-	out.err = err
 	return out
 }
 

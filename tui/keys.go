@@ -348,6 +348,10 @@ func (m *Model) copyText(what, name, text string) tea.Cmd {
 
 // exportReport makes the report of the incident on screen.
 func (m *Model) exportReport() tea.Cmd {
+	if h := m.work.state.Feed.History; m.work.showsHistory() && h != nil {
+		m.notes.showNote(themes.Accent, "making the report of the history …")
+		return m.exporter.makeHistory(h)
+	}
 	id := m.work.shownIncident()
 	if id == "" {
 		m.notes.showNote(themes.Dim, "there is no incident to report")

@@ -61,6 +61,11 @@ var pageScenes = []pageScene{
 	{"several-elsewhere", key.Ranks, enginetest.Options{Second: true}, 54, decidesLink, 1, nil},
 	{"hang", key.Overview, enginetest.Options{}, 40, func(e *enginetest.Engine) { e.Hang(true) }, 0, nil},
 	{"hang-unsure", key.Overview, enginetest.Options{}, 40, func(e *enginetest.Engine) { e.Hang(false) }, 0, nil},
+	{"past", key.Overview, enginetest.Options{Past: true}, 54, nil, 0, nil},
+	{"past", key.Ladder, enginetest.Options{Past: true}, 54, nil, 0, nil},
+	{"history", key.Events, enginetest.Options{Past: true}, 54, nil, 0, []string{"h", "j"}},
+	{"history-cause", key.Events, enginetest.Options{Past: true}, 54, nil, 0, []string{"h", "/", "g", "p", "u", "enter"}},
+	{"history-none", key.Events, enginetest.Options{}, 10, nil, 0, []string{"h"}},
 	{"nothing", key.Events, enginetest.Options{}, 10, nil, 0, []string{"s", "s"}},
 }
 
@@ -91,6 +96,9 @@ func (x pageScene) screen(t *testing.T, w, h int, profile colorprofile.Profile, 
 		t.Fatal(err)
 	}
 	s.Validations = tests.Validations
+	if s.History, err = e.History(context.Background(), &falconv1.HistoryRequest{}); err != nil {
+		t.Fatal(err)
+	}
 	m, err := New(&still{state: s}, Options{Theme: theme, Profile: &profile, Now: newClock().now, ASCII: ascii})
 	if err != nil {
 		t.Fatal(err)

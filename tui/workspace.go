@@ -69,8 +69,14 @@ func (v *workspace) wantedData(attending string) feed.Want {
 	columns, lengths := v.pages[v.current].Want(v.body)
 	return feed.Want{
 		Rank: v.live.Wanted(), Columns: int32(columns), RunLengths: int32(lengths),
-		Recoveries: v.current == key.Recovery, Tests: v.current == key.Validate, Attending: attending,
+		Recoveries: v.current == key.Recovery, Tests: v.current == key.Validate, History: v.showsHistory(), Attending: attending,
 	}
+}
+
+// showsHistory reports whether the history is on screen.
+func (v *workspace) showsHistory() bool {
+	p, ok := v.pages[v.current].(*events.Page)
+	return ok && p.WantsHistory()
 }
 
 // operatorFor is who decides at this console, and what they see; asked is the

@@ -16,6 +16,7 @@ import (
 	"github.com/failslow/falcon/backend/validate"
 	"github.com/failslow/falcon/backend/vote"
 	"github.com/failslow/falcon/detect"
+	"github.com/failslow/falcon/detect/history"
 	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery"
 	"github.com/failslow/falcon/recovery/restart"
@@ -48,6 +49,7 @@ const (
 // Config are the engine's parts and settings.
 type Config struct {
 	JobName    string
+	JobKind    history.Kind     // what it is run for; empty = training
 	Mesh       falcon.Mesh      // of the job, where its adapter declares none; zero = unknown
 	Journal    *journal.Journal // opened by the caller, who closes it after Run
 	Detector   Detector         // nil = detect.New(Detect)
@@ -118,6 +120,8 @@ type Engine struct {
 	writer      *journalWriter
 	measured    *measurements
 	hangs       *hangWatch
+	history     *jobHistory
+	probes      *probeKeeper
 }
 
 // New restores the engine from its journal. Run must be called to make it work.
@@ -195,6 +199,8 @@ func assemble(cfg Config, mem *journalState) *Engine {
 	}
 	e.intake.beginEpoch(falcon.NoIteration)
 	e.status = &jobStatus{shared: s, intake: e.intake}
+	e.history = &jobHistory{shared: s, status: e.status}
+	e.probes = &probeKeeper{shared: s}
 	e.describer = &jobDescriber{shared: s, intake: e.intake}
 	e.validations = &validationQueue{
 		shared: s, machine: validate.New(cfg.Validation.machine(), func() uint64 { return s.batch.commandID(cfg.Now()) }),
@@ -373,6 +379,7 @@ func (e *Engine) onTick(now time.Time) {
 	e.fencer.follow(now)
 	e.describer.refreshMeans(now)
 	e.recoveries.logStoreNews()
+	e.history.tick(now)
 	e.views.dirty = e.hangs.tick(now) || e.views.dirty
 }
 

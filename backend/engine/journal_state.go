@@ -13,6 +13,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/backend/vote"
+	"github.com/failslow/falcon/detect/history"
 	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery"
 	"github.com/failslow/falcon/recovery/epoch"
@@ -46,6 +47,7 @@ const (
 	kindDevice      journal.Kind = "device"       // deviceRecord
 	kindEnded       journal.Kind = "ended"        // endedRecord
 	kindLaunchEnded journal.Kind = "launch-ended" // launchEndedRecord
+	kindWatched     journal.Kind = "watched"      // history.Watched
 )
 
 type epochRecord struct {
@@ -141,6 +143,7 @@ type journalState struct {
 	opened     map[string]opening         // by incident
 	tests      []validationRecord         // by first mention
 	restart    restart.State
+	past       history.Ledger // of incidents that are over
 
 	recoveries []falcon.Recovery // by first mention
 	fences     fences
@@ -216,7 +219,9 @@ func (m *journalState) apply(r journal.Record) error {
 	case kindSpeeds:
 		err = decodeInto(r, func(v speedsRecord) { m.speeds[v.Incident] = v })
 	case kindImpact:
-		err = decodeInto(r, func(v mitigate.Impact) { m.impacts[v.Incident] = v })
+		err = decodeInto(r, m.setImpact)
+	case kindWatched:
+		err = decodeInto(r, func(v history.Watched) { m.past.Watch(r.AtNs, v) })
 	case kindEvent:
 		err = decodeInto(r, func(v eventRecord) { m.addEvent(v, r) })
 	case kindValidation:
@@ -286,14 +291,20 @@ func (m *journalState) setIncident(v falcon.Incident, atNs int64) {
 	if !v.Open() {
 		delete(m.speeds, v.ID) // nothing is planned for it any more
 	}
-	if !replaceOrAppend(&m.incidents, v, func(x falcon.Incident) string { return x.ID }) {
-		return
+	isNew := replaceOrAppend(&m.incidents, v, func(x falcon.Incident) string { return x.ID })
+	if isNew {
+		m.NextIncident = numberAfter(m.NextIncident, "INC-", v.ID)
+		m.opened[v.ID] = opening{atNs: atNs, epoch: m.job.Epoch, job: m.past.Open()}
 	}
-	m.NextIncident = numberAfter(m.NextIncident, "INC-", v.ID)
-	m.opened[v.ID] = opening{atNs, m.job.Epoch}
-	if len(m.incidents) > incidentsKept {
+	m.closePast(v, atNs)
+	if isNew && len(m.incidents) > incidentsKept {
 		m.forgetOldest()
 	}
+}
+
+func (m *journalState) setImpact(v mitigate.Impact) {
+	m.impacts[v.Incident] = v
+	m.past.SetLost(v.Incident, v.ImpactMs)
 }
 
 // replaceOrAppend puts v in the place of the one with its id, or behind the others. It
@@ -430,5 +441,6 @@ func restore(j *journal.Journal) (*journalState, error) {
 	if err := j.Each(m.apply); err != nil {
 		return nil, err
 	}
+	m.adoptPast()
 	return m, nil
 }

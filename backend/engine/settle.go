@@ -149,6 +149,9 @@ func (e *Engine) collectRound(now time.Time, d detect.Ready, p mitigate.Ready, v
 // digestIncident records an incident and has it for the planner, with the
 // speeds that S2 is solved with once a culprit is located.
 func (e *Engine) digestIncident(now time.Time, v falcon.Incident, r *decidedRound) {
+	if v.State == falcon.IncidentClosed {
+		e.history.writeRest(now)
+	}
 	e.batch.addRecords(record(now, kindIncident, v))
 	old, known := e.state.incident(v.ID)
 	e.oplog.incident(old, known, v)

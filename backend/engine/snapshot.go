@@ -109,6 +109,7 @@ var sections = []section{
 	{name: "fences", out: (*journalState).putFences, in: (*journalState).takeFences},
 	table("devices", func(m *journalState) map[falcon.Node]recovery.Seen { return m.devices }),
 	one("ended", func(m *journalState) *endedRecord { return &m.ended }),
+	{name: "past", out: (*journalState).putPast, in: (*journalState).takePast},
 	{name: "sent", out: (*journalState).putSent, in: (*journalState).takeSent},
 	{name: "events", out: (*journalState).putEvents, in: (*journalState).takeEvent},
 }
@@ -269,13 +270,13 @@ func (m *journalState) takeEvent(item json.RawMessage) error {
 
 // MarshalJSON is for snapshots.
 func (o opening) MarshalJSON() ([]byte, error) {
-	return json.Marshal([2]uint64{uint64(o.atNs), o.epoch})
+	return json.Marshal([4]uint64{uint64(o.atNs), o.epoch, uint64(o.overNs), o.job})
 }
 
 // UnmarshalJSON is for snapshots.
 func (o *opening) UnmarshalJSON(b []byte) error {
-	var v [2]uint64
+	var v [4]uint64 // format 2 had the first two
 	err := json.Unmarshal(b, &v)
-	o.atNs, o.epoch = int64(v[0]), v[1]
+	o.atNs, o.epoch, o.overNs, o.job = int64(v[0]), v[1], int64(v[2]), v[3]
 	return err
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/detect/history"
 	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery/restart"
 )
@@ -46,8 +47,8 @@ func again(t testing.TB, m *journalState) *journalState {
 	return out
 }
 
-// history makes random records, as an engine would write them, and folds them.
-type history struct {
+// randomRecords makes random records, as an engine would write them, and folds them.
+type randomRecords struct {
 	t     *rapid.T
 	m     *journalState
 	w     written
@@ -55,7 +56,7 @@ type history struct {
 	whole bool // other adds all that it has
 }
 
-func (h *history) add(r journal.Record) {
+func (h *randomRecords) add(r journal.Record) {
 	h.seq++
 	r.Seq, r.AtNs, r.Hash = h.seq, t0.UnixNano()+int64(h.seq), journal.Hash{byte(h.seq), 1}
 	if err := h.m.apply(r); err != nil {
@@ -63,9 +64,11 @@ func (h *history) add(r journal.Record) {
 	}
 }
 
-func (h *history) number(name string, most int) int { return rapid.IntRange(0, most).Draw(h.t, name) }
+func (h *randomRecords) number(name string, most int) int {
+	return rapid.IntRange(0, most).Draw(h.t, name)
+}
 
-func (h *history) placement(name string) falcon.Placement {
+func (h *randomRecords) placement(name string) falcon.Placement {
 	out := falcon.Placement{}
 	for r := range 4 {
 		out = append(out, falcon.NewDevice(falcon.Node(fmt.Sprint("n", h.number(name, 3))), r))
@@ -73,7 +76,7 @@ func (h *history) placement(name string) falcon.Placement {
 	return out
 }
 
-func (h *history) job() {
+func (h *randomRecords) job() {
 	v := jobRecord{
 		Epoch: uint64(1 + h.number("epoch", 3)), Layout: falcon.Layout{TP: 1, DP: 4, PP: 1}, Placement: h.placement("job"),
 		MicroBatches: []int32{8, 8, 8, int32(h.number("micro", 9))}, Generation: uint64(h.number("generation", 2)),
@@ -90,7 +93,7 @@ func (h *history) job() {
 	}
 }
 
-func (h *history) recovery() {
+func (h *randomRecords) recovery() {
 	v := falcon.Recovery{
 		ID: fmt.Sprintf("REC-%04d", 1+h.number("recovery", 2)), State: falcon.RecoveryState([]string{"suspend", "resumed", "proposed"}[h.number("state", 2)]),
 		JobEpoch: 1, Faults: []falcon.Fault{{Kind: falcon.FaultExit, Node: "n1", Ranks: []falcon.Rank{2}}},
@@ -110,7 +113,7 @@ func (h *history) recovery() {
 	}
 }
 
-func (h *history) sent() {
+func (h *randomRecords) sent() {
 	v := sentRecord{Generation: uint64(h.number("generation", 9)), Kind: rejoinKind, Hash: fmt.Sprint(h.number("hash", 9)), First: uint64(h.number("first", 99))}
 	for n := range 4 {
 		if h.number("node", 2) > 0 {
@@ -136,7 +139,7 @@ func mapOf(m map[falcon.Rank]int32, r falcon.Rank, pid int32) map[falcon.Rank]in
 	return m
 }
 
-func (h *history) incident() {
+func (h *randomRecords) incident() {
 	id := fmt.Sprintf("INC-%04d", 1+h.number("incident", 4))
 	state := []falcon.IncidentState{falcon.IncidentVerified, falcon.IncidentLocated, falcon.IncidentClosed}[h.number("state", 2)]
 	if h.whole {
@@ -154,7 +157,7 @@ func (h *history) incident() {
 	h.add(record(t0, kindDecision, DecisionRecord{Action: id + "/S2", Incident: id, By: "maria", Approve: true}))
 }
 
-func (h *history) other() {
+func (h *randomRecords) other() {
 	n := uint64(h.number("n", 50))
 	if h.whole {
 		n += 10 // what counts from 1 has grown
@@ -173,6 +176,7 @@ func (h *history) other() {
 		record(t0, kindFence, fenceRecord{Generation: n, Nodes: []falcon.Node{falcon.Node(fmt.Sprint("n", n%3))}, Processes: []string{fmt.Sprintf("n1/%d", n), "n2/7"}, Stop: n}),
 		record(t0, kindFence, fenceRecord{Lifted: "n1", By: "maria"}),
 		record(t0, kindEnded, endedRecord{JobEpoch: n % 3, Ranks: []falcon.Rank{falcon.Rank(n % 4)}}),
+		record(t0, kindWatched, history.Watched{Name: "gpt", World: 8, Iterations: int64(n), Ms: float64(n), Over: n%4 == 0}),
 		record(t0, kindDevice, deviceRecord{Node: falcon.Node(fmt.Sprint("n", n%3)), Device: "n1.g0", Code: 79, Text: "gone"}),
 	}
 	from := h.number("kind", len(records)-1)
@@ -190,7 +194,7 @@ func (h *history) other() {
 func TestSnapshotSaysTheSame(t *testing.T) {
 	filled := map[string]bool{}
 	rapid.Check(t, func(t *rapid.T) {
-		h := &history{t: t, m: newJournalState()}
+		h := &randomRecords{t: t, m: newJournalState()}
 		play := func() {
 			for range h.number("records", 40) {
 				[]func(){h.job, h.recovery, h.sent, h.incident, h.other}[h.number("what", 4)]()

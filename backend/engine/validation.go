@@ -190,10 +190,13 @@ func (m *journalState) ownTimes(now time.Time) passes.Own {
 	return func(from, to falcon.Device, bytes int64) passes.Earlier { return least[direction{from, to, bytes}] }
 }
 
-// opening is when an incident was first written, and in which job epoch.
+// opening is when an incident was first written and in which job epoch, when its fault
+// was over, and the number of the job in the history.
 type opening struct {
-	atNs  int64
-	epoch uint64
+	atNs   int64
+	epoch  uint64
+	overNs int64 // 0 = it lasts
+	job    uint64
 }
 
 // named lists the culprits of incidents that are over, oldest first.

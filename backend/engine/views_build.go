@@ -65,6 +65,7 @@ type stateViews struct {
 	built     time.Time
 	buildCost time.Duration // what the last snapshot took of the loop's time
 	levels    []shown       // by rank
+	culprits  culpritCache
 }
 
 // refresh publishes a new picture when something has changed, a console asks,
@@ -89,7 +90,7 @@ func (sv *stateViews) build(now time.Time) {
 		Job: sv.jobView(now), Policy: convert.PolicyToProto(sv.plan.Policy(), sv.state.policy.Version),
 		Nodes:      sv.nodeViews(now),
 		Validation: sv.validations.newestView(), Nics: sv.readings.nicViews(), Recurring: sv.recurrenceViews(),
-		Recovery: sv.newestRecovery(), Hang: sv.hangs.view(),
+		Recovery: sv.newestRecovery(), Hang: sv.hangs.view(), Culprits: sv.culpritViews(now),
 		Events: slices.Clone(sv.state.events[max(0, len(sv.state.events)-snapshotEvents):]),
 	}
 	sv.addIncidents(reply)

@@ -22,6 +22,8 @@ var needs = map[string]auth.Role{
 	falconv1.Console_Validate_FullMethodName:   auth.RoleApprover,
 	falconv1.Console_Recoveries_FullMethodName: auth.RoleViewer,
 	falconv1.Console_Recover_FullMethodName:    auth.RoleApprover,
+	falconv1.Console_History_FullMethodName:    auth.RoleViewer,
+	falconv1.Console_Probe_FullMethodName:      auth.RoleApprover,
 	// Freezing needs an operator; the engine refuses anything looser to one.
 	falconv1.Console_SetPolicy_FullMethodName: auth.RoleOperator,
 }

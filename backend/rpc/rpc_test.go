@@ -194,6 +194,14 @@ var calls = map[string]func(context.Context, *grpc.ClientConn) error{
 		}
 		return err
 	},
+	falconv1.Console_Probe_FullMethodName: func(ctx context.Context, cc *grpc.ClientConn) error {
+		_, err := falconv1.NewConsoleClient(cc).Probe(ctx, &falconv1.ProbeRequest{End: true})
+		return err
+	},
+	falconv1.Console_History_FullMethodName: func(ctx context.Context, cc *grpc.ClientConn) error {
+		_, err := falconv1.NewConsoleClient(cc).History(ctx, &falconv1.HistoryRequest{})
+		return err
+	},
 	falconv1.Console_Recoveries_FullMethodName: func(ctx context.Context, cc *grpc.ClientConn) error {
 		_, err := falconv1.NewConsoleClient(cc).Recoveries(ctx, &falconv1.RecoveriesRequest{Map: true})
 		return err
@@ -224,6 +232,8 @@ var admitted = map[string]string{
 	falconv1.Console_Decide_FullMethodName:     "approver admin",
 	falconv1.Console_Validate_FullMethodName:   "approver admin",
 	falconv1.Console_Recoveries_FullMethodName: "viewer operator approver admin",
+	falconv1.Console_History_FullMethodName:    "viewer operator approver admin",
+	falconv1.Console_Probe_FullMethodName:      "approver admin",
 	falconv1.Console_Recover_FullMethodName:    "approver admin",
 	falconv1.Console_SetPolicy_FullMethodName:  "operator approver admin",
 }

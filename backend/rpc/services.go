@@ -204,6 +204,16 @@ func (c *consoleService) Recover(ctx context.Context, q *falconv1.RecoverRequest
 	return &falconv1.RecoverReply{Recovery: v}, nil
 }
 
+func (c *consoleService) History(ctx context.Context, q *falconv1.HistoryRequest) (*falconv1.HistoryReply, error) {
+	r, err := engine.History(ctx, c.engine, q)
+	return r, wireError(err)
+}
+
+func (c *consoleService) Probe(ctx context.Context, q *falconv1.ProbeRequest) (*falconv1.ProbeReply, error) {
+	r, err := engine.Probe(ctx, c.engine, actorOf(ctx), q)
+	return r, wireError(err)
+}
+
 // wireError gives an error the code that clients act on; the text stays.
 func wireError(err error) error {
 	if err == nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/backend/rpc"
 	"github.com/failslow/falcon/detect"
+	"github.com/failslow/falcon/detect/history"
 	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery/restart"
 	"github.com/failslow/falcon/tui/sshserver"
@@ -39,6 +40,7 @@ const (
 // engineConfig is falcon.yaml.
 type engineConfig struct {
 	Job        string         `yaml:"job"`       // name shown to operators
+	Probe      history.Kind   `yaml:"probe"`     // its jobs are sampling jobs of this kind; "" = training
 	Mesh       falcon.Mesh    `yaml:"mesh"`      // of the job, where its adapter declares none
 	StateDir   string         `yaml:"state_dir"` // journal, socket and certificates; default: see defaultStateDir
 	Socket     string         `yaml:"socket"`    // default: falcon.sock in the state directory
@@ -149,7 +151,7 @@ func (c *engineConfig) validate() error {
 	}
 	for _, check := range []func() error{
 		c.Validation.validate, func() error { return checkRestart(c.Restart) }, c.Mitigate.Check, c.Recovery.Machine.Check,
-		c.Store.validate, c.SSH.validate, c.Journal.validate, c.checkAdmission, c.Detect.Check,
+		c.checkProbe, c.Store.validate, c.SSH.validate, c.Journal.validate, c.checkAdmission, c.Detect.Check,
 	} {
 		if err := check(); errors.Is(err, errUsage) {
 			return err
@@ -158,6 +160,15 @@ func (c *engineConfig) validate() error {
 		}
 	}
 	return nil
+}
+
+// checkProbe refuses kinds of sampling jobs that there are none of.
+func (c *engineConfig) checkProbe() error {
+	switch c.Probe {
+	case "", history.ProbeA, history.ProbeB:
+		return nil
+	}
+	return fmt.Errorf("%w: probe: %q is neither a (sampling jobs of one node) nor b (of several); leave it out for training", errUsage, c.Probe)
 }
 
 // engineHandle is a running engine with its doors open.
@@ -209,7 +220,7 @@ func startFromJournal(ctx context.Context, j *journal.Journal, cfg engineConfig,
 
 func startWith(ctx context.Context, j *journal.Journal, store rendezvous, cfg engineConfig, log *slog.Logger) (*engineHandle, error) {
 	conf := engine.Config{
-		JobName: cfg.Job, Mesh: cfg.Mesh, Journal: j, Detect: cfg.Detect, Mitigate: cfg.Mitigate, Policy: cfg.Policy.policy(), Validation: cfg.Validation.settings(),
+		JobName: cfg.Job, JobKind: cfg.Probe, Mesh: cfg.Mesh, Journal: j, Detect: cfg.Detect, Mitigate: cfg.Mitigate, Policy: cfg.Policy.policy(), Validation: cfg.Validation.settings(),
 		Restart: cfg.Restart, Recovery: cfg.Recovery, Retention: cfg.Journal.retention(), Log: log,
 	}
 	conf.Recovery.Beat = cfg.Recovery.Machine.Beat

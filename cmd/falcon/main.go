@@ -64,7 +64,7 @@ func newRoot() *cobra.Command {
 	// One line per command group; each lives in a file of its name.
 	root.AddCommand(detectCommand())
 	root.AddCommand(planCommand())
-	root.AddCommand(serveCommand(), certsCommand(), incidentCommand(), decideCommand(), validateCommand(), journalCommand())
+	root.AddCommand(serveCommand(), certsCommand(), incidentCommand(), historyCommand(), probeCommand(), decideCommand(), validateCommand(), journalCommand())
 	root.AddCommand(recoveryCommand(), recoverCommand())
 	root.AddCommand(storeCommand())
 	root.AddCommand(labCommand())

@@ -39,6 +39,7 @@ type opinion struct {
 	last     bool // it explains less than the others, whatever its confidence
 	ranks    []falcon.Rank
 	links    []falcon.Link
+	nics     []falcon.NIC // whose counters show it
 	allLinks bool
 	refuted  bool // all links that it suspects are healthy in tests and to other pairs
 	proofs   []float64
@@ -106,6 +107,7 @@ func (c *Case) verdict(all []opinion) falcon.Verdict {
 		}
 		v.Ranks = append(v.Ranks, o.ranks...)
 		v.Links = append(v.Links, o.links...)
+		v.NICs = append(v.NICs, o.nics...)
 		v.Evidence = append(v.Evidence, o.evidence...)
 		allLinks = allLinks || o.allLinks
 		if o.cause != falcon.CauseNetwork && o.cause != falcon.CauseNotHardware {
@@ -117,6 +119,8 @@ func (c *Case) verdict(all []opinion) falcon.Verdict {
 	v.Ranks = slices.Compact(v.Ranks)
 	slices.Sort(v.Devices)
 	v.Devices = slices.Compact(v.Devices)
+	slices.Sort(v.NICs)
+	v.NICs = slices.Compact(v.NICs)
 	if c.Timing.Overlap {
 		v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: c.overlapText()})
 	}

@@ -223,6 +223,9 @@ func (c *Case) addCongestion(o *opinion, links []falcon.Link) {
 	for _, l := range links {
 		for _, n := range []falcon.Node{l.A, l.B} {
 			id, said := c.hotPort(n)
+			if id != "" {
+				o.nics = append(o.nics, id)
+			}
 			o.evidence = append(o.evidence, falcon.Evidence{Kind: falcon.EvidenceCounter, Text: fmt.Sprintf("%s, an end of %s: %s", id, l, said)})
 		}
 	}
@@ -243,6 +246,7 @@ func (c *Case) addPorts(o *opinion) {
 		seen = append(seen, n)
 		for _, id := range c.nodePorts(n) {
 			if said := c.degraded(id); said != "" {
+				o.nics = append(o.nics, id)
 				o.addEvidence(falcon.EvidenceCounter, weightPort, "%s: %s", id, said)
 			}
 		}

@@ -32,6 +32,7 @@ const (
 	RecoverPeriod = 2 * time.Second        // between pulls of recoveries while they are wanted
 	PullTimeout   = 3 * time.Second        // one Snapshot call
 	CallTimeout   = 5 * time.Second        // one Decide or SetPolicy call
+	HistoryPeriod = 10 * time.Second       // between pulls of the history while it is wanted
 	MaxEvents     = 512                    // lines held; the oldest go first
 	sessionLen    = 12                     // characters of a session's name: 60 random bits
 	minBackoff    = 250 * time.Millisecond // before the Watch stream is opened again
@@ -71,6 +72,9 @@ type State struct {
 
 	Validations []*falconv1.Validation // newest first, as last pulled; nil = never wanted
 
+	History    *falconv1.HistoryReply // newest pull; nil = never wanted, or refused
+	HistoryErr string                 // why there is none, cleaned
+
 	Session   string               // of this feed, as others see it
 	Operators []*falconv1.Operator // who looks now, this feed's among them
 }
@@ -101,6 +105,7 @@ type Want struct {
 	RunLengths int32 // rows of the posterior, 0 = none
 	Recoveries bool  // older recoveries, and what could be lost now
 	Tests      bool  // older validations
+	History    bool  // what is known of incidents that are over
 
 	Attending string // what the operator is about to decide on, for others to see; changes nothing in the reply
 }

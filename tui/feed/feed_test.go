@@ -172,3 +172,19 @@ func TestRecoveriesArePulledWhileWanted(t *testing.T) {
 		return len(s.Recoveries.GetRecoveries()) == 1 && len(s.Recoveries.GetExposures()) == 0
 	})
 }
+
+func TestHistoryIsPulledWhileWanted(t *testing.T) {
+	e := enginetest.New(enginetest.Options{Past: true})
+	e.AdvanceTo(30)
+	e.Hostile("\x1b[31m")
+	f := start(t, e)
+	s := until(t, f, "the first snapshot", func(s *State) bool { return s.Conn == Live })
+	if s.History != nil {
+		t.Error("the history was pulled though nobody wants it")
+	}
+	f.Ask(Want{Rank: WorstRank, Columns: 1, History: true})
+	s = until(t, f, "the history", func(s *State) bool { return len(s.History.GetPast()) > 0 })
+	if text := s.History.String() + s.Snap.GetCulprits()[0].GetDevice(); strings.Contains(text, "\x1b") || strings.Contains(text, `\033`) {
+		t.Errorf("uncleaned: %q", text)
+	}
+}

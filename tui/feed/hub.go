@@ -32,15 +32,15 @@ type Hub struct {
 // pulls nothing while there is no session. Now may be nil for the real clock.
 func NewHub(client falconv1.ConsoleClient, now func() time.Time) *Hub {
 	ctx, cancel := context.WithCancel(context.Background())
-	h := &Hub{feed: openFeed(client, now, sharedWant(false, false), asleep, ""), cancel: cancel, sessions: map[*Session]bool{}}
+	h := &Hub{feed: openFeed(client, now, sharedWant(Want{}), asleep, ""), cancel: cancel, sessions: map[*Session]bool{}}
 	h.now = h.feed.now
 	h.wg.Go(func() { h.notifySessions(ctx) })
 	return h
 }
 
 // sharedWant asks for no series: each session has its own.
-func sharedWant(recoveries, tests bool) Want {
-	return Want{Rank: WorstRank, Recoveries: recoveries, Tests: tests}
+func sharedWant(wanted Want) Want {
+	return Want{Rank: WorstRank, Recoveries: wanted.Recoveries, Tests: wanted.Tests, History: wanted.History}
 }
 
 // Session is a console's source that looks and acts by the caller's own
@@ -106,19 +106,19 @@ func (h *Hub) removeSession(s *Session) {
 	h.adjustPace()
 }
 
-// adjustPace pulls as often as the keenest session wants, and recoveries and
-// older validations while one of them does.
+// adjustPace pulls as often as the keenest session wants, and recoveries, older
+// validations and the history while one of them does.
 func (h *Hub) adjustPace() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	most, recoveries, tests := asleep, false, false
+	most, wanted := asleep, Want{}
 	for s := range h.sessions {
 		if p := pace(s.pace.Load()); p < most {
 			most = p
 		}
-		recoveries = recoveries || s.want.Load().Recoveries
-		tests = tests || s.want.Load().Tests
+		w := s.want.Load()
+		wanted.Recoveries, wanted.Tests, wanted.History = wanted.Recoveries || w.Recoveries, wanted.Tests || w.Tests, wanted.History || w.History
 	}
-	h.feed.Ask(sharedWant(recoveries, tests))
+	h.feed.Ask(sharedWant(wanted))
 	h.feed.setPace(most)
 }

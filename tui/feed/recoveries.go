@@ -10,10 +10,11 @@ import (
 	"github.com/failslow/falcon/tui/clean"
 )
 
-// recoveriesLoop pulls recoveries and older validations while they are wanted, slowly:
+// recoveriesLoop pulls recoveries, older validations and the history while they are wanted, slowly:
 // what is in progress comes with every snapshot.
 func (f *Feed) recoveriesLoop(ctx context.Context) {
 	defer f.wg.Done()
+	var history time.Time // when it was pulled last
 	timer := time.NewTimer(RecoverPeriod)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -22,6 +23,10 @@ func (f *Feed) recoveriesLoop(ctx context.Context) {
 		}
 		if f.want.Load().Tests && pace(f.pace.Load()) == awake {
 			f.pullValidations(ctx)
+		}
+		if now := f.now(); f.want.Load().History && pace(f.pace.Load()) == awake && now.Sub(history) >= HistoryPeriod {
+			history = now
+			f.pullHistory(ctx)
 		}
 		timer.Reset(RecoverPeriod)
 		select {
@@ -67,6 +72,22 @@ func (f *Feed) pullValidations(ctx context.Context) {
 		return
 	}
 	f.state.Validations = reply.Validations
+	f.publish()
+}
+
+// pullHistory keeps what it has where the engine does not answer.
+func (f *Feed) pullHistory(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, PullTimeout)
+	defer cancel()
+	reply, err := f.client.History(ctx, &falconv1.HistoryRequest{})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		f.state.HistoryErr = Reason(err)
+	} else {
+		clean.Message(reply)
+		f.state.History, f.state.HistoryErr = reply, ""
+	}
 	f.publish()
 }
 

@@ -53,6 +53,7 @@ const (
 	ShowValidate  Action = "show-validate"
 	ShowRecovery  Action = "show-recovery"
 	ShowEvents    Action = "show-events"
+	History       Action = "history"
 	NextPage      Action = "next-page"
 	PrevPage      Action = "previous-page"
 	Back          Action = "back"

@@ -89,6 +89,7 @@ var table = slices.Concat([]Binding{
 	newBinding(Events, Open, []string{"enter"}, "enter", "open", "Open the incident, recovery, validation or rank that the event is about.", 11),
 	newBinding(Events, Kind, []string{"t"}, "t", "kind", "Next kind: everything, audit, incidents, recoveries, tests, detector's notes, cluster.", 12),
 	newBinding(Events, Severity, []string{"s"}, "s", "severity", "Show all, warnings only, or serious events only.", 13),
+	newBinding(Events, History, []string{"h"}, "h", "history", "The history in place of the events, or back: root causes, GPUs, links and ports that were named, and incidents that are over.", 13),
 	newBinding(Events, PageUp, []string{"ctrl+u", "pgup"}, "ctrl-u", "page", "A page of older events.", 0),
 	newBinding(Events, PageDown, []string{"ctrl+d", "pgdown"}, "ctrl-d", "page", "A page of newer events.", 0),
 	newBinding(Events, First, []string{"g", "home"}, "g", "oldest", "Oldest event held.", 0),

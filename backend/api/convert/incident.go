@@ -27,7 +27,7 @@ func verdictToProto(v falcon.Verdict) *falconv1.Verdict {
 	return &falconv1.Verdict{
 		Cause: string(v.Cause), Reason: string(v.Reason), Also: Strings(v.Also), Devices: Strings(v.Devices), Ranks: Ranks(v.Ranks),
 		Links: mapped(v.Links, falcon.Link.String), Severity: clamped(v.Severity), Confidence: v.Confidence,
-		Evidence: mapped(v.Evidence, evidenceToProto),
+		Evidence: mapped(v.Evidence, evidenceToProto), Nics: Strings(v.NICs),
 	}
 }
 
@@ -36,7 +36,7 @@ func verdictFromProto(p *falconv1.Verdict) falcon.Verdict {
 	return falcon.Verdict{
 		Cause: falcon.Cause(p.GetCause()), Reason: falcon.Reason(p.GetReason()), Also: names[falcon.Cause](p.GetAlso()), Devices: names[falcon.Device](p.GetDevices()),
 		Ranks: RanksFromProto(p.GetRanks()), Links: parsedLinks(p.GetLinks()), Severity: int(p.GetSeverity()), Confidence: p.GetConfidence(),
-		Evidence: mapped(p.GetEvidence(), evidenceFromProto),
+		Evidence: mapped(p.GetEvidence(), evidenceFromProto), NICs: names[falcon.NIC](p.GetNics()),
 	}
 }
 

@@ -60,6 +60,7 @@ type Options struct {
 	Flicker    int    // so many ranks are warm in each iteration, others each time
 	SlowLink   string // "n0-n1": tests find it slow
 	Recurring  bool   // earlier incidents named the culprit and a link too
+	Past       bool   // a history of earlier jobs names the culprit, a link and a port
 	Healthy    bool   // nothing ever happens, and the job does not end
 	Second     bool   // a link fails too: a second incident, the present one from SecondFrom on
 	Undo       int64  // seconds in which an approval can be withdrawn
@@ -68,7 +69,7 @@ type Options struct {
 
 // Engine is the fake.
 type Engine struct {
-	falconv1.UnimplementedConsoleServer
+	historian
 	opts Options
 
 	mu        sync.Mutex

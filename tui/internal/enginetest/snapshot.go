@@ -58,6 +58,10 @@ func (e *Engine) snapshot(version uint64, r *falconv1.SnapshotRequest) *falconv1
 			{Link: "n0-n2", Times: 2, Jobs: 1, FirstUnixNs: before, LastUnixNs: before},
 		}
 	}
+	if e.opts.Past {
+		s.Culprits = pastCulprits(e.opts.at(e.iter), e.hostile)
+		e.reply.Store(historyAt(e.opts.at(e.iter), e.hostile))
+	}
 	if inc := e.incident(); inc != nil {
 		s.Incidents = []*falconv1.Incident{inc}
 	}

@@ -25,6 +25,7 @@ type Page struct {
 	class    int
 	severity int
 	alone    bool // the lines fill the page, as drawn last
+	past     past
 }
 
 // New makes the page.
@@ -33,7 +34,7 @@ func New() *Page { return &Page{} }
 // Under is the event under the cursor, or nil where none is shown.
 func (p *Page) Under(s *page.State) *falconv1.EventLine {
 	list := p.filteredEvents(s)
-	if at := indexOfEvent(list, p.cursor); at >= 0 {
+	if at := indexOfEvent(list, p.cursor); at >= 0 && !p.past.shown {
 		return list[at]
 	}
 	return nil
@@ -42,6 +43,14 @@ func (p *Page) Under(s *page.State) *falconv1.EventLine {
 // Act moves the cursor by lines, or by what the page shows at once; opens what
 // the line under it is about; or chooses what kinds are shown.
 func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
+	if a == key.History {
+		p.past.shown = !p.past.shown
+		return ""
+	}
+	if p.past.shown {
+		_, _, list := pastRects(r)
+		return p.past.act(a, s, list.H-1)
+	}
 	switch a {
 	case key.Kind:
 		p.class = (p.class + 1) % len(classes)
@@ -155,11 +164,18 @@ func (p *Page) bodyRect(r widget.Rect) widget.Rect {
 // Draw draws the lines above the anchor, and the one under the cursor in full.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	p.alone = false
+	if p.past.shown {
+		p.past.draw(c, r, s)
+		return
+	}
 	p.drawList(c, r, s)
 }
 
 // Panes are the parts that can fill the page alone.
 func (p *Page) Panes(s *page.State) []page.Pane {
+	if p.past.shown {
+		return p.past.panes(s)
+	}
 	list := p.filteredEvents(s)
 	if len(list) == 0 {
 		return nil

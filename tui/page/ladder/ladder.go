@@ -336,7 +336,7 @@ func (p *Page) drawEvidence(c *widget.Canvas, r widget.Rect, s *page.State) {
 	body := c.Rule(r, "EVIDENCE", right)
 	head, body := body.Rows(1)
 	c.Pen(head).Put(themes.Title, phrase.Verdict(v))
-	lines := EvidenceLines(v, body.W)
+	lines := append(EvidenceLines(v, body.W), PastLines(s, inc, body.W)...)
 	page.DrawLines(c, body, lines[p.scroll.First(len(lines), body.H):])
 }
 
@@ -354,6 +354,21 @@ func EvidenceLines(v *falconv1.Verdict, w int) []page.Line {
 				head = fmt.Sprintf("%*s", 10, "")
 			}
 			out = append(out, page.Line{Text: head + " " + l, Role: role})
+		}
+	}
+	return out
+}
+
+// PastLines are what an incident's culprits were named for besides.
+func PastLines(s *page.State, inc *falconv1.Incident, w int) []page.Line {
+	var out []page.Line
+	for _, text := range s.Histories(inc) {
+		for i, l := range widget.Wrap(text, max(10, w-11)) {
+			head := "· past    "
+			if i > 0 {
+				head = fmt.Sprintf("%*s", 10, "")
+			}
+			out = append(out, page.Line{Text: head + " " + l, Role: themes.Warn})
 		}
 	}
 	return out

@@ -7,6 +7,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/page/ladder"
 	"github.com/failslow/falcon/tui/phrase"
 	"github.com/failslow/falcon/tui/widget"
 )
@@ -49,7 +50,10 @@ func drawNow(c *widget.Canvas, r widget.Rect, s *page.State) {
 		}
 		c.Pen(row).Put(list[0].Role, "▲ "+text)
 	}
-	page.DrawLines(c, body, evidenceLines(s, inc.Verdict, body))
+	past := ladder.PastLines(s, inc, body.W)
+	evidence, below := body.Rows(body.H - min(len(past), body.H/3))
+	lines := evidenceLines(s, inc.Verdict, evidence)
+	page.DrawLines(c, body, append(lines, past[:min(len(past), below.H)]...))
 }
 
 // roomForWatch reports whether concerns have a panel of their own beside NOW.

@@ -5651,6 +5651,7 @@ type SnapshotReply struct {
 	Operators     []*Operator            `protobuf:"bytes,19,rep,name=operators,proto3" json:"operators,omitempty"`   // who looks now, longest first, at most 64; also when unchanged
 	Others        []*Ladder              `protobuf:"bytes,21,rep,name=others,proto3" json:"others,omitempty"`         // of the other open incidents, in their order, at most 16
 	Hang          *Hang                  `protobuf:"bytes,22,opt,name=hang,proto3" json:"hang,omitempty"`             // who holds up the job, which stands still; absent = it goes on, or nothing is known so far
+	Culprits      []*Culprit             `protobuf:"bytes,23,rep,name=culprits,proto3" json:"culprits,omitempty"`     // of the engine's history, highest score first, at most 64
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5835,6 +5836,13 @@ func (x *SnapshotReply) GetOthers() []*Ladder {
 func (x *SnapshotReply) GetHang() *Hang {
 	if x != nil {
 		return x.Hang
+	}
+	return nil
+}
+
+func (x *SnapshotReply) GetCulprits() []*Culprit {
+	if x != nil {
+		return x.Culprits
 	}
 	return nil
 }
@@ -7396,6 +7404,7 @@ type Verdict struct {
 	Confidence    float64                `protobuf:"fixed64,7,opt,name=confidence,proto3" json:"confidence,omitempty"`
 	Evidence      []*Evidence            `protobuf:"bytes,8,rep,name=evidence,proto3" json:"evidence,omitempty"`
 	Reason        string                 `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"` // of not_hardware: "data_stall", "sequence_lengths", ...; empty where it is not known
+	Nics          []string               `protobuf:"bytes,10,rep,name=nics,proto3" json:"nics,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7491,6 +7500,13 @@ func (x *Verdict) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *Verdict) GetNics() []string {
+	if x != nil {
+		return x.Nics
+	}
+	return nil
 }
 
 type Incident struct {
@@ -10031,6 +10047,1016 @@ func (x *IncidentsReply) GetRecoveries() []*Recovery {
 	return nil
 }
 
+type HistoryRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SinceUnixNs   int64                  `protobuf:"varint,1,opt,name=since_unix_ns,json=sinceUnixNs,proto3" json:"since_unix_ns,omitempty"` // onsets from here on; 0 = all that is kept
+	HalfLifeNs    int64                  `protobuf:"varint,2,opt,name=half_life_ns,json=halfLifeNs,proto3" json:"half_life_ns,omitempty"`    // of culprits' scores; 0 = 7 days
+	Limit         int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                                  // incidents listed, at most 512; 0 = 100
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryRequest) Reset() {
+	*x = HistoryRequest{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryRequest) ProtoMessage() {}
+
+func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
+func (*HistoryRequest) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
+}
+
+func (x *HistoryRequest) GetSinceUnixNs() int64 {
+	if x != nil {
+		return x.SinceUnixNs
+	}
+	return 0
+}
+
+func (x *HistoryRequest) GetHalfLifeNs() int64 {
+	if x != nil {
+		return x.HalfLifeNs
+	}
+	return 0
+}
+
+func (x *HistoryRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// HistoryReply: see history.Report.
+type HistoryReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtUnixNs      int64                  `protobuf:"varint,1,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`
+	SinceUnixNs   int64                  `protobuf:"varint,2,opt,name=since_unix_ns,json=sinceUnixNs,proto3" json:"since_unix_ns,omitempty"`
+	HalfLifeNs    int64                  `protobuf:"varint,3,opt,name=half_life_ns,json=halfLifeNs,proto3" json:"half_life_ns,omitempty"`
+	Incidents     int32                  `protobuf:"varint,4,opt,name=incidents,proto3" json:"incidents,omitempty"` // over, those counted alone included
+	Folded        int32                  `protobuf:"varint,5,opt,name=folded,proto3" json:"folded,omitempty"`       // counted alone: in causes and culprits
+	Past          []*PastIncident        `protobuf:"bytes,6,rep,name=past,proto3" json:"past,omitempty"`            // newest first, up to the limit
+	Causes        []*CauseCount          `protobuf:"bytes,7,rep,name=causes,proto3" json:"causes,omitempty"`        // most incidents first
+	Table         []*JobCauses           `protobuf:"bytes,8,rep,name=table,proto3" json:"table,omitempty"`          // table 1 of the FALCON paper
+	DurationsS    *Spread                `protobuf:"bytes,9,opt,name=durations_s,json=durationsS,proto3" json:"durations_s,omitempty"`
+	Slowdowns     *Spread                `protobuf:"bytes,10,opt,name=slowdowns,proto3" json:"slowdowns,omitempty"` // shares
+	Jobs          []*PastJob             `protobuf:"bytes,11,rep,name=jobs,proto3" json:"jobs,omitempty"`           // newest first, at most 128
+	Culprits      []*Culprit             `protobuf:"bytes,12,rep,name=culprits,proto3" json:"culprits,omitempty"`   // highest score first, at most 256
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryReply) Reset() {
+	*x = HistoryReply{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryReply) ProtoMessage() {}
+
+func (x *HistoryReply) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryReply.ProtoReflect.Descriptor instead.
+func (*HistoryReply) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
+}
+
+func (x *HistoryReply) GetAtUnixNs() int64 {
+	if x != nil {
+		return x.AtUnixNs
+	}
+	return 0
+}
+
+func (x *HistoryReply) GetSinceUnixNs() int64 {
+	if x != nil {
+		return x.SinceUnixNs
+	}
+	return 0
+}
+
+func (x *HistoryReply) GetHalfLifeNs() int64 {
+	if x != nil {
+		return x.HalfLifeNs
+	}
+	return 0
+}
+
+func (x *HistoryReply) GetIncidents() int32 {
+	if x != nil {
+		return x.Incidents
+	}
+	return 0
+}
+
+func (x *HistoryReply) GetFolded() int32 {
+	if x != nil {
+		return x.Folded
+	}
+	return 0
+}
+
+func (x *HistoryReply) GetPast() []*PastIncident {
+	if x != nil {
+		return x.Past
+	}
+	return nil
+}
+
+func (x *HistoryReply) GetCauses() []*CauseCount {
+	if x != nil {
+		return x.Causes
+	}
+	return nil
+}
+
+func (x *HistoryReply) GetTable() []*JobCauses {
+	if x != nil {
+		return x.Table
+	}
+	return nil
+}
+
+func (x *HistoryReply) GetDurationsS() *Spread {
+	if x != nil {
+		return x.DurationsS
+	}
+	return nil
+}
+
+func (x *HistoryReply) GetSlowdowns() *Spread {
+	if x != nil {
+		return x.Slowdowns
+	}
+	return nil
+}
+
+func (x *HistoryReply) GetJobs() []*PastJob {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *HistoryReply) GetCulprits() []*Culprit {
+	if x != nil {
+		return x.Culprits
+	}
+	return nil
+}
+
+type ProbeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`                 // "a": one node, "b": several
+	Nodes         []string               `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`               // each once
+	ForNs         int64                  `protobuf:"varint,3,opt,name=for_ns,json=forNs,proto3" json:"for_ns,omitempty"` // how long it may last, at most 24 h
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	End           bool                   `protobuf:"varint,5,opt,name=end,proto3" json:"end,omitempty"` // what this caller was allowed is over; nothing else is read
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeRequest) Reset() {
+	*x = ProbeRequest{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeRequest) ProtoMessage() {}
+
+func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
+func (*ProbeRequest) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
+}
+
+func (x *ProbeRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ProbeRequest) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *ProbeRequest) GetForNs() int64 {
+	if x != nil {
+		return x.ForNs
+	}
+	return 0
+}
+
+func (x *ProbeRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ProbeRequest) GetEnd() bool {
+	if x != nil {
+		return x.End
+	}
+	return false
+}
+
+type ProbeReply struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	DeadlineUnixNs int64                  `protobuf:"varint,1,opt,name=deadline_unix_ns,json=deadlineUnixNs,proto3" json:"deadline_unix_ns,omitempty"` // 0 in the answer to an end
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ProbeReply) Reset() {
+	*x = ProbeReply{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeReply) ProtoMessage() {}
+
+func (x *ProbeReply) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeReply.ProtoReflect.Descriptor instead.
+func (*ProbeReply) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
+}
+
+func (x *ProbeReply) GetDeadlineUnixNs() int64 {
+	if x != nil {
+		return x.DeadlineUnixNs
+	}
+	return 0
+}
+
+// PastIncident: see history.Entry.
+type PastIncident struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Incident      string                 `protobuf:"bytes,1,opt,name=incident,proto3" json:"incident,omitempty"`
+	Job           uint64                 `protobuf:"varint,2,opt,name=job,proto3" json:"job,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	OnsetUnixNs   int64                  `protobuf:"varint,4,opt,name=onset_unix_ns,json=onsetUnixNs,proto3" json:"onset_unix_ns,omitempty"`
+	EndUnixNs     int64                  `protobuf:"varint,5,opt,name=end_unix_ns,json=endUnixNs,proto3" json:"end_unix_ns,omitempty"`
+	HealthyMs     float64                `protobuf:"fixed64,6,opt,name=healthy_ms,json=healthyMs,proto3" json:"healthy_ms,omitempty"`
+	SlowMs        float64                `protobuf:"fixed64,7,opt,name=slow_ms,json=slowMs,proto3" json:"slow_ms,omitempty"`
+	LostMs        float64                `protobuf:"fixed64,8,opt,name=lost_ms,json=lostMs,proto3" json:"lost_ms,omitempty"`
+	Counted       bool                   `protobuf:"varint,9,opt,name=counted,proto3" json:"counted,omitempty"`
+	Cause         string                 `protobuf:"bytes,10,opt,name=cause,proto3" json:"cause,omitempty"`
+	Also          []string               `protobuf:"bytes,11,rep,name=also,proto3" json:"also,omitempty"`
+	Devices       []string               `protobuf:"bytes,12,rep,name=devices,proto3" json:"devices,omitempty"`
+	Links         []string               `protobuf:"bytes,13,rep,name=links,proto3" json:"links,omitempty"`
+	Nics          []string               `protobuf:"bytes,14,rep,name=nics,proto3" json:"nics,omitempty"`
+	Unnamed       int32                  `protobuf:"varint,15,opt,name=unnamed,proto3" json:"unnamed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PastIncident) Reset() {
+	*x = PastIncident{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PastIncident) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PastIncident) ProtoMessage() {}
+
+func (x *PastIncident) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PastIncident.ProtoReflect.Descriptor instead.
+func (*PastIncident) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
+}
+
+func (x *PastIncident) GetIncident() string {
+	if x != nil {
+		return x.Incident
+	}
+	return ""
+}
+
+func (x *PastIncident) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *PastIncident) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *PastIncident) GetOnsetUnixNs() int64 {
+	if x != nil {
+		return x.OnsetUnixNs
+	}
+	return 0
+}
+
+func (x *PastIncident) GetEndUnixNs() int64 {
+	if x != nil {
+		return x.EndUnixNs
+	}
+	return 0
+}
+
+func (x *PastIncident) GetHealthyMs() float64 {
+	if x != nil {
+		return x.HealthyMs
+	}
+	return 0
+}
+
+func (x *PastIncident) GetSlowMs() float64 {
+	if x != nil {
+		return x.SlowMs
+	}
+	return 0
+}
+
+func (x *PastIncident) GetLostMs() float64 {
+	if x != nil {
+		return x.LostMs
+	}
+	return 0
+}
+
+func (x *PastIncident) GetCounted() bool {
+	if x != nil {
+		return x.Counted
+	}
+	return false
+}
+
+func (x *PastIncident) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *PastIncident) GetAlso() []string {
+	if x != nil {
+		return x.Also
+	}
+	return nil
+}
+
+func (x *PastIncident) GetDevices() []string {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *PastIncident) GetLinks() []string {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
+func (x *PastIncident) GetNics() []string {
+	if x != nil {
+		return x.Nics
+	}
+	return nil
+}
+
+func (x *PastIncident) GetUnnamed() int32 {
+	if x != nil {
+		return x.Unnamed
+	}
+	return 0
+}
+
+type CauseCount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cause         string                 `protobuf:"bytes,1,opt,name=cause,proto3" json:"cause,omitempty"`
+	Incidents     int32                  `protobuf:"varint,2,opt,name=incidents,proto3" json:"incidents,omitempty"`
+	Share         float64                `protobuf:"fixed64,3,opt,name=share,proto3" json:"share,omitempty"`
+	MeanMs        float64                `protobuf:"fixed64,4,opt,name=mean_ms,json=meanMs,proto3" json:"mean_ms,omitempty"` // duration
+	LostMs        float64                `protobuf:"fixed64,5,opt,name=lost_ms,json=lostMs,proto3" json:"lost_ms,omitempty"`
+	MeanLostMs    float64                `protobuf:"fixed64,6,opt,name=mean_lost_ms,json=meanLostMs,proto3" json:"mean_lost_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CauseCount) Reset() {
+	*x = CauseCount{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CauseCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CauseCount) ProtoMessage() {}
+
+func (x *CauseCount) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CauseCount.ProtoReflect.Descriptor instead.
+func (*CauseCount) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
+}
+
+func (x *CauseCount) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *CauseCount) GetIncidents() int32 {
+	if x != nil {
+		return x.Incidents
+	}
+	return 0
+}
+
+func (x *CauseCount) GetShare() float64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+func (x *CauseCount) GetMeanMs() float64 {
+	if x != nil {
+		return x.MeanMs
+	}
+	return 0
+}
+
+func (x *CauseCount) GetLostMs() float64 {
+	if x != nil {
+		return x.LostMs
+	}
+	return 0
+}
+
+func (x *CauseCount) GetMeanLostMs() float64 {
+	if x != nil {
+		return x.MeanLostMs
+	}
+	return 0
+}
+
+// JobCauses is a column of table 1: jobs of one kind, by category.
+type JobCauses struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // "" training, "a" and "b" sampling jobs
+	Total         int32                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	Slowed        int32                  `protobuf:"varint,3,opt,name=slowed,proto3" json:"slowed,omitempty"`        // whose slowdown is known
+	Slowdown      float64                `protobuf:"fixed64,4,opt,name=slowdown,proto3" json:"slowdown,omitempty"`   // mean JCT slowdown of them, a share
+	Categories    []*JobCategory         `protobuf:"bytes,5,rep,name=categories,proto3" json:"categories,omitempty"` // all of them, in the paper's order
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobCauses) Reset() {
+	*x = JobCauses{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobCauses) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobCauses) ProtoMessage() {}
+
+func (x *JobCauses) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobCauses.ProtoReflect.Descriptor instead.
+func (*JobCauses) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
+}
+
+func (x *JobCauses) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *JobCauses) GetTotal() int32 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *JobCauses) GetSlowed() int32 {
+	if x != nil {
+		return x.Slowed
+	}
+	return 0
+}
+
+func (x *JobCauses) GetSlowdown() float64 {
+	if x != nil {
+		return x.Slowdown
+	}
+	return 0
+}
+
+func (x *JobCauses) GetCategories() []*JobCategory {
+	if x != nil {
+		return x.Categories
+	}
+	return nil
+}
+
+type JobCategory struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Category      string                 `protobuf:"bytes,1,opt,name=category,proto3" json:"category,omitempty"`
+	Jobs          int32                  `protobuf:"varint,2,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobCategory) Reset() {
+	*x = JobCategory{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobCategory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobCategory) ProtoMessage() {}
+
+func (x *JobCategory) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobCategory.ProtoReflect.Descriptor instead.
+func (*JobCategory) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
+}
+
+func (x *JobCategory) GetCategory() string {
+	if x != nil {
+		return x.Category
+	}
+	return ""
+}
+
+func (x *JobCategory) GetJobs() int32 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+// Spread holds the empirical quantiles at 0, 5, … 100 %.
+type Spread struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	N             int32                  `protobuf:"varint,1,opt,name=n,proto3" json:"n,omitempty"`
+	Mean          float64                `protobuf:"fixed64,2,opt,name=mean,proto3" json:"mean,omitempty"`
+	Quantiles     []float64              `protobuf:"fixed64,3,rep,packed,name=quantiles,proto3" json:"quantiles,omitempty"` // 21, or none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Spread) Reset() {
+	*x = Spread{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Spread) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Spread) ProtoMessage() {}
+
+func (x *Spread) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Spread.ProtoReflect.Descriptor instead.
+func (*Spread) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
+}
+
+func (x *Spread) GetN() int32 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
+func (x *Spread) GetMean() float64 {
+	if x != nil {
+		return x.Mean
+	}
+	return 0
+}
+
+func (x *Spread) GetQuantiles() []float64 {
+	if x != nil {
+		return x.Quantiles
+	}
+	return nil
+}
+
+// PastJob: see history.Job.
+type PastJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	World         int32                  `protobuf:"varint,4,opt,name=world,proto3" json:"world,omitempty"`
+	FirstUnixNs   int64                  `protobuf:"varint,5,opt,name=first_unix_ns,json=firstUnixNs,proto3" json:"first_unix_ns,omitempty"`
+	LastUnixNs    int64                  `protobuf:"varint,6,opt,name=last_unix_ns,json=lastUnixNs,proto3" json:"last_unix_ns,omitempty"`
+	Over          bool                   `protobuf:"varint,7,opt,name=over,proto3" json:"over,omitempty"`
+	Iterations    int64                  `protobuf:"varint,8,opt,name=iterations,proto3" json:"iterations,omitempty"`
+	WatchedMs     float64                `protobuf:"fixed64,9,opt,name=watched_ms,json=watchedMs,proto3" json:"watched_ms,omitempty"`
+	LostMs        float64                `protobuf:"fixed64,10,opt,name=lost_ms,json=lostMs,proto3" json:"lost_ms,omitempty"`
+	Incidents     int32                  `protobuf:"varint,11,opt,name=incidents,proto3" json:"incidents,omitempty"`
+	Category      string                 `protobuf:"bytes,12,opt,name=category,proto3" json:"category,omitempty"`
+	Slowdown      float64                `protobuf:"fixed64,13,opt,name=slowdown,proto3" json:"slowdown,omitempty"` // JCT, a share; 0 = nothing lost or unknown
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PastJob) Reset() {
+	*x = PastJob{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PastJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PastJob) ProtoMessage() {}
+
+func (x *PastJob) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PastJob.ProtoReflect.Descriptor instead.
+func (*PastJob) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
+}
+
+func (x *PastJob) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *PastJob) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PastJob) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *PastJob) GetWorld() int32 {
+	if x != nil {
+		return x.World
+	}
+	return 0
+}
+
+func (x *PastJob) GetFirstUnixNs() int64 {
+	if x != nil {
+		return x.FirstUnixNs
+	}
+	return 0
+}
+
+func (x *PastJob) GetLastUnixNs() int64 {
+	if x != nil {
+		return x.LastUnixNs
+	}
+	return 0
+}
+
+func (x *PastJob) GetOver() bool {
+	if x != nil {
+		return x.Over
+	}
+	return false
+}
+
+func (x *PastJob) GetIterations() int64 {
+	if x != nil {
+		return x.Iterations
+	}
+	return 0
+}
+
+func (x *PastJob) GetWatchedMs() float64 {
+	if x != nil {
+		return x.WatchedMs
+	}
+	return 0
+}
+
+func (x *PastJob) GetLostMs() float64 {
+	if x != nil {
+		return x.LostMs
+	}
+	return 0
+}
+
+func (x *PastJob) GetIncidents() int32 {
+	if x != nil {
+		return x.Incidents
+	}
+	return 0
+}
+
+func (x *PastJob) GetCategory() string {
+	if x != nil {
+		return x.Category
+	}
+	return ""
+}
+
+func (x *PastJob) GetSlowdown() float64 {
+	if x != nil {
+		return x.Slowdown
+	}
+	return 0
+}
+
+// Culprit is a GPU, link or port with what it was named for; one name is set.
+type Culprit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Device        string                 `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
+	Link          string                 `protobuf:"bytes,2,opt,name=link,proto3" json:"link,omitempty"`
+	Nic           string                 `protobuf:"bytes,3,opt,name=nic,proto3" json:"nic,omitempty"`
+	Times         int32                  `protobuf:"varint,4,opt,name=times,proto3" json:"times,omitempty"`
+	Jobs          int32                  `protobuf:"varint,5,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	Score         float64                `protobuf:"fixed64,6,opt,name=score,proto3" json:"score,omitempty"` // each incident counts 1, halved with every half-life since its onset
+	FirstUnixNs   int64                  `protobuf:"varint,7,opt,name=first_unix_ns,json=firstUnixNs,proto3" json:"first_unix_ns,omitempty"`
+	LastUnixNs    int64                  `protobuf:"varint,8,opt,name=last_unix_ns,json=lastUnixNs,proto3" json:"last_unix_ns,omitempty"` // onset of the newest
+	Last          string                 `protobuf:"bytes,9,opt,name=last,proto3" json:"last,omitempty"`                                  // newest incident
+	Lasts         bool                   `protobuf:"varint,10,opt,name=lasts,proto3" json:"lasts,omitempty"`                              // which is not over
+	Causes        []string               `protobuf:"bytes,11,rep,name=causes,proto3" json:"causes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Culprit) Reset() {
+	*x = Culprit{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Culprit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Culprit) ProtoMessage() {}
+
+func (x *Culprit) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Culprit.ProtoReflect.Descriptor instead.
+func (*Culprit) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
+}
+
+func (x *Culprit) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *Culprit) GetLink() string {
+	if x != nil {
+		return x.Link
+	}
+	return ""
+}
+
+func (x *Culprit) GetNic() string {
+	if x != nil {
+		return x.Nic
+	}
+	return ""
+}
+
+func (x *Culprit) GetTimes() int32 {
+	if x != nil {
+		return x.Times
+	}
+	return 0
+}
+
+func (x *Culprit) GetJobs() int32 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+func (x *Culprit) GetScore() float64 {
+	if x != nil {
+		return x.Score
+	}
+	return 0
+}
+
+func (x *Culprit) GetFirstUnixNs() int64 {
+	if x != nil {
+		return x.FirstUnixNs
+	}
+	return 0
+}
+
+func (x *Culprit) GetLastUnixNs() int64 {
+	if x != nil {
+		return x.LastUnixNs
+	}
+	return 0
+}
+
+func (x *Culprit) GetLast() string {
+	if x != nil {
+		return x.Last
+	}
+	return ""
+}
+
+func (x *Culprit) GetLasts() bool {
+	if x != nil {
+		return x.Lasts
+	}
+	return false
+}
+
+func (x *Culprit) GetCauses() []string {
+	if x != nil {
+		return x.Causes
+	}
+	return nil
+}
+
 // Fault: see falcon.Fault.
 type Fault struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -10049,7 +11075,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10061,7 +11087,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10074,7 +11100,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *Fault) GetKind() string {
@@ -10174,7 +11200,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10186,7 +11212,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10199,7 +11225,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Recovery) GetId() string {
@@ -10388,7 +11414,7 @@ type Shrink struct {
 
 func (x *Shrink) Reset() {
 	*x = Shrink{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10400,7 +11426,7 @@ func (x *Shrink) String() string {
 func (*Shrink) ProtoMessage() {}
 
 func (x *Shrink) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10413,7 +11439,7 @@ func (x *Shrink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shrink.ProtoReflect.Descriptor instead.
 func (*Shrink) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Shrink) GetOf() int32 {
@@ -10445,7 +11471,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10457,7 +11483,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10470,7 +11496,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -10525,7 +11551,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10537,7 +11563,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10550,7 +11576,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -10578,7 +11604,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10590,7 +11616,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10603,7 +11629,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -10642,7 +11668,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10654,7 +11680,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10667,7 +11693,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -10726,7 +11752,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10738,7 +11764,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10751,7 +11777,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -10805,7 +11831,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10817,7 +11843,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10830,7 +11856,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -11345,7 +12371,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\tattending\x18\x06 \x01(\tR\tattending\x12\x16\n" +
 	"\x06packed\x18\a \x01(\bR\x06packed\x12\x10\n" +
 	"\x03own\x18\b \x01(\bR\x03own\x12'\n" +
-	"\x0fcolumns_version\x18\t \x01(\x04R\x0ecolumnsVersion\"\xfc\x06\n" +
+	"\x0fcolumns_version\x18\t \x01(\x04R\x0ecolumnsVersion\"\xac\a\n" +
 	"\rSnapshotReply\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1c\n" +
 	"\tunchanged\x18\x02 \x01(\bR\tunchanged\x12 \n" +
@@ -11372,7 +12398,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\trecurring\x18\x11 \x03(\v2\x15.falcon.v1.RecurrenceR\trecurring\x121\n" +
 	"\toperators\x18\x13 \x03(\v2\x13.falcon.v1.OperatorR\toperators\x12)\n" +
 	"\x06others\x18\x15 \x03(\v2\x11.falcon.v1.LadderR\x06others\x12#\n" +
-	"\x04hang\x18\x16 \x01(\v2\x0f.falcon.v1.HangR\x04hang\"\xfe\x01\n" +
+	"\x04hang\x18\x16 \x01(\v2\x0f.falcon.v1.HangR\x04hang\x12.\n" +
+	"\bculprits\x18\x17 \x03(\v2\x12.falcon.v1.CulpritR\bculprits\"\xfe\x01\n" +
 	"\x04Hang\x12\"\n" +
 	"\rsince_unix_ns\x18\x01 \x01(\x03R\vsinceUnixNs\x12$\n" +
 	"\x0ejudged_unix_ns\x18\x02 \x01(\x03R\fjudgedUnixNs\x12\x18\n" +
@@ -11541,7 +12568,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\bEvidence\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x18\n" +
-	"\aagainst\x18\x03 \x01(\bR\aagainst\"\xfe\x01\n" +
+	"\aagainst\x18\x03 \x01(\bR\aagainst\"\x92\x02\n" +
 	"\aVerdict\x12\x14\n" +
 	"\x05cause\x18\x01 \x01(\tR\x05cause\x12\x12\n" +
 	"\x04also\x18\x02 \x03(\tR\x04also\x12\x18\n" +
@@ -11553,7 +12580,9 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"confidence\x18\a \x01(\x01R\n" +
 	"confidence\x12/\n" +
 	"\bevidence\x18\b \x03(\v2\x13.falcon.v1.EvidenceR\bevidence\x12\x16\n" +
-	"\x06reason\x18\t \x01(\tR\x06reason\"\xde\x02\n" +
+	"\x06reason\x18\t \x01(\tR\x06reason\x12\x12\n" +
+	"\x04nics\x18\n" +
+	" \x03(\tR\x04nics\"\xde\x02\n" +
 	"\bIncident\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1d\n" +
@@ -11816,7 +12845,113 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\tengine_id\x18\b \x01(\tR\bengineId\x123\n" +
 	"\n" +
 	"recoveries\x18\t \x03(\v2\x13.falcon.v1.RecoveryR\n" +
-	"recoveries\"\xf5\x01\n" +
+	"recoveries\"l\n" +
+	"\x0eHistoryRequest\x12\"\n" +
+	"\rsince_unix_ns\x18\x01 \x01(\x03R\vsinceUnixNs\x12 \n" +
+	"\fhalf_life_ns\x18\x02 \x01(\x03R\n" +
+	"halfLifeNs\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\"\xed\x03\n" +
+	"\fHistoryReply\x12\x1c\n" +
+	"\n" +
+	"at_unix_ns\x18\x01 \x01(\x03R\batUnixNs\x12\"\n" +
+	"\rsince_unix_ns\x18\x02 \x01(\x03R\vsinceUnixNs\x12 \n" +
+	"\fhalf_life_ns\x18\x03 \x01(\x03R\n" +
+	"halfLifeNs\x12\x1c\n" +
+	"\tincidents\x18\x04 \x01(\x05R\tincidents\x12\x16\n" +
+	"\x06folded\x18\x05 \x01(\x05R\x06folded\x12+\n" +
+	"\x04past\x18\x06 \x03(\v2\x17.falcon.v1.PastIncidentR\x04past\x12-\n" +
+	"\x06causes\x18\a \x03(\v2\x15.falcon.v1.CauseCountR\x06causes\x12*\n" +
+	"\x05table\x18\b \x03(\v2\x14.falcon.v1.JobCausesR\x05table\x122\n" +
+	"\vdurations_s\x18\t \x01(\v2\x11.falcon.v1.SpreadR\n" +
+	"durationsS\x12/\n" +
+	"\tslowdowns\x18\n" +
+	" \x01(\v2\x11.falcon.v1.SpreadR\tslowdowns\x12&\n" +
+	"\x04jobs\x18\v \x03(\v2\x12.falcon.v1.PastJobR\x04jobs\x12.\n" +
+	"\bculprits\x18\f \x03(\v2\x12.falcon.v1.CulpritR\bculprits\"y\n" +
+	"\fProbeRequest\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05nodes\x18\x02 \x03(\tR\x05nodes\x12\x15\n" +
+	"\x06for_ns\x18\x03 \x01(\x03R\x05forNs\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x10\n" +
+	"\x03end\x18\x05 \x01(\bR\x03end\"6\n" +
+	"\n" +
+	"ProbeReply\x12(\n" +
+	"\x10deadline_unix_ns\x18\x01 \x01(\x03R\x0edeadlineUnixNs\"\x89\x03\n" +
+	"\fPastIncident\x12\x1a\n" +
+	"\bincident\x18\x01 \x01(\tR\bincident\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\x04R\x03job\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\"\n" +
+	"\ronset_unix_ns\x18\x04 \x01(\x03R\vonsetUnixNs\x12\x1e\n" +
+	"\vend_unix_ns\x18\x05 \x01(\x03R\tendUnixNs\x12\x1d\n" +
+	"\n" +
+	"healthy_ms\x18\x06 \x01(\x01R\thealthyMs\x12\x17\n" +
+	"\aslow_ms\x18\a \x01(\x01R\x06slowMs\x12\x17\n" +
+	"\alost_ms\x18\b \x01(\x01R\x06lostMs\x12\x18\n" +
+	"\acounted\x18\t \x01(\bR\acounted\x12\x14\n" +
+	"\x05cause\x18\n" +
+	" \x01(\tR\x05cause\x12\x12\n" +
+	"\x04also\x18\v \x03(\tR\x04also\x12\x18\n" +
+	"\adevices\x18\f \x03(\tR\adevices\x12\x14\n" +
+	"\x05links\x18\r \x03(\tR\x05links\x12\x12\n" +
+	"\x04nics\x18\x0e \x03(\tR\x04nics\x12\x18\n" +
+	"\aunnamed\x18\x0f \x01(\x05R\aunnamed\"\xaa\x01\n" +
+	"\n" +
+	"CauseCount\x12\x14\n" +
+	"\x05cause\x18\x01 \x01(\tR\x05cause\x12\x1c\n" +
+	"\tincidents\x18\x02 \x01(\x05R\tincidents\x12\x14\n" +
+	"\x05share\x18\x03 \x01(\x01R\x05share\x12\x17\n" +
+	"\amean_ms\x18\x04 \x01(\x01R\x06meanMs\x12\x17\n" +
+	"\alost_ms\x18\x05 \x01(\x01R\x06lostMs\x12 \n" +
+	"\fmean_lost_ms\x18\x06 \x01(\x01R\n" +
+	"meanLostMs\"\xa1\x01\n" +
+	"\tJobCauses\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x05R\x05total\x12\x16\n" +
+	"\x06slowed\x18\x03 \x01(\x05R\x06slowed\x12\x1a\n" +
+	"\bslowdown\x18\x04 \x01(\x01R\bslowdown\x126\n" +
+	"\n" +
+	"categories\x18\x05 \x03(\v2\x16.falcon.v1.JobCategoryR\n" +
+	"categories\"=\n" +
+	"\vJobCategory\x12\x1a\n" +
+	"\bcategory\x18\x01 \x01(\tR\bcategory\x12\x12\n" +
+	"\x04jobs\x18\x02 \x01(\x05R\x04jobs\"H\n" +
+	"\x06Spread\x12\f\n" +
+	"\x01n\x18\x01 \x01(\x05R\x01n\x12\x12\n" +
+	"\x04mean\x18\x02 \x01(\x01R\x04mean\x12\x1c\n" +
+	"\tquantiles\x18\x03 \x03(\x01R\tquantiles\"\xe7\x02\n" +
+	"\aPastJob\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05world\x18\x04 \x01(\x05R\x05world\x12\"\n" +
+	"\rfirst_unix_ns\x18\x05 \x01(\x03R\vfirstUnixNs\x12 \n" +
+	"\flast_unix_ns\x18\x06 \x01(\x03R\n" +
+	"lastUnixNs\x12\x12\n" +
+	"\x04over\x18\a \x01(\bR\x04over\x12\x1e\n" +
+	"\n" +
+	"iterations\x18\b \x01(\x03R\n" +
+	"iterations\x12\x1d\n" +
+	"\n" +
+	"watched_ms\x18\t \x01(\x01R\twatchedMs\x12\x17\n" +
+	"\alost_ms\x18\n" +
+	" \x01(\x01R\x06lostMs\x12\x1c\n" +
+	"\tincidents\x18\v \x01(\x05R\tincidents\x12\x1a\n" +
+	"\bcategory\x18\f \x01(\tR\bcategory\x12\x1a\n" +
+	"\bslowdown\x18\r \x01(\x01R\bslowdown\"\x8f\x02\n" +
+	"\aCulprit\x12\x16\n" +
+	"\x06device\x18\x01 \x01(\tR\x06device\x12\x12\n" +
+	"\x04link\x18\x02 \x01(\tR\x04link\x12\x10\n" +
+	"\x03nic\x18\x03 \x01(\tR\x03nic\x12\x14\n" +
+	"\x05times\x18\x04 \x01(\x05R\x05times\x12\x12\n" +
+	"\x04jobs\x18\x05 \x01(\x05R\x04jobs\x12\x14\n" +
+	"\x05score\x18\x06 \x01(\x01R\x05score\x12\"\n" +
+	"\rfirst_unix_ns\x18\a \x01(\x03R\vfirstUnixNs\x12 \n" +
+	"\flast_unix_ns\x18\b \x01(\x03R\n" +
+	"lastUnixNs\x12\x12\n" +
+	"\x04last\x18\t \x01(\tR\x04last\x12\x14\n" +
+	"\x05lasts\x18\n" +
+	" \x01(\bR\x05lasts\x12\x16\n" +
+	"\x06causes\x18\v \x03(\tR\x06causes\"\xf5\x01\n" +
 	"\x05Fault\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
@@ -11963,7 +13098,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x10RANK_HEALTH_LOST\x10\x052}\n" +
 	"\x05Fleet\x12;\n" +
 	"\x06Attach\x12\x15.falcon.v1.AgentFrame\x1a\x16.falcon.v1.EngineFrame(\x010\x01\x127\n" +
-	"\x05Renew\x12\x17.falcon.v1.RenewRequest\x1a\x15.falcon.v1.RenewReply2\x90\x04\n" +
+	"\x05Renew\x12\x17.falcon.v1.RenewRequest\x1a\x15.falcon.v1.RenewReply2\x88\x05\n" +
 	"\aConsole\x12@\n" +
 	"\bSnapshot\x12\x1a.falcon.v1.SnapshotRequest\x1a\x18.falcon.v1.SnapshotReply\x124\n" +
 	"\x05Watch\x12\x17.falcon.v1.WatchRequest\x1a\x10.falcon.v1.Event0\x01\x12:\n" +
@@ -11973,7 +13108,9 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\tIncidents\x12\x1b.falcon.v1.IncidentsRequest\x1a\x19.falcon.v1.IncidentsReply\x12F\n" +
 	"\n" +
 	"Recoveries\x12\x1c.falcon.v1.RecoveriesRequest\x1a\x1a.falcon.v1.RecoveriesReply\x12=\n" +
-	"\aRecover\x12\x19.falcon.v1.RecoverRequest\x1a\x17.falcon.v1.RecoverReplyB;Z9github.com/failslow/falcon/backend/api/falcon/v1;falconv1b\x06proto3"
+	"\aRecover\x12\x19.falcon.v1.RecoverRequest\x1a\x17.falcon.v1.RecoverReply\x12=\n" +
+	"\aHistory\x12\x19.falcon.v1.HistoryRequest\x1a\x17.falcon.v1.HistoryReply\x127\n" +
+	"\x05Probe\x12\x17.falcon.v1.ProbeRequest\x1a\x15.falcon.v1.ProbeReplyB;Z9github.com/failslow/falcon/backend/api/falcon/v1;falconv1b\x06proto3"
 
 var (
 	file_falcon_v1_falcon_proto_rawDescOnce sync.Once
@@ -11988,7 +13125,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 113)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 124)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -12095,21 +13232,32 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*ValidateRequest)(nil),   // 102: falcon.v1.ValidateRequest
 	(*ValidateReply)(nil),     // 103: falcon.v1.ValidateReply
 	(*IncidentsReply)(nil),    // 104: falcon.v1.IncidentsReply
-	(*Fault)(nil),             // 105: falcon.v1.Fault
-	(*Recovery)(nil),          // 106: falcon.v1.Recovery
-	(*Shrink)(nil),            // 107: falcon.v1.Shrink
-	(*RankRecovery)(nil),      // 108: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 109: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 110: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 111: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 112: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 113: falcon.v1.RecoverReply
-	nil,                       // 114: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 115: falcon.v1.Policy.RungsEntry
-	nil,                       // 116: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 117: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 118: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 119: falcon.v1.Recovery.PredictedMsEntry
+	(*HistoryRequest)(nil),    // 105: falcon.v1.HistoryRequest
+	(*HistoryReply)(nil),      // 106: falcon.v1.HistoryReply
+	(*ProbeRequest)(nil),      // 107: falcon.v1.ProbeRequest
+	(*ProbeReply)(nil),        // 108: falcon.v1.ProbeReply
+	(*PastIncident)(nil),      // 109: falcon.v1.PastIncident
+	(*CauseCount)(nil),        // 110: falcon.v1.CauseCount
+	(*JobCauses)(nil),         // 111: falcon.v1.JobCauses
+	(*JobCategory)(nil),       // 112: falcon.v1.JobCategory
+	(*Spread)(nil),            // 113: falcon.v1.Spread
+	(*PastJob)(nil),           // 114: falcon.v1.PastJob
+	(*Culprit)(nil),           // 115: falcon.v1.Culprit
+	(*Fault)(nil),             // 116: falcon.v1.Fault
+	(*Recovery)(nil),          // 117: falcon.v1.Recovery
+	(*Shrink)(nil),            // 118: falcon.v1.Shrink
+	(*RankRecovery)(nil),      // 119: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 120: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 121: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 122: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 123: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 124: falcon.v1.RecoverReply
+	nil,                       // 125: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 126: falcon.v1.Policy.RungsEntry
+	nil,                       // 127: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 128: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 129: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 130: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	15,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
@@ -12139,7 +13287,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	34,  // 24: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
 	35,  // 25: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
 	33,  // 26: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	114, // 27: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	125, // 27: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
 	0,   // 28: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
 	37,  // 29: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
 	54,  // 30: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
@@ -12181,84 +13329,97 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	75,  // 66: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
 	97,  // 67: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
 	33,  // 68: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	106, // 69: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	117, // 69: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
 	67,  // 70: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
 	69,  // 71: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
 	66,  // 72: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
 	87,  // 73: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
 	64,  // 74: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
-	65,  // 75: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
-	65,  // 76: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
-	68,  // 77: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
-	115, // 78: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
-	72,  // 79: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
-	6,   // 80: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	77,  // 81: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	78,  // 82: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	79,  // 83: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	83,  // 84: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	82,  // 85: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
-	84,  // 86: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	85,  // 87: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	85,  // 88: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	116, // 89: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	83,  // 90: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	86,  // 91: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	81,  // 92: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	81,  // 93: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	89,  // 94: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
-	88,  // 95: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	81,  // 96: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	71,  // 97: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	71,  // 98: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	100, // 99: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	101, // 100: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	98,  // 101: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
-	99,  // 102: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
-	97,  // 103: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	80,  // 104: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	97,  // 105: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	87,  // 106: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	88,  // 107: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
-	76,  // 108: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
-	70,  // 109: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	106, // 110: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
-	105, // 111: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	117, // 112: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	47,  // 113: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	118, // 114: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	119, // 115: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	108, // 116: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	107, // 117: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	106, // 118: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	111, // 119: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	106, // 120: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	73,  // 121: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 122: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	13,  // 123: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
-	62,  // 124: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	90,  // 125: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	92,  // 126: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	94,  // 127: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	102, // 128: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	96,  // 129: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	109, // 130: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	112, // 131: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	38,  // 132: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	14,  // 133: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
-	63,  // 134: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	91,  // 135: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	93,  // 136: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	95,  // 137: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	103, // 138: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	104, // 139: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	110, // 140: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	113, // 141: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	132, // [132:142] is the sub-list for method output_type
-	122, // [122:132] is the sub-list for method input_type
-	122, // [122:122] is the sub-list for extension type_name
-	122, // [122:122] is the sub-list for extension extendee
-	0,   // [0:122] is the sub-list for field type_name
+	115, // 75: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
+	65,  // 76: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
+	65,  // 77: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
+	68,  // 78: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
+	126, // 79: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	72,  // 80: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
+	6,   // 81: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	77,  // 82: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	78,  // 83: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	79,  // 84: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	83,  // 85: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	82,  // 86: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
+	84,  // 87: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	85,  // 88: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	85,  // 89: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	127, // 90: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	83,  // 91: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	86,  // 92: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	81,  // 93: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	81,  // 94: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	89,  // 95: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	88,  // 96: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	81,  // 97: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	71,  // 98: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	71,  // 99: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	100, // 100: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	101, // 101: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	98,  // 102: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	99,  // 103: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	97,  // 104: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	80,  // 105: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	97,  // 106: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	87,  // 107: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	88,  // 108: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	76,  // 109: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	70,  // 110: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	117, // 111: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	109, // 112: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
+	110, // 113: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
+	111, // 114: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
+	113, // 115: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
+	113, // 116: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
+	114, // 117: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
+	115, // 118: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
+	112, // 119: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
+	116, // 120: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	128, // 121: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	47,  // 122: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	129, // 123: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	130, // 124: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	119, // 125: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	118, // 126: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	117, // 127: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	122, // 128: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	117, // 129: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	73,  // 130: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 131: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	13,  // 132: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	62,  // 133: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	90,  // 134: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	92,  // 135: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	94,  // 136: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	102, // 137: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	96,  // 138: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	120, // 139: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	123, // 140: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	105, // 141: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
+	107, // 142: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
+	38,  // 143: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	14,  // 144: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	63,  // 145: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	91,  // 146: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	93,  // 147: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	95,  // 148: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	103, // 149: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	104, // 150: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	121, // 151: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	124, // 152: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	106, // 153: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
+	108, // 154: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
+	143, // [143:155] is the sub-list for method output_type
+	131, // [131:143] is the sub-list for method input_type
+	131, // [131:131] is the sub-list for extension type_name
+	131, // [131:131] is the sub-list for extension extendee
+	0,   // [0:131] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -12306,7 +13467,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   113,
+			NumMessages:   124,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -184,6 +184,8 @@ const (
 	Console_Incidents_FullMethodName  = "/falcon.v1.Console/Incidents"
 	Console_Recoveries_FullMethodName = "/falcon.v1.Console/Recoveries"
 	Console_Recover_FullMethodName    = "/falcon.v1.Console/Recover"
+	Console_History_FullMethodName    = "/falcon.v1.Console/History"
+	Console_Probe_FullMethodName      = "/falcon.v1.Console/Probe"
 )
 
 // ConsoleClient is the client API for Console service.
@@ -214,6 +216,12 @@ type ConsoleClient interface {
 	// Recover decides on a recovery (approve, deny, abort), or asks for one by
 	// hand (node or rank). Role approver.
 	Recover(ctx context.Context, in *RecoverRequest, opts ...grpc.CallOption) (*RecoverReply, error)
+	// History characterizes the incidents that are over, over the engine's jobs
+	// and days. Role viewer.
+	History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (*HistoryReply, error)
+	// Probe asks whether a sampling job may be started on some nodes now, and
+	// writes down who does. The engine starts nothing. Role approver.
+	Probe(ctx context.Context, in *ProbeRequest, opts ...grpc.CallOption) (*ProbeReply, error)
 }
 
 type consoleClient struct {
@@ -313,6 +321,26 @@ func (c *consoleClient) Recover(ctx context.Context, in *RecoverRequest, opts ..
 	return out, nil
 }
 
+func (c *consoleClient) History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (*HistoryReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HistoryReply)
+	err := c.cc.Invoke(ctx, Console_History_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *consoleClient) Probe(ctx context.Context, in *ProbeRequest, opts ...grpc.CallOption) (*ProbeReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ProbeReply)
+	err := c.cc.Invoke(ctx, Console_Probe_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ConsoleServer is the server API for Console service.
 // All implementations must embed UnimplementedConsoleServer
 // for forward compatibility.
@@ -341,6 +369,12 @@ type ConsoleServer interface {
 	// Recover decides on a recovery (approve, deny, abort), or asks for one by
 	// hand (node or rank). Role approver.
 	Recover(context.Context, *RecoverRequest) (*RecoverReply, error)
+	// History characterizes the incidents that are over, over the engine's jobs
+	// and days. Role viewer.
+	History(context.Context, *HistoryRequest) (*HistoryReply, error)
+	// Probe asks whether a sampling job may be started on some nodes now, and
+	// writes down who does. The engine starts nothing. Role approver.
+	Probe(context.Context, *ProbeRequest) (*ProbeReply, error)
 	mustEmbedUnimplementedConsoleServer()
 }
 
@@ -374,6 +408,12 @@ func (UnimplementedConsoleServer) Recoveries(context.Context, *RecoveriesRequest
 }
 func (UnimplementedConsoleServer) Recover(context.Context, *RecoverRequest) (*RecoverReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Recover not implemented")
+}
+func (UnimplementedConsoleServer) History(context.Context, *HistoryRequest) (*HistoryReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method History not implemented")
+}
+func (UnimplementedConsoleServer) Probe(context.Context, *ProbeRequest) (*ProbeReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Probe not implemented")
 }
 func (UnimplementedConsoleServer) mustEmbedUnimplementedConsoleServer() {}
 func (UnimplementedConsoleServer) testEmbeddedByValue()                 {}
@@ -533,6 +573,42 @@ func _Console_Recover_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Console_History_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HistoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ConsoleServer).History(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Console_History_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ConsoleServer).History(ctx, req.(*HistoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Console_Probe_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ProbeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ConsoleServer).Probe(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Console_Probe_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ConsoleServer).Probe(ctx, req.(*ProbeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Console_ServiceDesc is the grpc.ServiceDesc for Console service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -567,6 +643,14 @@ var Console_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Recover",
 			Handler:    _Console_Recover_Handler,
+		},
+		{
+			MethodName: "History",
+			Handler:    _Console_History_Handler,
+		},
+		{
+			MethodName: "Probe",
+			Handler:    _Console_Probe_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -89,6 +89,7 @@ var directions = []rule{
 	{"mitigate", []string{"", "mitigate"}, impure, "the pure core takes time as an argument and does no I/O"},
 	{"recovery", []string{"", "recovery"}, impure, "the pure core takes time as an argument and does no I/O"},
 	{"agent", []string{"", "agent", "backend/api", "detect/period", "detect/work"}, nil, "the agent knows the API, the period and the work only"},
+	{"backend/sim/flow", []string{"backend/sim/flow"}, impure, "a judge shares nothing with what it judges"},
 	{"backend", []string{"", "backend", "detect", "mitigate", "recovery"}, nil, "the engine draws nothing and starts no agent"},
 	{"tui", []string{"", "tui", "backend/api", "themes"}, nil, "the console is a client of the API"},
 	{"themes", []string{"themes"}, nil, "palettes are data"},
@@ -109,6 +110,18 @@ func TestImportDirections(t *testing.T) {
 			}
 			if bad := r.breaks(path); bad != "" {
 				t.Errorf("%s/%s imports %s: %s (%s)", f.dir, f.name, path, bad, r.why)
+			}
+		}
+	}
+}
+
+// What judges in tests is part of no program.
+func TestJudgesStayInTests(t *testing.T) {
+	for _, f := range tree(t) {
+		for _, spec := range f.ast.Imports {
+			path := strings.Trim(spec.Path.Value, `"`)
+			if !f.test && strings.HasPrefix(path, module+"/backend/sim/flow") && !strings.HasPrefix(f.dir, "backend/sim/flow") {
+				t.Errorf("%s/%s imports %s, which is for tests", f.dir, f.name, path)
 			}
 		}
 	}

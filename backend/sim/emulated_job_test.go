@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/sim/flow"
 )
 
 // Shape is what a job is and how fast it is when all is well.
@@ -24,6 +25,8 @@ type Shape struct {
 	StepMs       float64 // optimizer
 
 	OpCoV, RankCoV, JobCoV float64 // noise of one op, of a rank's iteration, of the job's
+
+	Flows *flows // nil = transfers don't share links (pipeline and reduce in this package)
 }
 
 // Nodes is the number of nodes that the job takes.
@@ -59,6 +62,10 @@ type Job struct {
 	calls  map[callKey]uint64
 	next   int64
 	rng    *rand.Rand // nil = no noise
+
+	network *flow.Network // of Shape.Flows
+	graph   *flow.Iteration
+	drawn   drawnFor
 }
 
 type callKey struct {
@@ -69,6 +76,9 @@ type callKey struct {
 // NewJob is a healthy job with its ranks in order.
 func NewJob(s Shape, rng *rand.Rand) *Job {
 	j := &Job{Shape: s, Placement: s.home(), Split: s.even(), calls: map[callKey]uint64{}, rng: rng}
+	if s.Flows != nil {
+		j.network = s.fabric().Build()
+	}
 	j.Disturb(nil)
 	return j
 }
@@ -84,6 +94,7 @@ func (j *Job) Disturb(active []Fault) {
 			j.link[f.Link] = times(j.link[f.Link]) * f.Times
 		}
 	}
+	j.disturbNetwork()
 	j.placed()
 }
 
@@ -134,6 +145,9 @@ type sent struct {
 
 // Play runs one iteration; with record set, calls are kept for a profile.
 func (j *Job) Play(record bool) played {
+	if j.Flows != nil {
+		return j.playFlows(record)
+	}
 	l := j.Layout
 	out := played{self: make([]float64, l.World())}
 	if record {

@@ -19,12 +19,20 @@ type Costs struct {
 	ControlMs   float64 // a swap (S3) beyond its copies: pause, votes, communicators
 	StateMB     float64 // of one rank, dumped, exchanged and restored by a swap
 	CopyMBs     float64 // device to host memory, and back
+	ExpectS3Ms  float64 // what falcon.yaml says that a swap costs; 0 = nothing
 }
 
 // swap is how long a placement takes: each step on the slowest rank.
 func (c Costs) swap(s Shape) falcon.Swap {
 	copied := c.StateMB / c.CopyMBs * 1000
 	return falcon.Swap{StepMs: [4]float64{c.ControlMs / 2, copied, c.StateMB / s.NICMBs * 1000, copied + c.ControlMs/2}}
+}
+
+func (c Costs) planner() mitigate.Config {
+	if c.ExpectS3Ms == 0 {
+		return mitigate.Config{}
+	}
+	return mitigate.Config{OverheadsMs: map[falcon.Rung]float64{falcon.RungS3: c.ExpectS3Ms}}
 }
 
 // Result is one run.
@@ -40,7 +48,10 @@ type Result struct {
 
 // Point is one iteration of a run.
 type Point struct {
-	AtS, Ms float64
+	AtS, Ms   float64
+	Faults    int     // present
+	Split     []int32 // in force
+	Placement falcon.Placement
 }
 
 // PerMinute is the throughput over the whole run, everything counted in.
@@ -77,7 +88,7 @@ func Run(s Shape, t Trace, c Costs, seed uint64, runS float64, falconOn bool) Re
 	w := &world{job: NewJob(s, rand.New(rand.NewPCG(seed, 64))), trace: t, costs: c, start: time.Unix(1_000_000, 0)}
 	w.now = w.start
 	if falconOn {
-		w.det, w.plan = detect.New(detect.Config{}), mitigate.New(mitigate.Config{})
+		w.det, w.plan = detect.New(detect.Config{}), mitigate.New(c.planner())
 		w.plan.Step(w.now, mitigate.SetPolicy{Policy: falcon.Policy{Mode: falcon.ModeAuto, Cap: falcon.RungS3, Owner: "the emulation"}})
 		w.describe()
 	}
@@ -121,7 +132,7 @@ func (w *world) iterate() {
 	w.now = w.now.Add(time.Duration((held + p.ms) * float64(time.Millisecond)))
 	w.out.Iterations++
 	w.out.HeldMs += held
-	w.out.Points = append(w.out.Points, Point{w.atS(), p.ms})
+	w.out.Points = append(w.out.Points, Point{w.atS(), p.ms, len(active), w.job.Split, w.job.Placement})
 	if w.det == nil {
 		return
 	}

@@ -83,9 +83,9 @@ func (c cell) trace(times, healthyMs float64) (t Trace, runS float64) {
 
 // Lengths of a run, in iterations.
 const (
-	leadPlays  = 60
-	faultPlays = 80
-	gapPlays   = 110
+	leadPlays  = 40
+	faultPlays = 60
+	gapPlays   = 90
 	repeats    = 2
 )
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,12 +48,15 @@ func (j *Job) disturbNetwork() {
 		a, b := gpuOf(falcon.NewDevice(l.A, 0)).Node, gpuOf(falcon.NewDevice(l.B, 0)).Node
 		pairs[[2]int{min(a, b), max(a, b)}] = times
 	}
-	j.network.Disturb(pairs, nil)
-	j.graph = nil
+	if !maps.Equal(pairs, j.drawn.pairs) {
+		j.network.Disturb(pairs, nil)
+		j.graph, j.drawn.pairs = nil, pairs
+	}
 }
 
 // drawnFor is what a graph was made for.
 type drawnFor struct {
+	pairs     map[[2]int]float64
 	split     []int32
 	placement falcon.Placement
 	slow      []float64
@@ -64,7 +68,7 @@ func (d drawnFor) equals(o drawnFor) bool {
 
 // iteration is the present graph.
 func (j *Job) iteration() *flow.Iteration {
-	now := drawnFor{slices.Clone(j.Split), slices.Clone(j.Placement), slices.Clone(j.slow)}
+	now := drawnFor{j.drawn.pairs, slices.Clone(j.Split), slices.Clone(j.Placement), slices.Clone(j.slow)}
 	if j.graph != nil && j.drawn.equals(now) {
 		return j.graph
 	}

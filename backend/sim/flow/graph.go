@@ -1,7 +1,5 @@
 package flow
 
-import "container/heap"
-
 // Op names an operation of a graph.
 type Op int32
 
@@ -115,33 +113,51 @@ type event struct {
 	version uint32 // 0 = the delay
 }
 
+// events is a heap by time, then by operation.
 type events []event
 
-func (e events) Len() int { return len(e) }
-func (e events) Less(i, j int) bool {
+func (e events) before(i, j int) bool {
 	if e[i].at != e[j].at {
 		return e[i].at < e[j].at
 	}
 	return e[i].op < e[j].op
 }
-func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
 
-// Push is for package heap.
-func (e *events) Push(x any) { *e = append(*e, x.(event)) }
+func (e *events) add(ev event) {
+	*e = append(*e, ev)
+	h := *e
+	for i := len(h) - 1; i > 0 && h.before(i, (i-1)/2); i = (i - 1) / 2 {
+		h[i], h[(i-1)/2] = h[(i-1)/2], h[i]
+	}
+}
 
-// Pop is for package heap.
-func (e *events) Pop() any {
-	old := *e
-	x := old[len(old)-1]
-	*e = old[:len(old)-1]
-	return x
+func (e *events) takeFirst() event {
+	h := *e
+	first, n := h[0], len(h)-1
+	h[0] = h[n]
+	h = h[:n]
+	for i := 0; ; {
+		least := i
+		for _, child := range [2]int{2*i + 1, 2*i + 2} {
+			if child < n && h.before(child, least) {
+				least = child
+			}
+		}
+		if least == i {
+			break
+		}
+		h[i], h[least] = h[least], h[i]
+		i = least
+	}
+	*e = h
+	return first
 }
 
 // playInstant plays all that happens at the next time, then shares the links anew.
 func (r *run) playInstant() {
 	r.now = r.events[0].at
 	for len(r.events) > 0 && r.events[0].at == r.now {
-		ev := heap.Pop(&r.events).(event)
+		ev := r.events.takeFirst()
 		switch f := &r.flows[ev.op]; {
 		case ev.version == 0 && r.g.nodes[ev.op].mb > 0:
 			r.beginFlow(ev.op)
@@ -156,7 +172,7 @@ func (r *run) playInstant() {
 
 func (r *run) beginOp(op Op) {
 	r.times.Start[op] = r.now
-	heap.Push(&r.events, event{at: r.now + r.g.nodes[op].ms, op: op})
+	r.events.add(event{at: r.now + r.g.nodes[op].ms, op: op})
 }
 
 func (r *run) endOp(op Op) {
@@ -247,6 +263,6 @@ func (r *run) setRate(op Op, rate float64) {
 	f.rate, f.since = rate, r.now
 	f.version++
 	if rate > 0 {
-		heap.Push(&r.events, event{at: r.now + f.left/rate, op: op, version: f.version})
+		r.events.add(event{at: r.now + f.left/rate, op: op, version: f.version})
 	}
 }

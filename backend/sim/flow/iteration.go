@@ -11,8 +11,8 @@ func (n *Network) Iteration(j Job) *Iteration {
 	if j.Stages == 1 {
 		j.Chunks = 1
 	}
-	it := &Iteration{job: j, net: n, ends: map[passKey]Op{}, begins: map[passKey]Op{}}
-	b := builder{Iteration: it, before: map[Op]Op{}, last: make([]Op, len(j.At)), buckets: map[[3]int][]Op{}}
+	it := &Iteration{job: j, net: n}
+	b := builder{Iteration: it, passesOf: make([][]passEnds, len(j.At)), last: make([]Op, len(j.At)), buckets: make([]Op, len(j.At)*j.Chunks*j.Buckets)}
 	for s := range j.Stages {
 		for d := range j.Replicas {
 			b.addStage(d, s)
@@ -30,9 +30,28 @@ func (n *Network) Iteration(j Job) *Iteration {
 // builder makes an iteration's graph.
 type builder struct {
 	*Iteration
-	before  map[Op]Op       // a pass's first operation -> what its rank does before
-	last    []Op            // by rank: its last pass's end
-	buckets map[[3]int][]Op // by rank, chunk and bucket: its gradients are there
+	passesOf [][]passEnds // by rank, and by passIndex
+	last     []Op         // by rank: its last pass's end
+	buckets  []Op         // by bucketIndex: its gradients are there
+}
+
+// passEnds are a pass's first operation and its end, and what its rank does before.
+type passEnds struct {
+	begin, end, before Op
+	hasBefore          bool
+}
+
+// passIndex is where a pass of a rank with so many micro-batches is kept.
+func (b *builder) passIndex(p pass, micro int) int {
+	i := p.chunk*micro + p.micro
+	if p.backward {
+		i += b.job.Chunks * micro
+	}
+	return i
+}
+
+func (b *builder) bucketIndex(rank, chunk, bucket int) int {
+	return (rank*b.job.Chunks+chunk)*b.job.Buckets + bucket
 }
 
 // addStage adds the passes of one stage of one replica, in order.
@@ -40,20 +59,27 @@ func (b *builder) addStage(replica, stage int) {
 	j := b.job
 	micro := j.Split[replica]
 	ready := make([][]Op, j.Lanes) // by lane: what the next pass needs
+	begins, ends := make([]Op, j.Lanes), make([]Op, j.Lanes)
+	for lane := range j.Lanes {
+		b.passesOf[j.Rank(lane, replica, stage)] = make([]passEnds, 2*j.Chunks*micro)
+	}
 	for _, p := range passOrder(stage, j.Stages, j.Chunks, micro) {
 		ms := j.ForwardMs[stage] / float64(j.Chunks)
 		if p.backward {
 			ms = j.BackwardMs[stage] / float64(j.Chunks)
 		}
-		begins, ends := make([]Op, j.Lanes), make([]Op, j.Lanes)
 		for lane := range j.Lanes {
 			begins[lane], ends[lane] = b.addPass(j.Rank(lane, replica, stage), p, ms, p.backward && p.micro == micro-1, ready[lane])
 		}
-		ready = b.addInner(replica, stage, begins, ends, ready)
+		before := ready
+		ready = b.addInner(replica, stage, ends, before)
 		for lane := range j.Lanes {
 			rank := j.Rank(lane, replica, stage)
-			key := passKey{rank, p.chunk, p.micro, p.backward}
-			b.begins[key], b.ends[key], b.last[rank] = begins[lane], ready[lane][0], ready[lane][0]
+			at := &b.passesOf[rank][b.passIndex(p, micro)]
+			at.begin, at.end, b.last[rank] = begins[lane], ready[lane][0], ready[lane][0]
+			if len(before[lane]) > 0 {
+				at.before, at.hasBefore = before[lane][0], true
+			}
 		}
 	}
 }
@@ -70,13 +96,9 @@ func (b *builder) addPass(rank int, p pass, ms float64, final bool, after []Op) 
 		b.passes = append(b.passes, passOp{op, rank, ms / float64(parts)})
 		if i == 0 {
 			first = op
-			if len(after) > 0 {
-				b.before[op] = after[0]
-			}
 		}
 		if final {
-			key := [3]int{rank, p.chunk, i}
-			b.buckets[key] = append(b.buckets[key], op)
+			b.buckets[b.bucketIndex(rank, p.chunk, i)] = op
 		}
 		after, end = []Op{op}, op
 	}
@@ -84,7 +106,7 @@ func (b *builder) addPass(rank int, p pass, ms float64, final bool, after []Op) 
 }
 
 // addInner adds the lanes' communication in a pass, and returns by lane what ends it.
-func (b *builder) addInner(replica, stage int, begins, ends []Op, before [][]Op) [][]Op {
+func (b *builder) addInner(replica, stage int, ends []Op, before [][]Op) [][]Op {
 	j := b.job
 	at := slices.Clone(ends)
 	for _, in := range j.Inner {
@@ -162,16 +184,15 @@ func (b *builder) addMessage(replica, stage, chunk, micro, step int) {
 	toStage, toChunk := virtual%j.Stages, virtual/j.Stages
 	for lane := range j.Lanes {
 		m := messageOp{from: j.Rank(lane, replica, stage), to: j.Rank(lane, replica, toStage)}
-		m.made = b.ends[passKey{m.from, chunk, micro, step < 0}]
-		to := b.begins[passKey{m.to, toChunk, micro, step < 0}]
-		m.posted, m.hasPosted = b.before[to], false
-		_, m.hasPosted = b.before[to]
+		to := b.passesOf[m.to][b.passIndex(pass{toChunk, micro, step < 0}, j.Split[replica])]
+		m.made = b.passesOf[m.from][b.passIndex(pass{chunk, micro, step < 0}, j.Split[replica])].end
+		m.posted, m.hasPosted = to.before, to.hasBefore
 		needs := []Op{m.made}
 		if m.hasPosted && !j.Eager {
 			needs = append(needs, m.posted)
 		}
 		m.op = b.graph.Send(b.net, j.At[m.from], j.At[m.to], j.ActivationMB, needs...)
-		b.graph.After(to, m.op)
+		b.graph.After(to.begin, m.op)
 		b.messages = append(b.messages, m)
 	}
 }
@@ -193,7 +214,7 @@ func (b *builder) addSums(lane, stage int) {
 			for _, r := range ranks {
 				ready := b.last[r]
 				if !j.Serial {
-					ready = b.buckets[[3]int{r, j.Chunks - 1 - chunk, bucket}][0]
+					ready = b.buckets[b.bucketIndex(r, j.Chunks-1-chunk, bucket)]
 				}
 				s.ready = append(s.ready, ready)
 			}

@@ -59,16 +59,9 @@ type Iteration struct {
 	net      *Network
 	graph    Graph
 	passes   []passOp
-	ends     map[passKey]Op // of a pass of a stage's lane
-	begins   map[passKey]Op
 	messages []messageOp
 	sums     []sumOp
 	rests    []Op
-}
-
-type passKey struct {
-	rank, chunk, micro int
-	backward           bool
 }
 
 // passOp is a computation that is part of a pass.

@@ -1,0 +1,306 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/failslow/falcon"
+)
+
+var (
+	flowSeeds = flag.Int("flow-seeds", 0, "seeds of each cell of the figures played by flows; 0 = none")
+	flowOut   = flag.String("flow-out", "", "Markdown file whose marked parts are replaced")
+)
+
+// leastOfOptimum is the share of what the best split can remove that ours has to.
+const leastOfOptimum = 0.95
+
+// judged is one cell over its seeds.
+type judged struct {
+	cell
+	times                       float64
+	healthyMs, slowMs           float64
+	trials                      []seedTrial
+	removed, plan, ofBest, miss []float64 // by seed or action; without those where nothing was done
+	best                        optimum
+	hasBest                     bool
+}
+
+// judge plays a cell's seeds. What the plans are worth is also found without noise.
+func judge(c cell, seeds int) judged {
+	out := judged{cell: c, times: c.severity(), trials: overSeeds(seeds, c.play)}
+	out.healthyMs, out.slowMs = c.shape.plainMs(nil, nil, nil), c.shape.plainMs(c.at(out.times), nil, nil)
+	if strings.HasPrefix(c.figure, "15") || c.figure == "16" {
+		out.best, out.hasBest = c.shape.bestNodes(c.at(out.times))
+	} else {
+		out.best, out.hasBest = c.shape.bestSplit(c.at(out.times)), true
+	}
+	for _, t := range out.trials {
+		out.addTrial(t)
+	}
+	return out
+}
+
+func (j *judged) addTrial(t seedTrial) {
+	if v := t.removed(); !math.IsNaN(v) {
+		j.removed = append(j.removed, v)
+	}
+	for _, y := range t.cycles {
+		if y.acted {
+			share := j.planShare(y.mitigated.last, j.times)
+			j.plan = append(j.plan, share)
+			if j.hasBest {
+				j.ofBest = append(j.ofBest, share/j.shareOf(j.times, j.best.ms))
+			}
+		}
+	}
+	for _, a := range t.actions {
+		if a.MeasuredMs > 0 {
+			j.miss = append(j.miss, a.PredictedMs/a.MeasuredMs-1)
+		}
+	}
+}
+
+// overSeeds plays seeds 1 … n on all processors.
+func overSeeds[T any](n int, play func(seed uint64) T) []T {
+	out := make([]T, n)
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wait.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				out[i] = play(uint64(i + 1))
+			}
+		})
+	}
+	wait.Wait()
+	return out
+}
+
+// shares is median, least and most in percent.
+func shares(v []float64) string {
+	if len(v) == 0 {
+		return "nothing done"
+	}
+	v = slices.Sorted(slices.Values(v))
+	return fmt.Sprintf("%.1f %% (%.1f to %.1f)", 100*falcon.Median(v), 100*v[0], 100*v[len(v)-1])
+}
+
+// misses is the median error, and the quartiles and the worst.
+func misses(v []float64) string {
+	if len(v) == 0 {
+		return ""
+	}
+	v = slices.Sorted(slices.Values(v))
+	worst := v[0]
+	if math.Abs(v[len(v)-1]) > math.Abs(worst) {
+		worst = v[len(v)-1]
+	}
+	at := func(p float64) float64 { return 100 * stat.Quantile(p, stat.LinInterp, v, nil) }
+	return fmt.Sprintf("%+.1f %% (%+.1f to %+.1f; worst %+.1f)", at(0.5), at(0.25), at(0.75), 100*worst)
+}
+
+func (j judged) missed() (n, of int) {
+	for _, t := range j.trials {
+		n, of = n+t.missed, of+len(t.cycles)
+	}
+	return n, of
+}
+
+func (j judged) row() string {
+	paper := ""
+	if j.paper > 0 {
+		paper = fmt.Sprintf("%.1f %% (%s)", 100*j.paper, j.paperText)
+	}
+	best := "as fast as healthy is the bound"
+	if j.hasBest {
+		how := "all"
+		if !j.best.all {
+			how = "within a box,"
+		}
+		best = fmt.Sprintf("%.1f %% (%s %d)", 100*j.shareOf(j.times, j.best.ms), how, j.best.played)
+	}
+	missed, of := j.missed()
+	return fmt.Sprintf("| %s | %.2f | %.0f | %.2f × | %s | %s | %s | %s | %s | %d of %d |\n", j.name, j.times, j.healthyMs, j.slowMs/j.healthyMs,
+		shares(j.removed), paper, shares(j.plan), best, misses(j.miss), of-missed, of)
+}
+
+const cellsHead = `| setting | severity | healthy ms | slow | removed: median (least to most) | paper | the plan without noise | best plan of its kind (played) | predicted over measured: median (quartiles; worst) | faults acted on |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+`
+
+func TestFlowFigures(t *testing.T) {
+	if *flowSeeds < 1 {
+		t.Skip("takes minutes: -flow-seeds 20, or make flow")
+	}
+	start := time.Now()
+	var b strings.Builder
+	for _, f := range []struct {
+		title string
+		cells []cell
+	}{
+		{"Figure 13: S2, one slow GPU of 8, by replicas and severity", cellsOf13()},
+		{"Figure 14: S2, several slow replicas of 4", cellsOf14()},
+		{"Figure 15: S3, one congested path among 16 GPUs, by stages and severity", cellsOf15()},
+		{"Figure 16: S3, congested paths in several stages of 4 × 4", cellsOf16()},
+	} {
+		fmt.Fprintf(&b, "### %s\n\n%s", f.title, cellsHead)
+		for _, c := range f.cells {
+			j := judge(c, *flowSeeds)
+			b.WriteString(j.row())
+			t.Logf("figure %s: %s", c.figure, strings.TrimSpace(j.row()))
+			j.check(t)
+		}
+		b.WriteString("\n")
+	}
+	writeFlow(t, "flow-figures", "Figures 13 to 16", b.String(), time.Since(start))
+}
+
+// check holds a cell against what is asked of it.
+func (j judged) check(t *testing.T) {
+	t.Helper()
+	if len(j.removed) == 0 {
+		t.Errorf("figure %s, %s: nothing was done in any seed", j.figure, j.name)
+		return
+	}
+	s2 := j.figure == "13" || j.figure == "14"
+	if got := falcon.Median(j.ofBest); s2 && got < leastOfOptimum {
+		t.Errorf("figure %s, %s: the splits remove %.3f of what the best can", j.figure, j.name, got)
+	}
+	if got := falcon.Median(j.removed); !s2 && got < j.paper {
+		t.Errorf("figure %s, %s: %.3f of the slowdown removed, the paper's is %.3f", j.figure, j.name, got, j.paper)
+	}
+}
+
+// twoNodesSeeds: nothing random decides whether there is a plan.
+const twoNodesSeeds = 2
+
+// TestFlowTwoNodes is figure 15 on two nodes, where whole nodes can't change places to any use.
+func TestFlowTwoNodes(t *testing.T) {
+	if *flowSeeds < 1 {
+		t.Skip("takes minutes: -flow-seeds 20, or make flow")
+	}
+	start := time.Now()
+	var b strings.Builder
+	b.WriteString(`Falcon exchanges whole nodes. With two of them both orders are the same job on the
+same paths, so no exchange can help. "Single ranks" is the best of all divisions
+of the 16 ranks over the two nodes, played one by one: what an exchange of single ranks
+could reach.
+
+| setting | severity | slow | whole nodes | single ranks (played) | paper | Falcon |
+| --- | --- | --- | --- | --- | --- | --- |
+`)
+	for _, c := range cellsOnTwoNodes() {
+		times := c.severity()
+		healthy, slow := c.shape.plainMs(nil, nil, nil), c.shape.plainMs(c.at(times), nil, nil)
+		home := c.shape.home()
+		swapped := append(slices.Clone(home[8:]), home[:8]...)
+		whole := min(slow, c.shape.plainMs(c.at(times), swapped, nil))
+		best := c.shape.bestDivision(c.at(times))
+		answer := "acted"
+		for _, y := range overSeeds(twoNodesSeeds, c.play) {
+			if y.why != "" {
+				answer = "no action: " + y.why
+			}
+		}
+		row := fmt.Sprintf("| %s | %.2f | %.2f × | %.1f %% | %.1f %% (%d) | %.1f %% (%s) | %s |\n", c.name, times, slow/healthy,
+			100*c.shareOf(times, whole), 100*c.shareOf(times, best.ms), best.played, 100*c.paper, c.paperText, answer)
+		t.Log(strings.TrimSpace(row))
+		b.WriteString(row)
+	}
+	writeFlow(t, "flow-two-nodes", "Figure 15 on 2 nodes of 8 GPUs", b.String(), time.Since(start))
+}
+
+// smallCells are jobs so small that all splits are played. The slow rank is the seed's.
+func smallCells() (out []cell) {
+	for _, s := range []struct{ dp, pp, micro int }{{2, 2, 6}, {2, 4, 8}, {3, 2, 6}, {4, 1, 6}, {4, 2, 4}} {
+		for _, v := range severityNames {
+			l := falcon.Layout{TP: 1, DP: s.dp, PP: s.pp}
+			out = append(out, cell{
+				figure: "small", name: fmt.Sprintf("%d × %d, %d micro-batches each, %s", s.dp, s.pp, s.micro, v.name), target: v.target,
+				shape: shapeOf("small", l, l.World(), s.micro),
+			})
+		}
+	}
+	return out
+}
+
+// TestFlowSplits holds S2 against all splits.
+func TestFlowSplits(t *testing.T) {
+	if *flowSeeds < 1 {
+		t.Skip("takes minutes: -flow-seeds 20, or make flow")
+	}
+	start := time.Now()
+	var b strings.Builder
+	b.WriteString(`One slow GPU at a place of the seed's. "Of the best" is what the split that Falcon put into
+force removes without noise, over what the best of all splits does.
+
+| replicas × stages | of the best: median (least to most) | splits played | predicted over measured | faults acted on |
+| --- | --- | --- | --- | --- |
+`)
+	for _, c := range smallCells() {
+		all := judged{cell: c}
+		for i, j := range overSeeds(*flowSeeds, func(seed uint64) judged {
+			d := c
+			d.faults = slowDevices(int(seed) % c.shape.Layout.World())
+			one := judged{cell: d, times: d.severity(), hasBest: true}
+			one.best = d.shape.bestSplit(d.at(one.times))
+			one.trials = []seedTrial{d.play(seed)}
+			one.addTrial(one.trials[0])
+			return one
+		}) {
+			if !j.best.all {
+				t.Fatalf("%s, seed %d: splits were left out", c.name, i+1)
+			}
+			all.ofBest, all.miss, all.trials, all.best = append(all.ofBest, j.ofBest...), append(all.miss, j.miss...), append(all.trials, j.trials...), j.best
+		}
+		missed, of := all.missed()
+		row := fmt.Sprintf("| %s | %s | %d | %s | %d of %d |\n", c.name, shares(all.ofBest), all.best.played, misses(all.miss), of-missed, of)
+		t.Log(strings.TrimSpace(row))
+		b.WriteString(row)
+		if len(all.ofBest) == 0 || falcon.Median(all.ofBest) < leastOfOptimum {
+			t.Errorf("%s: the splits remove less than %v of what the best can", c.name, leastOfOptimum)
+		}
+	}
+	writeFlow(t, "flow-splits", "S2 beside all splits", b.String(), time.Since(start))
+}
+
+// writeFlow replaces a part of the page.
+func writeFlow(t *testing.T, mark, title, tables string, took time.Duration) {
+	t.Helper()
+	if *flowOut == "" {
+		return
+	}
+	commit, err := exec.Command("git", "describe", "--always", "--dirty").Output()
+	if err != nil {
+		commit = []byte("none")
+	}
+	from, to := fmt.Sprintf("<!-- %s: written by make flow -->", mark), fmt.Sprintf("<!-- end of %s -->", mark)
+	raw, err := os.ReadFile(*flowOut)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	head, rest, found := strings.Cut(string(raw), from)
+	tail := ""
+	if found {
+		_, tail, _ = strings.Cut(rest, to)
+	}
+	text := fmt.Sprintf("%s\n## %s (simulated)\n\n`make flow FLOW_SEEDS=%d`, seeds 1 to %d, %.0f s on %d cores of %s, %s, %s, commit %s.\n\n%s\n%s",
+		from, title, *flowSeeds, *flowSeeds, took.Seconds(), runtime.GOMAXPROCS(0), processor(), runtime.Version(), time.Now().UTC().Format(time.DateOnly),
+		strings.TrimSpace(string(commit)), strings.TrimSpace(tables), to)
+	if err := os.WriteFile(*flowOut, []byte(strings.TrimRight(head, "\n")+"\n\n"+text+"\n"+strings.TrimLeft(tail, "\n")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

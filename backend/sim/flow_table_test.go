@@ -142,10 +142,7 @@ const cellsHead = `| setting | severity | healthy ms | slow | removed: median (l
 `
 
 func TestFlowFigures(t *testing.T) {
-	if *flowSeeds < 1 {
-		t.Skip("takes minutes: -flow-seeds 20, or make flow")
-	}
-	start := time.Now()
+	start := beginFlow(t)
 	var b strings.Builder
 	for _, f := range []struct {
 		title string
@@ -189,10 +186,7 @@ const twoNodesSeeds = 2
 
 // TestFlowTwoNodes is figure 15 on two nodes, where whole nodes can't change places to any use.
 func TestFlowTwoNodes(t *testing.T) {
-	if *flowSeeds < 1 {
-		t.Skip("takes minutes: -flow-seeds 20, or make flow")
-	}
-	start := time.Now()
+	start := beginFlow(t)
 	var b strings.Builder
 	b.WriteString(`Falcon exchanges whole nodes. With two of them both orders are the same job on the
 same paths, so no exchange can help. "Single ranks" is the best of all divisions
@@ -239,10 +233,7 @@ func smallCells() (out []cell) {
 
 // TestFlowSplits holds S2 against all splits.
 func TestFlowSplits(t *testing.T) {
-	if *flowSeeds < 1 {
-		t.Skip("takes minutes: -flow-seeds 20, or make flow")
-	}
-	start := time.Now()
+	start := beginFlow(t)
 	var b strings.Builder
 	b.WriteString(`One slow GPU at a place of the seed's. "Of the best" is what the split that Falcon put into
 force removes without noise, over what the best of all splits does.
@@ -277,15 +268,30 @@ force removes without noise, over what the best of all splits does.
 	writeFlow(t, "flow-splits", "S2 beside all splits", b.String(), time.Since(start))
 }
 
+// flowCommit is the commit that was there when the first part began.
+var flowCommit = sync.OnceValue(func() string {
+	commit, err := exec.Command("git", "describe", "--always", "--dirty").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(commit))
+})
+
+// beginFlow is the start of a part, or skips it.
+func beginFlow(t *testing.T) time.Time {
+	t.Helper()
+	if *flowSeeds < 1 {
+		t.Skip("takes minutes: -flow-seeds 20, or make flow")
+	}
+	t.Logf("commit %s", flowCommit())
+	return time.Now()
+}
+
 // writeFlow replaces a part of the page.
 func writeFlow(t *testing.T, mark, title, tables string, took time.Duration) {
 	t.Helper()
 	if *flowOut == "" {
 		return
-	}
-	commit, err := exec.Command("git", "describe", "--always", "--dirty").Output()
-	if err != nil {
-		commit = []byte("none")
 	}
 	from, to := fmt.Sprintf("<!-- %s: written by make flow -->", mark), fmt.Sprintf("<!-- end of %s -->", mark)
 	raw, err := os.ReadFile(*flowOut)
@@ -299,7 +305,7 @@ func writeFlow(t *testing.T, mark, title, tables string, took time.Duration) {
 	}
 	text := fmt.Sprintf("%s\n## %s (simulated)\n\n`make flow FLOW_SEEDS=%d`, seeds 1 to %d, %.0f s on %d cores of %s, %s, %s, commit %s.\n\n%s\n%s",
 		from, title, *flowSeeds, *flowSeeds, took.Seconds(), runtime.GOMAXPROCS(0), processor(), runtime.Version(), time.Now().UTC().Format(time.DateOnly),
-		strings.TrimSpace(string(commit)), strings.TrimSpace(tables), to)
+		flowCommit(), strings.TrimSpace(tables), to)
 	if err := os.WriteFile(*flowOut, []byte(strings.TrimRight(head, "\n")+"\n\n"+text+"\n"+strings.TrimLeft(tail, "\n")), 0o644); err != nil {
 		t.Fatal(err)
 	}

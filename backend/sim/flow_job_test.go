@@ -129,6 +129,15 @@ func (j *Job) sentCall(r falcon.Rank, c flow.Call) sent {
 	return out
 }
 
+// paceMs is what an iteration takes, to scale faults by: without noise where
+// transfers are flows, as each play is dear.
+func (s Shape) paceMs(active []Fault, plays int) float64 {
+	if s.Flows != nil {
+		return s.plainMs(active, nil, nil)
+	}
+	return s.MeanMs(active, plays)
+}
+
 // plainMs is an iteration without noise with these faults, places and split.
 func (s Shape) plainMs(active []Fault, p falcon.Placement, split []int32) float64 {
 	j := NewJob(s, nil)

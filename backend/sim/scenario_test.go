@@ -37,6 +37,16 @@ func Figure20(m Mix) Scenario {
 	}
 }
 
+// Figure20Flows is Figure20 on package flow: 8 ports of a node, gradients in 8
+// buckets on 2 rings beside the backward pass, two leaves under a spine that
+// carries all that their ports do.
+func Figure20Flows(m Mix) Scenario {
+	sc := Figure20(m)
+	sc.Shape.Flows = &flows{Buckets: 8, Channels: 2, LeafNodes: 4, Oversub: 1}
+	sc.Shape = sc.Shape.ScaledTo(60_000 / paperHealthy)
+	return sc
+}
+
 // Greyhound256 is the 256-GPU run of the Greyhound slides: GPT2-40B, 8TP × 16DP
 // × 2PP, two communication and eight computation stragglers. They give no
 // figures; pace and unmitigated throughput are taken from table 7.

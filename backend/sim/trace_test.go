@@ -104,7 +104,7 @@ func ringLinks(s Shape) []falcon.Link {
 // scaled finds the power by false position with halved stakes (the Illinois
 // rule): throughput falls with it, nearly along a line.
 func (t Trace) scaled(s Shape, m Mix) Trace {
-	healthy := s.MeanMs(nil, calibrationPlays)
+	healthy := s.paceMs(nil, calibrationPlays)
 	at := func(power float64) (Trace, float64) {
 		out := slices.Clone(t)
 		for i := range out {
@@ -146,7 +146,7 @@ func (t Trace) throughput(s Shape, runS, healthyMs float64) float64 {
 	for at := 0.0; at < runS; {
 		active, until := t.At(at)
 		until = min(until, runS)
-		done += (until - at) * 1000 / s.MeanMs(active, segmentPlays)
+		done += (until - at) * 1000 / s.paceMs(active, segmentPlays)
 		at = until
 	}
 	return done * healthyMs / (runS * 1000)

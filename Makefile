@@ -115,7 +115,7 @@ PAGES   ?= $(CURDIR)/docs
 RESULTS ?= $(BIN)
 
 # Exact on any machine first, then what is timed.
-NIGHTLY := simulate core-race schedules crashes attacks eval table7 rivals outage pictures seeds pauses swaps harmless ends recoveries torch-kills torch-pauses torch-screen torch-lab hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale
+NIGHTLY := simulate core-race schedules crashes attacks eval table7 flow rivals outage pictures seeds pauses swaps harmless ends recoveries torch-kills torch-pauses torch-screen torch-lab hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale
 .PHONY: $(NIGHTLY)
 export NIGHT_SEEDS ?= 10000
 nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped
@@ -156,6 +156,9 @@ table7: ## mixed faults on 64 and 256 emulated GPUs, SIM_SEEDS seeds each; its p
 RIVALS ?= 20
 rivals: ## the detector beside rules of others (NVRx, Minder, Megatron-LM, BEAST) on RIVALS (20) jobs of each mix, ranks, real records; its part of docs/benchmarks.md
 	go test ./detect/rivals -count=1 -timeout 2h -v -run TestRivals -rivals-jobs $(RIVALS) -rivals-out $(PAGES)/benchmarks.md
+FLOW_SEEDS ?= 20
+flow: ## figures 13 to 17, 20 and table 7 on a network at the level of flows, FLOW_SEEDS seeds of each cell; writes its parts of docs/figures-sim.md
+	go test ./backend/sim -count=1 -timeout 5h -v -run 'TestFlow(Figures|TwoNodes|Splits|Ladder|Mix)' -flow-seeds $(FLOW_SEEDS) -flow-out $(PAGES)/figures-sim.md
 
 outage: ## one node lost in emulated jobs of 32 to 18,000 devices, beside FlashRecovery's tables; writes docs/flashrecovery.md
 	go test ./backend/sim/outage -count=1 -timeout 2h -v -run TestScale -outage-out $(PAGES)/flashrecovery.md

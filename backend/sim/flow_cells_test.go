@@ -15,6 +15,7 @@ type cell struct {
 	target       float64                     // iteration time over the healthy one
 	paper        float64                     // share removed; 0 = not given
 	paperText    string
+	times        float64 // severity, once it is known
 }
 
 // model7B is what a 7B model in bf16 asks of one of so many stages and lanes, one
@@ -40,6 +41,9 @@ func shapeOf(name string, l falcon.Layout, gpus, micro int) Shape {
 // severity is how often slower the faults make what they touch, so that an
 // iteration without noise takes target times as long.
 func (c cell) severity() float64 {
+	if c.times > 0 {
+		return c.times
+	}
 	healthy := c.shape.plainMs(nil, nil, nil)
 	low, high := 1.0, severityMost
 	for range severitySteps {

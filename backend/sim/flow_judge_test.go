@@ -9,9 +9,6 @@ import (
 
 // One seed of a cell of each kind, as make flow plays them by twenties.
 func TestFlowCells(t *testing.T) {
-	if testing.Short() {
-		t.Skip("plays some hundred iterations of detection and planning twice")
-	}
 	for _, c := range []cell{cellsOf13()[4], cellsOf16()[0]} {
 		y := c.play(1)
 		if len(y.cycles) != repeats || y.missed > 0 {

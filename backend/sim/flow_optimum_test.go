@@ -14,43 +14,40 @@ type optimum struct {
 	all    bool // none was left out
 }
 
-// splitBox is how far from an even share of the rest healthy replicas' counts go
-// where all splits are too many.
-const (
-	splitBox   = 2
-	splitsMost = 40_000
-)
+// splitBox is how far from an even share of the rest all but the slowest
+// replica's counts go where all splits are too many: beyond four replicas.
+const splitBox = 2
 
-// bestSplit plays all splits of the batch. Replicas without a slow device are
-// alike, and only one order of their counts is played.
+// bestSplit plays all splits of the batch. Replicas whose stages are equally slow
+// are alike, and only one order of their counts is played.
 func (s Shape) bestSplit(active []Fault) optimum {
 	j := NewJob(s, nil)
 	j.Disturb(active)
-	var odd, alike []int
-	for d := range s.Layout.DP {
-		slow := false
-		for r := range j.Placement {
-			slow = slow || s.Layout.Replica(falcon.Rank(r)) == d && j.slow[r] > 1
-		}
-		if slow {
-			odd = append(odd, d)
-		} else {
-			alike = append(alike, d)
-		}
+	slow := make([][]float64, s.Layout.DP) // by replica: of its ranks, in order
+	for r := range j.Placement {
+		d := s.Layout.Replica(falcon.Rank(r))
+		slow[d] = append(slow[d], j.slow[r])
 	}
-	w := splitWalk{job: j, order: append(odd, alike...), odd: len(odd), best: optimum{ms: math.Inf(1), all: true}}
-	w.boxed = len(alike) > 3
+	w := splitWalk{job: j, best: optimum{ms: math.Inf(1)}}
+	for d := range slow {
+		w.order = append(w.order, d)
+	}
+	slices.SortStableFunc(w.order, func(a, b int) int { return -slices.Compare(slow[a], slow[b]) })
+	for i, d := range w.order {
+		w.likeLast = append(w.likeLast, i > 0 && slices.Equal(slow[d], slow[w.order[i-1]]))
+	}
+	w.boxed = s.Layout.DP > 4
 	w.best.all = !w.boxed
 	w.walk(0, s.Micro*s.Layout.DP)
 	return w.best
 }
 
 type splitWalk struct {
-	job   *Job
-	order []int // replicas, those that differ first
-	odd   int
-	boxed bool
-	best  optimum
+	job      *Job
+	order    []int  // replicas, the slowest first
+	likeLast []bool // by place in order: as slow as the one before it
+	boxed    bool
+	best     optimum
 }
 
 func (w *splitWalk) walk(i, left int) {
@@ -64,7 +61,7 @@ func (w *splitWalk) walk(i, left int) {
 		return
 	}
 	low, high := 1, left-behind
-	if w.boxed && i >= w.odd {
+	if w.boxed && i > 0 {
 		share := left / (behind + 1)
 		low, high = max(low, share-splitBox), min(high, share+splitBox)
 	}
@@ -79,7 +76,7 @@ func (w *splitWalk) walk(i, left int) {
 // isOrdered reports whether replica i of the order has at least as many as the
 // one before it, where both are alike.
 func (w *splitWalk) isOrdered(i int) bool {
-	return i <= w.odd || w.job.Split[w.order[i]] >= w.job.Split[w.order[i-1]]
+	return !w.likeLast[i] || w.job.Split[w.order[i]] >= w.job.Split[w.order[i-1]]
 }
 
 // bestNodes plays all orders of the nodes that differ by a slow link or GPU; the

@@ -27,7 +27,7 @@ func phases(r Result) []phase {
 	for i, p := range r.Points {
 		now := phase{faulty: p.Faults > 0, acting: !slices.Equal(p.Split, home.Split) || !slices.Equal(p.Placement, home.Placement)}
 		n := len(out) - 1
-		changed := n < 0 || now.faulty != out[n].faulty || now.acting != out[n].acting ||
+		changed := n < 0 || p.Faults != out[n].last.Faults || now.acting != out[n].acting ||
 			!slices.Equal(p.Split, out[n].last.Split) || !slices.Equal(p.Placement, out[n].last.Placement)
 		if changed {
 			out, ms = append(out, now), nil

@@ -30,7 +30,6 @@ const leastOfOptimum = 0.95
 // judged is one cell over its seeds.
 type judged struct {
 	cell
-	times                       float64
 	healthyMs, slowMs           float64
 	trials                      []seedTrial
 	removed, plan, ofBest, miss []float64 // by seed or action; without those where nothing was done
@@ -40,7 +39,8 @@ type judged struct {
 
 // judge plays a cell's seeds. What the plans are worth is also found without noise.
 func judge(c cell, seeds int) judged {
-	out := judged{cell: c, times: c.severity(), trials: overSeeds(seeds, c.play)}
+	c.times = c.severity()
+	out := judged{cell: c, trials: overSeeds(seeds, c.play)}
 	out.healthyMs, out.slowMs = c.shape.plainMs(nil, nil, nil), c.shape.plainMs(c.at(out.times), nil, nil)
 	if strings.HasPrefix(c.figure, "15") || c.figure == "16" {
 		out.best, out.hasBest = c.shape.bestNodes(c.at(out.times))
@@ -197,7 +197,8 @@ could reach.
 | --- | --- | --- | --- | --- | --- | --- |
 `)
 	for _, c := range cellsOnTwoNodes() {
-		times := c.severity()
+		c.times = c.severity()
+		times := c.times
 		healthy, slow := c.shape.plainMs(nil, nil, nil), c.shape.plainMs(c.at(times), nil, nil)
 		home := c.shape.home()
 		swapped := append(slices.Clone(home[8:]), home[:8]...)
@@ -246,7 +247,8 @@ force removes without noise, over what the best of all splits does.
 		for i, j := range overSeeds(*flowSeeds, func(seed uint64) judged {
 			d := c
 			d.faults = slowDevices(int(seed) % c.shape.Layout.World())
-			one := judged{cell: d, times: d.severity(), hasBest: true}
+			d.times = d.severity()
+			one := judged{cell: d, hasBest: true}
 			one.best = d.shape.bestSplit(d.at(one.times))
 			one.trials = []seedTrial{d.play(seed)}
 			one.addTrial(one.trials[0])

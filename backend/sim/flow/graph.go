@@ -7,7 +7,8 @@ type Op int32
 // it begins. Operations never wait for anything else, so that the order on a
 // device is part of the graph.
 type Graph struct {
-	nodes []node
+	nodes   []node
+	scratch *run // of the last run
 }
 
 // node is a delay, and then for a transfer its bytes.
@@ -60,13 +61,9 @@ type Times struct {
 }
 
 // Run plays the graph on links of these capacities. It panics where operations
-// wait for each other in a circle.
+// wait for each other in a circle. The times are valid until the next run.
 func (g *Graph) Run(capacity []float64) Times {
-	r := &run{
-		g: g, sharing: newSharing(capacity), waits: make([]int32, len(g.nodes)),
-		flows: make([]active, len(g.nodes)), on: make([][]Op, len(capacity)), dirty: make([]bool, len(capacity)), seen: make([]bool, len(g.nodes)),
-		times: Times{Start: make([]float64, len(g.nodes)), End: make([]float64, len(g.nodes))},
-	}
+	r := g.newRun(capacity)
 	for i := range g.nodes {
 		if r.waits[i] = g.nodes[i].deps; r.waits[i] == 0 {
 			r.beginOp(Op(i)) //#nosec G115 -- see addNode
@@ -80,6 +77,22 @@ func (g *Graph) Run(capacity []float64) Times {
 	}
 	r.times.Last = r.now
 	return r.times
+}
+
+// newRun is an empty run, in the memory of the last one where that fits.
+func (g *Graph) newRun(capacity []float64) *run {
+	r := g.scratch
+	if r == nil || len(r.waits) != len(g.nodes) || len(r.on) != len(capacity) {
+		n := len(g.nodes)
+		r = &run{
+			g: g, waits: make([]int32, n), flows: make([]active, n), on: make([][]Op, len(capacity)), dirty: make([]bool, len(capacity)),
+			seen: make([]bool, n), times: Times{Start: make([]float64, n), End: make([]float64, n)},
+		}
+		g.scratch = r
+	}
+	r.sharing, r.now, r.ended, r.events = newSharing(capacity), 0, 0, r.events[:0]
+	clear(r.flows)
+	return r
 }
 
 // run is one run of a graph.

@@ -279,7 +279,10 @@ policy that allows it. Faults are calibrated by the cost model of what the lab
 emulates, so that the unmitigated iteration is as slow as the paper says; where
 the paper's text names no slowdown (figures 13 and 15) weak, medium and severe
 are %.1f, %.1f and %.1f ×. "Removed" is (slow − mitigated) / (slow − healthy) of
-the iteration times' medians; the optimum is the same share by the cost model
+the iteration times' medians, each figure's within one run; healthy is the phase
+before the fault alone. The machine's speed drifts between phases, and shares above
+100 %% are that drift: [figures-sim.md](figures-sim.md) has the shares of 20 seeds
+against healthy phases on both sides of each fault, on a simulated network. The optimum is the same share by the cost model
 with the faults known exactly (the best split for S2; the best placement with
 the best split for S3). Where S3 ran alone the weights must be the reference
 run's to the bit; an uneven split sums in another order, and the loss must agree

@@ -22,7 +22,7 @@ BUF      := $(TOOLS)/buf
 PROTOC_GO   := $(TOOLS)/protoc-gen-go
 PROTOC_GRPC := $(TOOLS)/protoc-gen-go-grpc
 
-.PHONY: help build native demo test check nightly times lint fmt proto proto-check native-test native-asan native-tsan native-arm64 nccl-matrix gpu tier-test tier-check fuzz bench python python-test python-torch clean
+.PHONY: help build native demo test check nightly times tables lint fmt proto proto-check native-test native-asan native-tsan native-arm64 nccl-matrix gpu tier-test tier-check fuzz bench python python-test python-torch clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -50,6 +50,9 @@ tier-test tier-check: tier-%: build
 
 times: build ## measure the parts of `make test` and `make check` and write their table into docs/testing.md
 	.ci/times test check
+
+tables: ## write into each page which of its tables are older than the code (docs/tables.txt)
+	.ci/tables
 
 lint: $(GOLANGCI) ## golangci-lint: import directions, style, common mistakes
 	$(GOLANGCI) run ./...

@@ -73,7 +73,7 @@ type world struct {
 	win    *window
 	probes probes
 	tests  int
-	told   uint64 // profile window that the planner knows
+	told   uint64               // profile window that the planner knows
 	known  map[string][]float64 // by state: iterations played without Falcon, see play
 	out    Result
 }

@@ -107,11 +107,19 @@ func (c cell) play(seed uint64) seedTrial {
 		}
 	}
 	for _, n := range r.Notes {
-		if _, why, found := strings.Cut(n, "S3 is skipped for "); found && out.why == "" {
+		if _, why, found := strings.Cut(n, c.rung()+" is skipped for "); found && out.why == "" {
 			_, out.why, _ = strings.Cut(why, ": ")
 		}
 	}
 	return out
+}
+
+// rung is what the cell is about.
+func (c cell) rung() string {
+	if strings.HasPrefix(c.figure, "15") || c.figure == "16" {
+		return "S3"
+	}
+	return "S2"
 }
 
 var severityNames = []struct {

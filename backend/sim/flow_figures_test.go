@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/failslow/falcon"
 )
@@ -98,20 +97,20 @@ type seedTrial struct {
 	seed    uint64
 	cycles  []cycle
 	actions []falcon.Action
-	missed  int // faults on which nothing was done
-	why     string
+	missed  int    // faults on which nothing was done
+	why     string // the planner's first reason for that
 }
 
-// removed is the median over the seed's faults; NaN where nothing was done.
+// removed is the median over the seed's faults. One on which nothing was done
+// counts as nothing removed.
 func (s seedTrial) removed() float64 {
 	var v []float64
 	for _, c := range s.cycles {
 		if c.acted {
 			v = append(v, c.removed())
+		} else {
+			v = append(v, 0)
 		}
-	}
-	if len(v) == 0 {
-		return math.NaN()
 	}
 	return falcon.Median(v)
 }

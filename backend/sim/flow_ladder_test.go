@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/failslow/falcon"
 )
@@ -72,7 +71,7 @@ func (l ladder) play(seed uint64) (rungs []rung, ok bool) {
 
 // TestFlowLadder is figure 17.
 func TestFlowLadder(t *testing.T) {
-	start := beginFlow(t)
+	page := beginFlow(t, "flow-ladder", "Figure 17 up to S3 and S2")
 	l := newLadder()
 	l.path.times, l.gpu.times = l.path.severity(), l.gpu.severity()
 	type seed struct {
@@ -110,7 +109,7 @@ func TestFlowLadder(t *testing.T) {
 		t.Log(strings.TrimSpace(row))
 		b.WriteString(row)
 	}
-	writeFlow(t, "flow-ladder", "Figure 17 up to S3 and S2", b.String(), time.Since(start))
+	page.write(t, b.String())
 	if whole < len(trials)*9/10 {
 		t.Errorf("%d of %d seeds have all parts", whole, len(trials))
 	}

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/failslow/falcon/backend/sim/tabletest"
 )
 
 var (
@@ -81,8 +83,12 @@ func write(t *testing.T, path, tables string, took time.Duration) {
 	if found {
 		_, tail, _ = strings.Cut(rest, markTo)
 	}
-	text := fmt.Sprintf("%s\n## Mixed runs at scale (an emulation)\n\n`go test ./backend/sim -run TestTable7 -sim-seeds %d` (`make table7`), seeds 1 to %d, %.0f s on %d cores of %s, %s, %s. Jobs, faults and hardware are emulated; detector and planner are those of production; `go doc ./backend/sim` says what is what.\n\n%s%s",
-		markFrom, *seedsFlag, *seedsFlag, took.Seconds(), runtime.GOMAXPROCS(0), processor(), runtime.Version(), time.Now().UTC().Format(time.DateOnly), tables, markTo)
+	stamp, err := tabletest.Stamp("../..", "benchmarks.md", "table7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("%s\n## Mixed runs at scale (an emulation)\n\n`go test ./backend/sim -run TestTable7 -sim-seeds %d` (`make table7`), seeds 1 to %d, %.0f s on %d cores of %s, %s, %s. Jobs, faults and hardware are emulated; detector and planner are those of production; `go doc ./backend/sim` says what is what. %s\n\n%s%s",
+		markFrom, *seedsFlag, *seedsFlag, took.Seconds(), runtime.GOMAXPROCS(0), processor(), runtime.Version(), time.Now().UTC().Format(time.DateOnly), stamp, tables, markTo)
 	if err := os.WriteFile(path, []byte(strings.TrimRight(head, "\n")+"\n\n"+text+"\n"+strings.TrimLeft(tail, "\n")), 0o644); err != nil {
 		t.Fatal(err)
 	}

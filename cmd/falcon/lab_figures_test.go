@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/failslow/falcon/agent/lab"
+	"github.com/failslow/falcon/backend/sim/tabletest"
 )
 
 var (
@@ -268,9 +269,13 @@ func figuresHead(dir string) string {
 		names = append(names, n)
 	}
 	slices.Sort(names)
+	stamp, err := tabletest.Stamp("../..", "figures.md", "-")
+	if err != nil {
+		stamp = err.Error()
+	}
 	return fmt.Sprintf(`# The paper's figures, in the lab
 
-Written by %s; nothing here is typed by hand. %s Builds: %s. Seed %d.
+Written by %s; nothing here is typed by hand. %s Builds: %s. Seed %d. %s
 
 GPUs and links are emulated, processes, agents, engine, detection, decisions,
 swaps and restarts are real. Every run starts healthy; the fault comes at
@@ -287,5 +292,5 @@ with the faults known exactly (the best split for S2; the best placement with
 the best split for S3). Where S3 ran alone the weights must be the reference
 run's to the bit; an uneven split sums in another order, and the loss must agree
 within 1e-4.
-`, "`make figures`", machine(), strings.Join(names, ", "), figureSeed, faultAt, severities[0].target, severities[1].target, severities[2].target)
+`, "`make figures`", machine(), strings.Join(names, ", "), figureSeed, stamp, faultAt, severities[0].target, severities[1].target, severities[2].target)
 }

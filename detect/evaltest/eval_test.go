@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/failslow/falcon/backend/sim/tabletest"
 )
 
 var (
@@ -127,8 +129,12 @@ func write(t *testing.T, path, tables string, took time.Duration) {
 	if found {
 		_, tail, _ = strings.Cut(rest, markTo)
 	}
-	text := fmt.Sprintf("%s\n## Quality of detection\n\n`go test ./detect/evaltest -run TestEval -eval-jobs %d -eval-baselines %d -eval-iterations %d -eval-seed %d` (`make eval`), %.0f s on %d cores of %s, %s, %s. Jobs and truth are generated; `go doc ./detect/evaltest` says from what. Delays are in iterations after a spell's first.\n\n%s%s",
-		markFrom, *jobsFlag, *baseFlag, *nFlag, *seedFlag, took.Seconds(), runtime.GOMAXPROCS(0), processor(), runtime.Version(), time.Now().UTC().Format(time.DateOnly), tables, markTo)
+	stamp, err := tabletest.Stamp("../..", "benchmarks.md", "eval")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("%s\n## Quality of detection\n\n`go test ./detect/evaltest -run TestEval -eval-jobs %d -eval-baselines %d -eval-iterations %d -eval-seed %d` (`make eval`), %.0f s on %d cores of %s, %s, %s. Jobs and truth are generated; `go doc ./detect/evaltest` says from what. Delays are in iterations after a spell's first. %s\n\n%s%s",
+		markFrom, *jobsFlag, *baseFlag, *nFlag, *seedFlag, took.Seconds(), runtime.GOMAXPROCS(0), processor(), runtime.Version(), time.Now().UTC().Format(time.DateOnly), stamp, tables, markTo)
 	if err := os.WriteFile(path, []byte(strings.TrimRight(head, "\n")+"\n\n"+text+"\n"+strings.TrimLeft(tail, "\n")), 0o644); err != nil {
 		t.Fatal(err)
 	}

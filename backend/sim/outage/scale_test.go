@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/failslow/falcon/backend/sim/tabletest"
 )
 
 var (
@@ -123,10 +125,14 @@ func head() string {
 	if out, err := exec.Command("git", "describe", "--always", "--dirty").Output(); err == nil {
 		commit = strings.TrimSpace(string(out))
 	}
+	stamp, err := tabletest.Stamp("../../..", "flashrecovery.md", "-")
+	if err != nil {
+		stamp = err.Error()
+	}
 	return fmt.Sprintf(`# FlashRecovery's figures, beside ours
 
-Written by %s; nothing here is typed by hand. %d cores, %s, %s, commit %s.
+Written by %s; nothing here is typed by hand. %d cores, %s, %s, commit %s. %s
 
 What is measured: the engine with its journal, gRPC over loopback TCP with mutual TLS, the recovery machine, the rank table and the store, on one machine that also carries every emulated agent. What is emulated: agents and ranks are goroutines, eight ranks on a node; a lost node falls silent and nobody resets its connection. What is simulated: container and process starts, and the transfer of state. The paper's figures are of real clusters: shapes compare, absolute seconds do not.
-`, "`make outage`", runtime.NumCPU(), runtime.Version(), time.Now().UTC().Format(time.DateOnly), commit)
+`, "`make outage`", runtime.NumCPU(), runtime.Version(), time.Now().UTC().Format(time.DateOnly), commit, stamp)
 }

@@ -1,6 +1,7 @@
 package falcon_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -23,6 +24,8 @@ func ageLines(t tabletest.Table) (older, unknown string) {
 		"*Perhaps older than the code: this does not say which code was measured; " + again
 }
 
+var errNoPart = errors.New("there is no part")
+
 // placed is where a table's line belongs in its page: the end of the text before it.
 // It returns the text before, the part itself, and what follows.
 func placed(page string, t tabletest.Table) (before, part, after string, err error) {
@@ -38,7 +41,7 @@ func placed(page string, t tabletest.Table) (before, part, after string, err err
 	end := fmt.Sprintf("<!-- end of %s -->", t.Part)
 	i := strings.Index(page, end)
 	if at < 0 || i < at {
-		return "", "", "", fmt.Errorf("docs/%s has no part %s", t.Page, t.Part)
+		return "", "", "", fmt.Errorf("docs/%s: %w %s", t.Page, errNoPart, t.Part)
 	}
 	return page[:at], page[at : i+len(end)], page[i+len(end):], nil
 }
@@ -82,6 +85,10 @@ func TestTablesSayTheirAge(t *testing.T) {
 			t.Fatal(err)
 		}
 		want, err := aged(string(page), table, now)
+		if errors.Is(err, errNoPart) {
+			t.Logf("docs/%s: part %s is not measured yet: make %s", table.Page, table.Part, table.Target)
+			continue
+		}
 		if err != nil {
 			t.Error(err)
 			continue
@@ -158,7 +165,7 @@ func TestAgedPages(t *testing.T) {
 		t.Error("a whole page with a hash")
 	}
 	table.Part = "c"
-	if _, err := aged(page, table, hash); err == nil {
-		t.Error("a part that is not there")
+	if _, err := aged(page, table, hash); !errors.Is(err, errNoPart) {
+		t.Error("a part that is not there:", err)
 	}
 }

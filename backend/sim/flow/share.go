@@ -17,9 +17,7 @@ var Unbounded = math.Inf(1)
 // unbounded links alone, has an infinite rate.
 func Rates(capacity []float64, flows [][]Use) []float64 {
 	s := newSharing(capacity)
-	for i := range flows {
-		s.flows = append(s.flows, flows[i])
-	}
+	s.flows = append(s.flows, flows...)
 	return s.fillRates()
 }
 

@@ -159,6 +159,7 @@ table7: ## mixed faults on 64 and 256 emulated GPUs, SIM_SEEDS seeds each; its p
 RIVALS ?= 20
 rivals: ## the detector beside rules of others (NVRx, Minder, Megatron-LM, BEAST) on RIVALS (20) jobs of each mix, ranks, real records; its part of docs/benchmarks.md
 	go test ./detect/rivals -count=1 -timeout 2h -v -run TestRivals -rivals-jobs $(RIVALS) -rivals-out $(PAGES)/benchmarks.md
+
 FLOW_SEEDS ?= 20
 flow: ## figures 13 to 17, 20 and table 7 on a network at the level of flows, FLOW_SEEDS seeds of each cell; writes its parts of docs/figures-sim.md
 	go test ./backend/sim -count=1 -timeout 5h -v -run 'TestFlow(Figures|TwoNodes|Splits|Ladder|Mix)' -flow-seeds $(FLOW_SEEDS) -flow-out $(PAGES)/figures-sim.md

@@ -25,9 +25,10 @@ const costFence falcon.Rung = "S4 fence"
 const DefaultOverheadFenceMs = 150_000
 
 var (
-	errCantPark   = errors.New("the job's processes can't wait for a recovery (falcon_job_park): only a restart of the whole job is possible")
-	errLinkNamed  = errors.New("a link is named, and which of its ends is at fault is not known: a fence needs a named GPU or node")
-	errNoEvidence = errors.New("no timing, test or counter in the verdict supports it: nothing is fenced on that")
+	errCantPark    = errors.New("the job's processes can't wait for a recovery (falcon_job_park): only a restart of the whole job is possible")
+	errLinkNamed   = errors.New("a link is named, and which of its ends is at fault is not known: a fence needs a named GPU or node")
+	errOldEvidence = errors.New("the ranks were not measured since the job's processes changed: what was slow then may be healthy now, and nothing is fenced on that")
+	errNoEvidence  = errors.New("no timing, test or counter in the verdict supports it: nothing is fenced on that")
 )
 
 // costName is the name of an action's cost among the overheads.
@@ -56,6 +57,8 @@ func (pm *planMaker) fenceApplies(s *incidentState) error {
 		return errLinkNamed
 	case !hasProof(v):
 		return errNoEvidence
+	case !s.measured:
+		return errOldEvidence
 	}
 	return nil
 }
@@ -78,8 +81,48 @@ func (pm *planMaker) fenceable(bad []falcon.Node) error {
 		if slices.Contains(pm.job.desc.OnlyCopies, n) {
 			return fmt.Errorf("%s holds state of which there is no replica on another node: only a checkpoint keeps it", n)
 		}
+		if !pm.slowNow(n) {
+			return fmt.Errorf("by the newest measurement %s is not slow: a fence waits for one that shows it", n)
+		}
 	}
 	return nil
+}
+
+// slowNow reports whether the newest measurement shows a rank on the node as slow: one is slower
+// than its stage's ranks elsewhere by half of the job's slowdown, or by what counts as slow. Without
+// ranks to compare it with, the verdict stands.
+func (pm *planMaker) slowNow(n falcon.Node) bool {
+	g := pm.profile.newest
+	if g == nil || len(g.speeds) != len(g.placement) {
+		return false
+	}
+	stage := func(r int) int { return pm.job.desc.Layout.Coord(falcon.Rank(r)).PP }
+	peers := map[int][]float64{}
+	for r, ms := range g.speeds {
+		if g.placement[r].Node() != n {
+			peers[stage(r)] = append(peers[stage(r)], ms)
+		}
+	}
+	least := pm.leastSlow(n)
+	for r, ms := range g.speeds {
+		if g.placement[r].Node() == n && (len(peers[stage(r)]) == 0 || ms >= least*falcon.Median(slices.Clone(peers[stage(r)]))) {
+			return true
+		}
+	}
+	return false
+}
+
+// leastSlow is the ratio from which on a rank of the node counts as slow for the incidents that
+// name it.
+func (pm *planMaker) leastSlow(n falcon.Node) float64 {
+	least := healthyBelow
+	for _, s := range pm.incidents.list {
+		names := slices.ContainsFunc(s.incident.Verdict.Devices, func(d falcon.Device) bool { return d.Node() == n })
+		if s.isLocated() && names && s.incident.HealthyMs > 0 {
+			least = min(least, 1+max(0.01, s.incident.SlowMs/s.incident.HealthyMs-1)/2)
+		}
+	}
+	return least
 }
 
 // fitSpares are the spares that no incident was about, in the order of their names, and the reason

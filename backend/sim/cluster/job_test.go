@@ -20,8 +20,9 @@ type job struct {
 	begun      time.Duration // when an iteration last began
 	newest     int64
 	sets       uint64
-	slow       map[falcon.Device]float64 // how much slower than others a GPU is; absent = 1
-	orders     map[string]int            // carried out, by kind
+	slow       map[falcon.Device]float64       // how much slower than others a GPU is; absent = 1
+	relieved   map[falcon.Device]time.Duration // when a slow GPU was healthy again
+	orders     map[string]int                  // carried out, by kind
 }
 
 // team is the processes whose communicators are of one generation.
@@ -41,7 +42,7 @@ type team struct {
 }
 
 func newJob(c *Cluster) *job {
-	return &job{c: c, teams: map[uint64]*team{}, slow: map[falcon.Device]float64{}, orders: map[string]int{}, checkpoint: falcon.NoIteration, newest: -1}
+	return &job{c: c, teams: map[uint64]*team{}, slow: map[falcon.Device]float64{}, relieved: map[falcon.Device]time.Duration{}, orders: map[string]int{}, checkpoint: falcon.NoIteration, newest: -1}
 }
 
 // digest is the checksum of a rank's shard at a step.

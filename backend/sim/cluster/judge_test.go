@@ -120,7 +120,7 @@ func (j *judge) recovery(v falcon.Recovery) {
 	}
 	if v.State == falcon.RecoverySuspend && was != v.State {
 		j.begins++
-		blamed := slices.ContainsFunc(v.Placement, func(d falcon.Device) bool { n := j.c.nodes[d.Node()]; return n != nil && n.suspect() })
+		blamed := slices.ContainsFunc(v.Placement, func(d falcon.Device) bool { n := j.c.nodes[d.Node()]; return n != nil && (n.suspect() || byAction(v, n.name) && n.slowOfLate()) })
 		if why := j.c.job.broken(); why == "" && j.c.now-j.sick > sickFor && !blamed {
 			j.c.violate("%s holds a healthy job: %v", v.ID, faults(v))
 		}
@@ -153,7 +153,7 @@ const backFor = 1500 * time.Millisecond
 // in a recovery that has another cause, as are out of its nodes.
 func (j *judge) fence(v falcon.Recovery, name falcon.Node, out, of int) {
 	n := j.c.nodes[name]
-	if n == nil || n.guilty() || n.demanded {
+	if n == nil || n.guilty() || n.demanded || byAction(v, name) && n.slowOfLate() {
 		return
 	}
 	late := max(n.path.up.slow, n.path.down.slow) // what comes now was sent that long before
@@ -165,6 +165,29 @@ func (j *judge) fence(v falcon.Recovery, name falcon.Node, out, of int) {
 		return
 	}
 	j.c.violate("healthy node %s is fenced by %s: out of reach for %v, %d of %d nodes are; the job: %q; %v", name, v.ID, away, out, of, broken, faults(v))
+}
+
+// byAction reports whether an action on a slowdown has the node replaced.
+func byAction(v falcon.Recovery, name falcon.Node) bool {
+	return slices.ContainsFunc(v.Faults, func(f falcon.Fault) bool { return f.Action != "" && f.Node == name })
+}
+
+// relievedFor is how long after a device's relief the engine may still act on what it was.
+const relievedFor = 30 * time.Second
+
+// slowOfLate reports whether a device of the node is slow, or was until just now.
+func (n *node) slowOfLate() bool {
+	for d := range n.c.job.slow {
+		if d.Node() == n.name {
+			return true
+		}
+	}
+	for d, at := range n.c.job.relieved {
+		if d.Node() == n.name && n.c.now-at < relievedFor {
+			return true
+		}
+	}
+	return false
 }
 
 // guiltyFor is how long a process's end speaks against its node.

@@ -173,7 +173,10 @@ func (c *Cluster) do(d deed) {
 		if p := c.victim(d.rank); p != nil {
 			c.job.slow[p.dev] = 1.3 + float64(d.last%time.Second)/float64(time.Second)
 			c.log("%s is slow now: %.2f", p.dev, c.job.slow[p.dev])
-			c.after(10*d.last, func() { delete(c.job.slow, p.dev) })
+			c.after(10*d.last, func() {
+				delete(c.job.slow, p.dev)
+				c.job.relieved[p.dev] = c.now
+			})
 		}
 	case "device":
 		n.complain(falcon.NewDevice(n.name, d.rank%c.setup.perNode), d.flag)

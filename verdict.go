@@ -37,7 +37,7 @@ type Evidence struct {
 type Verdict struct {
 	Cause      Cause      `json:"cause"`
 	Reason     Reason     `json:"reason,omitempty"` // of not_hardware, as the cause or among Also; "" = not known more closely
-	Also       []Cause    `json:"also,omitempty"` // further causes at once
+	Also       []Cause    `json:"also,omitempty"`   // further causes at once
 	Devices    []Device   `json:"devices"`
 	Ranks      []Rank     `json:"ranks"`
 	Links      []Link     `json:"links"`

@@ -62,7 +62,8 @@ func PlainChangePoints(ms []float64, cfg bocd.Config) []Report {
 // observed are the reports of an online method.
 func observed(ms []float64, method interface {
 	Observe(ms float64) (index int, found bool)
-}) []Report {
+},
+) []Report {
 	var out []Report
 	for i, x := range ms {
 		if at, found := method.Observe(x); found {

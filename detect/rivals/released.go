@@ -5,9 +5,10 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/evaltest"
-	"gonum.org/v1/gonum/stat"
 )
 
 func compare(a, b float64) int { return cmp.Compare(a, b) }

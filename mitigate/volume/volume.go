@@ -73,10 +73,22 @@ func (j Job) validate() error {
 		value int
 		least int
 	}{
-		{"tp", j.TP, 1}, {"dp", j.DP, 1}, {"pp", j.PP, 1}, {"ep", j.EP, 1}, {"layers", j.Layers, 1}, {"hidden", j.Hidden, 1},
-		{"heads", j.Heads, 1}, {"head_size", j.HeadSize, 1}, {"vocabulary", j.Vocabulary, 0}, {"context", j.Context, 1},
-		{"micro_batch", j.MicroBatch, 1}, {"micro_batches", j.MicroBatches, 1}, {"top_k", j.TopK, 1}, {"moe_layers", j.MoELayers, 0},
-		{"activation_bytes", j.ActivationBytes, 1}, {"gradient_bytes", j.GradientBytes, 1},
+		{"tp", j.TP, 1},
+		{"dp", j.DP, 1},
+		{"pp", j.PP, 1},
+		{"ep", j.EP, 1},
+		{"layers", j.Layers, 1},
+		{"hidden", j.Hidden, 1},
+		{"heads", j.Heads, 1},
+		{"head_size", j.HeadSize, 1},
+		{"vocabulary", j.Vocabulary, 0},
+		{"context", j.Context, 1},
+		{"micro_batch", j.MicroBatch, 1},
+		{"micro_batches", j.MicroBatches, 1},
+		{"top_k", j.TopK, 1},
+		{"moe_layers", j.MoELayers, 0},
+		{"activation_bytes", j.ActivationBytes, 1},
+		{"gradient_bytes", j.GradientBytes, 1},
 	} {
 		if v.value < v.least || v.value > 1<<30 {
 			return fmt.Errorf("%w: %s is %d; give %d to %d", ErrShape, v.name, v.value, v.least, 1<<30)

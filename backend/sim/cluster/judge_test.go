@@ -120,7 +120,10 @@ func (j *judge) recovery(v falcon.Recovery) {
 	}
 	if v.State == falcon.RecoverySuspend && was != v.State {
 		j.begins++
-		blamed := slices.ContainsFunc(v.Placement, func(d falcon.Device) bool { n := j.c.nodes[d.Node()]; return n != nil && (n.suspect() || byAction(v, n.name) && n.slowOfLate()) })
+		blamed := slices.ContainsFunc(v.Placement, func(d falcon.Device) bool {
+			n := j.c.nodes[d.Node()]
+			return n != nil && (n.suspect() || byAction(v, n.name) && n.slowOfLate())
+		})
 		if why := j.c.job.broken(); why == "" && j.c.now-j.sick > sickFor && !blamed {
 			j.c.violate("%s holds a healthy job: %v", v.ID, faults(v))
 		}

@@ -19,8 +19,12 @@ func TestOwnWork(t *testing.T) {
 		late            time.Duration
 		spread          float64
 	}{
-		{9, 3, 0, 0}, {10, 3, 50 * time.Millisecond, 0}, {10, 2, 0, 0},
-		{19, 3, 50 * time.Millisecond, 1.5}, {20, 3, 0, 1.5}, {900, 0, 0, 1.5},
+		{9, 3, 0, 0},
+		{10, 3, 50 * time.Millisecond, 0},
+		{10, 2, 0, 0},
+		{19, 3, 50 * time.Millisecond, 1.5},
+		{20, 3, 0, 1.5},
+		{900, 0, 0, 1.5},
 	} {
 		late, spread := OwnWork(dir, tt.iteration, falcon.Rank(tt.rank))
 		if late != tt.late || spread != tt.spread {

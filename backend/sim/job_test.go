@@ -161,6 +161,9 @@ func TestScaledToPace(t *testing.T) {
 }
 
 func TestTraceMeetsThroughput(t *testing.T) {
+	if testing.Short() {
+		t.Skip("an hour of a job, twice")
+	}
 	sc := Figure20(Brief())
 	for seed := range uint64(2) {
 		tr := sc.Mix.Draw(sc.Shape, seed)

@@ -19,7 +19,7 @@ var updateTables = flag.Bool("update-tables", false, "write into each page which
 // ageLines are what a page says right above a table that is older than the code, and
 // above one that does not say which code it was measured with.
 func ageLines(t tabletest.Table) (older, unknown string) {
-	again := fmt.Sprintf("`make %s` measures anew.*\n\n", t.Target)
+	again := fmt.Sprintf("`make %s` measures it again.*\n\n", t.Target)
 	return fmt.Sprintf("*Older than the code: %s changed since this was measured; ", strings.Join(t.Packages, ", ")) + again,
 		"*Perhaps older than the code: this does not say which code was measured; " + again
 }
@@ -100,7 +100,7 @@ func TestTablesSayTheirAge(t *testing.T) {
 				t.Fatal(err)
 			}
 		default:
-			t.Errorf("docs/%s: the page does not say rightly whether table %s is older than the code: run make tables, or make %s to measure it anew", table.Page, table.Part, table.Target)
+			t.Errorf("docs/%s: the page does not say rightly whether table %s is older than the code: run make tables, or make %s to measure it again", table.Page, table.Part, table.Target)
 		}
 	}
 }
@@ -149,7 +149,7 @@ func TestAgedPages(t *testing.T) {
 		return out
 	}
 	old := age(page, other)
-	if !strings.Contains(old, "<!-- end of a -->\n\n*Older than the code: x, y changed since this was measured; `make bs` measures anew.*\n\n<!-- b:") {
+	if !strings.Contains(old, "<!-- end of a -->\n\n*Older than the code: x, y changed since this was measured; `make bs` measures it again.*\n\n<!-- b:") {
 		t.Errorf("older: %s", old)
 	}
 	if age(old, other) != old || age(old, hash) != page || age(page, hash) != page {

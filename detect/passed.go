@@ -27,7 +27,7 @@ func (ev *evidence) noteUneven(iteration int64, res *peer.Result) {
 
 // explainPassed is the verdict on a slowdown that was over before a window of its own: by what
 // the ranks' calls say, or where the job's work differed from iteration to iteration in the newest
-// window, a short time ago, by that. Nobody is named; ok is false where neither is so.
+// window, a short time ago, by that. No culprit is named; ok is false where neither is so.
 func (ev *evidence) explainPassed(s *incidentState) (v falcon.Verdict, ok bool) {
 	c := ev.caseFor(s, peer.Result{Ranks: make([]peer.Rank, len(ev.samples.ranks))})
 	if u := &ev.uneven; u.seen && s.OnsetIteration-u.iteration <= ev.cfg.BurstWithin {

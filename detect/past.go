@@ -34,7 +34,7 @@ func (p *pastTimes) cut(iteration int64) {
 }
 
 // columnsBefore are the newest n of the iterations before first, oldest first, without a posterior:
-// that begins anew with each epoch.
+// that begins again with each epoch.
 func (p *pastTimes) columnsBefore(first int64, n, runLengths int) []Column {
 	end, _ := slices.BinarySearch(p.at, first)
 	from := max(0, end-n)

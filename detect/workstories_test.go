@@ -75,7 +75,7 @@ func tellWork(t *testing.T, sh shape, kind string, seed uint64, rng *rand.Rand) 
 	judgeWork(t, w, want)
 }
 
-// judgeWork: somebody is told, all that is told is true, and all that is true is told.
+// judgeWork: something is reported, all that is reported is true, and all that is true is reported.
 func judgeWork(t *testing.T, w *world, want truth) {
 	t.Helper()
 	reason, device, named := want.reason == "", want.device == "", want.link == (falcon.Link{})
@@ -106,7 +106,7 @@ func judgeWork(t *testing.T, w *world, want truth) {
 		if want.reason != "" && v.Reason != "" && v.Reason != want.reason {
 			t.Errorf("%s says %s, want %s", inc.ID, v.Reason, want.reason)
 		}
-		if silent && w.job.Unmarked { // all computation lies before the first call: nobody can tell data from a slow device
+		if silent && w.job.Unmarked { // all computation lies before the first call: data and a slow device look alike
 			reason = reason || v.Cause == falcon.CauseUnknown
 			continue
 		}
@@ -126,7 +126,7 @@ func judgeWork(t *testing.T, w *world, want truth) {
 	}
 }
 
-// injectWork begins what the job does, and says what is to be told of it.
+// injectWork begins what the job does, and says what is to be reported of it.
 func injectWork(w *world, kind string, rng *rand.Rand) truth {
 	ms := w.m.Steady().BaselineMs
 	r := falcon.Rank(rng.IntN(len(w.job.Placement)))

@@ -1,7 +1,7 @@
 package lab
 
-// heldIterations is how long a job with held faults may run: hours, as somebody is to look at it in
-// their own time. It ends when they leave.
+// heldIterations is how long a job with held faults may run: hours, so that an
+// operator can look at it without haste. It ends when the operator leaves.
 const heldIterations = 200_000
 
 // holdScenario makes a job last until its operator leaves, and each fault that would end by itself

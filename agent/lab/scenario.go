@@ -45,7 +45,7 @@ type Scenario struct {
 	StateMB      float64 `yaml:"state_mb"`           // emulated state of a GPU beyond the model's own, in 10^6 bytes: what a swap moves and a checkpoint writes
 	CopyGBs      float64 `yaml:"copy_gb_s"`          // between a GPU and its host's memory, 10^9 bytes/s
 	DiskMBs      float64 `yaml:"disk_mb_s"`          // between a GPU's host and the storage of checkpoints, 10^6 bytes/s
-	RealCPU      bool    `yaml:"real_cpu,omitempty"` // the CPU's counters are the kernel's, of the cgroups that somebody puts the ranks into
+	RealCPU      bool    `yaml:"real_cpu,omitempty"` // the CPU's counters are the kernel's, of the cgroups that the ranks are put into
 	Checkpoints  int     `yaml:"checkpoint_every"`   // iterations from one checkpoint to the next, 0 = only those that are ordered
 	Events       []Event `yaml:"events"`
 

@@ -53,7 +53,7 @@ func checkFenced(b *bench, spare falcon.Node) {
 		b.t.Errorf("action %+v on %v", a, b.script.to)
 	}
 	if n0 := b.job.agents[0]; len(n0.crew.made) > 0 || len(n0.ranks) != 2 {
-		b.t.Errorf("node n0 holds %v, %v of them made anew: it was healthy", n0.ranks, n0.crew.made)
+		b.t.Errorf("node n0 holds %v, %v of them replaced: it was healthy", n0.ranks, n0.crew.made)
 	}
 	b.inLoop(func() {
 		if e := b.engine; e.state.job.Epoch != 2 || !slices.Equal(e.state.job.Placement, to) || !e.state.fences.nodeFenced("n1") {

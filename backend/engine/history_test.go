@@ -197,7 +197,7 @@ func TestHistoryIsFoldedInOrder(t *testing.T) {
 }
 
 // What is watched is the time in which iterations went on: not that of a standstill, and
-// not the step to iterations that are numbered anew.
+// not the step to iterations that are numbered from 0 again.
 func TestWatchedTime(t *testing.T) {
 	s := newShared(Config{JobName: "gpt", Detector: &fakeDetector{}, Now: func() time.Time { return t0 }}, newJournalState())
 	det := &fakeDetector{}

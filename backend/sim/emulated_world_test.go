@@ -152,7 +152,7 @@ func (w *world) iterate() {
 	w.settle()
 }
 
-// drawnAfter is how many iterations of one state of a job that nobody steers are
+// drawnAfter is how many iterations of one state of a job without a controller are
 // played where transfers are flows; further ones are drawn among them.
 const drawnAfter = 12
 

@@ -4,8 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"math"
-	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -315,10 +313,7 @@ func beginFlow(t *testing.T, mark, title string) flowPart {
 	if *flowSeeds < 1 {
 		t.Skip("takes minutes: -flow-seeds 20, or make flow")
 	}
-	p := flowPart{mark: mark, title: title, start: time.Now(), commit: "unknown"}
-	if out, err := exec.Command("git", "describe", "--always", "--dirty").Output(); err == nil {
-		p.commit = strings.TrimSpace(string(out))
-	}
+	p := flowPart{mark: mark, title: title, start: time.Now(), commit: tabletest.Commit()}
 	var err error
 	if p.stamp, err = tabletest.Stamp("../..", "figures-sim.md", mark); err != nil {
 		t.Fatal(err)
@@ -332,20 +327,10 @@ func (p flowPart) write(t *testing.T, tables string) {
 	if *flowOut == "" {
 		return
 	}
-	from, to := fmt.Sprintf("<!-- %s: written by make flow -->", p.mark), fmt.Sprintf("<!-- end of %s -->", p.mark)
-	raw, err := os.ReadFile(*flowOut)
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
-	head, rest, found := strings.Cut(string(raw), from)
-	tail := ""
-	if found {
-		_, tail, _ = strings.Cut(rest, to)
-	}
-	text := fmt.Sprintf("%s\n## %s (simulated)\n\n`make flow FLOW_SEEDS=%d`, seeds 1 to %d, %.0f s on %d cores of %s, %s, %s, commit %s. %s\n\n%s\n%s",
-		from, p.title, *flowSeeds, *flowSeeds, time.Since(p.start).Seconds(), runtime.GOMAXPROCS(0), processor(), runtime.Version(), p.start.UTC().Format(time.DateOnly),
-		p.commit, p.stamp, strings.TrimSpace(tables), to)
-	if err := os.WriteFile(*flowOut, []byte(strings.TrimRight(head, "\n")+"\n\n"+text+"\n"+strings.TrimLeft(tail, "\n")), 0o644); err != nil {
+	text := fmt.Sprintf("## %s (simulated)\n\n`make flow FLOW_SEEDS=%d`, seeds 1 to %d, %.0f s on %d cores of %s, %s, %s, commit %s. %s\n\n%s",
+		p.title, *flowSeeds, *flowSeeds, time.Since(p.start).Seconds(), runtime.GOMAXPROCS(0), tabletest.Processor(), runtime.Version(), p.start.UTC().Format(time.DateOnly),
+		p.commit, p.stamp, tables)
+	if err := tabletest.WritePart(*flowOut, p.mark, "make flow", text); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -3,7 +3,6 @@ package sim
 import (
 	"flag"
 	"fmt"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -66,40 +65,16 @@ func tried(s Scenario, n int) []Trial {
 	return out
 }
 
-// Marks around what make table7 writes.
-const (
-	markFrom = "<!-- table7: written by make table7 -->"
-	markTo   = "<!-- end of table7 -->"
-)
-
+// write writes the part of the page that is about make table7.
 func write(t *testing.T, path, tables string, took time.Duration) {
 	t.Helper()
-	raw, err := os.ReadFile(path)
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
-	head, rest, found := strings.Cut(string(raw), markFrom)
-	tail := ""
-	if found {
-		_, tail, _ = strings.Cut(rest, markTo)
-	}
 	stamp, err := tabletest.Stamp("../..", "benchmarks.md", "table7")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := fmt.Sprintf("%s\n## Mixed runs at scale (an emulation)\n\n`go test ./backend/sim -run TestTable7 -sim-seeds %d` (`make table7`), seeds 1 to %d, %.0f s on %d cores of %s, %s, %s. Jobs, faults and hardware are emulated; detector and planner are those of production; `go doc ./backend/sim` says what is what. %s\n\n%s%s",
-		markFrom, *seedsFlag, *seedsFlag, took.Seconds(), runtime.GOMAXPROCS(0), processor(), runtime.Version(), time.Now().UTC().Format(time.DateOnly), stamp, tables, markTo)
-	if err := os.WriteFile(path, []byte(strings.TrimRight(head, "\n")+"\n\n"+text+"\n"+strings.TrimLeft(tail, "\n")), 0o644); err != nil {
+	text := fmt.Sprintf("## Mixed runs at scale (an emulation)\n\n`go test ./backend/sim -run TestTable7 -sim-seeds %d` (`make table7`), seeds 1 to %d, %.0f s on %d cores of %s, %s, %s. Jobs, faults and hardware are emulated; detector and planner are those of production; `go doc ./backend/sim` says what is what. %s\n\n%s",
+		*seedsFlag, *seedsFlag, took.Seconds(), runtime.GOMAXPROCS(0), tabletest.Processor(), runtime.Version(), time.Now().UTC().Format(time.DateOnly), stamp, tables)
+	if err := tabletest.WritePart(path, "table7", "make table7", text); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func processor() string {
-	raw, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(raw)) {
-		if name, model, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(model)
-		}
-	}
-	return runtime.GOARCH
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/lab"
+	"github.com/failslow/falcon/backend/sim/tabletest"
 )
 
 var (
@@ -199,23 +200,12 @@ func writePage(t *testing.T, part, text string) {
 	}
 }
 
-// writePart replaces one marked part of a page, or adds it at the end.
+// writePart replaces one marked part of a page that exists, or adds it at the end.
 func writePart(path, part, text string) error {
-	from, to := fmt.Sprintf("<!-- %s: written by a command -->", part), fmt.Sprintf("<!-- end of %s -->", part)
-	raw, err := os.ReadFile(path)
-	if err != nil {
+	if _, err := os.Stat(path); err != nil {
 		return err
 	}
-	head, rest, found := strings.Cut(string(raw), from)
-	tail := ""
-	if found {
-		_, tail, _ = strings.Cut(rest, to)
-	}
-	page := strings.TrimRight(head, "\n") + "\n\n" + from + "\n" + strings.TrimSpace(text) + "\n" + to + "\n"
-	if tail = strings.TrimLeft(tail, "\n"); tail != "" {
-		page += "\n" + tail
-	}
-	return os.WriteFile(path, []byte(page), 0o644)
+	return tabletest.WritePart(path, part, "a command", text)
 }
 
 func TestWritePart(t *testing.T) {

@@ -151,7 +151,7 @@ func (r *labRun) prepare() error {
 	return nil
 }
 
-// holds reports whether faults wait for a decision: where somebody looks at a shipped scenario and
+// holds reports whether faults wait for a decision: where an operator watches a shipped scenario and
 // has not asked for a length or a report, which compares the whole run with an undisturbed one.
 func (r *labRun) holds() bool {
 	return r.screen && r.o.hold && slices.Contains(lab.Names(), r.o.scenario) && r.o.iterations == 0 && r.o.report == ""

@@ -122,16 +122,16 @@ func (r *labRun) consoleArgs() []string {
 
 // releaseOnceDecided lets the held faults run out once an action of any incident was decided.
 func (r *labRun) releaseOnceDecided(ctx context.Context, client falconv1.ConsoleClient) {
-	for ticks := time.NewTicker(time.Second); ; {
+	ticks := time.NewTicker(time.Second)
+	defer ticks.Stop()
+	for {
 		select {
 		case <-ctx.Done():
-			ticks.Stop()
 			return
 		case <-ticks.C:
 		}
 		reply, err := client.Incidents(ctx, &falconv1.IncidentsRequest{})
 		if err == nil && slices.ContainsFunc(reply.GetLadders(), anyDecided) {
-			ticks.Stop()
 			lab.ReleaseFaults(r.lab)
 			return
 		}

@@ -41,7 +41,7 @@ func TestStarvedHost(t *testing.T) {
 	}
 }
 
-// Whatever is missing, nobody is named.
+// Whatever is missing, no host is named.
 func TestStarvedHostNeedsAll(t *testing.T) {
 	host := func(n falcon.Node, f func(*Host)) func(*Case) {
 		return func(c *Case) {

@@ -132,7 +132,7 @@ func (c workJudge) idleBetween() []Stop {
 		}
 	}
 	if len(out) > idleMost(len(c.Timing.Ranks)) {
-		return nil // all together: nobody says whether for data or for a checkpoint
+		return nil // all together: it is unknown whether for data or for a checkpoint
 	}
 	return out
 }

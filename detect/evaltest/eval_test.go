@@ -3,7 +3,6 @@ package evaltest
 import (
 	"flag"
 	"fmt"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -111,41 +110,16 @@ func sweep() string {
 	return SweepTable(cells)
 }
 
-// Marks around what make eval writes.
-const (
-	markFrom = "<!-- eval: written by make eval -->"
-	markTo   = "<!-- end of eval -->"
-)
-
-// write replaces the part between the marks, or appends it.
+// write writes the part of the page that is about make eval.
 func write(t *testing.T, path, tables string, took time.Duration) {
 	t.Helper()
-	raw, err := os.ReadFile(path)
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
-	head, rest, found := strings.Cut(string(raw), markFrom)
-	tail := ""
-	if found {
-		_, tail, _ = strings.Cut(rest, markTo)
-	}
 	stamp, err := tabletest.Stamp("../..", "benchmarks.md", "eval")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := fmt.Sprintf("%s\n## Quality of detection\n\n`go test ./detect/evaltest -run TestEval -eval-jobs %d -eval-baselines %d -eval-iterations %d -eval-seed %d` (`make eval`), %.0f s on %d cores of %s, %s, %s. Jobs and truth are generated; `go doc ./detect/evaltest` says from what. Delays are in iterations after a spell's first. %s\n\n%s%s",
-		markFrom, *jobsFlag, *baseFlag, *nFlag, *seedFlag, took.Seconds(), runtime.GOMAXPROCS(0), processor(), runtime.Version(), time.Now().UTC().Format(time.DateOnly), stamp, tables, markTo)
-	if err := os.WriteFile(path, []byte(strings.TrimRight(head, "\n")+"\n\n"+text+"\n"+strings.TrimLeft(tail, "\n")), 0o644); err != nil {
+	text := fmt.Sprintf("## Quality of detection\n\n`go test ./detect/evaltest -run TestEval -eval-jobs %d -eval-baselines %d -eval-iterations %d -eval-seed %d` (`make eval`), %.0f s on %d cores of %s, %s, %s. Jobs and truth are generated; `go doc ./detect/evaltest` says from what. Delays are in iterations after a spell's first. %s\n\n%s",
+		*jobsFlag, *baseFlag, *nFlag, *seedFlag, took.Seconds(), runtime.GOMAXPROCS(0), tabletest.Processor(), runtime.Version(), time.Now().UTC().Format(time.DateOnly), stamp, tables)
+	if err := tabletest.WritePart(path, "eval", "make eval", text); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func processor() string {
-	raw, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(raw)) {
-		if name, model, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(model)
-		}
-	}
-	return runtime.GOARCH
 }

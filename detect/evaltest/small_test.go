@@ -211,7 +211,7 @@ func putIn(cfg bocd.TrackerConfig, ms []float64, size float64) string {
 	return fmt.Sprintf("%d: %s", len(took), DelayText(took))
 }
 
-// putInAnyway is putIn for any record: the slow iterations that each one told of took.
+// putInAnyway is putIn for any record: after how many slow iterations each was reported.
 func putInAnyway(cfg bocd.TrackerConfig, ms []float64, size float64) (took []int) {
 	const places = 10
 	for place := range places {
@@ -249,7 +249,7 @@ func driftTable(out *strings.Builder, s setting) {
 			}
 		}
 	}
-	fmt.Fprintf(out, "\nBLOOM-176B's slow GPU, told after %s slow iterations of 20 seeds.\n", DelayText(bloom(s.cfg)))
+	fmt.Fprintf(out, "\nBLOOM-176B's slow GPU, reported after %s slow iterations of 20 seeds.\n", DelayText(bloom(s.cfg)))
 }
 
 // bloom is the published sequence between its own noise: 105.17, 106.25, 110.17,

@@ -48,7 +48,7 @@ func (n *naive) entries() []Entry {
 	return out
 }
 
-// jobs are told apart by where one begins: at another name or kind, or behind an end.
+// jobs are distinguished by where one begins: at another name or kind, or behind an end.
 func (n *naive) jobs() []Job {
 	var out []Job
 	for _, ev := range n.events {

@@ -105,7 +105,7 @@ func (w *Watcher) confirm(metric int, f Furthest) bool {
 	return w.running[metric] >= w.set.Lasting
 }
 
-// rangeEvery is after how many samples a metric's range is taken anew.
+// rangeEvery is after how many samples a metric's range is computed again.
 const rangeEvery = 30
 
 func rangeOf(machines [][]float64) [2]float64 {

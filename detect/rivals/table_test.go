@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -21,6 +20,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
+	"github.com/failslow/falcon/backend/sim/tabletest"
 	"github.com/failslow/falcon/detect/evaltest"
 )
 
@@ -435,38 +435,12 @@ func falconCost(counters bool) float64 {
 	return float64(total.Nanoseconds()) / float64(s.To*s.Layout.World())
 }
 
-// Marks around what make rivals writes.
-const (
-	markFrom = "<!-- rivals: written by make rivals -->"
-	markTo   = "<!-- end of rivals -->"
-)
-
-// writePart replaces the part between the marks, or appends it.
+// writePart writes the part of the page that is about rivals.
 func writePart(t *testing.T, path, tables string, took time.Duration) {
 	t.Helper()
-	raw, err := os.ReadFile(path)
-	if err != nil && !os.IsNotExist(err) {
+	text := fmt.Sprintf("## Detection beside the rules of others\n\n`go test ./detect/rivals -run TestRivals -rivals-jobs %d -rivals-seed %d` (`make rivals`), %.0f s on %d cores of %s, %s, commit %s, %s. The rivals are implementations of ours after their authors' words and code; `go doc ./detect/rivals` has the sources and what is simplified. All methods get the same work. Delays are in iterations; costs are CPU time of one thread.\n\n%s",
+		*jobsFlag, *seedFlag, took.Seconds(), runtime.GOMAXPROCS(0), tabletest.Processor(), runtime.Version(), tabletest.Commit(), time.Now().UTC().Format(time.DateOnly), tables)
+	if err := tabletest.WritePart(path, "rivals", "make rivals", text); err != nil {
 		t.Fatal(err)
 	}
-	head, rest, found := strings.Cut(string(raw), markFrom)
-	tail := ""
-	if found {
-		_, tail, _ = strings.Cut(rest, markTo)
-	}
-	commit, _ := exec.Command("git", "describe", "--always", "--dirty").Output()
-	text := fmt.Sprintf("%s\n## Detection beside the rules of others\n\n`go test ./detect/rivals -run TestRivals -rivals-jobs %d -rivals-seed %d` (`make rivals`), %.0f s on %d cores of %s, %s, commit %s, %s. The rivals are implementations of ours after their authors' words and code; `go doc ./detect/rivals` has the sources and what is simplified. All methods get the same work. Delays are in iterations; costs are CPU time of one thread.\n\n%s%s",
-		markFrom, *jobsFlag, *seedFlag, took.Seconds(), runtime.GOMAXPROCS(0), processor(), runtime.Version(), strings.TrimSpace(string(commit)), time.Now().UTC().Format(time.DateOnly), tables, markTo)
-	if err := os.WriteFile(path, []byte(strings.TrimRight(head, "\n")+"\n\n"+text+"\n"+tail), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func processor() string {
-	raw, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(raw)) {
-		if name, model, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(model)
-		}
-	}
-	return runtime.GOARCH
 }

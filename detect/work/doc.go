@@ -10,6 +10,6 @@
 // as usual gives nil, so that nothing is sent for it.
 //
 // A Tracker reads no clock, starts no goroutine, keeps at most callsMost calls and placesMost
-// gaps of a process, and works on times of one clock of one machine. It blames nobody and
+// gaps of a process, and works on times of one clock of one machine. It names no culprit and
 // compares no ranks.
 package work

@@ -112,8 +112,8 @@ func (t *Tracker) Close(beginNs, endNs int64, marked bool) *falcon.Work {
 	if out.WaitMs == 0 && out.PauseMs == 0 && out.TailMs == 0 && out.Calls == 0 && out.UsualBytes == 0 {
 		return nil
 	}
-	told := out // a steady iteration allocates nothing
-	return &told
+	reported := out // a steady iteration allocates nothing
+	return &reported
 }
 
 // take removes the calls that began before endNs, and returns those of the iteration by

@@ -81,7 +81,7 @@ func TestWhatIsNotAsUsual(t *testing.T) {
 		"an evaluation": {func(it *iteration) { it.sends = 12 }, func(w *falcon.Work) bool {
 			return w.Calls == 21 && len(w.Changed) == 1 && w.Changed[0] == falcon.CallChange{Op: falcon.OpSend, Calls: 12, Usual: 8} && w.Kept == 1
 		}},
-		"without marks nobody knows when it began": {func(it *iteration) { it.wait, it.marked = 50, false }, func(w *falcon.Work) bool { return w == nil }},
+		"without marks its begin is unknown": {func(it *iteration) { it.wait, it.marked = 50, false }, func(w *falcon.Work) bool { return w == nil }},
 	} {
 		p := learnt(t)
 		it := usualIteration()
@@ -95,7 +95,7 @@ func TestWhatIsNotAsUsual(t *testing.T) {
 	}
 }
 
-// What lasts is told as long as it lasts, up to the bound; then it is the usual iteration.
+// What lasts is reported as long as it lasts, up to the bound; then it is the usual iteration.
 func TestHabits(t *testing.T) {
 	p := learnt(t)
 	more := usualIteration()

@@ -180,7 +180,7 @@ func TestHistoryIsPulledWhileWanted(t *testing.T) {
 	f := start(t, e)
 	s := until(t, f, "the first snapshot", func(s *State) bool { return s.Conn == Live })
 	if s.History != nil {
-		t.Error("the history was pulled though nobody wants it")
+		t.Error("the history was pulled without a request")
 	}
 	f.Ask(Want{Rank: WorstRank, Columns: 1, History: true})
 	s = until(t, f, "the history", func(s *State) bool { return len(s.History.GetPast()) > 0 })

@@ -107,7 +107,7 @@ type run struct {
 	dirty   []bool // by link: a flow began or ended on it in this instant
 	touched []int  // those links
 	seen    []bool // by op: it is in batch
-	batch   []Op   // flows whose rates are found anew
+	batch   []Op   // flows whose rates are computed again
 	ended   int
 	times   Times
 }
@@ -166,7 +166,7 @@ func (e *events) takeFirst() event {
 	return first
 }
 
-// playInstant plays all that happens at the next time, then shares the links anew.
+// playInstant plays all that happens at the next time, then shares the links again.
 func (r *run) playInstant() {
 	r.now = r.events[0].at
 	for len(r.events) > 0 && r.events[0].at == r.now {

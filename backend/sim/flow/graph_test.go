@@ -8,7 +8,7 @@ import (
 
 // naive is the deliberately simple second implementation: time goes from one end
 // to the next, all operations are looked at each time, and all rates are found
-// anew.
+// again.
 func naive(g *Graph, capacity []float64) []float64 {
 	n := len(g.nodes)
 	delay, left, end := make([]float64, n), make([]float64, n), make([]float64, n)

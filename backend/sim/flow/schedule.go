@@ -20,7 +20,7 @@ func passOrder(stage, stages, chunks, micro int) []pass {
 		if chunks == 1 {
 			return pass{0, i, backward}
 		}
-		round := stages * chunks // passes after which the chunks begin anew
+		round := stages * chunks // passes after which the chunks begin again
 		p := pass{i % round / stages, i/round*stages + i%stages, backward}
 		if backward {
 			p.chunk = chunks - 1 - p.chunk

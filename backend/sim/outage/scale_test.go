@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
@@ -121,10 +120,6 @@ func logOf() io.Writer {
 }
 
 func head() string {
-	commit := "none"
-	if out, err := exec.Command("git", "describe", "--always", "--dirty").Output(); err == nil {
-		commit = strings.TrimSpace(string(out))
-	}
 	stamp, err := tabletest.Stamp("../../..", "flashrecovery.md", "-")
 	if err != nil {
 		stamp = err.Error()
@@ -134,5 +129,5 @@ func head() string {
 Written by %s; nothing here is typed by hand. %d cores, %s, %s, commit %s. %s
 
 What is measured: the engine with its journal, gRPC over loopback TCP with mutual TLS, the recovery machine, the rank table and the store, on one machine that also carries every emulated agent. What is emulated: agents and ranks are goroutines, eight ranks on a node; a lost node falls silent and nobody resets its connection. What is simulated: container and process starts, and the transfer of state. The paper's figures are of real clusters: shapes compare, absolute seconds do not.
-`, "`make outage`", runtime.NumCPU(), runtime.Version(), time.Now().UTC().Format(time.DateOnly), commit, stamp)
+`, "`make outage`", runtime.NumCPU(), runtime.Version(), time.Now().UTC().Format(time.DateOnly), tabletest.Commit(), stamp)
 }

@@ -38,7 +38,7 @@ type Job struct {
 	GarbageMs  float64
 	Evaluate   int  // forward passes behind the training of every iteration
 	Sized      bool // messages are as long as their micro-batch (Lengths)
-	Undeclared bool // nobody is told how many micro-batches there are
+	Undeclared bool // the number of micro-batches is not reported
 	Unmarked   bool // no step marks: iterations are cut at calls
 	Trees      bool // all-reduces go over NCCL's two trees, not a ring
 	Blocking   bool // hosts wait for the device at every call

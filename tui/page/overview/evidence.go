@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/key"
@@ -24,14 +22,13 @@ func evidenceLines(s *page.State, v *falconv1.Verdict, r widget.Rect) []page.Lin
 	if v == nil || r.Empty() {
 		return nil
 	}
-	ordered := proto.CloneOf(v)
-	slices.SortStableFunc(ordered.Evidence, func(a, b *falconv1.Evidence) int { return clarity(a) - clarity(b) })
-	lines := ladder.EvidenceLines(ordered, r.W)
+	ordered := slices.SortedStableFunc(slices.Values(v.Evidence), func(a, b *falconv1.Evidence) int { return clarity(a) - clarity(b) })
+	lines := ladder.EvidenceLines(&falconv1.Verdict{Evidence: ordered}, r.W)
 	if len(lines) <= r.H {
 		return lines
 	}
 	lines = lines[:0]
-	for _, e := range ordered.Evidence {
+	for _, e := range ordered {
 		first := ladder.EvidenceLines(&falconv1.Verdict{Evidence: []*falconv1.Evidence{e}}, max(r.W, 1<<10))[0]
 		lines = append(lines, page.Line{Text: widget.Cut(first.Text, r.W), Role: first.Role})
 	}

@@ -90,20 +90,9 @@ func Recurs(x *falconv1.Recurrence, s *page.State) string {
 		text += fmt.Sprintf(" in %d jobs", x.GetJobs())
 	}
 	if ago := s.EngineNow().Sub(time.Unix(0, x.GetLastUnixNs())); x.GetLastUnixNs() > 0 && ago > time.Minute {
-		text += ", last " + longDuration(ago) + " ago"
+		text += ", last " + page.Ago(ago)
 	}
 	return text
-}
-
-// longDuration is a time of minutes and more.
-func longDuration(d time.Duration) string {
-	switch {
-	case d >= 48*time.Hour:
-		return fmt.Sprintf("%d days", int(d.Hours()/24))
-	case d >= time.Hour:
-		return fmt.Sprintf("%d h", int(d.Hours()))
-	}
-	return fmt.Sprintf("%d min", int(d.Minutes()))
 }
 
 // agentsText counts who is there.

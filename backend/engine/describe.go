@@ -75,10 +75,14 @@ func (m means) equal(o means) bool {
 	return m.launch == o.launch && m.parks == o.parks && slices.Equal(m.spares, o.spares) && slices.Equal(m.onlyCopies, o.onlyCopies)
 }
 
-// planMeans are the means for the planner.
-func (c *clusterView) planMeans() means {
-	out, job := c.launchMeans(), c.recoveryJob()
-	out.parks, out.onlyCopies = job.Adapter, onlyCopies(job)
+// planMeans are the means for the planner. They are looked at every second: who alone holds a shard
+// is found again only where the placement has changed.
+func (d *jobDescriber) planMeans() means {
+	out, job := d.cluster.launchMeans(), d.cluster.recoveryJob()
+	if k := &d.copiesFor; job.Layout != k.Layout || job.ZeRO != k.ZeRO || !slices.Equal(job.Placement, k.Placement) {
+		d.copiesFor, d.onlyCopies = job, onlyCopies(job)
+	}
+	out.parks, out.onlyCopies = job.Adapter, d.onlyCopies
 	return out
 }
 

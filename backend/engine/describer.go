@@ -27,7 +27,9 @@ type jobDescriber struct {
 	described     bool // the machines know the job
 	detectorLater bool // the detector gets the job after the action that changed it
 	comms         map[falcon.Rank][]falcon.Comm
-	means         means // what the planner knows that it can restart with
+	means         means        // what the planner knows that it can restart with
+	copiesFor     recovery.Job // what onlyCopies was found for
+	onlyCopies    []falcon.Node
 	meansAt       time.Time
 	recoveryKnows recovery.Job
 	recoveryAt    time.Time // when that was compared with the present
@@ -110,7 +112,7 @@ func (d *jobDescriber) announceLateToDetector(now time.Time) {
 
 func (d *jobDescriber) announceToPlanner(now time.Time) {
 	rec := d.state.job
-	d.means = d.cluster.planMeans()
+	d.means = d.planMeans()
 	in := mitigate.Job{
 		Epoch: rec.Epoch, Layout: rec.Layout, Unknown: cmp.Or(rec.Doubt(), d.job.contradiction(rec.Layout)), MicroBatches: slices.Clone(rec.MicroBatches), GPUs: len(rec.Placement),
 		Placement: slices.Clone(rec.Placement), Spares: d.means.spares, CanLaunch: d.means.launch, Adapter: rec.Adapter,
@@ -127,7 +129,7 @@ func (d *jobDescriber) refreshMeans(now time.Time) {
 		return
 	}
 	d.meansAt = now
-	if !d.cluster.planMeans().equal(d.means) {
+	if !d.planMeans().equal(d.means) {
 		d.announceToPlanner(now)
 	}
 	d.announceToRecovery(now)

@@ -31,17 +31,7 @@ type Job struct {
 	// stages of its replica; 0 = all alike.
 	Lengths float64
 
-	// What the job itself does, hardware or not.
-	DataMs     map[falcon.Rank]float64 // its host waits so long before its first call; absent = 0
-	SaveMs     float64                 // all hosts stop behind the last call of an iteration
-	Garbage    float64                 // probability that an iteration has one host stop for GarbageMs
-	GarbageMs  float64
-	Evaluate   int  // forward passes behind the training of every iteration
-	Sized      bool // messages are as long as their micro-batch (Lengths)
-	Undeclared bool // the number of micro-batches is not reported
-	Unmarked   bool // no step marks: iterations are cut at calls
-	Trees      bool // all-reduces go over NCCL's two trees, not a ring
-	Blocking   bool // hosts wait for the device at every call
+	OwnWork
 
 	rng  *rand.Rand
 	next int64
@@ -52,6 +42,20 @@ type Job struct {
 	work       [][]float64 // of this iteration's micro-batches, per replica
 	playing    playing     // the newest iteration; its memory serves the next
 	hosts      []*host
+}
+
+// OwnWork is what a job itself does or reports, whatever its hardware.
+type OwnWork struct {
+	DataMs     map[falcon.Rank]float64 // its host waits so long before its first call; absent = 0
+	SaveMs     float64                 // all hosts stop behind the last call of an iteration
+	Garbage    float64                 // probability that an iteration has one host stop for GarbageMs
+	GarbageMs  float64
+	Evaluate   int  // forward passes behind the training of every iteration
+	Sized      bool // messages are as long as their micro-batch (Lengths)
+	Undeclared bool // the number of micro-batches is not reported
+	Unmarked   bool // no step marks: iterations are cut at calls
+	Trees      bool // all-reduces go over NCCL's two trees, not a ring
+	Blocking   bool // hosts wait for the device at every call
 }
 
 // Kernels per compute pass, and payloads of the communication calls.
@@ -69,7 +73,7 @@ func New(l falcon.Layout, nodes, microBatches int, seed uint64) *Job {
 	j := &Job{
 		Layout: l, ForwardMs: 5, DPMs: 3, PPMs: 0.2, TPMs: 0.1, LaunchMs: 0.1, Noise: 0.01,
 		Clock: map[falcon.Device]float64{}, Share: map[falcon.Node]float64{}, Link: map[falcon.Link]float64{},
-		rng: rand.New(rand.NewPCG(seed, 1)), DataMs: map[falcon.Rank]float64{},
+		rng: rand.New(rand.NewPCG(seed, 1)), OwnWork: OwnWork{DataMs: map[falcon.Rank]float64{}},
 	}
 	per := max(1, l.World()/nodes)
 	for r := range l.World() {

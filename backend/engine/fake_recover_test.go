@@ -22,6 +22,7 @@ func (asleep) Advance()                          {}
 func (asleep) Check(recovery.Decision) error     { return recovery.ErrUnknown }
 func (asleep) CheckDemand(recovery.Demand) error { return recovery.ErrDemand }
 func (asleep) PredictMs() float64                { return 0 }
+func (asleep) Hears(time.Time) bool              { return true }
 
 func (asleep) ForAction(string) (falcon.Recovery, bool) { return falcon.Recovery{}, false }
 

@@ -44,5 +44,6 @@ type Recoverer interface {
 	Check(d recovery.Decision) error     // why a decision would be refused
 	CheckDemand(d recovery.Demand) error // why a recovery by hand can't be had
 	PredictMs() float64                  // that a recovery keeps the job from training
+	Hears(now time.Time) bool            // silence of nodes means something
 	ForAction(id string) (rec falcon.Recovery, known bool)
 }

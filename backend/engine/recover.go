@@ -189,10 +189,11 @@ func sameRecoveryJob(a, b recovery.Job) bool {
 		slices.Equal(a.Spares, b.Spares) && slices.Equal(a.Splits, b.Splits) && maps.Equal(a.CanLaunch, b.CanLaunch) && maps.Equal(a.Away, b.Away)
 }
 
-// leaving reports whether processes end on purpose: a restart is going on, or is being
-// agreed on by ranks of which some have left already.
+// leaving reports whether processes end on purpose: a restart is going on, it has come
+// to nothing after they were told to leave, or ranks of which some have left already
+// agree on one.
 func (d *jobDescriber) leaving() bool {
-	if d.state.restart.Active() {
+	if d.state.restart.Active() || d.state.restart.ToldToLeave(d.state.job.Epoch) {
 		return true
 	}
 	return slices.ContainsFunc(d.orders.votable(), func(o *order) bool { return o.Order.Leave && o.Order.Epoch == d.state.job.Epoch && o.vote.Taken() > 0 })

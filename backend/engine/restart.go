@@ -37,11 +37,11 @@ type restartDriver struct {
 
 // stepWith gives the machine an input, and carries out what follows.
 func (rs *restartDriver) stepWith(now time.Time, in restart.Input) {
-	rs.carryOut(now, rs.machine.Step(now, restartWorld{rs.cluster, rs.outbox, now}, in))
+	rs.carryOut(now, rs.machine.Step(now, rs.world(now), in))
 }
 
 func (rs *restartDriver) tick(now time.Time) {
-	rs.carryOut(now, rs.machine.Tick(now, restartWorld{rs.cluster, rs.outbox, now}))
+	rs.carryOut(now, rs.machine.Tick(now, rs.world(now)))
 }
 
 // restore gives the planner back what it may not have been sent.
@@ -51,7 +51,7 @@ func (rs *restartDriver) restore(now time.Time) {
 	}
 	rs.putStops()
 	rs.putLaunches()
-	rs.carryOut(now, rs.machine.Restored(now, restartWorld{rs.cluster, rs.outbox, now}))
+	rs.carryOut(now, rs.machine.Restored(now, rs.world(now)))
 }
 
 func (rs *restartDriver) carryOut(now time.Time, e restart.Effects) {
@@ -119,7 +119,7 @@ func (rs *restartDriver) ranToEnd(now time.Time) {
 
 // processesLeave begins the wait for the processes' end after their checkpoint.
 func (rs *restartDriver) processesLeave(now time.Time, o *order, resume int64) {
-	rs.stepWith(now, restart.Checkpointed{Order: o.Order.ID, Resume: resume, Home: slices.Clone(rs.state.job.Placement)})
+	rs.stepWith(now, restart.Checkpointed{Order: o.Order.ID, Epoch: o.Order.Epoch, Resume: resume, Home: slices.Clone(rs.state.job.Placement)})
 }
 
 // demanded begins a restart for a recovery that can keep no survivor.
@@ -249,9 +249,14 @@ func addLaunch(l *falconv1.LaunchCommand, n falcon.Node, r falcon.Rank, d falcon
 	}
 }
 
+func (rs *restartDriver) world(now time.Time) restartWorld {
+	return restartWorld{rs.cluster, rs.rec, rs.outbox, now}
+}
+
 // restartWorld is the cluster as the restart machine asks about it.
 type restartWorld struct {
 	cluster *clusterView
+	rec     Recoverer
 	outbox  *outbox.Box
 	now     time.Time
 }
@@ -274,6 +279,7 @@ func (w restartWorld) Lost(l falcon.Launch) string {
 
 func (w restartWorld) Missing(l falcon.Launch) string { return w.cluster.launchText(l) }
 func (w restartWorld) Alive() int                     { return w.cluster.job.alive }
+func (w restartWorld) Hears() bool                    { return w.rec.Hears(w.now) }
 func (w restartWorld) Fenced(n falcon.Node) bool      { return w.cluster.state.fences.nodeFenced(n) }
 
 func (w restartWorld) Done(c restart.NodeCommand) bool {

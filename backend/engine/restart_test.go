@@ -300,10 +300,24 @@ func TestProcessThatStays(t *testing.T) {
 				t.Errorf("node %s started processes", a.node)
 			}
 		}
+		b.exitWell(1, 3) // too late for the restart: nothing was started in its place
+		for range 5 {
+			b.turn()
+		}
+		if v := b.restartView(); v.GetState() != string(falcon.JobLost) {
+			t.Errorf("a job that left for a restart that never came is %q", v.GetState())
+		}
 		if err := b.halt(); err != nil {
 			t.Error(err)
 		}
 	})
+}
+
+// exitWell has a rank end with success.
+func (b *bench) exitWell(agent int, r int32) {
+	s := b.job.rankState(b.job.agents[agent].node, r)
+	s.GetRank().Alive, s.GetRank().Exit = false, falconv1.ExitedNormally
+	b.job.agents[agent].send(s)
 }
 
 // byHandBench has an operator take S4 with the planner that is shipped.

@@ -15,7 +15,8 @@ type (
 	// Checkpointed is the outcome of an order after which the processes leave.
 	Checkpointed struct {
 		Order  uint64
-		Resume int64 // first iteration after the checkpoint
+		Epoch  uint64 // of the job
+		Resume int64  // first iteration after the checkpoint
 		Home   falcon.Placement
 	}
 	// Demanded is a recovery's order to restart the whole job. It stays without
@@ -64,6 +65,7 @@ type World interface {
 	Alive() int                           // ranks whose processes run
 	Fenced(n falcon.Node) bool
 	Done(c NodeCommand) bool // the node has carried it out
+	Hears() bool             // silence means something: the console hears its nodes
 }
 
 // Effects are what an input leads to, in the order in which they are to be
@@ -104,6 +106,7 @@ type Launched struct {
 type Machine struct {
 	cfg    Config
 	state  State
+	begun  time.Time // the phase's time runs from here: from its begin, an engine's start, or when the nodes are heard again
 	nextID func() uint64
 	out    Effects
 }
@@ -117,8 +120,10 @@ func New(cfg Config, s State, nextID func() uint64) *Machine {
 // State is what is to be durable. It must not be changed.
 func (m *Machine) State() State { return m.state }
 
-// Restored is what others may not have heard before a restart of the engine.
+// Restored is what others may not have heard before a restart of the engine. The
+// phase gets its whole time again: what happened meanwhile is yet to be reported.
 func (m *Machine) Restored(now time.Time, w World) Effects {
+	m.begun = now
 	if m.state.Phase == Left {
 		m.allLeft(now)
 	}
@@ -129,7 +134,7 @@ func (m *Machine) Restored(now time.Time, w World) Effects {
 func (m *Machine) Step(now time.Time, w World, in Input) Effects {
 	switch in := in.(type) {
 	case Checkpointed:
-		m.turnTo(now, State{Order: in.Order, Resume: in.Resume, Home: in.Home}, Leaving)
+		m.turnTo(now, State{Order: in.Order, Epoch: in.Epoch, Resume: in.Resume, Home: in.Home}, Leaving)
 		m.note("action", 1, "checkpoint of order %d is written; a restart begins with iteration %d; the processes are leaving", in.Order, in.Resume)
 	case Demanded:
 		m.demand(now, w, in)
@@ -157,7 +162,7 @@ func (m *Machine) effects() Effects {
 
 func (m *Machine) turnTo(now time.Time, s State, phase string) {
 	s.Phase, s.SinceNs = phase, now.UnixNano()
-	m.state, m.out.Changed = s, true
+	m.state, m.begun, m.out.Changed = s, now, true
 }
 
 func (m *Machine) note(kind string, severity int32, format string, args ...any) {
@@ -169,7 +174,7 @@ func (m *Machine) demand(now time.Time, w World, in Demanded) {
 		return // given again
 	}
 	next := in.Launch
-	s := State{Home: in.Home, Next: &next, Resume: in.Resume}
+	s := State{Home: in.Home, Epoch: m.state.Epoch, Next: &next, Resume: in.Resume}
 	m.stopOlder(w, &s, next.Generation, in.Home.SortedNodes())
 	m.turnTo(now, s, Leaving)
 	m.note("recovery", 2, "the whole job is restarted from its newest checkpoint: %s", in.Reason)
@@ -187,9 +192,13 @@ func (m *Machine) stopOlder(w World, s *State, generation uint64, nodes []falcon
 	m.out.Stops = true
 }
 
-// Tick makes the moves that are due.
+// Tick makes the moves that are due. No phase ends for want of reports that could
+// not come.
 func (m *Machine) Tick(now time.Time, w World) Effects {
-	waited := time.Duration(now.UnixNano() - m.state.SinceNs)
+	if !w.Hears() {
+		m.begun = now
+	}
+	waited := now.Sub(m.begun)
 	switch m.state.Phase {
 	case Leaving:
 		if who := w.Running(m.state.Home); who == "" {
@@ -203,7 +212,7 @@ func (m *Machine) Tick(now time.Time, w World) Effects {
 			m.endWithout(now, fmt.Sprintf("no launch was planned within %s of the processes' end: start the job by hand", LeftWait))
 		}
 	case Launching:
-		m.watchLaunch(now, w)
+		m.watchLaunch(now, w, waited)
 	case Clearing:
 		if m.cleared(w) && w.Alive() == 0 || waited > m.cfg.LeaveLimit() {
 			m.turnTo(now, m.state, Over)
@@ -238,7 +247,7 @@ func (m *Machine) launch(now time.Time, l *falcon.Launch) {
 
 // watchLaunch ends a launch that can't come up any more, or whose job has run to
 // its end before it was described.
-func (m *Machine) watchLaunch(now time.Time, w World) {
+func (m *Machine) watchLaunch(now time.Time, w World, waited time.Duration) {
 	l := *m.state.Launch
 	lost := w.Lost(l)
 	switch {
@@ -249,7 +258,7 @@ func (m *Machine) watchLaunch(now time.Time, w World) {
 		m.note("action", 1, "launch %d has run to its end: all %d ranks ended normally", l.Generation, len(l.Placement))
 		m.out.RanToEnd = true
 		m.launchOver()
-	case now.UnixNano() > m.state.Deadline:
+	case waited > m.cfg.launchLimit():
 		m.launchFails(now, w, w.Missing(l))
 	}
 }

@@ -41,6 +41,7 @@ type script struct {
 	running, lost string
 	alive         int
 	fenced        []falcon.Node
+	deaf          bool
 	done          map[NodeCommand]bool
 }
 
@@ -50,6 +51,7 @@ func (s *script) Missing(l falcon.Launch) string {
 	return fmt.Sprintf("launch %d waits for rank 1 on n2", l.Generation)
 }
 func (s *script) Alive() int                { return s.alive }
+func (s *script) Hears() bool               { return !s.deaf }
 func (s *script) Fenced(n falcon.Node) bool { return slices.Contains(s.fenced, n) }
 func (s *script) Done(c NodeCommand) bool   { return s.done[c] }
 
@@ -98,7 +100,7 @@ func (s *script) do(d *datadriven.TestData) string {
 		return step(Superseded{})
 	case "world":
 		s.running, s.lost, s.alive = strings.ReplaceAll(arg("running"), "_", " "), strings.ReplaceAll(arg("lost"), "_", " "), int(number("alive"))
-		s.fenced = nil
+		s.fenced, s.deaf = nil, d.HasArg("deaf")
 		if n := arg("fenced"); n != "" {
 			s.fenced = []falcon.Node{falcon.Node(n)}
 		}
@@ -117,6 +119,13 @@ func (s *script) do(d *datadriven.TestData) string {
 		var state State
 		if err := json.Unmarshal(s.journal, &state); err != nil {
 			s.t.Fatal(err)
+		}
+		if d.HasArg("after") {
+			after, err := time.ParseDuration(arg("after"))
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			s.now = s.now.Add(after)
 		}
 		s.boot(state)
 		return s.text(s.m.Restored(s.now, s))

@@ -46,10 +46,11 @@ type State struct {
 	Phase    string           `json:"phase"`
 	Order    uint64           `json:"order,omitempty"` // the checkpoint, 0 = none
 	Resume   int64            `json:"resume_iteration,omitempty"`
-	SinceNs  int64            `json:"since_unix_ns"` // of the phase
+	SinceNs  int64            `json:"since_unix_ns"`       // of the phase
+	Epoch    uint64           `json:"job_epoch,omitempty"` // whose processes leave after their checkpoint
 	Launch   *falcon.Launch   `json:"launch,omitempty"`
-	Commands []NodeCommand    `json:"commands,omitempty"` // of the launch
-	Deadline int64            `json:"deadline_unix_ns,omitempty"`
+	Commands []NodeCommand    `json:"commands,omitempty"`         // of the launch
+	Deadline int64            `json:"deadline_unix_ns,omitempty"` // of the launch's commands: no node begins one later
 	Failed   string           `json:"failed,omitempty"`
 	Home     falcon.Placement `json:"home,omitempty"`  // where the processes ran that leave; "" = not waited for
 	Next     *falcon.Launch   `json:"next,omitempty"`  // what a recovery has planned for when they have ended
@@ -71,6 +72,10 @@ type NodeCommand struct {
 
 // Active reports whether a restart is in progress.
 func (s State) Active() bool { return s.Phase != "" && s.Phase != Over }
+
+// ToldToLeave reports whether the processes of a job epoch were told to leave: that they
+// end is not the job's end, whatever has become of the restart.
+func (s State) ToldToLeave(epoch uint64) bool { return s.Epoch != 0 && s.Epoch == epoch }
 
 // NoteEnded notes that a rank of the launch has ended with success before the
 // launch was the job. It reports whether that is new.

@@ -180,6 +180,7 @@ const (
 	PhaseLeaving    = "leaving"    // S4: it is written; the processes are ending
 	PhaseLaunching  = "launching"  // S4: processes are being started on the new nodes
 	PhaseRelaunch   = "relaunch"   // S4: that failed; they are being started on the old nodes
+	PhaseMeasuring  = "measuring"  // S4 fence: it is approved; the ranks are measured once more before it goes out
 	PhaseFencing    = "fencing"    // S4 fence: a recovery replaces the node
 )
 

@@ -145,7 +145,7 @@ func (m *Machine) endEarly(w *window) {
 		return
 	}
 	res := m.evidence.compare(sortedProfiles(w))
-	m.profile.keep(w.id, res)
+	m.profile.keep(w, res)
 	m.links.addTransfers(&res)
 	m.early.keep(w, res)
 	m.judgeEarly()

@@ -76,6 +76,11 @@ type Acted struct {
 	Placement falcon.Placement
 }
 
+// Look asks for a complete profile soon, whatever else calls for one.
+type Look struct {
+	Why string
+}
+
 // Restored gives back the incidents that were open when the engine stopped. It
 // is stepped before or after Job; Acted follows for every action that holds.
 type Restored struct {
@@ -92,6 +97,7 @@ func (Acted) input()     {}
 func (Restored) input()  {}
 func (Validated) input() {}
 func (Culprits) input()  {}
+func (Look) input()      {}
 
 // ProfileRequest asks for a profile window on all ranks.
 type ProfileRequest struct {

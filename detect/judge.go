@@ -13,7 +13,7 @@ import (
 // judgeWindow concludes from a window: verdicts, relief, and the healthy state.
 func (m *Machine) judgeWindow(w *window) {
 	res := m.evidence.compare(sortedProfiles(w))
-	m.profile.keep(w.id, res)
+	m.profile.keep(w, res)
 	m.evidence.noteUneven(w.iteration, &res)
 	if res.Missing > 0 {
 		m.out.addNote("", m.samples.lastIteration(), "profile", "Profile %d lacks %d of %d ranks", w.id, res.Missing, len(res.Ranks))

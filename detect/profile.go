@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/peer"
@@ -33,12 +34,13 @@ func (m *Machine) Profile() falcon.JobProfile {
 	return out
 }
 
-// Profiled numbers the window that Profile comes from, 0 for none.
-func (m *Machine) Profiled() uint64 {
+// Profiled numbers the window that Profile comes from, and says when it was asked for: all
+// that it shows is later. Both are zero before the first.
+func (m *Machine) Profiled() (window uint64, from time.Time) {
 	if !m.profile.haveLast {
-		return 0
+		return 0, time.Time{}
 	}
-	return m.profile.lastWindow
+	return m.profile.lastWindow, m.profile.lastAsked
 }
 
 // groupTransfers sums up the classes of calls of each group.

@@ -57,6 +57,9 @@ func (m *Machine) planWindow() {
 	if m.tests.request(at) || m.linkWatch.requestTest(at) || m.tests.waiting() {
 		return
 	}
+	if m.profile.requestWanted() {
+		return
+	}
 	for _, s := range m.incidents.list {
 		if m.reliefDue(s, at) {
 			m.profile.request(m.cfg.Relief.Iterations, fmt.Sprintf("%s: is %s healthy again?", s.ID, culpritNames(s.Verdict)))
@@ -124,6 +127,19 @@ func (p *profiler) request(iterations int, why string) {
 		s.relief.lastWindow = max(s.relief.lastWindow, p.window.iteration)
 	}
 	p.out.addRequest(ProfileRequest{Window: p.windowID, Iterations: iterations, Why: why})
+}
+
+// want has a window taken soon, for somebody else.
+func (p *profiler) want(why string) { p.wanted = why }
+
+// requestWanted asks for the window that somebody else wants; false = nobody does.
+func (p *profiler) requestWanted() bool {
+	if p.wanted == "" {
+		return false
+	}
+	p.request(p.cfg.Relief.Iterations, p.wanted)
+	p.wanted = ""
+	return true
 }
 
 func (m *Machine) stepProfiled(in Profiled) {
@@ -209,12 +225,14 @@ type profiler struct {
 	last       peer.Result // newest complete profile
 	haveLast   bool
 	lastWindow uint64      // that last comes from
+	lastAsked  time.Time   // when that window was asked for
+	wanted     string      // why somebody else wants a window, "" = nobody does
 	shown      []peer.Rank // newest timing per rank, from any profile
 }
 
 // startEpoch forgets what was profiled of another epoch's processes.
 func (p *profiler) startEpoch(world int) {
-	p.window, p.learn, p.lookAt = nil, learnState{due: true}, 0
+	p.window, p.learn, p.lookAt, p.wanted = nil, learnState{due: true}, 0, ""
 	p.haveLast, p.shown = false, make([]peer.Rank, world)
 }
 
@@ -234,14 +252,14 @@ func (p *profiler) inFlight() bool { return p.window != nil }
 func (p *profiler) closeWindow() { p.window = nil }
 
 // keep takes the result of a window; only a complete one is shown as a whole.
-func (p *profiler) keep(window uint64, res peer.Result) {
+func (p *profiler) keep(w *window, res peer.Result) {
 	for _, r := range res.Ranks {
 		if r.Measured {
 			p.shown[r.Rank] = r
 		}
 	}
 	if res.Missing == 0 {
-		p.last, p.haveLast, p.lastWindow = res, true, window
+		p.last, p.haveLast, p.lastWindow, p.lastAsked = res, true, w.id, w.asked
 	}
 }
 

@@ -140,7 +140,7 @@ func (p *Planner) recordDecision(s *incidentState, a *falcon.Action, d Decision)
 	if a.State == falcon.ActionApproved {
 		verb = "withdrawn"
 	}
-	a.DecidedBy, a.Reason, a.DecidedFrom, a.DeadlineUnixNs, a.DecidedUnixNs = d.By, d.Reason, d.From, 0, p.decisionTime(d)
+	a.DecidedBy, a.Reason, a.DecidedFrom, a.DeadlineUnixNs, a.DecidedUnixNs, a.Phase = d.By, d.Reason, d.From, 0, p.decisionTime(d), ""
 	if d.Approve {
 		a.State = falcon.ActionApproved
 		p.out.addNote(a.ID, "decision", "%s approved by %s", a.ID, cmp.Or(approverNames(a.Approvals), d.By))

@@ -19,6 +19,15 @@ func (e *executor) orderApproved(s *incidentState) {
 		e.out.expireAction(a, why)
 		return
 	}
+	if a.Variant == falcon.VariantFence {
+		measured, why := e.look.measuredFor(s, a, e.iterations.presentMs(s))
+		if why != "" {
+			e.out.expireAction(a, why)
+		}
+		if !measured {
+			return
+		}
+	}
 	a.DeadlineUnixNs = 0
 	a.State = falcon.ActionDispatched
 	e.limits.recordOrdered(a, e.iterations.newestIndex())
@@ -227,6 +236,7 @@ type executor struct {
 	cache      *planCache
 	plans      *planMaker
 	limits     *limiter
+	look       *looker
 	generation uint64 // of the newest launch
 	stuck      bool   // an order to put ranks back failed, and no iteration has come since
 }

@@ -28,6 +28,7 @@ var (
 	errCantPark    = errors.New("the job's processes can't wait for a recovery (falcon_job_park): only a restart of the whole job is possible")
 	errLinkNamed   = errors.New("a link is named, and which of its ends is at fault is not known: a fence needs a named GPU or node")
 	errOldEvidence = errors.New("the ranks were not measured since the job's processes changed: what was slow then may be healthy now, and nothing is fenced on that")
+	errUnmeasured  = errors.New("a fence has waited for a complete measurement of the ranks, and none has come since: are all agents connected?")
 	errNoEvidence  = errors.New("no timing, test or counter in the verdict supports it: nothing is fenced on that")
 )
 
@@ -59,6 +60,8 @@ func (pm *planMaker) fenceApplies(s *incidentState) error {
 		return errNoEvidence
 	case !s.measured:
 		return errOldEvidence
+	case s.unmeasured:
+		return errUnmeasured
 	}
 	return nil
 }
@@ -218,9 +221,11 @@ func fenceText(home, to falcon.Placement) string {
 }
 
 // staleFence is why a fence can't be carried out as it was proposed; "" = it can.
-// A spare may be gone since, or the verdict may name another node.
+// A spare may be gone since, or the verdict may name another node. An engine that has just
+// started judges it by what is measured next.
 func (pm *planMaker) staleFence(s *incidentState, a *falcon.Action) string {
-	if a.Variant != falcon.VariantFence || s.incident.State == "" {
+	started := !s.measured && a.JobEpoch == pm.job.desc.Epoch
+	if a.Variant != falcon.VariantFence || s.incident.State == "" || started {
 		return ""
 	}
 	if err := cmp.Or(pm.s4Applies(s), pm.fenceApplies(s)); err != nil {

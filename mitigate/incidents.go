@@ -16,6 +16,7 @@ type incidentState struct {
 	charged     bool   // cost has begun
 	resumedCost bool   // iterations may have gone by unseen since cost.Counted
 	measured    bool   // the job was measured since the incident is known, in this epoch
+	unmeasured  bool   // a fence has waited for a measurement, and none has come since
 	actions     []falcon.Action
 	vetoed      map[falcon.Rung]bool // a person said no: these are not proposed again, the others wait for a person
 	skipped     map[string]string    // by plan: last reason why it was not proposed, to say it once

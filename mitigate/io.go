@@ -57,6 +57,12 @@ type Speeds struct {
 	Profile  falcon.JobProfile // of the same window; Groups empty = only speeds are known
 }
 
+// Measured reports that a complete profile of the job has come in. Speeds of the same
+// profile come before it, where they differ from those before.
+type Measured struct {
+	Begun Clock // when it was asked for
+}
+
 // Decision is an operator's approval or veto of a proposal. With Action empty and Rung set it
 // takes that rung of the incident's ladder now, whatever the ski-rental clock says.
 type Decision struct {
@@ -147,6 +153,7 @@ func (Restored) input()      {}
 func (Incident) input()      {}
 func (Iteration) input()     {}
 func (Speeds) input()        {}
+func (Measured) input()      {}
 func (Decision) input()      {}
 func (Committed) input()     {}
 func (Undeliverable) input() {}
@@ -194,11 +201,12 @@ type Ready struct {
 	Acted   []Acted
 	Notes   []Note
 	Impacts []Impact // to be persisted with the rest
+	Look    string   // why the ranks are to be profiled now; "" = no need
 }
 
 // Empty reports whether there is nothing to do.
 func (r Ready) Empty() bool {
-	return len(r.Actions) == 0 && len(r.Orders) == 0 && len(r.Acted) == 0 && len(r.Notes) == 0 && len(r.Impacts) == 0 && len(r.Fences) == 0 && r.Launch == nil
+	return len(r.Actions) == 0 && len(r.Orders) == 0 && len(r.Acted) == 0 && len(r.Notes) == 0 && len(r.Impacts) == 0 && len(r.Fences) == 0 && r.Launch == nil && r.Look == ""
 }
 
 // Clock is when an input happened, by the engine's clock.

@@ -42,6 +42,9 @@ func (o *output) addActed(a Acted) { o.ready.Acted = append(o.ready.Acted, a) }
 
 func (o *output) setLaunch(l falcon.Launch) { o.ready.Launch = &l }
 
+// askLook asks for a profile of the ranks.
+func (o *output) askLook(why string) { o.ready.Look = why }
+
 // addFence queues the replacement of a node.
 func (o *output) addFence(f Fence) {
 	o.ready.Fences = replaceOrAdd(o.ready.Fences, f, func(g Fence) bool { return g.Action == f.Action })
@@ -72,7 +75,7 @@ func replaceOrAdd[T any](list []T, v T, same func(T) bool) []T {
 
 func (o *output) expireAction(a *falcon.Action, why string) {
 	if a.State == falcon.ActionProposed || a.State == falcon.ActionApproved {
-		a.State, a.Reason, a.DeadlineUnixNs = falcon.ActionExpired, why, 0
+		a.State, a.Reason, a.DeadlineUnixNs, a.Phase = falcon.ActionExpired, why, 0, ""
 		o.addAction(*a)
 		o.addNote(a.ID, "action", "%s expired: %s", a.ID, why)
 	}

@@ -60,6 +60,7 @@ type Planner struct {
 	profile    *profiler
 	plans      *planMaker
 	limits     *limiter
+	look       *looker
 	verify     *verifier
 	exec       *executor
 }
@@ -84,9 +85,10 @@ func New(cfg Config) *Planner {
 	}
 	p.limits = &limiter{clock: p.clock, policy: p.policy, iterations: p.iterations, job: p.job, incidents: p.incidents}
 	p.verify = &verifier{cfg: p.cfg, clock: p.clock, iterations: p.iterations, out: p.out, job: p.job, overheads: p.overheads}
+	p.look = &looker{clock: p.clock, out: p.out, incidents: p.incidents}
 	p.exec = &executor{
 		clock: p.clock, policy: p.policy, iterations: p.iterations, out: p.out, job: p.job, incidents: p.incidents,
-		orders: p.orders, ledger: p.ledger, cache: p.cache, plans: p.plans, limits: p.limits,
+		orders: p.orders, ledger: p.ledger, cache: p.cache, plans: p.plans, limits: p.limits, look: p.look,
 	}
 	return p
 }
@@ -114,6 +116,8 @@ func (p *Planner) Step(now Clock, in Input) {
 		p.onIncident(in.Incident)
 	case Speeds:
 		p.plans.onSpeeds(in)
+	case Measured:
+		p.look.onMeasured(in)
 	case Iteration:
 		if !p.onIteration(in) {
 			return

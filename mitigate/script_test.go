@@ -138,6 +138,9 @@ func (sc *script) drain() []string {
 	if l := r.Launch; l != nil {
 		out = append(out, fmt.Sprintf("launch generation %d on %v resume=%v", l.Generation, l.Placement, l.Resume))
 	}
+	if r.Look != "" {
+		out = append(out, "look "+r.Look)
+	}
 	for _, f := range r.Fences {
 		out = append(out, fmt.Sprintf("fence %s: %s for %s by %s", f.Action, f.Node, f.Spare, f.By))
 	}
@@ -246,6 +249,8 @@ func (sc *script) inputs(a args) []Input {
 		return []Input{Speeds{Incident: a.v["id"], SelfMs: a.list("ms")}}
 	case "profile":
 		return []Input{Speeds{Incident: a.v["id"], Profile: a.profile(sc.p.job.desc)}}
+	case "measured": // seconds ago=: when the profile was asked for
+		return []Input{Measured{Begun: sc.now.Add(-time.Duration(a.maybe("ago") * float64(time.Second)))}}
 	case "decide":
 		hash := a.v["hash"]
 		if _, now := sc.p.incidents.findAction(func(x *falcon.Action) bool { return x.ID == a.v["action"] }); now != nil && hash == "now" {

@@ -8,6 +8,7 @@ import (
 	"github.com/charmbracelet/colorprofile"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
@@ -150,5 +151,27 @@ func TestGoldenApprovalDialogs(t *testing.T) {
 			m := x.screen(t, s[0], s[1], colorprofile.TrueColor, "dark", false)
 			golden(t, fmt.Sprintf("text/dialog-%s-%dx%d.txt", x.name, s[0], s[1]), trimRows(text(m)))
 		}
+	}
+}
+
+// An approved fence that waits for a measurement says so, and can be withdrawn.
+func TestApprovedFenceIsMeasuredFirst(t *testing.T) {
+	_, src, clk, m := approvedBy(t, enginetest.Options{Undo: 600}, "li")
+	s := *src.state
+	s.Snap = proto.CloneOf(s.Snap)
+	for _, a := range append(s.Snap.Ladder.Actions, s.Snap.Ladder.Proposal) {
+		if a.GetState() == string(falcon.ActionApproved) {
+			a.Phase, a.DeadlineUnixNs = falcon.PhaseMeasuring, 0
+		}
+	}
+	m.Update(updateMsg{&s})
+	if s := text(m); !containsAll(s, "approved by li, the ranks are measured once more first") {
+		t.Errorf("approved:\n%s", s)
+	}
+	presses(m, "v")
+	clk.pass(decision.Guard)
+	presses(m, "n", "o", "enter")
+	if len(src.decides) != 1 || src.decides[0].Approve {
+		t.Errorf("decisions: %v", src.decides)
 	}
 }

@@ -143,6 +143,8 @@ func (d *fakeDetector) Recurring() []detect.Recurrence { return d.again }
 
 func (d *fakeDetector) Profile() falcon.JobProfile { return falcon.JobProfile{SelfMs: d.Speeds()} }
 
+func (d *fakeDetector) Profiled() (uint64, time.Time) { return 0, time.Time{} }
+
 func (d *fakeDetector) Speeds() []float64 {
 	return []float64{12, 12, 24, 12}
 }

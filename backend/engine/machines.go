@@ -21,6 +21,8 @@ type Detector interface {
 	Recurring() []detect.Recurrence
 	Speeds() []float64          // by rank, ms per micro-batch, 0 = not measured
 	Profile() falcon.JobProfile // of the same window; empty before the first
+	// Profiled is the number of that window and when it was asked for; zero before the first.
+	Profiled() (window uint64, from time.Time)
 }
 
 // Planner is what the engine needs of package mitigate's machine.

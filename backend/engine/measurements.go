@@ -19,7 +19,8 @@ type measurements struct {
 
 	readings *deviceReadings
 
-	newSpeeds bool // the detector's speeds may be new
+	newSpeeds    bool      // the detector's speeds may be new
+	measuredFrom time.Time // that the planner was told
 }
 
 func (ms *measurements) profile(n *fleet.Node, in *falconv1.Profile, now time.Time) {
@@ -75,7 +76,8 @@ func (ms *measurements) announceSpeeds(now time.Time) bool {
 		return false
 	}
 	ms.newSpeeds = false
-	changed := false
+	_, from := ms.det.Profiled()
+	changed := from.After(ms.measuredFrom)
 	for _, v := range ms.state.incidents {
 		if v.State != falcon.IncidentLocated {
 			continue
@@ -85,6 +87,10 @@ func (ms *measurements) announceSpeeds(now time.Time) bool {
 			ms.plan.Step(now, mitigate.Speeds(next))
 			changed = true
 		}
+	}
+	if from.After(ms.measuredFrom) {
+		ms.measuredFrom = from
+		ms.plan.Step(now, mitigate.Measured{Begun: from})
 	}
 	return changed
 }

@@ -280,7 +280,7 @@ func (w *world) detected(d detect.Ready) {
 		w.plan.Step(w.now, mitigate.Incident{Incident: v})
 		w.tellSpeeds(v)
 	}
-	if id := w.det.Profiled(); id != w.told {
+	if id, _ := w.det.Profiled(); id != w.told {
 		w.told = id
 		for _, v := range w.out.Incidents {
 			w.tellSpeeds(v)

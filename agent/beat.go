@@ -19,6 +19,17 @@ func (a *Agent) wake() {
 	}
 }
 
+// beatPeriod is how often the node gives a sign of life: twice as often while its processes
+// wait in a recovery, which gives a silent node up. A word that is lost counts for half then.
+func (a *Agent) beatPeriod() time.Duration {
+	for _, p := range a.processes.allProcesses() {
+		if !p.dead && p.parkedForNewest() {
+			return a.beatEvery / 2
+		}
+	}
+	return a.beatEvery
+}
+
 // rankBeats are the heartbeats of the node's processes, read now: what was polled is up
 // to drainEvery old, and the age of a hook's beat must not grow by that.
 func (a *Agent) rankBeats() []*falconv1.RankBeat {

@@ -82,6 +82,9 @@ func (vq *validationQueue) nextID() string {
 func (vq *validationQueue) restore(now time.Time) {
 	for _, t := range vq.state.tests {
 		if t.Validation.State.Over() {
+			if t.HeldUntilNs > now.UnixNano() {
+				vq.machine.Step(now, validate.HeldOn{Until: time.Unix(0, t.HeldUntilNs)})
+			}
 			continue
 		}
 		if t.Pause == 0 || vq.machine.Active() {
@@ -102,6 +105,9 @@ func (e *Engine) digestValidation(now time.Time, v validate.Ready, r *decidedRou
 		rec := validationRecord{
 			Validation: *v.Persist, Pause: v.Pause, JobEpoch: who.epoch, Asked: who.at,
 			By: who.who.Name, Role: who.who.Role, From: who.who.From,
+		}
+		if !v.HeldUntil.IsZero() {
+			rec.HeldUntilNs = v.HeldUntil.UnixNano()
 		}
 		if v.Pause != 0 {
 			rec.Nodes = e.cluster.jobNodes()
@@ -138,10 +144,12 @@ type validationRecord struct {
 	Pause      uint64            `json:"pause,omitempty"` // what a restart has to let go
 	Nodes      []falcon.Node     `json:"nodes,omitempty"` // where
 	JobEpoch   uint64            `json:"job_epoch"`
-	Asked      int64             `json:"asked_iteration"`
-	By         string            `json:"by"`
-	Role       string            `json:"role"`
-	From       string            `json:"from"`
+	// HeldUntilNs is until when ranks may be held though it is over: see validate.Ready.
+	HeldUntilNs int64  `json:"held_until_ns,omitempty"`
+	Asked       int64  `json:"asked_iteration"`
+	By          string `json:"by"`
+	Role        string `json:"role"`
+	From        string `json:"from"`
 }
 
 // asking is who asked for the validation in progress, and when.

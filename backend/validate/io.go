@@ -83,6 +83,10 @@ type Recover struct {
 	Nodes      []falcon.Node
 }
 
+// HeldOn says until when ranks may be held for a validation that has ended, of an engine
+// before this one: see Ready.HeldUntil.
+type HeldOn struct{ Until time.Time }
+
 // Answer is what a node says to a command.
 type Answer struct {
 	Node   falcon.Node
@@ -99,6 +103,7 @@ type Stop struct{ Why string }
 
 func (Begin) input()   {}
 func (Recover) input() {}
+func (HeldOn) input()  {}
 func (Answer) input()  {}
 func (Lost) input()    {}
 func (Stop) input()    {}
@@ -121,11 +126,14 @@ type Note struct {
 
 // Ready is what a Step led to. Persist is durable before Commands are sent.
 type Ready struct {
-	Persist  *falcon.Validation // whole, where it began, is about to hold, or is over
-	Pause    uint64             // with Persist: the hold that a restart must let go, 0 = none
-	Over     bool               // with Persist: nothing follows but RESUMEs to nodes that were lost
-	Commands []Command
-	Notes    []Note
+	Persist *falcon.Validation // whole, where it began, is about to hold, or is over
+	Pause   uint64             // with Persist: the hold that a restart must let go, 0 = none
+	// HeldUntil is, with Persist, until when ranks may be held though the validation is over:
+	// nodes were lost before they confirmed the release. Zero = none is.
+	HeldUntil time.Time
+	Over      bool // with Persist: nothing follows but RESUMEs to nodes that were lost
+	Commands  []Command
+	Notes     []Note
 }
 
 // Empty reports whether there is nothing to do.

@@ -92,6 +92,10 @@ func (m *Machine) Step(now time.Time, in Input) {
 		m.start(now, in)
 	case Recover:
 		m.recover(now, in)
+	case HeldOn:
+		if in.Until.After(m.previous) {
+			m.previous = in.Until
+		}
 	case Answer:
 		m.answer(now, in)
 	case Lost:
@@ -135,7 +139,7 @@ func (m *Machine) start(now time.Time, b Begin) {
 
 // recover releases what may be held, and ends as failed.
 func (m *Machine) recover(now time.Time, in Recover) {
-	*m = Machine{cfg: m.cfg, out: m.out.restarted(), active: true, roster: roster{nodes: in.Nodes}, nodes: newNodeStates(in.Nodes), tests: recoveredTestRun(in.Validation)}
+	*m = Machine{cfg: m.cfg, out: m.out.restarted(), active: true, previous: m.holdsUntil(), roster: roster{nodes: in.Nodes}, nodes: newNodeStates(in.Nodes), tests: recoveredTestRun(in.Validation)}
 	m.ranks = newRankStates(m.roster)
 	m.v, m.pause = in.Validation, in.Pause
 	m.failure = "the engine was started again while it was in progress"
@@ -150,11 +154,14 @@ func (m *Machine) recover(now time.Time, in Recover) {
 // persist asks for the present state of the validation to be made durable.
 func (m *Machine) persist() {
 	v, _ := m.View()
-	pause := m.pause
+	pause, until := m.pause, time.Time{}
 	if !m.armed {
 		pause = 0
 	}
-	m.out.persist(v, pause)
+	if !m.active {
+		until = m.holdsUntil()
+	}
+	m.out.persist(v, pause, until)
 }
 
 func (m *Machine) answer(now time.Time, in Answer) {

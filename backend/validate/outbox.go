@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -86,7 +87,7 @@ func (o *outbox) flushNotes() {
 }
 
 // persist asks for a validation to be made durable, with the pause that a restart
-// would have to release (0 = none).
-func (o *outbox) persist(v falcon.Validation, pause uint64) {
-	o.ready.Persist, o.ready.Pause = &v, pause
+// would have to release (0 = none), and until when ranks may be held after it is over.
+func (o *outbox) persist(v falcon.Validation, pause uint64, heldUntil time.Time) {
+	o.ready.Persist, o.ready.Pause, o.ready.HeldUntil = &v, pause, heldUntil
 }

@@ -185,8 +185,8 @@ PAUSES ?= 200
 pauses: build ## hold and let go of a 16-rank job PAUSES times (default 200); kill agent, engine and rank meanwhile
 	go test -count=1 -timeout 60m -v -run 'PausesAtRandomMoments|WhileHeld' ./cmd/falcon -lab-pauses $(PAUSES)
 
-swaps: build ## kill the console, an agent and a rank at each step of a swap; undo mitigations that make things worse
-	go test -count=1 -timeout 60m -v -run 'DeathsInASwap|WorseIsReverted' ./cmd/falcon -lab-kills
+swaps: build ## kill the console, an agent and a rank at each step of a swap; undo mitigations that make things worse; exchange single ranks
+	go test -count=1 -timeout 60m -v -run 'DeathsInASwap|WorseIsReverted|SingleRanksChangePlaces' ./cmd/falcon -lab-kills
 
 THROTTLES ?= 6
 throttle: build ## have a real CPU quota throttle the ranks of a node THROTTLES (6) times, with real hogs in its cgroup; needs root

@@ -186,8 +186,9 @@ const (
 
 // Preview is what a placement would change, for people.
 type Preview struct {
-	Swaps    [][2]Node             `json:"swaps"` // nodes that change places, in order
-	Left     map[Dimension][]Link  `json:"left"`  // links that no group of the dimension uses any more
+	Swaps    [][2]Node             `json:"swaps"`            // nodes that change places, in order
+	Groups   [][2]Device           `json:"groups,omitempty"` // tensor-parallel groups that do instead, by the first devices of their places, in order
+	Left     map[Dimension][]Link  `json:"left"`             // links that no group of the dimension uses any more
 	Joined   map[Dimension][]Link  `json:"joined"`
 	MovedMB  float64               `json:"moved_mb"`
 	CopyMs   float64               `json:"copy_ms"`              // predicted dump + swap + restore

@@ -18,7 +18,7 @@ const actionJSON = `{
 	"overhead_ms": 4.5, "why": "due", "order_id": 5, "revert_reason": "cleared", "job_epoch": 6, "base": [4, 4],
 	"variant": "replace", "placement": ["n1.g0"], "home": ["n0.g0"],
 	"preview": {
-		"swaps": [["n0", "n1"]], "left": {"dp": ["n0-n1"]}, "joined": {"pp": ["n1-n2"]}, "moved_mb": 64, "copy_ms": 50,
+		"swaps": [["n0", "n1"]], "groups": [["n0.g1", "n1.g2"]], "left": {"dp": ["n0-n1"]}, "joined": {"pp": ["n1-n2"]}, "moved_mb": 64, "copy_ms": 50,
 		"stages": [1], "replicas": [2], "splits": [9, 7], "traffic_mb": {"dp": 12}
 	},
 	"swap": {"step_ms": [1, 2, 3, 4], "moved_mb": 64}, "decided_from": "unix:1000", "decided_unix_ns": 7,

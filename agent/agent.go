@@ -297,7 +297,7 @@ func (a *Agent) pollProcesses(now time.Time) {
 	if len(a.samples) > 0 && now.Sub(a.last.shipped) >= batchEvery {
 		a.flushSamples(now)
 	}
-	if now.Sub(a.last.beaten) >= a.beatPeriod() {
+	if now.Sub(a.last.beaten) >= a.processes.beatPeriod(a.beatEvery) {
 		a.last.beaten = now
 		a.ship.Beat(now, a.rankBeats(), a.unseen.report())
 	}

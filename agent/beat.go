@@ -21,13 +21,13 @@ func (a *Agent) wake() {
 
 // beatPeriod is how often the node gives a sign of life: twice as often while its processes
 // wait in a recovery, which gives a silent node up. A word that is lost counts for half then.
-func (a *Agent) beatPeriod() time.Duration {
-	for _, p := range a.processes.allProcesses() {
+func (s processSet) beatPeriod(usual time.Duration) time.Duration {
+	for _, p := range s.allProcesses() {
 		if !p.dead && p.parkedForNewest() {
-			return a.beatEvery / 2
+			return usual / 2
 		}
 	}
-	return a.beatEvery
+	return usual
 }
 
 // rankBeats are the heartbeats of the node's processes, read now: what was polled is up

@@ -48,7 +48,7 @@ func decidable(a *falcon.Action, approve bool) bool {
 func planText(r falcon.Rung, counts []int32, v *falcon.Preview, to falcon.Placement) string {
 	switch {
 	case r == falcon.RungS3 && v != nil:
-		return "exchanges " + swapText(v.Swaps)
+		return "exchanges " + exchangeText(*v)
 	case r == falcon.RungS4:
 		return "on " + nodeNames(to.Nodes())
 	}

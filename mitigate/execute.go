@@ -81,7 +81,7 @@ func (e *executor) nextStep(s *incidentState, i int, at int64) {
 	}
 	switch {
 	case a.Rung == falcon.RungS3 && !slices.Equal(place, e.job.desc.Placement):
-		blocks, err := blocksTo(e.job.desc.Placement, place)
+		blocks, err := blocksTo(e.job.desc.Placement, place, e.job.desc.Layout.TP)
 		if err != nil {
 			e.failStep(s, i, err.Error())
 			return

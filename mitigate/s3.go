@@ -18,7 +18,7 @@ const stateTimes = 3
 var (
 	errNoAdapter  = errors.New("the framework takes no orders: it has no adapter")
 	errOneNode    = errors.New("the job runs on one node: there is no other place")
-	errNoSwap     = errors.New("the present places can't be exchanged node by node for those")
+	errNoSwap     = errors.New("the present places can't be exchanged for those, neither by nodes nor by tensor-parallel groups")
 	errMixedSteps = errors.New("the replicas' micro-batches have different multiples")
 )
 
@@ -47,7 +47,7 @@ func (pm *planMaker) planS3(s *incidentState) (plan, error) {
 	// The model's gain, as a difference or as a share, whichever promises less.
 	out.predictedMs = max(out.beforeMs-(t.BeforeMs-after), out.beforeMs*after/t.BeforeMs)
 	out.gainMs, out.modelError = out.beforeMs-out.predictedMs, modelError(t.BeforeMs, out.beforeMs)
-	out.what = "exchanges " + swapText(t.Preview.Swaps)
+	out.what = "exchanges " + exchangeText(t.Preview)
 	return pm.requireGain(out, "placement")
 }
 
@@ -56,15 +56,18 @@ func withoutPrefix(err error) error {
 	return errors.New(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "topology: "), "cost: "))
 }
 
-func swapText(swaps [][2]falcon.Node) string {
+// exchangeText says who changes places.
+func exchangeText(v falcon.Preview) string {
 	const most = 4
 	var out []string
-	for i, s := range swaps {
-		if i == most {
-			out = append(out, fmt.Sprintf("%d more pairs", len(swaps)-most))
-			break
-		}
+	for _, s := range v.Swaps {
 		out = append(out, fmt.Sprintf("%s with %s", s[0], s[1]))
+	}
+	for _, s := range v.Groups {
+		out = append(out, fmt.Sprintf("the ranks on %s with those on %s", s[0], s[1]))
+	}
+	if n := len(out) - most; n > 0 {
+		out = append(out[:most], fmt.Sprintf("%d more pairs", n))
 	}
 	return strings.Join(out, ", ")
 }
@@ -122,30 +125,46 @@ func (pm *planMaker) placementProblem(m cost.Model) topology.Problem {
 	return out
 }
 
-// blocksTo is the order that brings the job from one placement to another over
-// the same nodes: entry b is the block that the processes of block b take over.
-func blocksTo(now, then falcon.Placement) ([]int32, error) {
+// blocksTo is the order that brings the job from one placement to another over the same
+// devices: entry b is the block that the processes of block b take over. Blocks are nodes
+// where whole nodes change places, else tensor-parallel groups.
+func blocksTo(now, then falcon.Placement, group int) ([]int32, error) {
 	nodes := now.Nodes()
-	if len(nodes) == 0 || len(now) != len(then) || len(now)%len(nodes) != 0 {
+	if len(nodes) == 0 || len(now) != len(then) || group < 1 || len(now)%group != 0 {
 		return nil, errNoSwap
 	}
-	size := len(now) / len(nodes)
-	at := map[falcon.Device]int{}
+	if len(now)%len(nodes) == 0 {
+		if out := blocksOf(now, then, len(now)/len(nodes)); out != nil {
+			return out, nil
+		}
+	}
+	if out := blocksOf(now, then, group); out != nil && len(out) <= blocksMost {
+		return out, nil
+	}
+	return nil, errNoSwap
+}
+
+// blocksMost is how many blocks an order holds (falcon_shm.h).
+const blocksMost = 1024
+
+// blocksOf is blocksTo in blocks of one size, nil where they are torn apart or span nodes.
+func blocksOf(now, then falcon.Placement, size int) []int32 {
+	at := make(map[falcon.Device]int, len(then))
 	for r, d := range then {
 		at[d] = r
 	}
-	out := make([]int32, len(nodes))
+	out := make([]int32, len(now)/size)
 	for b := range out {
 		first, ok := at[now[b*size]]
 		if !ok || first%size != 0 {
-			return nil, errNoSwap
+			return nil
 		}
 		for i := range size {
 			if r, ok := at[now[b*size+i]]; !ok || r != first+i || now[b*size+i].Node() != now[b*size].Node() {
-				return nil, errNoSwap
+				return nil
 			}
 		}
 		out[b] = int32(first / size) //#nosec G115 -- fewer blocks than ranks
 	}
-	return out, nil
+	return out
 }

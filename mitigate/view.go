@@ -112,7 +112,7 @@ func actionText(a *falcon.Action) string {
 	case a.Rung == falcon.RungS2:
 		return "moves micro-batches to faster replicas"
 	case a.Rung == falcon.RungS3 && a.Preview != nil:
-		return "exchanges " + swapText(a.Preview.Swaps)
+		return "exchanges " + exchangeText(*a.Preview)
 	case a.Variant == falcon.VariantFence:
 		return fenceText(a.Home, a.Placement)
 	}

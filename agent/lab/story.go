@@ -61,6 +61,7 @@ type ActionStory struct {
 // PreviewStory is what a placement was to change, as reports show it.
 type PreviewStory struct {
 	Swaps    [][2]string         `json:"swaps"`
+	Groups   [][2]string         `json:"groups,omitempty"`
 	Left     map[string][]string `json:"left"`   // links by the dimension that they left
 	Joined   map[string][]string `json:"joined"` // and joined
 	MovedMB  float64             `json:"moved_mb"`
@@ -157,6 +158,9 @@ func previewStory(p *falconv1.Preview) *PreviewStory {
 	}
 	for _, w := range p.GetSwaps() {
 		out.Swaps = append(out.Swaps, [2]string{w.GetA(), w.GetB()})
+	}
+	for _, w := range p.GetGroups() {
+		out.Groups = append(out.Groups, [2]string{w.GetA(), w.GetB()})
 	}
 	return out
 }

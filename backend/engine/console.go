@@ -253,6 +253,8 @@ func planText(a falcon.Action) string {
 	switch p := a.Preview; {
 	case p != nil && len(p.Swaps) > 0:
 		return fmt.Sprintf("%d pairs of nodes change places, the first %s with %s", len(p.Swaps), p.Swaps[0][0], p.Swaps[0][1])
+	case p != nil && len(p.Groups) > 0:
+		return fmt.Sprintf("%d pairs of GPUs change ranks, the first %s with %s", len(p.Groups), p.Groups[0][0], p.Groups[0][1])
 	case a.Variant != "":
 		return fmt.Sprintf("%s over %d ranks", a.Variant, len(a.Placement))
 	}

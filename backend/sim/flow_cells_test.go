@@ -101,6 +101,7 @@ func (c cell) play(seed uint64) seedTrial {
 	costs.ExpectS3Ms = 4 * healthy
 	r := Run(c.shape, trace, costs, seed, runS, true)
 	out := seedTrial{seed: seed, cycles: cycles(phases(r)), actions: r.Actions}
+	out.first, out.actedFirst = firstFault(phases(r))
 	for _, y := range out.cycles {
 		if !y.acted {
 			out.missed++

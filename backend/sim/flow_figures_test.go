@@ -99,6 +99,9 @@ type seedTrial struct {
 	actions []falcon.Action
 	missed  int    // faults on which nothing was done
 	why     string // the planner's first reason for that
+
+	first      float64 // removed of the first fault: see firstFault
+	actedFirst bool
 }
 
 // removed is the median over the seed's faults. One on which nothing was done

@@ -89,6 +89,25 @@ func cycles(all []phase) []cycle {
 	return out
 }
 
+// firstFault is the share of the slowdown that an action removed under a run's first fault,
+// against the healthy phase before it; an action that stays after the fault leaves none behind
+// it. False: there was no action.
+func firstFault(all []phase) (removed float64, acted bool) {
+	for i, p := range all {
+		if !p.faulty || p.acting {
+			continue
+		}
+		healthy := healthyNear(all[:i], true)
+		for k := i; k < len(all) && all[k].faulty; k++ {
+			if all[k].acting && all[k].plays >= phaseLeast {
+				return (p.ms - all[k].ms) / (p.ms - healthy.ms), true
+			}
+		}
+		return 0, false
+	}
+	return 0, false
+}
+
 // healthyNear is the nearest phase without faults and actions: the last one, or
 // the first one before the next fault.
 func healthyNear(all []phase, last bool) phase {

@@ -76,6 +76,8 @@ func Judge(c Case) falcon.Verdict {
 	if len(all) == 0 {
 		if o, ok := c.starvedHost(); ok {
 			all = append(all, o)
+		} else if o, ok := (pathJudge{&c}).onlyPath(); ok {
+			all = append(all, o)
 		} else {
 			all = append(all, c.noSuspect())
 		}

@@ -170,8 +170,8 @@ func (c *Case) countLinkUse() linkUse {
 		}
 		for _, l := range c.ringLinks(g) {
 			u.total[l] = true
-			if g.Basis != peer.ByNone && g.Dimension != falcon.DimWorld {
-				into[l] = true
+			if g.Basis != peer.ByNone && g.Dimension != falcon.DimWorld && (g.Suspect || !g.Crowded) {
+				into[l] = true // one that is slow as most of its kind are clears nothing
 			}
 		}
 	}
@@ -186,7 +186,7 @@ func (c *Case) countLinkUse() linkUse {
 		switch {
 		case slices.ContainsFunc(worst, func(q peer.Pair) bool { return q.From == p.From && q.To == p.To }):
 			u.suspect[l] = true
-		case !p.Suspect && p.Basis != peer.ByNone:
+		case !p.Suspect && !p.Crowded && p.Basis != peer.ByNone:
 			u.healthy[l] = true
 			u.balance[l]++
 		}

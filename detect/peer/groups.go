@@ -167,7 +167,7 @@ func (w *Window) judgeGroups(res *Result, classes []joinedCalls) {
 		g := &res.Groups[i]
 		k := groupKind(g)
 		kinds[k] = append(kinds[k], g.TransferMs)
-		g.OwnMs = w.Healthy.transferTime(class{g.Comm, g.Op, g.Bytes}, g.Ranks)
+		g.OwnMs = w.Healthy.transferTime(class{g.Comm, g.Op, g.Bytes}, g.Ranks, g.Internode)
 		own[k] = append(own[k], excessRatio(g.TransferMs, g.OwnMs))
 	}
 	alike, pasts, spreads := map[kind]others{}, map[kind]past{}, map[kind]kindSpread{}

@@ -2,7 +2,6 @@ package peer
 
 import (
 	"encoding/binary"
-	"slices"
 
 	"github.com/failslow/falcon"
 )
@@ -16,30 +15,33 @@ type Healthy struct {
 	outside         map[falcon.Rank]spans
 	microBatches    map[falcon.Rank]float64
 	transferMs      map[class]float64
-	logical         map[logical]learnt // the same by members: new communicators have new ids
-	recvMs          map[way]float64
+	logical         map[logical]float64 // the same by members: new communicators have new ids
+	recvMs          map[reach]float64
 	learnt          bool
 	overlap         bool // calls hid computation
 }
 
-// logical is a class of calls by who takes part, whatever communicator it is.
+// logical is a class of calls by who takes part, whatever communicator it is, on one node or
+// on several.
 type logical struct {
-	members string
-	op      falcon.Op
-	bytes   int64
+	members   string
+	op        falcon.Op
+	bytes     int64
+	internode bool
 }
 
-type learnt struct {
-	ranks []falcon.Rank
-	ms    float64
+// reach is a way on one node, or between two.
+type reach struct {
+	way
+	internode bool
 }
 
-func logicalOf(ranks []falcon.Rank, op falcon.Op, bytes int64) logical {
+func logicalOf(ranks []falcon.Rank, op falcon.Op, bytes int64, internode bool) logical {
 	key := make([]byte, 0, 4*len(ranks))
 	for _, r := range ranks {
 		key = binary.AppendUvarint(key, uint64(max(r, 0)))
 	}
-	return logical{string(key), op, bytes}
+	return logical{string(key), op, bytes, internode}
 }
 
 // Learn takes a window in as healthy, over what was known. The caller says
@@ -49,8 +51,8 @@ func (h *Healthy) Learn(res Result) {
 		h.selfMs, h.queueMs = map[falcon.Rank]float64{}, map[falcon.Rank]float64{}
 		h.workMs, h.outside = map[falcon.Rank]float64{}, map[falcon.Rank]spans{}
 		h.spreads, h.microBatches = map[falcon.Rank]float64{}, map[falcon.Rank]float64{}
-		h.transferMs, h.recvMs = map[class]float64{}, map[way]float64{}
-		h.logical = map[logical]learnt{}
+		h.transferMs, h.recvMs = map[class]float64{}, map[reach]float64{}
+		h.logical = map[logical]float64{}
 	}
 	h.learnt, h.overlap = true, res.Overlap
 	for _, r := range res.Ranks {
@@ -74,11 +76,11 @@ func (h *Healthy) Learn(res Result) {
 	for _, g := range res.Groups {
 		h.transferMs[class{g.Comm, g.Op, g.Bytes}] = g.TransferMs
 		if g.Dimension != falcon.DimWorld { // of a few bytes, and its key would be as long as the job is wide
-			h.logical[logicalOf(g.Ranks, g.Op, g.Bytes)] = learnt{g.Ranks, g.TransferMs}
+			h.logical[logicalOf(g.Ranks, g.Op, g.Bytes, g.Internode)] = g.TransferMs
 		}
 	}
 	for _, p := range res.Pairs {
-		h.recvMs[way{p.From, p.To, p.Bytes}] = p.RecvMs
+		h.recvMs[reach{way{p.From, p.To, p.Bytes}, p.Internode}] = p.RecvMs
 	}
 }
 
@@ -108,22 +110,25 @@ func (h *Healthy) queueTime(r falcon.Rank) float64 { return h.orNone().queueMs[r
 
 func (h *Healthy) gapSpread(r falcon.Rank) float64 { return h.orNone().spreads[r] }
 
-// transferTime is a communicator's healthy transfer, else that of the same members.
-func (h *Healthy) transferTime(c class, ranks []falcon.Rank) float64 {
+// transferTime is a communicator's healthy transfer, else that of the same members when they
+// were on one node, or on several, as now.
+func (h *Healthy) transferTime(c class, ranks []falcon.Rank, internode bool) float64 {
 	h = h.orNone()
 	if ms := h.transferMs[c]; ms > 0 || len(h.logical) == 0 {
 		return ms
 	}
-	return h.logical[logicalOf(ranks, c.op, c.bytes)].ms
+	return h.logical[logicalOf(ranks, c.op, c.bytes, internode)]
 }
 
-func (h *Healthy) receiveTime(w way) float64 { return h.orNone().recvMs[w] }
+func (h *Healthy) receiveTime(w way, internode bool) float64 {
+	return h.orNone().recvMs[reach{w, internode}]
+}
 
 // Move puts the ranks on other devices. What belongs to the
 // device follows it: its pace is its healthy self time over the median of those
 // with its work, and at its new place it is expected to take that much of the
-// median there. What belongs to a group or a pair stays with its ranks, as long
-// as they are still on one node, or still on several.
+// median there. What belongs to a group or a pair stays with its ranks, for one node
+// apart from several.
 func (h *Healthy) Move(l falcon.Layout, was, now falcon.Placement) {
 	if !h.Known() || len(was) != l.World() || len(now) != l.World() {
 		return
@@ -139,16 +144,6 @@ func (h *Healthy) Move(l falcon.Layout, was, now falcon.Placement) {
 	h.outside = map[falcon.Rank]spans{}
 	h.spreads, h.workMs = spreads, map[falcon.Rank]float64{} // work is of the split and the links of then
 	h.transferMs = map[class]float64{}                       // the communicators are others
-	for k, v := range h.logical {
-		if isInternode(was, v.ranks) != isInternode(now, v.ranks) {
-			delete(h.logical, k)
-		}
-	}
-	for k := range h.recvMs {
-		if ends := []falcon.Rank{k.from, k.to}; isInternode(was, ends) != isInternode(now, ends) {
-			delete(h.recvMs, k)
-		}
-	}
 }
 
 // formerRanks are the ranks that held each rank's device before, -1 where none did.
@@ -193,11 +188,4 @@ func movedWithDevices(l falcon.Layout, v map[falcon.Rank]float64, from []falcon.
 		}
 	}
 	return out
-}
-
-// isInternode reports whether ranks are on more than one node.
-func isInternode(p falcon.Placement, ranks []falcon.Rank) bool {
-	return slices.ContainsFunc(ranks, func(r falcon.Rank) bool {
-		return int(max(r, ranks[0])) < len(p) && r >= 0 && p[r].Node() != p[ranks[0]].Node()
-	})
 }

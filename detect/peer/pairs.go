@@ -38,7 +38,7 @@ func (w *Window) judgePairs(res *Result, profiles []falcon.RankProfile) {
 	for _, k := range ways {
 		v := waits[k]
 		res.Pairs = append(res.Pairs, Pair{
-			From: k.from, To: k.to, Bytes: k.bytes,
+			From: k.from, To: k.to, Bytes: k.bytes, Internode: len(w.nodesOf([]falcon.Rank{k.from, k.to})) > 1,
 			RecvMs: lowQuantile(v, 0.1), CallsPerIt: float64(len(v)) / float64(iterations[k.to]),
 		})
 	}
@@ -47,7 +47,7 @@ func (w *Window) judgePairs(res *Result, profiles []falcon.RankProfile) {
 		p := &res.Pairs[i]
 		k := w.positionOf(p)
 		places[k] = append(places[k], p.RecvMs)
-		p.OwnMs = w.Healthy.receiveTime(way{p.From, p.To, p.Bytes})
+		p.OwnMs = w.Healthy.receiveTime(way{p.From, p.To, p.Bytes}, p.Internode)
 		own[k] = append(own[k], excessRatio(p.RecvMs, p.OwnMs))
 	}
 	alike, pasts, spreads := map[position]others{}, map[position]past{}, map[position]kindSpread{}

@@ -139,6 +139,7 @@ type Group struct {
 type Pair struct {
 	From, To   falcon.Rank
 	Bytes      int64
+	Internode  bool
 	RecvMs     float64 // first decile over the receives: bubbles left out
 	BaseMs     float64
 	Peers      int

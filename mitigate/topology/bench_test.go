@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -75,6 +76,29 @@ func BenchmarkSearch1024Nodes(b *testing.B) {
 			b.ReportMetric(float64(plan.Evaluated), "priced")
 			b.ReportMetric(float64(len(plan.Preview.Swaps)), "swaps")
 			b.Log(err)
+		})
+	}
+}
+
+// BenchmarkSearchGroups: nodes of 8 GPUs, one slow link and one slow GPU, groups exchanged one by one.
+func BenchmarkSearchGroups(b *testing.B) {
+	for _, nodes := range []int{2, 8, 32} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			p := square(2*nodes, 4, 8)
+			for r := range p.Now {
+				p.Now[r] = falcon.NewDevice(falcon.Node(fmt.Sprintf("n%02d", r/8)), r%8)
+			}
+			p.Model.Slow[p.Now[9]] = 1.5
+			p.Model.Links.IntraMBs, p.Model.Links.InterMBs, p.Model.PPMB = 100_000, 1000, 0.02
+			for s := range p.Model.DPMB {
+				p.Model.DPMB[s] = 2
+			}
+			p.slowDown(0, 8, 6)
+			for b.Loop() {
+				if _, err := p.searchGroups(Plan{}, ErrNoGain); err != nil && !errors.Is(err, ErrNoGain) {
+					b.Fatal(err)
+				}
+			}
 		})
 	}
 }

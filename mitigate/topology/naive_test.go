@@ -119,7 +119,7 @@ func TestSearchAgainstAllPermutations(t *testing.T) {
 			t.Fatal(err)
 		}
 		order, ms, mb, swaps := brute(p, g)
-		plan, err := Search(p)
+		plan, err := p.searchNodes()
 		if errors.Is(err, ErrNoGain) {
 			before := min(p.Model.Iteration(p.Now, p.MicroBatches).IterationMs, bruteSplit(p, p.Now))
 			if gain := before - ms; gain > 1e-5*before {

@@ -26,11 +26,8 @@ func (g *grid) makePlan(s *search) Plan {
 }
 
 func (g *grid) preview(order []int, p Plan) falcon.Preview {
-	out := falcon.Preview{
-		Swaps: g.nodeSwaps(order), Splits: p.MicroBatches,
-		Left: map[falcon.Dimension][]falcon.Link{}, Joined: map[falcon.Dimension][]falcon.Link{},
-		Traffic: g.p.Model.Volumes(p.Placement, g.p.MicroBatches),
-	}
+	out := g.p.previewOf(p)
+	out.Swaps = g.nodeSwaps(order)
 	if g.p.StateMB != nil {
 		for b, node := range order {
 			if b != node {
@@ -39,11 +36,21 @@ func (g *grid) preview(order []int, p Plan) falcon.Preview {
 		}
 		out.CopyMs = g.copyTime(order)
 	}
+	return out
+}
+
+// previewOf is what a plan's placement changes, without who changes places and what that takes.
+func (p Problem) previewOf(plan Plan) falcon.Preview {
+	out := falcon.Preview{
+		Swaps: [][2]falcon.Node{}, Splits: plan.MicroBatches,
+		Left: map[falcon.Dimension][]falcon.Link{}, Joined: map[falcon.Dimension][]falcon.Link{},
+		Traffic: p.Model.Volumes(plan.Placement, p.MicroBatches),
+	}
 	for _, d := range []falcon.Dimension{falcon.DimDP, falcon.DimPP} {
-		before, after := g.dimensionLinks(g.p.Now, d), g.dimensionLinks(p.Placement, d)
+		before, after := p.dimensionLinks(p.Now, d), p.dimensionLinks(plan.Placement, d)
 		out.Left[d], out.Joined[d] = without(before, after), without(after, before)
 	}
-	out.Stages, out.Replicas = g.slowPlaces(p.Placement)
+	out.Stages, out.Replicas = p.slowPlaces(plan.Placement)
 	return out
 }
 
@@ -67,8 +74,8 @@ func (g *grid) copyTime(order []int) float64 {
 }
 
 // dimensionLinks are the neighbouring pairs of nodes in the dimension's rings or pipelines, ascending.
-func (g *grid) dimensionLinks(p falcon.Placement, d falcon.Dimension) []falcon.Link {
-	l := g.p.Model.Layout
+func (p Problem) dimensionLinks(at falcon.Placement, d falcon.Dimension) []falcon.Link {
+	l := p.Model.Layout
 	set := map[falcon.Link]bool{}
 	for r := range falcon.Rank(l.World()) {
 		c := l.Coord(r)
@@ -77,10 +84,10 @@ func (g *grid) dimensionLinks(p falcon.Placement, d falcon.Dimension) []falcon.L
 			c.DP = (c.DP + 1) % l.DP
 		case c.PP+1 < l.PP:
 			c.PP++
-		case g.p.Model.Chunks > 1:
+		case p.Model.Chunks > 1:
 			c.PP = 0
 		}
-		if a, b := p[r].Node(), p[l.RankOf(c)].Node(); a != b {
+		if a, b := at[r].Node(), at[l.RankOf(c)].Node(); a != b {
 			set[falcon.NewLink(a, b)] = true
 		}
 	}
@@ -120,10 +127,10 @@ func without(a, b []falcon.Link) []falcon.Link {
 }
 
 // slowPlaces are the stages and replicas that hold a slow device.
-func (g *grid) slowPlaces(p falcon.Placement) (stages, replicas []int) {
-	for r, d := range p {
-		if g.p.Model.Slow[d] > 1 {
-			c := g.p.Model.Layout.Coord(falcon.Rank(r))
+func (p Problem) slowPlaces(at falcon.Placement) (stages, replicas []int) {
+	for r, d := range at {
+		if p.Model.Slow[d] > 1 {
+			c := p.Model.Layout.Coord(falcon.Rank(r))
 			stages, replicas = joinNodes(stages, c.PP), joinNodes(replicas, c.DP)
 		}
 	}

@@ -192,8 +192,11 @@ func TestBlocksAndSwapsAgree(t *testing.T) {
 
 func TestSearchRefuses(t *testing.T) {
 	for want, change := range map[string]func(*Problem){
-		"holds ranks apart":         func(p *Problem) { p.Now[0], p.Now[3] = "a.g0", "a.g1" },
-		"the other ranks of its":    func(p *Problem) { p.Now[0], p.Now[1], p.Now[2], p.Now[3] = "a.g0", "a.g1", "b.g0", "c.g0" },
+		"holds ranks apart": func(p *Problem) { p.Model.Layout.CP = 2; p.Now[0], p.Now[3] = "a.g0", "a.g1" },
+		"the other ranks of its": func(p *Problem) {
+			p.Model.Layout.CP = 2
+			p.Now[0], p.Now[1], p.Now[2], p.Now[3] = "a.g0", "a.g1", "b.g0", "c.g0"
+		},
 		"holds two ranks":           func(p *Problem) { p.Now[0], p.Now[1], p.Now[2], p.Now[3] = "a.g0", "a.g0", "b.g0", "b.g1" },
 		"ranks are placed":          func(p *Problem) { p.Now = p.Now[1:] },
 		"the model has":             func(p *Problem) { p.Model.Work = nil },

@@ -65,6 +65,65 @@ func Search(p Problem) (Plan, error) {
 	if err := p.validate(); err != nil {
 		return Plan{}, err
 	}
+	nodes, err := p.searchNodes()
+	if err != nil && !errors.Is(err, ErrNoGain) && !errors.Is(err, ErrShape) {
+		return Plan{}, err
+	}
+	groups, groupsErr := p.searchGroups(nodes, err)
+	if groupsErr == nil || errors.Is(err, ErrShape) && errors.Is(groupsErr, ErrNoGain) {
+		return groups, groupsErr
+	}
+	return nodes, err
+}
+
+// searchGroups finds an exchange of single groups that gains more than the best of whole
+// nodes, by the least gain asked for at least.
+func (p Problem) searchGroups(nodes Plan, err error) (Plan, error) {
+	x, shape := newExchange(p)
+	if shape != nil {
+		return Plan{}, shape
+	}
+	before := p.Model.Iteration(p.Now, p.MicroBatches).IterationMs
+	least := max(p.MinGain, relTol) * before
+	switch n := len(p.Now.Nodes()); {
+	case n == len(x.nodes):
+		return Plan{}, fmt.Errorf("%w: every node holds one group", ErrShape)
+	case n < 2 || !p.hasSlow():
+		return Plan{}, fmt.Errorf("%w: no node and no link is slow", ErrNoGain)
+	case err == nil && nodes.AfterSplitMs-p.healthyMs() < least:
+		return Plan{}, fmt.Errorf("%w: as fast as if nothing were slow", ErrNoGain)
+	}
+	x.run()
+	plan := x.makePlan()
+	switch gain := plan.GainMs(); {
+	case gain < least:
+		return Plan{}, fmt.Errorf("%w: the best saves %.1f ms of %.1f ms", ErrNoGain, max(gain, 0), before)
+	case err == nil && nodes.AfterSplitMs-plan.AfterSplitMs < least:
+		return Plan{}, fmt.Errorf("%w: whole nodes do as well", ErrNoGain)
+	}
+	return plan, nil
+}
+
+// hasSlow reports whether a device or a link that the job uses is slow.
+func (p Problem) hasSlow() bool {
+	nodes := p.Now.Nodes()
+	for l, ratio := range p.Model.Links.Ratio {
+		if ratio > 1 && l.A != l.B && slices.Contains(nodes, l.A) && slices.Contains(nodes, l.B) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(p.Now, func(d falcon.Device) bool { return p.Model.Slow[d] > 1 })
+}
+
+// healthyMs is what an iteration would take at the present places if nothing were slow.
+func (p Problem) healthyMs() float64 {
+	m := p.Model
+	m.Slow, m.Links.Ratio = nil, nil
+	return m.Iteration(p.Now, p.MicroBatches).IterationMs
+}
+
+// searchNodes finds the best order of the nodes.
+func (p Problem) searchNodes() (Plan, error) {
 	g, err := newGrid(p)
 	if err != nil {
 		return Plan{}, err

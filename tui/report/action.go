@@ -23,6 +23,9 @@ func (a Action) Change() string {
 	if p := a.Preview; p != nil && len(p.Swaps) > 0 {
 		parts = append(parts, swapsText(p.Swaps))
 	}
+	if p := a.Preview; p != nil && len(p.Groups) > 0 {
+		parts = append(parts, groupsText(p.Groups))
+	}
 	if a.Variant != "" {
 		parts = append(parts, string(a.Variant))
 	}
@@ -38,6 +41,14 @@ func swapsText(swaps [][2]falcon.Node) string {
 		names = append(names, string(s[0])+" ⇄ "+string(s[1]))
 	}
 	return "nodes " + strings.Join(names, ", ")
+}
+
+func groupsText(groups [][2]falcon.Device) string {
+	var names []string
+	for _, s := range groups {
+		names = append(names, string(s[0])+" ⇄ "+string(s[1]))
+	}
+	return "ranks on " + strings.Join(names, ", ")
 }
 
 // Measured says what came of the prediction.

@@ -69,6 +69,9 @@ func previewToProto(p *falcon.Preview) *falconv1.Preview {
 		Swaps: mapped(p.Swaps, func(s [2]falcon.Node) *falconv1.NodeSwap {
 			return &falconv1.NodeSwap{A: string(s[0]), B: string(s[1])}
 		}),
+		Groups: mapped(p.Groups, func(s [2]falcon.Device) *falconv1.NodeSwap {
+			return &falconv1.NodeSwap{A: string(s[0]), B: string(s[1])}
+		}),
 		Left: linksToProto(p.Left), Joined: linksToProto(p.Joined), MovedMb: p.MovedMB, CopyMs: p.CopyMs,
 		Stages: mapped(p.Stages, clamped[int]), Replicas: mapped(p.Replicas, clamped[int]), Splits: p.Splits,
 		TrafficMb: make(map[string]float64, len(p.Traffic)),
@@ -86,6 +89,9 @@ func previewFromProto(p *falconv1.Preview) *falcon.Preview {
 	out := &falcon.Preview{
 		Swaps: mapped(p.GetSwaps(), func(s *falconv1.NodeSwap) [2]falcon.Node {
 			return [2]falcon.Node{falcon.Node(s.GetA()), falcon.Node(s.GetB())}
+		}),
+		Groups: mapped(p.GetGroups(), func(s *falconv1.NodeSwap) [2]falcon.Device {
+			return [2]falcon.Device{falcon.Device(s.GetA()), falcon.Device(s.GetB())}
 		}),
 		Left: linksFromProto(p.GetLeft()), Joined: linksFromProto(p.GetJoined()), MovedMB: p.GetMovedMb(), CopyMs: p.GetCopyMs(),
 		Stages: mapped(p.GetStages(), widened), Replicas: mapped(p.GetReplicas(), widened), Splits: p.GetSplits(),

@@ -22,7 +22,7 @@ func drawBefore(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.Rung
 		return r
 	}
 	switch now := s.Snap().GetJob().GetMicroBatches(); {
-	case g.Preview != nil && len(g.Preview.Swaps) > 0:
+	case g.Preview != nil && len(g.Preview.Swaps)+len(g.Preview.Groups) > 0:
 		return drawGridPair(c, drawTitle(c, r, "BEFORE AND AFTER  * changes place  ! slow device"), s, g)
 	case len(g.MicroBatches) > 0 && !g.Current && len(now) == len(g.MicroBatches):
 		return splitTable(c, drawTitle(c, r, "MICRO-BATCHES A REPLICA"), now, g.MicroBatches)
@@ -180,7 +180,11 @@ func nodeBeforeAfter(s *page.State, v *falconv1.Preview, to []string, dp, pp int
 			break
 		}
 		a := s.NodeOf(int32(i))
-		b := nodeAfterSwaps(a, v.GetSwaps())
+		b := afterSwaps(a, v.GetSwaps())
+		if groups := v.GetGroups(); len(groups) > 0 {
+			first := s.Roster.View(s.At(0, dp, pp)).GetDevice() // a group moves as one
+			b = roster.NodeOf(afterSwaps(first, groups))
+		}
 		if i < len(to) {
 			b = roster.NodeOf(to[i])
 		}
@@ -194,8 +198,8 @@ func nodeBeforeAfter(s *page.State, v *falconv1.Preview, to []string, dp, pp int
 	return now, then
 }
 
-// nodeAfterSwaps is the node that takes a node's place after the swaps.
-func nodeAfterSwaps(n string, swaps []*falconv1.NodeSwap) string {
+// afterSwaps is who takes a node's place, or a device's, after the swaps.
+func afterSwaps(n string, swaps []*falconv1.NodeSwap) string {
 	for _, w := range swaps {
 		switch n {
 		case w.GetA():

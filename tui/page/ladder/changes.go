@@ -40,6 +40,9 @@ func swapPairs(v *falconv1.Preview) []string {
 	for _, s := range v.GetSwaps() {
 		out = append(out, s.GetA()+" with "+s.GetB())
 	}
+	for _, s := range v.GetGroups() {
+		out = append(out, s.GetA()+" with "+s.GetB())
+	}
 	return out
 }
 

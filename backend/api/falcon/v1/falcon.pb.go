@@ -8006,6 +8006,7 @@ type Preview struct {
 	Replicas      []int32                `protobuf:"varint,7,rep,packed,name=replicas,proto3" json:"replicas,omitempty"`
 	Splits        []int32                `protobuf:"varint,8,rep,packed,name=splits,proto3" json:"splits,omitempty"`
 	TrafficMb     map[string]float64     `protobuf:"bytes,9,rep,name=traffic_mb,json=trafficMb,proto3" json:"traffic_mb,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	Groups        []*NodeSwap            `protobuf:"bytes,10,rep,name=groups,proto3" json:"groups,omitempty"` // tensor-parallel groups that change places, by the first devices of their places
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8099,6 +8100,13 @@ func (x *Preview) GetSplits() []int32 {
 func (x *Preview) GetTrafficMb() map[string]float64 {
 	if x != nil {
 		return x.TrafficMb
+	}
+	return nil
+}
+
+func (x *Preview) GetGroups() []*NodeSwap {
+	if x != nil {
+		return x.Groups
 	}
 	return nil
 }
@@ -12642,7 +12650,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x17\n" +
 	"\aunix_ns\x18\x03 \x01(\x03R\x06unixNs\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x88\x03\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\xb5\x03\n" +
 	"\aPreview\x12)\n" +
 	"\x05swaps\x18\x01 \x03(\v2\x13.falcon.v1.NodeSwapR\x05swaps\x12&\n" +
 	"\x04left\x18\x02 \x03(\v2\x12.falcon.v1.LinksOfR\x04left\x12*\n" +
@@ -12653,7 +12661,9 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\breplicas\x18\a \x03(\x05R\breplicas\x12\x16\n" +
 	"\x06splits\x18\b \x03(\x05R\x06splits\x12@\n" +
 	"\n" +
-	"traffic_mb\x18\t \x03(\v2!.falcon.v1.Preview.TrafficMbEntryR\ttrafficMb\x1a<\n" +
+	"traffic_mb\x18\t \x03(\v2!.falcon.v1.Preview.TrafficMbEntryR\ttrafficMb\x12+\n" +
+	"\x06groups\x18\n" +
+	" \x03(\v2\x13.falcon.v1.NodeSwapR\x06groups\x1a<\n" +
 	"\x0eTrafficMbEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"&\n" +
@@ -13351,75 +13361,76 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	85,  // 88: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
 	85,  // 89: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
 	127, // 90: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	83,  // 91: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	86,  // 92: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	81,  // 93: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	81,  // 94: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	89,  // 95: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
-	88,  // 96: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	81,  // 97: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	71,  // 98: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	71,  // 99: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	100, // 100: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	101, // 101: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	98,  // 102: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
-	99,  // 103: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
-	97,  // 104: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	80,  // 105: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	97,  // 106: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	87,  // 107: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	88,  // 108: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
-	76,  // 109: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
-	70,  // 110: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	117, // 111: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
-	109, // 112: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
-	110, // 113: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
-	111, // 114: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
-	113, // 115: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
-	113, // 116: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
-	114, // 117: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
-	115, // 118: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
-	112, // 119: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
-	116, // 120: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	128, // 121: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	47,  // 122: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	129, // 123: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	130, // 124: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	119, // 125: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	118, // 126: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	117, // 127: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	122, // 128: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	117, // 129: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	73,  // 130: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 131: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	13,  // 132: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
-	62,  // 133: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	90,  // 134: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	92,  // 135: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	94,  // 136: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	102, // 137: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	96,  // 138: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	120, // 139: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	123, // 140: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	105, // 141: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
-	107, // 142: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
-	38,  // 143: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	14,  // 144: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
-	63,  // 145: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	91,  // 146: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	93,  // 147: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	95,  // 148: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	103, // 149: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	104, // 150: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	121, // 151: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	124, // 152: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	106, // 153: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
-	108, // 154: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
-	143, // [143:155] is the sub-list for method output_type
-	131, // [131:143] is the sub-list for method input_type
-	131, // [131:131] is the sub-list for extension type_name
-	131, // [131:131] is the sub-list for extension extendee
-	0,   // [0:131] is the sub-list for field type_name
+	84,  // 91: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
+	83,  // 92: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	86,  // 93: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	81,  // 94: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	81,  // 95: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	89,  // 96: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	88,  // 97: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	81,  // 98: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	71,  // 99: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	71,  // 100: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	100, // 101: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	101, // 102: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	98,  // 103: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	99,  // 104: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	97,  // 105: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	80,  // 106: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	97,  // 107: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	87,  // 108: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	88,  // 109: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	76,  // 110: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	70,  // 111: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	117, // 112: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	109, // 113: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
+	110, // 114: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
+	111, // 115: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
+	113, // 116: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
+	113, // 117: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
+	114, // 118: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
+	115, // 119: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
+	112, // 120: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
+	116, // 121: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	128, // 122: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	47,  // 123: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	129, // 124: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	130, // 125: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	119, // 126: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	118, // 127: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	117, // 128: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	122, // 129: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	117, // 130: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	73,  // 131: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 132: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	13,  // 133: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	62,  // 134: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	90,  // 135: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	92,  // 136: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	94,  // 137: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	102, // 138: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	96,  // 139: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	120, // 140: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	123, // 141: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	105, // 142: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
+	107, // 143: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
+	38,  // 144: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	14,  // 145: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	63,  // 146: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	91,  // 147: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	93,  // 148: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	95,  // 149: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	103, // 150: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	104, // 151: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	121, // 152: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	124, // 153: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	106, // 154: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
+	108, // 155: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
+	144, // [144:156] is the sub-list for method output_type
+	132, // [132:144] is the sub-list for method input_type
+	132, // [132:132] is the sub-list for extension type_name
+	132, // [132:132] is the sub-list for extension extendee
+	0,   // [0:132] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }

@@ -51,7 +51,7 @@ func TestAPassingSlowdownUnderAnActionIsNotTold(t *testing.T) {
 	w.run(30)
 	w.clearFaults()
 	w.job.Load = []float64{1.4, 1.4}
-	w.refuse = 2
+	w.refuse = 4
 	w.run(6)
 	w.job.Load = nil
 	w.run(60)

@@ -52,7 +52,7 @@ type ProfileConfig struct {
 // EarlyConfig bounds the windows that are asked for before an onset is verified.
 type EarlyConfig struct {
 	Iterations int     // of one window, negative = none; 1
-	Over       float64 // increase over the baseline of an iteration that asks for one; 0.2
+	Over       float64 // increase over the level before of an iteration that asks for one; 0.15
 	Wait       int64   // least iterations between two; doubles with each that no onset follows; 2
 	WaitMost   int64   // 512
 }
@@ -93,7 +93,7 @@ func DefaultConfig() Config {
 		History:      1024,
 		Settled:      0.05,
 		Profile:      ProfileConfig{Iterations: 4, Tries: 3, Spacing: 5, Retry: 50, Deadline: 10 * time.Second},
-		Early:        EarlyConfig{Iterations: 1, Over: 0.2, Wait: 2, WaitMost: 512},
+		Early:        EarlyConfig{Iterations: 1, Over: 0.15, Wait: 2, WaitMost: 512},
 		Validate:     ValidateConfig{Tries: 2, Spacing: 20},
 		Relief:       ReliefConfig{Iterations: 2, Every: 20, Confirm: 10, Streak: 3},
 		Watch:        WatchConfig{Every: 200, Iterations: 2, Spacing: time.Minute, Over: 1.5, Steps: 3},

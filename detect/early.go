@@ -65,16 +65,31 @@ func (e *earlyLook) isOf(onset int64) bool {
 	return w != nil && w.iteration >= onset-1 && w.iteration <= onset+e.cfg.MergeWithin
 }
 
+// levelBefore is what an iteration is held against: the baseline, and while incidents are open
+// or actions hold, the level that the job has settled at with them.
+func (e *earlyLook) levelBefore() float64 {
+	base := e.baseline.currentMs()
+	if e.incidents.anyLocated() {
+		base = max(base, falcon.Median(e.samples.slowest.newestValues(earlyOver)))
+	}
+	for _, s := range e.incidents.openIncidents() {
+		if s.isLocated() && len(s.actions.inForce) == 0 {
+			base = max(base, s.SlowMs)
+		}
+	}
+	return base
+}
+
 // isSlow reports whether an iteration looks slow enough to ask for a window.
 func (e *earlyLook) isSlow(ms float64) bool {
-	base := e.baseline.currentMs()
+	base := e.levelBefore()
 	return base > 0 && ms > base*(1+e.cfg.Early.Over)
 }
 
-// isDue reports whether an iteration of a healthy, settled job is slow.
+// isDue reports whether an iteration of a settled job is slow, beyond what is known.
 func (e *earlyLook) isDue(c cell) bool {
 	return e.cfg.Early.Iterations > 0 && !e.samples.isLearning() && e.isSlow(c.ms) && !e.baseline.isSettling(c.iteration) &&
-		e.evidence.hasHealthy() && !e.profile.learningDue() && !e.incidents.acting()
+		e.evidence.hasHealthy() && !e.profile.learningDue() && e.incidents.allLocated()
 }
 
 // slowRun is how many iterations there were since the window was asked for, 0 without a
@@ -97,11 +112,11 @@ func (e *earlyLook) slowRun() int {
 // since was slow, and counters accuse the ranks that the window does. The two signs do
 // not depend on each other.
 func (e *earlyLook) onset(healthyBefore func(alarm) float64) (a alarm, ok bool) {
-	if len(e.incidents.openIncidents()) > 0 || e.slowRun() < earlyLeast {
+	if !e.incidents.allLocated() || e.slowRun() < earlyLeast {
 		return alarm{}, false
 	}
 	w, slowest := e.newest, e.samples.slowest
-	a = alarm{-1, w.iteration, e.baseline.currentMs(), slowest.valueAt(slowest.seen - 1), e.samples.changeProbability()}
+	a = alarm{-1, w.iteration, e.levelBefore(), slowest.valueAt(slowest.seen - 1), e.samples.changeProbability()}
 	s := newIncident(falcon.Incident{OnsetIteration: w.iteration, HealthyMs: healthyBefore(a), SlowMs: a.afterMs}, w.id)
 	_, _, ok = e.judge(s)
 	return a, ok
@@ -110,6 +125,7 @@ func (e *earlyLook) onset(healthyBefore func(alarm) float64) (a alarm, ok bool) 
 // Bounds below which no rank is named by an early window: of short iterations, a handful
 // are over before an operator has read the line.
 const (
+	earlyOver  = 12          // iterations that make the level before: of them up to half may be slow already
 	earlyLeast = 3           // slow iterations that open an incident without verification
 	earlyLasts = time.Second // that the job has been slow for
 )

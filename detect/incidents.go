@@ -288,6 +288,17 @@ func (n *incidentSet) acting() bool {
 	return slices.ContainsFunc(n.list, func(s *incidentState) bool { return s.Open() || len(s.actions.inForce) > 0 })
 }
 
+// allLocated reports whether every open incident has a culprit: what is slow beyond them is
+// another's.
+func (n *incidentSet) allLocated() bool {
+	return !slices.ContainsFunc(n.list, func(s *incidentState) bool { return s.Open() && (!s.isLocated() || s.isUnexplained()) })
+}
+
+// anyLocated reports whether an incident has a culprit, or its actions hold still.
+func (n *incidentSet) anyLocated() bool {
+	return slices.ContainsFunc(n.list, func(s *incidentState) bool { return s.Open() && s.isLocated() || len(s.actions.inForce) > 0 })
+}
+
 // namedLinks are the links of open incidents.
 func (n *incidentSet) namedLinks() map[falcon.Link]bool {
 	out := map[falcon.Link]bool{}

@@ -261,7 +261,7 @@ func (w *world) settle() {
 	}
 	for {
 		d, p := w.det.Ready(), w.plan.Ready()
-		if d.Empty() && p.Empty() {
+		if d.Empty() && p.Empty() && !w.measured() {
 			return
 		}
 		w.det.Advance()
@@ -269,6 +269,20 @@ func (w *world) settle() {
 		w.detected(d)
 		w.planned(p)
 	}
+}
+
+// measured passes a new profile on, as the engine does in the turn in which it comes.
+func (w *world) measured() bool {
+	id, from := w.det.Profiled()
+	if id == w.told {
+		return false
+	}
+	w.told = id
+	for _, v := range w.out.Incidents {
+		w.tellSpeeds(v)
+	}
+	w.plan.Step(w.now, mitigate.Measured{Begun: from})
+	return true
 }
 
 func (w *world) detected(d detect.Ready) {
@@ -279,12 +293,6 @@ func (w *world) detected(d detect.Ready) {
 		w.keepIncident(v)
 		w.plan.Step(w.now, mitigate.Incident{Incident: v})
 		w.tellSpeeds(v)
-	}
-	if id, _ := w.det.Profiled(); id != w.told {
-		w.told = id
-		for _, v := range w.out.Incidents {
-			w.tellSpeeds(v)
-		}
 	}
 	for _, q := range d.Requests {
 		w.want, w.win = &q, nil

@@ -101,6 +101,29 @@ func (y *linkLog) addTransfers(res *peer.Result) {
 			}
 		}
 	}
+	y.clearHealthy(res, named)
+}
+
+// clearHealthy takes slow judgements back that all rings over the link disprove, while no
+// incident names it: a fault that passed without a test after it must not be planned around.
+func (y *linkLog) clearHealthy(res *peer.Result, named map[falcon.Link]bool) {
+	fine := map[falcon.Link]bool{}
+	for i := range res.Groups {
+		g := &res.Groups[i]
+		if !g.Internode || g.Dimension == falcon.DimWorld {
+			continue
+		}
+		healthy := g.Basis != peer.ByNone && !g.Suspect && !g.Crowded && g.Ratio <= y.evidence.suspectRatio()
+		for _, l := range y.job.ringLinks(*g) {
+			was, known := fine[l]
+			fine[l] = healthy && (was || !known)
+		}
+	}
+	for l, seen := range y.seen {
+		if seen.ratio > 1 && fine[l] && !named[l] {
+			y.addJudgement(l, linkSeen{1, y.clock.now, false})
+		}
+	}
 }
 
 func (y *linkLog) addJudgement(l falcon.Link, seen linkSeen) {

@@ -202,3 +202,28 @@ func TestHeldIterationsAreLeftOut(t *testing.T) {
 		t.Errorf("job's newest unheld iteration %d, incidents %v", s.Iteration, w.all)
 	}
 }
+
+// A link that a test found slow and that no incident names is planned around until all rings over
+// it are as fast as usual again.
+func TestRingsClearASlowTest(t *testing.T) {
+	w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 8, 8, 3)
+	w.run(30)
+	slow := falcon.NewLink("n1", "n2")
+	ratio := func() float64 {
+		for _, l := range w.m.links.linkSpeeds() {
+			if l.Link == slow {
+				return l.Ratio
+			}
+		}
+		return 0
+	}
+	w.m.links.addJudgement(slow, linkSeen{6, w.now, true})
+	if got := ratio(); got != 6 {
+		t.Fatalf("ratio %v", got)
+	}
+	w.step(Look{Why: "how fast are the rings?"})
+	w.run(8)
+	if got := ratio(); got != 1 {
+		t.Errorf("ratio %v after a window in which every ring was as fast as usual", got)
+	}
+}

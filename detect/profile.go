@@ -24,7 +24,8 @@ import (
 // shorter: the rest is waiting for the sender (bubbles). It is an upper bound
 // where a pipeline never has a message ready. A link's Ratio comes from its
 // newest test, else from transfers: of a ring whose slow link is named, or of
-// pairs; 1 = judged and healthy.
+// pairs; 1 = judged and healthy. A slow test that no incident stands for counts until all
+// rings over the link are as fast as usual.
 func (m *Machine) Profile() falcon.JobProfile {
 	out := falcon.JobProfile{Links: m.links.linkSpeeds()}
 	if m.profile.haveLast {

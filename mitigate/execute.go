@@ -19,14 +19,8 @@ func (e *executor) orderApproved(s *incidentState) {
 		e.out.expireAction(a, why)
 		return
 	}
-	if a.Variant == falcon.VariantFence {
-		measured, why := e.look.measuredFor(s, a, e.iterations.presentMs(s))
-		if why != "" {
-			e.out.expireAction(a, why)
-		}
-		if !measured {
-			return
-		}
+	if a.Variant == falcon.VariantFence && !e.mayFence(s, a) {
+		return
 	}
 	a.DeadlineUnixNs = 0
 	a.State = falcon.ActionDispatched

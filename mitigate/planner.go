@@ -84,8 +84,8 @@ func New(cfg Config) *Planner {
 		cache: p.cache, overheads: p.overheads, profile: p.profile,
 	}
 	p.limits = &limiter{clock: p.clock, policy: p.policy, iterations: p.iterations, job: p.job, incidents: p.incidents}
-	p.verify = &verifier{cfg: p.cfg, clock: p.clock, iterations: p.iterations, out: p.out, job: p.job, overheads: p.overheads}
 	p.look = &looker{clock: p.clock, out: p.out, incidents: p.incidents}
+	p.verify = &verifier{cfg: p.cfg, clock: p.clock, iterations: p.iterations, out: p.out, job: p.job, overheads: p.overheads, plans: p.plans, look: p.look}
 	p.exec = &executor{
 		clock: p.clock, policy: p.policy, iterations: p.iterations, out: p.out, job: p.job, incidents: p.incidents,
 		orders: p.orders, ledger: p.ledger, cache: p.cache, plans: p.plans, limits: p.limits, look: p.look,

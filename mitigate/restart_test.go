@@ -26,9 +26,14 @@ func newRig(cfg Config) *rig {
 }
 
 func (r *rig) step(in ...Input) {
-	for _, v := range in {
+	for len(in) > 0 {
+		v := in[0]
+		in = in[1:]
 		r.p.Step(time.Time{}, v)
 		ready := r.p.Ready()
+		if ready.Look != "" { // the ranks are measured at once, and are as they were
+			in = append([]Input{Measured{Begun: time.Unix(1, 0)}}, in...)
+		}
 		r.orders = append(r.orders, ready.Orders...)
 		r.acted = append(r.acted, ready.Acted...)
 		for _, a := range ready.Actions {

@@ -32,24 +32,32 @@ func (v *verifier) measureGain(s *incidentState) {
 	if a.Rung != falcon.RungS4 && isSlower(a, after) {
 		need = min(need, worseIterations)
 	}
-	if len(after) < need {
+	enough := len(after) >= need
+	after = after[:min(len(after), need)] // the first ones seen: some may have gone by while the engine was down
+	if len(after) < min(need, worseIterations) {
 		return
 	}
-	after = after[:need] // the first ones seen: some may have gone by while the engine was down
-	a.MeasuredMs = falcon.Median(slices.Clone(after))
+	measured := falcon.Median(slices.Clone(after))
+	other, waits := v.blamesAnother(s, a, measured) // asked for as soon as it looks so
+	if waits || !enough {
+		return
+	}
+	a.MeasuredMs = measured
 	if a.PredictedMs > 0 {
 		a.ErrorShare = a.MeasuredMs/a.PredictedMs - 1
 	}
 	v.recordOverhead(a, settled)
 	a.State = falcon.ActionKept
 	v.out.addNote(a.ID, "action", "%s measured: %.1f ms, predicted %.1f ms, before %.1f ms", a.ID, a.MeasuredMs, a.PredictedMs, a.BeforeMs)
-	switch short := v.shortOf(a); {
+	switch short := v.isShort(a, measured); {
 	case !short || !s.incident.Open():
 		v.replaceOlder(s, i)
 	case a.Variant == falcon.VariantFence:
 		v.out.addNote(a.ID, "action", "%s did not help enough, and is not undone: %s stays fenced until a person lifts that; %s stays open", a.ID, nodeNames(nodesLeft(a)), a.Incident)
 	case a.Rung == falcon.RungS4:
 		v.out.addNote(a.ID, "action", "%s did not help enough, and a restart can't be undone; %s stays open", a.ID, a.Incident)
+	case other != "":
+		v.out.addNote(a.ID, "action", "%s is kept: %s is slow too since, so that this measurement does not show whether it helped", a.ID, other)
 	default:
 		a.RevertReason = fmt.Sprintf("it did not help enough: %.1f ms before, %.1f ms after, %.1f ms predicted", a.BeforeMs, a.MeasuredMs, a.PredictedMs)
 	}
@@ -87,8 +95,25 @@ func isSlower(a *falcon.Action, after []float64) bool {
 	return len(after) >= worseIterations && slices.Min(after[:worseIterations]) > a.BeforeMs*(1+worseShare)
 }
 
-func (v *verifier) shortOf(a *falcon.Action) bool {
-	gain, wanted := a.BeforeMs-a.MeasuredMs, a.BeforeMs-a.PredictedMs
+// blamesAnother finds a device that has become slow while an action was measured which seems
+// not to help: undoing the action would bring the first fault back. The ranks are measured for
+// it; waits: not yet.
+func (v *verifier) blamesAnother(s *incidentState, a *falcon.Action, measuredMs float64) (other falcon.Device, waits bool) {
+	if !v.isShort(a, measuredMs) || !s.incident.Open() || a.Rung == falcon.RungS4 {
+		return "", false
+	}
+	switch v.look.measuredFor(a, measuredMs, a.ID+" seems not to help: is another rank slow?") {
+	case lookWaits:
+		return "", true
+	case lookDone:
+		other, _ = v.plans.slowBesides(a)
+	}
+	return other, false
+}
+
+// isShort reports whether an action brings less than its share of what it promised.
+func (v *verifier) isShort(a *falcon.Action, measuredMs float64) bool {
+	gain, wanted := a.BeforeMs-measuredMs, a.BeforeMs-a.PredictedMs
 	return gain < max(v.cfg.KeepShare*wanted, v.cfg.MinGain*a.BeforeMs/2)
 }
 
@@ -145,4 +170,6 @@ type verifier struct {
 	out        *output
 	job        *jobState
 	overheads  *overheadBook
+	plans      *planMaker
+	look       *looker
 }

@@ -107,7 +107,7 @@
 // S3). Series stay with the rank. What belongs to devices follows them: pace,
 // healthy profile, the watch of ranks, counters and incidents, whose ranks are
 // derived again. Groups keep their healthy transfers by their members, as
-// communicators are new. The baseline stays. Eight iterations later the ranks are
+// communicators are new. The baseline stays. Three iterations later the ranks are
 // profiled; until then Speeds and Profile have none. A window requested before is
 // dropped.
 //

@@ -34,12 +34,16 @@ func (m *Machine) adoptPlacement(now falcon.Placement, before int64) {
 	m.incidents.displaceAll(was, m.profile.windowID)
 }
 
+// lookAfter is how many iterations after a change of places the ranks are profiled: by then they
+// run as they will. Nothing is planned for a job whose ranks are not measured.
+const lookAfter = 3
+
 // placementChanged takes a change of the ranks' devices. The actions of before a restart are
 // reported again, when the job has the placement already.
 func (m *Machine) placementChanged(in Acted) {
 	m.adoptPlacement(in.Placement, in.Iteration)
 	m.dropOwnOnsets()
-	m.profile.lookFrom(in.Iteration + m.cfg.SettleAfter)
+	m.profile.lookFrom(in.Iteration + lookAfter)
 	for _, s := range m.incidents.openIncidents() {
 		if s.move.backAt = in.Iteration; !in.Reverted {
 			s.markDisplaced()

@@ -122,6 +122,9 @@ func (j *Job) Place(blocks []int32) {
 	}
 	j.Placement = now
 	j.connect()
+	for _, h := range j.hosts { // as an agent does when communicators have gone
+		h.tracker.Reset()
+	}
 }
 
 // Relaunch starts the job again on other devices, from an iteration on (S4).

@@ -65,6 +65,7 @@ type topologyProblem struct {
 type topologyPlan struct {
 	Placement    falcon.Placement         `json:"placement"`
 	Swaps        [][2]falcon.Node         `json:"swaps"`
+	Groups       [][2]falcon.Device       `json:"groups,omitempty"` // whose tensor-parallel groups change places, where whole nodes do not
 	BeforeMs     float64                  `json:"iteration_ms_before"`
 	AfterMs      float64                  `json:"iteration_ms_after"`
 	SplitOnlyMs  float64                  `json:"iteration_ms_before_split"`
@@ -91,7 +92,7 @@ func planTopology(in *topologyProblem) (any, error) {
 		return nil, &inputError{text: strings.TrimPrefix(strings.TrimPrefix(err.Error(), "topology: "), "bad problem: "), cause: err}
 	}
 	out := topologyPlan{
-		Placement: plan.Placement, Swaps: plan.Preview.Swaps, BeforeMs: roundToNano(plan.BeforeMs), AfterMs: roundToNano(plan.AfterSplitMs),
+		Placement: plan.Placement, Swaps: plan.Preview.Swaps, Groups: plan.Preview.Groups, BeforeMs: roundToNano(plan.BeforeMs), AfterMs: roundToNano(plan.AfterSplitMs),
 		SplitOnlyMs: roundToNano(plan.BeforeSplitMs), SwapOnlyMs: roundToNano(plan.AfterMs), MicroBatches: plan.MicroBatches,
 		MovedMB: plan.Preview.MovedMB, Stages: listed(plan.Preview.Stages), Replicas: listed(plan.Preview.Replicas),
 		Optimal: plan.Exact, Links: map[string][]falcon.Link{},

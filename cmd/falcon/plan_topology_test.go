@@ -120,3 +120,12 @@ func FuzzPlanTopology(f *testing.F) {
 	f.Add(`{"layout":{"tp":1,"dp":2,"pp":1},"nodes":["a","b"],"gpus_per_node":1,"micro_batches":[4,2],"self_ms":{"a.g0":1,"b.g0":3},"stage_ms":[1],"state_mb":3}`)
 	f.Fuzz(func(t *testing.T, in string) { oneAnswer(t, in, planTopology) })
 }
+
+// Where single groups change places, the plan names them by their devices.
+func TestPlanTopologyOfSingleGroups(t *testing.T) {
+	in := `{"layout":{"tp":1,"dp":4,"pp":2},"nodes":["n0","n1"],"gpus_per_node":4,"self_ms":{"n0.g0":25,"n0.g1":10,"n1.g0":10,"n1.g1":25},"micro_batches":8,"model":{"dp_mb":1,"pp_mb":1},"inter_gbps":400}`
+	out, err := planWith("topology", in)
+	if err != nil || !strings.Contains(out, `"swaps":[],"groups":[["n`) || !strings.Contains(out, `"replicas_with_stragglers":[0]`) {
+		t.Errorf("%s, %v", out, err)
+	}
+}

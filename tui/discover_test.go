@@ -129,6 +129,21 @@ func TestHelpIsSearched(t *testing.T) {
 	}
 }
 
+// G and g go to the ends of the help, as they do on the pages.
+func TestHelpGoesToItsEnds(t *testing.T) {
+	m, _, _ := proposed(t, Options{})
+	send(m, "?")
+	top := text(m)
+	send(m, "G")
+	if s := text(m); strings.Contains(s, " more, j") || !strings.Contains(s, "End the search, then close the help.") {
+		t.Errorf("the end shows:\n%s", s)
+	}
+	send(m, "g")
+	if s := text(m); s != top {
+		t.Errorf("the top shows:\n%s", s)
+	}
+}
+
 func TestHintIsShownOnce(t *testing.T) {
 	seen := 0
 	m, _, _ := proposed(t, Options{Hint: true, HintSeen: func() { seen++ }})

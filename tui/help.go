@@ -44,6 +44,10 @@ func (h *helpBox) handleKey(k tea.KeyPressMsg, w int) (closed bool) {
 		h.pane.PageUp()
 	case key.PageDown:
 		h.pane.PageDown()
+	case key.First:
+		h.pane.GotoTop()
+	case key.Last:
+		h.pane.GotoBottom()
 	case key.Filter:
 		in := newTextEntry(h.table, key.Prompt, h.wanted, max(1, w-promptKeysW-4))
 		h.search = &in

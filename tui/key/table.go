@@ -133,6 +133,8 @@ var table = slices.Concat([]Binding{
 	newBinding(Replay, ToEnd, []string{"$"}, "$", "end", "To the end of the recording.", 0),
 	newBinding(Help, PageUp, []string{"ctrl+u", "pgup"}, "ctrl-u", "page", "A page back.", 0),
 	newBinding(Help, PageDown, []string{"ctrl+d", "pgdown", "space"}, "ctrl-d", "page", "A page on.", 2),
+	newBinding(Help, First, []string{"g", "home"}, "g", "top", "To the top.", 0),
+	newBinding(Help, Last, []string{"G", "end"}, "G", "end", "To the end.", 0),
 	newBinding(Help, Filter, []string{"/"}, "/", "search", "Show only the keys whose name or sentence holds a text.", 4),
 	newBinding(Help, Cancel, []string{"esc", "?", "q", "enter", "ctrl+c"}, "esc", "close", "End the search, then close the help.", 3),
 })

@@ -15,6 +15,10 @@ import (
 // say: parameters and two moments beside gradients of the same width.
 const stateTimes = 3
 
+// betterThanHealthy is the share of the healthy iteration time that a placement is taken to reach
+// at best: a model that promises more has a fault wrong.
+const betterThanHealthy = 0.97
+
 var (
 	errNoAdapter  = errors.New("the framework takes no orders: it has no adapter")
 	errOneNode    = errors.New("the job runs on one node: there is no other place")
@@ -45,7 +49,8 @@ func (pm *planMaker) planS3(s *incidentState) (plan, error) {
 		after, out.counts = t.AfterSplitMs, slices.Clone(t.MicroBatches)
 	}
 	// The model's gain, as a difference or as a share, whichever promises less.
-	out.predictedMs = max(out.beforeMs-(t.BeforeMs-after), out.beforeMs*after/t.BeforeMs)
+	// No places make the job much faster than it was in its own when all was well.
+	out.predictedMs = max(out.beforeMs-(t.BeforeMs-after), out.beforeMs*after/t.BeforeMs, betterThanHealthy*s.incident.HealthyMs)
 	out.gainMs, out.modelError = out.beforeMs-out.predictedMs, modelError(t.BeforeMs, out.beforeMs)
 	out.what = "exchanges " + exchangeText(t.Preview)
 	return pm.requireGain(out, "placement")

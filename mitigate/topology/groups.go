@@ -256,8 +256,14 @@ func (x *exchange) climb(at []int, v groupValue) {
 	}
 }
 
-// revertUnneeded takes back exchanges that the best placement does not need.
+// littleShare is the share of the time that an exchange of two groups must bring to be worth
+// the state that it moves.
+const littleShare = 0.002
+
+// revertUnneeded takes back exchanges that bring nothing, or so little that the best placement
+// does without them.
 func (x *exchange) revertUnneeded() {
+	most := x.bestAt.ms * (1 + littleShare)
 	for changed := true; changed; {
 		changed = false
 		for u := range x.best {
@@ -267,9 +273,9 @@ func (x *exchange) revertUnneeded() {
 			at := slices.Clone(x.best)
 			r := slices.Index(at, u)
 			at[u], at[r] = at[r], at[u]
-			was := x.bestAt.movedMB
-			x.try(at)
-			changed = changed || x.bestAt.movedMB < was
+			if v := x.price(at); v.ms <= most && v.movedMB < x.bestAt.movedMB {
+				x.best, x.bestAt, changed = at, v, true
+			}
 		}
 	}
 }

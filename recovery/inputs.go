@@ -101,5 +101,5 @@ func (m *Machine) onDevice(now time.Time, d Device) {
 // Hears reports whether silence means something: neither the console nor its network
 // is at fault, or they have been for so long that nothing waits for them any more.
 func (m *Machine) Hears(now time.Time) bool {
-	return !m.hear.Holds() || m.hear.Exhausted(now, m.cfg.HangMin)
+	return m.hear.Means(now, m.cfg.HangMin)
 }

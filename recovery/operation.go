@@ -308,7 +308,7 @@ func (op *operation) deadlinePassed(now time.Time) bool {
 	if op.rec == nil || !(op.clock.Limited() && op.clock.Due(now)) {
 		return false
 	}
-	return !op.hear.Holds() || !op.deadlinePausable() || op.hear.Exhausted(now, op.cfg.HangMin)
+	return !op.deadlinePausable() || op.hear.Means(now, op.cfg.HangMin)
 }
 
 var phaseOf = map[falcon.RecoveryState]string{

@@ -152,15 +152,16 @@ func previewStory(p *falconv1.Preview) *PreviewStory {
 		return nil
 	}
 	out := &PreviewStory{
-		Swaps: [][2]string{}, Left: linksByDimension(p.GetLeft()), Joined: linksByDimension(p.GetJoined()),
+		Swaps: emptyIfNil(pairsOf(p.GetSwaps())), Groups: pairsOf(p.GetGroups()), Left: linksByDimension(p.GetLeft()), Joined: linksByDimension(p.GetJoined()),
 		MovedMB: p.GetMovedMb(), CopyMs: p.GetCopyMs(), Stages: emptyIfNil(p.GetStages()), Replicas: emptyIfNil(p.GetReplicas()),
 		Splits: emptyIfNil(p.GetSplits()), Traffic: p.GetTrafficMb(),
 	}
-	for _, w := range p.GetSwaps() {
-		out.Swaps = append(out.Swaps, [2]string{w.GetA(), w.GetB()})
-	}
-	for _, w := range p.GetGroups() {
-		out.Groups = append(out.Groups, [2]string{w.GetA(), w.GetB()})
+	return out
+}
+
+func pairsOf(list []*falconv1.NodeSwap) (out [][2]string) {
+	for _, w := range list {
+		out = append(out, [2]string{w.GetA(), w.GetB()})
 	}
 	return out
 }

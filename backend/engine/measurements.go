@@ -77,7 +77,8 @@ func (ms *measurements) announceSpeeds(now time.Time) bool {
 	}
 	ms.newSpeeds = false
 	_, from := ms.det.Profiled()
-	changed := from.After(ms.measuredFrom)
+	fresh := from.After(ms.measuredFrom)
+	changed := fresh
 	for _, v := range ms.state.incidents {
 		if v.State != falcon.IncidentLocated {
 			continue
@@ -88,7 +89,7 @@ func (ms *measurements) announceSpeeds(now time.Time) bool {
 			changed = true
 		}
 	}
-	if from.After(ms.measuredFrom) {
+	if fresh {
 		ms.measuredFrom = from
 		ms.plan.Step(now, mitigate.Measured{Begun: from})
 	}

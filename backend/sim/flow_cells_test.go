@@ -100,8 +100,9 @@ func (c cell) play(seed uint64) seedTrial {
 	costs := costs(7e9 / float64(c.shape.Layout.PP*c.shape.Layout.TP))
 	costs.ExpectS3Ms = 4 * healthy
 	r := Run(c.shape, trace, costs, seed, runS, true)
-	out := seedTrial{seed: seed, cycles: cycles(phases(r)), actions: r.Actions}
-	out.first, out.actedFirst = firstFault(phases(r))
+	parts := phases(r)
+	out := seedTrial{seed: seed, cycles: cycles(parts), actions: r.Actions}
+	out.first, out.actedFirst = firstFault(parts)
 	for _, y := range out.cycles {
 		if !y.acted {
 			out.missed++

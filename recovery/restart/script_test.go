@@ -77,6 +77,15 @@ func (s *script) do(d *datadriven.TestData) string {
 	launch := func() *falcon.Launch {
 		return &falcon.Launch{Generation: number("generation"), Placement: placement(arg("on"))}
 	}
+	pass := func() {
+		if text := arg("after"); text != "" {
+			after, err := time.ParseDuration(text)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			s.now = s.now.Add(after)
+		}
+	}
 	step := func(in Input) string { return s.text(s.m.Step(s.now, s, in)) }
 	switch d.Cmd {
 	case "checkpoint":
@@ -106,27 +115,14 @@ func (s *script) do(d *datadriven.TestData) string {
 		}
 		return ""
 	case "tick":
-		var after time.Duration
-		if text := arg("after"); text != "" {
-			var err error
-			if after, err = time.ParseDuration(text); err != nil {
-				s.t.Fatal(err)
-			}
-		}
-		s.now = s.now.Add(after)
+		pass()
 		return s.text(s.m.Tick(s.now, s))
 	case "reboot": // the engine starts again on its journal
 		var state State
 		if err := json.Unmarshal(s.journal, &state); err != nil {
 			s.t.Fatal(err)
 		}
-		if d.HasArg("after") {
-			after, err := time.ParseDuration(arg("after"))
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			s.now = s.now.Add(after)
-		}
+		pass()
 		s.boot(state)
 		return s.text(s.m.Restored(s.now, s))
 	}

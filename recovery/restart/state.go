@@ -46,7 +46,7 @@ type State struct {
 	Phase    string           `json:"phase"`
 	Order    uint64           `json:"order,omitempty"` // the checkpoint, 0 = none
 	Resume   int64            `json:"resume_iteration,omitempty"`
-	SinceNs  int64            `json:"since_unix_ns"`       // of the phase
+	SinceNs  int64            `json:"since_unix_ns"`       // of the phase; engines before this one count its time from here
 	Epoch    uint64           `json:"job_epoch,omitempty"` // whose processes leave after their checkpoint
 	Launch   *falcon.Launch   `json:"launch,omitempty"`
 	Commands []NodeCommand    `json:"commands,omitempty"`         // of the launch

@@ -21,10 +21,10 @@ func actionOf(a falcon.Action) Action { return Action{Action: a, Outcome: string
 func (a Action) Change() string {
 	var parts []string
 	if p := a.Preview; p != nil && len(p.Swaps) > 0 {
-		parts = append(parts, swapsText(p.Swaps))
+		parts = append(parts, pairsText("nodes", p.Swaps))
 	}
 	if p := a.Preview; p != nil && len(p.Groups) > 0 {
-		parts = append(parts, groupsText(p.Groups))
+		parts = append(parts, pairsText("ranks on", p.Groups))
 	}
 	if a.Variant != "" {
 		parts = append(parts, string(a.Variant))
@@ -35,20 +35,12 @@ func (a Action) Change() string {
 	return strings.Join(parts, ", ")
 }
 
-func swapsText(swaps [][2]falcon.Node) string {
+func pairsText[T ~string](what string, pairs [][2]T) string {
 	var names []string
-	for _, s := range swaps {
+	for _, s := range pairs {
 		names = append(names, string(s[0])+" ⇄ "+string(s[1]))
 	}
-	return "nodes " + strings.Join(names, ", ")
-}
-
-func groupsText(groups [][2]falcon.Device) string {
-	var names []string
-	for _, s := range groups {
-		names = append(names, string(s[0])+" ⇄ "+string(s[1]))
-	}
-	return "ranks on " + strings.Join(names, ", ")
+	return what + " " + strings.Join(names, ", ")
 }
 
 // Measured says what came of the prediction.

@@ -66,12 +66,7 @@ func previewToProto(p *falcon.Preview) *falconv1.Preview {
 		return nil
 	}
 	out := &falconv1.Preview{
-		Swaps: mapped(p.Swaps, func(s [2]falcon.Node) *falconv1.NodeSwap {
-			return &falconv1.NodeSwap{A: string(s[0]), B: string(s[1])}
-		}),
-		Groups: mapped(p.Groups, func(s [2]falcon.Device) *falconv1.NodeSwap {
-			return &falconv1.NodeSwap{A: string(s[0]), B: string(s[1])}
-		}),
+		Swaps: mapped(p.Swaps, pairToProto), Groups: mapped(p.Groups, pairToProto),
 		Left: linksToProto(p.Left), Joined: linksToProto(p.Joined), MovedMb: p.MovedMB, CopyMs: p.CopyMs,
 		Stages: mapped(p.Stages, clamped[int]), Replicas: mapped(p.Replicas, clamped[int]), Splits: p.Splits,
 		TrafficMb: make(map[string]float64, len(p.Traffic)),
@@ -87,12 +82,7 @@ func previewFromProto(p *falconv1.Preview) *falcon.Preview {
 		return nil
 	}
 	out := &falcon.Preview{
-		Swaps: mapped(p.GetSwaps(), func(s *falconv1.NodeSwap) [2]falcon.Node {
-			return [2]falcon.Node{falcon.Node(s.GetA()), falcon.Node(s.GetB())}
-		}),
-		Groups: mapped(p.GetGroups(), func(s *falconv1.NodeSwap) [2]falcon.Device {
-			return [2]falcon.Device{falcon.Device(s.GetA()), falcon.Device(s.GetB())}
-		}),
+		Swaps: mapped(p.GetSwaps(), pairFromProto[falcon.Node]), Groups: mapped(p.GetGroups(), pairFromProto[falcon.Device]),
 		Left: linksFromProto(p.GetLeft()), Joined: linksFromProto(p.GetJoined()), MovedMB: p.GetMovedMb(), CopyMs: p.GetCopyMs(),
 		Stages: mapped(p.GetStages(), widened), Replicas: mapped(p.GetReplicas(), widened), Splits: p.GetSplits(),
 		Traffic: make(map[falcon.Dimension]float64, len(p.GetTrafficMb())),
@@ -102,6 +92,12 @@ func previewFromProto(p *falconv1.Preview) *falcon.Preview {
 	}
 	return out
 }
+
+func pairToProto[T ~string](s [2]T) *falconv1.NodeSwap {
+	return &falconv1.NodeSwap{A: string(s[0]), B: string(s[1])}
+}
+
+func pairFromProto[T ~string](s *falconv1.NodeSwap) [2]T { return [2]T{T(s.GetA()), T(s.GetB())} }
 
 func linksToProto(m map[falcon.Dimension][]falcon.Link) []*falconv1.LinksOf {
 	return mapped(sortedKeys(m), func(d falcon.Dimension) *falconv1.LinksOf {

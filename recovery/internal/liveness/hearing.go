@@ -32,6 +32,12 @@ func (h *Hearing) Exhausted(now time.Time, most time.Duration) bool {
 	return h.Holds() && now.Sub(h.began) >= most
 }
 
+// Means reports whether silence means something: nothing is held, or it has been for so
+// long that nothing waits for it any more.
+func (h *Hearing) Means(now time.Time, most time.Duration) bool {
+	return !h.Holds() || h.Exhausted(now, most)
+}
+
 // Open begins with a hold: no node was heard before.
 func (h *Hearing) Open(now time.Time, grace time.Duration) {
 	h.beginHold(now)

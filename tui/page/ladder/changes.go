@@ -37,10 +37,7 @@ func PlanOfRung(g *falconv1.RungView) Plan {
 
 func swapPairs(v *falconv1.Preview) []string {
 	var out []string
-	for _, s := range v.GetSwaps() {
-		out = append(out, s.GetA()+" with "+s.GetB())
-	}
-	for _, s := range v.GetGroups() {
+	for _, s := range slices.Concat(v.GetSwaps(), v.GetGroups()) {
 		out = append(out, s.GetA()+" with "+s.GetB())
 	}
 	return out

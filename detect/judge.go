@@ -46,6 +46,9 @@ func (m *Machine) judgeWindow(w *window) {
 // or another fault. Where no incident is open, only those count that the watch
 // calls failing: a little slowness that slows no iteration has no culprit.
 func (m *Machine) checkUnexplained(w *window, res peer.Result, quiet bool) {
+	if m.baseline.currentMs() == 0 {
+		return // nothing to measure against yet
+	}
 	before := m.rankWatch.takeUnexplained()
 	for _, s := range m.incidents.list {
 		if s.Open() && !s.hasVerdict() {

@@ -157,34 +157,45 @@ func (m *Machine) stepSamples(in Samples) {
 	if !m.job.known {
 		return
 	}
-	for _, s := range in.Samples {
-		if s.Rank < 0 || int(s.Rank) >= len(m.samples.ranks) || s.Iteration < 0 {
-			continue
-		}
-		r := m.samples.ranks[s.Rank]
-		if s.Iteration <= r.newest {
-			continue // sent again after a reconnect
-		}
-		m.samples.heard(r, s.Iteration)
-		m.work.add(&s)
-		ms := s.RunMs()
-		if s.PausedMs > 0 {
-			r.skipIteration(s.Iteration)
-		} else {
-			for _, c := range r.observe(s.Iteration, ms) {
-				m.onRankChange(s.Rank, r, c)
+	for _, part := range inParts(in.Samples) {
+		for _, s := range part {
+			if s.Rank >= 0 && int(s.Rank) < len(m.samples.ranks) && s.Iteration >= 0 {
+				m.onSample(s)
 			}
 		}
-		if ms > 0 && !math.IsInf(ms, 0) {
-			m.samples.fold.addSample(s.Iteration, ms, s.EndNs, s.PausedMs > 0)
+		m.checkQuorum()
+		m.trackSilence()
+		m.foldIterations()
+	}
+}
+
+// onSample takes in one rank's iteration, unless it was sent again after a reconnect.
+func (m *Machine) onSample(s falcon.Sample) {
+	r := m.samples.ranks[s.Rank]
+	if s.Iteration <= r.newest {
+		return
+	}
+	m.samples.heard(r, s.Iteration)
+	m.work.add(&s)
+	ms := s.RunMs()
+	if s.PausedMs > 0 {
+		r.skipIteration(s.Iteration)
+	} else {
+		for _, c := range r.observe(s.Iteration, ms) {
+			m.onRankChange(s.Rank, r, c)
 		}
 	}
-	m.checkQuorum()
-	m.trackSilence()
+	if ms > 0 && !math.IsInf(ms, 0) {
+		m.samples.fold.addSample(s.Iteration, ms, s.EndNs, s.PausedMs > 0)
+	}
+}
+
+// foldIterations takes in the job's iterations that are complete by now.
+func (m *Machine) foldIterations() {
 	for {
 		c, ok := m.samples.fold.nextComplete(len(m.samples.ranks), m.samples.newest)
 		if !ok {
-			break
+			return
 		}
 		m.onIteration(c)
 	}

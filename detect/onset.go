@@ -121,9 +121,12 @@ func (m *Machine) openOnset(alarms []alarm) {
 
 // healthyBefore is the level that an onset is measured against: the baseline, or
 // the level right before it where it is so small that the weather's share of the
-// level would count as the fault's.
+// level would count as the fault's, or where the job has no level yet.
 func (m *Machine) healthyBefore(a alarm) float64 {
 	healthy := m.baseline.currentMs()
+	if healthy == 0 {
+		return a.beforeMs
+	}
 	if m.cfg.isSmall(a.beforeMs, a.afterMs) && len(m.incidents.openIncidents()) == 0 {
 		return max(healthy, a.beforeMs)
 	}

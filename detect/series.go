@@ -1,9 +1,12 @@
 package detect
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"time"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/bocd"
 )
 
@@ -108,6 +111,29 @@ const (
 	foldKeep = 64
 	foldLag  = 8
 )
+
+// inParts splits what came at once into parts that the fold holds: more iterations than
+// that, rank by rank, are put in the order in which they ran.
+func inParts(samples []falcon.Sample) [][]falcon.Sample {
+	const most = foldKeep / 2
+	if len(samples) == 0 {
+		return nil
+	}
+	byIteration := func(a, b falcon.Sample) int { return cmp.Compare(a.Iteration, b.Iteration) }
+	first, last := slices.MinFunc(samples, byIteration).Iteration, slices.MaxFunc(samples, byIteration).Iteration
+	if last-first < most {
+		return [][]falcon.Sample{samples}
+	}
+	sorted := slices.SortedStableFunc(slices.Values(samples), byIteration)
+	var parts [][]falcon.Sample
+	from := 0
+	for i := range sorted {
+		if sorted[i].Iteration-sorted[from].Iteration >= most {
+			parts, from = append(parts, sorted[from:i]), i
+		}
+	}
+	return append(parts, sorted[from:])
+}
 
 // iterationFold joins the ranks' samples to the job's iteration: its slowest rank.
 type iterationFold struct {

@@ -32,7 +32,7 @@ def meet(port: int) -> None:
 def slow_factor() -> int:
     """How often this rank repeats its work: more than once while the slow file is there."""
     path = os.environ.get("GPU_SLOW", "")
-    return 4 if path and RANK == WORLD - 1 and os.path.exists(path) else 1
+    return 4 if path and RANK == 0 and os.path.exists(path) else 1
 
 
 def train() -> None:
@@ -73,7 +73,8 @@ def lone() -> None:
     for _ in range(200):
         dist.all_reduce(x)
     torch.cuda.synchronize()
-    for _ in range(5):
+    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[-1]})  # this thread alone: a move costs more than a call
+    for _ in range(20):
         begun = time.perf_counter()
         for _ in range(calls):
             dist.all_reduce(x)

@@ -103,7 +103,7 @@ nccl-matrix: native ## the hook and the profiler plug-in beside one NCCL per min
 
 # For a machine with one GPU and no Go: bin/ is carried there built, and nothing is built.
 gpu: ## what one GPU can show in ten minutes, into bin/gpu/gpu.md and gpu.json; GPU_FLAGS=--hollow plays it on stand-ins
-	@python=$$(.ci/python which); "$${python:-python3}" native/gpu/gpu.py --bin $(BIN) $(GPU_FLAGS)
+	@python=$$(.ci/python which); "$${python:-python3}" native/gpu/gpu.py --bin $(BIN) --commit "$$(git rev-parse --short HEAD 2>/dev/null || echo of no known commit)" $(GPU_FLAGS)
 
 fuzz: ## every fuzz target for FUZZTIME (default 2s)
 	.ci/fuzz $(FUZZTIME)

@@ -10,6 +10,7 @@ Needs a Python with torch alone. Writes gpu.json and gpu.md.
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -22,7 +23,12 @@ import tempfile
 import time
 from pathlib import Path
 
+import report_page
+
 HERE = Path(__file__).resolve().parent
+
+
+GEMM_N = 2048  # side of the matrices of a test
 
 
 class SkipError(Exception):
@@ -111,6 +117,11 @@ class Bench:
                 os.killpg(p.pid, signal.SIGKILL)
             p.wait()
         self.processes = []
+        mark = f"FALCON_SHM_DIR={self.shm()}".encode()
+        for environ in Path("/proc").glob("[0-9]*/environ"):  # what an agent started has a group of its own
+            with contextlib.suppress(OSError):
+                if mark in environ.read_bytes().split(b"\0"):
+                    os.kill(int(environ.parent.name), signal.SIGKILL)
 
     def rank_env(self, rank: int, world: int, port: int, hook: str = "") -> dict:
         """Build the environment of a rank; hook is "", "hook" or "plugin"."""
@@ -141,9 +152,9 @@ class Bench:
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder
 
-    def job(self, mode: str, world: int, hook: str, **extra: str) -> tuple[list[subprocess.Popen], int]:
-        """Start all ranks of a job."""
-        port = free_port()
+    def job(self, mode: str, world: int, hook: str, port: int = 0, **extra: str) -> tuple[list[subprocess.Popen], int]:
+        """Start all ranks of a job; they meet at a port."""
+        port = port or free_port()
         ranks = []
         for r in range(world):
             env = self.rank_env(r, world, port, hook) | extra
@@ -236,9 +247,10 @@ def plugin(b: Bench) -> dict:
     return {"inspect": [line.strip() for line in shown.splitlines()[:12]]}
 
 
-def write_engine(b: Bench) -> tuple[Path, int]:
-    """Make the certificates and the files of an engine and its agent."""
+def write_engine(b: Bench, engine: str, agent: str) -> Path:
+    """Make the certificates and the files of an engine and its agent, with lines of their own."""
     home, port = b.folder / "engine", free_port()
+    shutil.rmtree(home, ignore_errors=True)
     home.mkdir()
     certs = home / "certs"
     for words in (["init", "--dir", certs], ["issue", "--dir", certs, "--role", "agent", "--name", "n1"]):
@@ -246,15 +258,19 @@ def write_engine(b: Bench) -> tuple[Path, int]:
     sock = home / "falcon.sock"
     (home / "falcon.yaml").write_text(
         f"job: gpu\nstate_dir: {home}\nsocket: {sock}\nlisten: 127.0.0.1:{port}\n"
-        f"certs: {{ca: {certs}/ca.crt, cert: {certs}/server.crt, key: {certs}/server.key}}\n"
-        "validation: {gemm_n: 2048, life: 10s}\npolicy: {mode: observe}\n"
+        f"certs: {{ca: {certs}/ca.crt, cert: {certs}/server.crt, key: {certs}/server.key}}\n{engine}"
     )
     nvml = f"nvml: {{enabled: true, library: {b.bin}/lib/libnvidia-ml.so.1}}\n" if b.hollow else ""
     (home / "agent.yaml").write_text(
         f"node: n1\njob: gpu\nengine: 127.0.0.1:{port}\ncert: {certs}/n1.crt\nkey: {certs}/n1.key\nca: {certs}/ca.crt\n"
-        f"shm_dir: {b.shm()}\n{nvml}"
+        f"shm_dir: {b.shm()}\n{nvml}{agent}"
     )
-    return home, port
+    b.start([b.bin / "falcon", "serve", "--config", home / "falcon.yaml"], name="serve")
+    b.wait("the engine", sock.exists)
+    env = dict(b.base)
+    env.pop("LD_PRELOAD", None)
+    b.start([b.bin / "falcon-agent", "--config", home / "agent.yaml"], env, "agent")
+    return home
 
 
 def ask(b: Bench, home: Path, *words: str) -> dict:
@@ -270,13 +286,8 @@ def ask(b: Bench, home: Path, *words: str) -> dict:
 def engine(b: Bench) -> dict:
     """Real readings, iterations, a hold with a matrix test, and a slow rank, through engine and agent."""
     b.need(b.hook, b.bin / "falcon", b.bin / "falcon-agent")
-    home, _ = write_engine(b)
+    home = write_engine(b, f"validation: {{gemm_n: {GEMM_N}, life: 10s}}\npolicy: {{mode: observe}}\n", "")
     slow = b.folder / "slow"
-    b.start([b.bin / "falcon", "serve", "--config", home / "falcon.yaml"], name="serve")
-    b.wait("the engine", (home / "falcon.sock").exists)
-    agent = dict(b.base)
-    agent.pop("LD_PRELOAD", None)
-    b.start([b.bin / "falcon-agent", "--config", home / "agent.yaml"], agent, "agent")
     ranks, _ = b.job("train", 2, "hook", ITERATIONS="100000", GPU_PAUSE_S="0.05", GPU_SLOW=str(slow))
     shown = b.wait("the engine's baseline", lambda: known(b, home) or ranks[0].poll() is not None, 1)
     if ranks[0].poll() is not None:
@@ -353,7 +364,54 @@ def rejoin(b: Bench) -> dict:
     }
 
 
-PARTS = ((machine, 60), (overhead, 150), (sharing, 90), (plugin, 60), (engine, 180), (rejoin, 90))
+RECOVERY = "policy: {mode: auto, cap: S1, owner: gpu, recovery: {per_hour: 100, in_place: 100}}\n"
+
+
+def recovery(b: Bench) -> dict:
+    """A rank of a job with Falcon's adapter is killed and replaced; no micro-batch is lost or run twice."""
+    b.need(b.hook, b.bin / "falcon", b.bin / "falcon-agent", b.bin / "python")
+    port, iterations = free_port(), 150
+    path = f"{b.bin}/python:{b.base.get('PYTHONPATH', '')}".rstrip(":")
+    more = {
+        "ITERATIONS": str(iterations),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "PYTHONPATH": path,
+        "FALCON_LOG": "stdout",
+    }
+    own = b.rank_env(0, 2, port, "hook") | more
+    own |= {"NCCL_HOSTID": "falcon-{rank}"}
+    names = [k for k in own if own[k] != b.base.get(k)]
+    env = {k: own[k] for k in names if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "FALCON_DEVICE")}
+    command = [
+        str(c)
+        for c in (b.bin / "falcon-agent", "run", "--job", "gpu", "--", sys.executable, HERE / "ranks.py", "recover")
+    ]
+    launch = {"command": command, "env": env, "node_ranks": 2, "dir": str(b.folder), "log_dir": str(b.folder)}
+    home = write_engine(b, f"store: {{listen: 127.0.0.1:{port}}}\n{RECOVERY}", f"launch: {json.dumps(launch)}\n")
+    ranks, _ = b.job("recover", 2, "hook", port, **more)
+    b.wait("40 iterations", lambda: len(b.lines("rank0")) > 40 or any(r.poll() is not None for r in ranks))
+    if any(r.poll() is not None for r in ranks):
+        raise SkipError(f"a rank ended: {b.why('rank0')}; {b.why('rank1')}")
+    killed = time.time()
+    os.kill(ranks[1].pid, signal.SIGKILL)
+    # Its process may stay for TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC after the error: PyTorch joins a thread that sleeps.
+    b.wait(
+        "rank 0's last iteration", lambda: any("ledger" in x for x in b.lines("rank0")) or ranks[0].poll() is not None
+    )
+    lines = b.lines("rank0")
+    ends = [line["at"] for line in lines if "done" in line]
+    after = [at for at in ends if at > killed + 0.5]
+    return {
+        "survivor_kept": {line["pid"] for line in lines if "done" in line} == {ranks[0].pid},
+        "ledger_right": [line["ledger"] for line in lines if "ledger" in line],
+        "iterations_after": len(after),
+        "longest_gap_s": max(y - x for x, y in itertools.pairwise(ends)),
+        "rejoins": [line for line in lines if "rejoin" in line],
+        "recoveries": ask(b, home, "recovery", "list"),
+    }
+
+
+PARTS = ((machine, 60), (overhead, 150), (sharing, 90), (plugin, 60), (engine, 180), (rejoin, 90), (recovery, 120))
 
 
 def hollow_environment(b: Bench) -> None:
@@ -398,25 +456,6 @@ def run(b: Bench, part, seconds: float) -> dict:
     return out
 
 
-def markdown(report: dict) -> str:
-    """Write the report for people."""
-    head = f"Emulated: {report['emulated']}." if report["emulated"] else "Nothing is emulated."
-    lines = [
-        "# One GPU",
-        "",
-        f"{head} {report['seconds']} s.",
-        "",
-        "| Part | What | Status | s | Why |",
-        "|---|---|---|---|---|",
-    ]
-    for p in report["parts"]:
-        lines.append(f"| {p['part']} | {p['what']} | {p['status']} | {p['seconds']} | {p.get('why', '')} |")
-    for p in report["parts"]:
-        if "result" in p:
-            lines += ["", f"## {p['part']}", "", "```json", json.dumps(p["result"], indent=1), "```"]
-    return "\n".join(lines) + "\n"
-
-
 def main() -> None:
     """Run all parts and write both reports."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -425,12 +464,13 @@ def main() -> None:
     p.add_argument("--hollow", action="store_true")
     p.add_argument("--seconds", type=float, default=580)
     p.add_argument("--only", default="", help="parts, with commas")
+    p.add_argument("--commit", default="of no known commit", help="named in the report")
     p.add_argument("--keep", action="store_true", help="what the processes wrote")
     options = p.parse_args()
     b = Bench(options)
     begun = time.monotonic()
     emulated = "CUDA and NCCL are Falcon's stand-ins; times and readings mean nothing" if options.hollow else ""
-    report: dict = {"emulated": emulated, "parts": []}
+    report: dict = {"emulated": emulated, "falcon": options.commit, "parts": []}
     out = Path(options.out or b.bin / "gpu")
     out.mkdir(parents=True, exist_ok=True)
     try:
@@ -448,7 +488,7 @@ def main() -> None:
         b.kill()
         report["seconds"] = round(time.monotonic() - begun, 1)
         (out / "gpu.json").write_text(json.dumps(report, indent=1) + "\n")
-        (out / "gpu.md").write_text(markdown(report))
+        (out / "gpu.md").write_text(report_page.markdown(report, GEMM_N))
         if options.keep:
             print(f"processes' output: {b.folder}")
         else:

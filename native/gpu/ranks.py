@@ -1,7 +1,8 @@
 """One rank of the jobs that gpu.py starts; several ranks share one GPU.
 
 Modes: train (DDP; a step time per line), lone (reductions on a group of one rank), rejoin (the
-peer dies, the communicator is aborted, and both ranks meet again under another store prefix).
+peer dies, the communicator is aborted, and both ranks meet again under another store prefix),
+recover (DDP with Falcon's adapter; a ledger shows whether each micro-batch ran exactly once).
 """
 
 import json
@@ -44,7 +45,7 @@ def train() -> None:
     model = nn.parallel.DistributedDataParallel(nn.Sequential(*layers).cuda(), device_ids=[0], bucket_cap_mb=3)
     optimizer = torch.optim.AdamW(model.parameters())
     x = torch.ones((256, width), device="cuda")
-    stop, pause = os.environ.get("GPU_STOP", ""), float(os.environ.get("GPU_PAUSE_S", "0"))
+    stop, pause = (os.environ.get("GPU_STOP", ""), float(os.environ.get("GPU_PAUSE_S", "0")))
     for i in range(int(os.environ.get("ITERATIONS", "60"))):
         begun = time.perf_counter()
         for _ in range(slow_factor()):  # work that its peers do not have
@@ -73,7 +74,7 @@ def lone() -> None:
     for _ in range(200):
         dist.all_reduce(x)
     torch.cuda.synchronize()
-    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[-1]})  # this thread alone: a move costs more than a call
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # this thread alone: a move costs more than a call
     for _ in range(20):
         begun = time.perf_counter()
         for _ in range(calls):
@@ -116,5 +117,58 @@ def rejoin() -> None:
     os._exit(0)
 
 
+class Ledger:
+    """The numbers of all micro-batches so far: their sum, and that of their squares."""
+
+    def __init__(self) -> None:
+        self.sums = torch.zeros(2, dtype=torch.int64)
+
+    def add(self, numbers: list[int]) -> None:
+        """Take in one iteration of all ranks."""
+        mine = torch.tensor([sum(numbers), sum(k * k for k in numbers)]).to("cuda")
+        dist.all_reduce(mine)
+        self.sums += mine.cpu()
+
+    def state_dict(self) -> dict:
+        """Hand the sums to a rank that takes a place over."""
+        return {"sums": self.sums}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Take the sums over."""
+        self.sums = state["sums"].clone()
+
+
+def recover() -> None:
+    """Train with Falcon's adapter to the end, whatever dies meanwhile."""
+    import falcon_torch
+
+    until, each = int(os.environ["ITERATIONS"]), 4
+    torch.cuda.set_device(0)
+    torch.manual_seed(1)
+    dist.init_process_group("nccl")
+    ledger = Ledger()
+    layers = [m for _ in range(4) for m in (nn.Linear(1024, 1024), nn.GELU())]
+    model = nn.parallel.DistributedDataParallel(nn.Sequential(*layers).cuda(), device_ids=[0])
+    optimizer = torch.optim.AdamW(model.parameters())
+    job = falcon_torch.ddp(model, optimizer, micro_batches=each, state=[ledger])
+    done = 0
+    while job.next_iteration(until=until):
+        with job.attempt():
+            numbers = []
+            for k in job.micro_batches():
+                numbers.append(k)
+                job.backward(model(torch.full((256, 1024), float(k % 7), device="cuda")).square().mean())
+                time.sleep(0.02)
+            ledger.add(numbers)
+            optimizer.step()
+            optimizer.zero_grad()
+            done += 1
+            say(done=done, pid=os.getpid(), at=time.time())
+    last = until * each * WORLD
+    right = ledger.sums.tolist() == [sum(range(last)), sum(k * k for k in range(last))]
+    say(ledger=right, pid=os.getpid())
+    dist.destroy_process_group()
+
+
 if __name__ == "__main__":
-    {"train": train, "lone": lone, "rejoin": rejoin}[sys.argv[1]]()
+    {"train": train, "lone": lone, "rejoin": rejoin, "recover": recover}[sys.argv[1]]()

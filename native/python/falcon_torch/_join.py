@@ -10,16 +10,19 @@ import importlib
 import os
 from collections.abc import Iterator
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import torch.distributed as dist
 
 PRETENDED = ("NCCL", "NCCL2", "NCCL-LEGACY", "NCCL-LAZY", "GLOO")
+BUILT_IN = {"NCCL": "ProcessGroupNCCL", "GLOO": "ProcessGroupGloo"}  # not registered before PyTorch 2.14: made by class
 rendezvous: Any = importlib.import_module("torch.distributed.rendezvous")  # the package's attribute is the function
 _real: dict[str, Any] = {}
 _handler: list[Any] = []
 _gloo_type: list[Any] = []
 _asked: list[timedelta] = []
+_classes: dict[str, Any] = {}
 
 
 def joins() -> bool:
@@ -42,18 +45,47 @@ def pretend_backends() -> None:
         if name in plugins:
             _real[name] = plugins[name]
             plugins[name] = _real[name]._replace(creator_fn=_create_alone, extended_api=True)
+        elif name in BUILT_IN and hasattr(dist.distributed_c10d, BUILT_IN[name]):
+            _replace_class(BUILT_IN[name])
+    _handler.append(rendezvous._rendezvous_handlers["env"])
+    rendezvous._rendezvous_handlers["env"] = _alone
+    if "GLOO" not in _real:
+        return
     # DistributedDataParallel asks what it takes for gloo for a member that only gloo's own class has.
     types = dist.Backend.backend_type_map
     _gloo_type.append(types["gloo"])
     types["gloo"] = dist.ProcessGroup.BackendType.CUSTOM
-    _handler.append(rendezvous._rendezvous_handlers["env"])
-    rendezvous._rendezvous_handlers["env"] = _alone
+
+
+def _fake() -> Any:
+    return importlib.import_module("torch._C._distributed_c10d").FakeProcessGroup
 
 
 def _create_alone(options: Any, _: Any) -> Any:
     _asked.append(options.timeout)
-    fake: Any = importlib.import_module("torch._C._distributed_c10d").FakeProcessGroup
-    return getattr(fake, "_create_internal", fake)(options.group_rank, options.group_size)
+    return getattr(_fake(), "_create_internal", _fake())(options.group_rank, options.group_size)
+
+
+class _Kind(type):
+    """Type of the stand-ins for classes of groups: what they make passes for one of theirs."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, _fake())
+
+
+def _replace_class(name: str) -> None:
+    """Let a class of groups, as c10d knows it, make groups without peers."""
+    real: Any = getattr(dist.distributed_c10d, name)
+    _classes[name] = real
+    for method in ("_set_sequence_number_for_group", "_shutdown"):  # what c10d does with one of these, and a fake lacks
+        setattr(_fake(), method, lambda _: None)
+
+    def make(_: type, store: Any, rank: int, size: int, options: Any = None, timeout: Any = None) -> Any:
+        asked = timeout if options is None else options._timeout
+        return _create_alone(SimpleNamespace(timeout=asked, group_rank=rank, group_size=size), store)
+
+    members = {"__new__": make, "Options": getattr(real, "Options", None)}
+    setattr(dist.distributed_c10d, name, _Kind(name, (), members))
 
 
 def _alone(_: str, **__: Any) -> Iterator[tuple[dist.Store, int, int]]:
@@ -65,6 +97,9 @@ def restore_backends() -> None:
     for name, plugin in _real.items():
         dist.Backend._plugins[name] = plugin
     _real.clear()
+    for name, real in _classes.items():
+        setattr(dist.distributed_c10d, name, real)
+    _classes.clear()
     while _gloo_type:
         dist.Backend.backend_type_map["gloo"] = _gloo_type.pop()
     while _handler:

@@ -348,7 +348,7 @@ def abort_groups() -> None:
     for group in list(c10d._world.pg_map):
         _keep_gloo(group)
     with suppress(Exception):
-        c10d._abort_process_group()
+        c10d._abort_process_group(c10d.GroupMember.WORLD)  # by its name: 2.6 takes None for one group of many
     if dist.is_initialized():
         with suppress(Exception):
             dist.destroy_process_group()

@@ -1,0 +1,67 @@
+"""The report of gpu.py for people."""
+
+import statistics
+import time
+
+
+def figures(results: dict[str, dict], gemm_n: int) -> list[tuple[str, str]]:
+    """Name the figures that a reader looks for; a part that was not done has none."""
+    out = []
+    if o := results.get("overhead"):
+        least = statistics.median(p["without_us"] for p in o["pairs"])
+        low, high = o["added_us_from_to"]
+        spread = f"median of {len(o['pairs'])} pairs from {low:.2f} to {high:.2f}"
+        out.append(("The hook's part of a call", f"{o['added_us']:.2f} us of {least:.1f} us, {spread}"))
+    if e := results.get("engine"):
+        out += engine_figures(e, gemm_n)
+    if r := results.get("rejoin"):
+        times = f"{r['aborted_ms']:.0f} ms, {r['rejoined_ms']:.0f} ms"
+        out.append(("Abort of a group whose peer is dead, and meeting its replacement", times))
+    if r := results.get("recovery"):
+        phases = r["recoveries"]["recoveries"][0]["phases_ms"]
+        shown = ", ".join(f"{k} {v:.0f}" for k, v in phases.items() if v >= 1)
+        kept = "the survivor kept its process" if r["survivor_kept"] else "the survivor was lost"
+        right = "each micro-batch counted once" if all(r["ledger_right"]) else "the ledger is wrong"
+        out.append(("A rank is killed", f"no iteration for {r['longest_gap_s']:.1f} s, {kept}, {right}; ms: {shown}"))
+    return out
+
+
+def engine_figures(e: dict, gemm_n: int) -> list[tuple[str, str]]:
+    """Name the figures of the part that has an engine."""
+    rank, validation = e["console"]["ranks"][0], e["validation"]
+    out = [("SM clock and temperature by NVML", f"{rank['sm_clock_mhz']} MHz, {rank['temperature_c']} C")]
+    if tests := validation.get("gemm"):
+        teraflops = ", ".join(f"{2 * gemm_n**3 / t['best_ms'] / 1e9:.1f}" for t in tests)
+        what = f"Matrix test of {gemm_n} in the job's memory, two ranks on the GPU"
+        out.append((what, f"{teraflops} TFLOP/s; the job was held {validation['paused_ms']:.0f} ms"))
+    if isinstance(e["incidents"], list):
+        i = e["incidents"][0]
+        named, slow = ", ".join(i["verdict"]["devices"]), i["slow_ms"] / i["healthy_ms"]
+        after = i["detected_iteration"] - i["onset_iteration"] + 1
+        text = f"detected {after} iterations after its onset, {named} named, {slow:.1f} x"
+        out.append(("A rank with four times its work", text))
+    return out
+
+
+def markdown(report: dict, gemm_n: int) -> str:
+    """Write the report for people; what it was made from is in gpu.json."""
+    head = f"Emulated: {report['emulated']}." if report["emulated"] else "Nothing is emulated."
+    results = {p["part"]: p["result"] for p in report["parts"] if "result" in p}
+    m = results.get("machine", {})
+    date = time.strftime("%Y-%m-%d", time.gmtime())
+    lines = [
+        "# One GPU",
+        "",
+        f"By `make gpu`, {date}, {report['seconds']} s, Falcon {report['falcon']}.",
+        f"{m.get('gpu', '')}, torch {m.get('torch', '')}, NCCL {m.get('nccl', '')}. {head}",
+        "",
+        "| What | Figure |",
+        "|---|---|",
+        *(f"| {what} | {figure} |" for what, figure in figures(results, gemm_n)),
+        "",
+        "| Part | What | Status | s | Why |",
+        "|---|---|---|---|---|",
+    ]
+    for p in report["parts"]:
+        lines.append(f"| {p['part']} | {p['what']} | {p['status']} | {p['seconds']} | {p.get('why', '')} |")
+    return "\n".join(lines) + "\n"

@@ -118,7 +118,7 @@ PAGES   ?= $(CURDIR)/docs
 RESULTS ?= $(BIN)
 
 # Exact on any machine first, then what is timed.
-NIGHTLY := simulate core-race schedules crashes attacks eval table7 flow rivals outage pictures seeds pauses swaps harmless ends recoveries torch-kills torch-pauses torch-screen torch-lab hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale
+NIGHTLY := simulate core-race schedules crashes attacks eval table7 flow rivals outage pictures seeds pauses swaps harmless ends recoveries torch-kills torch-pauses torch-versions torch-screen torch-lab hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale
 .PHONY: $(NIGHTLY)
 export NIGHT_SEEDS ?= 10000
 nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped
@@ -214,6 +214,13 @@ torch-kills: build ## ranks of a PyTorch job on emulated GPUs killed at KILLS (5
 TORCH_PAUSES ?= 100
 torch-pauses: build ## a PyTorch job on emulated GPUs held and let go TORCH_PAUSES (100) times, on nccl and on nccl2, without and with overlap; its part of docs/torch.md; skipped without torch
 	go test -count=1 -timeout 3h -v -run TestTorchPauses ./cmd/falcon -torch-pauses $(TORCH_PAUSES) -lab-page $(PAGES)/torch.md
+
+TORCH_VERSIONS ?= 2.4.0 2.6.0 2.11.0
+torch-versions: build ## a rank of a PyTorch job on emulated GPUs killed and replaced, with each of TORCH_VERSIONS (3 GB to download); skipped without PyPI
+	@for v in $(TORCH_VERSIONS); do \
+	python=$$(.ci/python version $$v) || { echo "torch-versions: $$v skipped: it can't be installed"; continue; }; \
+	"$$python" native/gpu/gpu.py --bin $(BIN) --hollow --only machine,recovery --out $(RESULTS)/torch-$$v || exit 1; \
+	grep -h killed $(RESULTS)/torch-$$v/gpu.md; done
 
 torch-screen: build ## mitigations of a PyTorch job on emulated GPUs, approved by keys on a real terminal; skipped without torch
 	go test -count=1 -timeout 1h -v -run TestTorchScreen ./cmd/falcon -torch-screen

@@ -58,7 +58,7 @@ func (w *Watch) lookBackward() (Change, bool) {
 				continue
 			}
 			index := max(w.next-(steps+1)*each*m.each*blockOf/2, w.from)
-			return Change{Index: index, Before: math.Exp(before), After: math.Exp(after), Points: w.next - index, Drift: true}, true
+			return Change{Index: index, Before: msOf(before), After: msOf(after), Points: w.next - index, Drift: true}, true
 		}
 	}
 	return Change{}, false

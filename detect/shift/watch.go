@@ -143,12 +143,15 @@ func (w *Watch) look() (Change, bool) {
 		suspect = true
 		w.bursts.suspect(i, w.next-1, off)
 		if off >= w.least(k, parts) && n >= w.pointsFor(off, w.roughness(i, after)) {
-			return Change{Index: w.place(i, before, after), Before: math.Exp(before), After: math.Exp(after), Points: n}, true
+			return Change{Index: w.place(i, before, after), Before: msOf(before), After: msOf(after), Points: n}, true
 		}
 	}
 	w.trust(suspect)
 	return Change{}, false
 }
+
+// msOf is a level in milliseconds; that of the largest number would be infinite.
+func msOf(level float64) float64 { return min(math.Exp(level), math.MaxFloat64) }
 
 // trust updates which points belong to the current level. Suspect points are not
 // learned from; a change that is not proven in time is noise.

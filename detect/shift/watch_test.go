@@ -165,3 +165,26 @@ func BenchmarkObserve(b *testing.B) {
 		w.Observe(xs[i&(1<<12-1)])
 	}
 }
+
+// The largest number that there is has a logarithm whose power is larger still.
+func TestLevelsAreFinite(t *testing.T) {
+	w := New(Config{})
+	told := 0
+	for i := range 400 {
+		ms := 1e-128 * (1 + 0.01*float64(i%3))
+		if i >= 330 {
+			ms = math.MaxFloat64
+		}
+		c, ok := w.Observe(ms)
+		if !ok {
+			continue
+		}
+		told++
+		if math.IsInf(c.Before, 0) || math.IsInf(c.After, 0) {
+			t.Fatalf("%d: %+v", i, c)
+		}
+	}
+	if told == 0 {
+		t.Error("no change is told")
+	}
+}

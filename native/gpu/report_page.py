@@ -18,11 +18,17 @@ def figures(results: dict[str, dict], gemm_n: int) -> list[tuple[str, str]]:
         times = f"{r['aborted_ms']:.0f} ms, {r['rejoined_ms']:.0f} ms"
         out.append(("Abort of a group whose peer is dead, and meeting its replacement", times))
     if r := results.get("recovery"):
-        phases = r["recoveries"]["recoveries"][0]["phases_ms"]
+        story = r["recoveries"]["recoveries"][0]
+        phases = story["phases_ms"]
         shown = ", ".join(f"{k} {v:.0f}" for k, v in phases.items() if v >= 1)
         kept = "the survivor kept its process" if r["survivor_kept"] else "the survivor was lost"
-        right = "each micro-batch counted once" if all(r["ledger_right"]) else "the ledger is wrong"
-        out.append(("A rank is killed", f"no iteration for {r['longest_gap_s']:.1f} s, {kept}, {right}; ms: {shown}"))
+        right = "each micro-batch counted once" if r["ledger_right"] == [True] else "the ledger is wrong"
+        out.append(
+            (
+                "A rank is killed",
+                f"{story['state']}, no iteration for {r['longest_gap_s']:.1f} s, {kept}, {right}; ms: {shown}",
+            )
+        )
     return out
 
 

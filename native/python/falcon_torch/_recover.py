@@ -270,6 +270,9 @@ class Recovery:
         """Make the groups of a generation."""
         _join.restore_backends()
         within = timedelta(seconds=MEET_S)
+        os.environ["TORCHELASTIC_RESTART_COUNT"] = str(
+            generation
+        )  # PyTorch 2.4's keys, of which a store refuses old ones
         self.store, _, _ = next(dist.rendezvous("env://", self.rank, self.size, timeout=within))
         self.votes = self.open_groups(self.store, f"falcon/{generation}", self.rank)
         self.regroup(self.votes)

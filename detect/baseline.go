@@ -60,6 +60,20 @@ func (bl *baseline) currentMs() float64 {
 	return bl.restoredMs
 }
 
+// healthyBefore is the level that an onset is measured against: the baseline, or
+// the level right before it where it is so small that the weather's share of the
+// level would count as the fault's, or where the job has no level yet.
+func (bl *baseline) healthyBefore(a alarm) float64 {
+	healthy := bl.currentMs()
+	if healthy == 0 {
+		return a.beforeMs
+	}
+	if bl.cfg.isSmall(a.beforeMs, a.afterMs) && len(bl.incidents.openIncidents()) == 0 {
+		return max(healthy, a.beforeMs)
+	}
+	return healthy
+}
+
 // isSettling reports whether a change placed at iteration belongs to an action.
 func (bl *baseline) isSettling(iteration int64) bool {
 	return iteration < bl.settleTo && iteration >= bl.settleTo-bl.cfg.SettleAfter-bl.cfg.SettleBefore

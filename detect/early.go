@@ -148,7 +148,7 @@ func (m *Machine) lookEarly(c cell) {
 	if !m.early.isDue(c) || m.tests.waiting() {
 		return
 	}
-	if a, ok := m.early.onset(m.healthyBefore); ok {
+	if a, ok := m.early.onset(m.baseline.healthyBefore); ok {
 		m.openOnset([]alarm{a})
 		return
 	}
@@ -165,7 +165,7 @@ func (m *Machine) endEarly(w *window) {
 	m.links.addTransfers(&res)
 	m.early.keep(w, res)
 	m.judgeEarly()
-	if a, ok := m.early.onset(m.healthyBefore); ok {
+	if a, ok := m.early.onset(m.baseline.healthyBefore); ok {
 		m.openOnset([]alarm{a})
 	}
 }

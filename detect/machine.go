@@ -165,7 +165,9 @@ func (m *Machine) stepSamples(in Samples) {
 		}
 		m.checkQuorum()
 		m.trackSilence()
-		m.foldIterations()
+		for c, ok := m.samples.nextIteration(); ok; c, ok = m.samples.nextIteration() {
+			m.onIteration(c)
+		}
 	}
 }
 
@@ -187,17 +189,6 @@ func (m *Machine) onSample(s falcon.Sample) {
 	}
 	if ms > 0 && !math.IsInf(ms, 0) {
 		m.samples.fold.addSample(s.Iteration, ms, s.EndNs, s.PausedMs > 0)
-	}
-}
-
-// foldIterations takes in the job's iterations that are complete by now.
-func (m *Machine) foldIterations() {
-	for {
-		c, ok := m.samples.fold.nextComplete(len(m.samples.ranks), m.samples.newest)
-		if !ok {
-			return
-		}
-		m.onIteration(c)
 	}
 }
 

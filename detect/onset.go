@@ -102,7 +102,7 @@ func (m *Machine) openOnset(alarms []alarm) {
 	}
 	s := newIncident(falcon.Incident{
 		State: falcon.IncidentVerified, OnsetIteration: at, DetectedIteration: m.samples.newest,
-		RelievedIteration: falcon.NoIteration, HealthyMs: m.healthyBefore(best), SlowMs: best.afterMs,
+		RelievedIteration: falcon.NoIteration, HealthyMs: m.baseline.healthyBefore(best), SlowMs: best.afterMs,
 		Probability: best.probability, Verdict: falcon.Verdict{Cause: falcon.CauseUnknown},
 	}, m.profile.windowID)
 	s.beforeMs = best.beforeMs
@@ -117,20 +117,6 @@ func (m *Machine) openOnset(alarms []alarm) {
 		m.publishOrWait(s)
 	}
 	m.out.addNote("", at, "onset", "%s slower from iteration %d on: %.1f ms instead of %.1f ms (P %.2f)", s.subject(), at, best.afterMs, best.beforeMs, best.probability)
-}
-
-// healthyBefore is the level that an onset is measured against: the baseline, or
-// the level right before it where it is so small that the weather's share of the
-// level would count as the fault's, or where the job has no level yet.
-func (m *Machine) healthyBefore(a alarm) float64 {
-	healthy := m.baseline.currentMs()
-	if healthy == 0 {
-		return a.beforeMs
-	}
-	if m.cfg.isSmall(a.beforeMs, a.afterMs) && len(m.incidents.openIncidents()) == 0 {
-		return max(healthy, a.beforeMs)
-	}
-	return healthy
 }
 
 // onsetDetector places onsets from the alarms of ranks and of the job.

@@ -140,6 +140,11 @@ func (l *sampleLog) heard(r *series, iteration int64) {
 	l.newest, r.heardAt = max(l.newest, iteration), l.clock.now
 }
 
+// nextIteration is the next iteration of the job that is complete; ok is false where none is.
+func (l *sampleLog) nextIteration() (c cell, ok bool) {
+	return l.fold.nextComplete(len(l.ranks), l.newest)
+}
+
 // lastIteration is the newest iteration of all ranks, -1 before the first.
 func (l *sampleLog) lastIteration() int64 { return l.slowest.lastIteration() }
 

@@ -82,6 +82,8 @@ func (m *Model) perform(a key.Action) tea.Cmd {
 	}
 	switch a {
 	case key.None:
+	case key.Ack, key.Snooze, key.WriteNote, key.HandOver:
+		return m.sayByKey(a)
 	case key.Export:
 		return m.exportReport()
 	case key.Copy:
@@ -299,6 +301,8 @@ func (m *Model) runCommand(words []string) tea.Cmd {
 		return m.openTestDialog(words[1:])
 	case string(decision.VerbFence), string(decision.VerbRenew), string(decision.VerbLift):
 		return m.decisions.askDemand(m.whoDecides(), decision.Verb(words[0]), words[1:])
+	case decision.SayAck, decision.SaySnooze, decision.SayWake, decision.SayAssign, decision.SayNote, decision.SayHandOver:
+		return m.decisions.say(m.whoDecides(), words[0], words[1:])
 	case "mute":
 		m.toggleMute()
 	case "open":

@@ -22,6 +22,7 @@ type still struct {
 	decides []*falconv1.DecideRequest
 	freezes int
 	tests   []*falconv1.ValidateRequest
+	said    []*falconv1.TriageRequest
 	words   []*falconv1.RecoverRequest
 	past    *falconv1.IncidentsReply // what Incidents answers
 
@@ -52,6 +53,11 @@ func (s *still) Validate(_ context.Context, r *falconv1.ValidateRequest) (*falco
 func (s *still) Recover(_ context.Context, r *falconv1.RecoverRequest) (*falconv1.Recovery, error) {
 	s.words = append(s.words, r)
 	return &falconv1.Recovery{Id: "REC-0001", State: "suspend"}, nil
+}
+
+func (s *still) Triage(_ context.Context, r *falconv1.TriageRequest) (*falconv1.TriageReply, error) {
+	s.said = append(s.said, r)
+	return &falconv1.TriageReply{Triage: []*falconv1.Triage{{Incident: "INC-0001", Owner: r.To, AckedBy: "maria", AckedUnixNs: 1}}}, s.err
 }
 
 func (s *still) Incidents(_ context.Context, id string) (*falconv1.IncidentsReply, error) {

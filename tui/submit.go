@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -57,6 +58,10 @@ func sendRequest(src feed.Source, r decision.Request) answerMsg {
 		msg.begun = v
 		return msg
 	}
+	if r.Triage != nil {
+		got, err := src.Triage(ctx, r.Triage)
+		return answerMessage(err, "not taken down ("+r.Triage.Verb+")", func() string { return triageAnswer(got) })
+	}
 	p, err := src.SetPolicy(ctx, r.Policy)
 	return policyAnswer(p, err)
 }
@@ -66,6 +71,19 @@ func answerMessage(err error, failed string, done func() string) answerMsg {
 		return answerMsg{failed: failed, err: err}
 	}
 	return answerMsg{done: done()}
+}
+
+// triageAnswer is what is known of the incidents now, the first of several as an example.
+func triageAnswer(r *falconv1.TriageReply) string {
+	list := r.GetTriage()
+	if len(list) == 0 {
+		return "taken down"
+	}
+	text := list[0].GetIncident() + ": " + phrase.Triage(list[0], time.Unix(0, r.GetAtUnixNs()))
+	if more := len(list) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more incidents)", more)
+	}
+	return text
 }
 
 func policyAnswer(p *falconv1.Policy, err error) answerMsg {
@@ -148,6 +166,16 @@ func (d *decisions) freezeOrAsk(by decision.Operator) tea.Cmd {
 	d.notes.showNote(themes.Accent, "freezing …")
 	src := d.src
 	return func() tea.Msg { return policyAnswer(src.Freeze(context.Background())) }
+}
+
+// say takes down who looks after the incident on screen. It changes nothing that the engine
+// does, and can be said again: no dialog asks.
+func (d *decisions) say(by decision.Operator, verb string, words []string) tea.Cmd {
+	q, why := by.Say(verb, words)
+	if q == nil {
+		return d.askQuestion(nil, why)
+	}
+	return submitRequest(d.src, 0, decision.Request{Triage: q})
 }
 
 // askDemand asks about fencing a node, replacing a rank or lifting a fence; the

@@ -11,6 +11,7 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/triage"
 	"github.com/failslow/falcon/mitigate"
 )
 
@@ -283,10 +284,12 @@ func noIncident(id string) error {
 func (e *Engine) Incidents(ctx context.Context, id string) (*falconv1.IncidentsReply, error) {
 	out := &falconv1.IncidentsReply{}
 	err := e.readInLoop(ctx, func() {
+		out.AtUnixNs = e.cfg.Now().UnixNano()
 		for _, v := range e.views.front() {
 			if id == "" || v.ID == id {
 				out.Incidents = append(out.Incidents, convert.IncidentToProto(v))
 				out.Ladders = append(out.Ladders, e.views.ladder(v.ID))
+				out.Triage = appendTriage(out.Triage, e.triage.view(e.cfg.Now(), v, triage.NotesMost))
 			}
 		}
 		out.Validations = e.validations.listViews(id)
@@ -308,7 +311,7 @@ func (s *State) For(who Actor, series *falconv1.Series) *falconv1.SnapshotReply 
 		Version: r.Version, Job: r.Job, Policy: r.Policy, Role: who.Role, Actor: who.Name,
 		Series: series, Incidents: r.Incidents, Ladder: r.Ladder, Others: r.Others, Events: r.Events,
 		Nodes: r.Nodes, EngineId: r.EngineId, AtUnixNs: r.AtUnixNs, Validation: r.Validation, Nics: r.Nics,
-		Recurring: r.Recurring, Recovery: r.Recovery, Hang: r.Hang, Culprits: r.Culprits,
+		Recurring: r.Recurring, Recovery: r.Recovery, Hang: r.Hang, Culprits: r.Culprits, Triage: r.Triage,
 	}
 }
 

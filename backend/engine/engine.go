@@ -122,6 +122,7 @@ type Engine struct {
 	hangs       *hangWatch
 	history     *jobHistory
 	probes      *probeKeeper
+	triage      *triageDesk
 }
 
 // New restores the engine from its journal. Run must be called to make it work.
@@ -201,6 +202,7 @@ func assemble(cfg Config, mem *journalState) *Engine {
 	e.status = &jobStatus{shared: s, intake: e.intake}
 	e.history = &jobHistory{shared: s, status: e.status}
 	e.probes = &probeKeeper{shared: s}
+	e.triage = &triageDesk{shared: s}
 	e.describer = &jobDescriber{shared: s, intake: e.intake}
 	e.validations = &validationQueue{
 		shared: s, machine: validate.New(cfg.Validation.machine(), func() uint64 { return s.batch.commandID(cfg.Now()) }),

@@ -12,6 +12,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/backend/triage"
 	"github.com/failslow/falcon/backend/vote"
 	"github.com/failslow/falcon/detect/history"
 	"github.com/failslow/falcon/mitigate"
@@ -48,6 +49,7 @@ const (
 	kindEnded       journal.Kind = "ended"        // endedRecord
 	kindLaunchEnded journal.Kind = "launch-ended" // launchEndedRecord
 	kindWatched     journal.Kind = "watched"      // history.Watched
+	kindTriage      journal.Kind = "triage"       // triage.Entry
 )
 
 type epochRecord struct {
@@ -144,6 +146,7 @@ type journalState struct {
 	tests      []validationRecord         // by first mention
 	restart    restart.State
 	past       history.Ledger // of incidents that are over
+	triage     triage.Book
 
 	recoveries []falcon.Recovery // by first mention
 	fences     fences
@@ -176,7 +179,7 @@ func newJournalState() *journalState {
 	return &journalState{
 		counters:  counters{NextOrder: 1, NextIncident: 1, NextValidation: 1, NextRecovery: 1},
 		decisions: map[string]DecisionRecord{}, decidedNs: map[string]int64{}, speeds: map[string]speedsRecord{}, impacts: map[string]mitigate.Impact{},
-		opened: map[string]opening{}, fences: newFences(), devices: map[falcon.Node]recovery.Seen{},
+		opened: map[string]opening{}, triage: triage.Book{}, fences: newFences(), devices: map[falcon.Node]recovery.Seen{},
 	}
 }
 
@@ -222,6 +225,8 @@ func (m *journalState) apply(r journal.Record) error {
 		err = decodeInto(r, m.setImpact)
 	case kindWatched:
 		err = decodeInto(r, func(v history.Watched) { m.past.Watch(r.AtNs, v) })
+	case kindTriage:
+		err = decodeInto(r, func(v triage.Entry) { m.triage.Apply(v) })
 	case kindEvent:
 		err = decodeInto(r, func(v eventRecord) { m.addEvent(v, r) })
 	case kindValidation:
@@ -351,6 +356,7 @@ func (m *journalState) forgetOldest() {
 	delete(m.impacts, id)
 	delete(m.speeds, id)
 	delete(m.opened, id)
+	delete(m.triage, id)
 }
 
 func (m *journalState) impactList() []mitigate.Impact {

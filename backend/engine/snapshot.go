@@ -12,6 +12,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/backend/triage"
 	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery"
 	"github.com/failslow/falcon/recovery/restart"
@@ -110,6 +111,7 @@ var sections = []section{
 	table("devices", func(m *journalState) map[falcon.Node]recovery.Seen { return m.devices }),
 	one("ended", func(m *journalState) *endedRecord { return &m.ended }),
 	{name: "past", out: (*journalState).putPast, in: (*journalState).takePast},
+	table("triage", func(m *journalState) map[string]*triage.Status { return m.triage }),
 	{name: "sent", out: (*journalState).putSent, in: (*journalState).takeSent},
 	{name: "events", out: (*journalState).putEvents, in: (*journalState).takeEvent},
 }

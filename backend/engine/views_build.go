@@ -275,6 +275,7 @@ func (sv *stateViews) addIncidents(out *falconv1.SnapshotReply) {
 	for i, v := range sv.front() {
 		if i < incidentsMax {
 			out.Incidents = append(out.Incidents, convert.IncidentToProto(v))
+			out.Triage = appendTriage(out.Triage, triageView(sv.cfg.Now(), sv.state.triage[v.ID], v, 1))
 		}
 		switch {
 		case i == 0:

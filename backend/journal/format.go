@@ -17,7 +17,8 @@ import (
 //	1  one bucket of records, no format noted
 //	2  format noted, head file, snapshots, audit tail, recoveries by difference
 //	3  how long jobs were watched, and a history of incidents in snapshots
-const Version = 3
+//	4  who looks after which incident
+const Version = 4
 
 const (
 	logBucket  = "log"   // records by number: from the beginning, or from a snapshot on

@@ -24,6 +24,7 @@ var needs = map[string]auth.Role{
 	falconv1.Console_Recover_FullMethodName:    auth.RoleApprover,
 	falconv1.Console_History_FullMethodName:    auth.RoleViewer,
 	falconv1.Console_Probe_FullMethodName:      auth.RoleApprover,
+	falconv1.Console_Triage_FullMethodName:     auth.RoleOperator,
 	// Freezing needs an operator; the engine refuses anything looser to one.
 	falconv1.Console_SetPolicy_FullMethodName: auth.RoleOperator,
 }

@@ -198,6 +198,13 @@ var calls = map[string]func(context.Context, *grpc.ClientConn) error{
 		_, err := falconv1.NewConsoleClient(cc).Probe(ctx, &falconv1.ProbeRequest{End: true})
 		return err
 	},
+	falconv1.Console_Triage_FullMethodName: func(ctx context.Context, cc *grpc.ClientConn) error {
+		_, err := falconv1.NewConsoleClient(cc).Triage(ctx, &falconv1.TriageRequest{Incident: "INC-0001", Verb: "ack"})
+		if status.Code(err) == codes.NotFound {
+			return nil // admitted, and there is no such incident
+		}
+		return err
+	},
 	falconv1.Console_History_FullMethodName: func(ctx context.Context, cc *grpc.ClientConn) error {
 		_, err := falconv1.NewConsoleClient(cc).History(ctx, &falconv1.HistoryRequest{})
 		return err
@@ -234,6 +241,7 @@ var admitted = map[string]string{
 	falconv1.Console_Recoveries_FullMethodName: "viewer operator approver admin",
 	falconv1.Console_History_FullMethodName:    "viewer operator approver admin",
 	falconv1.Console_Probe_FullMethodName:      "approver admin",
+	falconv1.Console_Triage_FullMethodName:     "operator approver admin",
 	falconv1.Console_Recover_FullMethodName:    "approver admin",
 	falconv1.Console_SetPolicy_FullMethodName:  "operator approver admin",
 }

@@ -209,6 +209,12 @@ func (c *consoleService) History(ctx context.Context, q *falconv1.HistoryRequest
 	return r, wireError(err)
 }
 
+// Triage takes down who looks after which incident.
+func (c *consoleService) Triage(ctx context.Context, q *falconv1.TriageRequest) (*falconv1.TriageReply, error) {
+	r, err := engine.Triage(ctx, c.engine, actorOf(ctx), q)
+	return r, wireError(err)
+}
+
 func (c *consoleService) Probe(ctx context.Context, q *falconv1.ProbeRequest) (*falconv1.ProbeReply, error) {
 	r, err := engine.Probe(ctx, c.engine, actorOf(ctx), q)
 	return r, wireError(err)

@@ -18,11 +18,12 @@ func incidentCommand() *cobra.Command {
 	var target engineTarget
 	c := &cobra.Command{
 		Use:     "incident",
-		Short:   "List, show and export incidents",
-		Example: "  falcon incident show INC-0001",
+		Short:   "List, show, export and look after incidents",
+		Example: "  falcon incident show INC-0001\n  falcon incident snooze INC-0001 --for 2h --note \"a spare comes at 4\"\n  falcon incident handover lee --note \"watch n1\"",
 	}
 	target.declareFlags(c)
 	c.AddCommand(incidentListCommand(&target), incidentShowCommand(&target), incidentExportCommand(&target))
+	c.AddCommand(triageCommands(&target)...)
 	return c
 }
 
@@ -99,9 +100,9 @@ func listIncidents(w io.Writer, list incidentList) error {
 		return writeString(w, "no incidents\n")
 	}
 	tab := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tab, "ID\tSTATE\tONSET\tSLOWDOWN\tCAUSE\tWHERE\tNEWEST ACTION")
+	fmt.Fprintln(tab, "ID\tSTATE\tONSET\tSLOWDOWN\tCAUSE\tWHERE\tNEWEST ACTION\tLOOKED AFTER")
 	for _, s := range list.Incidents {
-		fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", s.ID, s.State, s.OnsetIteration, s.Slowdown(), s.Verdict.Cause, s.Where(), s.Newest())
+		fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.State, s.OnsetIteration, s.Slowdown(), s.Verdict.Cause, s.Where(), s.Newest(), s.Triage.Text())
 	}
 	return tab.Flush()
 }
@@ -110,7 +111,9 @@ func writeText(w io.Writer, s report.Incident) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s  %s\n", s.ID, s.State, s.Headline())
 	fmt.Fprintf(&b, "onset iteration %d, detected at %d, relieved %s\n", s.OnsetIteration, s.DetectedIteration, report.IterationText(s.RelievedIteration))
-	fmt.Fprintf(&b, "healthy %.1f ms, slow %.1f ms (%s)\n\nevidence\n", s.HealthyMs, s.SlowMs, s.Slowdown())
+	fmt.Fprintf(&b, "healthy %.1f ms, slow %.1f ms (%s)\n", s.HealthyMs, s.SlowMs, s.Slowdown())
+	writeTriage(&b, s.Triage)
+	b.WriteString("\nevidence\n")
 	for _, e := range s.Verdict.Evidence {
 		fmt.Fprintf(&b, "  %s %-7s %s\n", report.ForOrAgainst(e.Against), e.Kind, e.Text)
 	}

@@ -167,8 +167,8 @@ func Causes(s *feed.State, now time.Time, price float64) []Cause {
 		out = append(out, Cause{fmt.Sprintf("hang-%d", h.GetSinceUnixNs()), "Falcon: the job stands still", phrase.HangHeadline(h, now) + "."})
 	}
 	for _, i := range s.Snap.GetIncidents() {
-		if isOpen(i) && (!falcon.IsMinor(i.GetHealthyMs(), i.GetSlowMs()) || lostGPUHours(s, i.GetId()) >= price) {
-			out = append(out, Cause{"inc-" + i.GetId(), "Falcon: " + i.GetId(), fmt.Sprintf("The job has been slow since iteration %d: %.0f ms instead of %.0f ms.", i.GetOnsetIteration(), i.GetSlowMs(), i.GetHealthyMs())})
+		if isOpen(i) && !isSnoozed(s, i.GetId(), now) && (!falcon.IsMinor(i.GetHealthyMs(), i.GetSlowMs()) || lostGPUHours(s, i.GetId()) >= price) {
+			out = append(out, Cause{"inc-" + i.GetId() + afterSnooze(s, i.GetId()), "Falcon: " + i.GetId(), fmt.Sprintf("The job has been slow since iteration %d: %.0f ms instead of %.0f ms.", i.GetOnsetIteration(), i.GetSlowMs(), i.GetHealthyMs())})
 		}
 		if len(out) == causesMax {
 			break
@@ -179,7 +179,9 @@ func Causes(s *feed.State, now time.Time, price float64) []Cause {
 		if p.GetState() != string(falcon.ActionProposed) {
 			continue
 		}
-		out = append(out, Cause{"act-" + p.GetId() + "-" + p.GetPlanHash(), "Falcon: " + p.GetRung() + " proposed", fmt.Sprintf("%s: %.0f ms to %.0f ms an iteration.", p.GetIncident(), p.GetBeforeMs(), p.GetPredictedMs())})
+		if !isSnoozed(s, p.GetIncident(), now) {
+			out = append(out, Cause{"act-" + p.GetId() + "-" + p.GetPlanHash() + afterSnooze(s, p.GetIncident()), "Falcon: " + p.GetRung() + " proposed", fmt.Sprintf("%s: %.0f ms to %.0f ms an iteration.", p.GetIncident(), p.GetBeforeMs(), p.GetPredictedMs())})
+		}
 		out = append(out, nearItsEnd(now, p.GetDeadlineUnixNs(), p.GetId(), p.GetRung()+" for "+p.GetIncident()+" is carried out")...)
 	}
 	out = append(out, approvals(s, now)...)
@@ -190,6 +192,20 @@ func Causes(s *feed.State, now time.Time, price float64) []Cause {
 		}
 	}
 	return out
+}
+
+// isSnoozed reports whether an incident's alerts are left out. A countdown near its end is
+// told all the same: something is about to be done.
+func isSnoozed(s *feed.State, incident string, now time.Time) bool {
+	return phrase.Snoozed(feed.TriageOf(s.Snap, incident), now)
+}
+
+// afterSnooze tells a cause that comes back after a snooze from the one that was told before.
+func afterSnooze(s *feed.State, incident string) string {
+	if until := feed.TriageOf(s.Snap, incident).GetSnoozedUntilUnixNs(); until != 0 {
+		return fmt.Sprintf("-after-%d", until)
+	}
+	return ""
 }
 
 func isOpen(i *falconv1.Incident) bool {

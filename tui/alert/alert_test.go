@@ -223,3 +223,30 @@ func TestMinorSlowdownsRingByTheirCost(t *testing.T) {
 		{40, Input{State: minor(0)}, true, "Falcon: INC-0001"},
 	})
 }
+
+// A snoozed incident and its proposal ring no more; when the snooze ends, by its time or by
+// the engine, what stands is news again. A countdown near its end is told all the same.
+func TestSnoozedIncidentsAreQuiet(t *testing.T) {
+	with := func(quiet bool, until int) *feed.State {
+		s := incident("INC-0001")
+		s.Ladder = &falconv1.Ladder{Incident: "INC-0001", Proposal: &falconv1.Action{Id: "a1", Incident: "INC-0001", Rung: "S2", State: "proposed", DeadlineUnixNs: start.Add(300 * time.Second).UnixNano()}}
+		s.Triage = []*falconv1.Triage{{Incident: "INC-0001", Quiet: quiet, SnoozedUntilUnixNs: start.Add(time.Duration(until) * time.Second).UnixNano()}}
+		return live(s)
+	}
+	play(t, []line{
+		{0, Input{State: live(&falconv1.SnapshotReply{})}, false, ""},
+		{40, Input{State: with(true, 200)}, false, ""},
+		{100, Input{State: with(true, 200)}, false, ""},
+		{201, Input{State: with(true, 200)}, true, "Falcon: S2 proposed"},
+		{240, Input{State: with(true, 200)}, false, ""},
+	})
+	play(t, []line{
+		{0, Input{State: live(&falconv1.SnapshotReply{})}, false, ""},
+		{40, Input{State: with(true, 900)}, false, ""},
+		{100, Input{State: with(false, 900)}, true, "Falcon: S2 proposed"}, // it is worse
+	})
+	play(t, []line{
+		{0, Input{State: live(&falconv1.SnapshotReply{})}, false, ""},
+		{299, Input{State: with(true, 900)}, true, "Falcon: countdown ends"},
+	})
+}

@@ -78,6 +78,7 @@ type Request struct {
 	Recover  *falconv1.RecoverRequest
 	Validate *falconv1.ValidateRequest
 	Policy   *falconv1.Policy
+	Triage   *falconv1.TriageRequest
 	Leave    bool // ends the console; nothing is sent
 }
 

@@ -76,6 +76,14 @@ func (c *caller) Recover(ctx context.Context, r *falconv1.RecoverRequest) (*falc
 	return reply.GetRecovery(), err
 }
 
+// Triage acknowledges, snoozes, assigns or annotates an incident, or hands all open ones
+// over; the engine checks the caller's role.
+func (c *caller) Triage(ctx context.Context, r *falconv1.TriageRequest) (*falconv1.TriageReply, error) {
+	reply, err := request(ctx, c.client.Triage, r)
+	c.pullNow()
+	return reply, err
+}
+
 // Incidents asks for incidents as a whole, older ones too: all, or the one named.
 func (c *caller) Incidents(ctx context.Context, id string) (*falconv1.IncidentsReply, error) {
 	return request(ctx, c.client.Incidents, &falconv1.IncidentsRequest{Id: id})

@@ -21,6 +21,7 @@ type Source interface {
 	SetPolicy(context.Context, *falconv1.Policy) (*falconv1.Policy, error)
 	Freeze(context.Context) (*falconv1.Policy, error)
 	Recover(context.Context, *falconv1.RecoverRequest) (*falconv1.Recovery, error)
+	Triage(context.Context, *falconv1.TriageRequest) (*falconv1.TriageReply, error)
 	Incidents(ctx context.Context, id string) (*falconv1.IncidentsReply, error)
 }
 
@@ -33,4 +34,14 @@ func Shallow[M proto.Message](m M) M {
 		return true
 	})
 	return to.Interface().(M)
+}
+
+// TriageOf is who looks after an incident, nil where nobody has said anything.
+func TriageOf(s *falconv1.SnapshotReply, incident string) *falconv1.Triage {
+	for _, v := range s.GetTriage() {
+		if v.GetIncident() == incident {
+			return v
+		}
+	}
+	return nil
 }

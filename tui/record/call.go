@@ -73,3 +73,8 @@ func (p *Player) Freeze(context.Context) (*falconv1.Policy, error) {
 func (p *Player) Recover(context.Context, *falconv1.RecoverRequest) (*falconv1.Recovery, error) {
 	return nil, fmt.Errorf("%w: %w", feed.ErrRefused, ErrRecording)
 }
+
+// Triage refuses.
+func (p *Player) Triage(context.Context, *falconv1.TriageRequest) (*falconv1.TriageReply, error) {
+	return nil, fmt.Errorf("%w: %w", feed.ErrRefused, ErrRecording)
+}

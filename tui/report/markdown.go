@@ -19,6 +19,7 @@ func (s Incident) JSON() ([]byte, error) {
 func (s Incident) Markdown() string {
 	var b strings.Builder
 	s.writeHead(&b)
+	s.writeTriage(&b)
 	s.writeEvidence(&b)
 	s.writeTests(&b)
 	s.writeDecisions(&b)

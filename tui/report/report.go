@@ -28,6 +28,8 @@ type Incident struct {
 	Cost              Cost     `json:"cost"`
 	// Validations are the tests made for it, newest first.
 	Validations []falcon.Validation `json:"validations"`
+	// Triage is who looks after it; nil where nobody has said anything.
+	Triage *Triage `json:"triage,omitempty"`
 
 	// What follows is there when one incident was asked for.
 	Job       *Job       `json:"job,omitempty"`
@@ -76,6 +78,13 @@ func Of(answer *falconv1.IncidentsReply) []Incident {
 		for _, t := range r.GetValidations() {
 			if t.GetIncident() == v.GetId() {
 				s.Validations = append(s.Validations, convert.ValidationFromProto(t))
+			}
+		}
+	}
+	for _, t := range TriageOf(r.GetTriage(), r.GetAtUnixNs()) {
+		for i := range out {
+			if out[i].ID == t.Incident {
+				out[i].Triage = t
 			}
 		}
 	}

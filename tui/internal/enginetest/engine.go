@@ -93,8 +93,10 @@ type Engine struct {
 	refuse    string
 	hostile   string
 	operators []*falconv1.Operator
-	drawn     drawn       // the ranks of the newest version asked for
-	columns   columns.Log // of the versions sent
+	said      []*falconv1.TriageRequest
+	looked    *falconv1.Triage // nil = nobody has said anything
+	drawn     drawn            // the ranks of the newest version asked for
+	columns   columns.Log      // of the versions sent
 }
 
 // New makes an engine at iteration 0.

@@ -5,6 +5,8 @@ import (
 	"math"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/api/columns"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -51,6 +53,9 @@ func (e *Engine) snapshot(version uint64, r *falconv1.SnapshotRequest) *falconv1
 	}
 	s.Validation, s.Recovery, s.Hang = e.validation(), e.recovery(), e.still.verdict(e.opts.at(e.iter), e.hostile)
 	s.Operators = e.operators
+	if e.looked != nil {
+		s.Triage = []*falconv1.Triage{proto.CloneOf(e.looked)}
+	}
 	if e.opts.Recurring {
 		before := e.opts.Start.Add(-51 * time.Hour).UnixNano()
 		s.Recurring = []*falconv1.Recurrence{

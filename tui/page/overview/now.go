@@ -6,6 +6,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/page/ladder"
 	"github.com/failslow/falcon/tui/phrase"
@@ -40,6 +41,14 @@ func drawNow(c *widget.Canvas, r widget.Rect, s *page.State) {
 	c.Pen(row).Put(role, inc.Id+" "+inc.State).Put(themes.Title, "  "+phrase.Verdict(inc.Verdict))
 	row, body = body.Rows(1)
 	c.Pen(row).Put(themes.Text, spanText(inc, r.W < twoColumns)).Put(themes.Dim, costText(s, minor && page.Open(inc)))
+	if v := feed.TriageOf(s.Snap(), inc.Id); v != nil {
+		row, body = body.Rows(1)
+		role := themes.Dim
+		if phrase.Snoozed(v, s.EngineNow()) {
+			role = themes.Warn
+		}
+		c.Pen(row).Put(role, phrase.Triage(v, s.EngineNow()))
+	}
 	doing, body := body.Rows(1)
 	c.Pen(doing).Put(themes.Accent, "→ ").Put(themes.Text, page.Doing(s))
 	if list := concernLines(s); len(list) > 0 && !roomForWatch(r) {

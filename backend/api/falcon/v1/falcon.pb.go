@@ -5652,6 +5652,7 @@ type SnapshotReply struct {
 	Others        []*Ladder              `protobuf:"bytes,21,rep,name=others,proto3" json:"others,omitempty"`         // of the other open incidents, in their order, at most 16
 	Hang          *Hang                  `protobuf:"bytes,22,opt,name=hang,proto3" json:"hang,omitempty"`             // who holds up the job, which stands still; absent = it goes on, or nothing is known so far
 	Culprits      []*Culprit             `protobuf:"bytes,23,rep,name=culprits,proto3" json:"culprits,omitempty"`     // of the engine's history, highest score first, at most 64
+	Triage        []*Triage              `protobuf:"bytes,24,rep,name=triage,proto3" json:"triage,omitempty"`         // of the incidents listed, those of which anybody has said something
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5843,6 +5844,13 @@ func (x *SnapshotReply) GetHang() *Hang {
 func (x *SnapshotReply) GetCulprits() []*Culprit {
 	if x != nil {
 		return x.Culprits
+	}
+	return nil
+}
+
+func (x *SnapshotReply) GetTriage() []*Triage {
+	if x != nil {
+		return x.Triage
 	}
 	return nil
 }
@@ -9951,13 +9959,14 @@ type IncidentsReply struct {
 	Incidents   []*Incident            `protobuf:"bytes,1,rep,name=incidents,proto3" json:"incidents,omitempty"`
 	Validations []*Validation          `protobuf:"bytes,3,rep,name=validations,proto3" json:"validations,omitempty"` // newest first
 	Ladders     []*Ladder              `protobuf:"bytes,2,rep,name=ladders,proto3" json:"ladders,omitempty"`         // aligned with incidents
+	AtUnixNs    int64                  `protobuf:"varint,7,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`
 	// What follows is filled when one incident was asked for.
 	Events        []*EventLine `protobuf:"bytes,4,rep,name=events,proto3" json:"events,omitempty"` // that name it, oldest first, with record and hash
 	Chart         *Series      `protobuf:"bytes,5,opt,name=chart,proto3" json:"chart,omitempty"`   // iteration time around it; absent = no longer held
 	Job           *Job         `protobuf:"bytes,6,opt,name=job,proto3" json:"job,omitempty"`
-	AtUnixNs      int64        `protobuf:"varint,7,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`
 	EngineId      string       `protobuf:"bytes,8,opt,name=engine_id,json=engineId,proto3" json:"engine_id,omitempty"`
 	Recoveries    []*Recovery  `protobuf:"bytes,9,rep,name=recoveries,proto3" json:"recoveries,omitempty"` // from while it lasted, or of a node that it names; oldest first
+	Triage        []*Triage    `protobuf:"bytes,10,rep,name=triage,proto3" json:"triage,omitempty"`        // of all that are listed, those of which anybody has said something
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -10013,6 +10022,13 @@ func (x *IncidentsReply) GetLadders() []*Ladder {
 	return nil
 }
 
+func (x *IncidentsReply) GetAtUnixNs() int64 {
+	if x != nil {
+		return x.AtUnixNs
+	}
+	return 0
+}
+
 func (x *IncidentsReply) GetEvents() []*EventLine {
 	if x != nil {
 		return x.Events
@@ -10034,13 +10050,6 @@ func (x *IncidentsReply) GetJob() *Job {
 	return nil
 }
 
-func (x *IncidentsReply) GetAtUnixNs() int64 {
-	if x != nil {
-		return x.AtUnixNs
-	}
-	return 0
-}
-
 func (x *IncidentsReply) GetEngineId() string {
 	if x != nil {
 		return x.EngineId
@@ -10055,6 +10064,319 @@ func (x *IncidentsReply) GetRecoveries() []*Recovery {
 	return nil
 }
 
+func (x *IncidentsReply) GetTriage() []*Triage {
+	if x != nil {
+		return x.Triage
+	}
+	return nil
+}
+
+// TriageRequest: see triage.Entry.
+type TriageRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Incident      string                 `protobuf:"bytes,1,opt,name=incident,proto3" json:"incident,omitempty"`         // empty with "handover": all open ones
+	Verb          string                 `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"`                 // "ack", "snooze", "wake", "assign", "note", "handover"
+	To            string                 `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`                     // assign, handover: a person's name
+	ForNs         int64                  `protobuf:"varint,4,opt,name=for_ns,json=forNs,proto3" json:"for_ns,omitempty"` // snooze: at most 24 h
+	Text          string                 `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`                 // at most 512 bytes; a note needs one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TriageRequest) Reset() {
+	*x = TriageRequest{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TriageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TriageRequest) ProtoMessage() {}
+
+func (x *TriageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TriageRequest.ProtoReflect.Descriptor instead.
+func (*TriageRequest) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
+}
+
+func (x *TriageRequest) GetIncident() string {
+	if x != nil {
+		return x.Incident
+	}
+	return ""
+}
+
+func (x *TriageRequest) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *TriageRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *TriageRequest) GetForNs() int64 {
+	if x != nil {
+		return x.ForNs
+	}
+	return 0
+}
+
+func (x *TriageRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+type TriageReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Triage        []*Triage              `protobuf:"bytes,1,rep,name=triage,proto3" json:"triage,omitempty"` // what is known of the incidents now
+	AtUnixNs      int64                  `protobuf:"varint,2,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TriageReply) Reset() {
+	*x = TriageReply{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TriageReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TriageReply) ProtoMessage() {}
+
+func (x *TriageReply) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TriageReply.ProtoReflect.Descriptor instead.
+func (*TriageReply) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
+}
+
+func (x *TriageReply) GetTriage() []*Triage {
+	if x != nil {
+		return x.Triage
+	}
+	return nil
+}
+
+func (x *TriageReply) GetAtUnixNs() int64 {
+	if x != nil {
+		return x.AtUnixNs
+	}
+	return 0
+}
+
+// Triage is who looks after an incident; see triage.Status.
+type Triage struct {
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Incident           string                 `protobuf:"bytes,1,opt,name=incident,proto3" json:"incident,omitempty"`
+	Owner              string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	AssignedUnixNs     int64                  `protobuf:"varint,3,opt,name=assigned_unix_ns,json=assignedUnixNs,proto3" json:"assigned_unix_ns,omitempty"`
+	AckedBy            string                 `protobuf:"bytes,4,opt,name=acked_by,json=ackedBy,proto3" json:"acked_by,omitempty"`
+	AckedUnixNs        int64                  `protobuf:"varint,5,opt,name=acked_unix_ns,json=ackedUnixNs,proto3" json:"acked_unix_ns,omitempty"`
+	SnoozedBy          string                 `protobuf:"bytes,6,opt,name=snoozed_by,json=snoozedBy,proto3" json:"snoozed_by,omitempty"`
+	SnoozedUntilUnixNs int64                  `protobuf:"varint,7,opt,name=snoozed_until_unix_ns,json=snoozedUntilUnixNs,proto3" json:"snoozed_until_unix_ns,omitempty"`
+	Quiet              bool                   `protobuf:"varint,8,opt,name=quiet,proto3" json:"quiet,omitempty"` // alerts are left out now: snoozed, and not worse since
+	Notes              []*TriageNote          `protobuf:"bytes,9,rep,name=notes,proto3" json:"notes,omitempty"`  // oldest first, at most 64; the newest alone in a snapshot
+	NoteCount          int32                  `protobuf:"varint,10,opt,name=note_count,json=noteCount,proto3" json:"note_count,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *Triage) Reset() {
+	*x = Triage{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Triage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Triage) ProtoMessage() {}
+
+func (x *Triage) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Triage.ProtoReflect.Descriptor instead.
+func (*Triage) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
+}
+
+func (x *Triage) GetIncident() string {
+	if x != nil {
+		return x.Incident
+	}
+	return ""
+}
+
+func (x *Triage) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *Triage) GetAssignedUnixNs() int64 {
+	if x != nil {
+		return x.AssignedUnixNs
+	}
+	return 0
+}
+
+func (x *Triage) GetAckedBy() string {
+	if x != nil {
+		return x.AckedBy
+	}
+	return ""
+}
+
+func (x *Triage) GetAckedUnixNs() int64 {
+	if x != nil {
+		return x.AckedUnixNs
+	}
+	return 0
+}
+
+func (x *Triage) GetSnoozedBy() string {
+	if x != nil {
+		return x.SnoozedBy
+	}
+	return ""
+}
+
+func (x *Triage) GetSnoozedUntilUnixNs() int64 {
+	if x != nil {
+		return x.SnoozedUntilUnixNs
+	}
+	return 0
+}
+
+func (x *Triage) GetQuiet() bool {
+	if x != nil {
+		return x.Quiet
+	}
+	return false
+}
+
+func (x *Triage) GetNotes() []*TriageNote {
+	if x != nil {
+		return x.Notes
+	}
+	return nil
+}
+
+func (x *Triage) GetNoteCount() int32 {
+	if x != nil {
+		return x.NoteCount
+	}
+	return 0
+}
+
+type TriageNote struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	UnixNs        int64                  `protobuf:"varint,2,opt,name=unix_ns,json=unixNs,proto3" json:"unix_ns,omitempty"`
+	Text          string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TriageNote) Reset() {
+	*x = TriageNote{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TriageNote) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TriageNote) ProtoMessage() {}
+
+func (x *TriageNote) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TriageNote.ProtoReflect.Descriptor instead.
+func (*TriageNote) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
+}
+
+func (x *TriageNote) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *TriageNote) GetUnixNs() int64 {
+	if x != nil {
+		return x.UnixNs
+	}
+	return 0
+}
+
+func (x *TriageNote) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 type HistoryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SinceUnixNs   int64                  `protobuf:"varint,1,opt,name=since_unix_ns,json=sinceUnixNs,proto3" json:"since_unix_ns,omitempty"` // onsets from here on; 0 = all that is kept
@@ -10066,7 +10388,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10078,7 +10400,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10091,7 +10413,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *HistoryRequest) GetSinceUnixNs() int64 {
@@ -10136,7 +10458,7 @@ type HistoryReply struct {
 
 func (x *HistoryReply) Reset() {
 	*x = HistoryReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10148,7 +10470,7 @@ func (x *HistoryReply) String() string {
 func (*HistoryReply) ProtoMessage() {}
 
 func (x *HistoryReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10161,7 +10483,7 @@ func (x *HistoryReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryReply.ProtoReflect.Descriptor instead.
 func (*HistoryReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *HistoryReply) GetAtUnixNs() int64 {
@@ -10261,7 +10583,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10273,7 +10595,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10286,7 +10608,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -10333,7 +10655,7 @@ type ProbeReply struct {
 
 func (x *ProbeReply) Reset() {
 	*x = ProbeReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10345,7 +10667,7 @@ func (x *ProbeReply) String() string {
 func (*ProbeReply) ProtoMessage() {}
 
 func (x *ProbeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10358,7 +10680,7 @@ func (x *ProbeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeReply.ProtoReflect.Descriptor instead.
 func (*ProbeReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ProbeReply) GetDeadlineUnixNs() int64 {
@@ -10392,7 +10714,7 @@ type PastIncident struct {
 
 func (x *PastIncident) Reset() {
 	*x = PastIncident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10404,7 +10726,7 @@ func (x *PastIncident) String() string {
 func (*PastIncident) ProtoMessage() {}
 
 func (x *PastIncident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10417,7 +10739,7 @@ func (x *PastIncident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastIncident.ProtoReflect.Descriptor instead.
 func (*PastIncident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *PastIncident) GetIncident() string {
@@ -10539,7 +10861,7 @@ type CauseCount struct {
 
 func (x *CauseCount) Reset() {
 	*x = CauseCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10551,7 +10873,7 @@ func (x *CauseCount) String() string {
 func (*CauseCount) ProtoMessage() {}
 
 func (x *CauseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10564,7 +10886,7 @@ func (x *CauseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CauseCount.ProtoReflect.Descriptor instead.
 func (*CauseCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *CauseCount) GetCause() string {
@@ -10623,7 +10945,7 @@ type JobCauses struct {
 
 func (x *JobCauses) Reset() {
 	*x = JobCauses{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10635,7 +10957,7 @@ func (x *JobCauses) String() string {
 func (*JobCauses) ProtoMessage() {}
 
 func (x *JobCauses) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10648,7 +10970,7 @@ func (x *JobCauses) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCauses.ProtoReflect.Descriptor instead.
 func (*JobCauses) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *JobCauses) GetKind() string {
@@ -10696,7 +11018,7 @@ type JobCategory struct {
 
 func (x *JobCategory) Reset() {
 	*x = JobCategory{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10708,7 +11030,7 @@ func (x *JobCategory) String() string {
 func (*JobCategory) ProtoMessage() {}
 
 func (x *JobCategory) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10721,7 +11043,7 @@ func (x *JobCategory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCategory.ProtoReflect.Descriptor instead.
 func (*JobCategory) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *JobCategory) GetCategory() string {
@@ -10750,7 +11072,7 @@ type Spread struct {
 
 func (x *Spread) Reset() {
 	*x = Spread{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10762,7 +11084,7 @@ func (x *Spread) String() string {
 func (*Spread) ProtoMessage() {}
 
 func (x *Spread) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10775,7 +11097,7 @@ func (x *Spread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spread.ProtoReflect.Descriptor instead.
 func (*Spread) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Spread) GetN() int32 {
@@ -10821,7 +11143,7 @@ type PastJob struct {
 
 func (x *PastJob) Reset() {
 	*x = PastJob{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10833,7 +11155,7 @@ func (x *PastJob) String() string {
 func (*PastJob) ProtoMessage() {}
 
 func (x *PastJob) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10846,7 +11168,7 @@ func (x *PastJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastJob.ProtoReflect.Descriptor instead.
 func (*PastJob) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *PastJob) GetNumber() uint64 {
@@ -10960,7 +11282,7 @@ type Culprit struct {
 
 func (x *Culprit) Reset() {
 	*x = Culprit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10972,7 +11294,7 @@ func (x *Culprit) String() string {
 func (*Culprit) ProtoMessage() {}
 
 func (x *Culprit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10985,7 +11307,7 @@ func (x *Culprit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Culprit.ProtoReflect.Descriptor instead.
 func (*Culprit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *Culprit) GetDevice() string {
@@ -11083,7 +11405,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11095,7 +11417,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11108,7 +11430,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Fault) GetKind() string {
@@ -11208,7 +11530,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11220,7 +11542,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11233,7 +11555,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *Recovery) GetId() string {
@@ -11422,7 +11744,7 @@ type Shrink struct {
 
 func (x *Shrink) Reset() {
 	*x = Shrink{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11434,7 +11756,7 @@ func (x *Shrink) String() string {
 func (*Shrink) ProtoMessage() {}
 
 func (x *Shrink) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11447,7 +11769,7 @@ func (x *Shrink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shrink.ProtoReflect.Descriptor instead.
 func (*Shrink) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *Shrink) GetOf() int32 {
@@ -11479,7 +11801,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11491,7 +11813,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11504,7 +11826,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -11559,7 +11881,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11571,7 +11893,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11584,7 +11906,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -11612,7 +11934,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11624,7 +11946,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11637,7 +11959,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -11676,7 +11998,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11688,7 +12010,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11701,7 +12023,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -11760,7 +12082,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11772,7 +12094,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11785,7 +12107,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -11839,7 +12161,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11851,7 +12173,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11864,7 +12186,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -12379,7 +12701,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\tattending\x18\x06 \x01(\tR\tattending\x12\x16\n" +
 	"\x06packed\x18\a \x01(\bR\x06packed\x12\x10\n" +
 	"\x03own\x18\b \x01(\bR\x03own\x12'\n" +
-	"\x0fcolumns_version\x18\t \x01(\x04R\x0ecolumnsVersion\"\xac\a\n" +
+	"\x0fcolumns_version\x18\t \x01(\x04R\x0ecolumnsVersion\"\xd7\a\n" +
 	"\rSnapshotReply\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1c\n" +
 	"\tunchanged\x18\x02 \x01(\bR\tunchanged\x12 \n" +
@@ -12407,7 +12729,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\toperators\x18\x13 \x03(\v2\x13.falcon.v1.OperatorR\toperators\x12)\n" +
 	"\x06others\x18\x15 \x03(\v2\x11.falcon.v1.LadderR\x06others\x12#\n" +
 	"\x04hang\x18\x16 \x01(\v2\x0f.falcon.v1.HangR\x04hang\x12.\n" +
-	"\bculprits\x18\x17 \x03(\v2\x12.falcon.v1.CulpritR\bculprits\"\xfe\x01\n" +
+	"\bculprits\x18\x17 \x03(\v2\x12.falcon.v1.CulpritR\bculprits\x12)\n" +
+	"\x06triage\x18\x18 \x03(\v2\x11.falcon.v1.TriageR\x06triage\"\xfe\x01\n" +
 	"\x04Hang\x12\"\n" +
 	"\rsince_unix_ns\x18\x01 \x01(\x03R\vsinceUnixNs\x12$\n" +
 	"\x0ejudged_unix_ns\x18\x02 \x01(\x03R\fjudgedUnixNs\x12\x18\n" +
@@ -12842,20 +13165,51 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\rValidateReply\x125\n" +
 	"\n" +
 	"validation\x18\x01 \x01(\v2\x15.falcon.v1.ValidationR\n" +
-	"validation\"\x92\x03\n" +
+	"validation\"\xbd\x03\n" +
 	"\x0eIncidentsReply\x121\n" +
 	"\tincidents\x18\x01 \x03(\v2\x13.falcon.v1.IncidentR\tincidents\x127\n" +
 	"\vvalidations\x18\x03 \x03(\v2\x15.falcon.v1.ValidationR\vvalidations\x12+\n" +
-	"\aladders\x18\x02 \x03(\v2\x11.falcon.v1.LadderR\aladders\x12,\n" +
+	"\aladders\x18\x02 \x03(\v2\x11.falcon.v1.LadderR\aladders\x12\x1c\n" +
+	"\n" +
+	"at_unix_ns\x18\a \x01(\x03R\batUnixNs\x12,\n" +
 	"\x06events\x18\x04 \x03(\v2\x14.falcon.v1.EventLineR\x06events\x12'\n" +
 	"\x05chart\x18\x05 \x01(\v2\x11.falcon.v1.SeriesR\x05chart\x12 \n" +
-	"\x03job\x18\x06 \x01(\v2\x0e.falcon.v1.JobR\x03job\x12\x1c\n" +
-	"\n" +
-	"at_unix_ns\x18\a \x01(\x03R\batUnixNs\x12\x1b\n" +
+	"\x03job\x18\x06 \x01(\v2\x0e.falcon.v1.JobR\x03job\x12\x1b\n" +
 	"\tengine_id\x18\b \x01(\tR\bengineId\x123\n" +
 	"\n" +
 	"recoveries\x18\t \x03(\v2\x13.falcon.v1.RecoveryR\n" +
-	"recoveries\"l\n" +
+	"recoveries\x12)\n" +
+	"\x06triage\x18\n" +
+	" \x03(\v2\x11.falcon.v1.TriageR\x06triage\"z\n" +
+	"\rTriageRequest\x12\x1a\n" +
+	"\bincident\x18\x01 \x01(\tR\bincident\x12\x12\n" +
+	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\x12\x15\n" +
+	"\x06for_ns\x18\x04 \x01(\x03R\x05forNs\x12\x12\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\"V\n" +
+	"\vTriageReply\x12)\n" +
+	"\x06triage\x18\x01 \x03(\v2\x11.falcon.v1.TriageR\x06triage\x12\x1c\n" +
+	"\n" +
+	"at_unix_ns\x18\x02 \x01(\x03R\batUnixNs\"\xd7\x02\n" +
+	"\x06Triage\x12\x1a\n" +
+	"\bincident\x18\x01 \x01(\tR\bincident\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\tR\x05owner\x12(\n" +
+	"\x10assigned_unix_ns\x18\x03 \x01(\x03R\x0eassignedUnixNs\x12\x19\n" +
+	"\backed_by\x18\x04 \x01(\tR\aackedBy\x12\"\n" +
+	"\racked_unix_ns\x18\x05 \x01(\x03R\vackedUnixNs\x12\x1d\n" +
+	"\n" +
+	"snoozed_by\x18\x06 \x01(\tR\tsnoozedBy\x121\n" +
+	"\x15snoozed_until_unix_ns\x18\a \x01(\x03R\x12snoozedUntilUnixNs\x12\x14\n" +
+	"\x05quiet\x18\b \x01(\bR\x05quiet\x12+\n" +
+	"\x05notes\x18\t \x03(\v2\x15.falcon.v1.TriageNoteR\x05notes\x12\x1d\n" +
+	"\n" +
+	"note_count\x18\n" +
+	" \x01(\x05R\tnoteCount\"I\n" +
+	"\n" +
+	"TriageNote\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x17\n" +
+	"\aunix_ns\x18\x02 \x01(\x03R\x06unixNs\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"l\n" +
 	"\x0eHistoryRequest\x12\"\n" +
 	"\rsince_unix_ns\x18\x01 \x01(\x03R\vsinceUnixNs\x12 \n" +
 	"\fhalf_life_ns\x18\x02 \x01(\x03R\n" +
@@ -13108,7 +13462,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x10RANK_HEALTH_LOST\x10\x052}\n" +
 	"\x05Fleet\x12;\n" +
 	"\x06Attach\x12\x15.falcon.v1.AgentFrame\x1a\x16.falcon.v1.EngineFrame(\x010\x01\x127\n" +
-	"\x05Renew\x12\x17.falcon.v1.RenewRequest\x1a\x15.falcon.v1.RenewReply2\x88\x05\n" +
+	"\x05Renew\x12\x17.falcon.v1.RenewRequest\x1a\x15.falcon.v1.RenewReply2\xc4\x05\n" +
 	"\aConsole\x12@\n" +
 	"\bSnapshot\x12\x1a.falcon.v1.SnapshotRequest\x1a\x18.falcon.v1.SnapshotReply\x124\n" +
 	"\x05Watch\x12\x17.falcon.v1.WatchRequest\x1a\x10.falcon.v1.Event0\x01\x12:\n" +
@@ -13120,7 +13474,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"Recoveries\x12\x1c.falcon.v1.RecoveriesRequest\x1a\x1a.falcon.v1.RecoveriesReply\x12=\n" +
 	"\aRecover\x12\x19.falcon.v1.RecoverRequest\x1a\x17.falcon.v1.RecoverReply\x12=\n" +
 	"\aHistory\x12\x19.falcon.v1.HistoryRequest\x1a\x17.falcon.v1.HistoryReply\x127\n" +
-	"\x05Probe\x12\x17.falcon.v1.ProbeRequest\x1a\x15.falcon.v1.ProbeReplyB;Z9github.com/failslow/falcon/backend/api/falcon/v1;falconv1b\x06proto3"
+	"\x05Probe\x12\x17.falcon.v1.ProbeRequest\x1a\x15.falcon.v1.ProbeReply\x12:\n" +
+	"\x06Triage\x12\x18.falcon.v1.TriageRequest\x1a\x16.falcon.v1.TriageReplyB;Z9github.com/failslow/falcon/backend/api/falcon/v1;falconv1b\x06proto3"
 
 var (
 	file_falcon_v1_falcon_proto_rawDescOnce sync.Once
@@ -13135,7 +13490,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 124)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 128)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -13242,32 +13597,36 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*ValidateRequest)(nil),   // 102: falcon.v1.ValidateRequest
 	(*ValidateReply)(nil),     // 103: falcon.v1.ValidateReply
 	(*IncidentsReply)(nil),    // 104: falcon.v1.IncidentsReply
-	(*HistoryRequest)(nil),    // 105: falcon.v1.HistoryRequest
-	(*HistoryReply)(nil),      // 106: falcon.v1.HistoryReply
-	(*ProbeRequest)(nil),      // 107: falcon.v1.ProbeRequest
-	(*ProbeReply)(nil),        // 108: falcon.v1.ProbeReply
-	(*PastIncident)(nil),      // 109: falcon.v1.PastIncident
-	(*CauseCount)(nil),        // 110: falcon.v1.CauseCount
-	(*JobCauses)(nil),         // 111: falcon.v1.JobCauses
-	(*JobCategory)(nil),       // 112: falcon.v1.JobCategory
-	(*Spread)(nil),            // 113: falcon.v1.Spread
-	(*PastJob)(nil),           // 114: falcon.v1.PastJob
-	(*Culprit)(nil),           // 115: falcon.v1.Culprit
-	(*Fault)(nil),             // 116: falcon.v1.Fault
-	(*Recovery)(nil),          // 117: falcon.v1.Recovery
-	(*Shrink)(nil),            // 118: falcon.v1.Shrink
-	(*RankRecovery)(nil),      // 119: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 120: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 121: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 122: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 123: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 124: falcon.v1.RecoverReply
-	nil,                       // 125: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 126: falcon.v1.Policy.RungsEntry
-	nil,                       // 127: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 128: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 129: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 130: falcon.v1.Recovery.PredictedMsEntry
+	(*TriageRequest)(nil),     // 105: falcon.v1.TriageRequest
+	(*TriageReply)(nil),       // 106: falcon.v1.TriageReply
+	(*Triage)(nil),            // 107: falcon.v1.Triage
+	(*TriageNote)(nil),        // 108: falcon.v1.TriageNote
+	(*HistoryRequest)(nil),    // 109: falcon.v1.HistoryRequest
+	(*HistoryReply)(nil),      // 110: falcon.v1.HistoryReply
+	(*ProbeRequest)(nil),      // 111: falcon.v1.ProbeRequest
+	(*ProbeReply)(nil),        // 112: falcon.v1.ProbeReply
+	(*PastIncident)(nil),      // 113: falcon.v1.PastIncident
+	(*CauseCount)(nil),        // 114: falcon.v1.CauseCount
+	(*JobCauses)(nil),         // 115: falcon.v1.JobCauses
+	(*JobCategory)(nil),       // 116: falcon.v1.JobCategory
+	(*Spread)(nil),            // 117: falcon.v1.Spread
+	(*PastJob)(nil),           // 118: falcon.v1.PastJob
+	(*Culprit)(nil),           // 119: falcon.v1.Culprit
+	(*Fault)(nil),             // 120: falcon.v1.Fault
+	(*Recovery)(nil),          // 121: falcon.v1.Recovery
+	(*Shrink)(nil),            // 122: falcon.v1.Shrink
+	(*RankRecovery)(nil),      // 123: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 124: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 125: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 126: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 127: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 128: falcon.v1.RecoverReply
+	nil,                       // 129: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 130: falcon.v1.Policy.RungsEntry
+	nil,                       // 131: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 132: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 133: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 134: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	15,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
@@ -13297,7 +13656,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	34,  // 24: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
 	35,  // 25: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
 	33,  // 26: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	125, // 27: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	129, // 27: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
 	0,   // 28: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
 	37,  // 29: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
 	54,  // 30: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
@@ -13339,98 +13698,104 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	75,  // 66: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
 	97,  // 67: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
 	33,  // 68: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	117, // 69: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	121, // 69: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
 	67,  // 70: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
 	69,  // 71: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
 	66,  // 72: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
 	87,  // 73: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
 	64,  // 74: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
-	115, // 75: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
-	65,  // 76: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
-	65,  // 77: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
-	68,  // 78: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
-	126, // 79: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
-	72,  // 80: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
-	6,   // 81: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	77,  // 82: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	78,  // 83: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	79,  // 84: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	83,  // 85: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	82,  // 86: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
-	84,  // 87: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	85,  // 88: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	85,  // 89: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	127, // 90: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	84,  // 91: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
-	83,  // 92: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	86,  // 93: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	81,  // 94: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	81,  // 95: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	89,  // 96: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
-	88,  // 97: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	81,  // 98: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	71,  // 99: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	71,  // 100: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	100, // 101: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	101, // 102: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	98,  // 103: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
-	99,  // 104: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
-	97,  // 105: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	80,  // 106: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	97,  // 107: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	87,  // 108: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	88,  // 109: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
-	76,  // 110: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
-	70,  // 111: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	117, // 112: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
-	109, // 113: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
-	110, // 114: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
-	111, // 115: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
-	113, // 116: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
-	113, // 117: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
-	114, // 118: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
-	115, // 119: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
-	112, // 120: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
-	116, // 121: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	128, // 122: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	47,  // 123: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	129, // 124: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	130, // 125: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	119, // 126: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	118, // 127: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	117, // 128: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	122, // 129: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	117, // 130: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	73,  // 131: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 132: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	13,  // 133: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
-	62,  // 134: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	90,  // 135: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	92,  // 136: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	94,  // 137: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	102, // 138: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	96,  // 139: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	120, // 140: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	123, // 141: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	105, // 142: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
-	107, // 143: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
-	38,  // 144: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	14,  // 145: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
-	63,  // 146: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	91,  // 147: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	93,  // 148: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	95,  // 149: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	103, // 150: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	104, // 151: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	121, // 152: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	124, // 153: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	106, // 154: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
-	108, // 155: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
-	144, // [144:156] is the sub-list for method output_type
-	132, // [132:144] is the sub-list for method input_type
-	132, // [132:132] is the sub-list for extension type_name
-	132, // [132:132] is the sub-list for extension extendee
-	0,   // [0:132] is the sub-list for field type_name
+	119, // 75: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
+	107, // 76: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
+	65,  // 77: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
+	65,  // 78: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
+	68,  // 79: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
+	130, // 80: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	72,  // 81: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
+	6,   // 82: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	77,  // 83: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	78,  // 84: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	79,  // 85: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	83,  // 86: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	82,  // 87: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
+	84,  // 88: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	85,  // 89: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	85,  // 90: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	131, // 91: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	84,  // 92: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
+	83,  // 93: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	86,  // 94: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	81,  // 95: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	81,  // 96: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	89,  // 97: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	88,  // 98: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	81,  // 99: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	71,  // 100: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	71,  // 101: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	100, // 102: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	101, // 103: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	98,  // 104: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	99,  // 105: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	97,  // 106: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	80,  // 107: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	97,  // 108: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	87,  // 109: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	88,  // 110: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	76,  // 111: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	70,  // 112: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	121, // 113: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	107, // 114: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
+	107, // 115: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
+	108, // 116: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
+	113, // 117: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
+	114, // 118: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
+	115, // 119: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
+	117, // 120: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
+	117, // 121: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
+	118, // 122: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
+	119, // 123: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
+	116, // 124: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
+	120, // 125: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	132, // 126: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	47,  // 127: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	133, // 128: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	134, // 129: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	123, // 130: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	122, // 131: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	121, // 132: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	126, // 133: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	121, // 134: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	73,  // 135: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 136: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	13,  // 137: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	62,  // 138: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	90,  // 139: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	92,  // 140: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	94,  // 141: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	102, // 142: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	96,  // 143: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	124, // 144: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	127, // 145: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	109, // 146: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
+	111, // 147: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
+	105, // 148: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
+	38,  // 149: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	14,  // 150: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	63,  // 151: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	91,  // 152: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	93,  // 153: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	95,  // 154: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	103, // 155: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	104, // 156: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	125, // 157: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	128, // 158: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	110, // 159: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
+	112, // 160: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
+	106, // 161: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
+	149, // [149:162] is the sub-list for method output_type
+	136, // [136:149] is the sub-list for method input_type
+	136, // [136:136] is the sub-list for extension type_name
+	136, // [136:136] is the sub-list for extension extendee
+	0,   // [0:136] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -13478,7 +13843,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   124,
+			NumMessages:   128,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

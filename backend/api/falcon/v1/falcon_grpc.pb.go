@@ -186,6 +186,7 @@ const (
 	Console_Recover_FullMethodName    = "/falcon.v1.Console/Recover"
 	Console_History_FullMethodName    = "/falcon.v1.Console/History"
 	Console_Probe_FullMethodName      = "/falcon.v1.Console/Probe"
+	Console_Triage_FullMethodName     = "/falcon.v1.Console/Triage"
 )
 
 // ConsoleClient is the client API for Console service.
@@ -222,6 +223,9 @@ type ConsoleClient interface {
 	// Probe asks whether a sampling job may be started on some nodes now, and
 	// writes down who does. The engine starts nothing. Role approver.
 	Probe(ctx context.Context, in *ProbeRequest, opts ...grpc.CallOption) (*ProbeReply, error)
+	// Triage acknowledges, snoozes, assigns or annotates an incident, or hands all
+	// open ones over. It changes nothing that the engine does. Role operator.
+	Triage(ctx context.Context, in *TriageRequest, opts ...grpc.CallOption) (*TriageReply, error)
 }
 
 type consoleClient struct {
@@ -341,6 +345,16 @@ func (c *consoleClient) Probe(ctx context.Context, in *ProbeRequest, opts ...grp
 	return out, nil
 }
 
+func (c *consoleClient) Triage(ctx context.Context, in *TriageRequest, opts ...grpc.CallOption) (*TriageReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TriageReply)
+	err := c.cc.Invoke(ctx, Console_Triage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ConsoleServer is the server API for Console service.
 // All implementations must embed UnimplementedConsoleServer
 // for forward compatibility.
@@ -375,6 +389,9 @@ type ConsoleServer interface {
 	// Probe asks whether a sampling job may be started on some nodes now, and
 	// writes down who does. The engine starts nothing. Role approver.
 	Probe(context.Context, *ProbeRequest) (*ProbeReply, error)
+	// Triage acknowledges, snoozes, assigns or annotates an incident, or hands all
+	// open ones over. It changes nothing that the engine does. Role operator.
+	Triage(context.Context, *TriageRequest) (*TriageReply, error)
 	mustEmbedUnimplementedConsoleServer()
 }
 
@@ -414,6 +431,9 @@ func (UnimplementedConsoleServer) History(context.Context, *HistoryRequest) (*Hi
 }
 func (UnimplementedConsoleServer) Probe(context.Context, *ProbeRequest) (*ProbeReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Probe not implemented")
+}
+func (UnimplementedConsoleServer) Triage(context.Context, *TriageRequest) (*TriageReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Triage not implemented")
 }
 func (UnimplementedConsoleServer) mustEmbedUnimplementedConsoleServer() {}
 func (UnimplementedConsoleServer) testEmbeddedByValue()                 {}
@@ -609,6 +629,24 @@ func _Console_Probe_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Console_Triage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TriageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ConsoleServer).Triage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Console_Triage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ConsoleServer).Triage(ctx, req.(*TriageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Console_ServiceDesc is the grpc.ServiceDesc for Console service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -651,6 +689,10 @@ var Console_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Probe",
 			Handler:    _Console_Probe_Handler,
+		},
+		{
+			MethodName: "Triage",
+			Handler:    _Console_Triage_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

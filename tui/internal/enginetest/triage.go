@@ -1,0 +1,49 @@
+package enginetest
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// Said lists every word on who looks after an incident that was received.
+func (e *Engine) Said() []*falconv1.TriageRequest {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]*falconv1.TriageRequest(nil), e.said...)
+}
+
+// Triage takes down what is said of the incident, as the engine does.
+func (e *Engine) Triage(_ context.Context, q *falconv1.TriageRequest) (*falconv1.TriageReply, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.said = append(e.said, q)
+	if e.refuse != "" {
+		return nil, status.Error(codes.FailedPrecondition, e.refuse)
+	}
+	e.turns++
+	now := e.opts.at(e.iter)
+	if e.looked == nil {
+		e.looked = &falconv1.Triage{Incident: "INC-0001"}
+	}
+	t := e.looked
+	switch q.GetVerb() {
+	case "ack":
+		t.AckedBy, t.AckedUnixNs = "maria", now.UnixNano()
+	case "snooze":
+		t.SnoozedBy, t.SnoozedUntilUnixNs, t.Quiet = "maria", now.Add(time.Duration(q.GetForNs())).UnixNano(), true
+	case "wake":
+		t.SnoozedUntilUnixNs, t.Quiet = 0, false
+	case "assign", "handover":
+		t.Owner = q.GetTo()
+	}
+	if q.GetText() != "" {
+		t.NoteCount++
+		t.Notes = []*falconv1.TriageNote{{By: "maria", UnixNs: now.UnixNano(), Text: q.GetText() + e.hostile}}
+	}
+	return &falconv1.TriageReply{Triage: []*falconv1.Triage{t}, AtUnixNs: now.UnixNano()}, nil
+}

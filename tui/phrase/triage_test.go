@@ -1,0 +1,29 @@
+package phrase
+
+import (
+	"testing"
+	"time"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+func TestTriage(t *testing.T) {
+	now := time.Date(2026, 5, 1, 3, 0, 0, 0, time.UTC)
+	until := now.Add(100 * time.Minute).UnixNano()
+	note := []*falconv1.TriageNote{{By: "lee", Text: "watch n1"}}
+	for _, c := range []struct {
+		v    *falconv1.Triage
+		want string
+	}{
+		{nil, ""},
+		{&falconv1.Triage{AckedBy: "dana", AckedUnixNs: now.UnixNano()}, "seen by dana at 03:00 UTC"},
+		{&falconv1.Triage{Owner: "lee", AckedBy: "dana", SnoozedBy: "dana", SnoozedUntilUnixNs: until, Quiet: true}, "lee's, snoozed until 04:40 UTC by dana"},
+		{&falconv1.Triage{AckedBy: "dana", SnoozedUntilUnixNs: until}, "its snooze has ended: it is worse, or over"},
+		{&falconv1.Triage{AckedBy: "dana", AckedUnixNs: now.UnixNano(), SnoozedUntilUnixNs: now.UnixNano(), Quiet: true}, "seen by dana at 03:00 UTC"},
+		{&falconv1.Triage{Owner: "lee", Notes: note, NoteCount: 3}, "lee's, note by lee: watch n1 (newest of 3)"},
+	} {
+		if got := Triage(c.v, now); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

@@ -40,6 +40,7 @@ type Options struct {
 	Open      *link.Target          // what to show first; nil = the overview
 	Mute      bool                  // no bell until the operator wants it
 	Silent    bool                  // no desktop notifications
+	Zone      *time.Location        // of the times that are shown; nil = UTC
 	Price     float64               // GPU-hours that a slowdown below 10 % must have cost to ring; 0 = at once
 	Save      Saver                 // where copies and reports are written; nil = nowhere
 	SaveNote  string                // why there is no Save
@@ -108,7 +109,7 @@ func New(src feed.Source, opts Options) (*Model, error) {
 	}
 	m.skin = &skin{m.themes.theme.Palette(profile), opts.ASCII}
 	m.notes = &notes{now: m.now}
-	m.work = newWorkspace(src, m.keys, m.now, m.notes, opts.Open)
+	m.work = newWorkspace(src, m.keys, m.now, m.notes, opts.Open, opts.Zone)
 	m.decisions = decisions{src: src, keys: m.keys, now: m.now, notes: m.notes, redraw: redrawAfter}
 	return m, nil
 }

@@ -91,7 +91,7 @@ func (b banner) headerRight() string {
 
 func (b banner) connection() (string, themes.Role) {
 	f := b.Live.Feed
-	since := f.Since.UTC().Format("15:04:05Z")
+	since := b.at(f.Since)
 	switch f.Conn {
 	case feed.Connecting:
 		if f.Err == "" {
@@ -126,7 +126,7 @@ func (b banner) connection() (string, themes.Role) {
 
 func (b banner) headerSecond() string {
 	snap := b.Live.Snap()
-	right := b.clock.UTC().Format("15:04:05Z") + " "
+	right := b.at(b.clock) + " "
 	if b.Replay {
 		right = b.replayHead()
 	}
@@ -145,11 +145,23 @@ func (b banner) headerSecond() string {
 	case inc == nil:
 		left += "no incident  " + snap.GetJob().GetState()
 	case page.Open(inc):
-		left += b.styled(themes.Bad, inc.Id) + b.othersOpen() + fmt.Sprintf(" %s since %s  %s", inc.State, phrase.Iteration(inc.OnsetIteration), phrase.Verdict(inc.Verdict))
+		left += b.styled(themes.Bad, inc.Id) + b.othersOpen() + fmt.Sprintf(" %s %s  %s", inc.State, b.standing(inc), phrase.Verdict(inc.Verdict))
 	default:
 		left += b.styled(themes.Good, inc.Id) + " " + inc.State + "  " + phrase.Verdict(inc.Verdict)
 	}
 	return layoutRow(b.pal.Style(themes.Header), b.w, left, right, 1)
+}
+
+// at is a moment by the operator's clock.
+func (b banner) at(t time.Time) string { return phrase.Clock(t, b.clock, b.Live.Zone) }
+
+// standing is for how long an incident has lasted, or since which iteration where its time is
+// not known.
+func (b banner) standing(i *falconv1.Incident) string {
+	if i.GetOnsetUnixNs() == 0 {
+		return "since " + phrase.Iteration(i.GetOnsetIteration())
+	}
+	return "for " + phrase.Lasting(b.Live.EngineNow().Sub(time.Unix(0, i.GetOnsetUnixNs())))
 }
 
 // othersOpen counts the open incidents beside the one that is named.
@@ -197,7 +209,7 @@ func (b banner) replayHead() string {
 	case !s.Playing:
 		state = "paused"
 	}
-	head := " REPLAY " + b.clock.UTC().Format("15:04:05Z") + " " + state + " "
+	head := " REPLAY " + b.at(b.clock) + " " + state + " "
 	if b.w >= 100 {
 		head = " REPLAY " + b.clock.UTC().Format("2006-01-02 15:04:05Z") + " " + state + "  " + strconv.Itoa(s.Frame+1) + "/" + strconv.Itoa(s.Frames) + " "
 	}

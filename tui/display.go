@@ -42,9 +42,9 @@ type incidentMsg struct {
 	err   error
 }
 
-func newDisplay(f *feed.State, keys *key.Map) display {
+func newDisplay(f *feed.State, keys *key.Map, zone *time.Location) display {
 	s := page.NewState(f)
-	s.Keys = keys
+	s.Keys, s.Zone = keys, zone
 	return display{live: s, state: s}
 }
 

@@ -79,7 +79,7 @@ func triageAnswer(r *falconv1.TriageReply) string {
 	if len(list) == 0 {
 		return "taken down"
 	}
-	text := list[0].GetIncident() + ": " + phrase.Triage(list[0], time.Unix(0, r.GetAtUnixNs()))
+	text := list[0].GetIncident() + ": " + phrase.Triage(list[0], time.Unix(0, r.GetAtUnixNs()), nil)
 	if more := len(list) - 1; more > 0 {
 		text += fmt.Sprintf(" (and %d more incidents)", more)
 	}

@@ -1,10 +1,12 @@
 package tui
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/internal/enginetest"
@@ -92,5 +94,24 @@ func TestAViewerSaysNothing(t *testing.T) {
 	x.shows("ack needs the role operator; yours is viewer")
 	if len(e.Said()) != 0 {
 		t.Errorf("sent %v", e.Said())
+	}
+}
+
+// Times are in the operator's zone, with its name.
+func TestTimesInAZone(t *testing.T) {
+	e := enginetest.New(enginetest.Options{})
+	e.AdvanceTo(enginetest.Proposed + 3)
+	profile := colorprofile.TrueColor
+	zone := time.FixedZone("CET", 3600)
+	m, err := New(&still{state: pictureOf(t, e, wide)}, Options{Theme: "dark", Profile: &profile, Now: newClock().now, Zone: zone})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Update(tea.WindowSizeMsg{Width: 120, Height: 40})
+	s := text(m)
+	for _, want := range []string{"15:00:30 CET", "slow since 15:00:12 CET (", "15:00:00       0   agent"} {
+		if !strings.Contains(s, want) {
+			t.Errorf("no %q:\n%s", want, s)
+		}
 	}
 }

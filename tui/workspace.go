@@ -50,9 +50,9 @@ type workspace struct {
 	pending  *link.Target // where to go once there is something to see
 }
 
-func newWorkspace(src feed.Source, keys *key.Map, now func() time.Time, say *notes, open *link.Target) *workspace {
+func newWorkspace(src feed.Source, keys *key.Map, now func() time.Time, say *notes, open *link.Target, zone *time.Location) *workspace {
 	return &workspace{
-		display: newDisplay(src.Latest(), keys), src: src, keys: keys, now: now, notes: say, pending: open,
+		display: newDisplay(src.Latest(), keys, zone), src: src, keys: keys, now: now, notes: say, pending: open,
 		current: key.Overview, previous: key.Overview, zoomed: map[key.Scope]int{},
 		pages: map[key.Scope]page.Page{
 			key.Overview: overview.New(), key.Ranks: ranks.New(), key.Grid: grid.New(),

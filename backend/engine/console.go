@@ -287,7 +287,7 @@ func (e *Engine) Incidents(ctx context.Context, id string) (*falconv1.IncidentsR
 		out.AtUnixNs = e.cfg.Now().UnixNano()
 		for _, v := range e.views.front() {
 			if id == "" || v.ID == id {
-				out.Incidents = append(out.Incidents, convert.IncidentToProto(v))
+				out.Incidents = append(out.Incidents, e.state.incidentView(v))
 				out.Ladders = append(out.Ladders, e.views.ladder(v.ID))
 				out.Triage = appendTriage(out.Triage, e.triage.view(e.cfg.Now(), v, triage.NotesMost))
 			}

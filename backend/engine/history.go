@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/detect/history"
 )
@@ -80,6 +81,16 @@ func (m *journalState) closePast(v falcon.Incident, atNs int64) {
 	if v.State == falcon.IncidentClosed {
 		m.past.Close(m.pastEntry(v))
 	}
+}
+
+// incidentView is an incident as consoles see it, with its times by the clock.
+func (m *journalState) incidentView(v falcon.Incident) *falconv1.Incident {
+	out := convert.IncidentToProto(v)
+	if at, known := m.opened[v.ID]; known {
+		e := history.EntryOf(v, at.atNs, at.overNs)
+		out.OnsetUnixNs, out.EndUnixNs = e.OnsetNs, e.EndNs
+	}
+	return out
 }
 
 // pastEntry is an incident as the history has it.

@@ -43,6 +43,10 @@ func TestTriage(t *testing.T) {
 		if !v.GetQuiet() || v.GetOwner() != "lee" || v.GetAckedBy() != "dana" || len(v.GetNotes()) != 2 || v.GetNotes()[0].GetText() != "fan of n1[31m replaced" {
 			t.Errorf("%v", v)
 		}
+		began := time.Unix(0, b.incidents().GetIncidents()[0].GetOnsetUnixNs())
+		if late := b.engine.cfg.Now().Sub(began); late <= 0 || late > time.Minute {
+			t.Errorf("the incident began %s ago", late)
+		}
 		if got := b.action().GetState(); got != a.GetState() {
 			t.Errorf("the proposal is %s: a snooze decides nothing", got)
 		}

@@ -274,7 +274,7 @@ func (sv *stateViews) front() []falcon.Incident {
 func (sv *stateViews) addIncidents(out *falconv1.SnapshotReply) {
 	for i, v := range sv.front() {
 		if i < incidentsMax {
-			out.Incidents = append(out.Incidents, convert.IncidentToProto(v))
+			out.Incidents = append(out.Incidents, sv.state.incidentView(v))
 			out.Triage = appendTriage(out.Triage, triageView(sv.cfg.Now(), sv.state.triage[v.ID], v, 1))
 		}
 		switch {

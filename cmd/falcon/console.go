@@ -249,7 +249,7 @@ func showConsole(ctx context.Context, cc *grpc.ClientConn, opts consoleOptions) 
 		Recorder: recorder,
 		Theme:    opts.Theme, ASCII: opts.ASCII, QuitNote: opts.QuitNote, Keys: opts.Prefs.Keys, Open: to,
 		Mute: opts.Prefs.Keys != nil && !opts.Prefs.Bell, Silent: opts.Prefs.Keys != nil && !opts.Prefs.Notify, Save: saverBelow(defaultStateDir()), Themes: ownThemes(), Recording: opts.Record,
-		Price:   alertPrice(opts.Prefs),
+		Price: alertPrice(opts.Prefs), Zone: opts.Prefs.Zone,
 		NoMouse: opts.Prefs.Keys != nil && !opts.Prefs.Mouse, Hint: hint, HintSeen: seen,
 	})
 }

@@ -100,9 +100,9 @@ func listIncidents(w io.Writer, list incidentList) error {
 		return writeString(w, "no incidents\n")
 	}
 	tab := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tab, "ID\tSTATE\tONSET\tSLOWDOWN\tCAUSE\tWHERE\tNEWEST ACTION\tLOOKED AFTER")
+	fmt.Fprintln(tab, "ID\tSTATE\tONSET\tSINCE\tSLOWDOWN\tCAUSE\tWHERE\tNEWEST ACTION\tLOOKED AFTER")
 	for _, s := range list.Incidents {
-		fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.State, s.OnsetIteration, s.Slowdown(), s.Verdict.Cause, s.Where(), s.Newest(), s.Triage.Text())
+		fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.State, s.OnsetIteration, s.Since(), s.Slowdown(), s.Verdict.Cause, s.Where(), s.Newest(), s.Triage.Text())
 	}
 	return tab.Flush()
 }
@@ -110,7 +110,7 @@ func listIncidents(w io.Writer, list incidentList) error {
 func writeText(w io.Writer, s report.Incident) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s  %s\n", s.ID, s.State, s.Headline())
-	fmt.Fprintf(&b, "onset iteration %d, detected at %d, relieved %s\n", s.OnsetIteration, s.DetectedIteration, report.IterationText(s.RelievedIteration))
+	fmt.Fprintf(&b, "onset %s, detected at %d, relieved %s\n", s.Onset(), s.DetectedIteration, report.IterationText(s.RelievedIteration))
 	fmt.Fprintf(&b, "healthy %.1f ms, slow %.1f ms (%s)\n", s.HealthyMs, s.SlowMs, s.Slowdown())
 	writeTriage(&b, s.Triage)
 	b.WriteString("\nevidence\n")

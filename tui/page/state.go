@@ -34,7 +34,8 @@ type State struct {
 	following bool
 
 	// Now is when the state is drawn; whoever draws sets it.
-	Now time.Time
+	Now  time.Time
+	Zone *time.Location // of the times that are shown; nil = UTC
 
 	pids  pids
 	tally string // computed once an update, as drawing asks often

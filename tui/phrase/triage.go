@@ -15,20 +15,19 @@ func Snoozed(v *falconv1.Triage, now time.Time) bool {
 }
 
 // Triage says who looks after an incident, "" where nobody has said anything: "lee's,
-// snoozed until 04:40 UTC by dana, note by lee: watch n1 (of 3)".
-func Triage(v *falconv1.Triage, now time.Time) string {
+// snoozed until 04:40:00Z by dana, note by lee: watch n1 (of 3)".
+func Triage(v *falconv1.Triage, now time.Time, zone *time.Location) string {
 	var parts []string
 	if v.GetOwner() != "" {
 		parts = append(parts, v.GetOwner()+"'s")
 	}
-	until := time.Unix(0, v.GetSnoozedUntilUnixNs()).UTC()
 	switch {
 	case Snoozed(v, now):
-		parts = append(parts, fmt.Sprintf("snoozed until %s UTC by %s", until.Format("15:04"), v.GetSnoozedBy()))
+		parts = append(parts, fmt.Sprintf("snoozed until %s by %s", Clock(time.Unix(0, v.GetSnoozedUntilUnixNs()), now, zone), v.GetSnoozedBy()))
 	case v.GetSnoozedUntilUnixNs() > now.UnixNano():
 		parts = append(parts, "its snooze has ended: it is worse, or over")
 	case v.GetAckedBy() != "":
-		parts = append(parts, fmt.Sprintf("seen by %s at %s UTC", v.GetAckedBy(), time.Unix(0, v.GetAckedUnixNs()).UTC().Format("15:04")))
+		parts = append(parts, fmt.Sprintf("seen by %s at %s", v.GetAckedBy(), Clock(time.Unix(0, v.GetAckedUnixNs()), now, zone)))
 	}
 	if n := v.GetNotes(); len(n) > 0 {
 		last := n[len(n)-1]

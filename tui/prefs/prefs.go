@@ -16,9 +16,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+	_ "time/tzdata" // zones by name, also where the machine has none
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/key"
 )
 
@@ -33,19 +36,20 @@ const maxFile = 64 << 10
 
 // Prefs is what the operator wants.
 type Prefs struct {
-	Theme  string   // "" = by the terminal's background
-	ASCII  bool     // draw with ASCII characters only
-	Mouse  bool     // the console takes the mouse; M gives it back
-	Bell   bool     // ring for what needs a look
-	Notify bool     // desktop notifications by the terminal
-	Hints  bool     // the hint at the first start
-	Price  float64  // GPU-hours that a slowdown below 10 % must have cost to be reported by bell and notification
-	Keys   *key.Map // never nil
+	Theme  string         // "" = by the terminal's background
+	ASCII  bool           // draw with ASCII characters only
+	Mouse  bool           // the console takes the mouse; M gives it back
+	Bell   bool           // ring for what needs a look
+	Notify bool           // desktop notifications by the terminal
+	Hints  bool           // the hint at the first start
+	Price  float64        // GPU-hours that a slowdown below 10 % must have cost to be reported by bell and notification
+	Keys   *key.Map       // never nil
+	Zone   *time.Location // of the times that are shown; never nil
 }
 
 // Default is what holds where no file says otherwise.
 func Default() Prefs {
-	return Prefs{Mouse: true, Bell: true, Notify: true, Hints: true, Price: 10, Keys: key.Default()}
+	return Prefs{Mouse: true, Bell: true, Notify: true, Hints: true, Price: 10, Keys: key.Default(), Zone: time.UTC}
 }
 
 // Path is where the file is looked for: $FALCON_CONSOLE_CONFIG, else
@@ -99,11 +103,29 @@ type file struct {
 	Notify *bool          `toml:"notify"`
 	Hints  *bool          `toml:"hints"`
 	Price  *float64       `toml:"alert_gpu_hours"`
+	Zone   *string        `toml:"time_zone"`
 	Keys   map[string]any `toml:"keys"` // the library takes a list for a table without a word, so changes looks itself
 }
 
 // known are the settings, for who has mistyped one.
-const known = "theme, ascii, mouse, bell, notify, hints, alert_gpu_hours, and SCOPE.ACTION under [keys]"
+const known = "theme, ascii, mouse, bell, notify, hints, alert_gpu_hours, time_zone, and SCOPE.ACTION under [keys]"
+
+// zoneOf is a zone by its name: "UTC", "local" for this machine's, or as "Europe/Berlin".
+func zoneOf(name *string) (*time.Location, error) {
+	switch {
+	case name == nil:
+		return time.UTC, nil
+	case *name == "local":
+		return time.Local, nil
+	case *name == "":
+		return nil, errors.New(`time_zone is empty; set "UTC", "local", or a zone such as "Europe/Berlin"`)
+	}
+	zone, err := time.LoadLocation(*name)
+	if err != nil {
+		return nil, fmt.Errorf(`time_zone %q is not known here; set "UTC", "local", or a zone such as "Europe/Berlin"`, clean.String(*name))
+	}
+	return zone, nil
+}
 
 // Parse reads a TOML document.
 func Parse(text []byte) (Prefs, error) {
@@ -132,6 +154,9 @@ func Parse(text []byte) (Prefs, error) {
 	overrideWith(&p.Price, f.Price)
 	if !(p.Price >= 0) || math.IsInf(p.Price, 1) {
 		return Prefs{}, fmt.Errorf("alert_gpu_hours is %v; set the GPU-hours that a slowdown below 10 %% must have cost to ring, 0 = at once", p.Price)
+	}
+	if p.Zone, err = zoneOf(f.Zone); err != nil {
+		return Prefs{}, err
 	}
 	want, err := keyChanges(f.Keys)
 	if err != nil {

@@ -30,6 +30,14 @@ func TestParseTakesWhatIsSaid(t *testing.T) {
 	}
 }
 
+func TestTimeZone(t *testing.T) {
+	for text, want := range map[string]string{"": "UTC", "time_zone = \"UTC\"": "UTC", "time_zone = \"local\"": "Local", "time_zone = \"Europe/Berlin\"": "Europe/Berlin"} {
+		if p, err := Parse([]byte(text)); err != nil || p.Zone.String() != want {
+			t.Errorf("%q: %v, %v", text, p.Zone, err)
+		}
+	}
+}
+
 func TestParseRefusesInOneSentence(t *testing.T) {
 	for text, want := range map[string]string{
 		"colour = 1":                           `there is no setting "colour"; there are theme`,
@@ -41,6 +49,8 @@ func TestParseRefusesInOneSentence(t *testing.T) {
 		"[keys]\ndialog.confirm = [\"f5\"]":    "stay as they are",
 		"[keys]\nranks = [\"Z\"]":              "keys.ranks",
 		"[keys]\nranks.zoom = [\"Z\"]":         "falcon console keys",
+		"time_zone = \"Mars/Olympus\"":         `time_zone "Mars/Olympus" is not known here; set "UTC"`,
+		"time_zone = \"\"":                     "time_zone is empty",
 		"keys = 3":                             "as a table",
 		"[[keys]]\nx = 1":                      "as a table",
 		"a = \"" + strings.Repeat("x", 70<<10): "larger than",

@@ -43,7 +43,7 @@ func (s Incident) writeHead(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, "| Job | %s, %d ranks (%s), epoch %d |\n", markdown(j.Name), j.Ranks, layout, j.Epoch)
 	}
-	fmt.Fprintf(b, "| State | %s |\n| Onset | iteration %d |\n| Detected | iteration %d |\n| Relieved | %s |\n", s.State, s.OnsetIteration, s.DetectedIteration, IterationText(s.RelievedIteration))
+	fmt.Fprintf(b, "| State | %s |\n| Onset | %s |\n| Detected | iteration %d |\n| Relieved | %s |\n", s.State, s.Onset(), s.DetectedIteration, IterationText(s.RelievedIteration))
 	fmt.Fprintf(b, "| Healthy | %.1f ms |\n| Slow | %.1f ms (%s) |\n| Lost | %.4f GPU hours |\n| Confidence | %.2f |\n", s.HealthyMs, s.SlowMs, s.Slowdown(), s.Cost.LostGPUHours, s.Verdict.Confidence)
 	if s.ExportedAt != "" {
 		fmt.Fprintf(b, "| Exported | %s |\n", s.ExportedAt)

@@ -9,12 +9,15 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/phrase"
 )
 
 // Incident is the report of one incident: the field names of the
@@ -23,6 +26,8 @@ type Incident struct {
 	falcon.Incident
 	FromStart         bool     `json:"from_start"`         // also where it is false
 	RelievedIteration *int64   `json:"relieved_iteration"` // null while it lasts
+	OnsetUnixNs       int64    `json:"onset_unix_ns"`      // estimated; 0 = not known
+	EndUnixNs         int64    `json:"end_unix_ns"`        // when its relief was seen; 0 while it lasts
 	Ladder            Ladder   `json:"ladder"`
 	Actions           []Action `json:"actions"`
 	Cost              Cost     `json:"cost"`
@@ -42,6 +47,8 @@ type Incident struct {
 	ExportedAt string            `json:"exported_at,omitempty"`
 	Engine     string            `json:"engine,omitempty"`
 	Recording  string            `json:"recording,omitempty"` // file of a session that holds it
+
+	since string
 }
 
 // Ladder is what each mitigation costs and gains.
@@ -75,6 +82,7 @@ func Of(answer *falconv1.IncidentsReply) []Incident {
 		}
 		s := &out[i]
 		*s = incidentOf(convert.IncidentFromProto(v), convert.LadderFromProto(l))
+		s.OnsetUnixNs, s.EndUnixNs, s.since = v.GetOnsetUnixNs(), v.GetEndUnixNs(), phrase.Since(v, time.Unix(0, r.GetAtUnixNs()), nil)
 		for _, t := range r.GetValidations() {
 			if t.GetIncident() == v.GetId() {
 				s.Validations = append(s.Validations, convert.ValidationFromProto(t))
@@ -108,6 +116,18 @@ func incidentOf(v falcon.Incident, l falcon.Ladder) Incident {
 		s.Actions[i] = actionOf(a)
 	}
 	return s
+}
+
+// Since is when it began, UTC, and for how long it lasted or lasts; "-" where that is not known.
+func (s Incident) Since() string { return cmp.Or(s.since, "-") }
+
+// Onset is where it began: its iteration, and by the clock where that is known.
+func (s Incident) Onset() string {
+	t := fmt.Sprintf("iteration %d", s.OnsetIteration)
+	if s.since == "" {
+		return t
+	}
+	return t + ", " + s.since
 }
 
 // Slowdown is how much slower iterations were, "+80 %".

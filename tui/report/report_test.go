@@ -62,6 +62,12 @@ func throttled() *falconv1.IncidentsReply {
 // its beginning is no longer held.
 func lost() *falconv1.IncidentsReply {
 	r := throttled()
+	r.Incidents[0].OnsetUnixNs, r.Incidents[0].EndUnixNs = 1_795_000_000_000_000_000, 1_795_000_090_000_000_000
+	r.AtUnixNs = 1_795_000_100_000_000_000
+	r.Triage = []*falconv1.Triage{{
+		Incident: "INC-0001", Owner: "lee", AckedBy: "dana", AckedUnixNs: 1_795_000_020_000_000_000, NoteCount: 1,
+		Notes: []*falconv1.TriageNote{{By: "dana", UnixNs: 1_795_000_020_000_000_000, Text: "fan | of n1\x1b[31m"}},
+	}}
 	r.Incidents[0].OnsetIteration, r.Ladders[0].Actions[0].AppliedIteration = 2, 6
 	r.Chart.Marks = append(r.Chart.Marks, &falconv1.Mark{Iteration: 2, Kind: "onset"}, &falconv1.Mark{Iteration: 6, Kind: "applied"})
 	const began = 1_795_000_030_000_000_000

@@ -47,7 +47,7 @@ func TriageOf(list []*falconv1.Triage, atUnixNs int64) []*Triage {
 		clean.Message(v)
 		out[i] = &Triage{
 			Incident: v.GetIncident(), Owner: v.GetOwner(), AckedBy: v.GetAckedBy(), AckedUnixNs: v.GetAckedUnixNs(),
-			SnoozedBy: v.GetSnoozedBy(), SnoozedUntilUnixNs: v.GetSnoozedUntilUnixNs(), Snoozed: phrase.Snoozed(v, now), text: phrase.Triage(v, now),
+			SnoozedBy: v.GetSnoozedBy(), SnoozedUntilUnixNs: v.GetSnoozedUntilUnixNs(), Snoozed: phrase.Snoozed(v, now), text: phrase.Triage(v, now, nil),
 		}
 		for _, n := range v.GetNotes() {
 			out[i].Notes = append(out[i].Notes, TriageNote{n.GetBy(), n.GetUnixNs(), n.GetText()})

@@ -305,8 +305,9 @@ func (e *Engine) incident() *falconv1.Incident {
 	if e.story() >= Located {
 		inc.State, inc.Verdict = "located", e.verdict()
 	}
+	inc.OnsetUnixNs = e.opts.at(Onset).UnixNano()
 	if e.story() >= Seen {
-		inc.State, inc.RelievedIteration = "relieved", Relieved
+		inc.State, inc.RelievedIteration, inc.EndUnixNs = "relieved", Relieved, e.opts.at(Seen).UnixNano()
 	}
 	if e.story() >= Reverted {
 		inc.State = "closed"

@@ -6,6 +6,7 @@
 package events
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -210,7 +211,7 @@ func (p *Page) drawList(c *widget.Canvas, r widget.Rect, s *page.State) {
 	cursor := indexOfEvent(list, p.cursor)
 	detail := widget.Rect{X: r.X, Y: body.Y + body.H, W: r.W, H: r.Y + r.H - body.Y - body.H}
 	for i := lastReachable(list, bottom, -1, body.W, body.H); i <= bottom; i++ {
-		body = p.drawLine(c, body, list[i], i == cursor)
+		body = p.drawLine(c, body, list[i], s.Zone, i == cursor)
 	}
 	if !detail.Empty() {
 		drawDetail(c, detail, s, list[cursor])
@@ -218,7 +219,7 @@ func (p *Page) drawList(c *widget.Canvas, r widget.Rect, s *page.State) {
 }
 
 // drawLine draws one event and returns the room below it.
-func (p *Page) drawLine(c *widget.Canvas, body widget.Rect, e *falconv1.EventLine, cursor bool) widget.Rect {
+func (p *Page) drawLine(c *widget.Canvas, body widget.Rect, e *falconv1.EventLine, zone *time.Location, cursor bool) widget.Rect {
 	for n, l := range wrapEvent(e, body.W) {
 		row, rest := body.Rows(1)
 		body = rest
@@ -231,7 +232,7 @@ func (p *Page) drawLine(c *widget.Canvas, body widget.Rect, e *falconv1.EventLin
 			text = themes.Selected
 		}
 		if n == 0 {
-			drawLineHead(c, row, e, cursor).Put(text, l)
+			drawLineHead(c, row, e, zone, cursor).Put(text, l)
 		} else {
 			c.Pen(row).Space(textColumn(row.W)).Put(text, l)
 		}
@@ -280,7 +281,9 @@ func severityWord(n int32) string {
 }
 
 // Tail draws title and newest lines for other pages, one row each.
-func Tail(c *widget.Canvas, r widget.Rect, s *page.State) { drawTail(c, r, s.Feed.Events, "EVENTS") }
+func Tail(c *widget.Canvas, r widget.Rect, s *page.State) {
+	drawTail(c, r, s.Feed.Events, "EVENTS", s.Zone)
+}
 
 // AuditTail draws the newest audit lines for other pages.
 func AuditTail(c *widget.Canvas, r widget.Rect, s *page.State) {
@@ -290,10 +293,10 @@ func AuditTail(c *widget.Canvas, r widget.Rect, s *page.State) {
 			list = append(list, e)
 		}
 	}
-	drawTail(c, r, list, "AUDIT")
+	drawTail(c, r, list, "AUDIT", s.Zone)
 }
 
-func drawTail(c *widget.Canvas, r widget.Rect, list []*falconv1.EventLine, title string) {
+func drawTail(c *widget.Canvas, r widget.Rect, list []*falconv1.EventLine, title string, zone *time.Location) {
 	body := c.Rule(r, title, "")
 	if len(list) == 0 {
 		page.Empty(c, body, "nothing so far")
@@ -301,7 +304,7 @@ func drawTail(c *widget.Canvas, r widget.Rect, list []*falconv1.EventLine, title
 	for _, e := range list[max(0, len(list)-max(0, body.H)):] {
 		var row widget.Rect
 		row, body = body.Rows(1)
-		drawLineHead(c, row, e, false).Put(severityRole(e), e.Text)
+		drawLineHead(c, row, e, zone, false).Put(severityRole(e), e.Text)
 	}
 }
 
@@ -318,14 +321,14 @@ func textColumn(w int) int {
 
 // drawLineHead writes what precedes an event's text: time, iteration, a shape for
 // its severity, and its kind where there is room.
-func drawLineHead(c *widget.Canvas, r widget.Rect, e *falconv1.EventLine, cursor bool) *widget.Pen {
+func drawLineHead(c *widget.Canvas, r widget.Rect, e *falconv1.EventLine, zone *time.Location, cursor bool) *widget.Pen {
 	dim, accent, mark := themes.Dim, themes.Accent, severityRole(e)
 	pen := c.Pen(r)
 	if cursor {
 		pen.Over(c.Pal.Style(themes.Selected))
 		dim, accent, mark = themes.Selected, themes.Selected, themes.Selected
 	}
-	pen.Put(dim, time.Unix(0, e.AtUnixNs).UTC().Format("15:04:05"))
+	pen.Put(dim, time.Unix(0, e.AtUnixNs).In(cmp.Or(zone, time.UTC)).Format("15:04:05"))
 	pen.Putf(dim, " %7s ", phrase.Iteration(e.Iteration)).Put(mark, severitySign(e.Severity)+" ")
 	if r.W >= wide {
 		pen.Putf(accent, "%-11s", widget.Cut(e.Kind, 10))

@@ -40,14 +40,14 @@ func drawNow(c *widget.Canvas, r widget.Rect, s *page.State) {
 	}
 	c.Pen(row).Put(role, inc.Id+" "+inc.State).Put(themes.Title, "  "+phrase.Verdict(inc.Verdict))
 	row, body = body.Rows(1)
-	c.Pen(row).Put(themes.Text, spanText(inc, r.W < twoColumns)).Put(themes.Dim, costText(s, minor && page.Open(inc)))
+	c.Pen(row).Put(themes.Text, spanText(s, inc, r.W < twoColumns)).Put(themes.Dim, costText(s, minor && page.Open(inc)))
 	if v := feed.TriageOf(s.Snap(), inc.Id); v != nil {
 		row, body = body.Rows(1)
 		role := themes.Dim
 		if phrase.Snoozed(v, s.EngineNow()) {
 			role = themes.Warn
 		}
-		c.Pen(row).Put(role, phrase.Triage(v, s.EngineNow()))
+		c.Pen(row).Put(role, phrase.Triage(v, s.EngineNow(), s.Zone))
 	}
 	doing, body := body.Rows(1)
 	c.Pen(doing).Put(themes.Accent, "→ ").Put(themes.Text, page.Doing(s))
@@ -68,16 +68,21 @@ func drawNow(c *widget.Canvas, r widget.Rect, s *page.State) {
 // roomForWatch reports whether concerns have a panel of their own beside NOW.
 func roomForWatch(r widget.Rect) bool { return r.W >= twoColumns }
 
-func spanText(inc *falconv1.Incident, short bool) string {
-	words := "slow since iteration %s, seen at %s"
-	if short {
-		words = "slow since %s, seen %s"
-	}
-	t := fmt.Sprintf(words, phrase.Iteration(inc.OnsetIteration), phrase.Iteration(inc.DetectedIteration))
-	if inc.FromStart {
+// spanText is since when the job is slow and by how much: by the clock, in short without the
+// iterations, which are in the chart.
+func spanText(s *page.State, inc *falconv1.Incident, short bool) string {
+	since := phrase.Since(inc, s.EngineNow(), s.Zone)
+	iterations := fmt.Sprintf("iteration %s, seen at %s", phrase.Iteration(inc.OnsetIteration), phrase.Iteration(inc.DetectedIteration))
+	t := "slow since " + iterations
+	switch {
+	case inc.FromStart:
 		t = "slow from the start"
+	case since != "" && short:
+		t = "slow since " + since
+	case since != "":
+		t = "slow since " + since + ", " + iterations
 	}
-	if inc.RelievedIteration >= 0 && !page.Open(inc) {
+	if inc.RelievedIteration >= 0 && !page.Open(inc) && !(short && since != "") {
 		t += ", healthy from " + phrase.Iteration(inc.RelievedIteration)
 	}
 	return t + fmt.Sprintf("; %s → %s (%s)", phrase.Ms(inc.HealthyMs), phrase.Ms(inc.SlowMs), phrase.Change(inc.HealthyMs, inc.SlowMs))

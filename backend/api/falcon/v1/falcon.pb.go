@@ -7529,6 +7529,8 @@ type Incident struct {
 	SlowMs            float64                `protobuf:"fixed64,8,opt,name=slow_ms,json=slowMs,proto3" json:"slow_ms,omitempty"`
 	Probability       float64                `protobuf:"fixed64,9,opt,name=probability,proto3" json:"probability,omitempty"`
 	Verdict           *Verdict               `protobuf:"bytes,10,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	OnsetUnixNs       int64                  `protobuf:"varint,11,opt,name=onset_unix_ns,json=onsetUnixNs,proto3" json:"onset_unix_ns,omitempty"` // estimated from the onset's iteration; 0 = not known
+	EndUnixNs         int64                  `protobuf:"varint,12,opt,name=end_unix_ns,json=endUnixNs,proto3" json:"end_unix_ns,omitempty"`       // when its relief was seen; 0 = it lasts
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -7631,6 +7633,20 @@ func (x *Incident) GetVerdict() *Verdict {
 		return x.Verdict
 	}
 	return nil
+}
+
+func (x *Incident) GetOnsetUnixNs() int64 {
+	if x != nil {
+		return x.OnsetUnixNs
+	}
+	return 0
+}
+
+func (x *Incident) GetEndUnixNs() int64 {
+	if x != nil {
+		return x.EndUnixNs
+	}
+	return 0
 }
 
 type Action struct {
@@ -12913,7 +12929,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\bevidence\x18\b \x03(\v2\x13.falcon.v1.EvidenceR\bevidence\x12\x16\n" +
 	"\x06reason\x18\t \x01(\tR\x06reason\x12\x12\n" +
 	"\x04nics\x18\n" +
-	" \x03(\tR\x04nics\"\xde\x02\n" +
+	" \x03(\tR\x04nics\"\xa2\x03\n" +
 	"\bIncident\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1d\n" +
@@ -12927,7 +12943,9 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\aslow_ms\x18\b \x01(\x01R\x06slowMs\x12 \n" +
 	"\vprobability\x18\t \x01(\x01R\vprobability\x12,\n" +
 	"\averdict\x18\n" +
-	" \x01(\v2\x12.falcon.v1.VerdictR\averdict\"\xb4\b\n" +
+	" \x01(\v2\x12.falcon.v1.VerdictR\averdict\x12\"\n" +
+	"\ronset_unix_ns\x18\v \x01(\x03R\vonsetUnixNs\x12\x1e\n" +
+	"\vend_unix_ns\x18\f \x01(\x03R\tendUnixNs\"\xb4\b\n" +
 	"\x06Action\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bincident\x18\x02 \x01(\tR\bincident\x12\x12\n" +

@@ -45,6 +45,7 @@ func decideCommand() *cobra.Command {
 		},
 	}
 	target.declareFlags(c)
+	c.ValidArgsFunction = completeIDs(&target, incidentIDs)
 	c.Flags().BoolVar(&approve, "approve", false, "let it happen")
 	c.Flags().BoolVar(&veto, "veto", false, "forbid it for this incident; an approval that has not gone out is withdrawn")
 	c.Flags().StringVar(&q.Reason, "reason", "", "why, for the record; S4 is not approved without one")

@@ -102,7 +102,7 @@ func loadScenario(o labOptions) (lab.Scenario, error) {
 	sc, err := lab.Load(o.scenario)
 	if err != nil {
 		if errors.Is(err, lab.ErrScenario) {
-			return sc, fmt.Errorf("%w: %w", errUsage, err)
+			return sc, didYouMean(fmt.Errorf("%w: %w", errUsage, err), o.scenario, lab.Names())
 		}
 		return sc, err
 	}

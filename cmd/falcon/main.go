@@ -58,9 +58,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return fmt.Errorf("%w: %w", errUsage, err)
-	})
+	root.SetFlagErrorFunc(flagError)
 	// One line per command group; each lives in a file of its name.
 	root.AddCommand(detectCommand())
 	root.AddCommand(planCommand())
@@ -69,8 +67,9 @@ func newRoot() *cobra.Command {
 	root.AddCommand(storeCommand())
 	root.AddCommand(labCommand())
 	root.AddCommand(consoleCommand(), replayCommand())
-	root.AddCommand(versionCommand())
+	root.AddCommand(versionCommand(), manCommand())
 	judgeGroups(root)
+	completeFlags(root)
 	return root
 }
 
@@ -85,7 +84,7 @@ func judgeGroups(c *cobra.Command) {
 	}
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return fmt.Errorf("%w: %s has no command %q; see %s --help", errUsage, c.CommandPath(), args[0], c.CommandPath())
+			return unknownCommand(c, args[0])
 		}
 		return nil
 	}

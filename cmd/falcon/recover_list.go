@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -36,6 +37,11 @@ func recoveryCommand() *cobra.Command {
 	}
 	target.declareFlags(c)
 	c.AddCommand(recoveryListCommand(&target), recoveryShowCommand(&target), recoveryMapCommand(&target), recoveryAbortCommand(&target))
+	for _, sub := range c.Commands() {
+		if strings.Contains(sub.Use, " ID") {
+			sub.ValidArgsFunction = completeIDs(&target, recoveryIDs)
+		}
+	}
 	return c
 }
 

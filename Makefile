@@ -118,7 +118,7 @@ PAGES   ?= $(CURDIR)/docs
 RESULTS ?= $(BIN)
 
 # Exact on any machine first, then what is timed.
-NIGHTLY := simulate core-race schedules crashes attacks eval table7 flow rivals outage pictures seeds pauses swaps harmless ends recoveries torch-kills torch-pauses torch-versions torch-screen torch-lab hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale
+NIGHTLY := simulate core-race schedules crashes attacks eval table7 flow rivals outage pictures seeds pauses swaps harmless ends recoveries torch-kills torch-pauses torch-versions torch-screen torch-lab hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
 .PHONY: $(NIGHTLY)
 export NIGHT_SEEDS ?= 10000
 nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped
@@ -262,6 +262,11 @@ pairs: build ## what the hook costs a training job: PAIRS (5) of runs with and w
 RINGS ?= 10
 rings: build ## what the test of a ring costs the job: RINGS (10) of each of 4, 8 and 16 ranks
 	go test -count=1 -timeout 1h -v -run TestRingPauses ./cmd/falcon -lab-rings $(RINGS)
+
+SCALE_NODES ?= 1 16 125 1250 4000
+SCALE_FLAGS ?= --for 60s
+scale: build ## what an engine costs with emulated agents of SCALE_NODES nodes of 8 ranks, one size after the other; SCALE_FLAGS as of falcon lab swarm; its last line is nodes, cores, RSS and samples/s
+	@for n in $(SCALE_NODES); do $(BIN)/falcon lab swarm --nodes $$n $(SCALE_FLAGS) || exit 1; done
 
 store-scale: ## the rendezvous store with up to 10,000 clients, beside the installed PyTorch's
 	go test ./backend/tcpstore -count=1 -timeout 30m -v -run TestRelease -store-scale

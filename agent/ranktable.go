@@ -17,10 +17,14 @@ type tableTask struct{ written chan error }
 
 func (a *Agent) startTable(cmd *falconv1.TableCommand) (act.Task, error) {
 	whole, change := cmd.GetTable(), cmd.GetDelta()
+	t := &tableTask{written: make(chan error, 1)}
+	if cmd.GetNone() {
+		t.written <- nil
+		return t, nil
+	}
 	if (len(whole) == 0) == (len(change) == 0) {
 		return nil, errors.New("a rank table comes whole or as a delta")
 	}
-	t := &tableTask{written: make(chan error, 1)}
 	a.working.Go(func() {
 		g, base := cmd.GetGeneration(), cmd.GetBaseGeneration()
 		if len(whole) > 0 {

@@ -37,6 +37,16 @@ func TestRankTableIsWritten(t *testing.T) {
 	})
 }
 
+// An agent that writes no table is told the generation alone, and has nothing to do.
+func TestNoRankTableIsWanted(t *testing.T) {
+	onNodeWith(t, Defaults(), Options{}, func(t *testing.T, n *node) {
+		c := tableCommand(2, "")
+		c.GetTable().None = true
+		n.order(1, time.Second, c)
+		n.expect(t, accepted, done)
+	})
+}
+
 func TestRankTableWithoutAPlace(t *testing.T) {
 	cfg := Defaults()
 	cfg.RankTable = filepath.Join(t.TempDir(), "absent", "hccl.json")

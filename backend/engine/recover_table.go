@@ -42,6 +42,15 @@ func (c *clusterView) rankTable(p falcon.Placement) ([]byte, error) {
 	return ranktable.Encode(p, hosts)
 }
 
+// needsTable reports whether a node puts rank tables into a file, as far as is known.
+func (c *clusterView) needsTable(n falcon.Node) bool {
+	x := c.nodes.Node(n)
+	return x == nil || x.Hello.GetProtocol() < tableSaid || x.Hello.GetRankTable()
+}
+
+// tableSaid is the revision from which on agents say whether they need rank tables.
+const tableSaid = 3
+
 // addTable keeps a table.
 func (b *tableBook) addTable(t rankTable) {
 	b.made = slices.DeleteFunc(b.made, func(o rankTable) bool { return o.generation == t.generation })
@@ -58,10 +67,16 @@ func (b *tableBook) tableOf(generation uint64) (rankTable, bool) {
 
 // commands make the frames of a table: what changed for nodes that have an
 // older one, the whole for others. Nodes with the same base share one delta.
-func (b *tableBook) commands(t rankTable) func(falcon.Node) *falconv1.Command {
+// A node that needs none is told the generation alone: a table for each of thousands of nodes
+// is gigabytes.
+func (b *tableBook) commands(t rankTable, needs func(falcon.Node) bool) func(falcon.Node) *falconv1.Command {
 	deltas := map[uint64][]byte{}
 	return func(n falcon.Node) *falconv1.Command {
 		out := &falconv1.TableCommand{Generation: t.generation}
+		if !needs(n) {
+			out.None = true
+			return &falconv1.Command{Body: &falconv1.Command_Table{Table: out}}
+		}
 		held, holds := b.held[n]
 		base, known := b.tableOf(held)
 		if holds && known && base.generation < t.generation && b.retried[n] < t.generation {
@@ -102,7 +117,7 @@ func (dr *recoveryDriver) composeTable(t *nodeCommand, p falcon.Placement) bool 
 	}
 	made := rankTable{t.Generation, text}
 	dr.tables.addTable(made)
-	t.body = dr.tables.commands(made)
+	t.body = dr.tables.commands(made, dr.cluster.needsTable)
 	return true
 }
 

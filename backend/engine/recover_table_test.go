@@ -6,9 +6,11 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/recovery/ranktable"
 	"github.com/failslow/falcon/recovery/ranktable/ranktabletest"
 )
@@ -58,11 +60,13 @@ func tableText(t *testing.T, p falcon.Placement) []byte {
 
 // Nodes that have the table of before are brought what changes, others the
 // whole; who refuses the change is brought the whole, once.
+func everyNode(falcon.Node) bool { return true }
+
 func TestTableBook(t *testing.T) {
 	book := newTableBook()
 	bring := func(n *asNode, name falcon.Node, v rankTable, failed string) (again bool) {
 		t.Helper()
-		n.take(t, book.commands(v)(name).GetTable())
+		n.take(t, book.commands(v, everyNode)(name).GetTable())
 		return book.answered(name, v.generation, failed)
 	}
 	zero, one := rankTable{0, tableText(t, placed64("n3"))}, rankTable{1, tableText(t, placed64("n9"))}
@@ -100,6 +104,27 @@ func brought(t *testing.T, a *fakeAgent) string {
 		n.take(t, c)
 	}
 	return strings.Join(n.names, " ")
+}
+
+// A table goes to nodes that put it into a file, and to agents too old to say; the others are told
+// the generation alone.
+func TestTablesGoWhereTheyAreNeeded(t *testing.T) {
+	now := time.Unix(1000, 0)
+	c := &clusterView{nodes: fleet.NewRegistry()}
+	for name, h := range map[string]*falconv1.Hello{"old": {}, "before": {Protocol: tableSaid - 1}, "file": {Protocol: tableSaid, RankTable: true}, "none": {Protocol: tableSaid}} {
+		h.Node, h.Boot = name, "b"
+		if _, _, err := c.nodes.Attach(&fleet.Session{Hello: h}, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	book := newTableBook()
+	bring := book.commands(rankTable{1, []byte("{}")}, c.needsTable)
+	for name, want := range map[falcon.Node]bool{"old": true, "before": true, "file": true, "never seen": true, "none": false} {
+		got := bring(name).GetTable()
+		if got.GetNone() == want || (len(got.GetTable()) > 0) != want || got.GetGeneration() != 1 {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
 }
 
 // A job's table is at its nodes before anything fails. (With four ranks a

@@ -156,7 +156,7 @@ func hardwareFrame(cfg agent.Config, gpus *nvml.Prober, ports *nic.Prober) func(
 func newHello(cfg agent.Config, gpus *nvml.Prober, boot string) *falconv1.Hello {
 	h := &falconv1.Hello{
 		Agent: cfg.Node, Node: cfg.Node, Boot: boot, Version: version(), Protocol: falconv1.ProtocolRevision, Job: cfg.Job,
-		Emulated: cfg.Lab.State != "", Sysfs: cfg.Host.Cgroup, LaunchRanks: int32(cfg.Launch.Ranks()),
+		Emulated: cfg.Lab.State != "", Sysfs: cfg.Host.Cgroup, LaunchRanks: int32(cfg.Launch.Ranks()), RankTable: cfg.RankTable != "",
 	}
 	if gpus != nil {
 		h.Devices = gpus.Devices()

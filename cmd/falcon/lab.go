@@ -22,7 +22,7 @@ func labCommand() *cobra.Command {
 		Long:    "A training cluster without GPUs on this machine: real processes, shared memory, agents and gRPC; emulated are the pace of GPUs and links, CPU contention, and what the counters of GPUs and network ports say.",
 		Example: "  falcon lab run --scenario gpu-throttle --headless --approve s2 --report r.json",
 	}
-	c.AddCommand(labRunCommand(), namesLab(labInjectCommand()), namesLab(labStatusCommand()), namesLab(labStopCommand()))
+	c.AddCommand(labRunCommand(), labSwarmCommand(), namesLab(labInjectCommand()), namesLab(labStatusCommand()), namesLab(labStopCommand()))
 	return c
 }
 

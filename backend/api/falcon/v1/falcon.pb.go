@@ -1191,6 +1191,7 @@ type Hello struct {
 	Sysfs         string                 `protobuf:"bytes,8,opt,name=sysfs,proto3" json:"sysfs,omitempty"`                                 // what the host probe reads, for the record
 	LaunchRanks   int32                  `protobuf:"varint,9,opt,name=launch_ranks,json=launchRanks,proto3" json:"launch_ranks,omitempty"` // training processes that the node can start by its own configuration, 0 = none
 	Protocol      uint32                 `protobuf:"varint,10,opt,name=protocol,proto3" json:"protocol,omitempty"`                         // newest revision of this contract that the agent knows (ProtocolRevision), 0 = before they were counted
+	RankTable     bool                   `protobuf:"varint,11,opt,name=rank_table,json=rankTable,proto3" json:"rank_table,omitempty"`      // it puts rank tables into a file; one of protocol 3 that does not is sent none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1293,6 +1294,13 @@ func (x *Hello) GetProtocol() uint32 {
 		return x.Protocol
 	}
 	return 0
+}
+
+func (x *Hello) GetRankTable() bool {
+	if x != nil {
+		return x.RankTable
+	}
+	return false
 }
 
 type Beat struct {
@@ -4188,6 +4196,7 @@ type TableCommand struct {
 	Table          []byte                 `protobuf:"bytes,2,opt,name=table,proto3" json:"table,omitempty"` // recovery/ranktable JSON; empty with delta
 	BaseGeneration uint64                 `protobuf:"varint,3,opt,name=base_generation,json=baseGeneration,proto3" json:"base_generation,omitempty"`
 	Delta          []byte                 `protobuf:"bytes,4,opt,name=delta,proto3" json:"delta,omitempty"` // recovery/ranktable delta
+	None           bool                   `protobuf:"varint,5,opt,name=none,proto3" json:"none,omitempty"`  // the node puts no table into a file: it is told the generation alone
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -4248,6 +4257,13 @@ func (x *TableCommand) GetDelta() []byte {
 		return x.Delta
 	}
 	return nil
+}
+
+func (x *TableCommand) GetNone() bool {
+	if x != nil {
+		return x.None
+	}
+	return false
 }
 
 // RejoinCommand lets the node's parked processes go on. DONE with a RankAck per
@@ -12273,7 +12289,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
 	"RenewReply\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x14\n" +
-	"\x05roots\x18\x02 \x01(\fR\x05roots\"\xfc\x01\n" +
+	"\x05roots\x18\x02 \x01(\fR\x05roots\"\x9b\x02\n" +
 	"\x05Hello\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
@@ -12285,7 +12301,9 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05sysfs\x18\b \x01(\tR\x05sysfs\x12!\n" +
 	"\flaunch_ranks\x18\t \x01(\x05R\vlaunchRanks\x12\x1a\n" +
 	"\bprotocol\x18\n" +
-	" \x01(\rR\bprotocol\"\xc8\x01\n" +
+	" \x01(\rR\bprotocol\x12\x1d\n" +
+	"\n" +
+	"rank_table\x18\v \x01(\bR\trankTable\"\xc8\x01\n" +
 	"\x04Beat\x12\x1c\n" +
 	"\n" +
 	"at_unix_ns\x18\x01 \x01(\x03R\batUnixNs\x12!\n" +
@@ -12578,14 +12596,15 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x12*\n" +
-	"\x11optimizer_wait_ms\x18\x02 \x01(\x03R\x0foptimizerWaitMs\"\x83\x01\n" +
+	"\x11optimizer_wait_ms\x18\x02 \x01(\x03R\x0foptimizerWaitMs\"\x97\x01\n" +
 	"\fTableCommand\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x12\x14\n" +
 	"\x05table\x18\x02 \x01(\fR\x05table\x12'\n" +
 	"\x0fbase_generation\x18\x03 \x01(\x04R\x0ebaseGeneration\x12\x14\n" +
-	"\x05delta\x18\x04 \x01(\fR\x05delta\"\xf6\x01\n" +
+	"\x05delta\x18\x04 \x01(\fR\x05delta\x12\x12\n" +
+	"\x04none\x18\x05 \x01(\bR\x04none\"\xf6\x01\n" +
 	"\rRejoinCommand\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +

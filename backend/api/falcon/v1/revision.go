@@ -6,4 +6,5 @@ package falconv1
 //
 //	1: Goodbye, Command.life_ms, RankBeat.calls and waiting_ms
 //	2: Ask and Calls
-const ProtocolRevision = 2
+//	3: Hello.rank_table and TableCommand.none
+const ProtocolRevision = 3

@@ -1,0 +1,320 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/lab/swarm"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+type swarmOptions struct {
+	nodes, gpus int
+	period      time.Duration
+	lasts       time.Duration
+	connect     time.Duration
+	slowRank    int
+	factor      float64
+	slowFrom    int64
+	profile     string
+	asJSON      bool
+}
+
+func labSwarmCommand() *cobra.Command {
+	o := swarmOptions{}
+	c := &cobra.Command{
+		Use:   "swarm",
+		Short: "Measure what an engine costs at scale: emulated nodes with real streams against a falcon serve of its own",
+		Long: `Measure what an engine costs at scale.
+
+Each of --nodes emulated nodes has its own certificate and mTLS stream by the agents' own code, and
+sends samples, telemetry, beats and profiles of --gpus ranks at an agent's rates. The engine is
+falcon serve in a process of its own, with its journal on disk and detection on; the last line is
+what it cost. Emulated: nodes, GPUs, ports, the job.`,
+		Example: "  falcon lab swarm --nodes 1250\n  falcon lab swarm --nodes 125 --slow-rank 77 --slow-factor 1.3 --slow-from 30",
+		Args:    takesNothing,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if o.nodes < 1 || o.gpus < 1 || o.gpus > 64 || o.period < 10*time.Millisecond || o.lasts < 5*time.Second {
+				return fmt.Errorf("%w: --nodes and --gpus (at most 64) are at least 1, --period at least 10ms, --for at least 5s", errUsage)
+			}
+			if o.slowRank >= o.nodes*o.gpus || o.slowRank >= 0 && !(o.factor > 1) {
+				return fmt.Errorf("%w: --slow-rank is below %d, and --slow-factor above 1", errUsage, o.nodes*o.gpus)
+			}
+			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return runSwarm(ctx, c.OutOrStdout(), o)
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.nodes, "nodes", 125, "emulated nodes")
+	f.IntVar(&o.gpus, "gpus", 8, "GPUs of a node, each with a rank and a port")
+	f.DurationVar(&o.period, "period", time.Second, "of a healthy iteration")
+	f.DurationVar(&o.lasts, "for", time.Minute, "how long is measured, once all nodes are connected")
+	f.DurationVar(&o.connect, "connect-within", 3*time.Minute, "how long all nodes may take to connect")
+	f.IntVar(&o.slowRank, "slow-rank", -1, "a rank whose computation is slow (-1 = none)")
+	f.Float64Var(&o.factor, "slow-factor", 1.3, "how much longer it computes")
+	f.Int64Var(&o.slowFrom, "slow-from", 30, "iteration from which it does")
+	f.StringVar(&o.profile, "profile", "", "write the profile of the engine's CPU time to this file (go tool pprof)")
+	f.BoolVar(&o.asJSON, "json", false, "write the result as one JSON document")
+	return c
+}
+
+// swarmResult is what the engine cost.
+type swarmResult struct {
+	Nodes           int              `json:"nodes"`
+	Ranks           int              `json:"ranks"`
+	Connected       int              `json:"connected"`
+	ConnectS        float64          `json:"connect_s"`
+	Seconds         float64          `json:"seconds"` // measured
+	EngineCores     float64          `json:"engine_cores"`
+	SwarmCores      float64          `json:"swarm_cores"`
+	RSSMB           float64          `json:"rss_mb"`
+	PeakMB          float64          `json:"peak_mb"`
+	SamplesPerS     float64          `json:"samples_per_s"`       // sent
+	TakenPerS       float64          `json:"samples_taken_per_s"` // by the engine's own iteration
+	Dropped         int64            `json:"dropped_frames"`
+	PullMs          [2]float64       `json:"pull_p50_p95_ms"`
+	JournalKBPerMin float64          `json:"journal_kb_per_min"`
+	Profiles        int64            `json:"profile_frames"`
+	ProfileMB       float64          `json:"profile_mb"`
+	Harm            map[string]int64 `json:"harm"` // commands that would have stopped or changed a healthy job
+	Incidents       []string         `json:"incidents,omitempty"`
+}
+
+func runSwarm(ctx context.Context, w io.Writer, o swarmOptions) error {
+	dir, err := os.MkdirTemp("", "falcon-swarm-")
+	if err != nil {
+		return fmt.Errorf("can't make a folder for the swarm: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	if err := swarm.IssueCerts(filepath.Join(dir, "certs"), o.nodes); err != nil {
+		return err
+	}
+	e, err := startSwarmEngine(ctx, dir, o.profile)
+	if err != nil {
+		return err
+	}
+	defer e.stop()
+	cfg := swarm.Config{Engine: e.listen, Certs: filepath.Join(dir, "certs"), Job: "swarm", Nodes: o.nodes, GPUs: o.gpus, Period: o.period}
+	if o.slowRank >= 0 {
+		cfg.Fault = swarm.Fault{Rank: falcon.Rank(o.slowRank), Factor: o.factor, From: o.slowFrom}
+	}
+	begun := time.Now()
+	s, err := swarm.Start(cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	for s.Connected() < o.nodes && time.Since(begun) < o.connect && ctx.Err() == nil {
+		time.Sleep(50 * time.Millisecond)
+	}
+	r := swarmResult{Nodes: o.nodes, Ranks: s.World(), Connected: s.Connected(), ConnectS: time.Since(begun).Seconds()}
+	if r.Connected < o.nodes {
+		fmt.Fprintf(w, "only %d of %d nodes are connected after %s\n", r.Connected, o.nodes, o.connect)
+	}
+	s.Train()
+	if err := measureSwarm(ctx, w, o, s, e, &r); err != nil {
+		return err
+	}
+	if o.asJSON {
+		return writeJSON(w, r)
+	}
+	return writeString(w, r.String())
+}
+
+// String is the result in one line, and what was found in others.
+func (r swarmResult) String() string {
+	var b strings.Builder
+	for _, i := range r.Incidents {
+		fmt.Fprintf(&b, "incident: %s\n", i)
+	}
+	for kind, n := range r.Harm {
+		fmt.Fprintf(&b, "HARM: %d commands %s to a job that nothing ails\n", n, kind)
+	}
+	fmt.Fprintf(&b, "profiles: %d frames, %.1f MB; journal %.0f kB a minute; connected in %.1f s; %d frames dropped\n", r.Profiles, r.ProfileMB, r.JournalKBPerMin, r.ConnectS, r.Dropped)
+	fmt.Fprintf(&b, "%d nodes, %d ranks: engine %.2f cores (swarm %.2f), RSS %.0f MB (peak %.0f), %.0f of %.0f samples/s, pull p50 %.1f p95 %.1f ms\n",
+		r.Nodes, r.Ranks, r.EngineCores, r.SwarmCores, r.RSSMB, r.PeakMB, r.TakenPerS, r.SamplesPerS, r.PullMs[0], r.PullMs[1])
+	return b.String()
+}
+
+// settleFirst is left out of what is measured: the job is described and learnt in it.
+const settleFirst = 10 * time.Second
+
+// measureSwarm pulls as a console does, once a second, and compares both ends.
+func measureSwarm(ctx context.Context, w io.Writer, o swarmOptions, s *swarm.Swarm, e *swarmEngine, r *swarmResult) error {
+	target := engineTarget{connect: "unix:" + e.socket}
+	conn, err := target.dialTarget()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	cl := falconv1.NewConsoleClient(conn)
+	var pulls []float64
+	var known, columns uint64
+	var job *falconv1.Job
+	pull := func() {
+		began := time.Now()
+		q, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		got, err := cl.Snapshot(q, &falconv1.SnapshotRequest{Rank: -1, Packed: true, KnownVersion: known, ColumnsVersion: columns, Columns: 80, RunLengths: 30})
+		if err != nil {
+			return
+		}
+		pulls = append(pulls, float64(time.Since(began))/1e6)
+		known = got.GetVersion()
+		if got.GetJob() != nil {
+			job = got.GetJob()
+		}
+		if got.GetColumns() != nil {
+			columns = got.GetVersion()
+		}
+	}
+	wait := func(d time.Duration) bool {
+		until := time.Now().Add(d)
+		for time.Now().Before(until) && ctx.Err() == nil && !e.ended() {
+			pull()
+			time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
+		}
+		return ctx.Err() == nil && !e.ended()
+	}
+	settled := min(settleFirst, o.lasts/2)
+	if !wait(settled) {
+		return errors.New("the engine ended, or the measurement was cut short")
+	}
+	pulls = nil
+	at, cpu, own, was, iteration, journal := time.Now(), processCPU(e.pid()), processCPU(os.Getpid()), s.Totals(), job.GetIteration(), e.journalBytes()
+	if !wait(o.lasts - settled) {
+		return errors.New("the engine ended, or the measurement was cut short")
+	}
+	if len(pulls) == 0 {
+		return errors.New("the engine answered no console")
+	}
+	took, is := time.Since(at).Seconds(), s.Totals()
+	r.Seconds, r.EngineCores, r.SwarmCores = took, (processCPU(e.pid())-cpu)/took, (processCPU(os.Getpid())-own)/took
+	r.SamplesPerS, r.TakenPerS = float64(is.Samples-was.Samples)/took, float64(job.GetIteration()-iteration)*float64(r.Ranks)/took
+	r.RSSMB, r.PeakMB = processMemory(e.pid(), "VmRSS:"), processMemory(e.pid(), "VmHWM:")
+	r.JournalKBPerMin = float64(e.journalBytes()-journal) / 1e3 / took * 60
+	r.Dropped, r.Profiles, r.ProfileMB, r.Harm = is.Dropped, is.Profiles, float64(is.ProfileBytes)/1e6, is.Harm
+	slices.Sort(pulls)
+	r.PullMs = [2]float64{pulls[len(pulls)/2], pulls[len(pulls)*95/100]}
+	list, err := cl.Incidents(ctx, &falconv1.IncidentsRequest{})
+	for _, i := range list.GetIncidents() {
+		r.Incidents = append(r.Incidents, fmt.Sprintf("%s %s, onset %d, detected %d, %s, ranks %v", i.GetId(), i.GetState(), i.GetOnsetIteration(), i.GetDetectedIteration(), i.GetVerdict().GetCause(), i.GetVerdict().GetRanks()))
+	}
+	return err
+}
+
+// swarmEngine is falcon serve in a process of its own.
+type swarmEngine struct {
+	cmd            *exec.Cmd
+	over           chan struct{}
+	listen, socket string
+	journal        string
+}
+
+func startSwarmEngine(ctx context.Context, dir, profile string) (*swarmEngine, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("no address for the swarm's engine: %w", err)
+	}
+	e := &swarmEngine{listen: l.Addr().String(), socket: filepath.Join(dir, "falcon.sock"), journal: filepath.Join(dir, "journal.db"), over: make(chan struct{})}
+	_ = l.Close() // the engine listens there
+	certs := filepath.Join(dir, "certs")
+	text := fmt.Sprintf("job: swarm\nstate_dir: %s\nsocket: %s\nlisten: %s\ncerts: {ca: %s/ca.crt, cert: %s/server.crt, key: %s/server.key}\npolicy: {mode: observe}\n", dir, e.socket, e.listen, certs, certs, certs)
+	config := filepath.Join(dir, "falcon.yaml")
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		return nil, fmt.Errorf("can't write the engine's configuration: %w", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("no program to start the engine with: %w", err)
+	}
+	e.cmd = exec.CommandContext(ctx, self, "serve", "--config", config)
+	e.cmd.Stderr = os.Stderr
+	e.cmd.Env = append(os.Environ(), profileVariable+"="+profile)
+	e.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := e.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("can't start the engine: %w", err)
+	}
+	go func() { _ = e.cmd.Wait(); close(e.over) }()
+	for range 200 {
+		if _, err := os.Stat(e.socket); err == nil {
+			return e, nil
+		}
+		if e.ended() {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	e.stop()
+	return nil, errors.New("the swarm's engine did not start")
+}
+
+func (e *swarmEngine) pid() int { return e.cmd.Process.Pid }
+
+func (e *swarmEngine) ended() bool {
+	select {
+	case <-e.over:
+		return true
+	default:
+		return false
+	}
+}
+
+func (e *swarmEngine) stop() {
+	_ = e.cmd.Process.Signal(syscall.SIGTERM) // it writes its profile, where one is wanted
+	select {
+	case <-e.over:
+	case <-time.After(10 * time.Second):
+		_ = e.cmd.Process.Kill()
+		<-e.over
+	}
+}
+
+func (e *swarmEngine) journalBytes() int64 {
+	st, err := os.Stat(e.journal)
+	if err != nil {
+		return 0
+	}
+	return st.Size()
+}
+
+// processCPU is the CPU time that a process has used, s; 0 where it can't be read.
+func processCPU(pid int) float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, found := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	if err != nil || !found || len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	system, _ := strconv.ParseFloat(fields[12], 64)
+	return (user + system) / 100 // USER_HZ
+}
+
+// processMemory is a line of a process's status, MB.
+func processMemory(pid int, line string) float64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for l := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(l, line); ok {
+			kb, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+			return kb / 1000
+		}
+	}
+	return 0
+}

@@ -21,6 +21,7 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/lab/swarm"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/auth"
 )
 
 type swarmOptions struct {
@@ -102,7 +103,7 @@ func runSwarm(ctx context.Context, w io.Writer, o swarmOptions) error {
 		return fmt.Errorf("can't make a folder for the swarm: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	if err := swarm.IssueCerts(filepath.Join(dir, "certs"), o.nodes); err != nil {
+	if err := issueSwarmCerts(filepath.Join(dir, "certs"), o.nodes); err != nil {
 		return err
 	}
 	e, err := startSwarmEngine(ctx, dir, o.profile)
@@ -217,6 +218,30 @@ func measureSwarm(ctx context.Context, w io.Writer, o swarmOptions, s *swarm.Swa
 		r.Incidents = append(r.Incidents, fmt.Sprintf("%s %s, onset %d, detected %d, %s, ranks %v", i.GetId(), i.GetState(), i.GetOnsetIteration(), i.GetDetectedIteration(), i.GetVerdict().GetCause(), i.GetVerdict().GetRanks()))
 	}
 	return err
+}
+
+// issueSwarmCerts makes an authority, the engine's pair and one for each node in a new folder.
+func issueSwarmCerts(dir string, nodes int) error {
+	now := time.Now()
+	ca, err := auth.NewCA("swarm", now)
+	if err != nil {
+		return fmt.Errorf("swarm: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("swarm: make a folder for certificates: %w", err)
+	}
+	errs := []error{os.WriteFile(filepath.Join(dir, auth.CACertFile), ca.CertPEM(), 0o600)}
+	issue := func(q auth.Request) {
+		cert, key, err := ca.Issue(q, now)
+		errs = append(errs, err,
+			os.WriteFile(filepath.Join(dir, q.Name+auth.CertSuffix), cert, 0o600),
+			os.WriteFile(filepath.Join(dir, q.Name+auth.KeySuffix), key, 0o600))
+	}
+	issue(auth.Request{Role: auth.RoleServer, Name: "server", Hosts: []string{"127.0.0.1"}})
+	for i := range nodes {
+		issue(auth.Request{Role: auth.RoleAgent, Name: fmt.Sprintf("n%d", i)})
+	}
+	return errors.Join(errs...)
 }
 
 // swarmEngine is falcon serve in a process of its own.

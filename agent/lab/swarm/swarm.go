@@ -2,21 +2,15 @@ package swarm
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/failslow/falcon/backend/auth"
 )
 
 // Config is the swarm and its engine.
 type Config struct {
 	Engine string // HOST:PORT
-	Certs  string // folder with ca.crt and a pair for each node; see IssueCerts
+	Certs  string // folder with ca.crt, and NAME.crt and NAME.key for each node n0, n1, …
 	Job    string
 	Nodes  int
 	GPUs   int           // of a node, each with a rank and a port
@@ -175,28 +169,4 @@ func (s *Swarm) Close() {
 		all.Go(n.shipper.Close)
 	}
 	all.Wait()
-}
-
-// IssueCerts makes an authority, the engine's pair and one for each node in a new folder.
-func IssueCerts(dir string, nodes int) error {
-	now := time.Now()
-	ca, err := auth.NewCA("swarm", now)
-	if err != nil {
-		return fmt.Errorf("swarm: %w", err)
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("swarm: make a folder for certificates: %w", err)
-	}
-	errs := []error{os.WriteFile(filepath.Join(dir, auth.CACertFile), ca.CertPEM(), 0o600)}
-	issue := func(q auth.Request) {
-		cert, key, err := ca.Issue(q, now)
-		errs = append(errs, err,
-			os.WriteFile(filepath.Join(dir, q.Name+auth.CertSuffix), cert, 0o600),
-			os.WriteFile(filepath.Join(dir, q.Name+auth.KeySuffix), key, 0o600))
-	}
-	issue(auth.Request{Role: auth.RoleServer, Name: "server", Hosts: []string{"127.0.0.1"}})
-	for i := range nodes {
-		issue(auth.Request{Role: auth.RoleAgent, Name: fmt.Sprintf("n%d", i)})
-	}
-	return errors.Join(errs...)
 }

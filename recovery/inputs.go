@@ -51,6 +51,7 @@ func (m *Machine) onProcess(now time.Time, p Process) {
 		return
 	}
 	if !m.op.nothingOrdered() && slices.Contains(m.op.rec.Fenced, p.Node) {
+		m.op.noteStopped(p)
 		return
 	}
 	if rejoined := m.hist.rejoinedGeneration(m.job.Epoch); m.op.rec == nil && p.Generation <= rejoined && p.Rejoined < rejoined {

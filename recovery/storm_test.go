@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -310,9 +311,17 @@ func (s *storm) atRest(best int64) bool {
 		return false
 	}
 	if c, ok := s.m.Current(); ok {
-		return c.State == falcon.RecoveryProposed && c.Reason != "" && s.decides.IsZero() && c.DeadlineNs == 0
+		return s.hasNoProof(c) || c.State == falcon.RecoveryProposed && c.Reason != "" && s.decides.IsZero() && c.DeadlineNs == 0
 	}
 	return s.m.stop.isStopped() && !s.waiting() || s.m.pace.Hung() || s.deaf() || s.trainers() == len(s.job.Placement) || s.m.hear.Blind() && !s.m.ranks.anyProcessAlive() || s.m.detect.doubted
+}
+
+// hasNoProof reports whether a recovery waits for a proof that nothing here can give: of the job's
+// processes none that lives and is not frozen is on a node whose agent is there.
+func (s *storm) hasNoProof(c falcon.Recovery) bool {
+	return c.State == falcon.RecoverySuspend && strings.HasPrefix(c.Reason, noProof) && !slices.ContainsFunc(s.procs, func(p *proc) bool {
+		return p.alive && !p.frozen && s.owner(p) && s.station(p.node).up
+	})
 }
 
 // waiting reports whether a process waits in a generation, and holds its device for

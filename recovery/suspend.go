@@ -3,6 +3,7 @@ package recovery
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -86,7 +87,48 @@ func (w *workflow) finishSuspend(now time.Time) bool {
 		w.op.clock.Advance(now)
 		w.op.setDeadline(now, w.cfg.SuspendMost)
 	}
-	return done && w.beginReplace(now)
+	return done && !w.awaitProof(now) && w.beginReplace(now)
+}
+
+// noProof begins the reason of a recovery that waits for a proof.
+const noProof = "nothing proves that the job's processes have stopped training, as all of its nodes are given up ("
+
+// awaitProof has a recovery that keeps no rank wait until something proves that the job does not
+// train on where nobody is heard: another job would be started beside it. One rank that has ended
+// or parks is enough, as none trains without it.
+func (w *workflow) awaitProof(now time.Time) bool {
+	c, nodes := w.op.rec, w.unheardOfAll()
+	if len(nodes) == 0 {
+		if w.op.proofCame(); strings.HasPrefix(c.Reason, noProof) {
+			c.Reason = ""
+			w.op.markChanged()
+		}
+		return false
+	}
+	why := noProof + nodeList(nodes) + "); bring one of their agents back, or end the processes, abort, and start the job again from its checkpoint"
+	if !w.op.awaitProof() {
+		return true
+	}
+	c.Reason = why
+	w.op.setDeadline(now, 0)
+	w.orders.stopFenced() // who is heard after all ends them, and says so
+	w.out.addNote(c.ID, "recovery", 2, "%s waits: %s", c.ID, why)
+	return true
+}
+
+// unheardOfAll are the nodes of the job where nothing is known to keep any of its ranks from
+// training; none where one rank was seen to end or to park, or this recovery has begun to launch.
+func (w *workflow) unheardOfAll() []falcon.Node {
+	c := w.op.rec
+	if w.op.isProven() || len(c.Launched) > 0 || slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool { return f.Kind == falcon.FaultExit && f.AskedBy == "" }) {
+		return nil
+	}
+	for _, x := range w.ranks.everyRank() {
+		if _, parks := x.parkedSince(); parks || x.hasEnded() {
+			return nil
+		}
+	}
+	return w.ranks.usedNodes()
 }
 
 // onMissing finds ranks without a process although their node has reported all of its own.

@@ -74,7 +74,7 @@ const workers = 4
 func (s *Swarm) Train() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel, s.begun = cancel, time.Now()
-	for w := range workers {
+	for w := range min(workers, len(s.nodes)) {
 		s.done.Go(func() { s.iterate(ctx, w) })
 		s.done.Go(func() { s.every(ctx, w, telemetryEvery, func(n *node, now time.Time) { n.telemetry(now) }) })
 		s.done.Go(func() { s.every(ctx, w, beatEvery, func(n *node, now time.Time) { n.beat(s.at.Load(), now) }) })

@@ -51,7 +51,7 @@ func (m *Machine) onProcess(now time.Time, p Process) {
 		return
 	}
 	if !m.op.nothingOrdered() && slices.Contains(m.op.rec.Fenced, p.Node) {
-		m.op.noteStopped(p)
+		m.op.proof.note(p)
 		return
 	}
 	if rejoined := m.hist.rejoinedGeneration(m.job.Epoch); m.op.rec == nil && p.Generation <= rejoined && p.Rejoined < rejoined {

@@ -20,8 +20,7 @@ type operation struct {
 	gatherUntil   time.Time            // until then faults join
 	settledAt     time.Time            // since when all who stay park; zero = they don't yet
 	awaitsSpare   bool                 // no spare is left
-	awaitsProof   bool                 // that a job whose nodes are all given up trains no more
-	proven        bool                 // a process of a node that is given up has ended, or parks
+	proof         proof                // that a job whose nodes are all given up trains no more
 	agents        map[falcon.Node]bool // that a whole restart waits for; nil = it waits for none
 	rankFinished  bool                 // a rank has rejoined, and come to the job's end
 	jobFinished   bool                 // all have, before they were suspended
@@ -31,7 +30,7 @@ type operation struct {
 
 // openRecord begins a recovery.
 func (op *operation) openRecord(now time.Time, c *falcon.Recovery) {
-	op.rec, op.proven, op.awaitsProof = c, false, false
+	op.rec, op.proof = c, proof{}
 	op.resetAttempt(attempt.NewClock(now, now))
 	op.tableFailures = map[falcon.Node]int{}
 }
@@ -203,25 +202,6 @@ func (op *operation) stopAwaitingSpare() bool {
 	op.awaitsSpare = false
 	return waited
 }
-
-// awaitProof begins to wait for a proof that the job trains no more; false = it did already.
-func (op *operation) awaitProof() bool {
-	waited := op.awaitsProof
-	op.awaitsProof = true
-	return !waited
-}
-
-// proofCame ends that wait.
-func (op *operation) proofCame() { op.awaitsProof = false }
-
-// noteStopped takes a report from a node that is given up: the job lacks a rank that has ended
-// or parks.
-func (op *operation) noteStopped(p Process) {
-	op.proven = op.proven || !p.Alive || p.Park != nil
-}
-
-// isProven reports whether such a report has come.
-func (op *operation) isProven() bool { return op.proven }
 
 // awaitAgents has a whole restart wait for agents, counted from its beginning.
 func (op *operation) awaitAgents(now time.Time, away map[falcon.Node]bool) {

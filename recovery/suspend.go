@@ -99,14 +99,14 @@ const noProof = "nothing proves that the job's processes have stopped training, 
 func (w *workflow) awaitProof(now time.Time) bool {
 	c, nodes := w.op.rec, w.unheardOfAll()
 	if len(nodes) == 0 {
-		if w.op.proofCame(); strings.HasPrefix(c.Reason, noProof) {
+		if w.op.proof.came(); strings.HasPrefix(c.Reason, noProof) {
 			c.Reason = ""
 			w.op.markChanged()
 		}
 		return false
 	}
 	why := noProof + nodeList(nodes) + "); bring one of their agents back, or end the processes, abort, and start the job again from its checkpoint"
-	if !w.op.awaitProof() {
+	if !w.op.proof.await() {
 		return true
 	}
 	c.Reason = why
@@ -120,7 +120,7 @@ func (w *workflow) awaitProof(now time.Time) bool {
 // training; none where one rank was seen to end or to park, or this recovery has begun to launch.
 func (w *workflow) unheardOfAll() []falcon.Node {
 	c := w.op.rec
-	if w.op.isProven() || len(c.Launched) > 0 || slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool { return f.Kind == falcon.FaultExit && f.AskedBy == "" }) {
+	if w.op.proof.isGiven() || len(c.Launched) > 0 || slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool { return f.Kind == falcon.FaultExit && f.AskedBy == "" }) {
 		return nil
 	}
 	for _, x := range w.ranks.everyRank() {

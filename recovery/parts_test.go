@@ -14,7 +14,7 @@ import (
 
 // owners are the types whose fields belong to their own methods and constructors, as
 // far as the fields are not parts themselves.
-var owners = []string{"approval", "allocator", "copies", "generations", "history", "member", "orders", "outbox", "rankTable", "stoppage", "operation"}
+var owners = []string{"approval", "proof", "allocator", "copies", "generations", "history", "member", "orders", "outbox", "rankTable", "stoppage", "operation"}
 
 // shared are parts that a type lends: they hide their own fields.
 var shared = []string{"operation.rec", "operation.clock", "operation.replies", "operation.proof"}

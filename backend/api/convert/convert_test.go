@@ -50,6 +50,8 @@ var (
 		"OrderCommand.generation": "of the order's envelope in the engine",
 		"Validation.now":          "progress, of the validator",
 		"Recovery.ranks":          "progress, of the engine",
+		"Incident.onset_unix_ns":  "estimated by the engine, from its history",
+		"Incident.end_unix_ns":    "of the engine's history",
 	}
 	// ownShape are messages that no value of the vocabulary stands for.
 	ownShape = strings.Fields(`AgentFrame Goodbye RenewRequest RenewReply Hello Beat RankBeat UnseenRank DeviceEvent RankState Commitment Park
@@ -58,7 +60,7 @@ var (
 		TestResult ProfileCommand SnapshotRequest SnapshotReply Operator RankColumns Column Recurrence Job RankView NodeView Series Mark
 		EventLine Audit WatchRequest Event DecideRequest DecideReply SetPolicyRequest SetPolicyReply IncidentsRequest ValidationNow
 		RankPair ValidateRequest ValidateReply IncidentsReply RankRecovery RecoveriesRequest RecoveriesReply Exposure RecoverRequest
-		RecoverReply HistoryRequest HistoryReply ProbeRequest ProbeReply PastIncident CauseCount JobCauses JobCategory Spread PastJob Culprit`)
+		RecoverReply HistoryRequest HistoryReply ProbeRequest ProbeReply TriageRequest TriageReply Triage TriageNote PastIncident CauseCount JobCauses JobCategory Spread PastJob Culprit`)
 )
 
 // pair is a value of the vocabulary and the message that carries it.

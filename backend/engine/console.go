@@ -284,12 +284,13 @@ func noIncident(id string) error {
 func (e *Engine) Incidents(ctx context.Context, id string) (*falconv1.IncidentsReply, error) {
 	out := &falconv1.IncidentsReply{}
 	err := e.readInLoop(ctx, func() {
-		out.AtUnixNs = e.cfg.Now().UnixNano()
+		now := e.cfg.Now()
+		out.AtUnixNs = now.UnixNano()
 		for _, v := range e.views.front() {
 			if id == "" || v.ID == id {
 				out.Incidents = append(out.Incidents, e.state.incidentView(v))
 				out.Ladders = append(out.Ladders, e.views.ladder(v.ID))
-				out.Triage = appendTriage(out.Triage, e.triage.view(e.cfg.Now(), v, triage.NotesMost))
+				out.Triage = e.state.addTriage(out.Triage, now, v, triage.NotesMost)
 			}
 		}
 		out.Validations = e.validations.listViews(id)

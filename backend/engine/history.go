@@ -87,8 +87,7 @@ func (m *journalState) closePast(v falcon.Incident, atNs int64) {
 func (m *journalState) incidentView(v falcon.Incident) *falconv1.Incident {
 	out := convert.IncidentToProto(v)
 	if at, known := m.opened[v.ID]; known {
-		e := history.EntryOf(v, at.atNs, at.overNs)
-		out.OnsetUnixNs, out.EndUnixNs = e.OnsetNs, e.EndNs
+		out.OnsetUnixNs, out.EndUnixNs = history.TimesOf(v, at.atNs, at.overNs)
 	}
 	return out
 }

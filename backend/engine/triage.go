@@ -33,7 +33,7 @@ func Triage(ctx context.Context, e *Engine, who Actor, q *falconv1.TriageRequest
 		out.AtUnixNs = now.UnixNano()
 		for _, v := range e.state.incidents {
 			if v.ID == q.GetIncident() || q.GetIncident() == "" && v.Open() {
-				out.Triage = appendTriage(out.Triage, e.triage.view(now, v, triage.NotesMost))
+				out.Triage = e.state.addTriage(out.Triage, now, v, triage.NotesMost)
 			}
 		}
 	})
@@ -133,15 +133,12 @@ func joined(first, second string) string {
 	return first + ": " + second
 }
 
-func (d *triageDesk) view(now time.Time, v falcon.Incident, notes int) *falconv1.Triage {
-	return triageView(now, d.state.triage[v.ID], v, notes)
-}
-
-// triageView is what consoles see of an incident's status, with its newest notes; nil where
-// nobody has said anything.
-func triageView(now time.Time, s *triage.Status, v falcon.Incident, notes int) *falconv1.Triage {
+// addTriage adds what consoles see of an incident's status, with its newest notes, to a list;
+// nothing where no one has said anything.
+func (m *journalState) addTriage(list []*falconv1.Triage, now time.Time, v falcon.Incident, notes int) []*falconv1.Triage {
+	s := m.triage[v.ID]
 	if s == nil {
-		return nil
+		return list
 	}
 	out := &falconv1.Triage{
 		Incident: s.Incident, Owner: s.Owner, AssignedUnixNs: s.Assigned, AckedBy: s.AckedBy, AckedUnixNs: s.AckedNs,
@@ -150,12 +147,5 @@ func triageView(now time.Time, s *triage.Status, v falcon.Incident, notes int) *
 	for _, n := range s.Notes[max(0, len(s.Notes)-notes):] {
 		out.Notes = append(out.Notes, &falconv1.TriageNote{By: n.By, UnixNs: n.AtNs, Text: n.Text})
 	}
-	return out
-}
-
-func appendTriage(list []*falconv1.Triage, v *falconv1.Triage) []*falconv1.Triage {
-	if v == nil {
-		return list
-	}
-	return append(list, v)
+	return append(list, out)
 }

@@ -272,10 +272,11 @@ func (sv *stateViews) front() []falcon.Incident {
 // addIncidents enters the incidents, and the ladders of the front one and of the open
 // ones behind it: each can be decided on.
 func (sv *stateViews) addIncidents(out *falconv1.SnapshotReply) {
+	now := sv.cfg.Now()
 	for i, v := range sv.front() {
 		if i < incidentsMax {
 			out.Incidents = append(out.Incidents, sv.state.incidentView(v))
-			out.Triage = appendTriage(out.Triage, triageView(sv.cfg.Now(), sv.state.triage[v.ID], v, 1))
+			out.Triage = sv.state.addTriage(out.Triage, now, v, 1)
 		}
 		switch {
 		case i == 0:

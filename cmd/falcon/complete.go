@@ -17,9 +17,21 @@ import (
 // completeWithin bounds what a shell waits for: an engine that is away completes nothing.
 const completeWithin = time.Second
 
+// idLister lists ids with a description each, as completion makes them.
+type idLister func(ctx context.Context, cl falconv1.ConsoleClient) ([]string, error)
+
+// completeIDsBelow completes ids for those commands of a group that take one.
+func completeIDsBelow(group *cobra.Command, t *engineTarget, list idLister) {
+	for _, sub := range group.Commands() {
+		if strings.Contains(sub.Use, " ID") {
+			sub.ValidArgsFunction = completeIDs(t, list)
+		}
+	}
+}
+
 // completeIDs completes the first argument with the incidents of the engine, open ones first, or
 // with its recoveries; each with a word on what it is.
-func completeIDs(t *engineTarget, list func(ctx context.Context, cl falconv1.ConsoleClient) ([]string, error)) cobra.CompletionFunc {
+func completeIDs(t *engineTarget, list idLister) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp

@@ -45,9 +45,12 @@ func writeString(w io.Writer, text string) error {
 
 // oneArgument wants exactly one argument; otherwise the error is how, such as
 // "give one FILE".
-func oneArgument(how string) cobra.PositionalArgs {
+func oneArgument(how string) cobra.PositionalArgs { return exactArguments(1, how) }
+
+// exactArguments wants n arguments, as oneArgument wants one.
+func exactArguments(n int, how string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
-		if len(args) != 1 {
+		if len(args) != n {
 			return fmt.Errorf("%w: %s (see %s --help)", errUsage, how, c.CommandPath())
 		}
 		return nil

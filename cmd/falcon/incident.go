@@ -24,11 +24,7 @@ func incidentCommand() *cobra.Command {
 	target.declareFlags(c)
 	c.AddCommand(incidentListCommand(&target), incidentShowCommand(&target), incidentExportCommand(&target))
 	c.AddCommand(triageCommands(&target)...)
-	for _, sub := range c.Commands() {
-		if strings.Contains(sub.Use, " ID") {
-			sub.ValidArgsFunction = completeIDs(&target, incidentIDs)
-		}
-	}
+	completeIDsBelow(c, &target, incidentIDs)
 	return c
 }
 

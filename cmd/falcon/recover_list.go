@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -37,11 +36,7 @@ func recoveryCommand() *cobra.Command {
 	}
 	target.declareFlags(c)
 	c.AddCommand(recoveryListCommand(&target), recoveryShowCommand(&target), recoveryMapCommand(&target), recoveryAbortCommand(&target))
-	for _, sub := range c.Commands() {
-		if strings.Contains(sub.Use, " ID") {
-			sub.ValidArgsFunction = completeIDs(&target, recoveryIDs)
-		}
-	}
+	completeIDsBelow(c, &target, recoveryIDs)
 	return c
 }
 

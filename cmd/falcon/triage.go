@@ -40,28 +40,19 @@ var triageVerbs = []triageVerb{
 	},
 	{
 		use: "assign ID NAME", short: "Say whose an incident is", example: "  falcon incident assign INC-0001 lee",
-		args: exactArgs(2, "an incident's id and a name"), text: "for them",
+		args: exactArguments(2, "give an incident's id and a name"), text: "for them",
 		fill: func(q *falconv1.TriageRequest, args []string) { q.To = args[1] },
 	},
 	{
 		use: "note ID TEXT", short: "Write a note on an incident, for whoever comes next", example: "  falcon incident note INC-0001 \"n1's fan is being replaced\"",
-		args: exactArgs(2, "an incident's id and a text in quotes"),
+		args: exactArguments(2, "give an incident's id and a text in quotes"),
 		fill: func(q *falconv1.TriageRequest, args []string) { q.Text = args[1] },
 	},
 	{
 		use: "handover NAME", short: "Assign all open incidents to somebody", example: "  falcon incident handover lee --note \"watch n1\"",
-		args: exactArgs(1, "a name"), text: "for them",
+		args: oneArgument("give a name"), text: "for them",
 		fill: func(q *falconv1.TriageRequest, args []string) { q.Incident, q.To = "", args[0] },
 	},
-}
-
-func exactArgs(n int, what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != n {
-			return fmt.Errorf("%w: give %s", errUsage, what)
-		}
-		return nil
-	}
 }
 
 func triageCommands(t *engineTarget) []*cobra.Command {

@@ -36,21 +36,27 @@ type Entry struct {
 	Unnamed   int             `json:"unnamed,omitempty"` // culprits beyond NamedMost
 }
 
-// EntryOf is the entry of an incident. Its onset is so many slow iterations before it
-// was verified, atNs, and it ended at endNs.
-func EntryOf(v falcon.Incident, atNs, endNs int64) Entry {
-	e := Entry{
-		Incident: v.ID, OnsetNs: atNs, EndNs: endNs, HealthyMs: v.HealthyMs, SlowMs: v.SlowMs,
-		Cause: v.Verdict.Cause, Also: slices.Clone(v.Verdict.Also),
-	}
+// TimesOf are an incident's onset, so many slow iterations before it was verified, at atNs, and
+// its end, at endNs, 0 while it lasts.
+func TimesOf(v falcon.Incident, atNs, endNs int64) (onsetNs, overNs int64) {
 	if late := float64(v.DetectedIteration-v.OnsetIteration) * v.SlowMs * 1e6; late > 0 && late < lateMost {
-		e.OnsetNs = max(0, atNs-int64(late))
+		atNs = max(0, atNs-int64(late))
+	}
+	if endNs != 0 {
+		endNs = max(endNs, atNs) // the clock may have been set back
+	}
+	return atNs, endNs
+}
+
+// EntryOf is the entry of an incident that was verified at atNs and ended at endNs.
+func EntryOf(v falcon.Incident, atNs, endNs int64) Entry {
+	onsetNs, endNs := TimesOf(v, atNs, endNs)
+	e := Entry{
+		Incident: v.ID, OnsetNs: onsetNs, EndNs: endNs, HealthyMs: v.HealthyMs, SlowMs: v.SlowMs,
+		Cause: v.Verdict.Cause, Also: slices.Clone(v.Verdict.Also),
 	}
 	if n := v.RelievedIteration - v.OnsetIteration; v.RelievedIteration != falcon.NoIteration && n > 0 {
 		e.LostMs = float64(n) * max(0, v.SlowMs-v.HealthyMs)
-	}
-	if endNs != 0 {
-		e.EndNs = max(endNs, e.OnsetNs) // the clock may have been set back
 	}
 	e.Devices = firstOf(v.Verdict.Devices, &e.Unnamed)
 	e.Links = firstOf(v.Verdict.Links, &e.Unnamed)

@@ -19,9 +19,6 @@ const (
 	SayHandOver = "handover"
 )
 
-// Says lists these verbs.
-var Says = []string{SayAck, SaySnooze, SayWake, SayAssign, SayNote, SayHandOver}
-
 // needs is what a verb's first word is, "" where it takes none.
 var needs = map[string]string{
 	SaySnooze: "a time, such as 30m or 2h", SayAssign: "a name", SayHandOver: "a name", SayNote: "a text",

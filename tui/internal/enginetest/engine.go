@@ -70,6 +70,7 @@ type Options struct {
 // Engine is the fake.
 type Engine struct {
 	historian
+	shift
 	opts Options
 
 	mu        sync.Mutex
@@ -93,10 +94,8 @@ type Engine struct {
 	refuse    string
 	hostile   string
 	operators []*falconv1.Operator
-	said      []*falconv1.TriageRequest
-	looked    *falconv1.Triage // nil = nobody has said anything
-	drawn     drawn            // the ranks of the newest version asked for
-	columns   columns.Log      // of the versions sent
+	drawn     drawn       // the ranks of the newest version asked for
+	columns   columns.Log // of the versions sent
 }
 
 // New makes an engine at iteration 0.
@@ -111,6 +110,7 @@ func New(o Options) *Engine {
 		o.Start = time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC)
 	}
 	e := &Engine{opts: o, approved: never, watchers: map[chan *falconv1.Event]bool{}}
+	e.shift.engine = e
 	e.policy = &falconv1.Policy{Mode: "approve", Cap: "S2", Version: 1}
 	if o.Auto {
 		e.policy = &falconv1.Policy{Mode: "auto", Cap: "S2", Version: 1, Rungs: map[string]*falconv1.RungPolicy{"S2": {CountdownS: CountdownS, PerHour: 3}}}

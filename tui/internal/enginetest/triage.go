@@ -10,27 +10,35 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
+// shift is the part of the engine that takes down who looks after its incident.
+type shift struct {
+	engine *Engine
+	said   []*falconv1.TriageRequest
+	looked *falconv1.Triage // nil = no one has said anything
+}
+
 // Said lists every word on who looks after an incident that was received.
-func (e *Engine) Said() []*falconv1.TriageRequest {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return append([]*falconv1.TriageRequest(nil), e.said...)
+func (h *shift) Said() []*falconv1.TriageRequest {
+	h.engine.mu.Lock()
+	defer h.engine.mu.Unlock()
+	return append([]*falconv1.TriageRequest(nil), h.said...)
 }
 
 // Triage takes down what is said of the incident, as the engine does.
-func (e *Engine) Triage(_ context.Context, q *falconv1.TriageRequest) (*falconv1.TriageReply, error) {
+func (h *shift) Triage(_ context.Context, q *falconv1.TriageRequest) (*falconv1.TriageReply, error) {
+	e := h.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.said = append(e.said, q)
+	h.said = append(h.said, q)
 	if e.refuse != "" {
 		return nil, status.Error(codes.FailedPrecondition, e.refuse)
 	}
 	e.turns++
 	now := e.opts.at(e.iter)
-	if e.looked == nil {
-		e.looked = &falconv1.Triage{Incident: "INC-0001"}
+	if h.looked == nil {
+		h.looked = &falconv1.Triage{Incident: "INC-0001"}
 	}
-	t := e.looked
+	t := h.looked
 	switch q.GetVerb() {
 	case "ack":
 		t.AckedBy, t.AckedUnixNs = "maria", now.UnixNano()

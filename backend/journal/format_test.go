@@ -3,6 +3,8 @@ package journal
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"io"
 	"os"
@@ -117,6 +119,7 @@ func FuzzDecodeFormat(f *testing.F) {
 
 func FuzzDecodeAnchor(f *testing.F) {
 	f.Add(append(encodeSlot(0, Head{Seq: 4}), encodeSlot(1, Head{Seq: 5})...))
+	f.Add(slotOfFormat(Version-1, 7, Head{Seq: 6}))
 	f.Add([]byte(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		counter, head, err := decodeAnchor(b)
@@ -126,10 +129,22 @@ func FuzzDecodeAnchor(f *testing.F) {
 			}
 			return
 		}
-		if !bytes.Contains(b, encodeSlot(counter, head)[:slotUsed-36]) {
-			t.Fatal("a head that is in no slot")
+		for version := range uint32(Version + 1) {
+			if bytes.Contains(b, slotOfFormat(version, counter, head)[:slotUsed+sha256.Size]) {
+				return
+			}
 		}
+		t.Fatal("a head that is in no slot")
 	})
+}
+
+// slotOfFormat is a slot as a falcon of another journal format writes it.
+func slotOfFormat(version uint32, counter uint64, h Head) []byte {
+	b := encodeSlot(counter, h)
+	binary.BigEndian.PutUint32(b[len(anchorMagic)+8:], version)
+	sum := sha256.Sum256(b[:slotUsed])
+	copy(b[slotUsed:], sum[:])
+	return b
 }
 
 func FuzzDecodeSnapshot(f *testing.F) {

@@ -68,6 +68,11 @@ type Node struct {
 	How   How // with Alive false: how its stream ended
 }
 
+// Spoke reports that anything but a beat was heard of an agent. It counts for a node that
+// is suspected: a dead one is so only after all that it had sent is here, and one that lives
+// behind a slow path may have beats that lie behind older reports.
+type Spoke struct{ Node falcon.Node }
+
 // How is how an agent's stream came to its end.
 type How = liveness.How
 
@@ -196,6 +201,7 @@ func (Job) input()        {}
 func (Process) input()    {}
 func (Beat) input()       {}
 func (Node) input()       {}
+func (Spoke) input()      {}
 func (Late) input()       {}
 func (Standstill) input() {}
 func (Device) input()     {}

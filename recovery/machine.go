@@ -58,6 +58,11 @@ func (m *Machine) Step(now time.Time, in Input) {
 	case Node:
 		m.onNode(now, in)
 		return
+	case Spoke:
+		if m.nodes.Get(in.Node, now).Suspected() {
+			m.onNode(now, Node{Node: in.Node, Alive: true})
+		}
+		return
 	case Pace:
 		m.pace.Report(now, in.Iteration, in.Ms, in.Held, m.hear.Holds())
 		return

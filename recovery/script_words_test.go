@@ -82,6 +82,8 @@ func (s *script) sign(verb string, w words) []Input {
 	switch verb {
 	case "node":
 		return []Input{Node{Node: falcon.Node(w["node"]), Alive: w["alive"] == "true", How: howOf(w)}}
+	case "spoke":
+		return []Input{Spoke{Node: falcon.Node(w["node"])}}
 	case "late":
 		return []Input{Late{}}
 	case "standstill":

@@ -65,7 +65,11 @@ func (e *Engine) handleArrival(a arrival, now time.Time) {
 			e.validations.machine.Step(now, validate.Lost{Node: n.Name})
 		}
 	case arriveFrame:
-		if n, fresh := e.nodes.Take(a.session, a.frame.GetSeq(), now); fresh && !e.recoveries.refuses(n, a.frame) {
+		n, fresh := e.nodes.Take(a.session, a.frame.GetSeq(), now)
+		if n != nil && a.frame.GetBeat() == nil {
+			e.rec.Step(now, recovery.Spoke{Node: n.Name})
+		}
+		if fresh && !e.recoveries.refuses(n, a.frame) {
 			e.onFrame(n, a.frame, now)
 		}
 	}

@@ -70,7 +70,7 @@ what it cost. Emulated: nodes, GPUs, ports, the job.`,
 	f.IntVar(&o.slowRank, "slow-rank", -1, "a rank whose computation is slow (-1 = none)")
 	f.Float64Var(&o.factor, "slow-factor", 1.3, "how much longer it computes")
 	f.Int64Var(&o.slowFrom, "slow-from", 30, "iteration from which it does")
-	f.StringVar(&o.profile, "profile", "", "write the profile of the engine's CPU time to this file (go tool pprof)")
+	f.StringVar(&o.profile, "profile", "", "write the profile of the engine's CPU time to this file, and that of its heap to the same with .heap (go tool pprof)")
 	f.BoolVar(&o.asJSON, "json", false, "write the result as one JSON document")
 	return c
 }

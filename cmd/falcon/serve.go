@@ -61,10 +61,15 @@ func serveEngine(c *cobra.Command, cfg engineConfig) error {
 	return h.Wait()
 }
 
-// profileVariable names a file for the profile of an engine's CPU time, for its developers.
+// profileVariable names a file for the profile of an engine's CPU time, for its developers; that of
+// its heap is written beside it.
 const profileVariable = "FALCON_CPUPROFILE"
 
+// heapSuffix is that of the heap's profile.
+const heapSuffix = ".heap"
+
 // profileCPU profiles until the function that it returns is called; with no file it does nothing.
+// The heap's profile is as of the last collection: that of the engine at work.
 func profileCPU(file string) (end func(), err error) {
 	if file == "" {
 		return func() {}, nil
@@ -79,6 +84,10 @@ func profileCPU(file string) (end func(), err error) {
 	return func() {
 		pprof.StopCPUProfile()
 		_ = f.Close()
+		if h, err := os.OpenFile(file+heapSuffix, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600); err == nil {
+			_ = pprof.Lookup("heap").WriteTo(h, 0)
+			_ = h.Close()
+		}
 	}, nil
 }
 

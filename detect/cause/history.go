@@ -52,49 +52,79 @@ type stamped[T any] struct {
 	of T
 }
 
-// History keeps the last two minutes of readings. The zero value is empty.
+// History keeps the last two minutes of readings, as far as a summary reads them. The zero
+// value is empty.
 type History struct {
-	gpus  map[falcon.Device][]stamped[falcon.GPUReading]
-	hosts map[falcon.Node][]stamped[falcon.HostReading]
-	nics  map[falcon.NIC][]stamped[falcon.NICReading]
+	begun time.Time // arrivals are counted from here
+	room  []uint64  // of the look that is taken in
+	gpus  map[falcon.Device]*track
+	hosts map[falcon.Node]*track
+	nics  map[falcon.NIC]*track
 }
 
 // AddGPU takes in a look at a GPU that arrived at the given time.
 func (h *History) AddGPU(at time.Time, r falcon.GPUReading) {
-	addReading(&h.gpus, r.Device, at, r)
+	h.room = addLook(&h.gpus, r.Device, gpuLook(h.room[:0], h.stamp(at), &r))
 }
 
 // AddHost takes in a look at a node's CPU side that arrived at the given time.
 func (h *History) AddHost(at time.Time, r falcon.HostReading) {
-	addReading(&h.hosts, r.Node, at, r)
+	h.room = addLook(&h.hosts, r.Node, hostLook(h.room[:0], h.stamp(at), &r))
 }
 
-func addReading[K comparable, T any](to *map[K][]stamped[T], of K, at time.Time, r T) {
+// AddNIC takes in a look at a network port that arrived at the given time.
+func (h *History) AddNIC(at time.Time, r falcon.NICReading) {
+	h.room = addLook(&h.nics, r.NIC, nicLook(h.room[:0], h.stamp(at), &r))
+}
+
+// stamp is an arrival as a number.
+func (h *History) stamp(at time.Time) uint64 {
+	if h.begun.IsZero() {
+		h.begun = at
+	}
+	return uint64(at.Sub(h.begun))
+}
+
+// addLook returns the room that the look took.
+func addLook[K comparable](to *map[K]*track, of K, l look) []uint64 {
 	if *to == nil {
-		*to = map[K][]stamped[T]{}
+		*to = map[K]*track{}
 	}
-	(*to)[of] = trimHistory(append((*to)[of], stamped[T]{at, r}), at)
+	t := (*to)[of]
+	if t == nil {
+		t = &track{}
+		(*to)[of] = t
+	}
+	t.add(l)
+	return l.values
 }
 
-func trimHistory[T any](v []stamped[T], now time.Time) []stamped[T] {
-	old := 0
-	for old < len(v)-1 && (len(v)-old > keepReadings || now.Sub(v[old].at) > keepSpan) {
-		old++
+// readAll are a track's looks, oldest first, as readings: in room that the next call uses again.
+func readAll[T any](h *History, t *track, as func(look) T, room *[]stamped[T]) []stamped[T] {
+	out := (*room)[:0]
+	for l := range t.looks {
+		out = append(out, stamped[T]{h.arrival(l), as(l)})
 	}
-	return slices.Delete(v, 0, old)
+	*room = out
+	return out
 }
+
+func (h *History) arrival(l look) time.Time { return h.begun.Add(time.Duration(l.values[0])) }
 
 // Since sums up all devices, nodes and ports since a moment.
 func (h *History) Since(moment time.Time) Counters {
 	c := Counters{GPUs: map[falcon.Device]GPU{}, Hosts: map[falcon.Node]Host{}, NICs: map[falcon.NIC]NIC{}}
-	for d, v := range h.gpus {
-		c.GPUs[d] = summarizeGPU(splitAt(v, moment))
+	var gpus []stamped[falcon.GPUReading]
+	for d, t := range h.gpus {
+		c.GPUs[d] = summarizeGPU(splitAt(readAll(h, t, gpuOf, &gpus), moment))
 	}
-	for n, v := range h.hosts {
-		c.Hosts[n] = summarizeHost(splitAt(v, moment))
+	var hosts []stamped[falcon.HostReading]
+	for n, t := range h.hosts {
+		c.Hosts[n] = summarizeHost(splitAt(readAll(h, t, hostOf, &hosts), moment))
 	}
-	for n, v := range h.nics {
-		c.NICs[n] = summarizeNIC(splitAt(v, moment))
+	var nics []stamped[falcon.NICReading]
+	for n, t := range h.nics {
+		c.NICs[n] = summarizeNIC(splitAt(readAll(h, t, nicOf, &nics), moment))
 	}
 	return c
 }
@@ -231,7 +261,12 @@ func momentOf(s stamped[falcon.GPUReading]) Moment { return Moment{s.at, s.of.At
 // its peers' do, and the last one before them (zero if none is remembered); ok is
 // false while the newest reading is lower.
 func (h *History) Normal(d falcon.Device) (since, until Moment, ok bool) {
-	v := h.gpus[d]
+	t := h.gpus[d]
+	if t == nil {
+		return since, until, false
+	}
+	var room []stamped[falcon.GPUReading]
+	v := readAll(h, t, gpuOf, &room)
 	reference := h.typicalClock()
 	for i := len(v) - 1; i >= 0; i-- {
 		r := v[i].of
@@ -249,7 +284,13 @@ func (h *History) Normal(d falcon.Device) (since, until Moment, ok bool) {
 // typicalClock is the median of the devices' newest busy clock over its maximum.
 func (h *History) typicalClock() float64 {
 	var out []float64
-	for _, v := range h.gpus {
+	var room []stamped[falcon.GPUReading]
+	for _, t := range h.gpus {
+		if x, ok := clockOf(gpuOf(t.last)); ok {
+			out = append(out, x)
+			continue
+		}
+		v := readAll(h, t, gpuOf, &room)
 		for i := len(v) - 1; i >= 0; i-- {
 			if x, ok := clockOf(v[i].of); ok {
 				out = append(out, x)

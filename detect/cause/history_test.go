@@ -48,12 +48,12 @@ func TestHistoryIsBounded(t *testing.T) {
 		h.AddGPU(at, reading("n0.g0", i, 2000, 0))
 		h.AddHost(at, falcon.HostReading{Node: "n0", AtNs: at.UnixNano()})
 	}
-	if n, m := len(h.gpus["n0.g0"]), len(h.hosts["n0"]); n > keepReadings || m > keepReadings {
+	if n, m := h.gpus["n0.g0"].n, h.hosts["n0"].n; n > keepReadings || m > keepReadings {
 		t.Errorf("%d and %d readings kept", n, m)
 	}
 	old := time.Unix(10_000, 0)
 	h.AddGPU(old, reading("n0.g0", 10_000, 2000, 0))
-	if n := len(h.gpus["n0.g0"]); n != 1 {
+	if n := h.gpus["n0.g0"].n; n != 1 {
 		t.Errorf("%d readings kept that are older than the span", n-1)
 	}
 }

@@ -162,7 +162,7 @@ func TestPortRatesComeFromDeltas(t *testing.T) {
 	for i := range 5000 {
 		h.AddNIC(time.Unix(int64(i), 0), falcon.NICReading{NIC: "n0.nic0"})
 	}
-	if got := len(h.nics["n0.nic0"]); got > keepReadings {
+	if got := h.nics["n0.nic0"].n; got > keepReadings {
 		t.Errorf("%d readings kept", got)
 	}
 }

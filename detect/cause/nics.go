@@ -25,11 +25,6 @@ type NIC struct {
 	Emulated     bool
 }
 
-// AddNIC takes in a look at a network port that arrived at the given time.
-func (h *History) AddNIC(at time.Time, r falcon.NICReading) {
-	addReading(&h.nics, r.NIC, at, r)
-}
-
 func summarizeNIC(before, since []stamped[falcon.NICReading]) NIC {
 	if len(since) == 0 {
 		return NIC{}
@@ -114,8 +109,9 @@ func (c *Case) congestion(id falcon.NIC) string {
 // false where no port of the node was read twice since.
 func (h *History) Busy(n falcon.Node, apart []falcon.Node, since time.Time) (busy, known bool) {
 	var here, there []NIC
-	for id, v := range h.nics {
-		nic := summarizeNIC(splitAt(v, since))
+	var room []stamped[falcon.NICReading]
+	for id, t := range h.nics {
+		nic := summarizeNIC(splitAt(readAll(h, t, nicOf, &room), since))
 		switch {
 		case !nic.Known:
 		case id.Node() == n:

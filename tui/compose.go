@@ -159,8 +159,9 @@ func (m *Model) drawLastRow(y int) (string, []zone, *tea.Cursor) {
 		left += m.skin.styled(themes.Key, "a-z") + m.skin.styled(themes.Dim, " mark  ") + m.skin.styled(themes.Key, m.keys.Name(key.Cancel, key.Prompt)) + m.skin.styled(themes.Dim, " cancel")
 	default:
 		list := m.offeredKeys(m.keys.Footer(m.keyScopes(true)...))
-		left += m.skin.shortHelp(m.w-1, list)
-		zones = footerZones(list, 1, y, m.w-2)
+		shown := fitFooter(list, m.w-2)
+		text, taps := shown.draw(m.skin, 1, y, m.w-2)
+		left, zones = left+text, taps
 	}
 	return layoutRow(m.skin.blankStyle(), m.w, left, "", 0), zones, nil
 }

@@ -195,12 +195,12 @@ func footerZones(list []key.Binding, x, y, w int) []zone {
 	var out []zone
 	end := x + w
 	for _, b := range list {
-		width := widget.Width(b.Help().Key) + 1 + widget.Width(b.Help().Desc)
+		width := bindingWidth(b)
 		if x+width > end {
 			break
 		}
 		out = append(out, zone{widget.Rect{X: x, Y: y, W: width, H: 1}, func(m *Model) tea.Cmd { return m.tapBinding(b) }})
-		x += width + len("  ")
+		x += width + footerGap
 	}
 	return out
 }

@@ -51,12 +51,12 @@ type Agent struct {
 
 	drainEvery, beatEvery time.Duration
 
-	executor *act.Executor
-	held     *hold // the pause in force, nil when none is
-	inbox    chan *falconv1.Command
-	welcomes chan *falconv1.Welcome
-	asks     chan *falconv1.Ask // holds the newest question that is not answered
-	wakeup   chan struct{}      // holds one token when the loop is to poll at once
+	executor  *act.Executor
+	held      *hold // the pause in force, nil when none is
+	inbox     chan *falconv1.Command
+	welcomes  chan *falconv1.Welcome
+	questions               // of the engine and of people
+	wakeup    chan struct{} // holds one token when the loop is to poll at once
 
 	processes processSet
 	found     findings
@@ -106,7 +106,7 @@ func New(cfg Config, opt Options) *Agent {
 		node: falcon.Node(cfg.Node), dir: opt.Directory, log: opt.Log, now: now, nicOf: opt.NIC, proc: cfg.Host.Proc,
 		hardware:   hardwareProbe{read: opt.Probe, every: milliseconds(cfg.TelemetryMs), now: now},
 		drainEvery: milliseconds(cfg.DrainMs), beatEvery: milliseconds(cfg.BeatMs),
-		inbox: make(chan *falconv1.Command, inboxMax), welcomes: make(chan *falconv1.Welcome, 1), asks: make(chan *falconv1.Ask, 1), wakeup: make(chan struct{}, 1),
+		inbox: make(chan *falconv1.Command, inboxMax), welcomes: make(chan *falconv1.Welcome, 1), questions: newQuestions(cfg), wakeup: make(chan struct{}, 1),
 		processes: newProcessSet(), found: findings{ignored: map[string]bool{}}, buf: newBuffers(), table: table.New(cfg.RankTable),
 	}
 	if a.dir == nil {
@@ -179,10 +179,13 @@ func (a *Agent) Run(ctx context.Context) error {
 		case w := <-a.welcomes:
 			a.acceptWelcome(w)
 			continue
-		case q := <-a.asks:
+		case q := <-a.questions.asks:
 			a.noticeStop(a.now())
 			a.pollProcesses(a.now())
 			a.answerAsk(q)
+		case q := <-a.questions.peeks:
+			a.questions.answerPeek(q, a.ship.Send)
+			continue
 		case c := <-a.inbox:
 			if !a.noticeStop(a.now()) {
 				a.executor.Execute(c, a.now())

@@ -7,11 +7,11 @@ import (
 // Ask has the node's newest calls reported; it never blocks. Of several at once the newest counts.
 func (a *Agent) Ask(q *falconv1.Ask) {
 	select {
-	case <-a.asks:
+	case <-a.questions.asks:
 	default:
 	}
 	select {
-	case a.asks <- q:
+	case a.questions.asks <- q:
 	default:
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/launch"
+	"github.com/failslow/falcon/agent/peek"
 )
 
 // ErrConfig is wrapped by every error about the configuration file.
@@ -53,6 +54,8 @@ type Config struct {
 
 	Launch launch.Config `yaml:"launch"`
 
+	Logs LogsConfig `yaml:"logs"`
+
 	Store StoreConfig `yaml:"store"`
 
 	Lab LabConfig `yaml:"lab"`
@@ -74,6 +77,13 @@ type NICConfig struct {
 type HostConfig struct {
 	Proc   string `yaml:"proc"`
 	Cgroup string `yaml:"cgroup"` // where cgroups are mounted, or the ranks' cgroup itself
+}
+
+// LogsConfig is about what people may have read of this node.
+type LogsConfig struct {
+	Enabled bool     `yaml:"enabled"`
+	Files   []string `yaml:"files"`  // where a launcher keeps what a rank prints
+	Kernel  string   `yaml:"kernel"` // the kernel's messages; empty = they are not read
 }
 
 // StoreConfig is about the stand-in for the job's rendezvous store.
@@ -104,6 +114,7 @@ func Defaults() Config {
 		NVML: NVMLConfig{Enabled: true},
 		NIC:  NICConfig{Sysfs: "/sys", DownS: 5},
 		Host: HostConfig{Proc: "/proc", Cgroup: "/sys/fs/cgroup"},
+		Logs: LogsConfig{Enabled: true, Files: []string{}, Kernel: "/dev/kmsg"},
 	}
 }
 
@@ -178,6 +189,9 @@ func (c Config) validate() error {
 	}
 	if c.RankTable != "" && !filepath.IsAbs(c.RankTable) {
 		return fmt.Errorf("%w: rank_table: %q is no absolute path", ErrConfig, c.RankTable)
+	}
+	if err := peek.CheckPatterns(c.Logs.Files); err != nil {
+		return fmt.Errorf("%w: logs.files: %w", ErrConfig, err)
 	}
 	if err := c.checkLaunch(); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)

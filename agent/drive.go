@@ -41,9 +41,15 @@ func (a *Agent) takeInput(now time.Time) bool {
 	default:
 	}
 	select {
-	case q := <-a.asks:
+	case q := <-a.questions.asks:
 		a.pollProcesses(now)
 		a.answerAsk(q)
+		return true
+	default:
+	}
+	select {
+	case q := <-a.questions.peeks:
+		a.questions.answerPeek(q, a.ship.Send)
 		return true
 	default:
 	}

@@ -48,6 +48,7 @@ func (a *Agent) scanDirectory() {
 	a.unseen.scanProcesses(a.now(), live)
 	a.sendChangedStates()
 	a.notes.saveFollowed(a)
+	a.noteOutputs(a.now(), a.processes.living(), a.log)
 }
 
 // warnUnknown says once that a process's NCCL has functions that pass by the

@@ -46,6 +46,7 @@ type NodeSetup struct {
 	NICs     map[string]string // GPU to NIC, such as n1.g0 to n1.nic0
 	Dir      string            // of the lab
 	Launch   NodeLaunch
+	Outputs  string // pattern of the files that keep what a rank prints, for the agent's configuration
 }
 
 // NodeLaunch is how the node's agent starts ranks for a launch order: the
@@ -208,7 +209,7 @@ func (l *Lab) prepareNodes() error {
 func (l *Lab) prepareNode(i int) error {
 	n := NodeSetup{
 		Node: nodeNameOf(i), Index: i, ShmDir: filepath.Join(l.place.shm, string(nodeNameOf(i))),
-		State: l.place.statePath(), NvmlPath: filepath.Join(l.opt.Bin, "lib", "libnvidia-ml.so.1"), Dir: l.place.dir,
+		State: l.place.statePath(), NvmlPath: filepath.Join(l.opt.Bin, "lib", "libnvidia-ml.so.1"), Dir: l.place.dir, Outputs: outputPattern(l.place.dir),
 	}
 	for g := range l.sc.gpusPerNode() {
 		n.Devices = append(n.Devices, falcon.NewDevice(n.Node, g))

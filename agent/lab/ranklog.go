@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"path/filepath"
 	"time"
@@ -54,7 +55,9 @@ func (s *rankLogs) followRank(conn net.Conn) {
 	p.log = filepath.Join(s.lab.place.dir, "logs", fmt.Sprintf("%s.g%d.rank%d.log", Job, p.generation, p.rank))
 	_ = conn.SetReadDeadline(time.Time{})
 	s.lab.postEvent(event{proc: p, joined: true})
-	readLines(r, func(ln line) { s.lab.postEvent(event{proc: p, line: &ln}) })
+	kept := keepOutput(s.lab, p)
+	defer kept.Close()
+	readLines(io.TeeReader(r, kept), func(ln line) { s.lab.postEvent(event{proc: p, line: &ln}) })
 	s.lab.postEvent(event{proc: p, exited: true, unixNs: time.Now().UnixNano()})
 }
 

@@ -178,7 +178,9 @@ func (l *Lab) rankEnvironment(n NodeSetup, r falcon.Rank, d falcon.Device) []str
 }
 
 func (l *Lab) followRank(p *rankProcess, out io.Reader) {
-	readLines(out, func(ln line) { l.postEvent(event{proc: p, line: &ln}) })
+	kept := keepOutput(l, p)
+	defer kept.Close()
+	readLines(io.TeeReader(out, kept), func(ln line) { l.postEvent(event{proc: p, line: &ln}) })
 	err := p.cmd.Wait()
 	l.postEvent(event{proc: p, exited: true, err: err, unixNs: time.Now().UnixNano()})
 }

@@ -41,7 +41,9 @@ func (s *Shipper) Handover() Handover {
 	defer s.mu.Unlock()
 	h := Handover{Boot: s.cfg.Hello.GetBoot(), Next: s.spool.next, Dropped: s.spool.dropped, Lost: s.spool.lost}
 	for _, e := range s.spool.frames {
-		h.Frames = append(h.Frames, e.frame)
+		if e.frame.GetPeeked() == nil { // text of logs, which no one waits for by then, is written to no file
+			h.Frames = append(h.Frames, e.frame)
+		}
 	}
 	return h
 }

@@ -66,6 +66,7 @@ type Config struct {
 	Welcome func(*falconv1.Welcome) // a new stream is up
 	Command func(*falconv1.Command)
 	Ask     func(*falconv1.Ask)
+	Peek    func(*falconv1.Peek)
 
 	// Dial replaces the network in tests.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)

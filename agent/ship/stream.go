@@ -244,5 +244,9 @@ func (s *Shipper) handleFrame(f *falconv1.EngineFrame) {
 		if s.cfg.Ask != nil {
 			s.cfg.Ask(body.Ask)
 		}
+	case *falconv1.EngineFrame_Peek:
+		if s.cfg.Peek != nil {
+			s.cfg.Peek(body.Peek)
+		}
 	}
 }

@@ -15,15 +15,17 @@ import (
 const textBytesMax = 512
 
 // clean strips control characters and bounds the length.
-func clean(s string) string {
+func clean(s string) string { return cleanWithin(s, textBytesMax) }
+
+func cleanWithin(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
 			return -1
 		}
 		return r
 	}, strings.ToValidUTF8(s, ""))
-	if len(s) > textBytesMax {
-		s = strings.ToValidUTF8(s[:textBytesMax], "")
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "")
 	}
 	return s
 }

@@ -123,6 +123,7 @@ type Engine struct {
 	history     *jobHistory
 	probes      *probeKeeper
 	triage      *triageDesk
+	peeks       *peekDesk
 }
 
 // New restores the engine from its journal. Run must be called to make it work.
@@ -203,6 +204,7 @@ func assemble(cfg Config, mem *journalState) *Engine {
 	e.history = &jobHistory{shared: s, status: e.status}
 	e.probes = &probeKeeper{shared: s}
 	e.triage = &triageDesk{shared: s}
+	e.peeks = newPeekDesk(s)
 	e.describer = &jobDescriber{shared: s, intake: e.intake}
 	e.validations = &validationQueue{
 		shared: s, machine: validate.New(cfg.Validation.machine(), func() uint64 { return s.batch.commandID(cfg.Now()) }),

@@ -168,6 +168,8 @@ type fakeAgent struct {
 	place    fakePlace
 	hold     fakeHold
 	crew     fakeCrew
+	protocol uint32
+	peeks    func(*falconv1.Peek) *falconv1.Peeked // answers; nil = not at all
 }
 
 func (a *fakeAgent) send(f *falconv1.AgentFrame) {
@@ -209,6 +211,14 @@ func (a *fakeAgent) handle(e *falconv1.EngineFrame, j *fakeJob) {
 		a.drop(b.Ack.GetSeq())
 	case *falconv1.EngineFrame_Command:
 		a.command(b.Command, j)
+	case *falconv1.EngineFrame_Peek:
+		if a.peeks == nil {
+			return
+		}
+		if p := a.peeks(b.Peek); p != nil {
+			p.Peek = b.Peek.GetId()
+			a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Peeked{Peeked: p}})
+		}
 	}
 }
 
@@ -445,7 +455,7 @@ func (b *bench) attach(a *fakeAgent) {
 	a.stream = st
 	streams := b.streams
 	go func() {
-		_ = streams.Run(st, &falconv1.Hello{Agent: a.node, Node: a.node, Boot: "b1", Version: "test", LaunchRanks: a.place.launches})
+		_ = streams.Run(st, &falconv1.Hello{Agent: a.node, Node: a.node, Boot: "b1", Version: "test", LaunchRanks: a.place.launches, Protocol: a.protocol})
 		cancel()
 	}()
 }

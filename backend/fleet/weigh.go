@@ -35,6 +35,8 @@ var lists = map[protoreflect.FullName]int{
 	"falcon.v1.Calls.ranks":         1024,
 	"falcon.v1.RankCalls.comms":     256,
 	"falcon.v1.RankCalls.calls":     256,
+	"falcon.v1.Peeked.parts":        8,
+	"falcon.v1.PeekPart.lines":      512,
 }
 
 // names are the strings that are kept for as long as their owner lives.

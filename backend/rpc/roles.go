@@ -25,6 +25,7 @@ var needs = map[string]auth.Role{
 	falconv1.Console_History_FullMethodName:    auth.RoleViewer,
 	falconv1.Console_Probe_FullMethodName:      auth.RoleApprover,
 	falconv1.Console_Triage_FullMethodName:     auth.RoleOperator,
+	falconv1.Console_Peek_FullMethodName:       auth.RoleOperator, // a stack: approver, which the engine checks
 	// Freezing needs an operator; the engine refuses anything looser to one.
 	falconv1.Console_SetPolicy_FullMethodName: auth.RoleOperator,
 }

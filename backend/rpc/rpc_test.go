@@ -205,6 +205,13 @@ var calls = map[string]func(context.Context, *grpc.ClientConn) error{
 		}
 		return err
 	},
+	falconv1.Console_Peek_FullMethodName: func(ctx context.Context, cc *grpc.ClientConn) error {
+		_, err := falconv1.NewConsoleClient(cc).Peek(ctx, &falconv1.PeekRequest{What: "kernel", Node: "n9"})
+		if status.Code(err) == codes.NotFound {
+			return nil // admitted, and there is no such node
+		}
+		return err
+	},
 	falconv1.Console_History_FullMethodName: func(ctx context.Context, cc *grpc.ClientConn) error {
 		_, err := falconv1.NewConsoleClient(cc).History(ctx, &falconv1.HistoryRequest{})
 		return err
@@ -242,6 +249,7 @@ var admitted = map[string]string{
 	falconv1.Console_History_FullMethodName:    "viewer operator approver admin",
 	falconv1.Console_Probe_FullMethodName:      "approver admin",
 	falconv1.Console_Triage_FullMethodName:     "operator approver admin",
+	falconv1.Console_Peek_FullMethodName:       "operator approver admin",
 	falconv1.Console_Recover_FullMethodName:    "approver admin",
 	falconv1.Console_SetPolicy_FullMethodName:  "operator approver admin",
 }

@@ -215,6 +215,12 @@ func (c *consoleService) Triage(ctx context.Context, q *falconv1.TriageRequest) 
 	return r, wireError(err)
 }
 
+// Peek has a node read what a rank has printed, and more.
+func (c *consoleService) Peek(ctx context.Context, q *falconv1.PeekRequest) (*falconv1.PeekReply, error) {
+	r, err := engine.Peek(ctx, c.engine, actorOf(ctx), identity(ctx).Role.Covers(auth.RoleApprover), q)
+	return r, wireError(err)
+}
+
 func (c *consoleService) Probe(ctx context.Context, q *falconv1.ProbeRequest) (*falconv1.ProbeReply, error) {
 	r, err := engine.Probe(ctx, c.engine, actorOf(ctx), q)
 	return r, wireError(err)
@@ -238,7 +244,7 @@ func wireError(err error) error {
 		code = codes.InvalidArgument
 	case errors.Is(err, engine.ErrDenied):
 		code = codes.PermissionDenied
-	case errors.Is(err, fleet.ErrFull), errors.Is(err, fleet.ErrSlow), errors.Is(err, fleet.ErrBudget), errors.Is(err, engine.ErrCrowded):
+	case errors.Is(err, fleet.ErrFull), errors.Is(err, fleet.ErrSlow), errors.Is(err, fleet.ErrBudget), errors.Is(err, engine.ErrCrowded), errors.Is(err, engine.ErrBusy):
 		code = codes.ResourceExhausted
 	case errors.Is(err, fleet.ErrSuperseded), errors.Is(err, door.ErrReplaced):
 		code = codes.Aborted

@@ -462,6 +462,7 @@ type AgentFrame struct {
 	//	*AgentFrame_Device
 	//	*AgentFrame_Goodbye
 	//	*AgentFrame_Calls
+	//	*AgentFrame_Peeked
 	Body          isAgentFrame_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -601,6 +602,15 @@ func (x *AgentFrame) GetCalls() *Calls {
 	return nil
 }
 
+func (x *AgentFrame) GetPeeked() *Peeked {
+	if x != nil {
+		if x, ok := x.Body.(*AgentFrame_Peeked); ok {
+			return x.Peeked
+		}
+	}
+	return nil
+}
+
 type isAgentFrame_Body interface {
 	isAgentFrame_Body()
 }
@@ -645,6 +655,10 @@ type AgentFrame_Calls struct {
 	Calls *Calls `protobuf:"bytes,11,opt,name=calls,proto3,oneof"`
 }
 
+type AgentFrame_Peeked struct {
+	Peeked *Peeked `protobuf:"bytes,12,opt,name=peeked,proto3,oneof"`
+}
+
 func (*AgentFrame_Hello) isAgentFrame_Body() {}
 
 func (*AgentFrame_Beat) isAgentFrame_Body() {}
@@ -665,6 +679,154 @@ func (*AgentFrame_Goodbye) isAgentFrame_Body() {}
 
 func (*AgentFrame_Calls) isAgentFrame_Body() {}
 
+func (*AgentFrame_Peeked) isAgentFrame_Body() {}
+
+// Peeked answers Peek.
+type Peeked struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Peek          uint64                 `protobuf:"varint,1,opt,name=peek,proto3" json:"peek,omitempty"`
+	Refused       string                 `protobuf:"bytes,2,opt,name=refused,proto3" json:"refused,omitempty"` // why nothing was read: one sentence
+	Parts         []*PeekPart            `protobuf:"bytes,3,rep,name=parts,proto3" json:"parts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Peeked) Reset() {
+	*x = Peeked{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Peeked) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Peeked) ProtoMessage() {}
+
+func (x *Peeked) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Peeked.ProtoReflect.Descriptor instead.
+func (*Peeked) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Peeked) GetPeek() uint64 {
+	if x != nil {
+		return x.Peek
+	}
+	return 0
+}
+
+func (x *Peeked) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
+}
+
+func (x *Peeked) GetParts() []*PeekPart {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+// PeekPart is the last lines of one source, cleaned and masked by the agent.
+type PeekPart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"` // "stdout", "stderr", "file", "threads", "python", "kernel"
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Note          string                 `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`                                           // what to know of the lines, or why there are none
+	Lines         []string               `protobuf:"bytes,4,rep,name=lines,proto3" json:"lines,omitempty"`                                         // oldest first, at most 512
+	ChangedUnixNs int64                  `protobuf:"varint,5,opt,name=changed_unix_ns,json=changedUnixNs,proto3" json:"changed_unix_ns,omitempty"` // when the source was last written to, 0 = not known
+	Bytes         int64                  `protobuf:"varint,6,opt,name=bytes,proto3" json:"bytes,omitempty"`                                        // of the source
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeekPart) Reset() {
+	*x = PeekPart{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeekPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeekPart) ProtoMessage() {}
+
+func (x *PeekPart) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeekPart.ProtoReflect.Descriptor instead.
+func (*PeekPart) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *PeekPart) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *PeekPart) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *PeekPart) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+func (x *PeekPart) GetLines() []string {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *PeekPart) GetChangedUnixNs() int64 {
+	if x != nil {
+		return x.ChangedUnixNs
+	}
+	return 0
+}
+
+func (x *PeekPart) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 // Calls answers Ask: the newest NCCL calls of the node's processes.
 type Calls struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -676,7 +838,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[1]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -688,7 +850,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[1]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -701,7 +863,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{1}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Calls) GetAsk() uint64 {
@@ -736,7 +898,7 @@ type RankCalls struct {
 
 func (x *RankCalls) Reset() {
 	*x = RankCalls{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[2]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -748,7 +910,7 @@ func (x *RankCalls) String() string {
 func (*RankCalls) ProtoMessage() {}
 
 func (x *RankCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[2]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -761,7 +923,7 @@ func (x *RankCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankCalls.ProtoReflect.Descriptor instead.
 func (*RankCalls) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{2}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RankCalls) GetRank() int32 {
@@ -842,7 +1004,7 @@ type CommCalls struct {
 
 func (x *CommCalls) Reset() {
 	*x = CommCalls{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[3]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -854,7 +1016,7 @@ func (x *CommCalls) String() string {
 func (*CommCalls) ProtoMessage() {}
 
 func (x *CommCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[3]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -867,7 +1029,7 @@ func (x *CommCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommCalls.ProtoReflect.Descriptor instead.
 func (*CommCalls) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{3}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CommCalls) GetComm() uint64 {
@@ -932,7 +1094,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[4]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -944,7 +1106,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[4]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -957,7 +1119,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{4}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Call) GetComm() uint32 {
@@ -1048,7 +1210,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[5]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1060,7 +1222,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[5]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1073,7 +1235,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{5}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -1092,7 +1254,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[6]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1266,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[6]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1279,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{6}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RenewRequest) GetCsr() []byte {
@@ -1137,7 +1299,7 @@ type RenewReply struct {
 
 func (x *RenewReply) Reset() {
 	*x = RenewReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[7]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1311,7 @@ func (x *RenewReply) String() string {
 func (*RenewReply) ProtoMessage() {}
 
 func (x *RenewReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[7]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1324,7 @@ func (x *RenewReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewReply.ProtoReflect.Descriptor instead.
 func (*RenewReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{7}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RenewReply) GetCertificate() []byte {
@@ -1198,7 +1360,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[8]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1210,7 +1372,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[8]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1223,7 +1385,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{8}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Hello) GetAgent() string {
@@ -1316,7 +1478,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[9]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1328,7 +1490,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[9]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1341,7 +1503,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{9}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Beat) GetAtUnixNs() int64 {
@@ -1391,7 +1553,7 @@ type UnseenRank struct {
 
 func (x *UnseenRank) Reset() {
 	*x = UnseenRank{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[10]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +1565,7 @@ func (x *UnseenRank) String() string {
 func (*UnseenRank) ProtoMessage() {}
 
 func (x *UnseenRank) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[10]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +1578,7 @@ func (x *UnseenRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnseenRank.ProtoReflect.Descriptor instead.
 func (*UnseenRank) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{10}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *UnseenRank) GetRank() int32 {
@@ -1459,7 +1621,7 @@ type RankBeat struct {
 
 func (x *RankBeat) Reset() {
 	*x = RankBeat{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1471,7 +1633,7 @@ func (x *RankBeat) String() string {
 func (*RankBeat) ProtoMessage() {}
 
 func (x *RankBeat) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1484,7 +1646,7 @@ func (x *RankBeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankBeat.ProtoReflect.Descriptor instead.
 func (*RankBeat) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{11}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RankBeat) GetRank() int32 {
@@ -1564,7 +1726,7 @@ type DeviceEvent struct {
 
 func (x *DeviceEvent) Reset() {
 	*x = DeviceEvent{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +1738,7 @@ func (x *DeviceEvent) String() string {
 func (*DeviceEvent) ProtoMessage() {}
 
 func (x *DeviceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +1751,7 @@ func (x *DeviceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceEvent.ProtoReflect.Descriptor instead.
 func (*DeviceEvent) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{12}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeviceEvent) GetDevice() string {
@@ -1672,7 +1834,7 @@ type RankState struct {
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +1846,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +1859,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{13}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RankState) GetRank() int32 {
@@ -1962,7 +2124,7 @@ type Traffic struct {
 
 func (x *Traffic) Reset() {
 	*x = Traffic{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1974,7 +2136,7 @@ func (x *Traffic) String() string {
 func (*Traffic) ProtoMessage() {}
 
 func (x *Traffic) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1987,7 +2149,7 @@ func (x *Traffic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Traffic.ProtoReflect.Descriptor instead.
 func (*Traffic) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{14}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Traffic) GetComm() uint64 {
@@ -2053,7 +2215,7 @@ type Commitment struct {
 
 func (x *Commitment) Reset() {
 	*x = Commitment{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2065,7 +2227,7 @@ func (x *Commitment) String() string {
 func (*Commitment) ProtoMessage() {}
 
 func (x *Commitment) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2078,7 +2240,7 @@ func (x *Commitment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commitment.ProtoReflect.Descriptor instead.
 func (*Commitment) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{15}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Commitment) GetOrder() uint64 {
@@ -2123,7 +2285,7 @@ type Park struct {
 
 func (x *Park) Reset() {
 	*x = Park{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2135,7 +2297,7 @@ func (x *Park) String() string {
 func (*Park) ProtoMessage() {}
 
 func (x *Park) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2148,7 +2310,7 @@ func (x *Park) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Park.ProtoReflect.Descriptor instead.
 func (*Park) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{16}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Park) GetGeneration() uint64 {
@@ -2200,7 +2362,7 @@ type Comm struct {
 
 func (x *Comm) Reset() {
 	*x = Comm{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2212,7 +2374,7 @@ func (x *Comm) String() string {
 func (*Comm) ProtoMessage() {}
 
 func (x *Comm) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2225,7 +2387,7 @@ func (x *Comm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Comm.ProtoReflect.Descriptor instead.
 func (*Comm) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{17}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Comm) GetId() uint64 {
@@ -2279,7 +2441,7 @@ type Samples struct {
 
 func (x *Samples) Reset() {
 	*x = Samples{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2291,7 +2453,7 @@ func (x *Samples) String() string {
 func (*Samples) ProtoMessage() {}
 
 func (x *Samples) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2304,7 +2466,7 @@ func (x *Samples) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Samples.ProtoReflect.Descriptor instead.
 func (*Samples) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{18}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Samples) GetSamples() []*Sample {
@@ -2329,7 +2491,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2341,7 +2503,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2354,7 +2516,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{19}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Sample) GetRank() int32 {
@@ -2425,7 +2587,7 @@ type Work struct {
 
 func (x *Work) Reset() {
 	*x = Work{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2437,7 +2599,7 @@ func (x *Work) String() string {
 func (*Work) ProtoMessage() {}
 
 func (x *Work) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2450,7 +2612,7 @@ func (x *Work) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Work.ProtoReflect.Descriptor instead.
 func (*Work) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{20}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Work) GetWaitMs() float64 {
@@ -2527,7 +2689,7 @@ type CallChange struct {
 
 func (x *CallChange) Reset() {
 	*x = CallChange{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2539,7 +2701,7 @@ func (x *CallChange) String() string {
 func (*CallChange) ProtoMessage() {}
 
 func (x *CallChange) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2552,7 +2714,7 @@ func (x *CallChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallChange.ProtoReflect.Descriptor instead.
 func (*CallChange) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{21}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CallChange) GetOp() uint32 {
@@ -2587,7 +2749,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2599,7 +2761,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2612,7 +2774,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{22}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Profile) GetWindow() uint64 {
@@ -2651,7 +2813,7 @@ type RankProfile struct {
 
 func (x *RankProfile) Reset() {
 	*x = RankProfile{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2663,7 +2825,7 @@ func (x *RankProfile) String() string {
 func (*RankProfile) ProtoMessage() {}
 
 func (x *RankProfile) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2676,7 +2838,7 @@ func (x *RankProfile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankProfile.ProtoReflect.Descriptor instead.
 func (*RankProfile) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{23}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RankProfile) GetRank() int32 {
@@ -2744,7 +2906,7 @@ type CallTiming struct {
 
 func (x *CallTiming) Reset() {
 	*x = CallTiming{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2756,7 +2918,7 @@ func (x *CallTiming) String() string {
 func (*CallTiming) ProtoMessage() {}
 
 func (x *CallTiming) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2769,7 +2931,7 @@ func (x *CallTiming) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTiming.ProtoReflect.Descriptor instead.
 func (*CallTiming) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{24}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CallTiming) GetComm() uint64 {
@@ -2839,7 +3001,7 @@ type Telemetry struct {
 
 func (x *Telemetry) Reset() {
 	*x = Telemetry{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2851,7 +3013,7 @@ func (x *Telemetry) String() string {
 func (*Telemetry) ProtoMessage() {}
 
 func (x *Telemetry) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2864,7 +3026,7 @@ func (x *Telemetry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Telemetry.ProtoReflect.Descriptor instead.
 func (*Telemetry) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{25}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Telemetry) GetGpus() []*Gpu {
@@ -2913,7 +3075,7 @@ type Nic struct {
 
 func (x *Nic) Reset() {
 	*x = Nic{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2925,7 +3087,7 @@ func (x *Nic) String() string {
 func (*Nic) ProtoMessage() {}
 
 func (x *Nic) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2938,7 +3100,7 @@ func (x *Nic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nic.ProtoReflect.Descriptor instead.
 func (*Nic) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{26}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Nic) GetName() string {
@@ -3078,7 +3240,7 @@ type Gpu struct {
 
 func (x *Gpu) Reset() {
 	*x = Gpu{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3090,7 +3252,7 @@ func (x *Gpu) String() string {
 func (*Gpu) ProtoMessage() {}
 
 func (x *Gpu) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3103,7 +3265,7 @@ func (x *Gpu) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gpu.ProtoReflect.Descriptor instead.
 func (*Gpu) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{27}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Gpu) GetDevice() string {
@@ -3241,7 +3403,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3253,7 +3415,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3266,7 +3428,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{28}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Host) GetAtUnixNs() int64 {
@@ -3340,7 +3502,7 @@ type CommandResult struct {
 
 func (x *CommandResult) Reset() {
 	*x = CommandResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3352,7 +3514,7 @@ func (x *CommandResult) String() string {
 func (*CommandResult) ProtoMessage() {}
 
 func (x *CommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3365,7 +3527,7 @@ func (x *CommandResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResult.ProtoReflect.Descriptor instead.
 func (*CommandResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{29}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CommandResult) GetEpoch() uint64 {
@@ -3436,7 +3598,7 @@ type RankAck struct {
 
 func (x *RankAck) Reset() {
 	*x = RankAck{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3448,7 +3610,7 @@ func (x *RankAck) String() string {
 func (*RankAck) ProtoMessage() {}
 
 func (x *RankAck) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3461,7 +3623,7 @@ func (x *RankAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankAck.ProtoReflect.Descriptor instead.
 func (*RankAck) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{30}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RankAck) GetRank() int32 {
@@ -3549,6 +3711,7 @@ type EngineFrame struct {
 	//	*EngineFrame_Ack
 	//	*EngineFrame_Command
 	//	*EngineFrame_Ask
+	//	*EngineFrame_Peek
 	Body          isEngineFrame_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3556,7 +3719,7 @@ type EngineFrame struct {
 
 func (x *EngineFrame) Reset() {
 	*x = EngineFrame{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3568,7 +3731,7 @@ func (x *EngineFrame) String() string {
 func (*EngineFrame) ProtoMessage() {}
 
 func (x *EngineFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3581,7 +3744,7 @@ func (x *EngineFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineFrame.ProtoReflect.Descriptor instead.
 func (*EngineFrame) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{31}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *EngineFrame) GetBody() isEngineFrame_Body {
@@ -3627,6 +3790,15 @@ func (x *EngineFrame) GetAsk() *Ask {
 	return nil
 }
 
+func (x *EngineFrame) GetPeek() *Peek {
+	if x != nil {
+		if x, ok := x.Body.(*EngineFrame_Peek); ok {
+			return x.Peek
+		}
+	}
+	return nil
+}
+
 type isEngineFrame_Body interface {
 	isEngineFrame_Body()
 }
@@ -3647,6 +3819,10 @@ type EngineFrame_Ask struct {
 	Ask *Ask `protobuf:"bytes,4,opt,name=ask,proto3,oneof"`
 }
 
+type EngineFrame_Peek struct {
+	Peek *Peek `protobuf:"bytes,5,opt,name=peek,proto3,oneof"`
+}
+
 func (*EngineFrame_Welcome) isEngineFrame_Body() {}
 
 func (*EngineFrame_Ack) isEngineFrame_Body() {}
@@ -3654,6 +3830,86 @@ func (*EngineFrame_Ack) isEngineFrame_Body() {}
 func (*EngineFrame_Command) isEngineFrame_Body() {}
 
 func (*EngineFrame_Ask) isEngineFrame_Body() {}
+
+func (*EngineFrame_Peek) isEngineFrame_Body() {}
+
+// Peek wants something read on the node, once. It changes nothing at the agent, needs no
+// acknowledgement and may be lost.
+type Peek struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	What          string                 `protobuf:"bytes,2,opt,name=what,proto3" json:"what,omitempty"`    // "log", "stack", "kernel"
+	Rank          int32                  `protobuf:"varint,3,opt,name=rank,proto3" json:"rank,omitempty"`   // of "log" and "stack"
+	Lines         int32                  `protobuf:"varint,4,opt,name=lines,proto3" json:"lines,omitempty"` // of each source, 0 = 20, at most 200
+	Sure          bool                   `protobuf:"varint,5,opt,name=sure,proto3" json:"sure,omitempty"`   // of "stack": also where the rank does not stand still
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Peek) Reset() {
+	*x = Peek{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Peek) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Peek) ProtoMessage() {}
+
+func (x *Peek) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Peek.ProtoReflect.Descriptor instead.
+func (*Peek) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *Peek) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Peek) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *Peek) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *Peek) GetLines() int32 {
+	if x != nil {
+		return x.Lines
+	}
+	return 0
+}
+
+func (x *Peek) GetSure() bool {
+	if x != nil {
+		return x.Sure
+	}
+	return false
+}
 
 // Ask wants Calls, once. It changes nothing at the agent, needs no acknowledgement
 // and may be lost; agents that do not know it pass over it.
@@ -3667,7 +3923,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3679,7 +3935,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3692,7 +3948,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{32}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Ask) GetId() uint64 {
@@ -3721,7 +3977,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3733,7 +3989,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3746,7 +4002,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Welcome) GetEpoch() uint64 {
@@ -3786,7 +4042,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3798,7 +4054,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3811,7 +4067,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Ack) GetSeq() uint64 {
@@ -3847,7 +4103,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3859,7 +4115,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3872,7 +4128,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Command) GetEpoch() uint64 {
@@ -4068,7 +4324,7 @@ type LaunchCommand struct {
 
 func (x *LaunchCommand) Reset() {
 	*x = LaunchCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4080,7 +4336,7 @@ func (x *LaunchCommand) String() string {
 func (*LaunchCommand) ProtoMessage() {}
 
 func (x *LaunchCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4093,7 +4349,7 @@ func (x *LaunchCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchCommand.ProtoReflect.Descriptor instead.
 func (*LaunchCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LaunchCommand) GetGeneration() uint64 {
@@ -4144,7 +4400,7 @@ type SuspendCommand struct {
 
 func (x *SuspendCommand) Reset() {
 	*x = SuspendCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4156,7 +4412,7 @@ func (x *SuspendCommand) String() string {
 func (*SuspendCommand) ProtoMessage() {}
 
 func (x *SuspendCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4169,7 +4425,7 @@ func (x *SuspendCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspendCommand.ProtoReflect.Descriptor instead.
 func (*SuspendCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SuspendCommand) GetGeneration() uint64 {
@@ -4203,7 +4459,7 @@ type TableCommand struct {
 
 func (x *TableCommand) Reset() {
 	*x = TableCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4215,7 +4471,7 @@ func (x *TableCommand) String() string {
 func (*TableCommand) ProtoMessage() {}
 
 func (x *TableCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4228,7 +4484,7 @@ func (x *TableCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableCommand.ProtoReflect.Descriptor instead.
 func (*TableCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TableCommand) GetGeneration() uint64 {
@@ -4283,7 +4539,7 @@ type RejoinCommand struct {
 
 func (x *RejoinCommand) Reset() {
 	*x = RejoinCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4295,7 +4551,7 @@ func (x *RejoinCommand) String() string {
 func (*RejoinCommand) ProtoMessage() {}
 
 func (x *RejoinCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4308,7 +4564,7 @@ func (x *RejoinCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RejoinCommand.ProtoReflect.Descriptor instead.
 func (*RejoinCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RejoinCommand) GetGeneration() uint64 {
@@ -4364,7 +4620,7 @@ type ShardMove struct {
 
 func (x *ShardMove) Reset() {
 	*x = ShardMove{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4376,7 +4632,7 @@ func (x *ShardMove) String() string {
 func (*ShardMove) ProtoMessage() {}
 
 func (x *ShardMove) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4389,7 +4645,7 @@ func (x *ShardMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMove.ProtoReflect.Descriptor instead.
 func (*ShardMove) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ShardMove) GetRank() int32 {
@@ -4423,7 +4679,7 @@ type RankSeat struct {
 
 func (x *RankSeat) Reset() {
 	*x = RankSeat{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4435,7 +4691,7 @@ func (x *RankSeat) String() string {
 func (*RankSeat) ProtoMessage() {}
 
 func (x *RankSeat) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4448,7 +4704,7 @@ func (x *RankSeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankSeat.ProtoReflect.Descriptor instead.
 func (*RankSeat) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RankSeat) GetRank() int32 {
@@ -4476,7 +4732,7 @@ type StopCommand struct {
 
 func (x *StopCommand) Reset() {
 	*x = StopCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4488,7 +4744,7 @@ func (x *StopCommand) String() string {
 func (*StopCommand) ProtoMessage() {}
 
 func (x *StopCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4501,7 +4757,7 @@ func (x *StopCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopCommand.ProtoReflect.Descriptor instead.
 func (*StopCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *StopCommand) GetGeneration() uint64 {
@@ -4529,7 +4785,7 @@ type RankLaunch struct {
 
 func (x *RankLaunch) Reset() {
 	*x = RankLaunch{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4541,7 +4797,7 @@ func (x *RankLaunch) String() string {
 func (*RankLaunch) ProtoMessage() {}
 
 func (x *RankLaunch) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4554,7 +4810,7 @@ func (x *RankLaunch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankLaunch.ProtoReflect.Descriptor instead.
 func (*RankLaunch) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RankLaunch) GetRank() int32 {
@@ -4600,7 +4856,7 @@ type PauseCommand struct {
 
 func (x *PauseCommand) Reset() {
 	*x = PauseCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4612,7 +4868,7 @@ func (x *PauseCommand) String() string {
 func (*PauseCommand) ProtoMessage() {}
 
 func (x *PauseCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4625,7 +4881,7 @@ func (x *PauseCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCommand.ProtoReflect.Descriptor instead.
 func (*PauseCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PauseCommand) GetPause() uint64 {
@@ -4667,7 +4923,7 @@ type RankCut struct {
 
 func (x *RankCut) Reset() {
 	*x = RankCut{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4679,7 +4935,7 @@ func (x *RankCut) String() string {
 func (*RankCut) ProtoMessage() {}
 
 func (x *RankCut) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4692,7 +4948,7 @@ func (x *RankCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankCut.ProtoReflect.Descriptor instead.
 func (*RankCut) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RankCut) GetRank() int32 {
@@ -4726,7 +4982,7 @@ type CommLimit struct {
 
 func (x *CommLimit) Reset() {
 	*x = CommLimit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4738,7 +4994,7 @@ func (x *CommLimit) String() string {
 func (*CommLimit) ProtoMessage() {}
 
 func (x *CommLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4751,7 +5007,7 @@ func (x *CommLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommLimit.ProtoReflect.Descriptor instead.
 func (*CommLimit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CommLimit) GetComm() uint64 {
@@ -4788,7 +5044,7 @@ type RankPause struct {
 
 func (x *RankPause) Reset() {
 	*x = RankPause{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4800,7 +5056,7 @@ func (x *RankPause) String() string {
 func (*RankPause) ProtoMessage() {}
 
 func (x *RankPause) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4813,7 +5069,7 @@ func (x *RankPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPause.ProtoReflect.Descriptor instead.
 func (*RankPause) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RankPause) GetRank() int32 {
@@ -4917,7 +5173,7 @@ type CommCount struct {
 
 func (x *CommCount) Reset() {
 	*x = CommCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4929,7 +5185,7 @@ func (x *CommCount) String() string {
 func (*CommCount) ProtoMessage() {}
 
 func (x *CommCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4942,7 +5198,7 @@ func (x *CommCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommCount.ProtoReflect.Descriptor instead.
 func (*CommCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CommCount) GetComm() uint64 {
@@ -5014,7 +5270,7 @@ type PeerCount struct {
 
 func (x *PeerCount) Reset() {
 	*x = PeerCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5026,7 +5282,7 @@ func (x *PeerCount) String() string {
 func (*PeerCount) ProtoMessage() {}
 
 func (x *PeerCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5039,7 +5295,7 @@ func (x *PeerCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerCount.ProtoReflect.Descriptor instead.
 func (*PeerCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PeerCount) GetPeer() int32 {
@@ -5090,7 +5346,7 @@ type TestCommand struct {
 
 func (x *TestCommand) Reset() {
 	*x = TestCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5102,7 +5358,7 @@ func (x *TestCommand) String() string {
 func (*TestCommand) ProtoMessage() {}
 
 func (x *TestCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5115,7 +5371,7 @@ func (x *TestCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestCommand.ProtoReflect.Descriptor instead.
 func (*TestCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *TestCommand) GetPause() uint64 {
@@ -5156,7 +5412,7 @@ type RankTest struct {
 
 func (x *RankTest) Reset() {
 	*x = RankTest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5168,7 +5424,7 @@ func (x *RankTest) String() string {
 func (*RankTest) ProtoMessage() {}
 
 func (x *RankTest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5181,7 +5437,7 @@ func (x *RankTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankTest.ProtoReflect.Descriptor instead.
 func (*RankTest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *RankTest) GetRank() int32 {
@@ -5267,7 +5523,7 @@ type TestResult struct {
 
 func (x *TestResult) Reset() {
 	*x = TestResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5279,7 +5535,7 @@ func (x *TestResult) String() string {
 func (*TestResult) ProtoMessage() {}
 
 func (x *TestResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5292,7 +5548,7 @@ func (x *TestResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestResult.ProtoReflect.Descriptor instead.
 func (*TestResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *TestResult) GetTest() uint64 {
@@ -5390,7 +5646,7 @@ type ProfileCommand struct {
 
 func (x *ProfileCommand) Reset() {
 	*x = ProfileCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5402,7 +5658,7 @@ func (x *ProfileCommand) String() string {
 func (*ProfileCommand) ProtoMessage() {}
 
 func (x *ProfileCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5415,7 +5671,7 @@ func (x *ProfileCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileCommand.ProtoReflect.Descriptor instead.
 func (*ProfileCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ProfileCommand) GetWindow() uint64 {
@@ -5456,7 +5712,7 @@ type OrderCommand struct {
 
 func (x *OrderCommand) Reset() {
 	*x = OrderCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5468,7 +5724,7 @@ func (x *OrderCommand) String() string {
 func (*OrderCommand) ProtoMessage() {}
 
 func (x *OrderCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5481,7 +5737,7 @@ func (x *OrderCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderCommand.ProtoReflect.Descriptor instead.
 func (*OrderCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *OrderCommand) GetOrder() uint64 {
@@ -5552,7 +5808,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5564,7 +5820,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5577,7 +5833,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SnapshotRequest) GetRank() int32 {
@@ -5675,7 +5931,7 @@ type SnapshotReply struct {
 
 func (x *SnapshotReply) Reset() {
 	*x = SnapshotReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5687,7 +5943,7 @@ func (x *SnapshotReply) String() string {
 func (*SnapshotReply) ProtoMessage() {}
 
 func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5700,7 +5956,7 @@ func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotReply.ProtoReflect.Descriptor instead.
 func (*SnapshotReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SnapshotReply) GetVersion() uint64 {
@@ -5887,7 +6143,7 @@ type Hang struct {
 
 func (x *Hang) Reset() {
 	*x = Hang{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5899,7 +6155,7 @@ func (x *Hang) String() string {
 func (*Hang) ProtoMessage() {}
 
 func (x *Hang) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5912,7 +6168,7 @@ func (x *Hang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hang.ProtoReflect.Descriptor instead.
 func (*Hang) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Hang) GetSinceUnixNs() int64 {
@@ -5983,7 +6239,7 @@ type HangPart struct {
 
 func (x *HangPart) Reset() {
 	*x = HangPart{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5995,7 +6251,7 @@ func (x *HangPart) String() string {
 func (*HangPart) ProtoMessage() {}
 
 func (x *HangPart) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6008,7 +6264,7 @@ func (x *HangPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HangPart.ProtoReflect.Descriptor instead.
 func (*HangPart) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *HangPart) GetKind() string {
@@ -6096,7 +6352,7 @@ type Operator struct {
 
 func (x *Operator) Reset() {
 	*x = Operator{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6108,7 +6364,7 @@ func (x *Operator) String() string {
 func (*Operator) ProtoMessage() {}
 
 func (x *Operator) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6121,7 +6377,7 @@ func (x *Operator) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operator.ProtoReflect.Descriptor instead.
 func (*Operator) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Operator) GetName() string {
@@ -6183,7 +6439,7 @@ type RankColumns struct {
 
 func (x *RankColumns) Reset() {
 	*x = RankColumns{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6195,7 +6451,7 @@ func (x *RankColumns) String() string {
 func (*RankColumns) ProtoMessage() {}
 
 func (x *RankColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6208,7 +6464,7 @@ func (x *RankColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankColumns.ProtoReflect.Descriptor instead.
 func (*RankColumns) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *RankColumns) GetBaseVersion() uint64 {
@@ -6259,7 +6515,7 @@ type Column struct {
 
 func (x *Column) Reset() {
 	*x = Column{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6271,7 +6527,7 @@ func (x *Column) String() string {
 func (*Column) ProtoMessage() {}
 
 func (x *Column) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6284,7 +6540,7 @@ func (x *Column) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Column.ProtoReflect.Descriptor instead.
 func (*Column) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Column) GetPlace() int32 {
@@ -6331,7 +6587,7 @@ type Recurrence struct {
 
 func (x *Recurrence) Reset() {
 	*x = Recurrence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6343,7 +6599,7 @@ func (x *Recurrence) String() string {
 func (*Recurrence) ProtoMessage() {}
 
 func (x *Recurrence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6356,7 +6612,7 @@ func (x *Recurrence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recurrence.ProtoReflect.Descriptor instead.
 func (*Recurrence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Recurrence) GetDevice() string {
@@ -6431,7 +6687,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6443,7 +6699,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6456,7 +6712,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Job) GetName() string {
@@ -6631,7 +6887,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6643,7 +6899,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6656,7 +6912,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Policy) GetMode() string {
@@ -6744,7 +7000,7 @@ type RecoveryPolicy struct {
 
 func (x *RecoveryPolicy) Reset() {
 	*x = RecoveryPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6756,7 +7012,7 @@ func (x *RecoveryPolicy) String() string {
 func (*RecoveryPolicy) ProtoMessage() {}
 
 func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6769,7 +7025,7 @@ func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryPolicy.ProtoReflect.Descriptor instead.
 func (*RecoveryPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *RecoveryPolicy) GetApproval() string {
@@ -6827,7 +7083,7 @@ type RungPolicy struct {
 
 func (x *RungPolicy) Reset() {
 	*x = RungPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6839,7 +7095,7 @@ func (x *RungPolicy) String() string {
 func (*RungPolicy) ProtoMessage() {}
 
 func (x *RungPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6852,7 +7108,7 @@ func (x *RungPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungPolicy.ProtoReflect.Descriptor instead.
 func (*RungPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *RungPolicy) GetApproval() string {
@@ -6921,7 +7177,7 @@ type RankView struct {
 
 func (x *RankView) Reset() {
 	*x = RankView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6933,7 +7189,7 @@ func (x *RankView) String() string {
 func (*RankView) ProtoMessage() {}
 
 func (x *RankView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6946,7 +7202,7 @@ func (x *RankView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankView.ProtoReflect.Descriptor instead.
 func (*RankView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *RankView) GetRank() int32 {
@@ -7104,7 +7360,7 @@ type NodeView struct {
 
 func (x *NodeView) Reset() {
 	*x = NodeView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7116,7 +7372,7 @@ func (x *NodeView) String() string {
 func (*NodeView) ProtoMessage() {}
 
 func (x *NodeView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7129,7 +7385,7 @@ func (x *NodeView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeView.ProtoReflect.Descriptor instead.
 func (*NodeView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *NodeView) GetNode() string {
@@ -7200,7 +7456,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7212,7 +7468,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7225,7 +7481,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Series) GetRank() int32 {
@@ -7315,7 +7571,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7327,7 +7583,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7340,7 +7596,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Mark) GetIteration() int64 {
@@ -7368,7 +7624,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7380,7 +7636,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7393,7 +7649,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Evidence) GetKind() string {
@@ -7435,7 +7691,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7447,7 +7703,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7460,7 +7716,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Verdict) GetCause() string {
@@ -7553,7 +7809,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7565,7 +7821,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7578,7 +7834,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Incident) GetId() string {
@@ -7706,7 +7962,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7718,7 +7974,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7731,7 +7987,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Action) GetId() string {
@@ -7978,7 +8234,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7990,7 +8246,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8003,7 +8259,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Approval) GetBy() string {
@@ -8053,7 +8309,7 @@ type Preview struct {
 
 func (x *Preview) Reset() {
 	*x = Preview{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8065,7 +8321,7 @@ func (x *Preview) String() string {
 func (*Preview) ProtoMessage() {}
 
 func (x *Preview) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8078,7 +8334,7 @@ func (x *Preview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preview.ProtoReflect.Descriptor instead.
 func (*Preview) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Preview) GetSwaps() []*NodeSwap {
@@ -8161,7 +8417,7 @@ type NodeSwap struct {
 
 func (x *NodeSwap) Reset() {
 	*x = NodeSwap{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8173,7 +8429,7 @@ func (x *NodeSwap) String() string {
 func (*NodeSwap) ProtoMessage() {}
 
 func (x *NodeSwap) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8186,7 +8442,7 @@ func (x *NodeSwap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSwap.ProtoReflect.Descriptor instead.
 func (*NodeSwap) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *NodeSwap) GetA() string {
@@ -8213,7 +8469,7 @@ type LinksOf struct {
 
 func (x *LinksOf) Reset() {
 	*x = LinksOf{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8225,7 +8481,7 @@ func (x *LinksOf) String() string {
 func (*LinksOf) ProtoMessage() {}
 
 func (x *LinksOf) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8238,7 +8494,7 @@ func (x *LinksOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinksOf.ProtoReflect.Descriptor instead.
 func (*LinksOf) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *LinksOf) GetDimension() string {
@@ -8282,7 +8538,7 @@ type RungView struct {
 
 func (x *RungView) Reset() {
 	*x = RungView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8294,7 +8550,7 @@ func (x *RungView) String() string {
 func (*RungView) ProtoMessage() {}
 
 func (x *RungView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8307,7 +8563,7 @@ func (x *RungView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungView.ProtoReflect.Descriptor instead.
 func (*RungView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *RungView) GetRung() string {
@@ -8459,7 +8715,7 @@ type Ladder struct {
 
 func (x *Ladder) Reset() {
 	*x = Ladder{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8471,7 +8727,7 @@ func (x *Ladder) String() string {
 func (*Ladder) ProtoMessage() {}
 
 func (x *Ladder) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8484,7 +8740,7 @@ func (x *Ladder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ladder.ProtoReflect.Descriptor instead.
 func (*Ladder) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Ladder) GetIncident() string {
@@ -8561,7 +8817,7 @@ type EventLine struct {
 
 func (x *EventLine) Reset() {
 	*x = EventLine{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8573,7 +8829,7 @@ func (x *EventLine) String() string {
 func (*EventLine) ProtoMessage() {}
 
 func (x *EventLine) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8586,7 +8842,7 @@ func (x *EventLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventLine.ProtoReflect.Descriptor instead.
 func (*EventLine) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *EventLine) GetSeq() uint64 {
@@ -8676,7 +8932,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8688,7 +8944,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8701,7 +8957,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Audit) GetActor() string {
@@ -8762,7 +9018,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8774,7 +9030,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8787,7 +9043,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -8810,7 +9066,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8822,7 +9078,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8835,7 +9091,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -8895,7 +9151,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8907,7 +9163,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8920,7 +9176,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -8988,7 +9244,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9000,7 +9256,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9013,7 +9269,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -9032,7 +9288,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9044,7 +9300,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9057,7 +9313,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -9076,7 +9332,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9088,7 +9344,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9101,7 +9357,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -9121,7 +9377,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9133,7 +9389,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9146,7 +9402,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -9193,7 +9449,7 @@ type Validation struct {
 
 func (x *Validation) Reset() {
 	*x = Validation{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9205,7 +9461,7 @@ func (x *Validation) String() string {
 func (*Validation) ProtoMessage() {}
 
 func (x *Validation) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9218,7 +9474,7 @@ func (x *Validation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validation.ProtoReflect.Descriptor instead.
 func (*Validation) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Validation) GetId() string {
@@ -9377,7 +9633,7 @@ type ValidationNow struct {
 
 func (x *ValidationNow) Reset() {
 	*x = ValidationNow{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9389,7 +9645,7 @@ func (x *ValidationNow) String() string {
 func (*ValidationNow) ProtoMessage() {}
 
 func (x *ValidationNow) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9402,7 +9658,7 @@ func (x *ValidationNow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidationNow.ProtoReflect.Descriptor instead.
 func (*ValidationNow) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ValidationNow) GetStep() string {
@@ -9464,7 +9720,7 @@ type RankPair struct {
 
 func (x *RankPair) Reset() {
 	*x = RankPair{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9476,7 +9732,7 @@ func (x *RankPair) String() string {
 func (*RankPair) ProtoMessage() {}
 
 func (x *RankPair) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9489,7 +9745,7 @@ func (x *RankPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPair.ProtoReflect.Descriptor instead.
 func (*RankPair) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *RankPair) GetA() int32 {
@@ -9526,7 +9782,7 @@ type GemmResult struct {
 
 func (x *GemmResult) Reset() {
 	*x = GemmResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9538,7 +9794,7 @@ func (x *GemmResult) String() string {
 func (*GemmResult) ProtoMessage() {}
 
 func (x *GemmResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9551,7 +9807,7 @@ func (x *GemmResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
 func (*GemmResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *GemmResult) GetRank() int32 {
@@ -9666,7 +9922,7 @@ type LinkResult struct {
 
 func (x *LinkResult) Reset() {
 	*x = LinkResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9678,7 +9934,7 @@ func (x *LinkResult) String() string {
 func (*LinkResult) ProtoMessage() {}
 
 func (x *LinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9691,7 +9947,7 @@ func (x *LinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
 func (*LinkResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *LinkResult) GetFrom() int32 {
@@ -9851,7 +10107,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9863,7 +10119,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9876,7 +10132,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ValidateRequest) GetRanks() []int32 {
@@ -9951,7 +10207,7 @@ type ValidateReply struct {
 
 func (x *ValidateReply) Reset() {
 	*x = ValidateReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9963,7 +10219,7 @@ func (x *ValidateReply) String() string {
 func (*ValidateReply) ProtoMessage() {}
 
 func (x *ValidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9976,7 +10232,7 @@ func (x *ValidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
 func (*ValidateReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ValidateReply) GetValidation() *Validation {
@@ -10005,7 +10261,7 @@ type IncidentsReply struct {
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10017,7 +10273,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10030,7 +10286,7 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
@@ -10117,7 +10373,7 @@ type TriageRequest struct {
 
 func (x *TriageRequest) Reset() {
 	*x = TriageRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10129,7 +10385,7 @@ func (x *TriageRequest) String() string {
 func (*TriageRequest) ProtoMessage() {}
 
 func (x *TriageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10142,7 +10398,7 @@ func (x *TriageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageRequest.ProtoReflect.Descriptor instead.
 func (*TriageRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *TriageRequest) GetIncident() string {
@@ -10190,7 +10446,7 @@ type TriageReply struct {
 
 func (x *TriageReply) Reset() {
 	*x = TriageReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10202,7 +10458,7 @@ func (x *TriageReply) String() string {
 func (*TriageReply) ProtoMessage() {}
 
 func (x *TriageReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10215,7 +10471,7 @@ func (x *TriageReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageReply.ProtoReflect.Descriptor instead.
 func (*TriageReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *TriageReply) GetTriage() []*Triage {
@@ -10251,7 +10507,7 @@ type Triage struct {
 
 func (x *Triage) Reset() {
 	*x = Triage{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10263,7 +10519,7 @@ func (x *Triage) String() string {
 func (*Triage) ProtoMessage() {}
 
 func (x *Triage) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10276,7 +10532,7 @@ func (x *Triage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Triage.ProtoReflect.Descriptor instead.
 func (*Triage) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Triage) GetIncident() string {
@@ -10360,7 +10616,7 @@ type TriageNote struct {
 
 func (x *TriageNote) Reset() {
 	*x = TriageNote{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10372,7 +10628,7 @@ func (x *TriageNote) String() string {
 func (*TriageNote) ProtoMessage() {}
 
 func (x *TriageNote) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10385,7 +10641,7 @@ func (x *TriageNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageNote.ProtoReflect.Descriptor instead.
 func (*TriageNote) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *TriageNote) GetBy() string {
@@ -10409,6 +10665,158 @@ func (x *TriageNote) GetText() string {
 	return ""
 }
 
+type PeekRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	What          string                 `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"`    // as in Peek
+	Rank          int32                  `protobuf:"varint,2,opt,name=rank,proto3" json:"rank,omitempty"`   // of "log" and "stack"
+	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`    // of "kernel"; of "log" a node that has had the rank before, empty = where it is now
+	Lines         int32                  `protobuf:"varint,4,opt,name=lines,proto3" json:"lines,omitempty"` // of each source, 0 = 20, at most 200
+	Sure          bool                   `protobuf:"varint,5,opt,name=sure,proto3" json:"sure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeekRequest) Reset() {
+	*x = PeekRequest{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeekRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeekRequest) ProtoMessage() {}
+
+func (x *PeekRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeekRequest.ProtoReflect.Descriptor instead.
+func (*PeekRequest) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
+}
+
+func (x *PeekRequest) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *PeekRequest) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *PeekRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *PeekRequest) GetLines() int32 {
+	if x != nil {
+		return x.Lines
+	}
+	return 0
+}
+
+func (x *PeekRequest) GetSure() bool {
+	if x != nil {
+		return x.Sure
+	}
+	return false
+}
+
+type PeekReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Rank          int32                  `protobuf:"varint,2,opt,name=rank,proto3" json:"rank,omitempty"`  // -1 = of no rank
+	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"` // what is known of the rank, such as "training" or how it has ended
+	Parts         []*PeekPart            `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
+	AtUnixNs      int64                  `protobuf:"varint,5,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeekReply) Reset() {
+	*x = PeekReply{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeekReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeekReply) ProtoMessage() {}
+
+func (x *PeekReply) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeekReply.ProtoReflect.Descriptor instead.
+func (*PeekReply) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
+}
+
+func (x *PeekReply) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *PeekReply) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *PeekReply) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *PeekReply) GetParts() []*PeekPart {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *PeekReply) GetAtUnixNs() int64 {
+	if x != nil {
+		return x.AtUnixNs
+	}
+	return 0
+}
+
 type HistoryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SinceUnixNs   int64                  `protobuf:"varint,1,opt,name=since_unix_ns,json=sinceUnixNs,proto3" json:"since_unix_ns,omitempty"` // onsets from here on; 0 = all that is kept
@@ -10420,7 +10828,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10432,7 +10840,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10445,7 +10853,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *HistoryRequest) GetSinceUnixNs() int64 {
@@ -10490,7 +10898,7 @@ type HistoryReply struct {
 
 func (x *HistoryReply) Reset() {
 	*x = HistoryReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10502,7 +10910,7 @@ func (x *HistoryReply) String() string {
 func (*HistoryReply) ProtoMessage() {}
 
 func (x *HistoryReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10515,7 +10923,7 @@ func (x *HistoryReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryReply.ProtoReflect.Descriptor instead.
 func (*HistoryReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *HistoryReply) GetAtUnixNs() int64 {
@@ -10615,7 +11023,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10627,7 +11035,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10640,7 +11048,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -10687,7 +11095,7 @@ type ProbeReply struct {
 
 func (x *ProbeReply) Reset() {
 	*x = ProbeReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10699,7 +11107,7 @@ func (x *ProbeReply) String() string {
 func (*ProbeReply) ProtoMessage() {}
 
 func (x *ProbeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10712,7 +11120,7 @@ func (x *ProbeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeReply.ProtoReflect.Descriptor instead.
 func (*ProbeReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ProbeReply) GetDeadlineUnixNs() int64 {
@@ -10746,7 +11154,7 @@ type PastIncident struct {
 
 func (x *PastIncident) Reset() {
 	*x = PastIncident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10758,7 +11166,7 @@ func (x *PastIncident) String() string {
 func (*PastIncident) ProtoMessage() {}
 
 func (x *PastIncident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10771,7 +11179,7 @@ func (x *PastIncident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastIncident.ProtoReflect.Descriptor instead.
 func (*PastIncident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *PastIncident) GetIncident() string {
@@ -10893,7 +11301,7 @@ type CauseCount struct {
 
 func (x *CauseCount) Reset() {
 	*x = CauseCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10905,7 +11313,7 @@ func (x *CauseCount) String() string {
 func (*CauseCount) ProtoMessage() {}
 
 func (x *CauseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10918,7 +11326,7 @@ func (x *CauseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CauseCount.ProtoReflect.Descriptor instead.
 func (*CauseCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *CauseCount) GetCause() string {
@@ -10977,7 +11385,7 @@ type JobCauses struct {
 
 func (x *JobCauses) Reset() {
 	*x = JobCauses{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10989,7 +11397,7 @@ func (x *JobCauses) String() string {
 func (*JobCauses) ProtoMessage() {}
 
 func (x *JobCauses) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11002,7 +11410,7 @@ func (x *JobCauses) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCauses.ProtoReflect.Descriptor instead.
 func (*JobCauses) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *JobCauses) GetKind() string {
@@ -11050,7 +11458,7 @@ type JobCategory struct {
 
 func (x *JobCategory) Reset() {
 	*x = JobCategory{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11062,7 +11470,7 @@ func (x *JobCategory) String() string {
 func (*JobCategory) ProtoMessage() {}
 
 func (x *JobCategory) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11075,7 +11483,7 @@ func (x *JobCategory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCategory.ProtoReflect.Descriptor instead.
 func (*JobCategory) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *JobCategory) GetCategory() string {
@@ -11104,7 +11512,7 @@ type Spread struct {
 
 func (x *Spread) Reset() {
 	*x = Spread{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11116,7 +11524,7 @@ func (x *Spread) String() string {
 func (*Spread) ProtoMessage() {}
 
 func (x *Spread) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11129,7 +11537,7 @@ func (x *Spread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spread.ProtoReflect.Descriptor instead.
 func (*Spread) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *Spread) GetN() int32 {
@@ -11175,7 +11583,7 @@ type PastJob struct {
 
 func (x *PastJob) Reset() {
 	*x = PastJob{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11187,7 +11595,7 @@ func (x *PastJob) String() string {
 func (*PastJob) ProtoMessage() {}
 
 func (x *PastJob) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11200,7 +11608,7 @@ func (x *PastJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastJob.ProtoReflect.Descriptor instead.
 func (*PastJob) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *PastJob) GetNumber() uint64 {
@@ -11314,7 +11722,7 @@ type Culprit struct {
 
 func (x *Culprit) Reset() {
 	*x = Culprit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11326,7 +11734,7 @@ func (x *Culprit) String() string {
 func (*Culprit) ProtoMessage() {}
 
 func (x *Culprit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11339,7 +11747,7 @@ func (x *Culprit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Culprit.ProtoReflect.Descriptor instead.
 func (*Culprit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *Culprit) GetDevice() string {
@@ -11437,7 +11845,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11449,7 +11857,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11462,7 +11870,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *Fault) GetKind() string {
@@ -11562,7 +11970,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11574,7 +11982,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11587,7 +11995,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *Recovery) GetId() string {
@@ -11776,7 +12184,7 @@ type Shrink struct {
 
 func (x *Shrink) Reset() {
 	*x = Shrink{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11788,7 +12196,7 @@ func (x *Shrink) String() string {
 func (*Shrink) ProtoMessage() {}
 
 func (x *Shrink) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11801,7 +12209,7 @@ func (x *Shrink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shrink.ProtoReflect.Descriptor instead.
 func (*Shrink) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *Shrink) GetOf() int32 {
@@ -11833,7 +12241,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11845,7 +12253,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11858,7 +12266,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -11913,7 +12321,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11925,7 +12333,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11938,7 +12346,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -11966,7 +12374,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11978,7 +12386,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11991,7 +12399,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -12030,7 +12438,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12042,7 +12450,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12055,7 +12463,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -12114,7 +12522,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12126,7 +12534,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12139,7 +12547,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -12193,7 +12601,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12205,7 +12613,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12218,7 +12626,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -12232,7 +12640,7 @@ var File_falcon_v1_falcon_proto protoreflect.FileDescriptor
 
 const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
-	"\x16falcon/v1/falcon.proto\x12\tfalcon.v1\"\xf9\x03\n" +
+	"\x16falcon/v1/falcon.proto\x12\tfalcon.v1\"\xa6\x04\n" +
 	"\n" +
 	"AgentFrame\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12(\n" +
@@ -12246,8 +12654,20 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x06device\x18\t \x01(\v2\x16.falcon.v1.DeviceEventH\x00R\x06device\x12.\n" +
 	"\agoodbye\x18\n" +
 	" \x01(\v2\x12.falcon.v1.GoodbyeH\x00R\agoodbye\x12(\n" +
-	"\x05calls\x18\v \x01(\v2\x10.falcon.v1.CallsH\x00R\x05callsB\x06\n" +
-	"\x04body\"E\n" +
+	"\x05calls\x18\v \x01(\v2\x10.falcon.v1.CallsH\x00R\x05calls\x12+\n" +
+	"\x06peeked\x18\f \x01(\v2\x11.falcon.v1.PeekedH\x00R\x06peekedB\x06\n" +
+	"\x04body\"a\n" +
+	"\x06Peeked\x12\x12\n" +
+	"\x04peek\x18\x01 \x01(\x04R\x04peek\x12\x18\n" +
+	"\arefused\x18\x02 \x01(\tR\arefused\x12)\n" +
+	"\x05parts\x18\x03 \x03(\v2\x13.falcon.v1.PeekPartR\x05parts\"\x9e\x01\n" +
+	"\bPeekPart\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
+	"\x04note\x18\x03 \x01(\tR\x04note\x12\x14\n" +
+	"\x05lines\x18\x04 \x03(\tR\x05lines\x12&\n" +
+	"\x0fchanged_unix_ns\x18\x05 \x01(\x03R\rchangedUnixNs\x12\x14\n" +
+	"\x05bytes\x18\x06 \x01(\x03R\x05bytes\"E\n" +
 	"\x05Calls\x12\x10\n" +
 	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12*\n" +
 	"\x05ranks\x18\x02 \x03(\v2\x14.falcon.v1.RankCallsR\x05ranks\"\x97\x02\n" +
@@ -12551,13 +12971,20 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	" \x01(\x01R\trestoreMs\x12\x1e\n" +
 	"\n" +
 	"generation\x18\v \x01(\x04R\n" +
-	"generation\"\xbd\x01\n" +
+	"generation\"\xe4\x01\n" +
 	"\vEngineFrame\x12.\n" +
 	"\awelcome\x18\x01 \x01(\v2\x12.falcon.v1.WelcomeH\x00R\awelcome\x12\"\n" +
 	"\x03ack\x18\x02 \x01(\v2\x0e.falcon.v1.AckH\x00R\x03ack\x12.\n" +
 	"\acommand\x18\x03 \x01(\v2\x12.falcon.v1.CommandH\x00R\acommand\x12\"\n" +
-	"\x03ask\x18\x04 \x01(\v2\x0e.falcon.v1.AskH\x00R\x03askB\x06\n" +
-	"\x04body\"+\n" +
+	"\x03ask\x18\x04 \x01(\v2\x0e.falcon.v1.AskH\x00R\x03ask\x12%\n" +
+	"\x04peek\x18\x05 \x01(\v2\x0f.falcon.v1.PeekH\x00R\x04peekB\x06\n" +
+	"\x04body\"h\n" +
+	"\x04Peek\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
+	"\x04what\x18\x02 \x01(\tR\x04what\x12\x12\n" +
+	"\x04rank\x18\x03 \x01(\x05R\x04rank\x12\x14\n" +
+	"\x05lines\x18\x04 \x01(\x05R\x05lines\x12\x12\n" +
+	"\x04sure\x18\x05 \x01(\bR\x04sure\"+\n" +
 	"\x03Ask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05calls\x18\x02 \x01(\rR\x05calls\"w\n" +
@@ -13246,7 +13673,20 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"TriageNote\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x17\n" +
 	"\aunix_ns\x18\x02 \x01(\x03R\x06unixNs\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\"l\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"s\n" +
+	"\vPeekRequest\x12\x12\n" +
+	"\x04what\x18\x01 \x01(\tR\x04what\x12\x12\n" +
+	"\x04rank\x18\x02 \x01(\x05R\x04rank\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\x12\x14\n" +
+	"\x05lines\x18\x04 \x01(\x05R\x05lines\x12\x12\n" +
+	"\x04sure\x18\x05 \x01(\bR\x04sure\"\x92\x01\n" +
+	"\tPeekReply\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04rank\x18\x02 \x01(\x05R\x04rank\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x12)\n" +
+	"\x05parts\x18\x04 \x03(\v2\x13.falcon.v1.PeekPartR\x05parts\x12\x1c\n" +
+	"\n" +
+	"at_unix_ns\x18\x05 \x01(\x03R\batUnixNs\"l\n" +
 	"\x0eHistoryRequest\x12\"\n" +
 	"\rsince_unix_ns\x18\x01 \x01(\x03R\vsinceUnixNs\x12 \n" +
 	"\fhalf_life_ns\x18\x02 \x01(\x03R\n" +
@@ -13499,7 +13939,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x10RANK_HEALTH_LOST\x10\x052}\n" +
 	"\x05Fleet\x12;\n" +
 	"\x06Attach\x12\x15.falcon.v1.AgentFrame\x1a\x16.falcon.v1.EngineFrame(\x010\x01\x127\n" +
-	"\x05Renew\x12\x17.falcon.v1.RenewRequest\x1a\x15.falcon.v1.RenewReply2\xc4\x05\n" +
+	"\x05Renew\x12\x17.falcon.v1.RenewRequest\x1a\x15.falcon.v1.RenewReply2\xfa\x05\n" +
 	"\aConsole\x12@\n" +
 	"\bSnapshot\x12\x1a.falcon.v1.SnapshotRequest\x1a\x18.falcon.v1.SnapshotReply\x124\n" +
 	"\x05Watch\x12\x17.falcon.v1.WatchRequest\x1a\x10.falcon.v1.Event0\x01\x12:\n" +
@@ -13512,7 +13952,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\aRecover\x12\x19.falcon.v1.RecoverRequest\x1a\x17.falcon.v1.RecoverReply\x12=\n" +
 	"\aHistory\x12\x19.falcon.v1.HistoryRequest\x1a\x17.falcon.v1.HistoryReply\x127\n" +
 	"\x05Probe\x12\x17.falcon.v1.ProbeRequest\x1a\x15.falcon.v1.ProbeReply\x12:\n" +
-	"\x06Triage\x12\x18.falcon.v1.TriageRequest\x1a\x16.falcon.v1.TriageReplyB;Z9github.com/failslow/falcon/backend/api/falcon/v1;falconv1b\x06proto3"
+	"\x06Triage\x12\x18.falcon.v1.TriageRequest\x1a\x16.falcon.v1.TriageReply\x124\n" +
+	"\x04Peek\x12\x16.falcon.v1.PeekRequest\x1a\x14.falcon.v1.PeekReplyB;Z9github.com/failslow/falcon/backend/api/falcon/v1;falconv1b\x06proto3"
 
 var (
 	file_falcon_v1_falcon_proto_rawDescOnce sync.Once
@@ -13527,7 +13968,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 128)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 133)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -13537,302 +13978,313 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(TestStatus)(0),           // 5: falcon.v1.TestStatus
 	(RankHealth)(0),           // 6: falcon.v1.RankHealth
 	(*AgentFrame)(nil),        // 7: falcon.v1.AgentFrame
-	(*Calls)(nil),             // 8: falcon.v1.Calls
-	(*RankCalls)(nil),         // 9: falcon.v1.RankCalls
-	(*CommCalls)(nil),         // 10: falcon.v1.CommCalls
-	(*Call)(nil),              // 11: falcon.v1.Call
-	(*Goodbye)(nil),           // 12: falcon.v1.Goodbye
-	(*RenewRequest)(nil),      // 13: falcon.v1.RenewRequest
-	(*RenewReply)(nil),        // 14: falcon.v1.RenewReply
-	(*Hello)(nil),             // 15: falcon.v1.Hello
-	(*Beat)(nil),              // 16: falcon.v1.Beat
-	(*UnseenRank)(nil),        // 17: falcon.v1.UnseenRank
-	(*RankBeat)(nil),          // 18: falcon.v1.RankBeat
-	(*DeviceEvent)(nil),       // 19: falcon.v1.DeviceEvent
-	(*RankState)(nil),         // 20: falcon.v1.RankState
-	(*Traffic)(nil),           // 21: falcon.v1.Traffic
-	(*Commitment)(nil),        // 22: falcon.v1.Commitment
-	(*Park)(nil),              // 23: falcon.v1.Park
-	(*Comm)(nil),              // 24: falcon.v1.Comm
-	(*Samples)(nil),           // 25: falcon.v1.Samples
-	(*Sample)(nil),            // 26: falcon.v1.Sample
-	(*Work)(nil),              // 27: falcon.v1.Work
-	(*CallChange)(nil),        // 28: falcon.v1.CallChange
-	(*Profile)(nil),           // 29: falcon.v1.Profile
-	(*RankProfile)(nil),       // 30: falcon.v1.RankProfile
-	(*CallTiming)(nil),        // 31: falcon.v1.CallTiming
-	(*Telemetry)(nil),         // 32: falcon.v1.Telemetry
-	(*Nic)(nil),               // 33: falcon.v1.Nic
-	(*Gpu)(nil),               // 34: falcon.v1.Gpu
-	(*Host)(nil),              // 35: falcon.v1.Host
-	(*CommandResult)(nil),     // 36: falcon.v1.CommandResult
-	(*RankAck)(nil),           // 37: falcon.v1.RankAck
-	(*EngineFrame)(nil),       // 38: falcon.v1.EngineFrame
-	(*Ask)(nil),               // 39: falcon.v1.Ask
-	(*Welcome)(nil),           // 40: falcon.v1.Welcome
-	(*Ack)(nil),               // 41: falcon.v1.Ack
-	(*Command)(nil),           // 42: falcon.v1.Command
-	(*LaunchCommand)(nil),     // 43: falcon.v1.LaunchCommand
-	(*SuspendCommand)(nil),    // 44: falcon.v1.SuspendCommand
-	(*TableCommand)(nil),      // 45: falcon.v1.TableCommand
-	(*RejoinCommand)(nil),     // 46: falcon.v1.RejoinCommand
-	(*ShardMove)(nil),         // 47: falcon.v1.ShardMove
-	(*RankSeat)(nil),          // 48: falcon.v1.RankSeat
-	(*StopCommand)(nil),       // 49: falcon.v1.StopCommand
-	(*RankLaunch)(nil),        // 50: falcon.v1.RankLaunch
-	(*PauseCommand)(nil),      // 51: falcon.v1.PauseCommand
-	(*RankCut)(nil),           // 52: falcon.v1.RankCut
-	(*CommLimit)(nil),         // 53: falcon.v1.CommLimit
-	(*RankPause)(nil),         // 54: falcon.v1.RankPause
-	(*CommCount)(nil),         // 55: falcon.v1.CommCount
-	(*PeerCount)(nil),         // 56: falcon.v1.PeerCount
-	(*TestCommand)(nil),       // 57: falcon.v1.TestCommand
-	(*RankTest)(nil),          // 58: falcon.v1.RankTest
-	(*TestResult)(nil),        // 59: falcon.v1.TestResult
-	(*ProfileCommand)(nil),    // 60: falcon.v1.ProfileCommand
-	(*OrderCommand)(nil),      // 61: falcon.v1.OrderCommand
-	(*SnapshotRequest)(nil),   // 62: falcon.v1.SnapshotRequest
-	(*SnapshotReply)(nil),     // 63: falcon.v1.SnapshotReply
-	(*Hang)(nil),              // 64: falcon.v1.Hang
-	(*HangPart)(nil),          // 65: falcon.v1.HangPart
-	(*Operator)(nil),          // 66: falcon.v1.Operator
-	(*RankColumns)(nil),       // 67: falcon.v1.RankColumns
-	(*Column)(nil),            // 68: falcon.v1.Column
-	(*Recurrence)(nil),        // 69: falcon.v1.Recurrence
-	(*Job)(nil),               // 70: falcon.v1.Job
-	(*Policy)(nil),            // 71: falcon.v1.Policy
-	(*RecoveryPolicy)(nil),    // 72: falcon.v1.RecoveryPolicy
-	(*RungPolicy)(nil),        // 73: falcon.v1.RungPolicy
-	(*RankView)(nil),          // 74: falcon.v1.RankView
-	(*NodeView)(nil),          // 75: falcon.v1.NodeView
-	(*Series)(nil),            // 76: falcon.v1.Series
-	(*Mark)(nil),              // 77: falcon.v1.Mark
-	(*Evidence)(nil),          // 78: falcon.v1.Evidence
-	(*Verdict)(nil),           // 79: falcon.v1.Verdict
-	(*Incident)(nil),          // 80: falcon.v1.Incident
-	(*Action)(nil),            // 81: falcon.v1.Action
-	(*Approval)(nil),          // 82: falcon.v1.Approval
-	(*Preview)(nil),           // 83: falcon.v1.Preview
-	(*NodeSwap)(nil),          // 84: falcon.v1.NodeSwap
-	(*LinksOf)(nil),           // 85: falcon.v1.LinksOf
-	(*RungView)(nil),          // 86: falcon.v1.RungView
-	(*Ladder)(nil),            // 87: falcon.v1.Ladder
-	(*EventLine)(nil),         // 88: falcon.v1.EventLine
-	(*Audit)(nil),             // 89: falcon.v1.Audit
-	(*WatchRequest)(nil),      // 90: falcon.v1.WatchRequest
-	(*Event)(nil),             // 91: falcon.v1.Event
-	(*DecideRequest)(nil),     // 92: falcon.v1.DecideRequest
-	(*DecideReply)(nil),       // 93: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil),  // 94: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),    // 95: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil),  // 96: falcon.v1.IncidentsRequest
-	(*Validation)(nil),        // 97: falcon.v1.Validation
-	(*ValidationNow)(nil),     // 98: falcon.v1.ValidationNow
-	(*RankPair)(nil),          // 99: falcon.v1.RankPair
-	(*GemmResult)(nil),        // 100: falcon.v1.GemmResult
-	(*LinkResult)(nil),        // 101: falcon.v1.LinkResult
-	(*ValidateRequest)(nil),   // 102: falcon.v1.ValidateRequest
-	(*ValidateReply)(nil),     // 103: falcon.v1.ValidateReply
-	(*IncidentsReply)(nil),    // 104: falcon.v1.IncidentsReply
-	(*TriageRequest)(nil),     // 105: falcon.v1.TriageRequest
-	(*TriageReply)(nil),       // 106: falcon.v1.TriageReply
-	(*Triage)(nil),            // 107: falcon.v1.Triage
-	(*TriageNote)(nil),        // 108: falcon.v1.TriageNote
-	(*HistoryRequest)(nil),    // 109: falcon.v1.HistoryRequest
-	(*HistoryReply)(nil),      // 110: falcon.v1.HistoryReply
-	(*ProbeRequest)(nil),      // 111: falcon.v1.ProbeRequest
-	(*ProbeReply)(nil),        // 112: falcon.v1.ProbeReply
-	(*PastIncident)(nil),      // 113: falcon.v1.PastIncident
-	(*CauseCount)(nil),        // 114: falcon.v1.CauseCount
-	(*JobCauses)(nil),         // 115: falcon.v1.JobCauses
-	(*JobCategory)(nil),       // 116: falcon.v1.JobCategory
-	(*Spread)(nil),            // 117: falcon.v1.Spread
-	(*PastJob)(nil),           // 118: falcon.v1.PastJob
-	(*Culprit)(nil),           // 119: falcon.v1.Culprit
-	(*Fault)(nil),             // 120: falcon.v1.Fault
-	(*Recovery)(nil),          // 121: falcon.v1.Recovery
-	(*Shrink)(nil),            // 122: falcon.v1.Shrink
-	(*RankRecovery)(nil),      // 123: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 124: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 125: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 126: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 127: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 128: falcon.v1.RecoverReply
-	nil,                       // 129: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 130: falcon.v1.Policy.RungsEntry
-	nil,                       // 131: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 132: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 133: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 134: falcon.v1.Recovery.PredictedMsEntry
+	(*Peeked)(nil),            // 8: falcon.v1.Peeked
+	(*PeekPart)(nil),          // 9: falcon.v1.PeekPart
+	(*Calls)(nil),             // 10: falcon.v1.Calls
+	(*RankCalls)(nil),         // 11: falcon.v1.RankCalls
+	(*CommCalls)(nil),         // 12: falcon.v1.CommCalls
+	(*Call)(nil),              // 13: falcon.v1.Call
+	(*Goodbye)(nil),           // 14: falcon.v1.Goodbye
+	(*RenewRequest)(nil),      // 15: falcon.v1.RenewRequest
+	(*RenewReply)(nil),        // 16: falcon.v1.RenewReply
+	(*Hello)(nil),             // 17: falcon.v1.Hello
+	(*Beat)(nil),              // 18: falcon.v1.Beat
+	(*UnseenRank)(nil),        // 19: falcon.v1.UnseenRank
+	(*RankBeat)(nil),          // 20: falcon.v1.RankBeat
+	(*DeviceEvent)(nil),       // 21: falcon.v1.DeviceEvent
+	(*RankState)(nil),         // 22: falcon.v1.RankState
+	(*Traffic)(nil),           // 23: falcon.v1.Traffic
+	(*Commitment)(nil),        // 24: falcon.v1.Commitment
+	(*Park)(nil),              // 25: falcon.v1.Park
+	(*Comm)(nil),              // 26: falcon.v1.Comm
+	(*Samples)(nil),           // 27: falcon.v1.Samples
+	(*Sample)(nil),            // 28: falcon.v1.Sample
+	(*Work)(nil),              // 29: falcon.v1.Work
+	(*CallChange)(nil),        // 30: falcon.v1.CallChange
+	(*Profile)(nil),           // 31: falcon.v1.Profile
+	(*RankProfile)(nil),       // 32: falcon.v1.RankProfile
+	(*CallTiming)(nil),        // 33: falcon.v1.CallTiming
+	(*Telemetry)(nil),         // 34: falcon.v1.Telemetry
+	(*Nic)(nil),               // 35: falcon.v1.Nic
+	(*Gpu)(nil),               // 36: falcon.v1.Gpu
+	(*Host)(nil),              // 37: falcon.v1.Host
+	(*CommandResult)(nil),     // 38: falcon.v1.CommandResult
+	(*RankAck)(nil),           // 39: falcon.v1.RankAck
+	(*EngineFrame)(nil),       // 40: falcon.v1.EngineFrame
+	(*Peek)(nil),              // 41: falcon.v1.Peek
+	(*Ask)(nil),               // 42: falcon.v1.Ask
+	(*Welcome)(nil),           // 43: falcon.v1.Welcome
+	(*Ack)(nil),               // 44: falcon.v1.Ack
+	(*Command)(nil),           // 45: falcon.v1.Command
+	(*LaunchCommand)(nil),     // 46: falcon.v1.LaunchCommand
+	(*SuspendCommand)(nil),    // 47: falcon.v1.SuspendCommand
+	(*TableCommand)(nil),      // 48: falcon.v1.TableCommand
+	(*RejoinCommand)(nil),     // 49: falcon.v1.RejoinCommand
+	(*ShardMove)(nil),         // 50: falcon.v1.ShardMove
+	(*RankSeat)(nil),          // 51: falcon.v1.RankSeat
+	(*StopCommand)(nil),       // 52: falcon.v1.StopCommand
+	(*RankLaunch)(nil),        // 53: falcon.v1.RankLaunch
+	(*PauseCommand)(nil),      // 54: falcon.v1.PauseCommand
+	(*RankCut)(nil),           // 55: falcon.v1.RankCut
+	(*CommLimit)(nil),         // 56: falcon.v1.CommLimit
+	(*RankPause)(nil),         // 57: falcon.v1.RankPause
+	(*CommCount)(nil),         // 58: falcon.v1.CommCount
+	(*PeerCount)(nil),         // 59: falcon.v1.PeerCount
+	(*TestCommand)(nil),       // 60: falcon.v1.TestCommand
+	(*RankTest)(nil),          // 61: falcon.v1.RankTest
+	(*TestResult)(nil),        // 62: falcon.v1.TestResult
+	(*ProfileCommand)(nil),    // 63: falcon.v1.ProfileCommand
+	(*OrderCommand)(nil),      // 64: falcon.v1.OrderCommand
+	(*SnapshotRequest)(nil),   // 65: falcon.v1.SnapshotRequest
+	(*SnapshotReply)(nil),     // 66: falcon.v1.SnapshotReply
+	(*Hang)(nil),              // 67: falcon.v1.Hang
+	(*HangPart)(nil),          // 68: falcon.v1.HangPart
+	(*Operator)(nil),          // 69: falcon.v1.Operator
+	(*RankColumns)(nil),       // 70: falcon.v1.RankColumns
+	(*Column)(nil),            // 71: falcon.v1.Column
+	(*Recurrence)(nil),        // 72: falcon.v1.Recurrence
+	(*Job)(nil),               // 73: falcon.v1.Job
+	(*Policy)(nil),            // 74: falcon.v1.Policy
+	(*RecoveryPolicy)(nil),    // 75: falcon.v1.RecoveryPolicy
+	(*RungPolicy)(nil),        // 76: falcon.v1.RungPolicy
+	(*RankView)(nil),          // 77: falcon.v1.RankView
+	(*NodeView)(nil),          // 78: falcon.v1.NodeView
+	(*Series)(nil),            // 79: falcon.v1.Series
+	(*Mark)(nil),              // 80: falcon.v1.Mark
+	(*Evidence)(nil),          // 81: falcon.v1.Evidence
+	(*Verdict)(nil),           // 82: falcon.v1.Verdict
+	(*Incident)(nil),          // 83: falcon.v1.Incident
+	(*Action)(nil),            // 84: falcon.v1.Action
+	(*Approval)(nil),          // 85: falcon.v1.Approval
+	(*Preview)(nil),           // 86: falcon.v1.Preview
+	(*NodeSwap)(nil),          // 87: falcon.v1.NodeSwap
+	(*LinksOf)(nil),           // 88: falcon.v1.LinksOf
+	(*RungView)(nil),          // 89: falcon.v1.RungView
+	(*Ladder)(nil),            // 90: falcon.v1.Ladder
+	(*EventLine)(nil),         // 91: falcon.v1.EventLine
+	(*Audit)(nil),             // 92: falcon.v1.Audit
+	(*WatchRequest)(nil),      // 93: falcon.v1.WatchRequest
+	(*Event)(nil),             // 94: falcon.v1.Event
+	(*DecideRequest)(nil),     // 95: falcon.v1.DecideRequest
+	(*DecideReply)(nil),       // 96: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil),  // 97: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),    // 98: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil),  // 99: falcon.v1.IncidentsRequest
+	(*Validation)(nil),        // 100: falcon.v1.Validation
+	(*ValidationNow)(nil),     // 101: falcon.v1.ValidationNow
+	(*RankPair)(nil),          // 102: falcon.v1.RankPair
+	(*GemmResult)(nil),        // 103: falcon.v1.GemmResult
+	(*LinkResult)(nil),        // 104: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),   // 105: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),     // 106: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),    // 107: falcon.v1.IncidentsReply
+	(*TriageRequest)(nil),     // 108: falcon.v1.TriageRequest
+	(*TriageReply)(nil),       // 109: falcon.v1.TriageReply
+	(*Triage)(nil),            // 110: falcon.v1.Triage
+	(*TriageNote)(nil),        // 111: falcon.v1.TriageNote
+	(*PeekRequest)(nil),       // 112: falcon.v1.PeekRequest
+	(*PeekReply)(nil),         // 113: falcon.v1.PeekReply
+	(*HistoryRequest)(nil),    // 114: falcon.v1.HistoryRequest
+	(*HistoryReply)(nil),      // 115: falcon.v1.HistoryReply
+	(*ProbeRequest)(nil),      // 116: falcon.v1.ProbeRequest
+	(*ProbeReply)(nil),        // 117: falcon.v1.ProbeReply
+	(*PastIncident)(nil),      // 118: falcon.v1.PastIncident
+	(*CauseCount)(nil),        // 119: falcon.v1.CauseCount
+	(*JobCauses)(nil),         // 120: falcon.v1.JobCauses
+	(*JobCategory)(nil),       // 121: falcon.v1.JobCategory
+	(*Spread)(nil),            // 122: falcon.v1.Spread
+	(*PastJob)(nil),           // 123: falcon.v1.PastJob
+	(*Culprit)(nil),           // 124: falcon.v1.Culprit
+	(*Fault)(nil),             // 125: falcon.v1.Fault
+	(*Recovery)(nil),          // 126: falcon.v1.Recovery
+	(*Shrink)(nil),            // 127: falcon.v1.Shrink
+	(*RankRecovery)(nil),      // 128: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 129: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 130: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 131: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 132: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 133: falcon.v1.RecoverReply
+	nil,                       // 134: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 135: falcon.v1.Policy.RungsEntry
+	nil,                       // 136: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 137: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 138: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 139: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
-	15,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
-	16,  // 1: falcon.v1.AgentFrame.beat:type_name -> falcon.v1.Beat
-	25,  // 2: falcon.v1.AgentFrame.samples:type_name -> falcon.v1.Samples
-	29,  // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
-	32,  // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
-	36,  // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
-	20,  // 6: falcon.v1.AgentFrame.rank:type_name -> falcon.v1.RankState
-	19,  // 7: falcon.v1.AgentFrame.device:type_name -> falcon.v1.DeviceEvent
-	12,  // 8: falcon.v1.AgentFrame.goodbye:type_name -> falcon.v1.Goodbye
-	8,   // 9: falcon.v1.AgentFrame.calls:type_name -> falcon.v1.Calls
-	9,   // 10: falcon.v1.Calls.ranks:type_name -> falcon.v1.RankCalls
-	10,  // 11: falcon.v1.RankCalls.comms:type_name -> falcon.v1.CommCalls
-	11,  // 12: falcon.v1.RankCalls.calls:type_name -> falcon.v1.Call
-	18,  // 13: falcon.v1.Beat.ranks:type_name -> falcon.v1.RankBeat
-	17,  // 14: falcon.v1.Beat.unseen:type_name -> falcon.v1.UnseenRank
-	24,  // 15: falcon.v1.RankState.comms:type_name -> falcon.v1.Comm
-	23,  // 16: falcon.v1.RankState.park:type_name -> falcon.v1.Park
-	22,  // 17: falcon.v1.RankState.committed:type_name -> falcon.v1.Commitment
-	21,  // 18: falcon.v1.RankState.traffic:type_name -> falcon.v1.Traffic
-	26,  // 19: falcon.v1.Samples.samples:type_name -> falcon.v1.Sample
-	27,  // 20: falcon.v1.Sample.work:type_name -> falcon.v1.Work
-	28,  // 21: falcon.v1.Work.changed:type_name -> falcon.v1.CallChange
-	30,  // 22: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
-	31,  // 23: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
-	34,  // 24: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
-	35,  // 25: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
-	33,  // 26: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	129, // 27: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
-	0,   // 28: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
-	37,  // 29: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
-	54,  // 30: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
-	59,  // 31: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
-	40,  // 32: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
-	41,  // 33: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
-	42,  // 34: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
-	39,  // 35: falcon.v1.EngineFrame.ask:type_name -> falcon.v1.Ask
-	60,  // 36: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
-	61,  // 37: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
-	51,  // 38: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
-	57,  // 39: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
-	43,  // 40: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
-	44,  // 41: falcon.v1.Command.suspend:type_name -> falcon.v1.SuspendCommand
-	45,  // 42: falcon.v1.Command.table:type_name -> falcon.v1.TableCommand
-	46,  // 43: falcon.v1.Command.rejoin:type_name -> falcon.v1.RejoinCommand
-	49,  // 44: falcon.v1.Command.stop:type_name -> falcon.v1.StopCommand
-	50,  // 45: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
-	47,  // 46: falcon.v1.RejoinCommand.moves:type_name -> falcon.v1.ShardMove
-	48,  // 47: falcon.v1.RejoinCommand.seats:type_name -> falcon.v1.RankSeat
-	1,   // 48: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
-	52,  // 49: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
-	53,  // 50: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
-	2,   // 51: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
-	55,  // 52: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
-	3,   // 53: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
-	56,  // 54: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
-	58,  // 55: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
-	4,   // 56: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
-	4,   // 57: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
-	5,   // 58: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
-	70,  // 59: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
-	71,  // 60: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
-	74,  // 61: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
-	76,  // 62: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
-	80,  // 63: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	87,  // 64: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	88,  // 65: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
-	75,  // 66: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	97,  // 67: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
-	33,  // 68: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	121, // 69: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
-	67,  // 70: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
-	69,  // 71: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
-	66,  // 72: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
-	87,  // 73: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
-	64,  // 74: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
-	119, // 75: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
-	107, // 76: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
-	65,  // 77: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
-	65,  // 78: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
-	68,  // 79: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
-	130, // 80: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
-	72,  // 81: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
-	6,   // 82: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	77,  // 83: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	78,  // 84: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	79,  // 85: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	83,  // 86: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	82,  // 87: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
-	84,  // 88: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	85,  // 89: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	85,  // 90: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	131, // 91: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	84,  // 92: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
-	83,  // 93: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	86,  // 94: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	81,  // 95: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	81,  // 96: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	89,  // 97: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
-	88,  // 98: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	81,  // 99: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	71,  // 100: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	71,  // 101: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	100, // 102: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	101, // 103: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	98,  // 104: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
-	99,  // 105: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
-	97,  // 106: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	80,  // 107: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	97,  // 108: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	87,  // 109: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	88,  // 110: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
-	76,  // 111: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
-	70,  // 112: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	121, // 113: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
-	107, // 114: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
-	107, // 115: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
-	108, // 116: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
-	113, // 117: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
-	114, // 118: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
-	115, // 119: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
-	117, // 120: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
-	117, // 121: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
-	118, // 122: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
-	119, // 123: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
-	116, // 124: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
-	120, // 125: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	132, // 126: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	47,  // 127: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	133, // 128: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	134, // 129: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	123, // 130: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	122, // 131: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	121, // 132: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	126, // 133: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	121, // 134: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	73,  // 135: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 136: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	13,  // 137: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
-	62,  // 138: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	90,  // 139: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	92,  // 140: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	94,  // 141: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	102, // 142: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	96,  // 143: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	124, // 144: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	127, // 145: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	109, // 146: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
-	111, // 147: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
-	105, // 148: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
-	38,  // 149: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	14,  // 150: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
-	63,  // 151: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	91,  // 152: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	93,  // 153: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	95,  // 154: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	103, // 155: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	104, // 156: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	125, // 157: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	128, // 158: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	110, // 159: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
-	112, // 160: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
-	106, // 161: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
-	149, // [149:162] is the sub-list for method output_type
-	136, // [136:149] is the sub-list for method input_type
-	136, // [136:136] is the sub-list for extension type_name
-	136, // [136:136] is the sub-list for extension extendee
-	0,   // [0:136] is the sub-list for field type_name
+	17,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
+	18,  // 1: falcon.v1.AgentFrame.beat:type_name -> falcon.v1.Beat
+	27,  // 2: falcon.v1.AgentFrame.samples:type_name -> falcon.v1.Samples
+	31,  // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
+	34,  // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
+	38,  // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
+	22,  // 6: falcon.v1.AgentFrame.rank:type_name -> falcon.v1.RankState
+	21,  // 7: falcon.v1.AgentFrame.device:type_name -> falcon.v1.DeviceEvent
+	14,  // 8: falcon.v1.AgentFrame.goodbye:type_name -> falcon.v1.Goodbye
+	10,  // 9: falcon.v1.AgentFrame.calls:type_name -> falcon.v1.Calls
+	8,   // 10: falcon.v1.AgentFrame.peeked:type_name -> falcon.v1.Peeked
+	9,   // 11: falcon.v1.Peeked.parts:type_name -> falcon.v1.PeekPart
+	11,  // 12: falcon.v1.Calls.ranks:type_name -> falcon.v1.RankCalls
+	12,  // 13: falcon.v1.RankCalls.comms:type_name -> falcon.v1.CommCalls
+	13,  // 14: falcon.v1.RankCalls.calls:type_name -> falcon.v1.Call
+	20,  // 15: falcon.v1.Beat.ranks:type_name -> falcon.v1.RankBeat
+	19,  // 16: falcon.v1.Beat.unseen:type_name -> falcon.v1.UnseenRank
+	26,  // 17: falcon.v1.RankState.comms:type_name -> falcon.v1.Comm
+	25,  // 18: falcon.v1.RankState.park:type_name -> falcon.v1.Park
+	24,  // 19: falcon.v1.RankState.committed:type_name -> falcon.v1.Commitment
+	23,  // 20: falcon.v1.RankState.traffic:type_name -> falcon.v1.Traffic
+	28,  // 21: falcon.v1.Samples.samples:type_name -> falcon.v1.Sample
+	29,  // 22: falcon.v1.Sample.work:type_name -> falcon.v1.Work
+	30,  // 23: falcon.v1.Work.changed:type_name -> falcon.v1.CallChange
+	32,  // 24: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
+	33,  // 25: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
+	36,  // 26: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
+	37,  // 27: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
+	35,  // 28: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
+	134, // 29: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	0,   // 30: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
+	39,  // 31: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
+	57,  // 32: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
+	62,  // 33: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
+	43,  // 34: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
+	44,  // 35: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
+	45,  // 36: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
+	42,  // 37: falcon.v1.EngineFrame.ask:type_name -> falcon.v1.Ask
+	41,  // 38: falcon.v1.EngineFrame.peek:type_name -> falcon.v1.Peek
+	63,  // 39: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
+	64,  // 40: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
+	54,  // 41: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
+	60,  // 42: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
+	46,  // 43: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
+	47,  // 44: falcon.v1.Command.suspend:type_name -> falcon.v1.SuspendCommand
+	48,  // 45: falcon.v1.Command.table:type_name -> falcon.v1.TableCommand
+	49,  // 46: falcon.v1.Command.rejoin:type_name -> falcon.v1.RejoinCommand
+	52,  // 47: falcon.v1.Command.stop:type_name -> falcon.v1.StopCommand
+	53,  // 48: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
+	50,  // 49: falcon.v1.RejoinCommand.moves:type_name -> falcon.v1.ShardMove
+	51,  // 50: falcon.v1.RejoinCommand.seats:type_name -> falcon.v1.RankSeat
+	1,   // 51: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
+	55,  // 52: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
+	56,  // 53: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
+	2,   // 54: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
+	58,  // 55: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
+	3,   // 56: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
+	59,  // 57: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
+	61,  // 58: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
+	4,   // 59: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
+	4,   // 60: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
+	5,   // 61: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
+	73,  // 62: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
+	74,  // 63: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
+	77,  // 64: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
+	79,  // 65: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
+	83,  // 66: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
+	90,  // 67: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	91,  // 68: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	78,  // 69: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
+	100, // 70: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	35,  // 71: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
+	126, // 72: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	70,  // 73: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
+	72,  // 74: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
+	69,  // 75: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
+	90,  // 76: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
+	67,  // 77: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
+	124, // 78: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
+	110, // 79: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
+	68,  // 80: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
+	68,  // 81: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
+	71,  // 82: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
+	135, // 83: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	75,  // 84: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
+	6,   // 85: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	80,  // 86: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	81,  // 87: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	82,  // 88: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	86,  // 89: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	85,  // 90: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
+	87,  // 91: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	88,  // 92: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	88,  // 93: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	136, // 94: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	87,  // 95: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
+	86,  // 96: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	89,  // 97: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	84,  // 98: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	84,  // 99: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	92,  // 100: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	91,  // 101: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	84,  // 102: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	74,  // 103: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	74,  // 104: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	103, // 105: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	104, // 106: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	101, // 107: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	102, // 108: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	100, // 109: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	83,  // 110: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	100, // 111: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	90,  // 112: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	91,  // 113: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	79,  // 114: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	73,  // 115: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	126, // 116: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	110, // 117: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
+	110, // 118: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
+	111, // 119: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
+	9,   // 120: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
+	118, // 121: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
+	119, // 122: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
+	120, // 123: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
+	122, // 124: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
+	122, // 125: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
+	123, // 126: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
+	124, // 127: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
+	121, // 128: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
+	125, // 129: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	137, // 130: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	50,  // 131: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	138, // 132: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	139, // 133: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	128, // 134: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	127, // 135: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	126, // 136: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	131, // 137: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	126, // 138: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	76,  // 139: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 140: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	15,  // 141: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	65,  // 142: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	93,  // 143: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	95,  // 144: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	97,  // 145: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	105, // 146: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	99,  // 147: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	129, // 148: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	132, // 149: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	114, // 150: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
+	116, // 151: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
+	108, // 152: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
+	112, // 153: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
+	40,  // 154: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	16,  // 155: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	66,  // 156: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	94,  // 157: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	96,  // 158: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	98,  // 159: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	106, // 160: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	107, // 161: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	130, // 162: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	133, // 163: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	115, // 164: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
+	117, // 165: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
+	109, // 166: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
+	113, // 167: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
+	154, // [154:168] is the sub-list for method output_type
+	140, // [140:154] is the sub-list for method input_type
+	140, // [140:140] is the sub-list for extension type_name
+	140, // [140:140] is the sub-list for extension extendee
+	0,   // [0:140] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -13851,14 +14303,16 @@ func file_falcon_v1_falcon_proto_init() {
 		(*AgentFrame_Device)(nil),
 		(*AgentFrame_Goodbye)(nil),
 		(*AgentFrame_Calls)(nil),
+		(*AgentFrame_Peeked)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[31].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[33].OneofWrappers = []any{
 		(*EngineFrame_Welcome)(nil),
 		(*EngineFrame_Ack)(nil),
 		(*EngineFrame_Command)(nil),
 		(*EngineFrame_Ask)(nil),
+		(*EngineFrame_Peek)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[35].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[38].OneofWrappers = []any{
 		(*Command_Profile)(nil),
 		(*Command_Order)(nil),
 		(*Command_Pause)(nil),
@@ -13869,8 +14323,8 @@ func file_falcon_v1_falcon_proto_init() {
 		(*Command_Rejoin)(nil),
 		(*Command_Stop)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[54].OneofWrappers = []any{}
-	file_falcon_v1_falcon_proto_msgTypes[84].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[57].OneofWrappers = []any{}
+	file_falcon_v1_falcon_proto_msgTypes[87].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -13880,7 +14334,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   128,
+			NumMessages:   133,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

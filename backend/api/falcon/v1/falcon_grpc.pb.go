@@ -187,6 +187,7 @@ const (
 	Console_History_FullMethodName    = "/falcon.v1.Console/History"
 	Console_Probe_FullMethodName      = "/falcon.v1.Console/Probe"
 	Console_Triage_FullMethodName     = "/falcon.v1.Console/Triage"
+	Console_Peek_FullMethodName       = "/falcon.v1.Console/Peek"
 )
 
 // ConsoleClient is the client API for Console service.
@@ -226,6 +227,10 @@ type ConsoleClient interface {
 	// Triage acknowledges, snoozes, assigns or annotates an incident, or hands all
 	// open ones over. It changes nothing that the engine does. Role operator.
 	Triage(ctx context.Context, in *TriageRequest, opts ...grpc.CallOption) (*TriageReply, error)
+	// Peek has a node read what a rank has printed, where its threads stand, or the
+	// kernel's newest lines. It changes nothing, and who asked is written down. Role
+	// operator (stacks: approver).
+	Peek(ctx context.Context, in *PeekRequest, opts ...grpc.CallOption) (*PeekReply, error)
 }
 
 type consoleClient struct {
@@ -355,6 +360,16 @@ func (c *consoleClient) Triage(ctx context.Context, in *TriageRequest, opts ...g
 	return out, nil
 }
 
+func (c *consoleClient) Peek(ctx context.Context, in *PeekRequest, opts ...grpc.CallOption) (*PeekReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PeekReply)
+	err := c.cc.Invoke(ctx, Console_Peek_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ConsoleServer is the server API for Console service.
 // All implementations must embed UnimplementedConsoleServer
 // for forward compatibility.
@@ -392,6 +407,10 @@ type ConsoleServer interface {
 	// Triage acknowledges, snoozes, assigns or annotates an incident, or hands all
 	// open ones over. It changes nothing that the engine does. Role operator.
 	Triage(context.Context, *TriageRequest) (*TriageReply, error)
+	// Peek has a node read what a rank has printed, where its threads stand, or the
+	// kernel's newest lines. It changes nothing, and who asked is written down. Role
+	// operator (stacks: approver).
+	Peek(context.Context, *PeekRequest) (*PeekReply, error)
 	mustEmbedUnimplementedConsoleServer()
 }
 
@@ -434,6 +453,9 @@ func (UnimplementedConsoleServer) Probe(context.Context, *ProbeRequest) (*ProbeR
 }
 func (UnimplementedConsoleServer) Triage(context.Context, *TriageRequest) (*TriageReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Triage not implemented")
+}
+func (UnimplementedConsoleServer) Peek(context.Context, *PeekRequest) (*PeekReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Peek not implemented")
 }
 func (UnimplementedConsoleServer) mustEmbedUnimplementedConsoleServer() {}
 func (UnimplementedConsoleServer) testEmbeddedByValue()                 {}
@@ -647,6 +669,24 @@ func _Console_Triage_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Console_Peek_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PeekRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ConsoleServer).Peek(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Console_Peek_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ConsoleServer).Peek(ctx, req.(*PeekRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Console_ServiceDesc is the grpc.ServiceDesc for Console service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -693,6 +733,10 @@ var Console_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Triage",
 			Handler:    _Console_Triage_Handler,
+		},
+		{
+			MethodName: "Peek",
+			Handler:    _Console_Peek_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

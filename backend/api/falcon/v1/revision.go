@@ -7,4 +7,8 @@ package falconv1
 //	1: Goodbye, Command.life_ms, RankBeat.calls and waiting_ms
 //	2: Ask and Calls
 //	3: Hello.rank_table and TableCommand.none
-const ProtocolRevision = 3
+//	4: Peek and Peeked
+const (
+	ProtocolRevision = 4
+	PeekRevision     = 4 // from which on agents answer Peek
+)

@@ -150,7 +150,6 @@ type Column struct {
 	Probability float64   // P(r ≤ w)
 	MAP         int       // most probable run length
 	Posterior   []float64 // P(r = 0..len-2), the last entry holds the tail
-	Past        bool      // of an earlier epoch: no posterior, the job's slowest rank
 }
 
 // Steady is how the machine is doing as a whole.

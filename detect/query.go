@@ -33,8 +33,7 @@ func (m *Machine) Rank(r falcon.Rank) (RankStatus, bool) {
 
 // Series is the newest observations of one rank with the run-length posterior
 // after each, oldest first: at most columns of them, each posterior cut to
-// runLengths entries, the last of which holds the tail. What is missing to columns comes from
-// earlier epochs: the job's times, slowest rank each, without a posterior. It runs a filter over
+// runLengths entries, the last of which holds the tail. It runs a filter over
 // the stored samples, so it costs about a microsecond a sample; nil for a rank
 // that the job does not have.
 func (m *Machine) Series(r falcon.Rank, columns, runLengths int) []Column {
@@ -60,7 +59,7 @@ func (m *Machine) Series(r falcon.Rank, columns, runLengths int) []Column {
 		filter.Binned(c.Posterior)
 		out = append(out, c)
 	}
-	return m.samples.withPast(out, columns, runLengths)
+	return out
 }
 
 // meanAndSpread is the median of values, and a robust scale of them: that of the

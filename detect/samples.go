@@ -13,7 +13,6 @@ type sampleLog struct {
 	job     *jobState
 	ranks   []*series
 	slowest *series // slowest rank of each iteration
-	past    pastTimes
 	fold    iterationFold
 	times   iterationTimes
 	newest  int64 // newest iteration seen from any rank, -1 before the first
@@ -118,7 +117,6 @@ func allButOneBelow(values []float64, ms float64) bool {
 
 // startEpoch begins with no iteration of any rank.
 func (l *sampleLog) startEpoch(cfg *Config) {
-	l.past.add(l.slowest, cfg.History)
 	l.ranks = make([]*series, l.job.desc.Layout.World())
 	for i := range l.ranks {
 		l.ranks[i] = newRankSeries(cfg)

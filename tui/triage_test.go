@@ -114,4 +114,14 @@ func TestTimesInAZone(t *testing.T) {
 			t.Errorf("no %q:\n%s", want, s)
 		}
 	}
+	for page, wants := range map[rune][]string{
+		'4': {"15:00:", "(newest, 15:00:", "clock "}, '5': {"LADDER INC-0001 since 15:00:12 CET (", "proposed at 50 (15:00:1"},
+	} {
+		m.Update(tea.KeyPressMsg{Code: page, Text: string(page)})
+		for s, i := text(m), 0; i < len(wants); i++ {
+			if !strings.Contains(s, wants[i]) {
+				t.Errorf("page %c: no %q:\n%s", page, wants[i], s)
+			}
+		}
+	}
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/triage"
 	"github.com/failslow/falcon/mitigate"
@@ -68,7 +67,7 @@ func (e *Engine) Decide(ctx context.Context, who Actor, q *falconv1.DecideReques
 	var out *falconv1.Action
 	err = e.readInLoop(ctx, func() {
 		if i := e.state.actionIndex(id); i >= 0 {
-			out = convert.ActionToProto(e.state.actions[i])
+			out = e.state.actionView(e.state.actions[i])
 		}
 	})
 	return out, err

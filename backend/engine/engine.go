@@ -122,6 +122,7 @@ type Engine struct {
 	hangs       *hangWatch
 	history     *jobHistory
 	probes      *probeKeeper
+	paces       *paceKeeper
 	triage      *triageDesk
 	peeks       *peekDesk
 }
@@ -196,9 +197,10 @@ func assemble(cfg Config, mem *journalState) *Engine {
 		done:     make(chan struct{}),
 		hub:      newHub(mem.events, mem.EventSeq),
 		readings: newDeviceReadings(s.job),
-		intake:   &sampleIntake{shared: s},
+		paces:    &paceKeeper{shared: s},
 		links:    newLinkWatch(cfg.beatPeriod(), s.rec, s.oplog),
 	}
+	e.intake = &sampleIntake{shared: s, paces: e.paces}
 	e.intake.beginEpoch(falcon.NoIteration)
 	e.status = &jobStatus{shared: s, intake: e.intake}
 	e.history = &jobHistory{shared: s, status: e.status}
@@ -215,7 +217,7 @@ func assemble(cfg Config, mem *journalState) *Engine {
 	e.measured = &measurements{shared: s, readings: e.readings}
 	e.views = &stateViews{
 		shared: s, id: e.id, status: e.status, intake: e.intake, readings: e.readings, describer: e.describer,
-		validations: e.validations, links: e.links, hangs: e.hangs, waits: &e.writer.held, dirty: true,
+		validations: e.validations, links: e.links, hangs: e.hangs, paces: e.paces, waits: &e.writer.held, dirty: true,
 		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's snapshot for an old one's
 	}
 	e.assembleDrivers()
@@ -384,6 +386,7 @@ func (e *Engine) onTick(now time.Time) {
 	e.describer.refreshMeans(now)
 	e.recoveries.logStoreNews()
 	e.history.tick(now)
+	e.paces.tick(now)
 	e.views.dirty = e.hangs.tick(now) || e.views.dirty
 }
 

@@ -38,6 +38,7 @@ const (
 type fakeDetector struct {
 	job      detect.Job
 	newest   int64
+	oldest   int64 // iteration that it has seen
 	incident *falcon.Incident
 	parts    int
 	ready    detect.Ready
@@ -65,6 +66,9 @@ func (d *fakeDetector) Step(_ time.Time, in detect.Input) {
 		}
 	case detect.Samples:
 		for _, s := range in.Samples {
+			if d.newest < 0 {
+				d.oldest = s.Iteration
+			}
 			d.newest = max(d.newest, s.Iteration)
 		}
 		d.judge()
@@ -129,7 +133,7 @@ func (d *fakeDetector) Rank(r falcon.Rank) (detect.RankStatus, bool) {
 
 func (d *fakeDetector) Series(_ falcon.Rank, columns, rows int) []detect.Column {
 	var out []detect.Column
-	for i := max(0, d.newest-int64(columns)+1); i <= d.newest; i++ {
+	for i := max(d.oldest, d.newest-int64(columns)+1); i <= d.newest; i++ {
 		out = append(out, detect.Column{Iteration: i, Ms: healthyMs, Posterior: make([]float64, rows)})
 	}
 	return out

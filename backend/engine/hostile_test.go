@@ -181,7 +181,7 @@ func TestMemoryOfIncidentsIsBounded(t *testing.T) {
 	for i := range 3 * incidentsKept {
 		id := fmt.Sprintf("INC-%04d", i+1)
 		m.setIncident(falcon.Incident{ID: id, State: falcon.IncidentClosed}, 0)
-		m.setAction(falcon.Action{ID: id + "/S2/1", Incident: id})
+		m.setAction(falcon.Action{ID: id + "/S2/1", Incident: id}, 1)
 		m.decisions[id+"/S2/1"], m.decidedNs[id+"/S2/1"] = DecisionRecord{}, 1
 		m.impacts[id] = mitigate.Impact{Incident: id}
 	}

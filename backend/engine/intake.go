@@ -17,6 +17,7 @@ import (
 // a placement whose outcome is not known, wait.
 type sampleIntake struct {
 	*shared
+	paces *paceKeeper
 
 	iterations  *iterationCollector
 	leads       leads
@@ -127,6 +128,7 @@ func (si *sampleIntake) takeLater(v falcon.Recovery, in []falcon.Sample) {
 func (si *sampleIntake) release(now time.Time) {
 	unheard := func(heard map[falcon.Rank]struct{}) []falcon.Node { return si.job.unheard(heard, now) }
 	for _, it := range si.iterations.takeComplete(si.job.alive, now, unheard) {
+		si.paces.add(it, now)
 		si.plan.Step(now, it)
 	}
 }

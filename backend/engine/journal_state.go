@@ -12,6 +12,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/backend/pace"
 	"github.com/failslow/falcon/backend/triage"
 	"github.com/failslow/falcon/backend/vote"
 	"github.com/failslow/falcon/detect/history"
@@ -50,6 +51,7 @@ const (
 	kindLaunchEnded journal.Kind = "launch-ended" // launchEndedRecord
 	kindWatched     journal.Kind = "watched"      // history.Watched
 	kindTriage      journal.Kind = "triage"       // triage.Entry
+	kindPace        journal.Kind = "pace"         // list of pace.Stretch
 )
 
 type epochRecord struct {
@@ -147,6 +149,8 @@ type journalState struct {
 	restart    restart.State
 	past       history.Ledger // of incidents that are over
 	triage     triage.Book
+	pace       pace.Book              // iteration times of before, for charts
+	stamps     map[string]actionTimes // by action
 
 	recoveries []falcon.Recovery // by first mention
 	fences     fences
@@ -179,7 +183,7 @@ func newJournalState() *journalState {
 	return &journalState{
 		counters:  counters{NextOrder: 1, NextIncident: 1, NextValidation: 1, NextRecovery: 1},
 		decisions: map[string]DecisionRecord{}, decidedNs: map[string]int64{}, speeds: map[string]speedsRecord{}, impacts: map[string]mitigate.Impact{},
-		opened: map[string]opening{}, triage: triage.Book{}, fences: newFences(), devices: map[falcon.Node]recovery.Seen{},
+		opened: map[string]opening{}, triage: triage.Book{}, stamps: map[string]actionTimes{}, fences: newFences(), devices: map[falcon.Node]recovery.Seen{},
 	}
 }
 
@@ -206,7 +210,7 @@ func (m *journalState) apply(r journal.Record) error {
 	case kindIncident:
 		err = decodeInto(r, func(v falcon.Incident) { m.setIncident(v, r.AtNs) })
 	case kindAction:
-		err = decodeInto(r, m.setAction)
+		err = decodeInto(r, func(v falcon.Action) { m.setAction(v, r.AtNs) })
 	case kindOrder:
 		err = decodeInto(r, m.addOrder)
 	case kindVote:
@@ -227,6 +231,8 @@ func (m *journalState) apply(r journal.Record) error {
 		err = decodeInto(r, func(v history.Watched) { m.past.Watch(r.AtNs, v) })
 	case kindTriage:
 		err = decodeInto(r, func(v triage.Entry) { m.triage.Apply(v) })
+	case kindPace:
+		err = m.foldPace(r)
 	case kindEvent:
 		err = decodeInto(r, func(v eventRecord) { m.addEvent(v, r) })
 	case kindValidation:
@@ -350,6 +356,7 @@ func (m *journalState) forgetOldest() {
 		if a.Incident == id {
 			delete(m.decisions, a.ID)
 			delete(m.decidedNs, a.ID)
+			delete(m.stamps, a.ID)
 		}
 		return a.Incident == id
 	})
@@ -369,7 +376,8 @@ func (m *journalState) impactList() []mitigate.Impact {
 	return out
 }
 
-func (m *journalState) setAction(v falcon.Action) {
+func (m *journalState) setAction(v falcon.Action, atNs int64) {
+	m.stamps[v.ID] = m.stamps[v.ID].after(v, atNs)
 	replaceOrAppend(&m.actions, v, func(x falcon.Action) string { return x.ID })
 }
 

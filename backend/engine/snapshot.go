@@ -112,6 +112,8 @@ var sections = []section{
 	one("ended", func(m *journalState) *endedRecord { return &m.ended }),
 	{name: "past", out: (*journalState).putPast, in: (*journalState).takePast},
 	table("triage", func(m *journalState) map[string]*triage.Status { return m.triage }),
+	table("stamps", func(m *journalState) map[string]actionTimes { return m.stamps }),
+	{name: "pace", out: (*journalState).putPace, in: (*journalState).takePace},
 	{name: "sent", out: (*journalState).putSent, in: (*journalState).takeSent},
 	{name: "events", out: (*journalState).putEvents, in: (*journalState).takeEvent},
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/backend/pace"
 	"github.com/failslow/falcon/backend/triage"
 	"github.com/failslow/falcon/detect/history"
 	"github.com/failslow/falcon/mitigate"
@@ -180,6 +181,7 @@ func (h *randomRecords) other() {
 		record(t0, kindWatched, history.Watched{Name: "gpt", World: 8, Iterations: int64(n), Ms: float64(n), Over: n%4 == 0}),
 		record(t0, kindTriage, triage.Entry{Incident: fmt.Sprintf("INC-%04d", n%4), Verb: triage.Snooze, UntilNs: int64(n), Text: "a fan", By: "dana"}),
 		record(t0, kindTriage, triage.Entry{Incident: fmt.Sprintf("INC-%04d", n%4), Verb: triage.Assign, To: "lee", By: "dana"}),
+		record(t0, kindPace, []pace.Stretch{{Epoch: n, First: int64(n), N: 3, Per: 2, BeginNs: 5, EndNs: 9, Points: []byte{1, 2, 3, 4}}}),
 		record(t0, kindDevice, deviceRecord{Node: falcon.Node(fmt.Sprint("n", n%3)), Device: "n1.g0", Code: 79, Text: "gone"}),
 	}
 	from := h.number("kind", len(records)-1)

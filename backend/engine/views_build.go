@@ -53,6 +53,7 @@ type stateViews struct {
 	validations *validationQueue
 	links       *linkWatch
 	hangs       *hangWatch
+	paces       *paceKeeper
 	waits       *heldRound
 	rejoinAcks  map[falcon.Rank]rejoinAck
 
@@ -291,62 +292,15 @@ func (sv *stateViews) addIncidents(out *falconv1.SnapshotReply) {
 // still shows what the journal knows of its actions.
 func (sv *stateViews) ladder(incident string) *falconv1.Ladder {
 	if l, ok := sv.plan.Ladder(incident); ok {
-		return convert.LadderToProto(l)
+		return sv.state.stampLadder(convert.LadderToProto(l))
 	}
 	out := &falconv1.Ladder{Incident: incident}
 	for _, a := range sv.state.actions {
 		if a.Incident == incident {
-			out.Actions = append(out.Actions, convert.ActionToProto(a))
+			out.Actions = append(out.Actions, sv.state.actionView(a))
 		}
 	}
 	return out
-}
-
-// series is drawn for one rank on request; a bounded piece of work.
-func (sv *stateViews) series(r falcon.Rank, columns, rows int) *falconv1.Series {
-	status, _ := sv.det.Rank(r)
-	out := &falconv1.Series{
-		Rank: int32(r), RunLengths: int32(rows), Threshold: sv.cfg.threshold(), Window: sv.cfg.window(), BaselineMs: status.BaselineMs,
-	}
-	cols := unbroken(sv.det.Series(r, columns, max(rows, rowsMin)))
-	if len(cols) == 0 {
-		return out
-	}
-	out.FirstIteration = cols[0].Iteration
-	for i, c := range cols {
-		if i > 0 && cols[i-1].Past && !c.Past {
-			out.Marks = append(out.Marks, &falconv1.Mark{Iteration: c.Iteration, Kind: "epoch"})
-		}
-		out.Ms = append(out.Ms, float32(c.Ms))
-		out.Probability = append(out.Probability, float32(c.Probability))
-		out.MapRunLength = append(out.MapRunLength, int32(c.MAP))
-		out.Posterior = append(out.Posterior, column(c.Posterior, rows)...)
-	}
-	out.Marks = append(out.Marks, sv.marks(out.FirstIteration)...)
-	slices.SortStableFunc(out.Marks, func(a, b *falconv1.Mark) int { return cmp.Compare(a.Iteration, b.Iteration) })
-	return out
-}
-
-// rowsMin is the fewest rows that the detector draws.
-const rowsMin = 2
-
-func column(posterior []float64, rows int) []float32 {
-	out := make([]float32, rows)
-	for i := range min(rows, len(posterior)) {
-		out[i] = float32(posterior[i])
-	}
-	return out
-}
-
-// unbroken is the newest stretch without a missing iteration: on the wire a
-// column's place is its iteration.
-func unbroken(cols []detect.Column) []detect.Column {
-	for i := len(cols) - 1; i > 0; i-- {
-		if cols[i-1].Iteration+1 != cols[i].Iteration {
-			return cols[i:]
-		}
-	}
-	return cols
 }
 
 // marks lists what happened from an iteration on.

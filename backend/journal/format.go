@@ -18,7 +18,8 @@ import (
 //	2  format noted, head file, snapshots, audit tail, recoveries by difference
 //	3  how long jobs were watched, and a history of incidents in snapshots
 //	4  who looks after which incident
-const Version = 4
+//	5  iteration times for charts, and when actions were proposed, in force and reverted
+const Version = 5
 
 const (
 	logBucket  = "log"   // records by number: from the beginning, or from a snapshot on

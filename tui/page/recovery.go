@@ -99,7 +99,7 @@ func (s *State) Story(r *falconv1.Recovery) string {
 	case falcon.RecoveryProposed:
 		return "waits for a decision: " + r.Reason
 	case falcon.RecoveryResumed:
-		return fmt.Sprintf("resumed at iteration %s, %s after the first sign", phrase.Iteration(r.ResumeIteration), phrase.Ms(Took(r)))
+		return fmt.Sprintf("resumed at %siteration %s, %s after the first sign", endClock(s, r), phrase.Iteration(r.ResumeIteration), phrase.Ms(Took(r)))
 	case falcon.RecoveryFailed, falcon.RecoveryDenied, falcon.RecoveryCancelled:
 		return r.State + ": " + r.Reason
 	}
@@ -108,6 +108,14 @@ func (s *State) Story(r *falconv1.Recovery) string {
 		text += ", " + d
 	}
 	return text
+}
+
+// endClock is when a recovery ended, "14:00:18Z, ", "" where that is not known.
+func endClock(s *State, r *falconv1.Recovery) string {
+	if r.GetEndedUnixNs() == 0 {
+		return ""
+	}
+	return phrase.Clock(time.Unix(0, r.EndedUnixNs), s.EngineNow(), s.Zone) + ", "
 }
 
 // Underway reports whether a validation holds the job or is about to.

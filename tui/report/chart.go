@@ -121,9 +121,11 @@ func (c *Chart) lastBefore(marks []Mark) string {
 }
 
 func medianOf(v []float32) float64 {
-	ms := make([]float64, len(v))
-	for i, x := range v {
-		ms[i] = float64(x)
+	ms := make([]float64, 0, len(v))
+	for _, x := range v {
+		if x > 0 { // 0 is not known
+			ms = append(ms, float64(x))
+		}
 	}
 	return falcon.Median(ms)
 }

@@ -107,7 +107,7 @@ func (s Incident) writeActions(b *strings.Builder) {
 func (s Incident) writeCurve(b *strings.Builder) {
 	b.WriteString("\n## Iteration time\n\n")
 	if s.Chart == nil {
-		b.WriteString("The engine no longer holds the iterations around this incident: it keeps the newest ones in memory, and the journal holds no samples.\n")
+		b.WriteString("The engine no longer holds the iterations around this incident: of those before the newest ones the journal keeps means, as far back as the chart goes.\n")
 		return
 	}
 	b.WriteString(s.notShown())
@@ -143,7 +143,7 @@ func (s Incident) writeTimeline(b *strings.Builder) {
 	}
 	b.WriteString("Each line is a record of the journal; `falcon journal verify` checks the chain.\n\n| When | Iteration | Kind | What | Record | Hash |\n|---|---|---|---|---|---|\n")
 	for _, l := range s.Timeline {
-		fmt.Fprintf(b, "| %s | %d | %s | %s | %d | `%s` |\n", l.At, l.Iteration, markdown(l.Kind), markdown(l.Text), l.Record, shortHash(l.Hash))
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %d | `%s` |\n", l.At, phrase.Iteration(l.Iteration), markdown(l.Kind), markdown(l.Text), l.Record, shortHash(l.Hash))
 	}
 }
 

@@ -143,6 +143,23 @@ func TestStretchesOfACutChart(t *testing.T) {
 	}
 }
 
+// Iterations of which no time is known are in no median, and a line that belongs to no iteration
+// says so.
+func TestUnknownIterations(t *testing.T) {
+	odd := throttled()
+	for i := range 20 {
+		odd.Chart.Ms[i] = 0
+	}
+	odd.Events[0].Iteration = -1
+	s := Of(odd)[0]
+	if got := s.Chart.Stretches()[0]; got != (Stretch{10, 39, "before", 210}) {
+		t.Errorf("%+v", got)
+	}
+	if md := s.Markdown(); strings.Contains(md, "| -1 |") {
+		t.Error(md)
+	}
+}
+
 // What an engine sends can't break a report.
 func TestOddAnswers(t *testing.T) {
 	odd := throttled()

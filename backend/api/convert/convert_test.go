@@ -52,12 +52,15 @@ var (
 		"Recovery.ranks":          "progress, of the engine",
 		"Incident.onset_unix_ns":  "estimated by the engine, from its history",
 		"Incident.end_unix_ns":    "of the engine's history",
+		"Action.proposed_unix_ns": "of the engine's journal",
+		"Action.applied_unix_ns":  "of the engine's journal",
+		"Action.reverted_unix_ns": "of the engine's journal",
 	}
 	// ownShape are messages that no value of the vocabulary stands for.
 	ownShape = strings.Fields(`AgentFrame Goodbye RenewRequest RenewReply Hello Beat RankBeat UnseenRank DeviceEvent RankState Commitment Park
 		Samples Profile Telemetry CommandResult RankAck EngineFrame Welcome Ack Ask Calls RankCalls CommCalls Call Command LaunchCommand SuspendCommand TableCommand
 		RejoinCommand RankSeat StopCommand RankLaunch PauseCommand RankCut CommLimit RankPause CommCount PeerCount TestCommand RankTest
-		TestResult ProfileCommand SnapshotRequest SnapshotReply Operator RankColumns Column Recurrence Job RankView NodeView Series Mark
+		TestResult ProfileCommand SnapshotRequest SnapshotReply Operator RankColumns Column Recurrence Job RankView NodeView Series Mark Moment
 		EventLine Audit WatchRequest Event DecideRequest DecideReply SetPolicyRequest SetPolicyReply IncidentsRequest ValidationNow
 		RankPair ValidateRequest ValidateReply IncidentsReply RankRecovery RecoveriesRequest RecoveriesReply Exposure RecoverRequest
 		RecoverReply HistoryRequest HistoryReply ProbeRequest ProbeReply TriageRequest TriageReply Triage TriageNote Peek Peeked PeekPart PeekRequest PeekReply PastIncident CauseCount JobCauses JobCategory Spread PastJob Culprit`)

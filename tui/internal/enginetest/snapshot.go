@@ -229,6 +229,9 @@ func (e *Engine) series(r *falconv1.SnapshotRequest) *falconv1.Series {
 	for i := s.FirstIteration; i <= e.iter; i++ {
 		p := e.posterior(i, max(r.RunLengths, 16))
 		s.Ms = append(s.Ms, float32(e.ms(i)))
+		if (i-s.FirstIteration)%32 == 0 {
+			s.Moments = append(s.Moments, &falconv1.Moment{Iteration: i, UnixNs: e.opts.at(i).UnixNano()})
+		}
 		recent, best := float32(0), 0
 		for l, v := range p {
 			if l <= 5 {
@@ -364,7 +367,7 @@ func (e *Engine) action() *falconv1.Action {
 	}
 	a := &falconv1.Action{
 		Id: "INC-0001/S2/1", Incident: "INC-0001", Rung: "S2", State: "proposed", PlanHash: "9f2c41d0",
-		MicroBatches: e.opts.plan(), Previous: e.opts.even(), ProposedIteration: Proposed, AppliedIteration: never, RevertedIteration: never,
+		MicroBatches: e.opts.plan(), Previous: e.opts.even(), ProposedIteration: Proposed, ProposedUnixNs: e.opts.at(Proposed).UnixNano(), AppliedIteration: never, RevertedIteration: never,
 		BeforeMs: SlowMs, PredictedMs: MitigatedMs, OverheadMs: 31, Why: "the accumulated loss has reached the overhead of S2",
 	}
 	if e.opts.Undo > 0 || e.opts.Two {
@@ -390,7 +393,7 @@ func (e *Engine) progress(a *falconv1.Action) {
 		return
 	}
 	if e.story() >= e.approved+2 {
-		a.State, a.AppliedIteration = "applied", e.approved+2
+		a.State, a.AppliedIteration, a.AppliedUnixNs = "applied", e.approved+2, e.opts.at(e.approved+2).UnixNano()
 	}
 	if e.story() >= e.approved+8 {
 		a.State, a.MeasuredMs = "kept", 262.3
@@ -399,6 +402,6 @@ func (e *Engine) progress(a *falconv1.Action) {
 		a.State = "reverting"
 	}
 	if e.story() >= Reverted {
-		a.State, a.RevertedIteration = "reverted", Reverted
+		a.State, a.RevertedIteration, a.RevertedUnixNs = "reverted", Reverted, e.opts.at(Reverted).UnixNano()
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -93,7 +94,7 @@ func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 		left = p.drawReason(c, left, s, l)
 		p.drawEvidence(c, left, s)
 		right = drawBefore(c, right, s, l.Rungs[p.cursorRung(s)])
-		drawActions(c, right, l)
+		drawActions(c, right, s, l)
 		return
 	}
 	rest = p.drawReason(c, rest, s, l)
@@ -101,7 +102,7 @@ func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	n := actionRows(s, l, rest.H)
 	evidence, actions := rest.Rows(rest.H - n)
 	p.drawEvidence(c, evidence, s)
-	drawActions(c, actions, l)
+	drawActions(c, actions, s, l)
 }
 
 // Panes are the parts that can fill the page alone.
@@ -116,7 +117,7 @@ func (p *Page) Panes(s *page.State) []page.Pane {
 			drawBefore(c, p.drawReason(c, rest, s, l), s, l.Rungs[p.cursorRung(s)])
 		}},
 		{Name: "evidence", Draw: p.drawEvidence},
-		{Name: "actions", Draw: func(c *widget.Canvas, r widget.Rect, _ *page.State) { drawActions(c, r, l) }},
+		{Name: "actions", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) { drawActions(c, r, s, l) }},
 	}
 }
 
@@ -142,7 +143,7 @@ func actionRows(s *page.State, l *falconv1.Ladder, h int) int {
 	}
 	rows := 0
 	for _, a := range l.Actions {
-		rows += len(ActionLines(a, 80))
+		rows += len(ActionLines(s, a, 80))
 	}
 	return max(0, min(h/2, 1+max(2, rows)))
 }
@@ -156,6 +157,9 @@ func Rungs(c *widget.Canvas, r widget.Rect, s *page.State, cursor int) widget.Re
 	title := "LADDER"
 	if l.GetIncident() != "" {
 		title += " " + l.Incident
+		if inc := s.Incident(); inc.GetId() == l.Incident && r.W >= sinceW {
+			title += phrase.Prefixed(" since ", phrase.Since(inc, s.EngineNow(), s.Zone))
+		}
 	}
 	right := fmt.Sprintf("lost so far %s, %.4f GPU-h", phrase.Ms(l.GetImpactMs()), l.GetLostGpuHours())
 	if rate := l.GetLossPerMinuteGpuHours(); rate > 0 && r.W >= wideW {
@@ -177,6 +181,9 @@ func Rungs(c *widget.Canvas, r widget.Rect, s *page.State, cursor int) widget.Re
 	}
 	return body
 }
+
+// sinceW is the width from which on the head line shows since when the job is slow.
+const sinceW = 78
 
 // wideW is the width from which on the head line shows the present loss too.
 const wideW = 100
@@ -248,6 +255,9 @@ func drawStatus(pen *widget.Pen, s *page.State, g *falconv1.RungView) {
 		pen.Space(2).Put(themes.Dim, "forbidden")
 	case g.Applicable && g.Next && g.ClockMs > 0:
 		pen.Space(2).Put(themes.Dim, dueText(g))
+		if text := ", " + phrase.Clock(s.EngineNow().Add(time.Duration(g.DueInMs*1e6)), s.EngineNow(), s.Zone); g.DueInMs > 0 && pen.Fits(text) {
+			pen.Put(themes.Dim, text)
+		}
 	case g.Applicable && g.Next:
 		pen.Space(2).Put(themes.Warn, "due")
 	default:
@@ -374,7 +384,7 @@ func PastLines(s *page.State, inc *falconv1.Incident, w int) []page.Line {
 	return out
 }
 
-func drawActions(c *widget.Canvas, r widget.Rect, l *falconv1.Ladder) {
+func drawActions(c *widget.Canvas, r widget.Rect, s *page.State, l *falconv1.Ladder) {
 	if r.H < 2 {
 		return
 	}
@@ -385,13 +395,13 @@ func drawActions(c *widget.Canvas, r widget.Rect, l *falconv1.Ladder) {
 	}
 	var lines []page.Line
 	for _, a := range slices.Backward(l.Actions) {
-		lines = append(lines, ActionLines(a, body.W)...)
+		lines = append(lines, ActionLines(s, a, body.W)...)
 	}
 	page.DrawLines(c, body, lines)
 }
 
 // ActionLines describes an action in two lines, a placement's steps in a third.
-func ActionLines(a *falconv1.Action, w int) []page.Line {
+func ActionLines(s *page.State, a *falconv1.Action, w int) []page.Line {
 	head := fmt.Sprintf("%s %s", a.Rung, a.State)
 	if a.Variant != "" {
 		head = fmt.Sprintf("%s %s %s", a.Rung, a.Variant, a.State)
@@ -405,12 +415,12 @@ func ActionLines(a *falconv1.Action, w int) []page.Line {
 	case a.State == string(falcon.ActionVetoed):
 		head += " · withdrawn by " + a.DecidedBy
 	}
-	head += " · proposed at " + phrase.Iteration(a.ProposedIteration)
+	head += " · proposed at " + phrase.Iteration(a.ProposedIteration) + clockText(s, a.ProposedUnixNs)
 	if a.AppliedIteration > 0 {
-		head += ", in force from " + phrase.Iteration(a.AppliedIteration)
+		head += ", in force from " + phrase.Iteration(a.AppliedIteration) + clockText(s, a.AppliedUnixNs)
 	}
 	if a.RevertedIteration > 0 {
-		head += " to " + phrase.Iteration(a.RevertedIteration-1)
+		head += " to " + phrase.Iteration(a.RevertedIteration-1) + clockText(s, a.RevertedUnixNs)
 	}
 	times := fmt.Sprintf("   %s, predicted %s", phrase.Ms(a.BeforeMs), phrase.Ms(a.PredictedMs))
 	if a.MeasuredMs > 0 {
@@ -428,6 +438,14 @@ func ActionLines(a *falconv1.Action, w int) []page.Line {
 		out = append(out, page.Line{Text: "   " + steps, Role: themes.Dim})
 	}
 	return out
+}
+
+// clockText is a moment by the clock in parentheses, "" where it is not known.
+func clockText(s *page.State, unixNs int64) string {
+	if unixNs == 0 {
+		return ""
+	}
+	return " (" + phrase.Clock(time.Unix(0, unixNs), s.EngineNow(), s.Zone) + ")"
 }
 
 func predictionError(predicted, measured float64) string {

@@ -46,7 +46,7 @@ func explainRung(g *falconv1.RungView, what []string) string {
 	parts := []string{phrase.RungName(g) + phrase.Prefixed(": ", g.Reason)}
 	if g.Applicable {
 		parts = append(parts, what...)
-		if c := clockText(g); c != "" {
+		if c := dueSentence(g); c != "" {
 			parts = append(parts, c)
 		}
 		if who := approvals[g.Approval]; who != "" {
@@ -65,7 +65,7 @@ var approvals = map[string]string{
 	falcon.ApprovalNever:  "Policy forbids it",
 }
 
-func clockText(g *falconv1.RungView) string {
+func dueSentence(g *falconv1.RungView) string {
 	switch {
 	case !g.Next:
 		return ""

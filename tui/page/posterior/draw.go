@@ -8,6 +8,7 @@ import (
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/widget"
 )
 
@@ -18,7 +19,7 @@ func (v view) drawBars(c *widget.Canvas, r widget.Rect, hair int64) {
 		return
 	}
 	_, plot := r.Columns(labelW)
-	values := v.columnValues(v.s.Ms)
+	values := v.columnTimes()
 	top, _ := v.chartScale()
 	c.Bars(plot, widget.Bars{
 		Values: values, Max: top, Line: v.s.BaselineMs, Cursor: v.columnOf(hair),
@@ -48,7 +49,7 @@ const (
 func (v view) chartScale() (top, beyond float64) {
 	var known []float64
 	for _, x := range v.s.Ms[v.hi-v.n : v.hi] {
-		if y := float64(x); !math.IsNaN(y) && !math.IsInf(y, 0) {
+		if y := float64(x); y > 0 && !math.IsInf(y, 0) {
 			known = append(known, y)
 		}
 	}
@@ -85,7 +86,7 @@ func (v view) styleOfMs(c *widget.Canvas, ms float64) themes.Style {
 	return c.Pal.Style(themes.Good)
 }
 
-var markGlyphs = map[string]rune{"onset": '▼', "relief": '✓', "applied": 'A', "reverted": 'R', "jitter": '·', "epoch": 'E'}
+var markGlyphs = map[string]rune{"onset": '▼', "relief": '✓', "applied": 'A', "reverted": 'R', "jitter": '·', "epoch": 'E', "engine": 'e'}
 
 func markGlyph(kind string) rune {
 	if g, ok := markGlyphs[kind]; ok {
@@ -135,6 +136,26 @@ func (v view) drawMarks(c *widget.Canvas, r widget.Rect) {
 		}
 		c.Text(r.X+labelW+at, r.Y, len(label), label, c.Pal.Style(themes.Accent))
 		free = max(at+len(label), x+1) + 1
+	}
+}
+
+// drawClock draws when the iterations at both ends and in the middle were, by the clock.
+func (v view) drawClock(c *widget.Canvas, r widget.Rect, s *page.State) {
+	dim := c.Pal.Style(themes.Dim)
+	c.Right(r.X+labelW-1, r.Y, "clock", dim)
+	from := v.width - v.n
+	left, right := v.clockOf(v.oldestIteration(), s), v.clockOf(v.newestIteration(), s)
+	w, most := widget.Width(left), v.n
+	if len(right) > 0 && most >= widget.Width(right) {
+		c.Right(r.X+labelW+v.width, r.Y, right, dim)
+		most -= widget.Width(right) + 1
+	}
+	if w <= most {
+		c.Text(r.X+labelW+from, r.Y, w, left, dim)
+	}
+	middle := v.clockOf((v.oldestIteration()+v.newestIteration())/2, s)
+	if at := from + v.n/2 - widget.Width(middle)/2; middle != "" && left != right && most-w > 3*widget.Width(middle) {
+		c.Text(r.X+labelW+at, r.Y, widget.Width(middle), middle, dim)
 	}
 }
 
@@ -241,8 +262,7 @@ func (v view) drawHeat(c *widget.Canvas, r widget.Rect, hair int64) {
 		if i < 0 || p == nil {
 			continue
 		}
-		v.fillHeat(pix, col, base, rows, p)
-		if i < len(v.s.MapRunLength) {
+		if known := v.fillHeat(pix, col, base, rows, p); known && i < len(v.s.MapRunLength) {
 			pix.Put(col, base-runLengthBin(rows, int(v.s.MapRunLength[i])), widget.PixelMark)
 		}
 	}
@@ -282,8 +302,9 @@ func heatLegend(c *widget.Canvas, r widget.Rect) {
 	c.Raster(widget.Rect{X: mark, Y: r.Y, W: 1, H: 1}, one, &c.Pal.Posterior)
 }
 
-// fillHeat fills one column: each bin holds the sum of its run lengths.
-func (v view) fillHeat(pix *widget.Raster, col, base int, rows []bin, p []float32) {
+// fillHeat fills one column: each bin holds the sum of its run lengths. It reports whether there
+// is a posterior.
+func (v view) fillHeat(pix *widget.Raster, col, base int, rows []bin, p []float32) bool {
 	sums := make([]float64, len(rows))
 	top := 0.0
 	for i, b := range rows {
@@ -292,12 +313,12 @@ func (v view) fillHeat(pix *widget.Raster, col, base int, rows []bin, p []float3
 		}
 		top = max(top, sums[i])
 	}
-	if top <= 0 {
-		return
-	}
 	for i, s := range sums {
-		pix.Put(col, base-i, Step(s/top))
+		if top > 0 {
+			pix.Put(col, base-i, Step(s/top))
+		}
 	}
+	return top > 0
 }
 
 func runLengthBin(rows []bin, run int) int {

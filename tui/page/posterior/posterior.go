@@ -176,6 +176,9 @@ func (p *Page) nextMark(v view, direction int64) {
 	}
 }
 
+// clockMin is the fewest rows of a chart with a line of clock times.
+const clockMin = 8
+
 // heatMin is the fewest rows for which the posterior is worth drawing.
 const heatMin = 8
 
@@ -212,7 +215,7 @@ func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	v := p.seriesView(r, s)
 	c.HitEach(r, func(x, _ int) widget.Target { return v.targetAt(x) })
 	at := splitRows(r, int(v.s.RunLengths))
-	p.drawChart(c, at.chart, v, fmt.Sprintf("ITERATION TIME rank %d", v.s.GetRank()))
+	p.drawChart(c, at.chart, v, s)
 	if v.n == 0 {
 		return
 	}
@@ -228,21 +231,19 @@ func (p *Page) Panes(s *page.State) []page.Pane {
 	if len(s.Snap().GetSeries().GetMs()) == 0 {
 		return nil
 	}
-	fill := func(draw func(*widget.Canvas, widget.Rect, view)) func(*widget.Canvas, widget.Rect, *page.State) {
+	fill := func(draw func(*widget.Canvas, widget.Rect, view, *page.State)) func(*widget.Canvas, widget.Rect, *page.State) {
 		return func(c *widget.Canvas, r widget.Rect, s *page.State) {
 			v := p.seriesView(r, s)
 			c.HitEach(r, func(x, _ int) widget.Target { return v.targetAt(x) })
-			draw(c, r, v)
+			draw(c, r, v, s)
 		}
 	}
 	panes := []page.Pane{
-		{Name: "iteration time", Draw: fill(func(c *widget.Canvas, r widget.Rect, v view) {
-			p.drawChart(c, r, v, fmt.Sprintf("ITERATION TIME rank %d", v.s.GetRank()))
-		})},
-		{Name: "change", Draw: fill(func(c *widget.Canvas, r widget.Rect, v view) { drawStrip(c, r, v, p.hair) })},
+		{Name: "iteration time", Draw: fill(p.drawChart)},
+		{Name: "change", Draw: fill(func(c *widget.Canvas, r widget.Rect, v view, _ *page.State) { drawStrip(c, r, v, p.hair) })},
 	}
 	if s.Snap().GetSeries().GetRunLengths() > 0 {
-		heat := fill(func(c *widget.Canvas, r widget.Rect, v view) { drawHeatMap(c, r, v, p.hair) })
+		heat := fill(func(c *widget.Canvas, r widget.Rect, v view, _ *page.State) { drawHeatMap(c, r, v, p.hair) })
 		panes = append(panes, page.Pane{Name: "run lengths", Draw: heat})
 	}
 	return panes
@@ -251,7 +252,7 @@ func (p *Page) Panes(s *page.State) []page.Pane {
 // Chart draws the iteration time of the series for other pages.
 func Chart(c *widget.Canvas, r widget.Rect, s *page.State) {
 	v := newSeriesView(r, s.Snap().GetSeries(), following)
-	New().drawChart(c, r, v, fmt.Sprintf("ITERATION TIME rank %d", v.s.GetRank()))
+	New().drawChart(c, r, v, s)
 }
 
 // Heat draws the posterior of the series for other pages, where it was sent.
@@ -297,16 +298,21 @@ func (p *Page) whereWords(v view) string {
 	return ""
 }
 
-func (p *Page) drawChart(c *widget.Canvas, r widget.Rect, v view, title string) {
+func (p *Page) drawChart(c *widget.Canvas, r widget.Rect, v view, s *page.State) {
 	right := p.whereWords(v)
 	right += markWords(v.s, r.W-widget.Width(right))
 	if _, beyond := v.chartScale(); beyond > 0 {
 		right = "↑ up to " + phrase.Ms(beyond) + "  " + right
 	}
-	body := c.Rule(r, title, right)
+	body := c.Rule(r, fmt.Sprintf("ITERATION TIME rank %d", v.s.GetRank()), right)
 	if v.n == 0 {
 		page.Empty(c, body, "no iterations yet: the series starts when agents report samples")
 		return
+	}
+	if r.H >= clockMin && len(v.s.GetMoments()) > 0 {
+		var clock widget.Rect
+		body, clock = body.Rows(body.H - 1)
+		v.drawClock(c, clock, s)
 	}
 	body, marks := body.Rows(body.H - 1)
 	v.drawBars(c, body, p.hair)
@@ -318,8 +324,10 @@ func markWords(s *falconv1.Series, w int) string {
 	if w >= 72 {
 		text = "▼ onset  A applied  R reverted  ✓ relief"
 	}
-	if slices.ContainsFunc(s.GetMarks(), func(m *falconv1.Mark) bool { return m.Kind == "epoch" }) {
-		return text + "  E new epoch"
+	for _, x := range []struct{ kind, text string }{{"epoch", "  E new epoch"}, {"engine", "  e engine restart"}} {
+		if slices.ContainsFunc(s.GetMarks(), func(m *falconv1.Mark) bool { return m.Kind == x.kind }) {
+			text += x.text
+		}
 	}
 	return text
 }
@@ -336,7 +344,7 @@ func (p *Page) drawText(c *widget.Canvas, r widget.Rect, v view, s *page.State) 
 	i := v.indexOfIteration(at)
 	ms := float64(v.s.Ms[i])
 	row, rest := r.Rows(1)
-	pen := c.Pen(row).Putf(themes.Title, "iteration %s", phrase.Count(at)).Putf(themes.Dim, " (%s)", what)
+	pen := c.Pen(row).Putf(themes.Title, "iteration %s", phrase.Count(at)).Putf(themes.Dim, " (%s)", what+phrase.Prefixed(", ", v.clockOf(at, s)))
 	pen.Putf(themes.Text, "  %.1f ms  %s vs baseline %s", ms, phrase.Change(v.s.BaselineMs, ms), phrase.Ms(v.s.BaselineMs))
 	row, rest = rest.Rows(1)
 	v.drawBelief(c, row, i, at)

@@ -1,11 +1,14 @@
 package posterior
 
 import (
+	"cmp"
 	"math"
 	"slices"
+	"time"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/phrase"
 	"github.com/failslow/falcon/tui/widget"
 )
 
@@ -84,6 +87,47 @@ func (v view) columnValues(from []float32) []float64 {
 		}
 	}
 	return out
+}
+
+// columnTimes are the iteration times; what is not known is no number.
+func (v view) columnTimes() []float64 {
+	out := v.columnValues(v.s.GetMs())
+	for i, ms := range out {
+		if ms <= 0 {
+			out[i] = math.NaN()
+		}
+	}
+	return out
+}
+
+// timeOf is when an iteration was complete, Unix ns: between two that have a time in
+// proportion, after the newest of them by the iterations' own times; 0 where that is not known.
+func (v view) timeOf(iteration int64) int64 {
+	m := v.s.GetMoments()
+	i, found := slices.BinarySearchFunc(m, iteration, func(m *falconv1.Moment, i int64) int { return cmp.Compare(m.GetIteration(), i) })
+	switch {
+	case found:
+		return m[i].UnixNs
+	case i == 0:
+		return 0
+	case i < len(m):
+		share := float64(iteration-m[i-1].Iteration) / float64(m[i].Iteration-m[i-1].Iteration)
+		return m[i-1].UnixNs + int64(share*float64(m[i].UnixNs-m[i-1].UnixNs))
+	}
+	at := float64(m[i-1].UnixNs)
+	for k := m[i-1].Iteration + 1; k <= iteration && k <= v.lastKnownIteration(); k++ {
+		at += 1e6 * float64(v.s.Ms[max(0, v.indexOfIteration(k))])
+	}
+	return int64(at)
+}
+
+// clockOf is the time of an iteration by the clock, "" where that is not known.
+func (v view) clockOf(iteration int64, s *page.State) string {
+	at := v.timeOf(iteration)
+	if at == 0 {
+		return ""
+	}
+	return phrase.Clock(time.Unix(0, at), s.EngineNow(), s.Zone)
 }
 
 // column of the posterior after the i-th observation, nil where it was not

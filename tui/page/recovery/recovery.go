@@ -9,6 +9,7 @@ package recovery
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
@@ -155,6 +156,9 @@ func (p *Page) Panes(s *page.State) []page.Pane {
 	}}, below}
 }
 
+// clockW is the width from which on the head line has the time.
+const clockW = 100
+
 // phasesW is the room for the table of phases.
 const phasesW = 36
 
@@ -163,6 +167,12 @@ func (p *Page) drawRecovery(c *widget.Canvas, r widget.Rect, s *page.State, v *f
 		p.of, p.scroll = v.Id, page.Scroll{}
 	}
 	title := v.Id + " " + v.State
+	if at := v.GetStartedUnixNs(); at > 0 && r.W >= clockW {
+		title += " since " + phrase.Clock(time.Unix(0, at), s.EngineNow(), s.Zone)
+		if !feed.Recovering(v) {
+			title = fmt.Sprintf("%s %s, %s ago", v.Id, v.State, phrase.Lasting(s.EngineNow().Sub(time.Unix(0, max(at, v.GetEndedUnixNs())))))
+		}
+	}
 	if p.back > 0 {
 		title += fmt.Sprintf(" (%d before the newest)", p.back)
 	}

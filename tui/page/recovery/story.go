@@ -1,8 +1,10 @@
 package recovery
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -34,7 +36,7 @@ func Story(s *page.State, v *falconv1.Recovery, w int) []page.Line {
 	t := &teller{w: w}
 	t.sayState(s, v)
 	for _, f := range v.GetFaults() {
-		t.sayFault(f)
+		t.sayFault(s, f)
 	}
 	t.sayPlaces(s, v)
 	t.sayResume(v)
@@ -66,10 +68,13 @@ func (t *teller) sayState(s *page.State, v *falconv1.Recovery) {
 	}
 }
 
-func (t *teller) sayFault(f *falconv1.Fault) {
+func (t *teller) sayFault(s *page.State, f *falconv1.Fault) {
 	text := "Fault: " + phrase.Fault(f)
+	if at := cmp.Or(f.GetFirstUnixNs(), f.GetDetectedUnixNs()); at > 0 {
+		text += ", first sign at " + phrase.Clock(time.Unix(0, at), s.EngineNow(), s.Zone)
+	}
 	if known := float64(f.GetDetectedUnixNs()-f.GetFirstUnixNs()) / 1e6; known > 0 && f.GetFirstUnixNs() > 0 {
-		text += ", certain " + phrase.Ms(known) + " after its first sign"
+		text += ", certain " + phrase.Ms(known) + " later"
 	}
 	t.sayLine(themes.Title, "%s", text)
 	for _, e := range f.GetEvidence() {

@@ -7441,7 +7441,7 @@ type Series struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Rank           int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
 	FirstIteration int64                  `protobuf:"varint,2,opt,name=first_iteration,json=firstIteration,proto3" json:"first_iteration,omitempty"`
-	Ms             []float32              `protobuf:"fixed32,3,rep,packed,name=ms,proto3" json:"ms,omitempty"`
+	Ms             []float32              `protobuf:"fixed32,3,rep,packed,name=ms,proto3" json:"ms,omitempty"`                                          // 0 = not known
 	Probability    []float32              `protobuf:"fixed32,4,rep,packed,name=probability,proto3" json:"probability,omitempty"`                        // P(r ≤ w), aligned with ms
 	MapRunLength   []int32                `protobuf:"varint,5,rep,packed,name=map_run_length,json=mapRunLength,proto3" json:"map_run_length,omitempty"` // aligned with ms
 	RunLengths     int32                  `protobuf:"varint,6,opt,name=run_lengths,json=runLengths,proto3" json:"run_lengths,omitempty"`                // rows per column of posterior
@@ -7449,7 +7449,8 @@ type Series struct {
 	Marks          []*Mark                `protobuf:"bytes,8,rep,name=marks,proto3" json:"marks,omitempty"`
 	Threshold      float64                `protobuf:"fixed64,9,opt,name=threshold,proto3" json:"threshold,omitempty"`
 	BaselineMs     float64                `protobuf:"fixed64,10,opt,name=baseline_ms,json=baselineMs,proto3" json:"baseline_ms,omitempty"`
-	Window         int32                  `protobuf:"varint,11,opt,name=window,proto3" json:"window,omitempty"` // w of probability, iterations; 0 = unknown
+	Window         int32                  `protobuf:"varint,11,opt,name=window,proto3" json:"window,omitempty"`  // w of probability, iterations; 0 = unknown
+	Moments        []*Moment              `protobuf:"bytes,12,rep,name=moments,proto3" json:"moments,omitempty"` // by iteration: times of some columns, those between are interpolated
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -7561,17 +7562,77 @@ func (x *Series) GetWindow() int32 {
 	return 0
 }
 
+func (x *Series) GetMoments() []*Moment {
+	if x != nil {
+		return x.Moments
+	}
+	return nil
+}
+
+// Moment is when the engine had an iteration of all ranks.
+type Moment struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Iteration     int64                  `protobuf:"varint,1,opt,name=iteration,proto3" json:"iteration,omitempty"`
+	UnixNs        int64                  `protobuf:"varint,2,opt,name=unix_ns,json=unixNs,proto3" json:"unix_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Moment) Reset() {
+	*x = Moment{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Moment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Moment) ProtoMessage() {}
+
+func (x *Moment) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Moment.ProtoReflect.Descriptor instead.
+func (*Moment) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *Moment) GetIteration() int64 {
+	if x != nil {
+		return x.Iteration
+	}
+	return 0
+}
+
+func (x *Moment) GetUnixNs() int64 {
+	if x != nil {
+		return x.UnixNs
+	}
+	return 0
+}
+
 type Mark struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Iteration     int64                  `protobuf:"varint,1,opt,name=iteration,proto3" json:"iteration,omitempty"`
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // "onset", "relief", "applied", "reverted", "jitter", "epoch"
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // "onset", "relief", "applied", "reverted", "jitter", "epoch", "engine" (the engine was started again)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7583,7 +7644,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7596,7 +7657,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Mark) GetIteration() int64 {
@@ -7624,7 +7685,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7636,7 +7697,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7649,7 +7710,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Evidence) GetKind() string {
@@ -7691,7 +7752,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7703,7 +7764,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7716,7 +7777,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Verdict) GetCause() string {
@@ -7809,7 +7870,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7821,7 +7882,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7834,7 +7895,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Incident) GetId() string {
@@ -7956,13 +8017,16 @@ type Action struct {
 	Generation        uint64                 `protobuf:"varint,31,opt,name=generation,proto3" json:"generation,omitempty"`                                  // S4: newest launch made for it
 	Approvals         []*Approval            `protobuf:"bytes,32,rep,name=approvals,proto3" json:"approvals,omitempty"`                                     // by people, in their order; while it is proposed the first of two waits for the second
 	Recovery          string                 `protobuf:"bytes,33,opt,name=recovery,proto3" json:"recovery,omitempty"`                                       // S4 fence: the recovery that replaced the node
+	ProposedUnixNs    int64                  `protobuf:"varint,34,opt,name=proposed_unix_ns,json=proposedUnixNs,proto3" json:"proposed_unix_ns,omitempty"`  // when the engine knew that it is proposed, in force, reverted; 0 = not yet, or not known
+	AppliedUnixNs     int64                  `protobuf:"varint,35,opt,name=applied_unix_ns,json=appliedUnixNs,proto3" json:"applied_unix_ns,omitempty"`
+	RevertedUnixNs    int64                  `protobuf:"varint,36,opt,name=reverted_unix_ns,json=revertedUnixNs,proto3" json:"reverted_unix_ns,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7974,7 +8038,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7987,7 +8051,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Action) GetId() string {
@@ -8221,6 +8285,27 @@ func (x *Action) GetRecovery() string {
 	return ""
 }
 
+func (x *Action) GetProposedUnixNs() int64 {
+	if x != nil {
+		return x.ProposedUnixNs
+	}
+	return 0
+}
+
+func (x *Action) GetAppliedUnixNs() int64 {
+	if x != nil {
+		return x.AppliedUnixNs
+	}
+	return 0
+}
+
+func (x *Action) GetRevertedUnixNs() int64 {
+	if x != nil {
+		return x.RevertedUnixNs
+	}
+	return 0
+}
+
 // Approval is one person's word for an action; see falcon.Approval.
 type Approval struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -8234,7 +8319,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8246,7 +8331,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8259,7 +8344,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Approval) GetBy() string {
@@ -8309,7 +8394,7 @@ type Preview struct {
 
 func (x *Preview) Reset() {
 	*x = Preview{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8321,7 +8406,7 @@ func (x *Preview) String() string {
 func (*Preview) ProtoMessage() {}
 
 func (x *Preview) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8334,7 +8419,7 @@ func (x *Preview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preview.ProtoReflect.Descriptor instead.
 func (*Preview) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Preview) GetSwaps() []*NodeSwap {
@@ -8417,7 +8502,7 @@ type NodeSwap struct {
 
 func (x *NodeSwap) Reset() {
 	*x = NodeSwap{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8429,7 +8514,7 @@ func (x *NodeSwap) String() string {
 func (*NodeSwap) ProtoMessage() {}
 
 func (x *NodeSwap) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8442,7 +8527,7 @@ func (x *NodeSwap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSwap.ProtoReflect.Descriptor instead.
 func (*NodeSwap) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *NodeSwap) GetA() string {
@@ -8469,7 +8554,7 @@ type LinksOf struct {
 
 func (x *LinksOf) Reset() {
 	*x = LinksOf{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8481,7 +8566,7 @@ func (x *LinksOf) String() string {
 func (*LinksOf) ProtoMessage() {}
 
 func (x *LinksOf) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8494,7 +8579,7 @@ func (x *LinksOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinksOf.ProtoReflect.Descriptor instead.
 func (*LinksOf) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *LinksOf) GetDimension() string {
@@ -8538,7 +8623,7 @@ type RungView struct {
 
 func (x *RungView) Reset() {
 	*x = RungView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8550,7 +8635,7 @@ func (x *RungView) String() string {
 func (*RungView) ProtoMessage() {}
 
 func (x *RungView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8563,7 +8648,7 @@ func (x *RungView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungView.ProtoReflect.Descriptor instead.
 func (*RungView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RungView) GetRung() string {
@@ -8715,7 +8800,7 @@ type Ladder struct {
 
 func (x *Ladder) Reset() {
 	*x = Ladder{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8727,7 +8812,7 @@ func (x *Ladder) String() string {
 func (*Ladder) ProtoMessage() {}
 
 func (x *Ladder) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8740,7 +8825,7 @@ func (x *Ladder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ladder.ProtoReflect.Descriptor instead.
 func (*Ladder) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Ladder) GetIncident() string {
@@ -8817,7 +8902,7 @@ type EventLine struct {
 
 func (x *EventLine) Reset() {
 	*x = EventLine{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8829,7 +8914,7 @@ func (x *EventLine) String() string {
 func (*EventLine) ProtoMessage() {}
 
 func (x *EventLine) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8842,7 +8927,7 @@ func (x *EventLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventLine.ProtoReflect.Descriptor instead.
 func (*EventLine) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *EventLine) GetSeq() uint64 {
@@ -8932,7 +9017,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8944,7 +9029,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8957,7 +9042,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Audit) GetActor() string {
@@ -9018,7 +9103,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9030,7 +9115,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9043,7 +9128,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -9066,7 +9151,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9078,7 +9163,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9091,7 +9176,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -9151,7 +9236,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9163,7 +9248,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9176,7 +9261,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -9244,7 +9329,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9256,7 +9341,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9269,7 +9354,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -9288,7 +9373,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9300,7 +9385,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9313,7 +9398,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -9332,7 +9417,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9344,7 +9429,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9357,7 +9442,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -9377,7 +9462,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9389,7 +9474,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9402,7 +9487,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -9449,7 +9534,7 @@ type Validation struct {
 
 func (x *Validation) Reset() {
 	*x = Validation{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9461,7 +9546,7 @@ func (x *Validation) String() string {
 func (*Validation) ProtoMessage() {}
 
 func (x *Validation) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9474,7 +9559,7 @@ func (x *Validation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validation.ProtoReflect.Descriptor instead.
 func (*Validation) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Validation) GetId() string {
@@ -9633,7 +9718,7 @@ type ValidationNow struct {
 
 func (x *ValidationNow) Reset() {
 	*x = ValidationNow{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9645,7 +9730,7 @@ func (x *ValidationNow) String() string {
 func (*ValidationNow) ProtoMessage() {}
 
 func (x *ValidationNow) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9658,7 +9743,7 @@ func (x *ValidationNow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidationNow.ProtoReflect.Descriptor instead.
 func (*ValidationNow) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ValidationNow) GetStep() string {
@@ -9720,7 +9805,7 @@ type RankPair struct {
 
 func (x *RankPair) Reset() {
 	*x = RankPair{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9732,7 +9817,7 @@ func (x *RankPair) String() string {
 func (*RankPair) ProtoMessage() {}
 
 func (x *RankPair) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9745,7 +9830,7 @@ func (x *RankPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPair.ProtoReflect.Descriptor instead.
 func (*RankPair) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *RankPair) GetA() int32 {
@@ -9782,7 +9867,7 @@ type GemmResult struct {
 
 func (x *GemmResult) Reset() {
 	*x = GemmResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9794,7 +9879,7 @@ func (x *GemmResult) String() string {
 func (*GemmResult) ProtoMessage() {}
 
 func (x *GemmResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9807,7 +9892,7 @@ func (x *GemmResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
 func (*GemmResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *GemmResult) GetRank() int32 {
@@ -9922,7 +10007,7 @@ type LinkResult struct {
 
 func (x *LinkResult) Reset() {
 	*x = LinkResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9934,7 +10019,7 @@ func (x *LinkResult) String() string {
 func (*LinkResult) ProtoMessage() {}
 
 func (x *LinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9947,7 +10032,7 @@ func (x *LinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
 func (*LinkResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *LinkResult) GetFrom() int32 {
@@ -10107,7 +10192,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10119,7 +10204,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10132,7 +10217,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ValidateRequest) GetRanks() []int32 {
@@ -10207,7 +10292,7 @@ type ValidateReply struct {
 
 func (x *ValidateReply) Reset() {
 	*x = ValidateReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10219,7 +10304,7 @@ func (x *ValidateReply) String() string {
 func (*ValidateReply) ProtoMessage() {}
 
 func (x *ValidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10232,7 +10317,7 @@ func (x *ValidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
 func (*ValidateReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ValidateReply) GetValidation() *Validation {
@@ -10261,7 +10346,7 @@ type IncidentsReply struct {
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10273,7 +10358,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10286,7 +10371,7 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
@@ -10373,7 +10458,7 @@ type TriageRequest struct {
 
 func (x *TriageRequest) Reset() {
 	*x = TriageRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10385,7 +10470,7 @@ func (x *TriageRequest) String() string {
 func (*TriageRequest) ProtoMessage() {}
 
 func (x *TriageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10398,7 +10483,7 @@ func (x *TriageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageRequest.ProtoReflect.Descriptor instead.
 func (*TriageRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *TriageRequest) GetIncident() string {
@@ -10446,7 +10531,7 @@ type TriageReply struct {
 
 func (x *TriageReply) Reset() {
 	*x = TriageReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10458,7 +10543,7 @@ func (x *TriageReply) String() string {
 func (*TriageReply) ProtoMessage() {}
 
 func (x *TriageReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10471,7 +10556,7 @@ func (x *TriageReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageReply.ProtoReflect.Descriptor instead.
 func (*TriageReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *TriageReply) GetTriage() []*Triage {
@@ -10507,7 +10592,7 @@ type Triage struct {
 
 func (x *Triage) Reset() {
 	*x = Triage{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10519,7 +10604,7 @@ func (x *Triage) String() string {
 func (*Triage) ProtoMessage() {}
 
 func (x *Triage) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10532,7 +10617,7 @@ func (x *Triage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Triage.ProtoReflect.Descriptor instead.
 func (*Triage) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Triage) GetIncident() string {
@@ -10616,7 +10701,7 @@ type TriageNote struct {
 
 func (x *TriageNote) Reset() {
 	*x = TriageNote{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10628,7 +10713,7 @@ func (x *TriageNote) String() string {
 func (*TriageNote) ProtoMessage() {}
 
 func (x *TriageNote) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10641,7 +10726,7 @@ func (x *TriageNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageNote.ProtoReflect.Descriptor instead.
 func (*TriageNote) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *TriageNote) GetBy() string {
@@ -10678,7 +10763,7 @@ type PeekRequest struct {
 
 func (x *PeekRequest) Reset() {
 	*x = PeekRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10690,7 +10775,7 @@ func (x *PeekRequest) String() string {
 func (*PeekRequest) ProtoMessage() {}
 
 func (x *PeekRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10703,7 +10788,7 @@ func (x *PeekRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekRequest.ProtoReflect.Descriptor instead.
 func (*PeekRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *PeekRequest) GetWhat() string {
@@ -10754,7 +10839,7 @@ type PeekReply struct {
 
 func (x *PeekReply) Reset() {
 	*x = PeekReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10766,7 +10851,7 @@ func (x *PeekReply) String() string {
 func (*PeekReply) ProtoMessage() {}
 
 func (x *PeekReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10779,7 +10864,7 @@ func (x *PeekReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekReply.ProtoReflect.Descriptor instead.
 func (*PeekReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *PeekReply) GetNode() string {
@@ -10828,7 +10913,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10840,7 +10925,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10853,7 +10938,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *HistoryRequest) GetSinceUnixNs() int64 {
@@ -10898,7 +10983,7 @@ type HistoryReply struct {
 
 func (x *HistoryReply) Reset() {
 	*x = HistoryReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10910,7 +10995,7 @@ func (x *HistoryReply) String() string {
 func (*HistoryReply) ProtoMessage() {}
 
 func (x *HistoryReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10923,7 +11008,7 @@ func (x *HistoryReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryReply.ProtoReflect.Descriptor instead.
 func (*HistoryReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *HistoryReply) GetAtUnixNs() int64 {
@@ -11023,7 +11108,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11035,7 +11120,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11048,7 +11133,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -11095,7 +11180,7 @@ type ProbeReply struct {
 
 func (x *ProbeReply) Reset() {
 	*x = ProbeReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11107,7 +11192,7 @@ func (x *ProbeReply) String() string {
 func (*ProbeReply) ProtoMessage() {}
 
 func (x *ProbeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11120,7 +11205,7 @@ func (x *ProbeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeReply.ProtoReflect.Descriptor instead.
 func (*ProbeReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ProbeReply) GetDeadlineUnixNs() int64 {
@@ -11154,7 +11239,7 @@ type PastIncident struct {
 
 func (x *PastIncident) Reset() {
 	*x = PastIncident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11166,7 +11251,7 @@ func (x *PastIncident) String() string {
 func (*PastIncident) ProtoMessage() {}
 
 func (x *PastIncident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11179,7 +11264,7 @@ func (x *PastIncident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastIncident.ProtoReflect.Descriptor instead.
 func (*PastIncident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *PastIncident) GetIncident() string {
@@ -11301,7 +11386,7 @@ type CauseCount struct {
 
 func (x *CauseCount) Reset() {
 	*x = CauseCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11313,7 +11398,7 @@ func (x *CauseCount) String() string {
 func (*CauseCount) ProtoMessage() {}
 
 func (x *CauseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11326,7 +11411,7 @@ func (x *CauseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CauseCount.ProtoReflect.Descriptor instead.
 func (*CauseCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *CauseCount) GetCause() string {
@@ -11385,7 +11470,7 @@ type JobCauses struct {
 
 func (x *JobCauses) Reset() {
 	*x = JobCauses{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11397,7 +11482,7 @@ func (x *JobCauses) String() string {
 func (*JobCauses) ProtoMessage() {}
 
 func (x *JobCauses) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11410,7 +11495,7 @@ func (x *JobCauses) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCauses.ProtoReflect.Descriptor instead.
 func (*JobCauses) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *JobCauses) GetKind() string {
@@ -11458,7 +11543,7 @@ type JobCategory struct {
 
 func (x *JobCategory) Reset() {
 	*x = JobCategory{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11470,7 +11555,7 @@ func (x *JobCategory) String() string {
 func (*JobCategory) ProtoMessage() {}
 
 func (x *JobCategory) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11483,7 +11568,7 @@ func (x *JobCategory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCategory.ProtoReflect.Descriptor instead.
 func (*JobCategory) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *JobCategory) GetCategory() string {
@@ -11512,7 +11597,7 @@ type Spread struct {
 
 func (x *Spread) Reset() {
 	*x = Spread{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11524,7 +11609,7 @@ func (x *Spread) String() string {
 func (*Spread) ProtoMessage() {}
 
 func (x *Spread) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11537,7 +11622,7 @@ func (x *Spread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spread.ProtoReflect.Descriptor instead.
 func (*Spread) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *Spread) GetN() int32 {
@@ -11583,7 +11668,7 @@ type PastJob struct {
 
 func (x *PastJob) Reset() {
 	*x = PastJob{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11595,7 +11680,7 @@ func (x *PastJob) String() string {
 func (*PastJob) ProtoMessage() {}
 
 func (x *PastJob) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11608,7 +11693,7 @@ func (x *PastJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastJob.ProtoReflect.Descriptor instead.
 func (*PastJob) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *PastJob) GetNumber() uint64 {
@@ -11722,7 +11807,7 @@ type Culprit struct {
 
 func (x *Culprit) Reset() {
 	*x = Culprit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11734,7 +11819,7 @@ func (x *Culprit) String() string {
 func (*Culprit) ProtoMessage() {}
 
 func (x *Culprit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11747,7 +11832,7 @@ func (x *Culprit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Culprit.ProtoReflect.Descriptor instead.
 func (*Culprit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *Culprit) GetDevice() string {
@@ -11845,7 +11930,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11857,7 +11942,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11870,7 +11955,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *Fault) GetKind() string {
@@ -11970,7 +12055,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11982,7 +12067,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11995,7 +12080,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *Recovery) GetId() string {
@@ -12184,7 +12269,7 @@ type Shrink struct {
 
 func (x *Shrink) Reset() {
 	*x = Shrink{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12196,7 +12281,7 @@ func (x *Shrink) String() string {
 func (*Shrink) ProtoMessage() {}
 
 func (x *Shrink) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12209,7 +12294,7 @@ func (x *Shrink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shrink.ProtoReflect.Descriptor instead.
 func (*Shrink) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *Shrink) GetOf() int32 {
@@ -12241,7 +12326,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12253,7 +12338,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12266,7 +12351,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -12321,7 +12406,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12333,7 +12418,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12346,7 +12431,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{122}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -12374,7 +12459,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12386,7 +12471,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12399,7 +12484,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{123}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -12438,7 +12523,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12450,7 +12535,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12463,7 +12548,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -12522,7 +12607,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12534,7 +12619,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12547,7 +12632,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -12601,7 +12686,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12613,7 +12698,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12626,7 +12711,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -13339,7 +13424,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\adropped\x18\x05 \x01(\x04R\adropped\x12\x1f\n" +
 	"\vsteal_share\x18\x06 \x01(\x01R\n" +
 	"stealShare\x12\x17\n" +
-	"\askew_ms\x18\a \x01(\x01R\x06skewMs\"\xda\x02\n" +
+	"\askew_ms\x18\a \x01(\x01R\x06skewMs\"\x87\x03\n" +
 	"\x06Series\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12'\n" +
 	"\x0ffirst_iteration\x18\x02 \x01(\x03R\x0efirstIteration\x12\x0e\n" +
@@ -13354,7 +13439,11 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\vbaseline_ms\x18\n" +
 	" \x01(\x01R\n" +
 	"baselineMs\x12\x16\n" +
-	"\x06window\x18\v \x01(\x05R\x06window\"8\n" +
+	"\x06window\x18\v \x01(\x05R\x06window\x12+\n" +
+	"\amoments\x18\f \x03(\v2\x11.falcon.v1.MomentR\amoments\"?\n" +
+	"\x06Moment\x12\x1c\n" +
+	"\titeration\x18\x01 \x01(\x03R\titeration\x12\x17\n" +
+	"\aunix_ns\x18\x02 \x01(\x03R\x06unixNs\"8\n" +
 	"\x04Mark\x12\x1c\n" +
 	"\titeration\x18\x01 \x01(\x03R\titeration\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\"L\n" +
@@ -13391,7 +13480,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\averdict\x18\n" +
 	" \x01(\v2\x12.falcon.v1.VerdictR\averdict\x12\"\n" +
 	"\ronset_unix_ns\x18\v \x01(\x03R\vonsetUnixNs\x12\x1e\n" +
-	"\vend_unix_ns\x18\f \x01(\x03R\tendUnixNs\"\xb4\b\n" +
+	"\vend_unix_ns\x18\f \x01(\x03R\tendUnixNs\"\xb0\t\n" +
 	"\x06Action\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bincident\x18\x02 \x01(\tR\bincident\x12\x12\n" +
@@ -13432,7 +13521,10 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"generation\x18\x1f \x01(\x04R\n" +
 	"generation\x121\n" +
 	"\tapprovals\x18  \x03(\v2\x13.falcon.v1.ApprovalR\tapprovals\x12\x1a\n" +
-	"\brecovery\x18! \x01(\tR\brecovery\"_\n" +
+	"\brecovery\x18! \x01(\tR\brecovery\x12(\n" +
+	"\x10proposed_unix_ns\x18\" \x01(\x03R\x0eproposedUnixNs\x12&\n" +
+	"\x0fapplied_unix_ns\x18# \x01(\x03R\rappliedUnixNs\x12(\n" +
+	"\x10reverted_unix_ns\x18$ \x01(\x03R\x0erevertedUnixNs\"_\n" +
 	"\bApproval\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x17\n" +
@@ -13968,7 +14060,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 133)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 134)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -14050,66 +14142,67 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*RankView)(nil),          // 77: falcon.v1.RankView
 	(*NodeView)(nil),          // 78: falcon.v1.NodeView
 	(*Series)(nil),            // 79: falcon.v1.Series
-	(*Mark)(nil),              // 80: falcon.v1.Mark
-	(*Evidence)(nil),          // 81: falcon.v1.Evidence
-	(*Verdict)(nil),           // 82: falcon.v1.Verdict
-	(*Incident)(nil),          // 83: falcon.v1.Incident
-	(*Action)(nil),            // 84: falcon.v1.Action
-	(*Approval)(nil),          // 85: falcon.v1.Approval
-	(*Preview)(nil),           // 86: falcon.v1.Preview
-	(*NodeSwap)(nil),          // 87: falcon.v1.NodeSwap
-	(*LinksOf)(nil),           // 88: falcon.v1.LinksOf
-	(*RungView)(nil),          // 89: falcon.v1.RungView
-	(*Ladder)(nil),            // 90: falcon.v1.Ladder
-	(*EventLine)(nil),         // 91: falcon.v1.EventLine
-	(*Audit)(nil),             // 92: falcon.v1.Audit
-	(*WatchRequest)(nil),      // 93: falcon.v1.WatchRequest
-	(*Event)(nil),             // 94: falcon.v1.Event
-	(*DecideRequest)(nil),     // 95: falcon.v1.DecideRequest
-	(*DecideReply)(nil),       // 96: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil),  // 97: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),    // 98: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil),  // 99: falcon.v1.IncidentsRequest
-	(*Validation)(nil),        // 100: falcon.v1.Validation
-	(*ValidationNow)(nil),     // 101: falcon.v1.ValidationNow
-	(*RankPair)(nil),          // 102: falcon.v1.RankPair
-	(*GemmResult)(nil),        // 103: falcon.v1.GemmResult
-	(*LinkResult)(nil),        // 104: falcon.v1.LinkResult
-	(*ValidateRequest)(nil),   // 105: falcon.v1.ValidateRequest
-	(*ValidateReply)(nil),     // 106: falcon.v1.ValidateReply
-	(*IncidentsReply)(nil),    // 107: falcon.v1.IncidentsReply
-	(*TriageRequest)(nil),     // 108: falcon.v1.TriageRequest
-	(*TriageReply)(nil),       // 109: falcon.v1.TriageReply
-	(*Triage)(nil),            // 110: falcon.v1.Triage
-	(*TriageNote)(nil),        // 111: falcon.v1.TriageNote
-	(*PeekRequest)(nil),       // 112: falcon.v1.PeekRequest
-	(*PeekReply)(nil),         // 113: falcon.v1.PeekReply
-	(*HistoryRequest)(nil),    // 114: falcon.v1.HistoryRequest
-	(*HistoryReply)(nil),      // 115: falcon.v1.HistoryReply
-	(*ProbeRequest)(nil),      // 116: falcon.v1.ProbeRequest
-	(*ProbeReply)(nil),        // 117: falcon.v1.ProbeReply
-	(*PastIncident)(nil),      // 118: falcon.v1.PastIncident
-	(*CauseCount)(nil),        // 119: falcon.v1.CauseCount
-	(*JobCauses)(nil),         // 120: falcon.v1.JobCauses
-	(*JobCategory)(nil),       // 121: falcon.v1.JobCategory
-	(*Spread)(nil),            // 122: falcon.v1.Spread
-	(*PastJob)(nil),           // 123: falcon.v1.PastJob
-	(*Culprit)(nil),           // 124: falcon.v1.Culprit
-	(*Fault)(nil),             // 125: falcon.v1.Fault
-	(*Recovery)(nil),          // 126: falcon.v1.Recovery
-	(*Shrink)(nil),            // 127: falcon.v1.Shrink
-	(*RankRecovery)(nil),      // 128: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 129: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 130: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 131: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 132: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 133: falcon.v1.RecoverReply
-	nil,                       // 134: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 135: falcon.v1.Policy.RungsEntry
-	nil,                       // 136: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 137: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 138: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 139: falcon.v1.Recovery.PredictedMsEntry
+	(*Moment)(nil),            // 80: falcon.v1.Moment
+	(*Mark)(nil),              // 81: falcon.v1.Mark
+	(*Evidence)(nil),          // 82: falcon.v1.Evidence
+	(*Verdict)(nil),           // 83: falcon.v1.Verdict
+	(*Incident)(nil),          // 84: falcon.v1.Incident
+	(*Action)(nil),            // 85: falcon.v1.Action
+	(*Approval)(nil),          // 86: falcon.v1.Approval
+	(*Preview)(nil),           // 87: falcon.v1.Preview
+	(*NodeSwap)(nil),          // 88: falcon.v1.NodeSwap
+	(*LinksOf)(nil),           // 89: falcon.v1.LinksOf
+	(*RungView)(nil),          // 90: falcon.v1.RungView
+	(*Ladder)(nil),            // 91: falcon.v1.Ladder
+	(*EventLine)(nil),         // 92: falcon.v1.EventLine
+	(*Audit)(nil),             // 93: falcon.v1.Audit
+	(*WatchRequest)(nil),      // 94: falcon.v1.WatchRequest
+	(*Event)(nil),             // 95: falcon.v1.Event
+	(*DecideRequest)(nil),     // 96: falcon.v1.DecideRequest
+	(*DecideReply)(nil),       // 97: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil),  // 98: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),    // 99: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil),  // 100: falcon.v1.IncidentsRequest
+	(*Validation)(nil),        // 101: falcon.v1.Validation
+	(*ValidationNow)(nil),     // 102: falcon.v1.ValidationNow
+	(*RankPair)(nil),          // 103: falcon.v1.RankPair
+	(*GemmResult)(nil),        // 104: falcon.v1.GemmResult
+	(*LinkResult)(nil),        // 105: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),   // 106: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),     // 107: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),    // 108: falcon.v1.IncidentsReply
+	(*TriageRequest)(nil),     // 109: falcon.v1.TriageRequest
+	(*TriageReply)(nil),       // 110: falcon.v1.TriageReply
+	(*Triage)(nil),            // 111: falcon.v1.Triage
+	(*TriageNote)(nil),        // 112: falcon.v1.TriageNote
+	(*PeekRequest)(nil),       // 113: falcon.v1.PeekRequest
+	(*PeekReply)(nil),         // 114: falcon.v1.PeekReply
+	(*HistoryRequest)(nil),    // 115: falcon.v1.HistoryRequest
+	(*HistoryReply)(nil),      // 116: falcon.v1.HistoryReply
+	(*ProbeRequest)(nil),      // 117: falcon.v1.ProbeRequest
+	(*ProbeReply)(nil),        // 118: falcon.v1.ProbeReply
+	(*PastIncident)(nil),      // 119: falcon.v1.PastIncident
+	(*CauseCount)(nil),        // 120: falcon.v1.CauseCount
+	(*JobCauses)(nil),         // 121: falcon.v1.JobCauses
+	(*JobCategory)(nil),       // 122: falcon.v1.JobCategory
+	(*Spread)(nil),            // 123: falcon.v1.Spread
+	(*PastJob)(nil),           // 124: falcon.v1.PastJob
+	(*Culprit)(nil),           // 125: falcon.v1.Culprit
+	(*Fault)(nil),             // 126: falcon.v1.Fault
+	(*Recovery)(nil),          // 127: falcon.v1.Recovery
+	(*Shrink)(nil),            // 128: falcon.v1.Shrink
+	(*RankRecovery)(nil),      // 129: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 130: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 131: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 132: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 133: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 134: falcon.v1.RecoverReply
+	nil,                       // 135: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 136: falcon.v1.Policy.RungsEntry
+	nil,                       // 137: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 138: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 139: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 140: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	17,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
@@ -14141,7 +14234,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	36,  // 26: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
 	37,  // 27: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
 	35,  // 28: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	134, // 29: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	135, // 29: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
 	0,   // 30: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
 	39,  // 31: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
 	57,  // 32: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
@@ -14178,113 +14271,114 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	74,  // 63: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
 	77,  // 64: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
 	79,  // 65: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
-	83,  // 66: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	90,  // 67: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	91,  // 68: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	84,  // 66: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
+	91,  // 67: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	92,  // 68: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
 	78,  // 69: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	100, // 70: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	101, // 70: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
 	35,  // 71: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	126, // 72: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	127, // 72: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
 	70,  // 73: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
 	72,  // 74: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
 	69,  // 75: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
-	90,  // 76: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
+	91,  // 76: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
 	67,  // 77: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
-	124, // 78: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
-	110, // 79: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
+	125, // 78: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
+	111, // 79: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
 	68,  // 80: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
 	68,  // 81: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
 	71,  // 82: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
-	135, // 83: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	136, // 83: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
 	75,  // 84: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
 	6,   // 85: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	80,  // 86: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	81,  // 87: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	82,  // 88: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	86,  // 89: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	85,  // 90: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
-	87,  // 91: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	88,  // 92: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	88,  // 93: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	136, // 94: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	87,  // 95: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
-	86,  // 96: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	89,  // 97: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	84,  // 98: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	84,  // 99: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	92,  // 100: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
-	91,  // 101: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	84,  // 102: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	74,  // 103: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	74,  // 104: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	103, // 105: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	104, // 106: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	101, // 107: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
-	102, // 108: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
-	100, // 109: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	83,  // 110: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	100, // 111: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	90,  // 112: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	91,  // 113: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
-	79,  // 114: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
-	73,  // 115: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	126, // 116: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
-	110, // 117: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
-	110, // 118: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
-	111, // 119: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
-	9,   // 120: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
-	118, // 121: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
-	119, // 122: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
-	120, // 123: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
-	122, // 124: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
-	122, // 125: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
-	123, // 126: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
-	124, // 127: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
-	121, // 128: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
-	125, // 129: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	137, // 130: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	50,  // 131: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	138, // 132: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	139, // 133: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	128, // 134: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	127, // 135: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	126, // 136: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	131, // 137: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	126, // 138: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	76,  // 139: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 140: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	15,  // 141: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
-	65,  // 142: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	93,  // 143: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	95,  // 144: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	97,  // 145: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	105, // 146: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	99,  // 147: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	129, // 148: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	132, // 149: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	114, // 150: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
-	116, // 151: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
-	108, // 152: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
-	112, // 153: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
-	40,  // 154: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	16,  // 155: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
-	66,  // 156: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	94,  // 157: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	96,  // 158: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	98,  // 159: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	106, // 160: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	107, // 161: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	130, // 162: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	133, // 163: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	115, // 164: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
-	117, // 165: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
-	109, // 166: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
-	113, // 167: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
-	154, // [154:168] is the sub-list for method output_type
-	140, // [140:154] is the sub-list for method input_type
-	140, // [140:140] is the sub-list for extension type_name
-	140, // [140:140] is the sub-list for extension extendee
-	0,   // [0:140] is the sub-list for field type_name
+	81,  // 86: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	80,  // 87: falcon.v1.Series.moments:type_name -> falcon.v1.Moment
+	82,  // 88: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	83,  // 89: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	87,  // 90: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	86,  // 91: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
+	88,  // 92: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	89,  // 93: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	89,  // 94: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	137, // 95: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	88,  // 96: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
+	87,  // 97: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	90,  // 98: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	85,  // 99: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	85,  // 100: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	93,  // 101: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	92,  // 102: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	85,  // 103: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	74,  // 104: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	74,  // 105: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	104, // 106: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	105, // 107: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	102, // 108: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	103, // 109: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	101, // 110: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	84,  // 111: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	101, // 112: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	91,  // 113: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	92,  // 114: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	79,  // 115: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	73,  // 116: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	127, // 117: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	111, // 118: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
+	111, // 119: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
+	112, // 120: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
+	9,   // 121: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
+	119, // 122: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
+	120, // 123: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
+	121, // 124: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
+	123, // 125: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
+	123, // 126: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
+	124, // 127: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
+	125, // 128: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
+	122, // 129: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
+	126, // 130: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	138, // 131: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	50,  // 132: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	139, // 133: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	140, // 134: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	129, // 135: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	128, // 136: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	127, // 137: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	132, // 138: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	127, // 139: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	76,  // 140: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 141: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	15,  // 142: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	65,  // 143: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	94,  // 144: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	96,  // 145: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	98,  // 146: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	106, // 147: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	100, // 148: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	130, // 149: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	133, // 150: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	115, // 151: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
+	117, // 152: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
+	109, // 153: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
+	113, // 154: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
+	40,  // 155: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	16,  // 156: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	66,  // 157: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	95,  // 158: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	97,  // 159: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	99,  // 160: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	107, // 161: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	108, // 162: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	131, // 163: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	134, // 164: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	116, // 165: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
+	118, // 166: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
+	110, // 167: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
+	114, // 168: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
+	155, // [155:169] is the sub-list for method output_type
+	141, // [141:155] is the sub-list for method input_type
+	141, // [141:141] is the sub-list for extension type_name
+	141, // [141:141] is the sub-list for extension extendee
+	0,   // [0:141] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -14324,7 +14418,7 @@ func file_falcon_v1_falcon_proto_init() {
 		(*Command_Stop)(nil),
 	}
 	file_falcon_v1_falcon_proto_msgTypes[57].OneofWrappers = []any{}
-	file_falcon_v1_falcon_proto_msgTypes[87].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[88].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -14334,7 +14428,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   133,
+			NumMessages:   134,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

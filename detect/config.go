@@ -23,6 +23,7 @@ type Config struct {
 	Bursts      int     `yaml:"-"` // unexplained slowdowns, the present one included, that are one intermittent fault; 3
 	BurstWithin int64   `yaml:"-"` // iterations in which they lie, and without one that end it; 100
 	History     int     `yaml:"-"` // samples kept per rank; 1024
+	Restless    bool    `yaml:"-"` // ranks' filters never rest, for comparison: bocd.TrackerConfig.Rest
 	Settled     float64 `yaml:"-"` // relief: the level is within this of the baseline; 0.05
 
 	Profile  ProfileConfig  `yaml:"-"`

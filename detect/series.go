@@ -30,7 +30,7 @@ func newSeries(cfg *Config) *series { return seriesOf(cfg.Tracker, cfg.History) 
 // memory: under lockstep what is small shows in the job's series as soon.
 func newRankSeries(cfg *Config) *series {
 	tracker := cfg.Tracker
-	tracker.Verification = bocd.VerifyPaper
+	tracker.Verification, tracker.Rest = bocd.VerifyPaper, !cfg.Restless
 	return seriesOf(tracker, cfg.History)
 }
 

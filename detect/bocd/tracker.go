@@ -45,6 +45,9 @@ type TrackerConfig struct {
 	// Raw feeds the filter the observations as they are, from the first on,
 	// and never starts it over: its posterior is then that of the bare series.
 	Raw bool `yaml:"-"`
+	// Rest drops the filter while the series is near its level (rest.go), for trackers of
+	// which there are thousands: PRecent is 0 then. With VerifyPaper alone, and not with Raw.
+	Rest bool `yaml:"-"`
 }
 
 // DefaultTrackerConfig is the production setting.
@@ -76,8 +79,8 @@ const (
 
 // Tracker watches one series of iteration times.
 type Tracker struct {
-	cfg    TrackerConfig
-	filter *Filter
+	cfg    *TrackerConfig   // shared by trackers that are alike
+	filter *Filter          // nil while it rests
 	past   [history]float64 // ring of observations, by index
 	next   int              // index of the next observation
 
@@ -94,7 +97,9 @@ type Tracker struct {
 	settleFrom    int // changes in [settleFrom, settleTo) belong to an action
 	settleTo      int
 
-	small *small // with VerifyAdaptive
+	small *small  // with VerifyAdaptive
+	rest  rest    // with Rest
+	corr  float64 // the filter's, while it rests
 }
 
 // alarm is a change point that waits for its verification.
@@ -110,6 +115,14 @@ type alarm struct {
 func NewTracker(cfg TrackerConfig) *Tracker {
 	cfg.WarmUp = min(max(cmp.Or(cfg.WarmUp, defaultWarmUp), sideMin), history)
 	cfg.Verify, cfg.Settled = cmp.Or(cfg.Verify, 0.10), cmp.Or(cfg.Settled, 0.05)
+	return newTracker(&cfg)
+}
+
+// Another returns a tracker of the same kind that has seen nothing: the two share what does
+// not change.
+func (t *Tracker) Another() *Tracker { return newTracker(t.cfg) }
+
+func newTracker(cfg *TrackerConfig) *Tracker {
 	t := &Tracker{cfg: cfg, filter: New(cfg.Filter)}
 	if cfg.Verification == VerifyAdaptive {
 		t.small = &small{watch: shift.New(shift.Config{Floor: cfg.Floor, Rate: cfg.FalseAlarms})}
@@ -126,6 +139,10 @@ func (t *Tracker) Observe(ms float64) ([]Change, error) {
 	}
 	t.past[t.next%history] = ms
 	t.next++
+	if t.atRest() {
+		return t.observeAtRest(ms), nil
+	}
+	defer t.noteCalm(ms)
 	proof, proven := t.observeSmall(ms)
 	if t.cfg.Raw {
 		t.feedFilter(ms)
@@ -326,9 +343,9 @@ func (t *Tracker) LevelMs() float64 {
 }
 
 // PRecent is P(r ≤ w) after the newest observation, 0 while every run length
-// is that short (at the start and right after a verified change).
+// is that short (at the start and right after a verified change) and while the filter rests.
 func (t *Tracker) PRecent() float64 {
-	if t.filter.Seen() <= t.filter.cfg.Window {
+	if t.atRest() || t.filter.Seen() <= t.filter.cfg.Window {
 		return 0
 	}
 	return t.filter.Last().PRecent
@@ -347,7 +364,7 @@ func (t *Tracker) observations(from, to int) []float64 {
 // Runs calls yield with each run length kept and its probability: see
 // Filter.Runs. It yields nothing before the filter has seen an observation.
 func (t *Tracker) Runs(yield func(runLength int, probability float64) bool) {
-	if t.filter.Seen() > 0 {
+	if !t.atRest() && t.filter.Seen() > 0 {
 		t.filter.Runs(yield)
 	}
 }

@@ -46,7 +46,7 @@ func benchmarkStep(b *testing.B, verification string, ranks int) {
 		m.Step(now, in)
 		m.Advance()
 	}
-	for range 40 { // the levels are learnt
+	for range 130 { // the levels are learnt, and the ranks at rest
 		step()
 	}
 	b.ReportAllocs()

@@ -99,7 +99,7 @@ func (e *earlyLook) slowRun() int {
 	if w == nil || slowest.lastIteration() > w.iteration+e.cfg.MergeWithin {
 		return 0
 	}
-	from := max(slowest.indexOfIteration(w.iteration), slowest.seen-len(slowest.ms))
+	from := max(slowest.indexOfIteration(w.iteration), slowest.oldest())
 	for i := from; i < slowest.seen; i++ {
 		if !e.isSlow(slowest.valueAt(i)) {
 			return 0

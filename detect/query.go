@@ -41,7 +41,7 @@ func (m *Machine) Series(r falcon.Rank, columns, runLengths int) []Column {
 		return nil
 	}
 	s := m.samples.ranks[r]
-	values := s.newestValues(len(s.ms))
+	values := s.newestValues(s.held())
 	centre, scale := meanAndSpread(values)
 	filter := bocd.New(m.cfg.Tracker.Filter)
 	first := s.seen - len(values)

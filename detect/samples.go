@@ -43,7 +43,7 @@ func (l *sampleLog) firstFast(at int64, middle float64) int64 {
 
 // firstTwo is the first iteration from one on that is so together with the next.
 func (l *sampleLog) firstTwo(at int64, is func(ms float64) bool) int64 {
-	for i := max(l.slowest.indexOfIteration(at), l.slowest.seen-len(l.slowest.ms)); i+1 < l.slowest.seen; i++ {
+	for i := max(l.slowest.indexOfIteration(at), l.slowest.oldest()); i+1 < l.slowest.seen; i++ {
 		if is(l.slowest.valueAt(i)) && is(l.slowest.valueAt(i+1)) {
 			return l.slowest.iteration(i)
 		}
@@ -54,7 +54,7 @@ func (l *sampleLog) firstTwo(at int64, is func(ms float64) bool) int64 {
 // peakAround is the largest value around a change that did not last.
 func (l *sampleLog) peakAround(c bocd.Change) float64 {
 	top := c.AfterMs
-	for i := max(c.Index-2, l.slowest.seen-len(l.slowest.ms), 0); i < l.slowest.seen; i++ {
+	for i := max(c.Index-2, l.slowest.oldest(), 0); i < l.slowest.seen; i++ {
 		top = max(top, l.slowest.valueAt(i))
 	}
 	return top
@@ -62,7 +62,7 @@ func (l *sampleLog) peakAround(c bocd.Change) float64 {
 
 // backSince begins the newest run below a level; a single hiccup does not end it.
 func (l *sampleLog) backSince(ms float64) int64 {
-	i, oldest := l.slowest.seen-1, l.slowest.seen-len(l.slowest.ms)
+	i, oldest := l.slowest.seen-1, l.slowest.oldest()
 	for i > oldest {
 		switch {
 		case l.slowest.valueAt(i-1) <= ms:
@@ -117,10 +117,9 @@ func allButOneBelow(values []float64, ms float64) bool {
 
 // startEpoch begins with no iteration of any rank.
 func (l *sampleLog) startEpoch(cfg *Config) {
-	l.ranks = make([]*series, l.job.desc.Layout.World())
-	for i := range l.ranks {
-		l.ranks[i] = newRankSeries(cfg)
-		l.ranks[i].heardAt = l.clock.now
+	l.ranks = newRankSeries(cfg, l.job.desc.Layout.World())
+	for _, s := range l.ranks {
+		s.heardAt = l.clock.now
 	}
 	l.slowest, l.fold, l.times, l.newest = newSeries(cfg), iterationFold{}, iterationTimes{}, -1
 }

@@ -10,32 +10,32 @@ import (
 	"github.com/failslow/falcon/detect/bocd"
 )
 
-// series is one stream of iteration times with its tracker: a bounded ring of
-// the newest values, and the iteration of each.
+// series is one stream of iteration times with its tracker and the newest of its values.
 type series struct {
+	timeRing
+
 	tracker *bocd.Tracker
-	ms      []float32
-	at      []int32 // iteration, counted from origin
-	origin  int64
-	seen    int // values taken in; value i lies at i % cap
-	limit   int
 	newest  int64     // newest iteration heard of, left out or not; -1 before the first
 	heardAt time.Time // when that was
 }
 
 // newSeries is the job's series.
-func newSeries(cfg *Config) *series { return seriesOf(cfg.Tracker, cfg.History) }
-
-// newRankSeries is one rank's. It keeps the paper's rule, which needs a tenth of the
-// memory: under lockstep what is small shows in the job's series as soon.
-func newRankSeries(cfg *Config) *series {
-	tracker := cfg.Tracker
-	tracker.Verification, tracker.Rest = bocd.VerifyPaper, !cfg.Restless
-	return seriesOf(tracker, cfg.History)
+func newSeries(cfg *Config) *series {
+	return &series{timeRing: timeRing{limit: cfg.History}, tracker: bocd.NewTracker(cfg.Tracker), newest: -1}
 }
 
-func seriesOf(cfg bocd.TrackerConfig, limit int) *series {
-	return &series{tracker: bocd.NewTracker(cfg), limit: limit, newest: -1}
+// newRankSeries are one series for each rank. They keep the paper's rule, which needs a tenth
+// of the memory: under lockstep what is small shows in the job's series as soon.
+func newRankSeries(cfg *Config, ranks int) []*series {
+	tracker := cfg.Tracker
+	tracker.Verification, tracker.Rest = bocd.VerifyPaper, !cfg.Restless
+	first := bocd.NewTracker(tracker)
+	all, out := make([]series, ranks), make([]*series, ranks)
+	for i := range all {
+		all[i] = series{timeRing: timeRing{limit: cfg.History, isThin: true}, tracker: first.Another(), newest: -1}
+		out[i] = &all[i]
+	}
+	return out
 }
 
 // lastIteration is the newest iteration, origin-independent; -1 before the first.
@@ -60,28 +60,17 @@ func (s *series) observe(iteration int64, ms float64) []bocd.Change {
 	if err != nil {
 		return nil
 	}
-	if s.seen == 0 {
-		s.origin = iteration
-	}
-	offset := int32(min(iteration-s.origin, math.MaxInt32))
-	if len(s.ms) < s.limit {
-		s.ms, s.at = append(s.ms, float32(ms)), append(s.at, offset)
-	} else {
-		s.ms[s.seen%s.limit], s.at[s.seen%s.limit] = float32(ms), offset
-	}
-	s.seen++
+	s.push(iteration, ms)
 	return changes
 }
 
+// iteration is that of an observation, also of one that is still to come.
 func (s *series) iteration(index int) int64 {
-	index = max(index, s.seen-len(s.ms), 0)
-	if index >= s.seen {
+	if index = max(index, 0); index >= s.seen {
 		return s.iteration(s.seen-1) + int64(index-s.seen+1)
 	}
-	return s.origin + int64(s.at[index%s.limit])
+	return s.timeRing.iteration(index)
 }
-
-func (s *series) valueAt(index int) float64 { return float64(s.ms[index%s.limit]) }
 
 // indexOfIteration is the index that iteration has or will have, if none is skipped.
 func (s *series) indexOfIteration(iteration int64) int {
@@ -90,7 +79,7 @@ func (s *series) indexOfIteration(iteration int64) int {
 
 // newestValues are the newest n values, oldest first.
 func (s *series) newestValues(n int) []float64 {
-	n = min(n, len(s.ms))
+	n = min(n, s.held())
 	out := make([]float64, 0, n)
 	for i := s.seen - n; i < s.seen; i++ {
 		out = append(out, s.valueAt(i))

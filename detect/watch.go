@@ -70,7 +70,7 @@ const throughputOver = 24
 // half of them are slow still.
 func (m *Machine) checkThroughput(iteration int64) {
 	best, peak := m.baseline.currentMs(), m.cfg.PeakIterationMs
-	if m.samples.isLearning() || best <= 0 || m.baseline.isSettling(iteration) || !m.baseline.settledFor(throughputOver, iteration) || len(m.samples.slowest.ms) < throughputOver {
+	if m.samples.isLearning() || best <= 0 || m.baseline.isSettling(iteration) || !m.baseline.settledFor(throughputOver, iteration) || m.samples.slowest.held() < throughputOver {
 		return
 	}
 	tail := m.samples.slowest.newestValues(throughputOver)
@@ -91,7 +91,7 @@ func (m *Machine) checkThroughput(iteration int64) {
 	}
 	m.out.addNote("", iteration, "throughput", "%.1f ms an iteration is %.0f %% of the job's best throughput (%.1f ms), and no onset was seen", level, 100*best/level, best)
 	i := m.samples.slowest.seen - 1
-	for oldest := m.samples.slowest.seen - len(m.samples.slowest.ms); i > oldest && m.samples.slowest.valueAt(i-1) > best/m.cfg.Throughput; {
+	for oldest := m.samples.slowest.oldest(); i > oldest && m.samples.slowest.valueAt(i-1) > best/m.cfg.Throughput; {
 		i--
 	}
 	m.openOnset([]alarm{{-1, m.samples.slowest.iteration(i), best, level, m.samples.changeProbability()}})

@@ -137,7 +137,7 @@ SCHEDULES ?= 100000
 STORIES ?= 1400
 schedules: ## the pure machines alone: SCHEDULES (100,000) random recoveries, STORIES (1,400) random faults to name
 	go test ./recovery -count=1 -timeout 2h -run TestRandomSchedules -seeds $(SCHEDULES)
-	go test ./detect -count=1 -timeout 2h -run TestRandomStoriesNameExactlyTheFault -stories $(STORIES)
+	go test ./detect -count=1 -timeout 2h -run 'TestRandomStoriesNameExactlyTheFault|TestRestSaysTheSameOfJobs' -stories $(STORIES)
 	go test ./detect -count=1 -timeout 2h -v -run TestOneGPUThatCosts -named-seeds 200
 
 crashes: ## the journal killed 1,000 times at each point of a write, and 1,000 images of a lost power

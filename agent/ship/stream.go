@@ -25,7 +25,7 @@ import (
 // thousands of such streams.
 const (
 	readBufferBytes  = 4 << 10
-	writeBufferBytes = 8 << 10
+	writeBufferBytes = 4 << 10 // and the most of a TLS record, of which the engine keeps room for one per stream
 )
 
 type stream = grpc.BidiStreamingClient[falconv1.AgentFrame, falconv1.EngineFrame]

@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/peer"
 
@@ -33,6 +34,7 @@ type Session struct {
 	out    chan *falconv1.EngineFrame
 	acked  atomic.Uint64 // newest frame handled; the sender's loop reads it after nudge
 	nudge  chan struct{}
+	prompt atomic.Uint64 // frame up to which acknowledgements do not wait; see pump
 	cancel context.CancelCauseFunc
 	ctx    context.Context
 	held   held
@@ -121,20 +123,51 @@ type Stream interface {
 	Recv() (*falconv1.AgentFrame, error)
 }
 
+// ackEvery is how long an acknowledgement of samples and telemetry waits for later ones: an agent
+// needs them to let go of what it keeps, and each costs the engine a system call.
+const ackEvery = 2 * time.Second
+
 // pump sends until the session ends or the stream breaks.
 func (s *Session) pump(stream Stream) error {
+	var acked uint64 // newest sent
+	var at time.Time // when that was
+	due := time.NewTimer(time.Hour)
+	defer due.Stop()
+	waits := false
 	for {
+		var f *falconv1.EngineFrame
 		select {
 		case <-s.ctx.Done():
 			return context.Cause(s.ctx)
-		case f := <-s.out:
-			if err := stream.Send(f); err != nil {
-				return err
-			}
+		case f = <-s.out:
 		case <-s.nudge:
-			if err := stream.Send(s.acknowledgement()); err != nil {
-				return err
+			if since := time.Since(at); since < ackEvery && s.prompt.Load() <= acked {
+				if !waits {
+					due.Reset(ackEvery - since)
+				}
+				waits = true
+				continue
 			}
+			f = s.acknowledgement()
+		case <-due.C:
+			f = s.acknowledgement()
+		}
+		if ack := f.GetAck(); ack != nil {
+			acked, at, waits = ack.GetSeq(), time.Now(), false
+		}
+		if err := stream.Send(f); err != nil {
+			return err
+		}
+	}
+}
+
+// note has a frame acknowledged at once that is more than the agent's usual ones.
+func (s *Session) note(f *falconv1.AgentFrame) {
+	switch f.GetBody().(type) {
+	case *falconv1.AgentFrame_Samples, *falconv1.AgentFrame_Telemetry, *falconv1.AgentFrame_Beat:
+	default:
+		if seq := f.GetSeq(); seq > s.prompt.Load() {
+			s.prompt.Store(seq)
 		}
 	}
 }
@@ -201,6 +234,7 @@ func (v *Service) read(s *Session, stream Stream) error {
 		if err := pace.admit(s, f); err != nil {
 			return err
 		}
+		s.note(f)
 		if err := v.sink.Frame(s, f); err != nil {
 			s.held.drop()
 			return err

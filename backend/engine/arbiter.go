@@ -98,7 +98,7 @@ func (a *arbiter) present(now time.Time) jobUse {
 		recovery: a.cluster.recovering() != nil, proposed: a.state.current() != nil, adopting: a.cluster.unadopted() != nil,
 		restart: a.state.restart.Active(),
 		holding: a.validations.machine.Active(), mayHold: a.validations.machine.MayHold(now), requested: a.validations.request != nil,
-		heavy: a.orders.heavy(), profiling: a.outbox.InFlight(now, windowCommand, a.cluster.jobNodes),
+		heavy: a.orders.heavy(), profiling: a.cluster.profiling(now, a.outbox),
 	}
 	if u.holding || !a.validations.machine.Ready().Empty() {
 		u.testing = fmt.Sprintf("%s is in progress (%s)", v.ID, v.State)

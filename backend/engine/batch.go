@@ -19,6 +19,7 @@ type batch struct {
 	nextID   uint64 // of commands
 	promised uint64 // ids below are in this batch or in the journal
 	durable  uint64 // ids below are in the journal
+	applied  uint64 // records that were applied: while it stays, the journal's state does
 }
 
 // pendingRecord is a record that is not durable yet.
@@ -43,8 +44,14 @@ func (b *batch) addRecords(records ...journal.Record) {
 // decided on it. Nothing is sent before it is durable. What can't be applied
 // ends the engine when the batch is written.
 func (b *batch) apply(r journal.Record) {
-	err := b.state.apply(r)
+	err := b.applyNow(r)
 	b.records = append(b.records, pendingRecord{Record: r, applied: err == nil})
+}
+
+// applyNow applies a record to the journal's state.
+func (b *batch) applyNow(r journal.Record) error {
+	b.applied++
+	return b.state.apply(r)
 }
 
 func (b *batch) empty() bool { return len(b.records) == 0 && len(b.sends) == 0 }

@@ -25,8 +25,13 @@ func (s *support) count() int {
 }
 
 func (j *job) count(p *process, by int) {
-	if p.state.GetAlive() {
-		j.claim(int(p.state.GetWorld()), p.node, by)
+	if !p.state.GetAlive() {
+		j.dead += by
+		return
+	}
+	j.claim(int(p.state.GetWorld()), p.node, by)
+	if j.living[p.node] += by; j.living[p.node] <= 0 {
+		delete(j.living, p.node)
 	}
 }
 

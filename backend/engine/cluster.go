@@ -20,6 +20,22 @@ type clusterView struct {
 	job      *job
 	nodes    *fleet.Registry
 	attached map[falcon.Node]time.Time // since when each agent's stream is open
+	holders  holders
+}
+
+// holders are the nodes that hold ranks, as long as nothing changes of what they follow from.
+type holders struct {
+	of      holdersOf
+	version uint64        // goes up with each change
+	byRank  []falcon.Node // in the order of their lowest ranks
+	sorted  []falcon.Node
+}
+
+// holdersOf is what nodeOf looks at.
+type holdersOf struct {
+	changes          uint64
+	world            int
+	described, moved *falcon.Device // first of the job's and of a recovery's placement
 }
 
 // nodeOf is where a rank lives: as its agent reports it, or, before the agent
@@ -47,20 +63,39 @@ func (c *clusterView) nodeAtIteration(r falcon.Rank, iteration int64) falcon.Nod
 	return c.nodeOf(r)
 }
 
-// rankNodes are the nodes that hold ranks, in the order of their lowest ranks.
-func (c *clusterView) rankNodes() []falcon.Node {
+// rankNodes are the nodes that hold ranks, in the order of their lowest ranks. The list must not be
+// changed.
+func (c *clusterView) rankNodes() []falcon.Node { return c.holdersNow().byRank }
+
+// jobNodes are the nodes that hold ranks, sorted. The list must not be changed.
+func (c *clusterView) jobNodes() []falcon.Node { return c.holdersNow().sorted }
+
+// holdersNow finds the nodes that hold ranks, where they are not known.
+func (c *clusterView) holdersNow() *holders {
+	of, h := holdersOf{changes: c.job.changes, world: c.state.job.Layout.World(), described: firstSeat(c.state.job.Placement)}, &c.holders
+	if v := c.recovering(); v != nil {
+		of.moved = firstSeat(v.Placement)
+	}
+	if h.of == of {
+		return h
+	}
 	seen := map[falcon.Node]bool{}
-	var out []falcon.Node
-	for r := range c.state.job.Layout.World() {
+	*h = holders{of: of, version: h.version + 1}
+	for r := range of.world {
 		if n := c.nodeOf(falcon.Rank(r)); !seen[n] {
-			seen[n], out = true, append(out, n)
+			seen[n], h.byRank = true, append(h.byRank, n)
 		}
 	}
-	return out
+	h.sorted = slices.Sorted(slices.Values(h.byRank))
+	return h
 }
 
-// jobNodes are the nodes that hold ranks, sorted.
-func (c *clusterView) jobNodes() []falcon.Node { return slices.Sorted(slices.Values(c.rankNodes())) }
+func firstSeat(p falcon.Placement) *falcon.Device {
+	if len(p) == 0 {
+		return nil
+	}
+	return &p[0]
+}
 
 // ranksOn lists a node's ranks in the order of their devices.
 func (c *clusterView) ranksOn(node falcon.Node) []falcon.Rank {
@@ -235,4 +270,9 @@ func (c *clusterView) ownAcks(n *fleet.Node, in *falconv1.CommandResult) *falcon
 	}
 	in.Detail = clean(in.GetDetail())
 	return in
+}
+
+// profiling reports whether some node that holds ranks has not answered a profile window.
+func (c *clusterView) profiling(now time.Time, b *outbox.Box) bool {
+	return b.InFlight(now, windowCommand, c.holdersNow().version, c.jobNodes)
 }

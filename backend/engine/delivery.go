@@ -115,7 +115,7 @@ func (pd *planDelivery) makeWay(now time.Time, id string) {
 // orderDeadline leaves an order its life beyond what holds it back.
 func (pd *planDelivery) orderDeadline(now time.Time, o falcon.Order) time.Time {
 	at := pd.afterHold(now)
-	if (&order{orderRecord: orderRecord{Order: o}}).heavy() && pd.outbox.InFlight(now, windowCommand, pd.cluster.jobNodes) {
+	if (&order{orderRecord: orderRecord{Order: o}}).heavy() && pd.cluster.profiling(now, pd.outbox) {
 		at = at.Add(WindowLife)
 	}
 	return at.Add(OrderLife)

@@ -31,6 +31,7 @@ type jobDescriber struct {
 	copiesFor     recovery.Job // what onlyCopies was found for
 	onlyCopies    []falcon.Node
 	meansAt       time.Time
+	meansFrom     meansFrom // what they follow from, as it was then
 	recoveryKnows recovery.Job
 	recoveryAt    time.Time // when that was compared with the present
 }
@@ -129,11 +130,20 @@ func (d *jobDescriber) refreshMeans(now time.Time) {
 		return
 	}
 	d.meansAt = now
+	from := meansFrom{d.job.changes, d.nodes.Changes(), d.batch.applied}
+	if from == d.meansFrom {
+		return
+	}
+	d.meansFrom = from
 	if !d.planMeans().equal(d.means) {
 		d.announceToPlanner(now)
 	}
 	d.announceToRecovery(now)
 }
+
+// meansFrom counts the changes of all that means and the recovery's job follow from: processes,
+// streams, and what the journal says.
+type meansFrom struct{ processes, streams, records uint64 }
 
 // meansPeriod is how often the agents are looked at for that.
 const meansPeriod = time.Second

@@ -196,7 +196,7 @@ func assemble(cfg Config, mem *journalState) *Engine {
 		requests: make(chan func(), requestsMax),
 		done:     make(chan struct{}),
 		hub:      newHub(mem.events, mem.EventSeq),
-		readings: newDeviceReadings(s.job),
+		readings: newDeviceReadings(),
 		paces:    &paceKeeper{shared: s},
 		links:    newLinkWatch(cfg.beatPeriod(), s.rec, s.oplog),
 	}

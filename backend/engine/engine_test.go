@@ -51,8 +51,10 @@ func TestTheWholeLoop(t *testing.T) {
 		if len(b.det.acted) != 2 || !b.det.acted[1].Reverted {
 			t.Errorf("the detector was sent %v", b.det.acted)
 		}
+		time.Sleep(3 * time.Second) // acknowledgements of samples wait for each other
+		synctest.Wait()
 		for _, a := range b.job.agents {
-			if len(a.spool) > 2 {
+			if a.poll(b.job); len(a.spool) > 2 {
 				t.Errorf("agent %s still keeps %d frames", a.node, len(a.spool))
 			}
 		}

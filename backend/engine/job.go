@@ -60,6 +60,14 @@ type job struct {
 	claims   map[int]*support
 	on       map[falcon.Node]int // processes of each node
 	dirty    bool                // something that describe must look at has changed
+	changes  uint64              // of processes, their ranks and states: what is derived from them holds while it stays
+
+	dead   int                 // processes that have ended
+	living map[falcon.Node]int // live processes of each node
+	whole  struct {            // complete, as it was last found
+		at uint64
+		is bool
+	}
 
 	reports int // times that what a rank's communicators carry became known, or unknown
 	checked checked
@@ -67,7 +75,7 @@ type job struct {
 }
 
 func newJob() *job {
-	return &job{ranks: map[falcon.Rank]*process{}, named: map[string]*process{}, claims: map[int]*support{}, on: map[falcon.Node]int{}}
+	return &job{ranks: map[falcon.Rank]*process{}, named: map[string]*process{}, claims: map[int]*support{}, on: map[falcon.Node]int{}, living: map[falcon.Node]int{}, changes: 1}
 }
 
 // remember takes over what the journal says of the processes.
@@ -136,6 +144,7 @@ func (j *job) setState(node falcon.Node, s *falconv1.RankState) bool {
 		return false
 	case at.ahead:
 		at.p.next, j.dirty = s, true
+		j.changes++
 	default:
 		j.leave(at.p)
 		at.p.rank = at.rank
@@ -176,6 +185,7 @@ func (j *job) leave(p *process) {
 		return
 	}
 	j.count(p, -1)
+	j.changes++
 	delete(j.ranks, p.rank)
 	delete(j.named, p.name)
 	if j.on[p.node]--; j.on[p.node] <= 0 {
@@ -195,6 +205,7 @@ func (j *job) putState(p *process, s *falconv1.RankState) {
 	}
 	p.state = s
 	j.count(p, 1)
+	j.changes++
 	j.ranks[p.rank], j.named[p.name], j.dirty = p, p, true
 }
 
@@ -228,6 +239,13 @@ func (j *job) complete() bool {
 	if j.claimed == 0 || j.alive != j.claimed {
 		return false
 	}
+	if j.whole.at != j.changes {
+		j.whole.at, j.whole.is = j.changes, j.holdsAll()
+	}
+	return j.whole.is
+}
+
+func (j *job) holdsAll() bool {
 	for r := range j.claimed {
 		if p := j.ranks[falcon.Rank(r)]; p == nil || !p.state.GetAlive() {
 			return false
@@ -335,28 +353,17 @@ func named(name string, found falcon.Dimension, l falcon.Layout) falcon.Dimensio
 // gone ended well, else lost.
 func (j *job) ended() bool { return len(j.ranks) > 0 && j.alive == 0 }
 
-func (j *job) livesOn(node falcon.Node) bool {
-	for _, p := range j.ranks {
-		if p.node == node && p.state.GetAlive() {
-			return true
-		}
-	}
-	return false
-}
+func (j *job) livesOn(node falcon.Node) bool { return j.living[node] > 0 }
 
-func (j *job) someEnded() bool {
-	for _, p := range j.ranks {
-		if !p.state.GetAlive() {
-			return true
-		}
-	}
-	return false
-}
+func (j *job) someEnded() bool { return j.dead > 0 }
 
 // someLost reports whether a rank is gone that did not end well: ranks of a job that
 // finishes go one by one, and that is no loss.
 // An agent can see that a process is gone before it knows how.
 func (j *job) someLost(now time.Time) bool {
+	if j.dead == 0 {
+		return false
+	}
 	for _, p := range j.ranks {
 		if p.state.GetAlive() {
 			continue
@@ -373,10 +380,13 @@ func (j *job) someLost(now time.Time) bool {
 const exitWait = 3 * time.Second
 
 func (j *job) finishedWell() bool {
+	if !j.ended() {
+		return false
+	}
 	for _, p := range j.ranks {
 		if !falconv1.ExitedWell(p.state.GetExit()) {
 			return false
 		}
 	}
-	return j.ended()
+	return true
 }

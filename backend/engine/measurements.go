@@ -47,8 +47,8 @@ func (ms *measurements) telemetry(n *fleet.Node, in *falconv1.Telemetry, now tim
 		if reading.Device.Index() >= gpusMax {
 			continue
 		}
+		ms.readings.noteGPU(&reading)
 		out.GPUs = append(out.GPUs, reading)
-		ms.readings.gpus[reading.Device] = reading
 	}
 	if h := in.GetHost(); h != nil {
 		out.Hosts = append(out.Hosts, hostFrom(n.Name, h))
@@ -56,8 +56,8 @@ func (ms *measurements) telemetry(n *fleet.Node, in *falconv1.Telemetry, now tim
 	}
 	for _, x := range in.GetNics()[:min(len(in.GetNics()), nicsMax)] {
 		if reading, ok := nicFrom(n.Name, x); ok {
+			ms.readings.notePort(&reading, now)
 			out.NICs = append(out.NICs, reading)
-			ms.readings.notePort(reading, now)
 		}
 	}
 	ms.det.Step(now, out)

@@ -62,6 +62,7 @@ func (j *job) applyPlacement(perm []falcon.Rank, id uint64) {
 		j.ranks[p.rank] = p
 	}
 	j.dirty = true
+	j.changes++
 }
 
 // announcedPlacement finds a placement that all processes say they have carried out and

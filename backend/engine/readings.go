@@ -10,46 +10,62 @@ import (
 
 // deviceReadings are the newest readings of devices and ports, for consoles.
 type deviceReadings struct {
-	job  *job
-	gpus map[falcon.Device]falcon.GPUReading
-	nics map[falcon.NIC]falcon.NICReading
-	cnps map[falcon.NIC]cnpRate
+	gpus map[falcon.Device]*falcon.GPUReading
+	nics map[falcon.NIC]*port
+	seen uint64 // devices and ports that were new
 }
 
-func newDeviceReadings(j *job) *deviceReadings {
-	return &deviceReadings{
-		job: j, gpus: map[falcon.Device]falcon.GPUReading{},
-		nics: map[falcon.NIC]falcon.NICReading{}, cnps: map[falcon.NIC]cnpRate{},
+// port is the newest look at a port, and what it shows against the one before.
+type port struct {
+	falcon.NICReading
+	rate cnpRate
+}
+
+func newDeviceReadings() *deviceReadings {
+	return &deviceReadings{gpus: map[falcon.Device]*falcon.GPUReading{}, nics: map[falcon.NIC]*port{}}
+}
+
+// noteGPU takes in a look at a GPU. Its name is kept as it came first.
+func (d *deviceReadings) noteGPU(r *falcon.GPUReading) {
+	g := d.gpus[r.Device]
+	if g == nil {
+		g = &falcon.GPUReading{Device: r.Device}
+		d.gpus[r.Device] = g
+		d.seen++
 	}
+	name := g.Device
+	*g = *r
+	g.Device, r.Device = name, name
 }
 
 // notePort takes in a look at a port. The same look may come again and is no news.
-func (d *deviceReadings) notePort(r falcon.NICReading, now time.Time) {
-	old, known := d.nics[r.NIC]
-	d.nics[r.NIC] = r
-	if known && r.AtNs != old.AtNs {
-		d.cnps[r.NIC] = cnpRate{cnpAfter(old, r), now}
+func (d *deviceReadings) notePort(r *falcon.NICReading, now time.Time) {
+	p := d.nics[r.NIC]
+	if p == nil {
+		d.nics[r.NIC] = &port{NICReading: *r}
+		d.seen++
+		return
 	}
+	if r.AtNs != p.AtNs {
+		p.rate = cnpRate{cnpAfter(p.NICReading, *r), now}
+	}
+	r.NIC = p.NIC
+	p.NICReading = *r
 }
 
-// cnpRate is the rate at the port that a rank's traffic leaves by.
-func (d *deviceReadings) cnpRate(r falcon.Rank, now time.Time) float64 {
-	p := d.job.ranks[r]
-	if p == nil {
+// cnpNow is the rate at a port, nil = none is known.
+func (p *port) cnpNow(now time.Time) float64 {
+	if p == nil || p.rate.seenAt.IsZero() || now.Sub(p.rate.seenAt) > cnpFresh {
 		return cnpUnmeasured
 	}
-	rate, known := d.cnps[falcon.NIC(p.state.GetNic())]
-	if !known || now.Sub(rate.seenAt) > cnpFresh {
-		return cnpUnmeasured
-	}
-	return rate.perS
+	return p.rate.perS
 }
 
 // nicViews lists the newest look at every port, by name.
 func (d *deviceReadings) nicViews() []*falconv1.Nic {
 	var out []*falconv1.Nic
 	for _, name := range sortedKeys(d.nics) {
-		out = append(out, convert.NICToProto(d.nics[name]))
+		out = append(out, convert.NICToProto(d.nics[name].NICReading))
 	}
 	return out
 }

@@ -66,6 +66,8 @@ type stateViews struct {
 	built     time.Time
 	buildCost time.Duration // what the last snapshot took of the loop's time
 	levels    []shown       // by rank
+	seats     seatTable
+	alarms    jobAlarms
 	culprits  culpritCache
 }
 
@@ -125,14 +127,9 @@ func (sv *stateViews) jobAlarm(now time.Time) string {
 	if sv.waits.round != nil {
 		return sv.waits.text(now)
 	}
-	unhooked := 0
-	for _, p := range sv.job.ranks {
-		if p.state.GetAlive() && p.state.GetUnhooked() {
-			unhooked++
-		}
-	}
-	if unhooked > 0 {
-		return fmt.Sprintf("%d ranks run NCCL without the hook", unhooked)
+	alarms := sv.alarms.of(sv.job)
+	if alarms.unhooked > 0 {
+		return fmt.Sprintf("%d ranks run NCCL without the hook", alarms.unhooked)
 	}
 	if text := sv.cluster.unseenText(); text != "" {
 		return text
@@ -140,7 +137,7 @@ func (sv *stateViews) jobAlarm(now time.Time) string {
 	if name := sv.cluster.blindNode(now); name != "" {
 		return fmt.Sprintf("the agent of node %s is gone: its ranks are not watched", name)
 	}
-	return cmp.Or(sv.describer.machine.Doubt(), sv.job.unseenTraffic())
+	return cmp.Or(sv.describer.machine.Doubt(), alarms.traffic)
 }
 
 // rankTable is what is known of all ranks, and the one to look at: a culprit,
@@ -154,7 +151,8 @@ func (sv *stateViews) rankTable(now time.Time) (*columns.Table, falcon.Rank) {
 	}
 	culprits := sv.cluster.culprits()
 	status, ms := sv.statuses(world)
-	stages, fast := stageMedians(l, ms), sv.fastClock()
+	seats := sv.seats.of(sv.job, sv.state.job.Placement, sv.readings)
+	stages, fast := stageMedians(l, ms), fastClock(seats)
 	if short := world - len(sv.levels); short > 0 {
 		sv.levels = append(sv.levels, make([]shown, short)...)
 	}
@@ -173,11 +171,11 @@ func (sv *stateViews) rankTable(now time.Time) (*columns.Table, falcon.Rank) {
 		v.Ms, v.Slowdown, v.SelfMs, v.WaitMs = s.Ms, s.Slowdown, s.SelfMs, s.WaitMs
 		v.Probability, v.Iteration, v.SelfRatio = s.Probability, s.Iteration, s.SelfRatio
 		v.SlowSteps, v.Failing = int32(min(s.SlowSteps, math.MaxInt32)), s.Failing
-		if g, ok := sv.readings.gpus[sv.state.job.Placement[i]]; ok {
+		if g := seats[i].gpu; g != nil {
 			v.SmClockMhz, v.TemperatureC = g.SMClockMHz, g.TemperatureC
 		}
-		v.CnpPerS = sv.readings.cnpRate(r, now)
-		v.Health = sv.health(r, s.Suspect, lv, culprits[r], now)
+		v.CnpPerS = seats[i].port.cnpNow(now)
+		v.Health = health(seats[i].process, s.Suspect, lv, culprits[r], now)
 		sv.levels[r].enterSteps(v, fast)
 		table.Put(v)
 		if score := score(v); score > bestScore {
@@ -188,10 +186,12 @@ func (sv *stateViews) rankTable(now time.Time) (*columns.Table, falcon.Rank) {
 }
 
 // fastClock is what clocks of the job's GPUs are compared with.
-func (sv *stateViews) fastClock() float64 {
-	clocks := make([]uint32, 0, len(sv.state.job.Placement))
-	for _, d := range sv.state.job.Placement {
-		clocks = append(clocks, sv.readings.gpus[d].SMClockMHz)
+func fastClock(seats []seatNow) float64 {
+	clocks := make([]uint32, len(seats))
+	for i := range seats {
+		if g := seats[i].gpu; g != nil {
+			clocks[i] = g.SMClockMHz
+		}
 	}
 	return falcon.FastClock(clocks)
 }
@@ -227,8 +227,7 @@ func (c *clusterView) culprits() map[falcon.Rank]bool {
 	return out
 }
 
-func (sv *stateViews) health(r falcon.Rank, suspect bool, level int32, culprit bool, now time.Time) falconv1.RankHealth {
-	p := sv.job.ranks[r]
+func health(p *process, suspect bool, level int32, culprit bool, now time.Time) falconv1.RankHealth {
 	switch {
 	case p != nil && !p.state.GetAlive():
 		return falconv1.RankHealth_RANK_HEALTH_LOST

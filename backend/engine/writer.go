@@ -41,7 +41,7 @@ func (jw *journalWriter) persist(pending []pendingRecord) error {
 		if pending[i].applied {
 			continue
 		}
-		if err := jw.state.apply(r); err != nil {
+		if err := jw.batch.applyNow(r); err != nil {
 			return err
 		}
 		if r.Kind == kindEvent {

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -42,9 +43,14 @@ func (n *Node) Age(now time.Time) time.Duration { return now.Sub(n.LastSeen) }
 
 // Registry is the engine's table of nodes.
 type Registry struct {
-	nodes map[falcon.Node]*Node
-	dirty []*Node
+	nodes   map[falcon.Node]*Node
+	sorted  []*Node // all, by name; nil = to be sorted
+	dirty   []*Node
+	changes uint64 // streams that began or ended
 }
+
+// Changes counts the streams that have begun or ended: while it stays, the same nodes are connected.
+func (r *Registry) Changes() uint64 { return r.changes }
 
 // NewRegistry makes an empty table.
 func NewRegistry() *Registry { return &Registry{nodes: map[falcon.Node]*Node{}} }
@@ -59,8 +65,9 @@ func (r *Registry) Attach(s *Session, now time.Time) (*Node, uint64, error) {
 			return nil, 0, fmt.Errorf("%w: %d are known; node %s was turned away", ErrFull, NodesMax, name)
 		}
 		n = &Node{Name: name}
-		r.nodes[name] = n
+		r.nodes[name], r.sorted = n, nil
 	}
+	r.changes++
 	if n.Session != nil {
 		n.Session.End(ErrSuperseded)
 	}
@@ -114,18 +121,17 @@ func (r *Registry) Detach(s *Session) *Node {
 		return nil
 	}
 	n.Session = nil
+	r.changes++
 	return n
 }
 
 // Node looks one up; nil when it was never seen.
 func (r *Registry) Node(name falcon.Node) *Node { return r.nodes[name] }
 
-// Nodes lists all by name.
+// Nodes lists all by name. The list must not be changed.
 func (r *Registry) Nodes() []*Node {
-	names := slices.Sorted(maps.Keys(r.nodes))
-	out := make([]*Node, len(names))
-	for i, name := range names {
-		out[i] = r.nodes[name]
+	if r.sorted == nil {
+		r.sorted = slices.SortedFunc(maps.Values(r.nodes), func(a, b *Node) int { return cmp.Compare(a.Name, b.Name) })
 	}
-	return out
+	return r.sorted
 }

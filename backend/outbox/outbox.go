@@ -49,6 +49,10 @@ type Item struct {
 	answered map[falcon.Node]bool
 	ids      map[falcon.Node]uint64
 	begun    int // of To, by batches
+
+	// What InFlight found last: the first of a version of its nodes that had not answered.
+	looked uint64
+	first  int
 }
 
 // Message is a command for one node.
@@ -67,7 +71,7 @@ type Box struct {
 // answers. It replaces one with the same first id.
 func (b *Box) Put(v Item) *Item {
 	it := &v
-	it.sent, it.begun, it.answered, it.ids = false, 0, map[falcon.Node]bool{}, make(map[falcon.Node]uint64, len(it.To))
+	it.sent, it.begun, it.looked, it.answered, it.ids = false, 0, 0, map[falcon.Node]bool{}, make(map[falcon.Node]uint64, len(it.To))
 	if len(it.To) > 0 {
 		it.ID = it.To[0].ID
 	}
@@ -219,11 +223,24 @@ func (b *Box) NextBatch(now time.Time) []Message {
 }
 
 // InFlight reports whether a command of a class was sent, is still valid, and one
-// of nodes has not answered it.
-func (b *Box) InFlight(now time.Time, c Class, nodes func() []falcon.Node) bool {
-	return slices.ContainsFunc(b.Items(c), func(it *Item) bool {
-		return it.sent && !it.Expired(now) && slices.ContainsFunc(nodes(), it.unanswered)
+// of nodes has not answered it. The nodes have another version whenever they are others:
+// it is asked often, and those that have answered are not looked at again.
+func (b *Box) InFlight(now time.Time, c Class, version uint64, nodes func() []falcon.Node) bool {
+	return slices.ContainsFunc(b.items[b.begin(c):b.begin(c+1)], func(it *Item) bool {
+		return it.sent && !it.Expired(now) && it.someUnanswered(version, nodes())
 	})
+}
+
+func (it *Item) someUnanswered(version uint64, nodes []falcon.Node) bool {
+	if it.looked != version {
+		it.looked, it.first = version, 0
+	}
+	for ; it.first < len(nodes); it.first++ {
+		if it.unanswered(nodes[it.first]) {
+			return true
+		}
+	}
+	return false
 }
 
 // Sent reports whether a command has gone out.

@@ -47,10 +47,11 @@ func TestScripts(t *testing.T) {
 }
 
 type script struct {
-	t    *testing.T
-	box  Box
-	now  time.Time
-	held map[uint64]bool // by first id; the owner lets none of them go out
+	t       *testing.T
+	box     Box
+	now     time.Time
+	version uint64
+	held    map[uint64]bool // by first id; the owner lets none of them go out
 }
 
 func (s *script) do(d *datadriven.TestData) string {
@@ -108,7 +109,8 @@ func (s *script) do(d *datadriven.TestData) string {
 		it.Close(nodes[0])
 		return fmt.Sprintf("command %d is answered by %s\n", it.ID, nodes[0])
 	case "in-flight":
-		return fmt.Sprintln(s.box.InFlight(s.now, Class(number("class")), func() []falcon.Node { return nodes }))
+		s.version++ // of other nodes
+		return fmt.Sprintln(s.box.InFlight(s.now, Class(number("class")), s.version, func() []falcon.Node { return nodes }))
 	}
 	s.t.Fatalf("%s: no such command", d.Cmd)
 	return ""
@@ -254,6 +256,7 @@ func TestBoxAgainstReference(t *testing.T) {
 		var box Box
 		var ref reference
 		now, nextID := t0, uint64(1)
+		nodes, version := all[:2], uint64(1)
 		var firsts []uint64
 		node := rapid.SampledFrom(all)
 		agree := func(what, got, want string) {
@@ -322,13 +325,15 @@ func TestBoxAgainstReference(t *testing.T) {
 				box.Remove(func(it *Item) bool { return it.ID == first })
 				ref.remove(first)
 			},
+			"others": func(t *rapid.T) {
+				nodes, version = rapid.SliceOfDistinct(rapid.SampledFrom(all), rapid.ID).Draw(t, "nodes"), version+1
+			},
 			"wait": func(t *rapid.T) {
 				now = now.Add(time.Duration(rapid.IntRange(1, 2000).Draw(t, "ms")) * time.Millisecond)
 			},
 			"": func(t *rapid.T) {
 				for c := range Class(4) {
-					nodes := all[:2]
-					if got, want := box.InFlight(now, c, func() []falcon.Node { return nodes }), ref.inFlight(now, int(c), nodes); got != want {
+					if got, want := box.InFlight(now, c, version, func() []falcon.Node { return nodes }), ref.inFlight(now, int(c), nodes); got != want {
 						t.Fatalf("class %d: in flight %v, by the reference %v", c, got, want)
 					}
 				}

@@ -183,7 +183,7 @@ func newShared(cfg Config, mem *journalState) *shared {
 	}
 	s.orders = newOrderBook(s.outbox, mem.orders, mem.lostOrders)
 	s.cluster = &clusterView{cfg: &s.cfg, state: mem, job: s.job, nodes: s.nodes, attached: map[falcon.Node]time.Time{}}
-	s.oplog = newOperatorLog(cfg.Now, s.det, s.batch)
+	s.oplog = newOperatorLog(&s.cfg, s.det, s.batch)
 	s.job.remember(mem.job)
 	return s
 }
@@ -366,6 +366,7 @@ func (e *Engine) onTick(now time.Time) {
 		return
 	}
 	e.links.noteTick(now)
+	e.oplog.tellNews(now)
 	e.intake.release(now)
 	if e.describer.recheck {
 		e.describe(now)

@@ -90,7 +90,7 @@ func (e *Engine) onAttach(s *fleet.Session, now time.Time) {
 	e.cluster.attached[n.Name] = now
 	e.links.attached(n.Name)
 	e.job.emulated = e.job.emulated || s.Hello.GetEmulated()
-	e.oplog.logf("agent", 0, string(n.Name), "the agent of node %s connected (version %s)", n.Name, clean(s.Hello.GetVersion()))
+	e.oplog.nodeSays(now, agentsCame(clean(s.Hello.GetVersion())), n.Name)
 	s.Send(&falconv1.EngineFrame{Body: &falconv1.EngineFrame_Welcome{Welcome: &falconv1.Welcome{
 		Epoch: e.state.Epoch, Acked: acked, BeatPeriodMs: e.cfg.beatPeriod().Milliseconds(),
 	}}})

@@ -26,10 +26,11 @@ type operatorLog struct {
 	batch   *batch
 	budgets *budgets // of what agents can have written
 	jitters []mark   // newest last, for charts
+	news    nodeNews // of agents that come and go together
 }
 
-func newOperatorLog(now func() time.Time, det Detector, b *batch) *operatorLog {
-	return &operatorLog{now: now, det: det, batch: b, budgets: newBudgets()}
+func newOperatorLog(cfg *Config, det Detector, b *batch) *operatorLog {
+	return &operatorLog{now: cfg.Now, det: det, batch: b, budgets: newBudgets(), news: nodeNews{racks: cfg.Recovery.Racks}}
 }
 
 // logf writes a line at the newest iteration. about is the id of an incident, action,

@@ -114,12 +114,12 @@ func (w *linkWatch) reportLag(now time.Time) {
 // agentGone reports how an agent's stream ended. A stream that breaks although the agent was just
 // heard was reset; one that the agent was not heard on has timed out.
 func (w *linkWatch) agentGone(n *fleet.Node, s *fleet.Session, now time.Time) {
-	how, name := recovery.TimedOut, clean(string(n.Name))
+	how := recovery.TimedOut
 	if w.goodbye[n.Name] {
 		how = recovery.Goodbye
-		w.oplog.logf("agent", 0, name, "the agent of node %s stopped in order", name)
+		w.oplog.nodeSays(now, agentsStopped, n.Name)
 	} else {
-		w.oplog.logf("agent", 2, name, "the agent of node %s is gone", name)
+		w.oplog.nodeSays(now, agentsGone, n.Name)
 	}
 	switch {
 	case how == recovery.Goodbye:

@@ -184,6 +184,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.pollProcesses(a.now())
 			a.answerAsk(q)
 		case q := <-a.questions.peeks:
+			a.noteSigns(a.processes.living(), a.dir.MonoNs())
 			a.questions.answerPeek(q, a.ship.Send)
 			continue
 		case c := <-a.inbox:

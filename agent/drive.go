@@ -49,6 +49,7 @@ func (a *Agent) takeInput(now time.Time) bool {
 	}
 	select {
 	case q := <-a.questions.peeks:
+		a.noteSigns(a.processes.living(), a.dir.MonoNs())
 		a.questions.answerPeek(q, a.ship.Send)
 		return true
 	default:

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/peek"
 	"github.com/failslow/falcon/agent/ring"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -22,6 +23,10 @@ type questions struct {
 	peeks   chan *falconv1.Peek // of people
 	busy    chan struct{}       // holds a token while a request is read
 	proc    string
+	node    falcon.Node
+	sysfs   string
+	shm     string
+	signs   map[int]sign // by process
 	logs    LogsConfig
 	said    *peek.Memory
 	looking chan struct{} // holds a token while lookAt runs
@@ -32,7 +37,7 @@ type questions struct {
 func newQuestions(cfg Config) questions {
 	return questions{
 		asks: make(chan *falconv1.Ask, 1), peeks: make(chan *falconv1.Peek, peeksMax), busy: make(chan struct{}, 1), looking: make(chan struct{}, 1), found: make(chan outputs, foundMax),
-		proc: cfg.Host.Proc, logs: cfg.Logs,
+		proc: cfg.Host.Proc, node: falcon.Node(cfg.Node), sysfs: cfg.NIC.Sysfs, shm: cfg.ShmDir, logs: cfg.Logs,
 		said: peek.NewMemory(filepath.Join(cfg.ShmDir, "falcon-said."+ring.FileJob(cfg.Job)+"."+ring.FileJob(cfg.Node))),
 	}
 }
@@ -125,6 +130,10 @@ func (q *questions) reader(p *falconv1.Peek) (read peekRead, refused string) {
 		return nil, "this node's agent reads nothing for people: logs.enabled is false in its configuration"
 	}
 	switch p.GetWhat() {
+	case "stack":
+		return q.stackReader(p)
+	case "kernel":
+		return q.kernelReader(int(p.GetLines()))
 	case "log":
 		of := q.said.Of(int(p.GetRank()))
 		if len(of) == 0 {

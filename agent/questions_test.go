@@ -22,7 +22,7 @@ func (n *node) asksFor(t *testing.T, q *falconv1.Peek) *falconv1.Peeked {
 	t.Helper()
 	before := len(peeked(n))
 	n.Peek(q)
-	for range 200 {
+	for range 400 {
 		wait(10 * time.Millisecond)
 		if got := peeked(n); len(got) > before {
 			return got[before]
@@ -103,5 +103,96 @@ func TestPeekOneAtATime(t *testing.T) {
 		}
 		synctest.Wait()
 		<-n.questions.busy
+	})
+}
+
+// What the kernel has said is read from a recording (emulated), with what it means and of whom.
+func TestPeekAtTheKernel(t *testing.T) {
+	cfg := Defaults()
+	cfg.Logs.Kernel, cfg.NIC.Sysfs = filepath.Join("kernel", "testdata", "recorded.kmsg"), t.TempDir()
+	for _, address := range []string{"0000:17:00.0", "0000:3b:00.0"} {
+		dir := filepath.Join(cfg.NIC.Sysfs, "bus", "pci", "devices", address)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range map[string]string{"vendor": "0x10de\n", "class": "0x030200\n"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	onNodeWith(t, cfg, Options{}, func(t *testing.T, n *node) {
+		n.dir.add(4107, 5, "n1.g1")
+		wait(time.Second)
+		got := n.asksFor(t, &falconv1.Peek{Id: 1, What: "kernel", Lines: 4})
+		text := linesOf(got)
+		for _, want := range []string{"Xid 79: the GPU has fallen off the bus (n1.g1, rank 5). Take the node out and reboot it", "NVRM: Xid (PCI:0000:3b:00): 79", "killed for want of memory", "a network port went down"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("no %q in\n%s", want, text)
+			}
+		}
+		if strings.Contains(text, "Corrected error received") {
+			t.Errorf("more than was asked for:\n%s", text)
+		}
+	})
+	cfg.Logs.Kernel = filepath.Join(t.TempDir(), "absent")
+	onNodeWith(t, cfg, Options{}, func(t *testing.T, n *node) {
+		if got := n.asksFor(t, &falconv1.Peek{Id: 1, What: "kernel"}); !strings.Contains(got.Refused, "set logs.kernel") {
+			t.Errorf("%v", got)
+		}
+	})
+	cfg.Logs.Kernel = ""
+	onNodeWith(t, cfg, Options{}, func(t *testing.T, n *node) {
+		if got := n.asksFor(t, &falconv1.Peek{Id: 1, What: "kernel"}); !strings.Contains(got.Refused, "logs.kernel is empty") {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+// A stack is read of a rank that stands still, and of one that trains only for a person who
+// is sure; never of one that has ended.
+func TestPeekAtAStack(t *testing.T) {
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	onNode(t, func(t *testing.T, n *node) {
+		pid := cmd.Process.Pid
+		seg := n.dir.add(pid, 2, "n1.g0")
+		beats := func(waits time.Duration) {
+			seg.set(func() {
+				now := time.Now().UnixNano()
+				seg.control.HeartbeatNs, seg.control.WaitingSinceNs = now, 0
+				if waits > 0 {
+					seg.control.WaitingSinceNs = now - waits.Nanoseconds()
+				}
+			})
+			wait(100 * time.Millisecond)
+		}
+		beats(0)
+		wait(time.Second)
+		beats(0)
+		q := &falconv1.Peek{Id: 1, What: "stack", Rank: 2}
+		if got := n.asksFor(t, q); !strings.Contains(got.Refused, "does not stand still (it makes calls): ask with --sure") {
+			t.Errorf("while it trains: %v", got)
+		}
+		beats(2 * time.Second)
+		if got := n.asksFor(t, q); !strings.Contains(got.Refused, "it has waited for 2") {
+			t.Errorf("after a short wait: %v", got)
+		}
+		beats(8 * time.Second)
+		if got := n.asksFor(t, q); !strings.Contains(linesOf(got), "main thread") || !strings.Contains(linesOf(got), "no answer within") {
+			t.Errorf("after a long wait: %v", got)
+		}
+		beats(0)
+		if got := n.asksFor(t, &falconv1.Peek{Id: 2, What: "stack", Rank: 2, Sure: true}); !strings.Contains(linesOf(got), "main thread") {
+			t.Errorf("for one who is sure: %v", got)
+		}
+		n.dir.exits[pid].die("killed by signal 9 (SIGKILL)")
+		wait(3 * time.Second)
+		if got := n.asksFor(t, &falconv1.Peek{Id: 3, What: "stack", Rank: 2, Sure: true}); !strings.Contains(got.Refused, "no process of rank 2 runs here") {
+			t.Errorf("after its end: %v", got)
+		}
 	})
 }

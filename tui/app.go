@@ -72,6 +72,7 @@ type Model struct {
 	decisions decisions  // the open dialog
 	prompt    *commandLine
 	help      *helpBox
+	output    *outputPane // what a rank's node tells, over the page
 	notes     *notes
 	hint      hint
 	alerts    alert.Notifier
@@ -261,6 +262,9 @@ func (m *Model) handleAnswer(msg tea.Msg) tea.Cmd {
 		m.previewFilter()
 		m.screen.dirty = true
 	case armedMsg:
+		m.screen.dirty = true
+	case outputMsg:
+		m.output.takeAnswer(msg)
 		m.screen.dirty = true
 	case answerMsg:
 		m.decisions.takeAnswer(msg)

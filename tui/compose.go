@@ -69,6 +69,11 @@ func (m *Model) drawOverlay(screen string, body widget.Rect, cursor *tea.Cursor)
 		box, at, zones := m.decisions.dialog.drawOver(m.skin, m.work.live, m.now(), body)
 		m.pointer.zones = zones
 		return overlayLayer(screen, box), at
+	case m.output != nil:
+		if m.output.search == nil {
+			cursor = nil
+		}
+		return overlayLayer(screen, m.output.drawOver(m.skin, body)), cursor
 	case m.work.marks.asks != "":
 		return overlayLayer(screen, m.work.marks.drawList(m.skin, body)), nil
 	case m.prompt.list != nil:
@@ -144,6 +149,9 @@ func (m *Model) drawLastRow(y int) (string, []zone, *tea.Cursor) {
 		text, cursor := drawInputRow(m.skin, m.keys, "/", m.help.search, m.w, y, withoutNote)
 		return text, nil, cursor
 	}
+	if text, cursor, ok := m.output.drawPrompt(m.skin, m.w, y); ok {
+		return text, nil, cursor
+	}
 	left, zones := " ", []zone(nil)
 	role, note, ok := m.notes.presentNote()
 	switch {
@@ -155,6 +163,8 @@ func (m *Model) drawLastRow(y int) (string, []zone, *tea.Cursor) {
 		left += m.skin.shortHelp(m.w-1, m.keys.Footer(key.Help))
 	case m.decisions.dialog != nil:
 		left += m.skin.shortHelp(m.w-1, m.keys.Footer(key.Dialog))
+	case m.output != nil:
+		left += m.skin.shortHelp(m.w-1, m.output.outputFooter())
 	case m.work.marks.asks != "":
 		left += m.skin.styled(themes.Key, "a-z") + m.skin.styled(themes.Dim, " mark  ") + m.skin.styled(themes.Key, m.keys.Name(key.Cancel, key.Prompt)) + m.skin.styled(themes.Dim, " cancel")
 	default:

@@ -27,6 +27,8 @@ func (m *Model) handleKey(k tea.KeyPressMsg) tea.Cmd {
 		return nil
 	case m.decisions.dialog != nil:
 		return m.dialogKey(k)
+	case m.output != nil:
+		return outputKey(m, k)
 	case m.prompt != nil:
 		return m.promptKey(k)
 	case m.work.marks.asks != "":
@@ -51,7 +53,7 @@ func (m *Model) handleSmallKey(k tea.KeyPressMsg) tea.Cmd {
 		return m.dialogKey(k)
 	case m.decisions.dialog != nil:
 	case cancel && m.hasOverlay():
-		m.help, m.prompt, m.work.marks.asks = nil, nil, ""
+		m.help, m.output, m.prompt, m.work.marks.asks = nil, nil, nil, ""
 	case m.keys.Lookup(k, key.Global) == key.Quit:
 		return m.askToQuit()
 	}
@@ -60,7 +62,7 @@ func (m *Model) handleSmallKey(k tea.KeyPressMsg) tea.Cmd {
 
 // hasOverlay reports whether something lies over the page and owns keys and mouse.
 func (m *Model) hasOverlay() bool {
-	return m.help != nil || m.decisions.dialog != nil || m.prompt != nil || m.work.marks.asks != ""
+	return m.help != nil || m.output != nil || m.decisions.dialog != nil || m.prompt != nil || m.work.marks.asks != ""
 }
 
 var shows = map[key.Action]key.Scope{
@@ -84,6 +86,8 @@ func (m *Model) perform(a key.Action) tea.Cmd {
 	case key.None:
 	case key.Ack, key.Snooze, key.WriteNote, key.HandOver:
 		return m.sayByKey(a)
+	case key.ShowOutput:
+		return openOutput(m)
 	case key.Export:
 		return m.exportReport()
 	case key.Copy:
@@ -276,6 +280,8 @@ func (m *Model) pasteText(msg tea.PasteMsg) {
 	switch {
 	case m.help != nil && m.help.search != nil:
 		m.help.takeText(msg)
+	case m.output != nil && m.output.search != nil:
+		m.output.takeText(msg)
 	case m.decisions.dialog != nil:
 		m.decisions.dialog.pasteText(msg)
 	case m.prompt != nil:

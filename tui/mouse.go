@@ -142,6 +142,8 @@ func (m *Model) rollWheel(notches int) {
 		m.help.rollWheel(notches)
 	case m.decisions.dialog != nil:
 		m.decisions.dialog.rollWheel(notches)
+	case m.output != nil:
+		m.output.rollWheel(notches)
 	case m.work.marks.asks != "":
 	case m.prompt != nil:
 		m.prompt.rollWheel(notches)

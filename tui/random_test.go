@@ -55,6 +55,10 @@ func (s *still) Recover(_ context.Context, r *falconv1.RecoverRequest) (*falconv
 	return &falconv1.Recovery{Id: "REC-0001", State: "suspend"}, nil
 }
 
+func (s *still) Peek(_ context.Context, q *falconv1.PeekRequest) (*falconv1.PeekReply, error) {
+	return enginetest.Peek(q)
+}
+
 func (s *still) Triage(_ context.Context, r *falconv1.TriageRequest) (*falconv1.TriageReply, error) {
 	s.said = append(s.said, r)
 	return &falconv1.TriageReply{Triage: []*falconv1.Triage{{Incident: "INC-0001", Owner: r.To, AckedBy: "maria", AckedUnixNs: 1}}}, s.err

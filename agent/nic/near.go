@@ -49,8 +49,18 @@ func nearestPorts(root string, ports []*port) map[int]falcon.NIC {
 }
 
 func listGPUs(root string) []pciPlace {
-	bus := filepath.Join(root, "bus", "pci", "devices")
 	var out []pciPlace
+	for _, address := range GPUAddresses(root) {
+		out = append(out, devicePath(filepath.Join(root, "bus", "pci", "devices", address)))
+	}
+	return out
+}
+
+// GPUAddresses are the GPUs' addresses on the PCI bus, such as 0000:3b:00.0, in their order, which
+// is that of NVML.
+func GPUAddresses(root string) []string {
+	bus := filepath.Join(root, "bus", "pci", "devices")
+	var out []string
 	for i, address := range listDirectory(bus) {
 		if i >= devicesMax {
 			break
@@ -62,7 +72,7 @@ func listGPUs(root string) []pciPlace {
 		class, _ := readAttribute(filepath.Join(dir, "class"))
 		for _, c := range gpuClasses {
 			if strings.HasPrefix(class, c) {
-				out = append(out, devicePath(dir))
+				out = append(out, address)
 			}
 		}
 	}

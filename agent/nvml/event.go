@@ -7,6 +7,7 @@ import (
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/xidcode"
 )
 
 // Bounds of events.
@@ -31,39 +32,9 @@ type xidMeaning struct {
 	text  string
 }
 
-// xidMeanings are the codes that say something of a fail-stop fault, by NVIDIA's
-// "XID Errors" (GPU Deployment and Management documentation). Fatal are those
-// whose advice is a reset, a reboot or a replacement before the GPU is used again.
-// 94 is not: the error was contained, the process that it hit ends, and a new one
-// may use the GPU at once.
-var xidMeanings = map[uint32]xidMeaning{
-	13:  {false, "graphics engine exception: most often the program's own fault"},
-	31:  {false, "memory access outside of what was mapped: most often the program's own fault"},
-	43:  {false, "the GPU stopped processing for one program"},
-	45:  {false, "channels were torn down: follows another error, or an end by force"},
-	46:  {true, "the GPU stopped processing"},
-	48:  {true, "uncorrectable ECC error"},
-	62:  {true, "internal micro-controller halt"},
-	63:  {false, "a memory row was remapped: reset the GPU when it is convenient"},
-	64:  {true, "a memory row could not be remapped"},
-	74:  {true, "NVLink error"},
-	79:  {true, "the GPU has fallen off the bus"},
-	92:  {false, "high rate of corrected ECC errors"},
-	94:  {false, "contained memory error: the process that it hit must start anew"},
-	95:  {true, "uncontained memory error"},
-	109: {false, "context switch timeout"},
-	110: {true, "security fault"},
-	119: {true, "the GPU's system processor does not answer"},
-	120: {true, "the GPU's system processor failed"},
-	140: {true, "unrecovered ECC error"},
-	143: {true, "the GPU could not be initialised"},
-}
-
 func describeXid(code uint32) xidMeaning {
-	if m, known := xidMeanings[code]; known {
-		return m
-	}
-	return xidMeaning{text: "not known to Falcon: see NVIDIA's list of XID errors"}
+	m := xidcode.Of(int(code))
+	return xidMeaning{fatal: m.Fatal, text: m.Text}
 }
 
 // actions are what the driver itself asks for (field 230, recent drivers).

@@ -37,6 +37,9 @@ func cleanLine(raw []byte) string {
 	return s
 }
 
+// Clean makes one line of any text printable, bounded and masked.
+func Clean(line string) string { return cleanLine([]byte(line)) }
+
 // printable drops escape sequences, controls and invisible characters; what is no UTF-8
 // becomes U+FFFD, and a tab four spaces.
 func printable(s string) string {

@@ -156,6 +156,18 @@ func (m *Memory) Of(rank int) []Known {
 	return out[:min(len(out), shownMost)]
 }
 
+// Ranks are the ranks of the processes that are known, by their numbers; of one number the newest.
+func (m *Memory) Ranks() map[int]int {
+	m.load()
+	out := map[int]int{}
+	for _, k := range m.known {
+		if k.Rank >= 0 {
+			out[k.PID] = k.Rank
+		}
+	}
+	return out
+}
+
 func endOrNow(k Known) int64 {
 	if k.EndedNs == 0 {
 		return math.MaxInt64

@@ -15,7 +15,7 @@ import (
 
 // Bounds of what people have read on nodes.
 const (
-	peekWithin   = 5 * time.Second // an agent's answer
+	peekWithin   = 4 * time.Second // an agent's answer
 	peeksOfNode  = 2               // that wait for one agent
 	peeksMost    = 32              // that wait in all
 	peeksBurst   = 10              // of one person at once

@@ -97,7 +97,7 @@ func TestPeekRefusals(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		refuses(dana, log, ErrRefused, "has not answered within 5s")
+		refuses(dana, log, ErrRefused, "has not answered within 4s")
 		if took := time.Since(began); took > 2*peekWithin {
 			t.Errorf("took %s", took)
 		}

@@ -84,6 +84,12 @@ func (c *caller) Triage(ctx context.Context, r *falconv1.TriageRequest) (*falcon
 	return reply, err
 }
 
+// Peek has a node read what a rank has printed, where its threads stand, or the kernel's
+// lines; the engine checks the caller's role.
+func (c *caller) Peek(ctx context.Context, r *falconv1.PeekRequest) (*falconv1.PeekReply, error) {
+	return request(ctx, c.client.Peek, r)
+}
+
 // Incidents asks for incidents as a whole, older ones too: all, or the one named.
 func (c *caller) Incidents(ctx context.Context, id string) (*falconv1.IncidentsReply, error) {
 	return request(ctx, c.client.Incidents, &falconv1.IncidentsRequest{Id: id})

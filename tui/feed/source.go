@@ -22,6 +22,7 @@ type Source interface {
 	Freeze(context.Context) (*falconv1.Policy, error)
 	Recover(context.Context, *falconv1.RecoverRequest) (*falconv1.Recovery, error)
 	Triage(context.Context, *falconv1.TriageRequest) (*falconv1.TriageReply, error)
+	Peek(context.Context, *falconv1.PeekRequest) (*falconv1.PeekReply, error)
 	Incidents(ctx context.Context, id string) (*falconv1.IncidentsReply, error)
 }
 

@@ -33,6 +33,7 @@ const (
 	Dialog    Scope = "dialog"
 	Prompt    Scope = "prompt"
 	Help      Scope = "help"
+	Output    Scope = "output"
 	Replay    Scope = "replay"
 )
 
@@ -107,6 +108,9 @@ const (
 	AbortRecovery Action = "abort-recovery"
 	FenceNode     Action = "fence-node"
 	RenewRank     Action = "renew-rank"
+	ShowOutput    Action = "show-output"
+	Again         Action = "again"
+	Anyway        Action = "anyway"
 	Older         Action = "older"
 	Newer         Action = "newer"
 	Copy          Action = "copy"

@@ -25,6 +25,7 @@ var table = slices.Concat([]Binding{
 	newBinding(Global, Freeze, []string{"F"}, "F", "freeze", "Freeze: stop new actions at once. When frozen: unfreeze, by typing the word.", 4),
 	newBinding(Global, Follow, []string{"w"}, "w", "worst", "Follow the worst rank instead of the chosen one.", 0),
 	newBinding(Global, Pause, []string{"p"}, "p", "pause", "Pause the display; header and proposal stay live.", 0),
+	newBinding(Global, ShowOutput, []string{"O"}, "O", "output", "What the rank says: the last lines that it has printed, its node's kernel messages, where its threads stand. The rank under the cursor, or the first that the incident names; it needs the role operator.", 0),
 	newBinding(Global, Copy, []string{"y"}, "y", "copy", "Copy what is under the cursor: the rank, the incident with its evidence, the recovery, or the newest events.", 0),
 	newBinding(Global, CopyLink, []string{"Y"}, "Y", "copy link", "Copy the link to what is on screen; falcon console --open LINK, or :open LINK, leads back.", 0),
 	newBinding(Global, Export, []string{"e"}, "e", "export", "Write the report of the incident as Markdown and JSON, as falcon incident export does.", 0),
@@ -141,6 +142,19 @@ var table = slices.Concat([]Binding{
 	newBinding(Help, Last, []string{"G", "end"}, "G", "end", "To the end.", 0),
 	newBinding(Help, Filter, []string{"/"}, "/", "search", "Show only the keys whose name or sentence holds a text.", 4),
 	newBinding(Help, Cancel, []string{"esc", "?", "q", "enter", "ctrl+c"}, "esc", "close", "End the search, then close the help.", 3),
+	newBinding(Output, Up, []string{"k", "up"}, "k ↑", "scroll", "Scroll back.", 0),
+	newBinding(Output, Down, []string{"j", "down"}, "j ↓", "scroll", "Scroll on.", 8),
+	newBinding(Output, PageUp, []string{"ctrl+u", "pgup"}, "ctrl-u", "page", "A page back.", 0),
+	newBinding(Output, PageDown, []string{"ctrl+d", "pgdown", "space"}, "ctrl-d", "page", "A page on.", 0),
+	newBinding(Output, First, []string{"g", "home"}, "g", "top", "To the top.", 0),
+	newBinding(Output, Last, []string{"G", "end"}, "G", "end", "To the end.", 0),
+	newBinding(Output, Next, []string{"tab"}, "tab", "next", "Ask for the next: what the rank has printed, what the kernel has said, where the threads stand.", 2),
+	newBinding(Output, Again, []string{"r"}, "r", "again", "Ask again.", 3),
+	newBinding(Output, Anyway, []string{"!"}, "!", "all the same", "Ask for the stack of a rank that trains all the same.", 4),
+	newBinding(Output, Filter, []string{"/"}, "/", "search", "Show only lines that hold a text; esc shows all.", 5),
+	newBinding(Output, Copy, []string{"y"}, "y", "copy", "Copy the lines to the clipboard.", 6),
+	newBinding(Output, Export, []string{"e"}, "e", "write", "Write the lines into a file; none is replaced.", 7),
+	newBinding(Output, Cancel, []string{"esc", "q", "ctrl+c"}, "esc", "close", "End the search, then close.", 1),
 })
 
 // incidentKeys are the keys of the pages that show one incident.

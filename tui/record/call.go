@@ -78,3 +78,8 @@ func (p *Player) Recover(context.Context, *falconv1.RecoverRequest) (*falconv1.R
 func (p *Player) Triage(context.Context, *falconv1.TriageRequest) (*falconv1.TriageReply, error) {
 	return nil, fmt.Errorf("%w: %w", feed.ErrRefused, ErrRecording)
 }
+
+// Peek refuses.
+func (p *Player) Peek(context.Context, *falconv1.PeekRequest) (*falconv1.PeekReply, error) {
+	return nil, fmt.Errorf("%w: %w", feed.ErrRefused, ErrRecording)
+}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -65,7 +66,7 @@ func (p PeekPart) Head(zone *time.Location) string {
 		out = append(out, p.Path)
 	}
 	if !p.changed.IsZero() {
-		out = append(out, "last written "+p.changed.In(zone).Format("15:04:05 MST"))
+		out = append(out, "last written "+p.changed.In(cmp.Or(zone, time.UTC)).Format("15:04:05 MST"))
 	}
 	if p.Note != "" {
 		out = append(out, p.Note)

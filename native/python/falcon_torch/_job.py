@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from . import _hook, _join, _run, _votes
+from . import _hook, _join, _run, _stack, _votes
 from ._data import Deal, Loader
 from ._log import Log
 from ._mesh import Layout, place
@@ -72,6 +72,7 @@ class Job:
                 self._hook.checkpoint(begin)
         self._state_bytes = 3 * sum(p.numel() * p.element_size() for p in parameters)
         if self.under_falcon:
+            _stack.start()
             self._hook.mesh(layout.text, micro_batches)
             self._hook.state(self._state_bytes, least, multiple)
 

@@ -71,6 +71,7 @@ type Options struct {
 type Engine struct {
 	historian
 	shift
+	outputs
 	opts Options
 
 	mu        sync.Mutex
@@ -111,6 +112,7 @@ func New(o Options) *Engine {
 	}
 	e := &Engine{opts: o, approved: never, watchers: map[chan *falconv1.Event]bool{}}
 	e.shift.engine = e
+	e.outputs.engine = e
 	e.policy = &falconv1.Policy{Mode: "approve", Cap: "S2", Version: 1}
 	if o.Auto {
 		e.policy = &falconv1.Policy{Mode: "auto", Cap: "S2", Version: 1, Rungs: map[string]*falconv1.RungPolicy{"S2": {CountdownS: CountdownS, PerHour: 3}}}

@@ -1,0 +1,72 @@
+package agent
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/failslow/falcon/agent/internal/procstat"
+	"github.com/failslow/falcon/agent/peek"
+	"github.com/failslow/falcon/agent/ring"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// standsAfter is how long a rank must have waited, or its hook been silent, for its stack to be
+// read without a person's word for it.
+const standsAfter = 5 * time.Second
+
+// stackReader reads where a rank's threads stand.
+func (q *questions) stackReader(p *falconv1.Peek) (peekRead, string) {
+	of := q.said.Of(int(p.GetRank()))
+	if len(of) == 0 || of[0].EndedNs != 0 {
+		return nil, fmt.Sprintf("no process of rank %d runs here: its last lines may say why", p.GetRank())
+	}
+	k := of[0]
+	if why := q.stillTrains(k.PID); why != "" && !p.GetSure() {
+		return nil, fmt.Sprintf("rank %d does not stand still (%s): ask with --sure to read its stack all the same", p.GetRank(), why)
+	}
+	return func() ([]*falconv1.PeekPart, string) {
+		return []*falconv1.PeekPart{peek.Python(q.shm, k.PID, k.UID), peek.Threads(q.proc, k.PID, time.Now)}, ""
+	}, ""
+}
+
+// stillTrains is what speaks against a process standing still, "" = nothing.
+func (q *questions) stillTrains(pid int) string {
+	if st, err := procstat.Read(q.proc, pid); err == nil && (st.State == 'T' || st.State == 't' || st.State == 'D') {
+		return ""
+	}
+	now, known := q.signs[pid]
+	switch {
+	case !known:
+		return "the agent does not follow it"
+	case now.paused:
+		return "it is held for a test"
+	case now.silent >= standsAfter, now.waiting >= standsAfter:
+		return ""
+	case now.waiting > 0:
+		return fmt.Sprintf("it has waited for %s", now.waiting.Round(100*time.Millisecond))
+	}
+	return "it makes calls"
+}
+
+// sign is whether a process stands still, at the newest look.
+type sign struct {
+	silent  time.Duration // since its hook was last alive
+	waiting time.Duration // inside a call
+	paused  bool
+}
+
+// noteSigns looks whether the processes stand still.
+func (q *questions) noteSigns(processes []*process, monoNs int64) {
+	q.signs = map[int]sign{}
+	for _, p := range processes {
+		c := p.status
+		s := sign{paused: p.seg.Pause().State == ring.PauseQuiet}
+		if c.HeartbeatNs > 0 {
+			s.silent = time.Duration(max(0, monoNs-c.HeartbeatNs))
+		}
+		if c.WaitingSinceNs > 0 {
+			s.waiting = time.Duration(max(0, monoNs-c.WaitingSinceNs))
+		}
+		q.signs[p.header.PID] = s
+	}
+}

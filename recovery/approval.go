@@ -109,5 +109,6 @@ func wholeReason(c *falcon.Recovery) string {
 		return shrinkReason(c.Shrink)
 	}
 	why, _, _ := strings.Cut(strings.TrimSuffix(c.Reason, "; "+noCheckpoint), awaitsAgents)
+	why, _, _ = strings.Cut(why, "; "+noProof)
 	return why
 }

@@ -99,20 +99,19 @@ const noProof = "nothing proves that the job's processes have stopped training, 
 func (w *workflow) awaitProof(now time.Time) bool {
 	c, nodes := w.op.rec, w.unheardOfAll()
 	if len(nodes) == 0 {
-		if w.op.proof.came(); strings.HasPrefix(c.Reason, noProof) {
+		if w.op.proof.came(); strings.Contains(c.Reason, noProof) {
 			c.Reason = ""
 			w.op.markChanged()
 		}
 		return false
 	}
-	why := noProof + nodeList(nodes) + "); bring one of their agents back, or end the processes, abort, and start the job again from its checkpoint"
 	if !w.op.proof.await() {
 		return true
 	}
-	c.Reason = why
+	c.Reason = noProof + nodeList(nodes) + "); bring one of their agents back, or end the processes, abort, and start the job again from its checkpoint"
 	w.op.setDeadline(now, 0)
 	w.orders.stopFenced() // who is heard after all ends them, and says so
-	w.out.addNote(c.ID, "recovery", 2, "%s waits: %s", c.ID, why)
+	w.out.addNote(c.ID, "recovery", 2, "%s waits: %s", c.ID, c.Reason)
 	return true
 }
 

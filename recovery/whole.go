@@ -3,6 +3,7 @@ package recovery
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -62,7 +63,7 @@ func (w *workflow) launchWhole(now time.Time) {
 		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("%s; a whole restart is not possible: %s; start the job again by hand", c.Reason, a.lack))
 		return
 	}
-	if w.awaitAgents(now, a.placement) {
+	if w.awaitWholeProof(now) || w.awaitAgents(now, a.placement) {
 		return
 	}
 	c.Reason = wholeReason(c)
@@ -76,6 +77,24 @@ func (w *workflow) launchWhole(now time.Time) {
 	w.applyAssignment(a)
 	w.orders.restartWhole()
 	w.out.addNote(c.ID, "recovery", 2, "%s: %s: the whole job restarts from the newest checkpoint", c.ID, c.Reason)
+}
+
+// awaitWholeProof is awaitProof for a whole restart. Where a node of the job is not given up, its
+// processes are ended before anything is started, and that is the proof.
+func (w *workflow) awaitWholeProof(now time.Time) bool {
+	c := w.op.rec
+	if slices.ContainsFunc(w.ranks.usedNodes(), func(n falcon.Node) bool { return !w.op.isFenced(n) }) || len(w.unheardOfAll()) == 0 {
+		return false
+	}
+	if c.State != falcon.RecoverySuspend {
+		c.Generation = w.gens.nextGeneration(w.job.Generation) // of the order to end what is left
+		w.op.enterState(now, falcon.RecoverySuspend, 0)
+	}
+	why := wholeReason(c)
+	if w.awaitProof(now); !strings.HasPrefix(c.Reason, why) {
+		c.Reason = why + "; " + c.Reason
+	}
+	return true
 }
 
 // An agent that is between two connections is no reason against a whole restart:

@@ -139,6 +139,7 @@ type RecoveryPlan struct {
 type RecoveryDecision struct {
 	DecidedBy   string `json:"decided_by"` // "policy" or the operator's name
 	DecidedFrom string `json:"decided_from,omitempty"`
+	StatedBy    string `json:"stated_by,omitempty"` // who stated that nothing of the job runs on the nodes given up; "" = nobody
 }
 
 // RecoveryExecution is how far its orders have come.
@@ -150,6 +151,7 @@ type RecoveryExecution struct {
 	Pending       []Rank          `json:"pending,omitempty"`          // faulty, and not launched again yet
 	Launched      map[Rank]uint64 `json:"launched,omitempty"`         // generation of the newest launch of each replaced rank
 	FailedRejoins int             `json:"failed_rejoins,omitempty"`   // rejoins that failed without a new fault
+	AwaitsProof   bool            `json:"awaits_proof,omitempty"`     // it waits for a proof, or a person's statement, that no rank of the job trains on
 }
 
 // RecoveryOutcome is the reason of its present state, and the times that it took.

@@ -109,6 +109,5 @@ func wholeReason(c *falcon.Recovery) string {
 		return shrinkReason(c.Shrink)
 	}
 	why, _, _ := strings.Cut(strings.TrimSuffix(c.Reason, "; "+noCheckpoint), awaitsAgents)
-	why, _, _ = strings.Cut(why, "; "+noProof)
-	return why
+	return withoutProofWait(why)
 }

@@ -37,8 +37,12 @@ func (m *Machine) Check(d Decision) error {
 		if c.State != falcon.RecoveryProposed {
 			return fmt.Errorf("%w: %s was approved by %s and is at %s; abort it instead", ErrDecided, c.ID, c.DecidedBy, c.State)
 		}
+	case d.Verb == Ended:
+		if !c.AwaitsProof {
+			return fmt.Errorf("%w: %s does not wait for a proof that the job's processes have ended", ErrDecided, c.ID)
+		}
 	case d.Verb != Abort:
-		return fmt.Errorf("%w: %q is none of approve, deny, abort", ErrDecided, d.Verb)
+		return fmt.Errorf("%w: %q is none of approve, deny, abort, ended", ErrDecided, d.Verb)
 	}
 	return nil
 }
@@ -55,6 +59,8 @@ func (m *Machine) onDecision(now time.Time, d Decision) {
 	case Deny:
 		m.op.recordDecision(d.By, d.From)
 		m.flow.finishRecovery(now, falcon.RecoveryDenied, fmt.Sprintf("denied by %s: %s", d.By, why))
+	case Ended:
+		m.flow.takeStatement(now, d.By, why)
 	case Abort:
 		m.op.recordDecision(d.By, d.From)
 		m.flow.finishRecovery(now, falcon.RecoveryCancelled, fmt.Sprintf("aborted by %s: %s; the job stays stopped", d.By, why))

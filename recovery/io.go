@@ -166,6 +166,7 @@ const (
 	Approve Verb = "approve"
 	Deny    Verb = "deny"
 	Abort   Verb = "abort" // until the point of no return
+	Ended   Verb = "ended" // while it waits for a proof: nothing of the job runs on the nodes that are given up
 )
 
 // Demand asks for a recovery by hand: a node is to be fenced and replaced, or the

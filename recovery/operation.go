@@ -203,6 +203,15 @@ func (op *operation) stopAwaitingSpare() bool {
 	return waited
 }
 
+// endProofWait ends the wait for a proof that no rank of the job trains on.
+func (op *operation) endProofWait() {
+	op.proof.came()
+	if c := op.rec; c.AwaitsProof {
+		c.AwaitsProof, c.Reason = false, withoutProofWait(c.Reason)
+		op.markChanged()
+	}
+}
+
 // awaitAgents has a whole restart wait for agents, counted from its beginning.
 func (op *operation) awaitAgents(now time.Time, away map[falcon.Node]bool) {
 	if op.agents == nil || op.clock.Due(now) {

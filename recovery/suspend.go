@@ -93,33 +93,46 @@ func (w *workflow) finishSuspend(now time.Time) bool {
 // noProof begins the reason of a recovery that waits for a proof.
 const noProof = "nothing proves that the job's processes have stopped training, as all of its nodes are given up ("
 
+// withoutProofWait is a reason without what was added to it for the wait.
+func withoutProofWait(reason string) string {
+	before, _, _ := strings.Cut(reason, noProof)
+	return strings.TrimSuffix(before, "; ")
+}
+
 // awaitProof has a recovery that keeps no rank wait until something proves that the job does not
 // train on where nobody is heard: another job would be started beside it. One rank that has ended
 // or parks is enough, as none trains without it.
 func (w *workflow) awaitProof(now time.Time) bool {
 	c, nodes := w.op.rec, w.unheardOfAll()
 	if len(nodes) == 0 {
-		if w.op.proof.came(); strings.Contains(c.Reason, noProof) {
-			c.Reason = ""
-			w.op.markChanged()
-		}
+		w.op.endProofWait()
 		return false
 	}
 	if !w.op.proof.await() {
 		return true
 	}
-	c.Reason = noProof + nodeList(nodes) + "); bring one of their agents back, or end the processes, abort, and start the job again from its checkpoint"
+	c.AwaitsProof = true
+	c.Reason = noProof + nodeList(nodes) + "); bring one of their agents back, or see yourself that all processes of the job have ended, and state that: falcon recovery ended " + c.ID
 	w.op.setDeadline(now, 0)
 	w.orders.stopFenced() // who is heard after all ends them, and says so
 	w.out.addNote(c.ID, "recovery", 2, "%s waits: %s", c.ID, c.Reason)
 	return true
 }
 
+// takeStatement takes a person's word that nothing of the job runs on the nodes that are given up.
+func (w *workflow) takeStatement(now time.Time, by, why string) {
+	c := w.op.rec
+	c.StatedBy = by
+	w.op.markChanged()
+	w.out.addNote(c.ID, "recovery", 2, "%s: %s states that nothing of the job runs on %s: %s", c.ID, by, nodeList(c.Fenced), why)
+	w.op.clock.Advance(now)
+}
+
 // unheardOfAll are the nodes of the job where nothing is known to keep any of its ranks from
 // training; none where one rank was seen to end or to park, or this recovery has begun to launch.
 func (w *workflow) unheardOfAll() []falcon.Node {
 	c := w.op.rec
-	if w.op.proof.isGiven() || len(c.Launched) > 0 || slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool { return f.Kind == falcon.FaultExit && f.AskedBy == "" }) {
+	if w.op.proof.isGiven() || c.StatedBy != "" || len(c.Launched) > 0 || slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool { return f.Kind == falcon.FaultExit && f.AskedBy == "" }) {
 		return nil
 	}
 	for _, x := range w.ranks.everyRank() {

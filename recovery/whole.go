@@ -84,6 +84,7 @@ func (w *workflow) launchWhole(now time.Time) {
 func (w *workflow) awaitWholeProof(now time.Time) bool {
 	c := w.op.rec
 	if slices.ContainsFunc(w.ranks.usedNodes(), func(n falcon.Node) bool { return !w.op.isFenced(n) }) || len(w.unheardOfAll()) == 0 {
+		w.op.endProofWait()
 		return false
 	}
 	if c.State != falcon.RecoverySuspend {

@@ -186,6 +186,7 @@ var verbs = map[decision.Verb]struct{ title, button string }{
 	decision.VerbApprove: {"APPROVE RECOVERY ", "Approve"},
 	decision.VerbDeny:    {"DENY RECOVERY ", "Deny"},
 	decision.VerbAbort:   {"ABORT RECOVERY ", "Abort it"},
+	decision.VerbEnded:   {"HAS ALL ENDED? ", "It has ended"},
 	decision.VerbFence:   {"FENCE NODE ", "Fence it"},
 	decision.VerbRenew:   {"REPLACE ", "Replace it"},
 	decision.VerbLift:    {"LIFT THE FENCE OF ", "Lift it"},

@@ -173,6 +173,8 @@ func (m *Model) openDecision(a key.Action) tea.Cmd {
 		return m.decisions.stopRunningTest(by)
 	case key.AbortRecovery:
 		return m.decisions.askQuestion(by.Recover(decision.VerbAbort))
+	case key.StateEnded:
+		return m.decisions.askQuestion(by.Recover(decision.VerbEnded))
 	case key.FenceNode:
 		m.promptFor(decision.VerbFence)
 	case key.RenewRank:

@@ -200,6 +200,41 @@ func TestAbortUntilNoReturn(t *testing.T) {
 	}
 }
 
+func TestStateThatAllHasEnded(t *testing.T) {
+	x, e := recoveryTerm(t, falcon.RecoverySuspend, "")
+	x.shows("REC-0001 suspend")
+	x.press('E')
+	x.shows("does not wait for a proof")
+	e.AwaitProof()
+	x.shows("nothing proves that")
+	x.press('E')
+	x.shows("HAS ALL ENDED? REC-0001?")
+	x.shows("two jobs will train")
+	x.armed()
+	x.press(tea.KeyTab)
+	x.press(tea.KeyTab)
+	x.press(tea.KeyEnter)
+	if r := e.Recovers(); len(r) != 0 {
+		t.Fatalf("sent without the word: %v", r)
+	}
+	x.press(tea.KeyEscape)
+	x.gone("HAS ALL ENDED")
+	x.press('E')
+	x.shows("type ENDED")
+	x.armed()
+	x.press(tea.KeyTab)
+	x.types("ENDED")
+	x.press(tea.KeyTab)
+	x.types("no power, I looked")
+	x.press(tea.KeyTab)
+	x.shows("▸ It has ended")
+	x.press(tea.KeyEnter)
+	x.shows("REC-0001 replace")
+	if r := e.Recovers(); len(r) != 1 || r[0].Verb != "ended" || r[0].Reason != "no power, I looked" || r[0].PlanHash != enginetest.RecoveryHash {
+		t.Errorf("sent %v", r)
+	}
+}
+
 func TestFenceWantsNodeReasonAndConfirmation(t *testing.T) {
 	x, e := recoveryTerm(t, "", "")
 	x.shows("IF IT FAILED NOW")

@@ -141,12 +141,12 @@ type recoveryDemands struct {
 func (rd *recoveryDemands) recover(who Actor, q *falconv1.RecoverRequest) (string, error) {
 	now := rd.cfg.Now()
 	switch verb := q.GetVerb(); verb {
-	case string(recovery.Approve), string(recovery.Deny), string(recovery.Abort):
+	case string(recovery.Approve), string(recovery.Deny), string(recovery.Abort), string(recovery.Ended):
 		return q.GetRecovery(), rd.decide(now, who, q)
 	case verbFence, verbRenew, verbLift:
 		return rd.demand(now, who, q)
 	default:
-		return "", fmt.Errorf("%w: %q is no decision on a recovery; say approve, deny, abort, fence, renew or lift", ErrInvalid, clean(verb))
+		return "", fmt.Errorf("%w: %q is no decision on a recovery; say approve, deny, abort, ended, fence, renew or lift", ErrInvalid, clean(verb))
 	}
 }
 
@@ -163,6 +163,9 @@ func (rd *recoveryDemands) decide(now time.Time, who Actor, q *falconv1.RecoverR
 	}
 	if d.PlanHash == "" {
 		d.PlanHash = v.PlanHash
+	}
+	if d.Verb == recovery.Ended && d.Reason == "" {
+		return fmt.Errorf("%w: say how you know that nothing of the job runs there: it is kept with the decision", ErrInvalid)
 	}
 	if err := rd.rec.Check(d); err != nil {
 		return fmt.Errorf("%w: %w", ErrStale, err)

@@ -210,6 +210,8 @@ func TestRecoveriesThatWaitForAPerson(t *testing.T) {
 			"no recovery":             {Recovery: "REC-0009", Verb: "approve"},
 			"look again":              {Recovery: "REC-0001", Verb: "approve", PlanHash: "other"},
 			"no decision":             {Recovery: "REC-0001", Verb: "shout"},
+			"say how you know":        {Recovery: "REC-0001", Verb: "ended"},
+			"does not wait for":       {Recovery: "REC-0001", Verb: "ended", Reason: "x"},
 			"say why":                 {Verb: "fence", Node: "n0"},
 			"holds no rank":           {Verb: "fence", Node: "n7", Reason: "x"},
 			"no rank 9":               {Verb: "renew", Rank: 9, Reason: "x"},

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -35,7 +36,7 @@ func recoveryCommand() *cobra.Command {
 		Example: "  falcon recovery show REC-0001\n  falcon recovery map",
 	}
 	target.declareFlags(c)
-	c.AddCommand(recoveryListCommand(&target), recoveryShowCommand(&target), recoveryMapCommand(&target), recoveryAbortCommand(&target))
+	c.AddCommand(recoveryListCommand(&target), recoveryShowCommand(&target), recoveryMapCommand(&target), recoveryAbortCommand(&target), recoveryEndedCommand(&target))
 	completeIDsBelow(c, &target, recoveryIDs)
 	return c
 }
@@ -132,6 +133,28 @@ func recoveryAbortCommand(t *engineTarget) *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
+	return c
+}
+
+func recoveryEndedCommand(t *engineTarget) *cobra.Command {
+	var reason string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "ended ID",
+		Short: "State that nothing of the job runs on nodes that are given up and not heard; see for yourself first: two jobs would write the same checkpoints",
+		Long: "A recovery that keeps no rank waits where nothing proves that the job's processes have ended: they may train on where no agent is heard. " +
+			"Look at these nodes, or have their power cut, before you state that they have.",
+		Example: `  falcon recovery ended REC-0001 --reason "the rack has no power, I was there"`,
+		Args:    exactlyOneID("recovery", "REC-0001"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if reason == "" {
+				return errors.New("--reason is missing: say how you know that nothing of the job runs there")
+			}
+			return recoverOn(c, t, &falconv1.RecoverRequest{Recovery: args[0], Verb: "ended", Reason: reason}, asJSON)
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "how you know it, for the record")
 	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
 	return c
 }

@@ -201,6 +201,8 @@ func (o Operator) Recover(verb Verb) (Question, Refusal) {
 		return nothingToDecide("no recovery is in progress")
 	case verb == VerbAbort && r.NoReturn:
 		return refuseWith(r.Id + " can't be aborted: the ranks were ordered to rejoin")
+	case verb == VerbEnded && !r.AwaitsProof:
+		return nothingToDecide(r.Id + " does not wait for a proof that the job's processes have ended")
 	default:
 		return askQuestion(&Recovery{Verb: verb, Recovery: r})
 	}

@@ -17,12 +17,17 @@ const (
 	VerbApprove Verb = "approve"
 	VerbDeny    Verb = "deny"
 	VerbAbort   Verb = "abort"
+	VerbEnded   Verb = "ended"
 	VerbFence   Verb = "fence"
 	VerbRenew   Verb = "renew"
 	VerbLift    Verb = "lift"
 )
 
-// Recovery asks whether to approve, deny or abort a recovery.
+// EndedWord is what is typed to state that a job's processes have ended.
+const EndedWord = "ENDED"
+
+// Recovery asks whether to approve, deny or abort a recovery, or for the statement that
+// nothing of the job runs on the nodes that are given up.
 type Recovery struct {
 	general
 	Verb     Verb
@@ -42,6 +47,8 @@ func (q *Recovery) Stale(live *page.State) string {
 		return planChanged
 	case q.Verb == VerbAbort && now.NoReturn:
 		return "too late: the ranks were ordered to rejoin"
+	case q.Verb == VerbEnded && !now.AwaitsProof:
+		return "a proof has come, or it waits for none any more"
 	case q.Verb != VerbAbort && now.State != q.Recovery.State:
 		return "it is no longer proposed; close and look again"
 	}
@@ -50,10 +57,14 @@ func (q *Recovery) Stale(live *page.State) string {
 
 // Entry implements Question.
 func (q *Recovery) Entry() Entry {
-	if q.Verb == VerbApprove {
+	switch q.Verb {
+	case VerbApprove:
 		return Entry{}
+	case VerbEnded:
+		return Entry{Word: EndedWord, What: "the word " + EndedWord, Reason: MustReason}
+	default:
+		return Entry{Reason: MayReason}
 	}
-	return Entry{Reason: MayReason}
 }
 
 // Request implements Question.
@@ -87,7 +98,7 @@ func newDemand(live *page.State, verb Verb, name string) (*Demand, string) {
 		if len(q.Ranks) == 0 {
 			return nil, "no rank of the job is on node " + strconv.Quote(name)
 		}
-	case VerbApprove, VerbDeny, VerbAbort, VerbLift:
+	case VerbApprove, VerbDeny, VerbAbort, VerbEnded, VerbLift:
 	}
 	return q, ""
 }

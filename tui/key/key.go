@@ -106,6 +106,7 @@ const (
 	StopTest      Action = "stop-test"
 	TakeRung      Action = "take-rung"
 	AbortRecovery Action = "abort-recovery"
+	StateEnded    Action = "state-ended"
 	FenceNode     Action = "fence-node"
 	RenewRank     Action = "renew-rank"
 	ShowOutput    Action = "show-output"

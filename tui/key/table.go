@@ -87,6 +87,7 @@ var table = slices.Concat([]Binding{
 	newBinding(Recovery, PageUp, []string{"ctrl+u", "pgup"}, "ctrl-u", "scroll", "Scroll faults, replacements and shards back.", 0),
 	newBinding(Recovery, PageDown, []string{"ctrl+d", "pgdown"}, "ctrl-d", "scroll", "Scroll faults, replacements and shards on.", 10),
 	newBinding(Recovery, AbortRecovery, []string{"X"}, "X", "abort", "Abort the recovery, until the ranks are ordered to rejoin: a dialog opens on Cancel; the job then stays stopped.", 11),
+	newBinding(Recovery, StateEnded, []string{"E"}, "E", "ended", "State that nothing of the job runs on the nodes that are given up, where the recovery waits for a proof of that: a dialog wants a word and how you know it.", 0),
 	newBinding(Recovery, FenceNode, []string{"f"}, "f", "fence", "Fence the node under the cursor and replace it: a prompt asks for the reason, then a dialog opens on Cancel.", 12),
 	newBinding(Recovery, RenewRank, []string{"r"}, "r", "renew", "Replace the process of the rank under the cursor: a prompt asks for the reason, then a dialog opens on Cancel.", 13),
 	newBinding(Events, Up, []string{"k", "up"}, "k ↑", "older", "The event before.", 10),

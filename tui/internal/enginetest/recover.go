@@ -22,6 +22,7 @@ type lost struct {
 	state  falcon.RecoveryState
 	reason string
 	by     string
+	proof  bool   // it waits for a proof that the job's processes have ended
 	asked  string // what a person asked for, instead of the script's fault
 }
 
@@ -40,6 +41,14 @@ func (e *Engine) Lose(state falcon.RecoveryState) {
 		l.reason = "no replica holds the shard of rank 2 and no checkpoint is known; start the job again"
 	}
 	e.lost = l
+	e.turns++
+}
+
+// AwaitProof has the recovery wait for a proof that the job's processes have ended.
+func (e *Engine) AwaitProof() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lost = &lost{state: falcon.RecoverySuspend, by: "policy", proof: true, reason: "nothing proves that the job's processes have stopped training, as all of its nodes are given up (nodes n0, n1); bring one of their agents back, or see yourself that all processes of the job have ended, and state that: falcon recovery ended REC-0001"}
 	e.turns++
 }
 
@@ -67,6 +76,8 @@ func (e *Engine) Recover(_ context.Context, r *falconv1.RecoverRequest) (*falcon
 		e.lost.state, e.lost.by, e.lost.reason = falcon.RecoveryDenied, "maria", "denied by maria: "+r.Reason
 	case "abort":
 		e.lost.state, e.lost.by, e.lost.reason = falcon.RecoveryCancelled, "maria", "aborted by maria: "+r.Reason+"; the job stands"
+	case "ended":
+		e.lost.state, e.lost.proof, e.lost.reason = falcon.RecoveryReplace, false, ""
 	case "lift":
 		return &falconv1.RecoverReply{}, nil
 	default:
@@ -78,7 +89,7 @@ func (e *Engine) Recover(_ context.Context, r *falconv1.RecoverRequest) (*falcon
 // wrong says why a word can't be taken, nil = it can.
 func (e *Engine) wrong(r *falconv1.RecoverRequest) error {
 	now := e.recovery()
-	word := r.Verb == "approve" || r.Verb == "deny" || r.Verb == "abort"
+	word := r.Verb == "approve" || r.Verb == "deny" || r.Verb == "abort" || r.Verb == "ended"
 	switch {
 	case e.opts.Role != "approver" && e.opts.Role != "admin":
 		return status.Errorf(codes.PermissionDenied, "the role %s may not decide on recoveries", e.opts.Role)
@@ -94,6 +105,10 @@ func (e *Engine) wrong(r *falconv1.RecoverRequest) error {
 		return status.Error(codes.FailedPrecondition, "the plan has changed since you saw it")
 	case r.Verb == "abort" && now.NoReturn:
 		return status.Error(codes.FailedPrecondition, "the point of no return is passed")
+	case r.Verb == "ended":
+		if !now.AwaitsProof {
+			return status.Error(codes.FailedPrecondition, "it does not wait for that")
+		}
 	case r.Verb != "abort" && e.lost.state != falcon.RecoveryProposed:
 		return status.Error(codes.FailedPrecondition, "it was approved already")
 	}
@@ -163,7 +178,7 @@ func (e *Engine) recovery() *falconv1.Recovery {
 	device := fmt.Sprintf("n%d.g%d%s", rank/2, rank%2, e.hostile)
 	v := &falconv1.Recovery{
 		Id: "REC-0001", State: string(state), PlanHash: RecoveryHash, DecidedBy: e.lost.by, Reason: e.lost.reason + e.hostile,
-		ResumeIteration: never, BeforeIteration: e.iter, StartedUnixNs: now.Add(-3200 * time.Millisecond).UnixNano(), PhasesMs: map[string]float64{},
+		AwaitsProof: e.lost.proof, ResumeIteration: never, BeforeIteration: e.iter, StartedUnixNs: now.Add(-3200 * time.Millisecond).UnixNano(), PhasesMs: map[string]float64{},
 		PredictedMs: map[string]float64{falcon.PhaseSuspend: 500, falcon.PhaseReplace: 2500, falcon.PhaseTable: 500, falcon.PhaseCollect: 10, falcon.PhaseGroups: 300, falcon.PhaseRestore: 100, falcon.PhaseResume: 50},
 		Faults: []*falconv1.Fault{{
 			Kind: string(falcon.FaultExit), Node: fmt.Sprintf("n%d", rank/2), Device: device, Ranks: []int32{rank},

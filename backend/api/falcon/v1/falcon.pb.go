@@ -12046,9 +12046,11 @@ type Recovery struct {
 	StartedUnixNs   int64                  `protobuf:"varint,20,opt,name=started_unix_ns,json=startedUnixNs,proto3" json:"started_unix_ns,omitempty"`
 	EndedUnixNs     int64                  `protobuf:"varint,21,opt,name=ended_unix_ns,json=endedUnixNs,proto3" json:"ended_unix_ns,omitempty"`
 	DeadlineUnixNs  int64                  `protobuf:"varint,22,opt,name=deadline_unix_ns,json=deadlineUnixNs,proto3" json:"deadline_unix_ns,omitempty"`
-	Ranks           []*RankRecovery        `protobuf:"bytes,23,rep,name=ranks,proto3" json:"ranks,omitempty"`   // where each process stands; newest recovery only
-	Whole           bool                   `protobuf:"varint,24,opt,name=whole,proto3" json:"whole,omitempty"`  // all processes are started anew: survivors can't be kept
-	Shrink          *Shrink                `protobuf:"bytes,25,opt,name=shrink,proto3" json:"shrink,omitempty"` // what a whole restart goes on with where no spare came; absent = all replicas
+	Ranks           []*RankRecovery        `protobuf:"bytes,23,rep,name=ranks,proto3" json:"ranks,omitempty"`                                 // where each process stands; newest recovery only
+	Whole           bool                   `protobuf:"varint,24,opt,name=whole,proto3" json:"whole,omitempty"`                                // all processes are started anew: survivors can't be kept
+	Shrink          *Shrink                `protobuf:"bytes,25,opt,name=shrink,proto3" json:"shrink,omitempty"`                               // what a whole restart goes on with where no spare came; absent = all replicas
+	AwaitsProof     bool                   `protobuf:"varint,26,opt,name=awaits_proof,json=awaitsProof,proto3" json:"awaits_proof,omitempty"` // it waits for a proof, or an approver's statement ("ended"), that no rank of the job trains on
+	StatedBy        string                 `protobuf:"bytes,27,opt,name=stated_by,json=statedBy,proto3" json:"stated_by,omitempty"`           // who made that statement; empty = nobody
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -12256,6 +12258,20 @@ func (x *Recovery) GetShrink() *Shrink {
 		return x.Shrink
 	}
 	return nil
+}
+
+func (x *Recovery) GetAwaitsProof() bool {
+	if x != nil {
+		return x.AwaitsProof
+	}
+	return false
+}
+
+func (x *Recovery) GetStatedBy() string {
+	if x != nil {
+		return x.StatedBy
+	}
+	return ""
 }
 
 // Shrink is a job with fewer replicas.
@@ -12596,7 +12612,7 @@ func (x *Exposure) GetSpare() bool {
 type RecoverRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Recovery      string                 `protobuf:"bytes,1,opt,name=recovery,proto3" json:"recovery,omitempty"`
-	Verb          string                 `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"` // "approve", "deny", "abort"; "fence" with node, "renew" with rank
+	Verb          string                 `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"` // "approve", "deny", "abort", "ended" (with a reason, where it awaits a proof); "fence" with node, "renew" with rank
 	PlanHash      string                 `protobuf:"bytes,3,opt,name=plan_hash,json=planHash,proto3" json:"plan_hash,omitempty"`
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	Node          string                 `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
@@ -13894,7 +13910,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\rfirst_unix_ns\x18\x06 \x01(\x03R\vfirstUnixNs\x12(\n" +
 	"\x10detected_unix_ns\x18\a \x01(\x03R\x0edetectedUnixNs\x12\x16\n" +
 	"\x06action\x18\b \x01(\tR\x06action\x12\x14\n" +
-	"\x05spare\x18\t \x01(\tR\x05spare\"\xea\b\n" +
+	"\x05spare\x18\t \x01(\tR\x05spare\"\xaa\t\n" +
 	"\bRecovery\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1e\n" +
@@ -13926,7 +13942,9 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x10deadline_unix_ns\x18\x16 \x01(\x03R\x0edeadlineUnixNs\x12-\n" +
 	"\x05ranks\x18\x17 \x03(\v2\x17.falcon.v1.RankRecoveryR\x05ranks\x12\x14\n" +
 	"\x05whole\x18\x18 \x01(\bR\x05whole\x12)\n" +
-	"\x06shrink\x18\x19 \x01(\v2\x11.falcon.v1.ShrinkR\x06shrink\x1a;\n" +
+	"\x06shrink\x18\x19 \x01(\v2\x11.falcon.v1.ShrinkR\x06shrink\x12!\n" +
+	"\fawaits_proof\x18\x1a \x01(\bR\vawaitsProof\x12\x1b\n" +
+	"\tstated_by\x18\x1b \x01(\tR\bstatedBy\x1a;\n" +
 	"\rReplacedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +

@@ -215,7 +215,7 @@ type ConsoleClient interface {
 	// Recoveries lists recoveries, newest first, and what would be lost if a node
 	// or a failure domain went now. Role viewer.
 	Recoveries(ctx context.Context, in *RecoveriesRequest, opts ...grpc.CallOption) (*RecoveriesReply, error)
-	// Recover decides on a recovery (approve, deny, abort), or asks for one by
+	// Recover decides on a recovery (approve, deny, abort, ended), or asks for one by
 	// hand (node or rank). Role approver.
 	Recover(ctx context.Context, in *RecoverRequest, opts ...grpc.CallOption) (*RecoverReply, error)
 	// History characterizes the incidents that are over, over the engine's jobs
@@ -395,7 +395,7 @@ type ConsoleServer interface {
 	// Recoveries lists recoveries, newest first, and what would be lost if a node
 	// or a failure domain went now. Role viewer.
 	Recoveries(context.Context, *RecoveriesRequest) (*RecoveriesReply, error)
-	// Recover decides on a recovery (approve, deny, abort), or asks for one by
+	// Recover decides on a recovery (approve, deny, abort, ended), or asks for one by
 	// hand (node or rank). Role approver.
 	Recover(context.Context, *RecoverRequest) (*RecoverReply, error)
 	// History characterizes the incidents that are over, over the engine's jobs

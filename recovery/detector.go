@@ -150,7 +150,7 @@ func (d *detector) judgeRank(now time.Time, r falcon.Rank, n falcon.Node) (falco
 	age := x.hookAge()
 	f := falcon.Fault{Node: n, Device: d.ranks.deviceOf(r)}
 	switch {
-	case h.MissedBeats(now) > 0 || !h.Met() || !h.Connected():
+	case !h.HeardWithin(now, d.cfg.Beat) || !h.Connected():
 		return f, false // nothing is known of it
 	case failed && x.isAlive() && fatal.Concerns(f.Device):
 		f.Kind, f.FirstNs = falcon.FaultDevice, at.UnixNano()

@@ -98,11 +98,7 @@ func (e *Engine) retry(now time.Time) error {
 func (e *Engine) continueHeld(now time.Time) error {
 	w := e.writer.held
 	e.writer.held = heldRound{}
-	for _, n := range e.nodes.Nodes() {
-		if n.Connected() {
-			e.rec.Step(now, recovery.Node{Node: n.Name, Alive: true})
-		}
-	}
+	e.rec.Step(now, recovery.Late{})
 	e.log.Info("the journal is written again", slog.Duration("after", now.Sub(w.since)))
 	if err := e.carryOut(*w.round); err != nil {
 		return err

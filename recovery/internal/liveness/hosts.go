@@ -161,6 +161,11 @@ func (h *Host) Suspected() bool { return h.suspected }
 // MissedBeats is how many signs of life are missing.
 func (h *Host) MissedBeats(now time.Time) int { return int(now.Sub(h.heard) / h.limits.Beat) }
 
+// HeardWithin reports whether the node was truly heard so lately, whatever has restarted its silence.
+func (h *Host) HeardWithin(now time.Time, limit time.Duration) bool {
+	return h.met && now.Sub(h.spoke) < limit
+}
+
 // SilentFor reports whether so many signs of life are missing, all of them since it was excused.
 func (h *Host) SilentFor(now time.Time, beats int) bool {
 	return h.MissedBeats(now) >= beats && now.Sub(h.excused) >= time.Duration(beats)*h.limits.Beat

@@ -264,9 +264,9 @@ rings: build ## what the test of a ring costs the job: RINGS (10) of each of 4, 
 	go test -count=1 -timeout 1h -v -run TestRingPauses ./cmd/falcon -lab-rings $(RINGS)
 
 SCALE_NODES ?= 1 16 125 1250 4000
-SCALE_FLAGS ?= --for 60s
-scale: build ## what an engine costs with emulated agents of SCALE_NODES nodes of 8 ranks, one size after the other; SCALE_FLAGS as of falcon lab swarm; its last line is nodes, cores, RSS and samples/s
-	@for n in $(SCALE_NODES); do $(BIN)/falcon lab swarm --nodes $$n $(SCALE_FLAGS) || exit 1; done
+SCALE_FOR ?= 60s
+scale: build ## what an engine costs with emulated agents of SCALE_NODES nodes of 8 ranks, SCALE_FOR each, up to the first size that does not hold; its part of docs/benchmarks.md
+	go test ./cmd/falcon -count=1 -timeout 2h -v -run TestScaleCurve -swarm-nodes "$(SCALE_NODES)" -swarm-for $(SCALE_FOR) -swarm-out $(PAGES)/benchmarks.md
 
 store-scale: ## the rendezvous store with up to 10,000 clients, beside the installed PyTorch's
 	go test ./backend/tcpstore -count=1 -timeout 30m -v -run TestRelease -store-scale

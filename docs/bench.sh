@@ -70,9 +70,9 @@ gobench "Console: columns of 100,000 ranks" ./backend/api/columns '.'
 # Bytes are counted exactly, by a clock of the test's own; the budgets are asserted there.
 section "Console: bytes written to a terminal" go test ./tui -count=1 -timeout 20m -run 'NothingIsWritten|IdleBytes|BytesOf|AKeyCosts' -v
 section "Console: memory at 100,000 ranks" go test ./tui -count=1 -timeout 20m -run MemoryOfASession -v
-# What make eval, make rivals and make table7 wrote stays: they take minutes of their own.
+# What make eval, make rivals, make table7 and make scale wrote stays: they take minutes of their own.
 if [ -f "$out" ]; then
-  for part in eval rivals table7; do
+  for part in eval rivals table7 scale; do
     printf '\n' >>"$tmp"
     sed -n "/^<!-- $part: /,/^<!-- end of $part -->/p" "$out" >>"$tmp"
   done

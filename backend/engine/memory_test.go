@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,6 +31,7 @@ type crowd struct {
 	sessions []*fleet.Session
 	seq      uint64
 	layout   falcon.Layout
+	spent    time.Duration // CPU time of what is measured
 }
 
 const crowdGPUs = 8 // of a node
@@ -57,8 +59,24 @@ func newCrowd(t testing.TB, nodes int) *crowd {
 	return c
 }
 
-// send carries a frame as a stream does: each is decoded for itself.
+// send carries a frame as a stream does.
 func (c *crowd) send(t testing.TB, node int, f *falconv1.AgentFrame) {
+	c.take(c.carried(t, node, f))
+}
+
+// carried is a frame that has come to the engine: each is decoded for itself.
+type carried struct {
+	node  int
+	at    time.Time
+	frame *falconv1.AgentFrame
+}
+
+func (c *crowd) take(f carried) {
+	c.now = f.at
+	c.engine.handleArrival(arrival{session: c.sessions[f.node], what: arriveFrame, frame: f.frame, at: c.now}, c.now)
+}
+
+func (c *crowd) carried(t testing.TB, node int, f *falconv1.AgentFrame) carried {
 	c.seq++
 	f.Seq = c.seq
 	b, err := proto.Marshal(f)
@@ -69,7 +87,7 @@ func (c *crowd) send(t testing.TB, node int, f *falconv1.AgentFrame) {
 	if err := proto.Unmarshal(b, in); err != nil {
 		t.Fatal(err)
 	}
-	c.engine.handleArrival(arrival{session: c.sessions[node], what: arriveFrame, frame: in, at: c.now}, c.now)
+	return carried{node, c.now, in}
 }
 
 func (c *crowd) rankState(node, gpu int) *falconv1.RankState {
@@ -85,8 +103,8 @@ func (c *crowd) rankState(node, gpu int) *falconv1.RankState {
 	return s
 }
 
-// second is what all agents send in one, with an iteration in it.
-func (c *crowd) second(t testing.TB, iteration int64) {
+// frames is what all agents send in a second, with an iteration in it.
+func (c *crowd) frames(t testing.TB, iteration int64) (out []carried) {
 	ms := 1000 + 3*c.rng.NormFloat64()
 	spent := uint64(c.now.UnixNano() - 1_700_000_000e9)
 	for i := range c.sessions {
@@ -108,13 +126,33 @@ func (c *crowd) second(t testing.TB, iteration int64) {
 			tele.Host.RunDelayNs[r] = spent / 2000
 			beats = append(beats, &falconv1.RankBeat{Rank: r, Pid: int32(1000 + k), Iteration: iteration, Calls: uint64(iteration) * 60, WaitingKnown: true})
 		}
-		c.send(t, i, &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Samples{Samples: samples}})
-		c.send(t, i, &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Telemetry{Telemetry: tele}})
+		out = append(out, c.carried(t, i, &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Samples{Samples: samples}}))
+		out = append(out, c.carried(t, i, &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Telemetry{Telemetry: tele}}))
 		if iteration%2 == 0 {
-			c.send(t, i, &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: &falconv1.Beat{AtUnixNs: c.now.UnixNano(), Ranks: beats}}})
+			out = append(out, c.carried(t, i, &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: &falconv1.Beat{AtUnixNs: c.now.UnixNano(), Ranks: beats}}}))
 		}
 	}
-	c.engine.views.asked.Store(c.now.UnixNano())
+	return out
+}
+
+// second has the engine take what came in one, in ten turns, and build a picture for a console.
+func (c *crowd) second(t testing.TB, frames []carried) {
+	const turns = 10
+	for i := range turns {
+		for _, f := range frames[i*len(frames)/turns : (i+1)*len(frames)/turns] {
+			c.take(f)
+		}
+		if i == 0 {
+			c.engine.views.asked.Store(c.now.UnixNano())
+			c.engine.views.built = time.Time{}
+		} else {
+			c.engine.views.asked.Store(0)
+		}
+		c.turn(t)
+	}
+}
+
+func (c *crowd) turn(t testing.TB) {
 	if err := c.engine.Turn(true); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +171,7 @@ func TestBytesOfARank(t *testing.T) {
 	before := liveHeap()
 	c := newCrowd(t, nodes)
 	for i := range seconds {
-		c.second(t, i)
+		c.second(t, c.frames(t, i))
 	}
 	if got := c.engine.det.Steady(); got.Iteration < seconds-2 || got.Learning {
 		t.Fatalf("the detector is at %+v", got)
@@ -144,6 +182,40 @@ func TestBytesOfARank(t *testing.T) {
 		t.Errorf("%d bytes a rank, want at most %d", per, rankBytesMost)
 	}
 	runtime.KeepAlive(c)
+}
+
+// A second of 10,000 ranks at one iteration a second, from decoded frames to the picture for a
+// console: cpu-ns/rank is the process's CPU time, however busy the machine is.
+func BenchmarkSecond(b *testing.B) {
+	const nodes = 1250
+	c := newCrowd(b, nodes)
+	iteration := int64(0)
+	second := func() {
+		frames := c.frames(b, iteration)
+		iteration++
+		b.StartTimer()
+		from := usedCPU(b)
+		c.second(b, frames)
+		c.spent += usedCPU(b) - from
+		b.StopTimer()
+	}
+	for range 125 { // the ranks are at rest
+		second()
+	}
+	b.ResetTimer()
+	c.spent = 0
+	for range b.N {
+		second()
+	}
+	b.ReportMetric(float64(c.spent.Nanoseconds())/float64(b.N)/nodes/crowdGPUs, "cpu-ns/rank")
+}
+
+func usedCPU(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func liveHeap() int {

@@ -33,6 +33,7 @@ type swarmOptions struct {
 	factor      float64
 	slowFrom    int64
 	profile     string
+	storm       string
 	asJSON      bool
 }
 
@@ -46,7 +47,9 @@ func labSwarmCommand() *cobra.Command {
 Each of --nodes emulated nodes has its own certificate and mTLS stream by the agents' own code, and
 sends samples, telemetry, beats and profiles of --gpus ranks at an agent's rates. The engine is
 falcon serve in a process of its own, with its journal on disk and detection on; the last line is
-what it cost. Emulated: nodes, GPUs, ports, the job.`,
+what it cost. With --storm, the engine is then killed and started again (restart), all agents are
+cut off for 5 s (loss), or every tenth one begins a new stream each second for 20 s (flap).
+Emulated: nodes, GPUs, ports, the job.`,
 		Example: "  falcon lab swarm --nodes 1250\n  falcon lab swarm --nodes 125 --slow-rank 77 --slow-factor 1.3 --slow-from 30",
 		Args:    takesNothing,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -55,6 +58,9 @@ what it cost. Emulated: nodes, GPUs, ports, the job.`,
 			}
 			if o.slowRank >= o.nodes*o.gpus || o.slowRank >= 0 && !(o.factor > 1) {
 				return fmt.Errorf("%w: --slow-rank is below %d, and --slow-factor above 1", errUsage, o.nodes*o.gpus)
+			}
+			if !slices.Contains([]string{"", stormRestart, stormLoss, stormFlap}, o.storm) {
+				return fmt.Errorf("%w: --storm is %s, %s or %s", errUsage, stormRestart, stormLoss, stormFlap)
 			}
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
@@ -71,6 +77,7 @@ what it cost. Emulated: nodes, GPUs, ports, the job.`,
 	f.Float64Var(&o.factor, "slow-factor", 1.3, "how much longer it computes")
 	f.Int64Var(&o.slowFrom, "slow-from", 30, "iteration from which it does")
 	f.StringVar(&o.profile, "profile", "", "write the profile of the engine's CPU time to this file, and that of its heap to the same with .heap (go tool pprof)")
+	f.StringVar(&o.storm, "storm", "", "what befalls the agents behind the measurement: restart, loss or flap")
 	f.BoolVar(&o.asJSON, "json", false, "write the result as one JSON document")
 	return c
 }
@@ -95,6 +102,7 @@ type swarmResult struct {
 	ProfileMB       float64          `json:"profile_mb"`
 	Harm            map[string]int64 `json:"harm"` // commands that would have stopped or changed a healthy job
 	Incidents       []string         `json:"incidents,omitempty"`
+	Storm           *stormResult     `json:"storm,omitempty"`
 }
 
 func runSwarm(ctx context.Context, w io.Writer, o swarmOptions) error {
@@ -132,6 +140,11 @@ func runSwarm(ctx context.Context, w io.Writer, o swarmOptions) error {
 	if err := measureSwarm(ctx, w, o, s, e, &r); err != nil {
 		return err
 	}
+	if o.storm != "" {
+		if err := runStorm(ctx, o.storm, s, e, &r); err != nil {
+			return err
+		}
+	}
 	if o.asJSON {
 		return writeJSON(w, r)
 	}
@@ -146,6 +159,9 @@ func (r swarmResult) String() string {
 	}
 	for kind, n := range r.Harm {
 		fmt.Fprintf(&b, "HARM: %d commands %s to a job that nothing ails\n", n, kind)
+	}
+	if r.Storm != nil {
+		b.WriteString(r.Storm.String())
 	}
 	fmt.Fprintf(&b, "profiles: %d frames, %.1f MB; journal %.0f kB a minute; connected in %.1f s; %d frames dropped\n", r.Profiles, r.ProfileMB, r.JournalKBPerMin, r.ConnectS, r.Dropped)
 	fmt.Fprintf(&b, "%d nodes, %d ranks: engine %.2f cores (swarm %.2f), RSS %.0f MB (peak %.0f), %.0f of %.0f samples/s, pull p50 %.1f p95 %.1f ms\n",
@@ -251,6 +267,7 @@ type swarmEngine struct {
 	over           chan struct{}
 	listen, socket string
 	journal        string
+	config         string
 }
 
 func startSwarmEngine(ctx context.Context, dir, profile string) (*swarmEngine, error) {
@@ -258,29 +275,35 @@ func startSwarmEngine(ctx context.Context, dir, profile string) (*swarmEngine, e
 	if err != nil {
 		return nil, fmt.Errorf("no address for the swarm's engine: %w", err)
 	}
-	e := &swarmEngine{listen: l.Addr().String(), socket: filepath.Join(dir, "falcon.sock"), journal: filepath.Join(dir, "journal.db"), over: make(chan struct{})}
+	e := &swarmEngine{listen: l.Addr().String(), socket: filepath.Join(dir, "falcon.sock"), journal: filepath.Join(dir, "journal.db")}
 	_ = l.Close() // the engine listens there
 	certs := filepath.Join(dir, "certs")
 	text := fmt.Sprintf("job: swarm\nstate_dir: %s\nsocket: %s\nlisten: %s\ncerts: {ca: %s/ca.crt, cert: %s/server.crt, key: %s/server.key}\npolicy: {mode: observe}\n", dir, e.socket, e.listen, certs, certs, certs)
-	config := filepath.Join(dir, "falcon.yaml")
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+	e.config = filepath.Join(dir, "falcon.yaml")
+	if err := os.WriteFile(e.config, []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("can't write the engine's configuration: %w", err)
 	}
+	return e, e.launch(ctx, profile)
+}
+
+// launch starts the engine and waits for its socket.
+func (e *swarmEngine) launch(ctx context.Context, profile string) error {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("no program to start the engine with: %w", err)
+		return fmt.Errorf("no program to start the engine with: %w", err)
 	}
-	e.cmd = exec.CommandContext(ctx, self, "serve", "--config", config)
+	e.over = make(chan struct{})
+	e.cmd = exec.CommandContext(ctx, self, "serve", "--config", e.config)
 	e.cmd.Stderr = os.Stderr
 	e.cmd.Env = append(os.Environ(), profileVariable+"="+profile)
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := e.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("can't start the engine: %w", err)
+		return fmt.Errorf("can't start the engine: %w", err)
 	}
-	go func() { _ = e.cmd.Wait(); close(e.over) }()
+	go func(c *exec.Cmd, over chan struct{}) { _ = c.Wait(); close(over) }(e.cmd, e.over)
 	for range 200 {
 		if _, err := os.Stat(e.socket); err == nil {
-			return e, nil
+			return nil
 		}
 		if e.ended() {
 			break
@@ -288,7 +311,7 @@ func startSwarmEngine(ctx context.Context, dir, profile string) (*swarmEngine, e
 		time.Sleep(50 * time.Millisecond)
 	}
 	e.stop()
-	return nil, errors.New("the swarm's engine did not start")
+	return errors.New("the swarm's engine did not start")
 }
 
 func (e *swarmEngine) pid() int { return e.cmd.Process.Pid }

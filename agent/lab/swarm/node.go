@@ -45,7 +45,7 @@ type counts struct {
 	harmful                                       sync.Map // kind of command → *atomic.Int64
 }
 
-func openNode(cfg *Config, j *job, number int, c *counts) (*node, error) {
+func openNode(cfg *Config, j *job, number int, c *counts, w *network) (*node, error) {
 	n := &node{name: fmt.Sprintf("n%d", number), job: j, counts: c, rng: rand.New(rand.NewPCG(uint64(number), 7)), began: time.Now()}
 	for i := range cfg.GPUs {
 		n.ranks = append(n.ranks, falcon.Rank(number*cfg.GPUs+i))
@@ -64,6 +64,7 @@ func openNode(cfg *Config, j *job, number int, c *counts) (*node, error) {
 		Welcome: func(*falconv1.Welcome) {},
 		Command: n.command,
 		Ask:     func(*falconv1.Ask) {},
+		Dial:    w.dial,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("swarm: %w", err)

@@ -27,14 +27,15 @@ const (
 
 // Swarm is a running one.
 type Swarm struct {
-	cfg    Config
-	job    job
-	nodes  []*node
-	counts counts
-	begun  time.Time
-	at     atomic.Int64 // newest iteration that has ended
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+	cfg     Config
+	job     job
+	nodes   []*node
+	network network
+	counts  counts
+	begun   time.Time
+	at      atomic.Int64 // newest iteration that has ended
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
 }
 
 // Start connects all nodes; iterations begin with Train.
@@ -46,7 +47,7 @@ func Start(cfg Config) (*Swarm, error) {
 		return nil, err
 	}
 	for i := range cfg.Nodes {
-		n, err := openNode(&s.cfg, &s.job, i, &s.counts)
+		n, err := openNode(&s.cfg, &s.job, i, &s.counts, &s.network)
 		if err != nil {
 			s.Close()
 			return nil, err

@@ -13,19 +13,30 @@ import (
 
 // A thousand agents that come or go together are one piece of news, or one for each of their
 // racks: the first few of a second are logged as they come, the others in one line at its end.
+// While the crowd goes on there is one line in newsCrowd.
 const (
 	newsOwn   = 8 // nodes that have a line of their own, in newsSpan
 	newsSpan  = time.Second
+	newsCrowd = 5 * time.Second
 	newsRacks = 8 // racks that have a line of their own
+	newsKinds = 16
 )
 
 // nodeNews gathers what has become of nodes' agents.
 type nodeNews struct {
 	racks map[falcon.Node]string // as configured
-	since time.Time
-	own   int
-	more  map[newsKind][]falcon.Node
+	kinds map[newsKind]*newsOf
 }
+
+// newsOf is one kind of news.
+type newsOf struct {
+	since time.Time // its span began
+	span  time.Duration
+	own   int           // lines of their own in it
+	more  []falcon.Node // for the line at its end
+}
+
+func (n *newsOf) isOver(now time.Time) bool { return now.Sub(n.since) >= n.span || now.Before(n.since) }
 
 // newsKind is what a line says of nodes: it has them where %s stands.
 type newsKind struct {
@@ -46,37 +57,44 @@ func agentsCame(version string) newsKind {
 
 // nodeSays logs what has become of a node's agent.
 func (l *operatorLog) nodeSays(now time.Time, k newsKind, n falcon.Node) {
-	news := &l.news
-	if now.Sub(news.since) >= newsSpan || now.Before(news.since) {
-		l.tellNews(now)
-		news.since, news.own = now, 0
+	l.tellNews(now)
+	if len(l.news.kinds) >= newsKinds && l.news.kinds[k] == nil {
+		k = agentsCame("not listed") // agents name their versions themselves
+	}
+	news := l.news.kinds[k]
+	if news == nil {
+		if l.news.kinds == nil {
+			l.news.kinds = map[newsKind]*newsOf{}
+		}
+		news = &newsOf{since: now, span: newsSpan}
+		l.news.kinds[k] = news
 	}
 	if news.own < newsOwn {
 		news.own++
 		l.logf("agent", k.severity, clean(string(n)), k.one, clean(string(n)))
 		return
 	}
-	if news.more == nil {
-		news.more = map[newsKind][]falcon.Node{}
-	}
-	news.more[k] = append(news.more[k], n)
+	news.more = append(news.more, n)
 }
 
-// tellNews logs what was gathered, once its second is over.
+// tellNews logs what was gathered, of each kind once its span is over.
 func (l *operatorLog) tellNews(now time.Time) {
-	news := &l.news
-	if len(news.more) == 0 || now.Sub(news.since) < newsSpan && !now.Before(news.since) {
-		return
-	}
-	kinds := slices.SortedFunc(maps.Keys(news.more), func(a, b newsKind) int {
+	kinds := slices.SortedFunc(maps.Keys(l.news.kinds), func(a, b newsKind) int {
 		return cmp.Or(cmp.Compare(b.severity, a.severity), cmp.Compare(a.many, b.many))
 	})
 	for _, k := range kinds {
-		for _, text := range news.texts(news.more[k]) {
-			l.logf("agent", k.severity, "", k.many, text)
+		news := l.news.kinds[k]
+		switch {
+		case !news.isOver(now):
+		case len(news.more) == 0:
+			delete(l.news.kinds, k)
+		default:
+			for _, text := range l.news.texts(news.more) {
+				l.logf("agent", k.severity, "", k.many, text)
+			}
+			*news = newsOf{since: now, span: newsCrowd, own: newsOwn}
 		}
 	}
-	news.more = nil
 }
 
 // texts name nodes: those of a rack together, where racks are configured and there are few.

@@ -47,4 +47,13 @@ func TestAgentsThatGoTogetherAreOneLine(t *testing.T) {
 	if text := e.lines(t); strings.Count(text, "gone") != 1+newsOwn+1 || !strings.Contains(text, "2 the agents of 55 nodes (n") || !strings.Contains(text, "and 47 more) are gone") {
 		t.Errorf("all gone:\n%s", text)
 	}
+	was := strings.Count(e.lines(t), "connected")
+	for i := range 600 { // a crowd that goes on for half a minute
+		at := t0.Add(20*time.Second + time.Duration(i)*50*time.Millisecond)
+		attach(i%64, at)
+		e.onTick(at)
+	}
+	if n := strings.Count(e.lines(t), "connected") - was; n < newsOwn+4 || n > newsOwn+8 {
+		t.Errorf("%d lines in half a minute", n)
+	}
 }

@@ -161,6 +161,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	probing.Go(func() { a.hardware.probeLoop(ctx, a.ship.Send) })
 	defer probing.Wait()
 	go a.stored.searchLoop(ctx)
+	probing.Go(func() { a.watchKernel(ctx, a.ship.Send, a.log) })
 	defer func() { a.closeProcesses(a.now()) }()
 	defer a.working.Wait()
 	a.Start(a.now())

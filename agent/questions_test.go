@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/ring"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -160,39 +162,77 @@ func TestPeekAtAStack(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		pid := cmd.Process.Pid
 		seg := n.dir.add(pid, 2, "n1.g0")
-		beats := func(waits time.Duration) {
+		calls := func(age time.Duration) {
 			seg.set(func() {
 				now := time.Now().UnixNano()
-				seg.control.HeartbeatNs, seg.control.WaitingSinceNs = now, 0
-				if waits > 0 {
-					seg.control.WaitingSinceNs = now - waits.Nanoseconds()
-				}
+				seg.control.HeartbeatNs = now
+				seg.records = append(seg.records, ring.Record{Op: falcon.OpAllReduce, Peer: -1, EnterNs: now - age.Nanoseconds()})
 			})
 			wait(100 * time.Millisecond)
 		}
-		beats(0)
 		wait(time.Second)
-		beats(0)
+		calls(0)
 		q := &falconv1.Peek{Id: 1, What: "stack", Rank: 2}
-		if got := n.asksFor(t, q); !strings.Contains(got.Refused, "does not stand still (it makes calls): ask with --sure") {
+		if got := n.asksFor(t, q); !strings.Contains(got.Refused, "does not stand still (its newest call was 100ms ago): ask with --sure") {
 			t.Errorf("while it trains: %v", got)
 		}
-		beats(2 * time.Second)
-		if got := n.asksFor(t, q); !strings.Contains(got.Refused, "it has waited for 2") {
-			t.Errorf("after a short wait: %v", got)
-		}
-		beats(8 * time.Second)
-		if got := n.asksFor(t, q); !strings.Contains(linesOf(got), "main thread") || !strings.Contains(linesOf(got), "no answer within") {
-			t.Errorf("after a long wait: %v", got)
-		}
-		beats(0)
 		if got := n.asksFor(t, &falconv1.Peek{Id: 2, What: "stack", Rank: 2, Sure: true}); !strings.Contains(linesOf(got), "main thread") {
 			t.Errorf("for one who is sure: %v", got)
+		}
+		wait(8 * time.Second) // in its newest call, or in its own code
+		if got := n.asksFor(t, q); !strings.Contains(linesOf(got), "main thread") || !strings.Contains(linesOf(got), "no answer within") {
+			t.Errorf("once it makes no calls: %v", got)
 		}
 		n.dir.exits[pid].die("killed by signal 9 (SIGKILL)")
 		wait(3 * time.Second)
 		if got := n.asksFor(t, &falconv1.Peek{Id: 3, What: "stack", Rank: 2, Sure: true}); !strings.Contains(got.Refused, "no process of rank 2 runs here") {
 			t.Errorf("after its end: %v", got)
+		}
+	})
+}
+
+// What the kernel says while the agent runs is sent, once; what it has said before is not. The
+// messages are emulated: a file in their form.
+func TestKernelIsWatched(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kmsg")
+	says := func(line string) {
+		t.Helper()
+		f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := fmt.Fprintf(f, "3,1,1,-;%s\n", line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says("NVRM: Xid (PCI:0000:3b:00): 48, pid=1, old news")
+	cfg := Defaults()
+	cfg.Logs.Kernel = path
+	onNodeWith(t, cfg, Options{}, func(t *testing.T, n *node) {
+		notes := func() (out []*falconv1.KernelNote) {
+			for _, k := range sent(n.ship, (*falconv1.AgentFrame).GetKernel, func(k *falconv1.KernelNotes) bool { return k != nil }) {
+				out = append(out, k.Notes...)
+			}
+			return out
+		}
+		wait(3 * time.Second)
+		for range 50 {
+			says("NVRM: Xid (PCI:0000:3b:00): 79, pid=4107, GPU has fallen off the bus. token=abc")
+		}
+		says("eth0: renamed from veth1")
+		says("Out of memory: Killed process 4110 (python) total-vm:1kB")
+		wait(3 * time.Second)
+		got := notes()
+		if len(got) != 2 || got[0].Code != 79 || got[0].Pid != 4107 || !got[0].Fatal || !strings.Contains(got[0].Line, "token=[masked]") || got[1].Kind != "oom" || got[1].Pid != 4110 {
+			t.Fatalf("%v", got)
+		}
+		for i := range 100 {
+			says(fmt.Sprintf("Out of memory: Killed process %d (python)", i+1))
+		}
+		wait(3 * time.Second)
+		if n := len(notes()); n != 2+notesMost {
+			t.Errorf("%d notes", n)
 		}
 	})
 }

@@ -10,8 +10,8 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// standsAfter is how long a rank must have waited, or its hook been silent, for its stack to be
-// read without a person's word for it.
+// standsAfter is how long a rank must have made no call, or its hook been silent, for its stack
+// to be read without a person's word for it.
 const standsAfter = 5 * time.Second
 
 // stackReader reads where a rank's threads stand.
@@ -40,19 +40,17 @@ func (q *questions) stillTrains(pid int) string {
 		return "the agent does not follow it"
 	case now.paused:
 		return "it is held for a test"
-	case now.silent >= standsAfter, now.waiting >= standsAfter:
+	case now.silent >= standsAfter, now.idle >= standsAfter:
 		return ""
-	case now.waiting > 0:
-		return fmt.Sprintf("it has waited for %s", now.waiting.Round(100*time.Millisecond))
 	}
-	return "it makes calls"
+	return fmt.Sprintf("its newest call was %s ago", now.idle.Round(100*time.Millisecond))
 }
 
 // sign is whether a process stands still, at the newest look.
 type sign struct {
-	silent  time.Duration // since its hook was last alive
-	waiting time.Duration // inside a call
-	paused  bool
+	silent time.Duration // since its hook was last alive
+	idle   time.Duration // since its newest call was entered: it is in it, or in its own code
+	paused bool
 }
 
 // noteSigns looks whether the processes stand still.
@@ -60,12 +58,12 @@ func (q *questions) noteSigns(processes []*process, monoNs int64) {
 	q.signs = map[int]sign{}
 	for _, p := range processes {
 		c := p.status
-		s := sign{paused: p.seg.Pause().State == ring.PauseQuiet}
+		s := sign{
+			paused: p.seg.Pause().State == ring.PauseQuiet,
+			idle:   time.Duration(max(0, monoNs-max(p.tail.Newest(), p.header.StartMonoNs))),
+		}
 		if c.HeartbeatNs > 0 {
 			s.silent = time.Duration(max(0, monoNs-c.HeartbeatNs))
-		}
-		if c.WaitingSinceNs > 0 {
-			s.waiting = time.Duration(max(0, monoNs-c.WaitingSinceNs))
 		}
 		q.signs[p.header.PID] = s
 	}

@@ -161,7 +161,7 @@ func (s *spool) frameAfter(seq uint64) *falconv1.AgentFrame {
 
 func droppable(f *falconv1.AgentFrame) bool {
 	switch f.Body.(type) {
-	case *falconv1.AgentFrame_Samples, *falconv1.AgentFrame_Telemetry, *falconv1.AgentFrame_Calls, *falconv1.AgentFrame_Peeked:
+	case *falconv1.AgentFrame_Samples, *falconv1.AgentFrame_Telemetry, *falconv1.AgentFrame_Calls, *falconv1.AgentFrame_Peeked, *falconv1.AgentFrame_Kernel:
 		return true
 	}
 	return false

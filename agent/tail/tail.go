@@ -77,6 +77,9 @@ func (t *Tail) Add(r *ring.Record, id uint64) {
 	c.newest = max(c.newest, r.EnterNs)
 }
 
+// Newest is when the newest call was entered, by the machine's monotonic clock; 0 = none was seen.
+func (t *Tail) Newest() int64 { return t.newest }
+
 // commOf is the count of a slot, begun again where another communicator has it.
 func (t *Tail) commOf(slot uint32, id uint64) *comm {
 	c := t.comms[slot]

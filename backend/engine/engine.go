@@ -125,6 +125,7 @@ type Engine struct {
 	paces       *paceKeeper
 	triage      *triageDesk
 	peeks       *peekDesk
+	kernel      *kernelNotes
 }
 
 // New restores the engine from its journal. Run must be called to make it work.
@@ -207,6 +208,7 @@ func assemble(cfg Config, mem *journalState) *Engine {
 	e.probes = &probeKeeper{shared: s}
 	e.triage = &triageDesk{shared: s}
 	e.peeks = newPeekDesk(s)
+	e.kernel = newKernelNotes(s)
 	e.describer = &jobDescriber{shared: s, intake: e.intake}
 	e.validations = &validationQueue{
 		shared: s, machine: validate.New(cfg.Validation.machine(), func() uint64 { return s.batch.commandID(cfg.Now()) }),
@@ -217,7 +219,7 @@ func assemble(cfg Config, mem *journalState) *Engine {
 	e.measured = &measurements{shared: s, readings: e.readings}
 	e.views = &stateViews{
 		shared: s, id: e.id, status: e.status, intake: e.intake, readings: e.readings, describer: e.describer,
-		validations: e.validations, links: e.links, hangs: e.hangs, paces: e.paces, waits: &e.writer.held, dirty: true,
+		validations: e.validations, links: e.links, hangs: e.hangs, kernel: e.kernel, paces: e.paces, waits: &e.writer.held, dirty: true,
 		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's snapshot for an old one's
 	}
 	e.assembleDrivers()

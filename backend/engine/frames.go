@@ -130,6 +130,8 @@ func (e *Engine) onFrame(n *fleet.Node, f *falconv1.AgentFrame, now time.Time) {
 		e.recoveries.onDeviceEvent(n, body.Device, now)
 	case *falconv1.AgentFrame_Calls:
 		e.hangs.onCalls(n, body.Calls, now)
+	case *falconv1.AgentFrame_Kernel:
+		e.kernel.take(n, body.Kernel, now)
 	case *falconv1.AgentFrame_Peeked:
 		e.peeks.onPeeked(n, body.Peeked)
 	case *falconv1.AgentFrame_Goodbye:

@@ -49,7 +49,7 @@ func (l *operatorLog) logAt(iteration int64, kind string, severity int32, about,
 // agentsCause reports whether agents can have any number of such lines written.
 func agentsCause(kind string, severity int32) bool {
 	switch kind {
-	case "agent", "rank", "jitter", "profile", "rebase", "settled":
+	case "agent", "rank", kindKernel, "jitter", "profile", "rebase", "settled":
 		return true
 	case "fault":
 		return severity < 2 // what a recovery acts on is always logged

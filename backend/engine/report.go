@@ -39,7 +39,7 @@ func (sv *stateViews) reportOn(out *falconv1.IncidentsReply, v falcon.Incident) 
 			out.Recoveries, about = append(out.Recoveries, convert.RecoveryToProto(r)), append(about, r.ID)
 		}
 	}
-	out.Events = sv.linesAbout(about)
+	out.Events = sv.linesAbout(about, v)
 	out.Chart = sv.chartOf(v)
 }
 
@@ -73,11 +73,12 @@ func (c *clusterView) struckRanks(r falcon.Recovery) int64 {
 	return falcon.NoIteration
 }
 
-// linesAbout are copies of the lines that name one of the ids, oldest first.
-func (sv *stateViews) linesAbout(about []string) []*falconv1.EventLine {
+// linesAbout are copies of the lines that name one of the ids, and of what the kernels of the
+// incident's nodes have said, oldest first.
+func (sv *stateViews) linesAbout(about []string, v falcon.Incident) []*falconv1.EventLine {
 	var out []*falconv1.EventLine
 	for i, line := range sv.state.events {
-		if !names(line, about) {
+		if !names(line, about) && !sv.cluster.isKernelLineOf(line, v) {
 			continue
 		}
 		c := proto.CloneOf(line)

@@ -53,6 +53,7 @@ type stateViews struct {
 	validations *validationQueue
 	links       *linkWatch
 	hangs       *hangWatch
+	kernel      *kernelNotes
 	paces       *paceKeeper
 	waits       *heldRound
 	rejoinAcks  map[falcon.Rank]rejoinAck
@@ -247,7 +248,7 @@ func (sv *stateViews) nodeViews(now time.Time) []*falconv1.NodeView {
 		out = append(out, &falconv1.NodeView{
 			Node: string(n.Name), Connected: n.Connected(), AgeMs: n.Age(now).Milliseconds(),
 			Version: clean(n.Hello.GetVersion()), Dropped: n.Beat.GetDroppedFrames(), StealShare: n.Steal,
-			SkewMs: sv.links.skewMs(n.Name),
+			SkewMs: sv.links.skewMs(n.Name), Kernel: sv.kernel.views(n.Name, now),
 		})
 	}
 	return out

@@ -214,7 +214,11 @@ func (r *labRun) agentConfig(n lab.NodeSetup) (string, error) {
 	if len(n.Launch.Command) > 0 {
 		cfg.Launch = launch.Config{Command: n.Launch.Command, Env: n.Launch.Env, Dir: n.Launch.Dir, NodeRanks: n.Launch.Ranks, LogDir: n.Launch.Logs, Checkpoint: n.Launch.Checkpoint}
 	}
-	cfg.Logs = agent.LogsConfig{Enabled: true, Files: []string{n.Outputs}}
+	kmsg := filepath.Join(n.Dir, "kmsg-"+string(n.Node)) // what an emulated kernel says is appended here
+	if err := os.WriteFile(kmsg, nil, 0o600); err != nil {
+		return "", err
+	}
+	cfg.Logs = agent.LogsConfig{Enabled: true, Files: []string{n.Outputs}, Kernel: kmsg}
 	cfg.Lab = agent.LabConfig{State: n.State, Node: n.Index, GPUs: len(n.Devices), RealCPU: r.sc.RealCPU}
 	file := filepath.Join(n.Dir, "agent-"+string(n.Node)+".yaml")
 	return file, writeYAML(file, cfg)

@@ -120,6 +120,9 @@ func (s *State) Details(c *widget.Canvas, r widget.Rect, rank int32) {
 		p.Putf(themes.Text, "CNP %s/s  ", thousands(v.CnpPerS))
 	}
 	p.Putf(themes.Text, "P(change) %.2f", v.Probability)
+	if text := KernelOf(s, rank); text != "" {
+		p.Put(themes.Warn, "  "+text)
+	}
 	if text := DeviceHistory(s, v.GetDevice()); text != "" {
 		p.Put(themes.Warn, "  "+text)
 	}

@@ -21,7 +21,7 @@ var classes = [...]class{
 	{"everything", nil},
 	{"audit: who did what", []string{"audit"}},
 	{"incidents", []string{"incident", "hang", "verdict", "proposal", "decision", "action"}},
-	{"recoveries", []string{"recovery", "fault"}},
+	{"recoveries", []string{"recovery", "fault", "kernel"}},
 	{"tests", []string{"validation"}},
 	{"detector's notes", []string{"jitter", "profile", "rebase", "settled", "learned", "skip"}},
 	{"cluster", []string{"agent", "rank", "policy", "alarm"}},

@@ -346,7 +346,8 @@ func (p *Page) drawEvidence(c *widget.Canvas, r widget.Rect, s *page.State) {
 	body := c.Rule(r, "EVIDENCE", right)
 	head, body := body.Rows(1)
 	c.Pen(head).Put(themes.Title, phrase.Verdict(v))
-	lines := append(EvidenceLines(v, body.W), PastLines(s, inc, body.W)...)
+	shown := &falconv1.Verdict{Evidence: slices.Concat(page.KernelEvidence(s, inc), v.GetEvidence())}
+	lines := append(EvidenceLines(shown, body.W), PastLines(s, inc, body.W)...)
 	page.DrawLines(c, body, lines[p.scroll.First(len(lines), body.H):])
 }
 

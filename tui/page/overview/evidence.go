@@ -12,17 +12,18 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// clearest orders evidence for a place that may hold a part of it: a counter says what is wrong
-// with a device, a test measured it, timing names it.
-var clearest = []falcon.EvidenceKind{falcon.EvidenceCounter, falcon.EvidenceTest, falcon.EvidenceTiming}
+// clearest orders evidence for a place that may hold a part of it: the kernel or a counter says
+// what is wrong with a device, a test measured it, timing names it.
+var clearest = []falcon.EvidenceKind{page.EvidenceKernel, falcon.EvidenceCounter, falcon.EvidenceTest, falcon.EvidenceTiming}
 
-// evidenceLines are a verdict's evidence, clearest first. Where not all of it fits, each piece has
+// evidenceLines are an incident's evidence, clearest first. Where not all of it fits, each piece has
 // one line, and the last says how many are left out and where they are.
-func evidenceLines(s *page.State, v *falconv1.Verdict, r widget.Rect) []page.Line {
+func evidenceLines(s *page.State, inc *falconv1.Incident, r widget.Rect) []page.Line {
+	v := inc.GetVerdict()
 	if v == nil || r.Empty() {
 		return nil
 	}
-	ordered := slices.SortedStableFunc(slices.Values(v.Evidence), func(a, b *falconv1.Evidence) int { return clarity(a) - clarity(b) })
+	ordered := slices.SortedStableFunc(slices.Values(slices.Concat(page.KernelEvidence(s, inc), v.Evidence)), func(a, b *falconv1.Evidence) int { return clarity(a) - clarity(b) })
 	lines := ladder.EvidenceLines(&falconv1.Verdict{Evidence: ordered}, r.W)
 	if len(lines) <= r.H {
 		return lines

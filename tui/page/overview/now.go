@@ -61,7 +61,7 @@ func drawNow(c *widget.Canvas, r widget.Rect, s *page.State) {
 	}
 	past := ladder.PastLines(s, inc, body.W)
 	evidence, below := body.Rows(body.H - min(len(past), body.H/3))
-	lines := evidenceLines(s, inc.Verdict, evidence)
+	lines := evidenceLines(s, inc, evidence)
 	page.DrawLines(c, body, append(lines, past[:min(len(past), below.H)]...))
 }
 

@@ -7,7 +7,7 @@ package falconv1
 //	1: Goodbye, Command.life_ms, RankBeat.calls and waiting_ms
 //	2: Ask and Calls
 //	3: Hello.rank_table and TableCommand.none
-//	4: Peek and Peeked
+//	4: Peek, Peeked and KernelNotes
 const (
 	ProtocolRevision = 4
 	PeekRevision     = 4 // from which on agents answer Peek

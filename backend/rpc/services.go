@@ -101,6 +101,10 @@ func actorOf(ctx context.Context) engine.Actor {
 }
 
 func (c *consoleService) Snapshot(ctx context.Context, q *falconv1.SnapshotRequest) (*falconv1.SnapshotReply, error) {
+	if q.GetBrief() {
+		r, err := engine.Brief(ctx, c.engine, actorOf(ctx))
+		return r, wireError(err)
+	}
 	s, err := c.engine.Latest(ctx)
 	if err != nil {
 		return nil, wireError(err)

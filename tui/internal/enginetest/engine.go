@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/failslow/falcon/backend/api/columns"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -65,6 +66,8 @@ type Options struct {
 	Second     bool   // a link fails too: a second incident, the present one from SecondFrom on
 	Undo       int64  // seconds in which an approval can be withdrawn
 	Two        bool   // an approval waits for another person's
+	Old        bool   // of before brief pictures
+	Job        string // "gpt-lab" when empty
 }
 
 // Engine is the fake.
@@ -276,6 +279,11 @@ func (e *Engine) Snapshot(_ context.Context, r *falconv1.SnapshotRequest) (*falc
 		return &falconv1.SnapshotReply{Version: version, EngineId: engineID, Role: e.opts.Role, Actor: "maria", Series: e.series(r)}, nil
 	}
 	s := e.snapshot(version, r)
+	if r.Brief && !e.opts.Old {
+		b := convert.Brief(s)
+		b.Role, b.Actor = s.Role, s.Actor
+		return b, nil
+	}
 	if r.Packed {
 		if e.drawn.table == nil || e.drawn.table.Version != version {
 			e.drawn.table = columns.Of(len(s.Ranks), s.Ranks)

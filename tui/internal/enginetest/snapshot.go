@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -83,7 +84,7 @@ func (e *Engine) snapshot(version uint64, r *falconv1.SnapshotRequest) *falconv1
 func (e *Engine) job() *falconv1.Job {
 	ms := e.ms(e.iter)
 	j := &falconv1.Job{
-		Name: "gpt-lab" + e.hostile, Tp: int32(e.opts.TP), Dp: int32(e.opts.DP), Pp: int32(e.opts.PP), World: int32(e.opts.world()),
+		Name: cmp.Or(e.opts.Job, "gpt-lab") + e.hostile, Tp: int32(e.opts.TP), Dp: int32(e.opts.DP), Pp: int32(e.opts.PP), World: int32(e.opts.world()),
 		Iteration: e.iter, IterationMs: ms, BaselineMs: HealthyMs, Slowdown: ms/HealthyMs - 1, DataAgeMs: 120,
 		Epoch: 1, State: "steady", Emulated: true, Exact: true, MicroBatches: e.opts.even(),
 	}

@@ -5980,8 +5980,11 @@ type SnapshotRequest struct {
 	Packed         bool   `protobuf:"varint,7,opt,name=packed,proto3" json:"packed,omitempty"`                                       // ranks come as columns, else as messages
 	Own            bool   `protobuf:"varint,8,opt,name=own,proto3" json:"own,omitempty"`                                             // only what is the caller's: role, actor and series
 	ColumnsVersion uint64 `protobuf:"varint,9,opt,name=columns_version,json=columnsVersion,proto3" json:"columns_version,omitempty"` // with packed: the snapshot whose columns the caller holds; 0 = none
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Only what a list of many jobs shows: the job, what is open and what waits, at most some KB
+	// whatever the job's size; no ranks, series, nodes or events. It keeps no pictures coming.
+	Brief         bool `protobuf:"varint,10,opt,name=brief,proto3" json:"brief,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SnapshotRequest) Reset() {
@@ -6077,6 +6080,13 @@ func (x *SnapshotRequest) GetColumnsVersion() uint64 {
 	return 0
 }
 
+func (x *SnapshotRequest) GetBrief() bool {
+	if x != nil {
+		return x.Brief
+	}
+	return false
+}
+
 type SnapshotReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
@@ -6103,6 +6113,7 @@ type SnapshotReply struct {
 	Hang          *Hang                  `protobuf:"bytes,22,opt,name=hang,proto3" json:"hang,omitempty"`             // who holds up the job, which stands still; absent = it goes on, or nothing is known so far
 	Culprits      []*Culprit             `protobuf:"bytes,23,rep,name=culprits,proto3" json:"culprits,omitempty"`     // of the engine's history, highest score first, at most 64
 	Triage        []*Triage              `protobuf:"bytes,24,rep,name=triage,proto3" json:"triage,omitempty"`         // of the incidents listed, those of which anybody has said something
+	Brief         *Brief                 `protobuf:"bytes,25,opt,name=brief,proto3" json:"brief,omitempty"`           // with SnapshotRequest.brief; absent from an engine that does not know it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6305,6 +6316,91 @@ func (x *SnapshotReply) GetTriage() []*Triage {
 	return nil
 }
 
+func (x *SnapshotReply) GetBrief() *Brief {
+	if x != nil {
+		return x.Brief
+	}
+	return nil
+}
+
+// Brief is what a brief picture has besides: incidents and ladders are in their own fields, at
+// most four open ones, without evidence and plans.
+type Brief struct {
+	state                 protoimpl.MessageState `protogen:"open.v1"`
+	Revision              uint32                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`                                // of the contract between consoles and this engine
+	Open                  int32                  `protobuf:"varint,2,opt,name=open,proto3" json:"open,omitempty"`                                        // incidents open, those that are not listed too
+	Waiting               int32                  `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`                                  // decisions that wait for a person: proposals without a countdown, a recovery
+	LostGpuHours          float64                `protobuf:"fixed64,4,opt,name=lost_gpu_hours,json=lostGpuHours,proto3" json:"lost_gpu_hours,omitempty"` // by the open incidents so far
+	LossPerMinuteGpuHours float64                `protobuf:"fixed64,5,opt,name=loss_per_minute_gpu_hours,json=lossPerMinuteGpuHours,proto3" json:"loss_per_minute_gpu_hours,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
+}
+
+func (x *Brief) Reset() {
+	*x = Brief{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Brief) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Brief) ProtoMessage() {}
+
+func (x *Brief) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Brief.ProtoReflect.Descriptor instead.
+func (*Brief) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *Brief) GetRevision() uint32 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *Brief) GetOpen() int32 {
+	if x != nil {
+		return x.Open
+	}
+	return 0
+}
+
+func (x *Brief) GetWaiting() int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *Brief) GetLostGpuHours() float64 {
+	if x != nil {
+		return x.LostGpuHours
+	}
+	return 0
+}
+
+func (x *Brief) GetLossPerMinuteGpuHours() float64 {
+	if x != nil {
+		return x.LossPerMinuteGpuHours
+	}
+	return 0
+}
+
 // Hang is who holds up a job that stands still; see falcon.Hang.
 type Hang struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6321,7 +6417,7 @@ type Hang struct {
 
 func (x *Hang) Reset() {
 	*x = Hang{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6333,7 +6429,7 @@ func (x *Hang) String() string {
 func (*Hang) ProtoMessage() {}
 
 func (x *Hang) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6346,7 +6442,7 @@ func (x *Hang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hang.ProtoReflect.Descriptor instead.
 func (*Hang) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Hang) GetSinceUnixNs() int64 {
@@ -6417,7 +6513,7 @@ type HangPart struct {
 
 func (x *HangPart) Reset() {
 	*x = HangPart{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6429,7 +6525,7 @@ func (x *HangPart) String() string {
 func (*HangPart) ProtoMessage() {}
 
 func (x *HangPart) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6442,7 +6538,7 @@ func (x *HangPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HangPart.ProtoReflect.Descriptor instead.
 func (*HangPart) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *HangPart) GetKind() string {
@@ -6530,7 +6626,7 @@ type Operator struct {
 
 func (x *Operator) Reset() {
 	*x = Operator{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6542,7 +6638,7 @@ func (x *Operator) String() string {
 func (*Operator) ProtoMessage() {}
 
 func (x *Operator) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6555,7 +6651,7 @@ func (x *Operator) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operator.ProtoReflect.Descriptor instead.
 func (*Operator) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Operator) GetName() string {
@@ -6617,7 +6713,7 @@ type RankColumns struct {
 
 func (x *RankColumns) Reset() {
 	*x = RankColumns{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6629,7 +6725,7 @@ func (x *RankColumns) String() string {
 func (*RankColumns) ProtoMessage() {}
 
 func (x *RankColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6642,7 +6738,7 @@ func (x *RankColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankColumns.ProtoReflect.Descriptor instead.
 func (*RankColumns) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *RankColumns) GetBaseVersion() uint64 {
@@ -6693,7 +6789,7 @@ type Column struct {
 
 func (x *Column) Reset() {
 	*x = Column{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6705,7 +6801,7 @@ func (x *Column) String() string {
 func (*Column) ProtoMessage() {}
 
 func (x *Column) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6718,7 +6814,7 @@ func (x *Column) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Column.ProtoReflect.Descriptor instead.
 func (*Column) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Column) GetPlace() int32 {
@@ -6765,7 +6861,7 @@ type Recurrence struct {
 
 func (x *Recurrence) Reset() {
 	*x = Recurrence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6777,7 +6873,7 @@ func (x *Recurrence) String() string {
 func (*Recurrence) ProtoMessage() {}
 
 func (x *Recurrence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6790,7 +6886,7 @@ func (x *Recurrence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recurrence.ProtoReflect.Descriptor instead.
 func (*Recurrence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Recurrence) GetDevice() string {
@@ -6865,7 +6961,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6877,7 +6973,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6890,7 +6986,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Job) GetName() string {
@@ -7065,7 +7161,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7077,7 +7173,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7090,7 +7186,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Policy) GetMode() string {
@@ -7178,7 +7274,7 @@ type RecoveryPolicy struct {
 
 func (x *RecoveryPolicy) Reset() {
 	*x = RecoveryPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7190,7 +7286,7 @@ func (x *RecoveryPolicy) String() string {
 func (*RecoveryPolicy) ProtoMessage() {}
 
 func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7203,7 +7299,7 @@ func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryPolicy.ProtoReflect.Descriptor instead.
 func (*RecoveryPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *RecoveryPolicy) GetApproval() string {
@@ -7261,7 +7357,7 @@ type RungPolicy struct {
 
 func (x *RungPolicy) Reset() {
 	*x = RungPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7273,7 +7369,7 @@ func (x *RungPolicy) String() string {
 func (*RungPolicy) ProtoMessage() {}
 
 func (x *RungPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7286,7 +7382,7 @@ func (x *RungPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungPolicy.ProtoReflect.Descriptor instead.
 func (*RungPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *RungPolicy) GetApproval() string {
@@ -7355,7 +7451,7 @@ type RankView struct {
 
 func (x *RankView) Reset() {
 	*x = RankView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7367,7 +7463,7 @@ func (x *RankView) String() string {
 func (*RankView) ProtoMessage() {}
 
 func (x *RankView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7380,7 +7476,7 @@ func (x *RankView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankView.ProtoReflect.Descriptor instead.
 func (*RankView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *RankView) GetRank() int32 {
@@ -7539,7 +7635,7 @@ type NodeView struct {
 
 func (x *NodeView) Reset() {
 	*x = NodeView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7551,7 +7647,7 @@ func (x *NodeView) String() string {
 func (*NodeView) ProtoMessage() {}
 
 func (x *NodeView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7564,7 +7660,7 @@ func (x *NodeView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeView.ProtoReflect.Descriptor instead.
 func (*NodeView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *NodeView) GetNode() string {
@@ -7643,7 +7739,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7655,7 +7751,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7668,7 +7764,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Series) GetRank() int32 {
@@ -7766,7 +7862,7 @@ type Moment struct {
 
 func (x *Moment) Reset() {
 	*x = Moment{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7778,7 +7874,7 @@ func (x *Moment) String() string {
 func (*Moment) ProtoMessage() {}
 
 func (x *Moment) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7791,7 +7887,7 @@ func (x *Moment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Moment.ProtoReflect.Descriptor instead.
 func (*Moment) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Moment) GetIteration() int64 {
@@ -7818,7 +7914,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7830,7 +7926,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7843,7 +7939,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Mark) GetIteration() int64 {
@@ -7871,7 +7967,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7883,7 +7979,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7896,7 +7992,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Evidence) GetKind() string {
@@ -7938,7 +8034,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7950,7 +8046,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7963,7 +8059,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Verdict) GetCause() string {
@@ -8056,7 +8152,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8068,7 +8164,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8081,7 +8177,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Incident) GetId() string {
@@ -8212,7 +8308,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8224,7 +8320,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8237,7 +8333,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Action) GetId() string {
@@ -8505,7 +8601,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8517,7 +8613,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8530,7 +8626,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Approval) GetBy() string {
@@ -8580,7 +8676,7 @@ type Preview struct {
 
 func (x *Preview) Reset() {
 	*x = Preview{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8592,7 +8688,7 @@ func (x *Preview) String() string {
 func (*Preview) ProtoMessage() {}
 
 func (x *Preview) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8605,7 +8701,7 @@ func (x *Preview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preview.ProtoReflect.Descriptor instead.
 func (*Preview) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Preview) GetSwaps() []*NodeSwap {
@@ -8688,7 +8784,7 @@ type NodeSwap struct {
 
 func (x *NodeSwap) Reset() {
 	*x = NodeSwap{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8700,7 +8796,7 @@ func (x *NodeSwap) String() string {
 func (*NodeSwap) ProtoMessage() {}
 
 func (x *NodeSwap) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8713,7 +8809,7 @@ func (x *NodeSwap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSwap.ProtoReflect.Descriptor instead.
 func (*NodeSwap) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *NodeSwap) GetA() string {
@@ -8740,7 +8836,7 @@ type LinksOf struct {
 
 func (x *LinksOf) Reset() {
 	*x = LinksOf{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8752,7 +8848,7 @@ func (x *LinksOf) String() string {
 func (*LinksOf) ProtoMessage() {}
 
 func (x *LinksOf) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8765,7 +8861,7 @@ func (x *LinksOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinksOf.ProtoReflect.Descriptor instead.
 func (*LinksOf) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *LinksOf) GetDimension() string {
@@ -8809,7 +8905,7 @@ type RungView struct {
 
 func (x *RungView) Reset() {
 	*x = RungView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8821,7 +8917,7 @@ func (x *RungView) String() string {
 func (*RungView) ProtoMessage() {}
 
 func (x *RungView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8834,7 +8930,7 @@ func (x *RungView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungView.ProtoReflect.Descriptor instead.
 func (*RungView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *RungView) GetRung() string {
@@ -8986,7 +9082,7 @@ type Ladder struct {
 
 func (x *Ladder) Reset() {
 	*x = Ladder{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8998,7 +9094,7 @@ func (x *Ladder) String() string {
 func (*Ladder) ProtoMessage() {}
 
 func (x *Ladder) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9011,7 +9107,7 @@ func (x *Ladder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ladder.ProtoReflect.Descriptor instead.
 func (*Ladder) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Ladder) GetIncident() string {
@@ -9088,7 +9184,7 @@ type EventLine struct {
 
 func (x *EventLine) Reset() {
 	*x = EventLine{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9100,7 +9196,7 @@ func (x *EventLine) String() string {
 func (*EventLine) ProtoMessage() {}
 
 func (x *EventLine) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9113,7 +9209,7 @@ func (x *EventLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventLine.ProtoReflect.Descriptor instead.
 func (*EventLine) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *EventLine) GetSeq() uint64 {
@@ -9203,7 +9299,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9215,7 +9311,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9228,7 +9324,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Audit) GetActor() string {
@@ -9289,7 +9385,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9301,7 +9397,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9314,7 +9410,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -9337,7 +9433,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9349,7 +9445,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9362,7 +9458,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -9422,7 +9518,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9434,7 +9530,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9447,7 +9543,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -9515,7 +9611,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9527,7 +9623,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9540,7 +9636,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -9559,7 +9655,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9571,7 +9667,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9584,7 +9680,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -9603,7 +9699,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9615,7 +9711,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9628,7 +9724,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -9648,7 +9744,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9660,7 +9756,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9673,7 +9769,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -9720,7 +9816,7 @@ type Validation struct {
 
 func (x *Validation) Reset() {
 	*x = Validation{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9732,7 +9828,7 @@ func (x *Validation) String() string {
 func (*Validation) ProtoMessage() {}
 
 func (x *Validation) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9745,7 +9841,7 @@ func (x *Validation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validation.ProtoReflect.Descriptor instead.
 func (*Validation) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Validation) GetId() string {
@@ -9904,7 +10000,7 @@ type ValidationNow struct {
 
 func (x *ValidationNow) Reset() {
 	*x = ValidationNow{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9916,7 +10012,7 @@ func (x *ValidationNow) String() string {
 func (*ValidationNow) ProtoMessage() {}
 
 func (x *ValidationNow) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9929,7 +10025,7 @@ func (x *ValidationNow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidationNow.ProtoReflect.Descriptor instead.
 func (*ValidationNow) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ValidationNow) GetStep() string {
@@ -9991,7 +10087,7 @@ type RankPair struct {
 
 func (x *RankPair) Reset() {
 	*x = RankPair{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10003,7 +10099,7 @@ func (x *RankPair) String() string {
 func (*RankPair) ProtoMessage() {}
 
 func (x *RankPair) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10016,7 +10112,7 @@ func (x *RankPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPair.ProtoReflect.Descriptor instead.
 func (*RankPair) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *RankPair) GetA() int32 {
@@ -10053,7 +10149,7 @@ type GemmResult struct {
 
 func (x *GemmResult) Reset() {
 	*x = GemmResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10065,7 +10161,7 @@ func (x *GemmResult) String() string {
 func (*GemmResult) ProtoMessage() {}
 
 func (x *GemmResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10078,7 +10174,7 @@ func (x *GemmResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
 func (*GemmResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *GemmResult) GetRank() int32 {
@@ -10193,7 +10289,7 @@ type LinkResult struct {
 
 func (x *LinkResult) Reset() {
 	*x = LinkResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10205,7 +10301,7 @@ func (x *LinkResult) String() string {
 func (*LinkResult) ProtoMessage() {}
 
 func (x *LinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10218,7 +10314,7 @@ func (x *LinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
 func (*LinkResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *LinkResult) GetFrom() int32 {
@@ -10378,7 +10474,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10390,7 +10486,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10403,7 +10499,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ValidateRequest) GetRanks() []int32 {
@@ -10478,7 +10574,7 @@ type ValidateReply struct {
 
 func (x *ValidateReply) Reset() {
 	*x = ValidateReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10490,7 +10586,7 @@ func (x *ValidateReply) String() string {
 func (*ValidateReply) ProtoMessage() {}
 
 func (x *ValidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10503,7 +10599,7 @@ func (x *ValidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
 func (*ValidateReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ValidateReply) GetValidation() *Validation {
@@ -10532,7 +10628,7 @@ type IncidentsReply struct {
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10544,7 +10640,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10557,7 +10653,7 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
@@ -10644,7 +10740,7 @@ type TriageRequest struct {
 
 func (x *TriageRequest) Reset() {
 	*x = TriageRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10656,7 +10752,7 @@ func (x *TriageRequest) String() string {
 func (*TriageRequest) ProtoMessage() {}
 
 func (x *TriageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10669,7 +10765,7 @@ func (x *TriageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageRequest.ProtoReflect.Descriptor instead.
 func (*TriageRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *TriageRequest) GetIncident() string {
@@ -10717,7 +10813,7 @@ type TriageReply struct {
 
 func (x *TriageReply) Reset() {
 	*x = TriageReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10729,7 +10825,7 @@ func (x *TriageReply) String() string {
 func (*TriageReply) ProtoMessage() {}
 
 func (x *TriageReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10742,7 +10838,7 @@ func (x *TriageReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageReply.ProtoReflect.Descriptor instead.
 func (*TriageReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *TriageReply) GetTriage() []*Triage {
@@ -10778,7 +10874,7 @@ type Triage struct {
 
 func (x *Triage) Reset() {
 	*x = Triage{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10790,7 +10886,7 @@ func (x *Triage) String() string {
 func (*Triage) ProtoMessage() {}
 
 func (x *Triage) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10803,7 +10899,7 @@ func (x *Triage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Triage.ProtoReflect.Descriptor instead.
 func (*Triage) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Triage) GetIncident() string {
@@ -10887,7 +10983,7 @@ type TriageNote struct {
 
 func (x *TriageNote) Reset() {
 	*x = TriageNote{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10899,7 +10995,7 @@ func (x *TriageNote) String() string {
 func (*TriageNote) ProtoMessage() {}
 
 func (x *TriageNote) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10912,7 +11008,7 @@ func (x *TriageNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageNote.ProtoReflect.Descriptor instead.
 func (*TriageNote) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *TriageNote) GetBy() string {
@@ -10949,7 +11045,7 @@ type PeekRequest struct {
 
 func (x *PeekRequest) Reset() {
 	*x = PeekRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10961,7 +11057,7 @@ func (x *PeekRequest) String() string {
 func (*PeekRequest) ProtoMessage() {}
 
 func (x *PeekRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10974,7 +11070,7 @@ func (x *PeekRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekRequest.ProtoReflect.Descriptor instead.
 func (*PeekRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *PeekRequest) GetWhat() string {
@@ -11025,7 +11121,7 @@ type PeekReply struct {
 
 func (x *PeekReply) Reset() {
 	*x = PeekReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11037,7 +11133,7 @@ func (x *PeekReply) String() string {
 func (*PeekReply) ProtoMessage() {}
 
 func (x *PeekReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11050,7 +11146,7 @@ func (x *PeekReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekReply.ProtoReflect.Descriptor instead.
 func (*PeekReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *PeekReply) GetNode() string {
@@ -11099,7 +11195,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11111,7 +11207,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11124,7 +11220,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *HistoryRequest) GetSinceUnixNs() int64 {
@@ -11169,7 +11265,7 @@ type HistoryReply struct {
 
 func (x *HistoryReply) Reset() {
 	*x = HistoryReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11181,7 +11277,7 @@ func (x *HistoryReply) String() string {
 func (*HistoryReply) ProtoMessage() {}
 
 func (x *HistoryReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11194,7 +11290,7 @@ func (x *HistoryReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryReply.ProtoReflect.Descriptor instead.
 func (*HistoryReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *HistoryReply) GetAtUnixNs() int64 {
@@ -11294,7 +11390,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11306,7 +11402,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11319,7 +11415,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -11366,7 +11462,7 @@ type ProbeReply struct {
 
 func (x *ProbeReply) Reset() {
 	*x = ProbeReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11378,7 +11474,7 @@ func (x *ProbeReply) String() string {
 func (*ProbeReply) ProtoMessage() {}
 
 func (x *ProbeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11391,7 +11487,7 @@ func (x *ProbeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeReply.ProtoReflect.Descriptor instead.
 func (*ProbeReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ProbeReply) GetDeadlineUnixNs() int64 {
@@ -11425,7 +11521,7 @@ type PastIncident struct {
 
 func (x *PastIncident) Reset() {
 	*x = PastIncident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11437,7 +11533,7 @@ func (x *PastIncident) String() string {
 func (*PastIncident) ProtoMessage() {}
 
 func (x *PastIncident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11450,7 +11546,7 @@ func (x *PastIncident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastIncident.ProtoReflect.Descriptor instead.
 func (*PastIncident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *PastIncident) GetIncident() string {
@@ -11572,7 +11668,7 @@ type CauseCount struct {
 
 func (x *CauseCount) Reset() {
 	*x = CauseCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11584,7 +11680,7 @@ func (x *CauseCount) String() string {
 func (*CauseCount) ProtoMessage() {}
 
 func (x *CauseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11597,7 +11693,7 @@ func (x *CauseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CauseCount.ProtoReflect.Descriptor instead.
 func (*CauseCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *CauseCount) GetCause() string {
@@ -11656,7 +11752,7 @@ type JobCauses struct {
 
 func (x *JobCauses) Reset() {
 	*x = JobCauses{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11668,7 +11764,7 @@ func (x *JobCauses) String() string {
 func (*JobCauses) ProtoMessage() {}
 
 func (x *JobCauses) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11681,7 +11777,7 @@ func (x *JobCauses) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCauses.ProtoReflect.Descriptor instead.
 func (*JobCauses) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *JobCauses) GetKind() string {
@@ -11729,7 +11825,7 @@ type JobCategory struct {
 
 func (x *JobCategory) Reset() {
 	*x = JobCategory{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11741,7 +11837,7 @@ func (x *JobCategory) String() string {
 func (*JobCategory) ProtoMessage() {}
 
 func (x *JobCategory) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11754,7 +11850,7 @@ func (x *JobCategory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCategory.ProtoReflect.Descriptor instead.
 func (*JobCategory) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *JobCategory) GetCategory() string {
@@ -11783,7 +11879,7 @@ type Spread struct {
 
 func (x *Spread) Reset() {
 	*x = Spread{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11795,7 +11891,7 @@ func (x *Spread) String() string {
 func (*Spread) ProtoMessage() {}
 
 func (x *Spread) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11808,7 +11904,7 @@ func (x *Spread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spread.ProtoReflect.Descriptor instead.
 func (*Spread) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *Spread) GetN() int32 {
@@ -11854,7 +11950,7 @@ type PastJob struct {
 
 func (x *PastJob) Reset() {
 	*x = PastJob{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11866,7 +11962,7 @@ func (x *PastJob) String() string {
 func (*PastJob) ProtoMessage() {}
 
 func (x *PastJob) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11879,7 +11975,7 @@ func (x *PastJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastJob.ProtoReflect.Descriptor instead.
 func (*PastJob) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *PastJob) GetNumber() uint64 {
@@ -11993,7 +12089,7 @@ type Culprit struct {
 
 func (x *Culprit) Reset() {
 	*x = Culprit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12005,7 +12101,7 @@ func (x *Culprit) String() string {
 func (*Culprit) ProtoMessage() {}
 
 func (x *Culprit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12018,7 +12114,7 @@ func (x *Culprit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Culprit.ProtoReflect.Descriptor instead.
 func (*Culprit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *Culprit) GetDevice() string {
@@ -12116,7 +12212,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12128,7 +12224,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12141,7 +12237,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *Fault) GetKind() string {
@@ -12243,7 +12339,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12255,7 +12351,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12268,7 +12364,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{122}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *Recovery) GetId() string {
@@ -12471,7 +12567,7 @@ type Shrink struct {
 
 func (x *Shrink) Reset() {
 	*x = Shrink{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12483,7 +12579,7 @@ func (x *Shrink) String() string {
 func (*Shrink) ProtoMessage() {}
 
 func (x *Shrink) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12496,7 +12592,7 @@ func (x *Shrink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shrink.ProtoReflect.Descriptor instead.
 func (*Shrink) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{123}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *Shrink) GetOf() int32 {
@@ -12528,7 +12624,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12540,7 +12636,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12553,7 +12649,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -12608,7 +12704,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12620,7 +12716,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12633,7 +12729,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -12661,7 +12757,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12673,7 +12769,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12686,7 +12782,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -12725,7 +12821,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12737,7 +12833,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12750,7 +12846,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -12809,7 +12905,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12821,7 +12917,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12834,7 +12930,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -12888,7 +12984,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12900,7 +12996,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12913,7 +13009,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -13456,7 +13552,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\a \x01(\x04H\x00R\n" +
 	"generation\x88\x01\x01B\r\n" +
-	"\v_generation\"\x90\x02\n" +
+	"\v_generation\"\xa6\x02\n" +
 	"\x0fSnapshotRequest\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x18\n" +
 	"\acolumns\x18\x02 \x01(\x05R\acolumns\x12#\n" +
@@ -13467,7 +13563,9 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\tattending\x18\x06 \x01(\tR\tattending\x12\x16\n" +
 	"\x06packed\x18\a \x01(\bR\x06packed\x12\x10\n" +
 	"\x03own\x18\b \x01(\bR\x03own\x12'\n" +
-	"\x0fcolumns_version\x18\t \x01(\x04R\x0ecolumnsVersion\"\xd7\a\n" +
+	"\x0fcolumns_version\x18\t \x01(\x04R\x0ecolumnsVersion\x12\x14\n" +
+	"\x05brief\x18\n" +
+	" \x01(\bR\x05brief\"\xff\a\n" +
 	"\rSnapshotReply\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1c\n" +
 	"\tunchanged\x18\x02 \x01(\bR\tunchanged\x12 \n" +
@@ -13496,7 +13594,14 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x06others\x18\x15 \x03(\v2\x11.falcon.v1.LadderR\x06others\x12#\n" +
 	"\x04hang\x18\x16 \x01(\v2\x0f.falcon.v1.HangR\x04hang\x12.\n" +
 	"\bculprits\x18\x17 \x03(\v2\x12.falcon.v1.CulpritR\bculprits\x12)\n" +
-	"\x06triage\x18\x18 \x03(\v2\x11.falcon.v1.TriageR\x06triage\"\xfe\x01\n" +
+	"\x06triage\x18\x18 \x03(\v2\x11.falcon.v1.TriageR\x06triage\x12&\n" +
+	"\x05brief\x18\x19 \x01(\v2\x10.falcon.v1.BriefR\x05brief\"\xb1\x01\n" +
+	"\x05Brief\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\rR\brevision\x12\x12\n" +
+	"\x04open\x18\x02 \x01(\x05R\x04open\x12\x18\n" +
+	"\awaiting\x18\x03 \x01(\x05R\awaiting\x12$\n" +
+	"\x0elost_gpu_hours\x18\x04 \x01(\x01R\flostGpuHours\x128\n" +
+	"\x19loss_per_minute_gpu_hours\x18\x05 \x01(\x01R\x15lossPerMinuteGpuHours\"\xfe\x01\n" +
 	"\x04Hang\x12\"\n" +
 	"\rsince_unix_ns\x18\x01 \x01(\x03R\vsinceUnixNs\x12$\n" +
 	"\x0ejudged_unix_ns\x18\x02 \x01(\x03R\fjudgedUnixNs\x12\x18\n" +
@@ -14282,7 +14387,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 136)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 137)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -14353,80 +14458,81 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*OrderCommand)(nil),      // 66: falcon.v1.OrderCommand
 	(*SnapshotRequest)(nil),   // 67: falcon.v1.SnapshotRequest
 	(*SnapshotReply)(nil),     // 68: falcon.v1.SnapshotReply
-	(*Hang)(nil),              // 69: falcon.v1.Hang
-	(*HangPart)(nil),          // 70: falcon.v1.HangPart
-	(*Operator)(nil),          // 71: falcon.v1.Operator
-	(*RankColumns)(nil),       // 72: falcon.v1.RankColumns
-	(*Column)(nil),            // 73: falcon.v1.Column
-	(*Recurrence)(nil),        // 74: falcon.v1.Recurrence
-	(*Job)(nil),               // 75: falcon.v1.Job
-	(*Policy)(nil),            // 76: falcon.v1.Policy
-	(*RecoveryPolicy)(nil),    // 77: falcon.v1.RecoveryPolicy
-	(*RungPolicy)(nil),        // 78: falcon.v1.RungPolicy
-	(*RankView)(nil),          // 79: falcon.v1.RankView
-	(*NodeView)(nil),          // 80: falcon.v1.NodeView
-	(*Series)(nil),            // 81: falcon.v1.Series
-	(*Moment)(nil),            // 82: falcon.v1.Moment
-	(*Mark)(nil),              // 83: falcon.v1.Mark
-	(*Evidence)(nil),          // 84: falcon.v1.Evidence
-	(*Verdict)(nil),           // 85: falcon.v1.Verdict
-	(*Incident)(nil),          // 86: falcon.v1.Incident
-	(*Action)(nil),            // 87: falcon.v1.Action
-	(*Approval)(nil),          // 88: falcon.v1.Approval
-	(*Preview)(nil),           // 89: falcon.v1.Preview
-	(*NodeSwap)(nil),          // 90: falcon.v1.NodeSwap
-	(*LinksOf)(nil),           // 91: falcon.v1.LinksOf
-	(*RungView)(nil),          // 92: falcon.v1.RungView
-	(*Ladder)(nil),            // 93: falcon.v1.Ladder
-	(*EventLine)(nil),         // 94: falcon.v1.EventLine
-	(*Audit)(nil),             // 95: falcon.v1.Audit
-	(*WatchRequest)(nil),      // 96: falcon.v1.WatchRequest
-	(*Event)(nil),             // 97: falcon.v1.Event
-	(*DecideRequest)(nil),     // 98: falcon.v1.DecideRequest
-	(*DecideReply)(nil),       // 99: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil),  // 100: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),    // 101: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil),  // 102: falcon.v1.IncidentsRequest
-	(*Validation)(nil),        // 103: falcon.v1.Validation
-	(*ValidationNow)(nil),     // 104: falcon.v1.ValidationNow
-	(*RankPair)(nil),          // 105: falcon.v1.RankPair
-	(*GemmResult)(nil),        // 106: falcon.v1.GemmResult
-	(*LinkResult)(nil),        // 107: falcon.v1.LinkResult
-	(*ValidateRequest)(nil),   // 108: falcon.v1.ValidateRequest
-	(*ValidateReply)(nil),     // 109: falcon.v1.ValidateReply
-	(*IncidentsReply)(nil),    // 110: falcon.v1.IncidentsReply
-	(*TriageRequest)(nil),     // 111: falcon.v1.TriageRequest
-	(*TriageReply)(nil),       // 112: falcon.v1.TriageReply
-	(*Triage)(nil),            // 113: falcon.v1.Triage
-	(*TriageNote)(nil),        // 114: falcon.v1.TriageNote
-	(*PeekRequest)(nil),       // 115: falcon.v1.PeekRequest
-	(*PeekReply)(nil),         // 116: falcon.v1.PeekReply
-	(*HistoryRequest)(nil),    // 117: falcon.v1.HistoryRequest
-	(*HistoryReply)(nil),      // 118: falcon.v1.HistoryReply
-	(*ProbeRequest)(nil),      // 119: falcon.v1.ProbeRequest
-	(*ProbeReply)(nil),        // 120: falcon.v1.ProbeReply
-	(*PastIncident)(nil),      // 121: falcon.v1.PastIncident
-	(*CauseCount)(nil),        // 122: falcon.v1.CauseCount
-	(*JobCauses)(nil),         // 123: falcon.v1.JobCauses
-	(*JobCategory)(nil),       // 124: falcon.v1.JobCategory
-	(*Spread)(nil),            // 125: falcon.v1.Spread
-	(*PastJob)(nil),           // 126: falcon.v1.PastJob
-	(*Culprit)(nil),           // 127: falcon.v1.Culprit
-	(*Fault)(nil),             // 128: falcon.v1.Fault
-	(*Recovery)(nil),          // 129: falcon.v1.Recovery
-	(*Shrink)(nil),            // 130: falcon.v1.Shrink
-	(*RankRecovery)(nil),      // 131: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 132: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 133: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 134: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 135: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 136: falcon.v1.RecoverReply
-	nil,                       // 137: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 138: falcon.v1.Policy.RungsEntry
-	nil,                       // 139: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 140: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 141: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 142: falcon.v1.Recovery.PredictedMsEntry
+	(*Brief)(nil),             // 69: falcon.v1.Brief
+	(*Hang)(nil),              // 70: falcon.v1.Hang
+	(*HangPart)(nil),          // 71: falcon.v1.HangPart
+	(*Operator)(nil),          // 72: falcon.v1.Operator
+	(*RankColumns)(nil),       // 73: falcon.v1.RankColumns
+	(*Column)(nil),            // 74: falcon.v1.Column
+	(*Recurrence)(nil),        // 75: falcon.v1.Recurrence
+	(*Job)(nil),               // 76: falcon.v1.Job
+	(*Policy)(nil),            // 77: falcon.v1.Policy
+	(*RecoveryPolicy)(nil),    // 78: falcon.v1.RecoveryPolicy
+	(*RungPolicy)(nil),        // 79: falcon.v1.RungPolicy
+	(*RankView)(nil),          // 80: falcon.v1.RankView
+	(*NodeView)(nil),          // 81: falcon.v1.NodeView
+	(*Series)(nil),            // 82: falcon.v1.Series
+	(*Moment)(nil),            // 83: falcon.v1.Moment
+	(*Mark)(nil),              // 84: falcon.v1.Mark
+	(*Evidence)(nil),          // 85: falcon.v1.Evidence
+	(*Verdict)(nil),           // 86: falcon.v1.Verdict
+	(*Incident)(nil),          // 87: falcon.v1.Incident
+	(*Action)(nil),            // 88: falcon.v1.Action
+	(*Approval)(nil),          // 89: falcon.v1.Approval
+	(*Preview)(nil),           // 90: falcon.v1.Preview
+	(*NodeSwap)(nil),          // 91: falcon.v1.NodeSwap
+	(*LinksOf)(nil),           // 92: falcon.v1.LinksOf
+	(*RungView)(nil),          // 93: falcon.v1.RungView
+	(*Ladder)(nil),            // 94: falcon.v1.Ladder
+	(*EventLine)(nil),         // 95: falcon.v1.EventLine
+	(*Audit)(nil),             // 96: falcon.v1.Audit
+	(*WatchRequest)(nil),      // 97: falcon.v1.WatchRequest
+	(*Event)(nil),             // 98: falcon.v1.Event
+	(*DecideRequest)(nil),     // 99: falcon.v1.DecideRequest
+	(*DecideReply)(nil),       // 100: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil),  // 101: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),    // 102: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil),  // 103: falcon.v1.IncidentsRequest
+	(*Validation)(nil),        // 104: falcon.v1.Validation
+	(*ValidationNow)(nil),     // 105: falcon.v1.ValidationNow
+	(*RankPair)(nil),          // 106: falcon.v1.RankPair
+	(*GemmResult)(nil),        // 107: falcon.v1.GemmResult
+	(*LinkResult)(nil),        // 108: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),   // 109: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),     // 110: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),    // 111: falcon.v1.IncidentsReply
+	(*TriageRequest)(nil),     // 112: falcon.v1.TriageRequest
+	(*TriageReply)(nil),       // 113: falcon.v1.TriageReply
+	(*Triage)(nil),            // 114: falcon.v1.Triage
+	(*TriageNote)(nil),        // 115: falcon.v1.TriageNote
+	(*PeekRequest)(nil),       // 116: falcon.v1.PeekRequest
+	(*PeekReply)(nil),         // 117: falcon.v1.PeekReply
+	(*HistoryRequest)(nil),    // 118: falcon.v1.HistoryRequest
+	(*HistoryReply)(nil),      // 119: falcon.v1.HistoryReply
+	(*ProbeRequest)(nil),      // 120: falcon.v1.ProbeRequest
+	(*ProbeReply)(nil),        // 121: falcon.v1.ProbeReply
+	(*PastIncident)(nil),      // 122: falcon.v1.PastIncident
+	(*CauseCount)(nil),        // 123: falcon.v1.CauseCount
+	(*JobCauses)(nil),         // 124: falcon.v1.JobCauses
+	(*JobCategory)(nil),       // 125: falcon.v1.JobCategory
+	(*Spread)(nil),            // 126: falcon.v1.Spread
+	(*PastJob)(nil),           // 127: falcon.v1.PastJob
+	(*Culprit)(nil),           // 128: falcon.v1.Culprit
+	(*Fault)(nil),             // 129: falcon.v1.Fault
+	(*Recovery)(nil),          // 130: falcon.v1.Recovery
+	(*Shrink)(nil),            // 131: falcon.v1.Shrink
+	(*RankRecovery)(nil),      // 132: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 133: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 134: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 135: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 136: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 137: falcon.v1.RecoverReply
+	nil,                       // 138: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 139: falcon.v1.Policy.RungsEntry
+	nil,                       // 140: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 141: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 142: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 143: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	19,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
@@ -14460,7 +14566,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	38,  // 28: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
 	39,  // 29: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
 	37,  // 30: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	137, // 31: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	138, // 31: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
 	0,   // 32: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
 	41,  // 33: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
 	59,  // 34: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
@@ -14493,119 +14599,120 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	4,   // 61: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
 	4,   // 62: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
 	5,   // 63: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
-	75,  // 64: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
-	76,  // 65: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
-	79,  // 66: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
-	81,  // 67: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
-	86,  // 68: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	93,  // 69: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	94,  // 70: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
-	80,  // 71: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	103, // 72: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	76,  // 64: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
+	77,  // 65: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
+	80,  // 66: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
+	82,  // 67: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
+	87,  // 68: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
+	94,  // 69: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	95,  // 70: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	81,  // 71: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
+	104, // 72: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
 	37,  // 73: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	129, // 74: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
-	72,  // 75: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
-	74,  // 76: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
-	71,  // 77: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
-	93,  // 78: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
-	69,  // 79: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
-	127, // 80: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
-	113, // 81: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
-	70,  // 82: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
-	70,  // 83: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
-	73,  // 84: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
-	138, // 85: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
-	77,  // 86: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
-	6,   // 87: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	9,   // 88: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
-	83,  // 89: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	82,  // 90: falcon.v1.Series.moments:type_name -> falcon.v1.Moment
-	84,  // 91: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	85,  // 92: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	89,  // 93: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	88,  // 94: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
-	90,  // 95: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	91,  // 96: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	91,  // 97: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	139, // 98: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	90,  // 99: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
-	89,  // 100: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	92,  // 101: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	87,  // 102: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	87,  // 103: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	95,  // 104: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
-	94,  // 105: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	87,  // 106: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	76,  // 107: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	76,  // 108: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	106, // 109: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	107, // 110: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	104, // 111: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
-	105, // 112: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
-	103, // 113: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	86,  // 114: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	103, // 115: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	93,  // 116: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	94,  // 117: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
-	81,  // 118: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
-	75,  // 119: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	129, // 120: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
-	113, // 121: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
-	113, // 122: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
-	114, // 123: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
-	11,  // 124: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
-	121, // 125: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
-	122, // 126: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
-	123, // 127: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
-	125, // 128: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
-	125, // 129: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
-	126, // 130: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
-	127, // 131: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
-	124, // 132: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
-	128, // 133: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	140, // 134: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	52,  // 135: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	141, // 136: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	142, // 137: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	131, // 138: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	130, // 139: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	129, // 140: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	134, // 141: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	129, // 142: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	78,  // 143: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 144: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	17,  // 145: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
-	67,  // 146: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	96,  // 147: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	98,  // 148: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	100, // 149: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	108, // 150: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	102, // 151: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	132, // 152: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	135, // 153: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	117, // 154: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
-	119, // 155: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
-	111, // 156: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
-	115, // 157: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
-	42,  // 158: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	18,  // 159: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
-	68,  // 160: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	97,  // 161: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	99,  // 162: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	101, // 163: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	109, // 164: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	110, // 165: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	133, // 166: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	136, // 167: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	118, // 168: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
-	120, // 169: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
-	112, // 170: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
-	116, // 171: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
-	158, // [158:172] is the sub-list for method output_type
-	144, // [144:158] is the sub-list for method input_type
-	144, // [144:144] is the sub-list for extension type_name
-	144, // [144:144] is the sub-list for extension extendee
-	0,   // [0:144] is the sub-list for field type_name
+	130, // 74: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	73,  // 75: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
+	75,  // 76: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
+	72,  // 77: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
+	94,  // 78: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
+	70,  // 79: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
+	128, // 80: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
+	114, // 81: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
+	69,  // 82: falcon.v1.SnapshotReply.brief:type_name -> falcon.v1.Brief
+	71,  // 83: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
+	71,  // 84: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
+	74,  // 85: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
+	139, // 86: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	78,  // 87: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
+	6,   // 88: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	9,   // 89: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
+	84,  // 90: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	83,  // 91: falcon.v1.Series.moments:type_name -> falcon.v1.Moment
+	85,  // 92: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	86,  // 93: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	90,  // 94: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	89,  // 95: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
+	91,  // 96: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	92,  // 97: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	92,  // 98: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	140, // 99: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	91,  // 100: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
+	90,  // 101: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	93,  // 102: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	88,  // 103: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	88,  // 104: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	96,  // 105: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	95,  // 106: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	88,  // 107: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	77,  // 108: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	77,  // 109: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	107, // 110: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	108, // 111: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	105, // 112: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	106, // 113: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	104, // 114: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	87,  // 115: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	104, // 116: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	94,  // 117: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	95,  // 118: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	82,  // 119: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	76,  // 120: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	130, // 121: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	114, // 122: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
+	114, // 123: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
+	115, // 124: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
+	11,  // 125: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
+	122, // 126: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
+	123, // 127: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
+	124, // 128: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
+	126, // 129: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
+	126, // 130: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
+	127, // 131: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
+	128, // 132: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
+	125, // 133: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
+	129, // 134: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	141, // 135: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	52,  // 136: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	142, // 137: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	143, // 138: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	132, // 139: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	131, // 140: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	130, // 141: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	135, // 142: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	130, // 143: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	79,  // 144: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 145: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	17,  // 146: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	67,  // 147: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	97,  // 148: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	99,  // 149: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	101, // 150: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	109, // 151: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	103, // 152: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	133, // 153: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	136, // 154: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	118, // 155: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
+	120, // 156: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
+	112, // 157: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
+	116, // 158: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
+	42,  // 159: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	18,  // 160: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	68,  // 161: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	98,  // 162: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	100, // 163: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	102, // 164: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	110, // 165: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	111, // 166: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	134, // 167: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	137, // 168: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	119, // 169: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
+	121, // 170: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
+	113, // 171: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
+	117, // 172: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
+	159, // [159:173] is the sub-list for method output_type
+	145, // [145:159] is the sub-list for method input_type
+	145, // [145:145] is the sub-list for extension type_name
+	145, // [145:145] is the sub-list for extension extendee
+	0,   // [0:145] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -14646,7 +14753,7 @@ func file_falcon_v1_falcon_proto_init() {
 		(*Command_Stop)(nil),
 	}
 	file_falcon_v1_falcon_proto_msgTypes[59].OneofWrappers = []any{}
-	file_falcon_v1_falcon_proto_msgTypes[90].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[91].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -14656,7 +14763,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   136,
+			NumMessages:   137,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

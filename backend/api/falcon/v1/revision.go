@@ -12,3 +12,9 @@ const (
 	ProtocolRevision = 4
 	PeekRevision     = 4 // from which on agents answer Peek
 )
+
+// ConsoleRevision is this build's revision of the contract between consoles and the engine;
+// a Brief carries it. An engine that sends no Brief is older than 1.
+//
+//	1: SnapshotRequest.brief
+const ConsoleRevision = 1

@@ -1,4 +1,4 @@
-// Package filter is the console's language for choosing ranks:
+// Package filter is the console's language for choosing ranks, and its grammar that of others:
 //
 //	stage:3 replica:2 tp:0-1 rank:100-199 host:n02* device:n1.g0
 //	state:slow is:culprit slow>10% self>1.2 temp>80 clock<1200 cnp>1000 wait>5
@@ -15,7 +15,6 @@ package filter
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -61,21 +60,11 @@ func (f Filter) Match(s *Subject) bool { return f.match == nil || f.match(s) }
 
 // Parse reads a filter; blank text chooses all.
 func Parse(text string) (Filter, error) {
-	if len(text) > MaxText {
-		return Filter{}, fmt.Errorf("%w: it is longer than %d characters; shorten it", ErrFilter, MaxText)
+	m, err := ranks.Parse(text)
+	if err != nil || m == nil {
+		return Filter{}, err
 	}
-	p := parser{tokens: splitTokens(text)}
-	if len(p.tokens) == 0 {
-		return Filter{}, nil
-	}
-	m, err := p.parseOr()
-	if err == nil && len(p.tokens) > 0 {
-		err = errors.New("a \")\" closes nothing; remove it, or open one with \"(\" before it")
-	}
-	if err != nil {
-		return Filter{}, fmt.Errorf("%w: %w", ErrFilter, err)
-	}
-	return Filter{strings.TrimSpace(text), m.holds}, nil
+	return Filter{strings.TrimSpace(text), m}, nil
 }
 
 // splitTokens cuts text into "(", ")", "|", "!" and terms.
@@ -101,8 +90,8 @@ func splitTokens(text string) []string {
 type match = func(*Subject) bool
 
 // test is a match and what it costs, so that cheap ones are asked first.
-type test struct {
-	holds match
+type test[S any] struct {
+	holds func(*S) bool
 	cost  int
 }
 
@@ -114,18 +103,21 @@ const (
 	byText         // and searches it
 )
 
-type parser struct{ tokens []string }
+type parser[S any] struct {
+	tokens   []string
+	language *Language[S]
+}
 
-func (p *parser) nextToken() string {
+func (p *parser[S]) nextToken() string {
 	if len(p.tokens) == 0 {
 		return ""
 	}
 	return p.tokens[0]
 }
 
-func (p *parser) takeToken() { p.tokens = p.tokens[1:] }
+func (p *parser[S]) takeToken() { p.tokens = p.tokens[1:] }
 
-func (p *parser) parseOr() (test, error) {
+func (p *parser[S]) parseOr() (test[S], error) {
 	list, err := p.parseList(p.parseAnd, func() bool {
 		more := p.nextToken() == "|"
 		if more {
@@ -133,16 +125,16 @@ func (p *parser) parseOr() (test, error) {
 		}
 		return more
 	})
-	return joinTerms(list, eitherOf), err
+	return joinTerms(list, eitherOf[S]), err
 }
 
-func (p *parser) parseAnd() (test, error) {
+func (p *parser[S]) parseAnd() (test[S], error) {
 	list, err := p.parseList(p.parseUnary, func() bool { return p.nextToken() != "" && p.nextToken() != "|" && p.nextToken() != ")" })
-	return joinTerms(list, bothOf), err
+	return joinTerms(list, bothOf[S]), err
 }
 
 // parseList reads one test, and others while there are more.
-func (p *parser) parseList(read func() (test, error), more func() bool) (list []test, err error) {
+func (p *parser[S]) parseList(read func() (test[S], error), more func() bool) (list []test[S], err error) {
 	for {
 		t, err := read()
 		if err != nil {
@@ -156,27 +148,27 @@ func (p *parser) parseList(read func() (test, error), more func() bool) (list []
 
 // joinTerms makes one test of several, the cheapest first; tests have no effects, so
 // that their order changes nothing else.
-func joinTerms(list []test, two func(a, b match) match) test {
+func joinTerms[S any](list []test[S], two func(a, b func(*S) bool) func(*S) bool) test[S] {
 	if len(list) == 0 {
-		return test{}
+		return test[S]{}
 	}
-	slices.SortStableFunc(list, func(a, b test) int { return cmp.Compare(a.cost, b.cost) })
+	slices.SortStableFunc(list, func(a, b test[S]) int { return cmp.Compare(a.cost, b.cost) })
 	out := list[len(list)-1]
 	for i := len(list) - 2; i >= 0; i-- {
-		out = test{two(list[i].holds, out.holds), out.cost}
+		out = test[S]{two(list[i].holds, out.holds), out.cost}
 	}
 	return out
 }
 
-func (p *parser) parseUnary() (test, error) {
+func (p *parser[S]) parseUnary() (test[S], error) {
 	t := p.nextToken()
 	switch t {
 	case "", "|", ")":
-		return test{}, errors.New("a term is missing at the end or beside \"|\", \"!\" or \"(\"; write one there, as slow>10% or host:n2")
+		return test[S]{}, errors.New("a term is missing at the end or beside \"|\", \"!\" or \"(\"; write one there, as slow>10% or host:n2")
 	case "!":
 		p.takeToken()
 		m, err := p.parseUnary()
-		return test{negated(m.holds), m.cost}, err
+		return test[S]{negated(m.holds), m.cost}, err
 	case "(":
 		p.takeToken()
 		m, err := p.parseOr()
@@ -189,9 +181,15 @@ func (p *parser) parseUnary() (test, error) {
 		return m, err
 	}
 	p.takeToken()
-	return parseTerm(t)
+	return p.language.parseTerm(t)
 }
 
-func eitherOf(a, b match) match { return func(s *Subject) bool { return a(s) || b(s) } }
-func bothOf(a, b match) match   { return func(s *Subject) bool { return a(s) && b(s) } }
-func negated(a match) match     { return func(s *Subject) bool { return !a(s) } }
+func eitherOf[S any](a, b func(*S) bool) func(*S) bool {
+	return func(s *S) bool { return a(s) || b(s) }
+}
+
+func bothOf[S any](a, b func(*S) bool) func(*S) bool {
+	return func(s *S) bool { return a(s) && b(s) }
+}
+
+func negated[S any](a func(*S) bool) func(*S) bool { return func(s *S) bool { return !a(s) } }

@@ -2,7 +2,6 @@ package filter
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,53 +9,21 @@ import (
 	"github.com/failslow/falcon/tui/roster"
 )
 
-// parseTerm reads field:value, a comparison, or a bare word.
-func parseTerm(t string) (test, error) {
-	at := strings.IndexAny(t, ":<>=")
-	if at < 0 {
-		return test{bareWordTerm(t), byText}, nil
-	}
-	name, rest := strings.ToLower(t[:at]), t[at:]
-	if n, ok := numbers[name]; ok {
-		m, err := comparison(name, n, rest)
-		return test{m, byView}, err
-	}
-	if rest[0] != ':' && !(rest[0] == '=' && len(rest) > 1) {
-		return test{}, fmt.Errorf("%q can't be compared; the fields that can are %s", t[:at], sortedNames(numbers))
-	}
-	value := strings.ToLower(rest[1:])
-	make, ok := fields[name]
-	if !ok {
-		return test{}, fmt.Errorf("there is no field %q; there are %s, and to compare %s", t[:at], sortedNames(fields), sortedNames(numbers))
-	}
-	if value == "" {
-		return test{}, fmt.Errorf("%s: lacks its value; write it without a space, as %s", name, examples[name])
-	}
-	m, err := make(name, value)
-	return test{m, costs[name]}, err
+// ranks is the language of ranks.
+var ranks = Language[Subject]{
+	Fields: fields, Numbers: numbers, Word: bareWordTerm, Examples: examples,
+	costs: map[string]int{"host": byName, "device": byName},
 }
 
-// costs are those of fields that need more than a rank's place.
-var costs = map[string]int{"host": byName, "device": byName}
-
-func sortedNames[V any](m map[string]V) string {
-	list := make([]string, 0, len(m))
-	for n := range m {
-		list = append(list, n)
-	}
-	slices.Sort(list)
-	return strings.Join(list, ", ")
-}
-
-var fields = map[string]func(name, value string) (match, error){
+var fields = map[string]Field[Subject]{
 	"stage":   parseRanges(func(s *Subject) int { return s.PP }),
 	"replica": parseRanges(func(s *Subject) int { return s.DP }),
 	"tp":      parseRanges(func(s *Subject) int { return s.TP }),
 	"rank":    parseRanges(func(s *Subject) int { return int(s.Rank) }),
 	"host":    hostGlobs,
-	"device":  parseGlobs(deviceOf),
-	"state":   hasOneOf(states),
-	"is":      hasOneOf(traits),
+	"device":  Globs(deviceOf),
+	"state":   OneOf(states),
+	"is":      OneOf(traits),
 }
 
 var examples = map[string]string{
@@ -114,14 +81,6 @@ func hostGlobs(_, value string) (match, error) {
 		}
 		return s.node.found
 	}, nil
-}
-
-// parseGlobs reads names with * and ?, and lists of them with commas.
-func parseGlobs(of func(*Subject) string) func(name, value string) (match, error) {
-	return func(_, value string) (match, error) {
-		p := &patterns{strings.Split(value, ",")}
-		return func(s *Subject) bool { return p.matchAny(of(s)) }, nil
-	}
 }
 
 // matchGlob matches a lower-case pattern of *, ? and characters, whatever the case of s.
@@ -199,32 +158,7 @@ var traits = map[string]match{
 	"picked":  func(s *Subject) bool { return s.Picked },
 }
 
-// hasOneOf reads a word of a table, and lists of them with commas.
-func hasOneOf(table map[string]match) func(name, value string) (match, error) {
-	return func(name, value string) (match, error) {
-		var out match
-		for _, part := range strings.Split(value, ",") {
-			m, ok := table[part]
-			if !ok {
-				return nil, fmt.Errorf("%s: can't be %q; it is one of %s", name, part, sortedNames(table))
-			}
-			if out == nil {
-				out = m
-			} else {
-				out = eitherOf(out, m)
-			}
-		}
-		return out, nil
-	}
-}
-
-// number is a measured value with the units that may follow it.
-type number struct {
-	units []string
-	of    func(*Subject) (x float64, ok bool)
-}
-
-var numbers = map[string]number{
+var numbers = map[string]Number[Subject]{
 	"slow": {[]string{"%"}, func(s *Subject) (float64, bool) { return 100 * s.View.GetSlowdown(), s.View.GetMs() > 0 }},
 	"self": {[]string{"x", "×"}, func(s *Subject) (float64, bool) { return s.View.GetSelfRatio(), s.View.GetSelfRatio() > 0 }},
 	"wait": {[]string{"ms"}, func(s *Subject) (float64, bool) {
@@ -238,28 +172,4 @@ var numbers = map[string]number{
 	"cnp":   {[]string{"/s"}, func(s *Subject) (float64, bool) { return s.View.GetCnpPerS(), s.View != nil && s.View.CnpPerS >= 0 }},
 	"level": {nil, func(s *Subject) (float64, bool) { return float64(s.View.GetLevel()), s.View != nil }},
 	"p":     {nil, func(s *Subject) (float64, bool) { return s.View.GetProbability(), s.View.GetMs() > 0 }},
-}
-
-var compare = map[string]func(a, b float64) bool{
-	">": func(a, b float64) bool { return a > b }, ">=": func(a, b float64) bool { return a >= b },
-	"<": func(a, b float64) bool { return a < b }, "<=": func(a, b float64) bool { return a <= b },
-	"=": func(a, b float64) bool { return a == b }, ":": func(a, b float64) bool { return a == b },
-}
-
-// comparison reads an operator and a number with or without its unit.
-func comparison(name string, n number, rest string) (match, error) {
-	value := strings.TrimLeft(rest, ":<>=")
-	holds, ok := compare[rest[:len(rest)-len(value)]]
-	value = strings.ToLower(value) // after the cut: invalid UTF-8 grows by it
-	for _, u := range n.units {
-		value = strings.TrimSuffix(value, u)
-	}
-	x, err := strconv.ParseFloat(value, 64)
-	if !ok || err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
-		return nil, fmt.Errorf("%s%s compares with no number; write it without spaces, as %s>10 or %s<=10", name, rest, name, name)
-	}
-	return func(s *Subject) bool {
-		v, ok := n.of(s)
-		return ok && holds(v, x)
-	}, nil
 }

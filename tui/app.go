@@ -49,6 +49,7 @@ type Options struct {
 	Themes    themes.Library        // the operator's own over those that ship
 	Lag       func() time.Duration  // how far a slow link keeps the picture behind; nil = no such link
 	Replay    Replay                // what plays the recording that the source is; nil = live
+	Context   string                // what a console of several jobs calls this one; "" = it shows this one only
 
 	probe    bool   // ask the terminal for its colours
 	NoMouse  bool   // start with the mouse left to the terminal
@@ -111,6 +112,8 @@ func New(src feed.Source, opts Options) (*Model, error) {
 	m.skin = &skin{m.themes.theme.Palette(profile), opts.ASCII}
 	m.notes = &notes{now: m.now}
 	m.work = newWorkspace(src, m.keys, m.now, m.notes, opts.Open, opts.Zone)
+	m.alerts.Name(opts.Context)
+	m.work.context = opts.Context
 	m.decisions = decisions{src: src, keys: m.keys, now: m.now, notes: m.notes, redraw: redrawAfter}
 	return m, nil
 }

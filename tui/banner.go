@@ -45,7 +45,7 @@ const companyW = 12
 func (b banner) windowTitle() string {
 	t := "falcon"
 	if name := b.Live.Snap().GetJob().GetName(); name != "" {
-		t += " · " + name
+		t += " · " + b.jobTitle(name)
 	}
 	if r := b.Live.Recovering(); r != nil {
 		t = "! " + r.Id + " · " + t
@@ -60,7 +60,7 @@ func (b banner) drawHeader() string {
 	base := b.pal.Style(themes.Header)
 	bold := base.With(themes.Bold).Lipgloss()
 	job := b.Live.Snap().GetJob()
-	left := " " + bold.Render(cmp.Or(job.GetName(), noJob))
+	left := " " + bold.Render(b.jobTitle(cmp.Or(job.GetName(), noJob)))
 	if job.GetEmulated() {
 		left += " (emulated)"
 	}
@@ -74,6 +74,14 @@ func (b banner) drawHeader() string {
 		left += b.styled(slowdownRole(job.GetSlowdown()), change+against)
 	}
 	return layoutRow(base, b.w, left, right, 1) + "\n" + b.headerSecond()
+}
+
+// jobTitle is a job's name, after what a console of several jobs calls it.
+func (b banner) jobTitle(name string) string {
+	if b.opts.Context == "" || b.opts.Context == name {
+		return name
+	}
+	return widget.Cut(b.opts.Context, 24) + " · " + name
 }
 
 // headerRight is connection, data age and mode.

@@ -91,6 +91,10 @@ func (m *Model) drawTabs() (string, []zone) {
 	if !m.work.isRunning() {
 		right += m.skin.styled(themes.Urgent, fmt.Sprintf(" PAUSED, live is %ds ahead ", int(m.now().Sub(m.work.pausedAt).Seconds()))) + " "
 	}
+	if m.opts.Context != "" {
+		b := m.keys.ForAction(key.Global, key.ShowFleet).Help()
+		right += m.skin.styled(themes.Key, b.Key) + m.skin.styled(themes.Dim, " "+b.Desc+" ")
+	}
 	if note := m.work.zoomedPaneNote(); note != "" {
 		right = m.skin.styled(themes.Accent, note) + right
 	}

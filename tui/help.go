@@ -20,13 +20,15 @@ import (
 type helpBox struct {
 	table  *key.Map
 	scopes []key.Scope // the page's, and what adds to it
+	rest   []key.Scope // shown after them
 	pane   viewport.Model
 	wanted string           // show only what holds this
 	search *textinput.Model // while it is being typed, else nil
 }
 
 func newHelpBox(table *key.Map, s ...key.Scope) *helpBox {
-	return &helpBox{table: table, scopes: s, pane: viewport.New()}
+	rest := []key.Scope{key.Global, key.Dialog, key.Prompt, key.Help}
+	return &helpBox{table: table, scopes: s, rest: rest, pane: viewport.New()}
 }
 
 // handleKey handles a key on a screen of w columns and reports whether to close the help.
@@ -103,7 +105,7 @@ const helpKeyW = 11
 
 func (h *helpBox) helpLines(w int) []page.Line {
 	var out []page.Line
-	for _, s := range slices.Concat(h.scopes, []key.Scope{key.Global, key.Dialog, key.Prompt, key.Help}) {
+	for _, s := range slices.Concat(h.scopes, h.rest) {
 		list := h.foundBindings(s)
 		if len(list) == 0 {
 			continue

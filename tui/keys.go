@@ -111,6 +111,13 @@ func (m *Model) perform(a key.Action) tea.Cmd {
 		m.toggleMouse()
 	case key.Quit:
 		return m.askToQuit()
+	case key.ShowFleet:
+		return leaveJob(m)
+	case key.Back:
+		if m.opts.Context != "" && m.work.isAtTop() {
+			return leaveJob(m)
+		}
+		return m.work.performMove(a)
 	default:
 		return m.work.performMove(a)
 	}

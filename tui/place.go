@@ -39,6 +39,9 @@ func (v *workspace) openTyped(text string) tea.Cmd {
 
 // goToTarget shows a place. It moves what the operator looks at and nothing else.
 func (v *workspace) goToTarget(to link.Target) tea.Cmd {
+	if here := v.state.Snap().GetJob().GetName(); to.Job != "" && to.Job != here && to.Job != v.context {
+		return v.goElsewhere(to, here)
+	}
 	view, cmd := to.View, tea.Cmd(nil)
 	switch to.Kind {
 	case link.Page:
@@ -60,6 +63,15 @@ func (v *workspace) goToTarget(to link.Target) tea.Cmd {
 	v.showPage(view)
 	v.shareChoice()
 	return cmd
+}
+
+// goElsewhere is for a place in another job: another console of several shows it.
+func (v *workspace) goElsewhere(to link.Target, here string) tea.Cmd {
+	if v.context == "" {
+		v.showNote(themes.Warn, "the link is to job "+to.Job+", and this console shows "+here)
+		return nil
+	}
+	return func() tea.Msg { return elsewhereMsg{to} }
 }
 
 // placeOnPage sets what a link says about the page itself.
@@ -117,6 +129,9 @@ func (v *workspace) linkToHere() link.Target {
 		t.Sel = t.Sel[:min(len(t.Sel), link.MaxSel)]
 	}
 	v.addPagePlace(&t)
+	if v.context != "" {
+		t.Job = v.state.Snap().GetJob().GetName()
+	}
 	return t
 }
 

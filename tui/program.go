@@ -47,7 +47,7 @@ func Run(ctx context.Context, src feed.Source, t Terminal, opts Options) error {
 
 // newProgram leaves signals to whoever made ctx: the library's own handler
 // waits for an event loop that the same signal may have ended by ctx.
-func newProgram(ctx context.Context, m *Model, t Terminal, more ...tea.ProgramOption) *tea.Program {
+func newProgram(ctx context.Context, m tea.Model, t Terminal, more ...tea.ProgramOption) *tea.Program {
 	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond), tea.WithInput(t.In), tea.WithOutput(t.Out)}
 	if t.Env != nil {
 		options = append(options, tea.WithEnvironment(t.Env))

@@ -48,6 +48,7 @@ type workspace struct {
 	search   rankSearch
 	marks    marks
 	pending  *link.Target // where to go once there is something to see
+	context  string       // Options.Context
 }
 
 func newWorkspace(src feed.Source, keys *key.Map, now func() time.Time, say *notes, open *link.Target, zone *time.Location) *workspace {
@@ -117,6 +118,11 @@ func (v *workspace) goBack() {
 	case n > 0:
 		v.previous, v.current, v.trail = v.current, v.trail[n-1], v.trail[:n-1]
 	}
+}
+
+// isAtTop reports whether there is nothing to go back to.
+func (v *workspace) isAtTop() bool {
+	return v.zoomed[v.current] == 0 && v.filterText() == "" && len(v.trail) == 0
 }
 
 // panesOfPage are the parts of the present page that can fill it, or nil.

@@ -57,13 +57,15 @@ func consoleCommand() *cobra.Command {
 	var opts consoleOptions
 	var target engineTarget
 	var config string
+	var all bool
 	c := &cobra.Command{
 		Use:   "console",
 		Short: "Watch a job, and decide on what Falcon proposes",
 		Long: "Console runs the engine and its screen in one process. Where that engine already runs, as with falcon serve,\n" +
-			"it is only its screen; with --connect, that of an engine that runs elsewhere.\n" +
+			"it is only its screen; with --connect or --context, that of an engine that runs elsewhere.\n" +
+			"With --all, or with several names for --context, it shows several jobs: a list, worst first, and each one's own console.\n" +
 			"Without a terminal, or with TERM=dumb, it prints lines and ends when the job has finished.",
-		Example: "  falcon console --config falcon.yaml\n  falcon console --connect unix:/run/falcon/falcon.sock\n  falcon console --once --json",
+		Example: "  falcon console --config falcon.yaml\n  falcon console --connect unix:/run/falcon/falcon.sock\n  falcon console --once --json\n  falcon console --all",
 		Args:    takesNothing,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if _, err := openTarget(opts.Open); err != nil {
@@ -78,42 +80,55 @@ func consoleCommand() *cobra.Command {
 			if opts.JSON && !opts.Once {
 				return fmt.Errorf("%w: --json writes the state once: give --once with it", errUsage)
 			}
-			if target.connect != "" && config != "" {
-				return fmt.Errorf("%w: --config starts an engine and --connect uses another: give one of them", errUsage)
+			if wantsFleet(all, &target) {
+				return openFleet(ctx, &target, all, config, opts)
 			}
-			if config == "" {
-				target.connect = cmp.Or(target.connect, os.Getenv("FALCON_SOCKET"))
-			}
-			running, err := target.runningEngine(config)
-			if err != nil {
-				return err
-			}
-			if running != "" && !opts.Once {
-				fmt.Fprintf(c.ErrOrStderr(), "falcon: an engine already runs at %s: this is its console\n", clean.String(running))
-			}
-			target.connect = cmp.Or(target.connect, running)
-			ends := ""
-			if target.connect == "" {
-				ends = "the engine ran in it and has ended too, training goes on unwatched"
-			}
-			if done, err := guarded(hasScreen() && !opts.Plain && !opts.Once, "console", ends); done {
-				return err
-			}
-			if opts.Once && target.connect == "" && config == "" {
-				target.connect = target.engineAddress() // to look once starts no engine
-			}
-			if target.connect != "" {
-				return connectConsole(ctx, &target, opts)
-			}
-			return consoleWithEngine(ctx, config, opts)
+			return openConsole(ctx, c.ErrOrStderr(), &target, config, opts)
 		},
 	}
 	target.declareFlags(c)
 	c.PersistentFlags().Lookup("connect").Usage = "only the screen: the engine's socket, or HOST:PORT with the three certificate flags (default $FALCON_SOCKET, without --config)"
 	c.Flags().StringVar(&config, "config", "", "the engine's configuration file (YAML); default: everything in the state directory "+defaultStateDir())
+	c.Flags().BoolVar(&all, "all", false, "all jobs: those of your contexts, and engines and labs that run on this machine")
+	c.PersistentFlags().Lookup("context").Usage = "engine of this context, or those of several: NAME,NAME"
 	consoleFlags(c, &opts)
 	c.AddCommand(consoleKeys())
 	return c
+}
+
+// openConsole opens the console of one job: of an engine that runs, or with one of its own.
+func openConsole(ctx context.Context, warnings io.Writer, target *engineTarget, config string, opts consoleOptions) error {
+	if config != "" && (target.connect != "" || target.context != "") {
+		return fmt.Errorf("%w: --config starts an engine, and --connect or --context uses another: give one of them", errUsage)
+	}
+	if config == "" {
+		if err := target.useContext(); err != nil {
+			return err
+		}
+		target.connect = cmp.Or(target.connect, os.Getenv("FALCON_SOCKET"))
+	}
+	running, err := target.runningEngine(config)
+	if err != nil {
+		return err
+	}
+	if running != "" && !opts.Once {
+		fmt.Fprintf(warnings, "falcon: an engine already runs at %s: this is its console\n", clean.String(running))
+	}
+	target.connect = cmp.Or(target.connect, running)
+	ends := ""
+	if target.connect == "" {
+		ends = "the engine ran in it and has ended too, training goes on unwatched"
+	}
+	if done, err := guarded(hasScreen() && !opts.Plain && !opts.Once, "console", ends); done {
+		return err
+	}
+	if opts.Once && target.connect == "" && config == "" {
+		target.connect = target.engineAddress() // to look once starts no engine
+	}
+	if target.connect != "" {
+		return connectConsole(ctx, target, opts)
+	}
+	return consoleWithEngine(ctx, config, opts)
 }
 
 // connectConsole shows an engine that runs elsewhere.
@@ -245,13 +260,19 @@ func showConsole(ctx context.Context, cc *grpc.ClientConn, opts consoleOptions) 
 	}
 	defer end(os.Stderr)
 	recorder, _ := src.(tui.Recorder) // a tap, where one is wanted
-	return tui.Run(ctx, src, tui.Terminal{In: os.Stdin, Out: os.Stdout}, tui.Options{
-		Recorder: recorder,
-		Theme:    opts.Theme, ASCII: opts.ASCII, QuitNote: opts.QuitNote, Keys: opts.Prefs.Keys, Open: to,
-		Mute: opts.Prefs.Keys != nil && !opts.Prefs.Bell, Silent: opts.Prefs.Keys != nil && !opts.Prefs.Notify, Save: saverBelow(defaultStateDir()), Themes: ownThemes(), Recording: opts.Record,
+	shape := screenOptions(opts, to, hint, seen)
+	shape.Recorder, shape.Recording = recorder, opts.Record
+	return tui.Run(ctx, src, tui.Terminal{In: os.Stdin, Out: os.Stdout}, shape)
+}
+
+// screenOptions are a screen's, by flags and preferences.
+func screenOptions(opts consoleOptions, to *link.Target, hint bool, seen func()) tui.Options {
+	return tui.Options{
+		Theme: opts.Theme, ASCII: opts.ASCII, QuitNote: opts.QuitNote, Keys: opts.Prefs.Keys, Open: to,
+		Mute: opts.Prefs.Keys != nil && !opts.Prefs.Bell, Silent: opts.Prefs.Keys != nil && !opts.Prefs.Notify, Save: saverBelow(defaultStateDir()), Themes: ownThemes(),
 		Price: alertPrice(opts.Prefs), Zone: opts.Prefs.Zone,
 		NoMouse: opts.Prefs.Keys != nil && !opts.Prefs.Mouse, Hint: hint, HintSeen: seen,
-	})
+	}
 }
 
 // alertPrice is what a minor slowdown must have cost to ring, also where no preferences were read.

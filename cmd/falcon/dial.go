@@ -34,11 +34,14 @@ const snapshotBytesMax = 64 << 20
 // path, or HOST:PORT with certificates.
 type engineTarget struct {
 	connect string
+	context string // of the operator's contexts, "" = the current one, if there is one
 	certs   auth.Files
 }
 
 func (t *engineTarget) declareFlags(c *cobra.Command) {
 	c.PersistentFlags().StringVar(&t.connect, "connect", "", "engine's socket, or HOST:PORT with the three certificate flags (default $FALCON_SOCKET, then the state directory's socket, then that of the one lab that runs here)")
+	c.PersistentFlags().StringVar(&t.context, "context", "", "engine of this context: falcon context list has them")
+	_ = c.RegisterFlagCompletionFunc("context", completeContextList) // fails for a flag that is not there
 	c.PersistentFlags().StringVar(&t.certs.CA, "ca", "", "authority's certificate, for HOST:PORT")
 	c.PersistentFlags().StringVar(&t.certs.Cert, "cert", "", "own certificate, for HOST:PORT")
 	c.PersistentFlags().StringVar(&t.certs.Key, "key", "", "own key, for HOST:PORT")
@@ -108,6 +111,9 @@ func labSockets() []string {
 
 // dialTarget makes a client; no call is made yet.
 func (t *engineTarget) dialTarget() (*grpc.ClientConn, error) {
+	if err := t.useContext(); err != nil {
+		return nil, err
+	}
 	addr := t.engineAddress()
 	limit := grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(snapshotBytesMax))
 	if isSocket(addr) {

@@ -67,7 +67,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(rankCommand(), nodeCommand())
 	root.AddCommand(storeCommand())
 	root.AddCommand(labCommand())
-	root.AddCommand(consoleCommand(), replayCommand())
+	root.AddCommand(consoleCommand(), contextCommand(), replayCommand())
 	root.AddCommand(versionCommand(), manCommand())
 	judgeGroups(root)
 	completeFlags(root)

@@ -11,6 +11,7 @@ package alert
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -52,6 +53,7 @@ type Alert struct {
 // Core remembers what was reported, and when. The zero value is ready.
 type Core struct {
 	primed   bool
+	heard    map[string]bool // jobs of several that were heard of
 	told     map[string]bool
 	order    []string // of reported, oldest first
 	ring     []string // causes that wait for the bell
@@ -64,6 +66,7 @@ type Core struct {
 type Input struct {
 	State   *feed.State
 	Focused bool    // the terminal has the focus, or does not report it
+	Job     string  // named in titles, where a console shows several
 	Price   float64 // GPU-hours that a minor slowdown must have cost to be a cause
 	Muted   bool    // no bell
 	Silent  bool    // no notes
@@ -72,7 +75,14 @@ type Input struct {
 // Step decides. A cause that ends before the limits allow its report is not reported.
 func (c *Core) Step(now time.Time, in Input) Alert {
 	causes := Causes(in.State, now, in.Price)
-	fresh := c.newCauses(causes, in.State)
+	for i := range causes {
+		causes[i].Title = named(causes[i].Title, in.Job)
+	}
+	return c.decide(now, c.newCauses(causes, in.State), causes, in)
+}
+
+// decide lets the limits pass what is fresh, of all causes that stand.
+func (c *Core) decide(now time.Time, fresh, causes []Cause, in Input) Alert {
 	for _, x := range fresh {
 		c.ring = append(c.ring, x.ID)
 		if !in.Focused {
@@ -99,17 +109,27 @@ func isDue(now, last time.Time, gap time.Duration) bool {
 	return last.IsZero() || now.Sub(last) >= gap || now.Before(last)
 }
 
-// newCauses are the causes not reported yet; the first picture primes.
-func (c *Core) newCauses(causes []Cause, s *feed.State) []Cause {
+// untold are the causes not reported yet; now they count as reported, of which at most most
+// are remembered.
+func (c *Core) untold(causes []Cause, s *feed.State, most int) []Cause {
 	if s.Conn == feed.Connecting {
 		return nil
 	}
 	var out []Cause
 	for _, x := range causes {
 		if !c.told[x.ID] {
-			c.rememberCause(x.ID)
+			c.rememberCause(x.ID, most)
 			out = append(out, x)
 		}
+	}
+	return out
+}
+
+// newCauses are the causes not reported yet; the first picture primes.
+func (c *Core) newCauses(causes []Cause, s *feed.State) []Cause {
+	out := c.untold(causes, s, toldMax)
+	if s.Conn == feed.Connecting {
+		return nil
 	}
 	if !c.primed {
 		c.primed = true
@@ -118,11 +138,11 @@ func (c *Core) newCauses(causes []Cause, s *feed.State) []Cause {
 	return out
 }
 
-func (c *Core) rememberCause(id string) {
+func (c *Core) rememberCause(id string, most int) {
 	if c.told == nil {
 		c.told = map[string]bool{}
 	}
-	if len(c.order) == toldMax {
+	if len(c.order) == most {
 		delete(c.told, c.order[0])
 		c.order = c.order[1:]
 	}
@@ -137,10 +157,13 @@ func (c *Core) forgetEnded(causes []Cause) {
 	}
 	c.ring = slices.DeleteFunc(c.ring, func(id string) bool { return !stands(id) })
 	c.note = slices.DeleteFunc(c.note, func(x Cause) bool { return !stands(x.ID) })
-	if c.told[lostID] && !stands(lostID) {
-		delete(c.told, lostID)
-		c.order = slices.DeleteFunc(c.order, func(id string) bool { return id == lostID })
-	}
+	c.order = slices.DeleteFunc(c.order, func(id string) bool {
+		back := strings.HasSuffix(id, lostID) && !stands(id)
+		if back {
+			delete(c.told, id)
+		}
+		return back
+	})
 }
 
 // joinCauses makes one note of all that waits: the newest, and how many more.

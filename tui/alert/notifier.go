@@ -16,6 +16,7 @@ type Notifier struct {
 	muted   bool
 	silent  bool // no desktop notifications
 	price   float64
+	job     string // named in titles, where a console shows several
 }
 
 // NewNotifier makes a console's notifier; muted: no bell, silent: no desktop notifications,
@@ -52,10 +53,22 @@ func (n *Notifier) Mute() bool {
 	return n.muted
 }
 
+// Muted reports whether the bell is off.
+func (n *Notifier) Muted() bool { return n.muted }
+
+// Name has titles name the job.
+func (n *Notifier) Name(job string) { n.job = job }
+
+// StepJobs returns what to write to the terminal now for several jobs, or "".
+func (n *Notifier) StepJobs(now time.Time, jobs []OfJob) string {
+	return Encode(n.core.StepJobs(now, jobs, n.input(nil)), n.channel)
+}
+
+func (n *Notifier) input(s *feed.State) Input {
+	return Input{State: s, Job: n.job, Price: n.price, Focused: !n.away, Muted: n.muted, Silent: n.silent || n.channel == None}
+}
+
 // Step returns what to write to the terminal now, or "".
 func (n *Notifier) Step(now time.Time, s *feed.State) string {
-	out := n.core.Step(now, Input{
-		State: s, Price: n.price, Focused: !n.away, Muted: n.muted, Silent: n.silent || n.channel == None,
-	})
-	return Encode(out, n.channel)
+	return Encode(n.core.Step(now, n.input(s)), n.channel)
 }

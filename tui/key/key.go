@@ -15,8 +15,8 @@ import (
 	bubbles "charm.land/bubbles/v2/key"
 )
 
-// Scope is where a binding holds. Page scopes add to Global; Dialog, Prompt
-// and Help replace it. Replay adds to both in a recording.
+// Scope is where a binding holds. Page scopes add to Global; Dialog, Prompt,
+// Help and Fleet replace it. Replay adds to both in a recording.
 type Scope string
 
 // The scopes.
@@ -35,6 +35,7 @@ const (
 	Help      Scope = "help"
 	Output    Scope = "output"
 	Replay    Scope = "replay"
+	Fleet     Scope = "fleet" // the list of jobs, where a console shows several
 )
 
 // Pages lists the page scopes in the order of their keys.
@@ -54,6 +55,7 @@ const (
 	ShowValidate  Action = "show-validate"
 	ShowRecovery  Action = "show-recovery"
 	ShowEvents    Action = "show-events"
+	ShowFleet     Action = "show-fleet"
 	History       Action = "history"
 	NextPage      Action = "next-page"
 	PrevPage      Action = "previous-page"

@@ -19,7 +19,7 @@ var Default = sync.OnceValue(func() *Map { return &Map{table} })
 var added = []Scope{Replay}
 
 // modal scopes own the keyboard alone; the others are looked up together with Global.
-var modal = []Scope{Dialog, Prompt, Help, Output}
+var modal = []Scope{Fleet, Dialog, Prompt, Help, Output}
 
 // Scopes lists the scopes in the order in which help shows them.
 func Scopes() []Scope {

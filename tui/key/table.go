@@ -39,6 +39,7 @@ var table = slices.Concat([]Binding{
 	newBinding(Global, Command, []string{":"}, ":", "command", "Find anything by name and run it: every action here with its key, every page, and commands such as rank N, test N1-N2, fence NODE WHY, open INC-0001, theme NAME.", 2),
 	newBinding(Global, ShowHelp, []string{"?"}, "?", "help", "Show the keys that work here.", 1),
 	newBinding(Global, Quit, []string{"q", "ctrl+c"}, "q", "quit", "Leave the console.", 5),
+	newBinding(Global, ShowFleet, []string{"0"}, "0", "jobs", "Go back to the list of all jobs, where the console shows several; esc does too, once there is nothing else to go back to.", 0),
 }, mapBindings(Ranks), mapBindings(Grid), incidentKeys(Overview, 13), incidentKeys(Ladder, 0), []Binding{
 	newBinding(Overview, RunTest, []string{"x"}, "x", "test", "Test the links that the incident names, or what is picked: the job is held for a moment; a dialog asks first.", 0),
 	newBinding(Posterior, Left, []string{"h", "left"}, "h ←", "older", "Move the hairline to an older iteration.", 10),
@@ -156,7 +157,32 @@ var table = slices.Concat([]Binding{
 	newBinding(Output, Copy, []string{"y"}, "y", "copy", "Copy the lines to the clipboard.", 6),
 	newBinding(Output, Export, []string{"e"}, "e", "write", "Write the lines into a file; none is replaced.", 7),
 	newBinding(Output, Cancel, []string{"esc", "q", "ctrl+c"}, "esc", "close", "End the search, then close.", 1),
-})
+}, fleetBindings())
+
+// fleetBindings are the keys of the list of jobs, where nothing can be decided.
+func fleetBindings() []Binding {
+	return []Binding{
+		newBinding(Fleet, Up, []string{"k", "up"}, "k ↑", "up", "The job above.", 0),
+		newBinding(Fleet, Down, []string{"j", "down"}, "j ↓", "move", "The job below.", 0),
+		newBinding(Fleet, Open, []string{"enter", "l", "right"}, "enter", "open", "Open the job under the cursor: its own console, with all pages; 0 or esc leads back.", 1),
+		newBinding(Fleet, Next, []string{"n"}, "n", "waits", "Next job in which something waits for a person.", 2),
+		newBinding(Fleet, Prev, []string{"N"}, "N", "waits", "Previous job in which something waits for a person.", 0),
+		newBinding(Fleet, Order, []string{"o"}, "o", "order", "Next order: worst first, by name, by size, by GPU-hours lost, oldest news first.", 3),
+		newBinding(Fleet, Filter, []string{"/"}, "/", "filter", "Show only some jobs, as state:slow slow>10% ranks>512 is:waiting; a bare word is sought in names, state and verdict. esc shows all.", 4),
+		newBinding(Fleet, Pick, []string{"r"}, "r", "retry", "Pull the job under the cursor now, where its engine is away.", 5),
+		newBinding(Fleet, First, []string{"g", "home"}, "g", "first", "First job.", 0),
+		newBinding(Fleet, Last, []string{"G", "end"}, "G", "last", "Last job.", 0),
+		newBinding(Fleet, PageUp, []string{"ctrl+u", "pgup"}, "ctrl-u", "page", "Half a page up.", 0),
+		newBinding(Fleet, PageDown, []string{"ctrl+d", "pgdown"}, "ctrl-d", "page", "Half a page down.", 0),
+		newBinding(Fleet, Copy, []string{"y"}, "y", "copy", "Copy what is known of the job under the cursor.", 0),
+		newBinding(Fleet, Back, []string{"esc"}, "esc", "all", "Show all jobs again.", 0),
+		newBinding(Fleet, Mute, []string{"B"}, "B", "bell", "Switch the bell off, or on again, for all jobs.", 0),
+		newBinding(Fleet, Theme, []string{"T"}, "T", "theme", "Next theme.", 0),
+		newBinding(Fleet, Mouse, []string{"M"}, "M", "mouse", "Leave the mouse to the terminal, or take it.", 0),
+		newBinding(Fleet, ShowHelp, []string{"?"}, "?", "help", "Show the keys that work here.", 6),
+		newBinding(Fleet, Quit, []string{"q", "ctrl+c"}, "q", "quit", "Leave the console.", 7),
+	}
+}
 
 // incidentKeys are the keys of the pages that show one incident.
 func incidentKeys(s Scope, footer int) []Binding {

@@ -31,6 +31,7 @@ const (
 	MaxBytes  = 4096
 	MaxSel    = 4096 // ranks selected
 	MaxFilter = 256  // characters
+	MaxJob    = 128  // characters
 	maxRank   = 1 << 20
 	maxZoom   = 9
 )
@@ -61,6 +62,7 @@ type Target struct {
 	Sel    []int32 // ranks selected, ascending
 	Filter string  // filter of the page
 	At     int64   // iteration under the hairline; Unset = the newest
+	Job    string  // whose place it is; empty = of the job at hand
 }
 
 // ToPage is the link to a page alone.
@@ -194,8 +196,13 @@ func (t *Target) setField(name, v string) (err error) {
 			return fmt.Errorf("%w: the filter is not a line of at most %d characters", ErrLink, MaxFilter)
 		}
 		t.Filter = v
+	case "job":
+		if !utf8.ValidString(v) || utf8.RuneCountInString(v) > MaxJob || strings.ContainsFunc(v, unprintable) {
+			return fmt.Errorf("%w: the job is not a name of at most %d characters", ErrLink, MaxJob)
+		}
+		t.Job = v
 	default:
-		err = fmt.Errorf("%w: %s is unknown; there are view, z, sel, filter and at", ErrLink, quoteShort(name))
+		err = fmt.Errorf("%w: %s is unknown; there are view, z, sel, filter, at and job", ErrLink, quoteShort(name))
 	}
 	return err
 }
@@ -267,6 +274,9 @@ func (t Target) String() string {
 	}
 	if t.At != Unset {
 		put("at", strconv.FormatInt(t.At, 10))
+	}
+	if t.Job != "" {
+		put("job", url.QueryEscape(t.Job))
 	}
 	return b.String()
 }

@@ -1,5 +1,6 @@
 // Command trytest shows the console on the scripted engine, to look at it by
-// hand: go run ./tui/internal/trytest [-speed 20] [-plain]. It is a tool for
+// hand: go run ./tui/internal/trytest [-speed 20] [-plain]; with -serve DIR it serves
+// several for falcon console --all. It is a tool for
 // developers and part of no shipped binary.
 package main
 
@@ -31,9 +32,18 @@ func main() {
 	hint := flag.Bool("hint", false, "show the hint of the first start")
 	skip := flag.Int("skip", 30, "iterations before the screen opens")
 	second := flag.Bool("second", false, "a second incident while the first is open")
+	serve := flag.String("serve", "", "serve several scripted engines on sockets in this folder, and show nothing")
+	jobs := flag.Int("jobs", 8, "how many, with -serve")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if *serve != "" {
+		if err := serveJobs(ctx, *serve, *jobs, *speed); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	e := enginetest.New(enginetest.Options{TP: *tp, DP: *dp, PP: *pp, Role: *role, Second: *second})
 	e.Advance(*skip)
 	srv := e.ServeInMemory()

@@ -43,6 +43,7 @@ type Fleet struct {
 
 	jobs   []*fleet.Job
 	rows   []fleet.Row // as drawn last
+	sum    fleet.Sum   // of all
 	table  fleet.Table
 	visit  *visit // nil = the list is shown
 	visits int

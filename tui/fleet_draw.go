@@ -25,7 +25,8 @@ func (f *Fleet) composeFleet() (string, *tea.Cursor) {
 	if body.H < 1 || f.w < 1 {
 		return "", nil
 	}
-	f.rows = f.presentRows()
+	all := (&fleet.Table{}).Rows(f.jobs, f.now())
+	f.rows, f.sum = f.table.Choice(all), fleet.SumOf(all)
 	c := widget.NewCanvas(body.W, body.H, f.skin.pal, f.opts.ASCII)
 	f.table.Draw(c, c.Whole(), f.rows, f.now(), f.opts.Zone, f.emptyText())
 	f.targets = c.Targets()
@@ -55,9 +56,8 @@ func (f *Fleet) emptyText() string {
 func (f *Fleet) drawHeader() string {
 	base := f.skin.pal.Style(themes.Header)
 	bold := base.With(themes.Bold).Lipgloss()
-	all := (&fleet.Table{}).Rows(f.jobs, f.now())
-	s := fleet.SumOf(all)
-	left := " " + bold.Render("FLEET") + fmt.Sprintf(" %s, %s ranks", counted(len(all), "job"), phrase.Count(int64(s.Ranks)))
+	s := f.sum
+	left := " " + bold.Render("FLEET") + fmt.Sprintf(" %s, %s ranks", counted(len(f.jobs), "job"), phrase.Count(int64(s.Ranks)))
 	for _, part := range s.Parts() {
 		left += "  " + f.skin.styled(part.Role, part.Text)
 	}
@@ -119,8 +119,8 @@ func (f *Fleet) drawLastRow() (string, *tea.Cursor) {
 
 // windowTitle names the first job in which something waits.
 func (f *Fleet) windowTitle() string {
-	if s := fleet.SumOf(f.presentRows()); s.First != nil {
-		return "! " + s.First.Name + " · falcon"
+	if first := f.sum.First; first != nil {
+		return "! " + first.Name + " · falcon"
 	}
 	return "falcon · " + counted(len(f.jobs), "job")
 }

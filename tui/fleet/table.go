@@ -38,14 +38,26 @@ type Table struct {
 
 // Rows are the rows that the filter leaves, in their order.
 func (t *Table) Rows(jobs []*Job, now time.Time) []Row {
-	rows := make([]Row, 0, len(jobs))
-	for _, j := range jobs {
-		if r := RowOf(j, now); t.Filter.Match(&r) {
-			rows = append(rows, r)
+	rows := make([]Row, len(jobs))
+	for i, j := range jobs {
+		rows[i] = RowOf(j, now)
+	}
+	slices.SortFunc(rows, func(a, b Row) int { return cmp.Or(byWorst(&a, &b), cmp.Compare(a.Name, b.Name)) })
+	return t.Choice(rows)
+}
+
+// Choice is what the filter leaves of rows that come worst first, in the table's order.
+func (t *Table) Choice(worst []Row) []Row {
+	rows := make([]Row, 0, len(worst))
+	for i := range worst {
+		if t.Filter.Match(&worst[i]) {
+			rows = append(rows, worst[i])
 		}
 	}
-	compare := comparisons[max(0, min(t.Order, orders-1))]
-	slices.SortFunc(rows, func(a, b Row) int { return cmp.Or(compare(&a, &b), byWorst(&a, &b), cmp.Compare(a.Name, b.Name)) })
+	if t.Order != ByWorst {
+		compare := comparisons[max(0, min(t.Order, orders-1))]
+		slices.SortStableFunc(rows, func(a, b Row) int { return compare(&a, &b) })
+	}
 	return rows
 }
 

@@ -49,8 +49,11 @@ func (e *Engine) ms(i int64) float64 {
 func (e *Engine) snapshot(version uint64, r *falconv1.SnapshotRequest) *falconv1.SnapshotReply {
 	s := &falconv1.SnapshotReply{
 		Version: version, Job: e.job(), Policy: e.policy, Role: e.opts.Role, Actor: "maria",
-		Ranks: e.ranks(version), Series: e.series(r), Ladder: e.ladder(),
+		Series: e.series(r), Ladder: e.ladder(),
 		Events: e.events[max(0, len(e.events)-64):], EngineId: engineID, AtUnixNs: e.opts.at(e.iter).UnixNano(),
+	}
+	if !r.Brief || e.opts.Old {
+		s.Ranks = e.ranks(version)
 	}
 	s.Validation, s.Recovery, s.Hang = e.validation(), e.recovery(), e.still.verdict(e.opts.at(e.iter), e.hostile)
 	s.Operators = e.operators

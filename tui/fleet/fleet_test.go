@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // hasty is a pace at which tests need not wait.
-var hasty = pace{10 * time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond, 10 * time.Millisecond, 5 * time.Millisecond}
+var hasty = pace{10 * time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond, time.Second, 10 * time.Millisecond, 5 * time.Millisecond}
 
 // scripted is a target whose engine is e.
 func scripted(t *testing.T, name string, e *enginetest.Engine) Target {
@@ -91,7 +91,7 @@ func watching(t *testing.T, targets ...Target) *Fleet {
 // until waits until a job is as wanted.
 func until(t *testing.T, f *Fleet, name string, ok func(*Row) bool) *Row {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		for _, j := range f.Jobs() {
 			if r := RowOf(j, time.Now()); j.Name == name && ok(&r) {

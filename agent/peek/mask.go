@@ -1,41 +1,54 @@
 package peek
 
-import "regexp"
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
 
 // masked stands for what was taken out.
 const masked = "[masked]"
 
-// secrets are what looks like a secret, with the group that is replaced. It is best
-// effort: a secret in a form of its own is not recognised.
-var secrets = []*regexp.Regexp{
-	regexp.MustCompile(`\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b`),                       // AWS access keys
-	regexp.MustCompile(`\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})`), // GitHub
-	regexp.MustCompile(`\bhf_[A-Za-z0-9]{20,}`),                                         // Hugging Face
-	regexp.MustCompile(`\b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}`),                             // API keys
-	regexp.MustCompile(`\bxox[abprs]-[A-Za-z0-9-]{10,}`),                                // Slack
-	regexp.MustCompile(`\bAIza[A-Za-z0-9_-]{30,}`),                                      // Google
-	regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`),     // JSON web tokens
-	regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----.*`),                          // the line that begins one
-	regexp.MustCompile(`^\s*[A-Za-z0-9+/]{40,128}={0,2}$`),                              // a line of base64, as within a key
+// secret is one form of a secret: what the pattern's first group holds stays, the rest is
+// replaced. A line that holds none of the words, in lower case, is not looked at.
+type secret struct {
+	words   []string
+	pattern *regexp.Regexp
+	with    string
 }
 
-// named are words before a secret: the value behind them is replaced.
-var named = []*regexp.Regexp{
-	regexp.MustCompile(`(?i)(\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{6,}`),
-	regexp.MustCompile(`(?i)([A-Za-z0-9_.-]*(?:(?:password|passwd|passphrase|secret|api[_-]?key|access[_-]?key|credential)[A-Za-z0-9_.-]*|token)["']?\s*[=:]\s*)(?:"[^"]*"?|'[^']*'?|[^\s,;&"']+)`),
-	regexp.MustCompile(`(://[^/\s:@]*:)[^/\s@]+@`), // of a URL
+// secrets are what looks like one. It is best effort: a secret in a form of its own is not
+// recognised.
+var secrets = []secret{
+	{[]string{"akia", "asia", "abia", "acca"}, regexp.MustCompile(`\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b`), masked},            // AWS
+	{[]string{"gh", "github_pat_"}, regexp.MustCompile(`\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})`), masked}, // GitHub
+	{[]string{"hf_"}, regexp.MustCompile(`\bhf_[A-Za-z0-9]{20,}`), masked},                                                       // Hugging Face
+	{[]string{"sk-", "pk-", "rk-"}, regexp.MustCompile(`\b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}`), masked},                             // API keys
+	{[]string{"xox"}, regexp.MustCompile(`\bxox[abprs]-[A-Za-z0-9-]{10,}`), masked},                                              // Slack
+	{[]string{"aiza"}, regexp.MustCompile(`\bAIza[A-Za-z0-9_-]{30,}`), masked},                                                   // Google
+	{[]string{"eyj"}, regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`), masked},                   // JSON web tokens
+	{[]string{"private key"}, regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----.*`), masked},                                // the line that begins one
+	{[]string{"bearer", "basic"}, regexp.MustCompile(`(?i)(\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{6,}`), "${1}" + masked},      // headers
+	{[]string{"://"}, regexp.MustCompile(`(://[^/\s:@]*:)[^/\s@]+@`), "${1}" + masked + "@"},                                     // URLs
+	{
+		[]string{"passw", "passphrase", "secret", "api", "access", "credential", "token"},
+		regexp.MustCompile(`(?i)((?:(?:password|passwd|passphrase|secret|api[_-]?key|access[_-]?key|credential)[A-Za-z0-9_.-]*|token)["']?\s*[=:]\s*)(?:"[^"]*"?|'[^']*'?|[^\s,;&"']+)`),
+		"${1}" + masked,
+	},
 }
+
+// keyLine is a line of base64, as within a private key.
+var keyLine = regexp.MustCompile(`^[A-Za-z0-9+/]{40,128}={0,2}$`)
 
 func maskSecrets(s string) string {
-	for _, r := range secrets {
-		s = r.ReplaceAllString(s, masked)
+	if bare := strings.TrimSpace(s); !strings.Contains(bare, " ") && keyLine.MatchString(bare) {
+		return masked
 	}
-	for i, r := range named {
-		with := "${1}" + masked
-		if i == len(named)-1 {
-			with += "@"
+	lower := strings.ToLower(s)
+	for _, x := range secrets {
+		if slices.ContainsFunc(x.words, func(w string) bool { return strings.Contains(lower, w) }) {
+			s = x.pattern.ReplaceAllString(s, x.with)
 		}
-		s = r.ReplaceAllString(s, with)
 	}
 	return s
 }

@@ -133,7 +133,7 @@ type RankStatus struct {
 	Ms          float64 // last iteration, pauses taken out
 	BaselineMs  float64
 	Slowdown    float64 // Ms over baseline, minus 1
-	Probability float64 // P(r ≤ w)
+	Probability float64 // P(r ≤ w), 0 while the rank is near its level: see bocd.TrackerConfig.Rest
 	Iteration   int64
 	SelfMs      float64 // last profile, 0 = none
 	SelfRatio   float64 // SelfMs over the median of its peers, 0 = none

@@ -11,7 +11,9 @@
 // that are each below the threshold are found once they sum to more; and a
 // change must exceed the threshold by the error of its own median. With
 // VerifyAdaptive it also tells the changes below Verify that package shift proves,
-// and those up to 18 % must be more than the series' own noise.
+// and those up to 18 % must be more than the series' own noise. With Rest, which the series
+// of single ranks have, a tracker drops its filter while nothing moves and keeps the
+// observations alone; it wakes in time for every change that Verify asks for.
 //
 // Nothing here reads a clock, starts a goroutine or takes a lock; a value is
 // used by one goroutine at a time. No finite input makes a probability NaN or

@@ -6,9 +6,9 @@ package bocd
 // it within restWait wakes the filter, which then gets what it has missed, one observation
 // after the other: a change needs more of them than that, so that none is reported later.
 const (
-	restAfter = refeed     // observations near the level after which the filter rests
-	restWait  = patience   // observations in which a second one off the level wakes it
-	restFeed  = refeed // observations before the first one off that a filter begins with
+	restAfter = refeed   // observations near the level after which the filter rests
+	restWait  = patience // observations in which a second one off the level wakes it
+	restFeed  = refeed   // observations before the first one off that a filter begins with
 )
 
 // rest is how long the series has been near its level, and what waits for the filter.

@@ -13,6 +13,9 @@ type deviceReadings struct {
 	gpus map[falcon.Device]*falcon.GPUReading
 	nics map[falcon.NIC]*port
 	seen uint64 // devices and ports that were new
+
+	sorted   []*port // all, by name
+	sortedAt uint64  // of seen
 }
 
 // port is the newest look at a port, and what it shows against the one before.
@@ -64,8 +67,14 @@ func (p *port) cnpNow(now time.Time) float64 {
 // nicViews lists the newest look at every port, by name.
 func (d *deviceReadings) nicViews() []*falconv1.Nic {
 	var out []*falconv1.Nic
-	for _, name := range sortedKeys(d.nics) {
-		out = append(out, convert.NICToProto(d.nics[name].NICReading))
+	if d.sortedAt != d.seen {
+		d.sortedAt, d.sorted = d.seen, d.sorted[:0]
+		for _, name := range sortedKeys(d.nics) {
+			d.sorted = append(d.sorted, d.nics[name])
+		}
+	}
+	for _, p := range d.sorted {
+		out = append(out, convert.NICToProto(p.NICReading))
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -61,11 +62,20 @@ func TestScaleCurve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	head := fmt.Sprintf("## What one engine costs by ranks (nodes, GPUs, ports and the job are emulated)\n\n`go test ./cmd/falcon -run TestScaleCurve -swarm-nodes %s -swarm-for %s` (`make scale`), %.0f s on %d cores of %s, commit %s, %s, %s. Streams, certificates, rates and sizes are those of agents; 8 ranks a node, 1 iteration a second, telemetry every second; the swarm shares the machine. %s\n\n",
-		*curveNodes, *curveFor, time.Since(began).Seconds(), runtime.NumCPU(), tabletest.Processor(), tabletest.Commit(), runtime.Version(), time.Now().UTC().Format(time.DateOnly), stamp)
+	head := fmt.Sprintf("## What one engine costs by ranks (nodes, GPUs, ports and the job are emulated)\n\n`go test ./cmd/falcon -run TestScaleCurve -swarm-nodes %s -swarm-for %s` (`make scale`), %.0f s on %d cores of %s, commit %s, %s, %s. Streams, certificates, rates and sizes are those of agents; 8 ranks a node, 1 iteration a second, telemetry every second; the swarm shares the machine, whose load average was %s at the end. %s\n\n",
+		*curveNodes, *curveFor, time.Since(began).Seconds(), runtime.NumCPU(), tabletest.Processor(), tabletest.Commit(), runtime.Version(), time.Now().UTC().Format(time.DateOnly), loadAverage(), stamp)
 	if err := tabletest.WritePart(*curvePage, "scale", "make scale", head+text); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// loadAverage is of the newest five minutes: what else ran on the machine shows in it.
+func loadAverage() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	if fields := strings.Fields(string(text)); len(fields) > 1 {
+		return fields[1]
+	}
+	return "unknown"
 }
 
 // holds reports whether the engine took nearly all that was sent, and let go of nothing.
@@ -89,6 +99,10 @@ func curveBends(curve []swarmResult) string {
 	text := ""
 	for i := range curve {
 		r := &curve[i]
+		if r.SamplesPerS < 0.95*float64(r.Ranks) {
+			text = fmt.Sprintf(" At %d ranks the machine had no room for the swarm itself, which sent %.0f %% of its samples: that row says nothing of the engine.", r.Ranks, 100*r.SamplesPerS/float64(r.Ranks))
+			break
+		}
 		if !r.holds() {
 			text = fmt.Sprintf(" At %d ranks it takes %.0f %% of the samples: the two share %d cores, and it had %.2f of them beside the swarm's %.2f.", r.Ranks, 100*r.TakenPerS/max(r.SamplesPerS, 1), runtime.NumCPU(), r.EngineCores, r.SwarmCores)
 			break
@@ -115,6 +129,11 @@ func TestCurveBends(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in: %s", want, got)
 		}
+	}
+	starved := at(4000, 0.1, 700, 0.1)
+	starved.SamplesPerS /= 3
+	if got := curveBends([]swarmResult{at(125, 0.05, 70, 1), starved}); !strings.Contains(got, "sent 33 %") || !strings.Contains(got, "holds is 1000") {
+		t.Error(got)
 	}
 	if got := curveBends([]swarmResult{at(1, 0.01, 50, 0.1)}); !strings.HasPrefix(got, "At 8 ranks") {
 		t.Error(got)

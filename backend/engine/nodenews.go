@@ -15,7 +15,7 @@ import (
 // racks: the first few of a second are logged as they come, the others in one line at its end.
 // While the crowd goes on there is one line in newsCrowd.
 const (
-	newsOwn   = 8 // nodes that have a line of their own, in newsSpan
+	newsOwn   = 16 // nodes that have a line of their own, in newsSpan
 	newsSpan  = time.Second
 	newsCrowd = 5 * time.Second
 	newsRacks = 8 // racks that have a line of their own

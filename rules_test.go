@@ -91,9 +91,10 @@ var directions = []rule{
 	{"agent", []string{"", "agent", "backend/api", "detect/period", "detect/work"}, nil, "the agent knows the API, the period and the work only"},
 	{"backend/sim/flow", []string{"backend/sim/flow"}, impure, "a judge shares nothing with what it judges"},
 	{"backend", []string{"", "backend", "detect", "mitigate", "recovery"}, nil, "the engine draws nothing and starts no agent"},
-	{"tui", []string{"", "tui", "backend/api", "themes"}, nil, "the console is a client of the API"},
+	{"docs", nil, impure, "pages are data"},
+	{"tui", []string{"", "tui", "backend/api", "docs", "themes"}, nil, "the console is a client of the API"},
 	{"themes", []string{"themes"}, nil, "palettes are data"},
-	{"cmd", []string{"", "cmd", "agent", "backend", "detect", "mitigate", "recovery", "themes", "tui"}, nil, ""},
+	{"cmd", []string{"", "cmd", "agent", "backend", "detect", "docs", "mitigate", "recovery", "themes", "tui"}, nil, ""},
 	{".", nil, []string{"os", "net", "sync", "github.com/", "google.golang.org"}, "the vocabulary is values only"},
 }
 

@@ -1,5 +1,7 @@
 package falcon
 
+import "math"
+
 import "slices"
 
 // Cause is the class of root cause that a verdict names.
@@ -84,7 +86,8 @@ type Incident struct {
 	RelievedIteration int64         `json:"relieved_iteration"` // first healthy one, NoIteration while it lasts
 	HealthyMs         float64       `json:"healthy_ms"`
 	SlowMs            float64       `json:"slow_ms"`
-	Probability       float64       `json:"probability"` // P(r ≤ w) when the alarm was raised
+	BeforeMs          float64       `json:"before_ms,omitempty"` // level right before the onset, with other faults and what is done about them; 0 = unknown
+	Probability       float64       `json:"probability"`         // P(r ≤ w) when the alarm was raised
 	Verdict           Verdict       `json:"verdict"`
 }
 
@@ -95,6 +98,19 @@ const MinorBelow = 0.10
 // IsMinor reports whether a slowdown between two iteration times is minor.
 func IsMinor(healthyMs, slowMs float64) bool {
 	return healthyMs > 0 && slowMs < healthyMs*(1+MinorBelow)
+}
+
+// beforeDiffers is the share of the healthy time from which on the level before an onset is
+// another one.
+const beforeDiffers = 0.03
+
+// Before is the iteration time that the incident began from: the level right before its onset,
+// or the healthy one where that is as good as the same or not known.
+func (i Incident) Before() float64 {
+	if i.BeforeMs <= 0 || i.HealthyMs > 0 && math.Abs(i.BeforeMs/i.HealthyMs-1) < beforeDiffers {
+		return i.HealthyMs
+	}
+	return i.BeforeMs
 }
 
 // Open reports whether the fault still lasts.

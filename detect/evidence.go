@@ -66,9 +66,9 @@ func (ev *evidence) dropUnconfirmed(s *incidentState, timing *peer.Result) bool 
 // something else made the job slow. Beside a culprit of another kind they are
 // reported. It reports whether all stay.
 func (ev *evidence) dropMinorLinks(s *incidentState, timing *peer.Result) bool {
-	lost := s.SlowMs - s.beforeMs
+	lost := s.SlowMs - s.BeforeMs
 	others := len(timing.Slow)+len(timing.SlowStages) > 0 || timing.AllSlow || timing.Uneven
-	if s.beforeMs <= 0 || lost <= 0 || s.tests.results != nil || others {
+	if s.BeforeMs <= 0 || lost <= 0 || s.tests.results != nil || others {
 		return true
 	}
 	most, both := 0.0, map[[2]falcon.Rank]float64{}
@@ -108,8 +108,8 @@ func (ev *evidence) slowInMostSteps(r *peer.Rank) bool {
 // its m + p − 1 passes (1F1B); 1 where it is unknown.
 func (ev *evidence) explainedShare(s *incidentState, r peer.Rank) float64 {
 	replica := ev.job.desc.Layout.Replica(r.Rank)
-	lost := s.SlowMs - s.beforeMs
-	if s.beforeMs <= 0 || lost <= 0 || r.Ratio <= 0 || replica >= len(ev.job.desc.MicroBatches) {
+	lost := s.SlowMs - s.BeforeMs
+	if s.BeforeMs <= 0 || lost <= 0 || r.Ratio <= 0 || replica >= len(ev.job.desc.MicroBatches) {
 		return 1
 	}
 	passes := float64(int(ev.job.desc.MicroBatches[replica]) + ev.job.desc.Layout.PP - 1)

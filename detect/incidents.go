@@ -14,8 +14,7 @@ import (
 type incidentState struct {
 	falcon.Incident // ID empty: not reported yet
 
-	beforeMs float64 // level right before the onset, 0 = unknown
-	floorMs  float64 // level that other incidents and their actions leave, 0 = none did at the onset
+	floorMs float64 // level that other incidents and their actions leave, 0 = none did at the onset
 
 	search  searchState
 	basis   verdictBasis

@@ -105,10 +105,10 @@ func (m *Machine) openOnset(alarms []alarm) {
 		RelievedIteration: falcon.NoIteration, HealthyMs: m.baseline.healthyBefore(best), SlowMs: best.afterMs,
 		Probability: best.probability, Verdict: falcon.Verdict{Cause: falcon.CauseUnknown},
 	}, m.profile.windowID)
-	s.beforeMs = best.beforeMs
+	s.BeforeMs = best.beforeMs
 	others := m.incidents.openIncidents()
 	if len(others) > 0 {
-		s.floorMs = s.beforeMs
+		s.floorMs = s.BeforeMs
 	}
 	m.incidents.add(s)
 	m.early.justify()

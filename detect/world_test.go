@@ -96,6 +96,9 @@ func (w *world) remember(inc falcon.Incident) {
 
 func (w *world) tell(inc falcon.Incident) {
 	v := inc.Verdict
+	if b := inc.Before(); b != inc.HealthyMs {
+		fmt.Fprintf(&w.out, "%s: %.0f ms before, healthy %.0f ms\n", inc.ID, b, inc.HealthyMs)
+	}
 	fmt.Fprintf(&w.out, "%s %s: onset %d, detected %d, relieved %d, %s %v %v, ranks %v, severity %d, confidence %.2f\n",
 		inc.ID, inc.State, inc.OnsetIteration, inc.DetectedIteration, inc.RelievedIteration,
 		v.Cause, v.Devices, v.Links, v.Ranks, v.Severity, v.Confidence)

@@ -23,6 +23,9 @@ var (
 
 // Check reports whether a decision would be taken, and why not.
 func (p *Planner) Check(d Decision) error {
+	if d.Undo {
+		return p.checkUndo(d)
+	}
 	if d.Action == "" {
 		return p.checkStep(d)
 	}
@@ -101,6 +104,10 @@ func (p *Planner) checkStep(d Decision) error {
 func (p *Planner) onDecision(d Decision) {
 	if err := p.Check(d); err != nil {
 		p.out.addNote(cmp.Or(d.Action, d.Incident), "decision", "decision of %s refused: %s", d.By, err)
+		return
+	}
+	if d.Undo {
+		p.undo(d)
 		return
 	}
 	if d.Action != "" {

@@ -139,7 +139,7 @@ func (pm *planMaker) fitSpares() (fit []falcon.Node, unfit []string) {
 		}
 		fit = append(fit, n)
 	}
-	return fit, unfit
+	return fit, append(unfit, pm.job.desc.Barred...)
 }
 
 // noSpare is why there are too few spares for the bad nodes; nil = there are enough.

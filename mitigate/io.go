@@ -19,6 +19,7 @@ type Job struct {
 
 	Placement falcon.Placement // device by rank, now; empty = unknown: S3 and S4 can't be planned
 	Spares    []falcon.Node    // connected nodes with room for a node's ranks and without any
+	Barred    []string         // why other such nodes are not to be used, one clause each
 	CanLaunch bool             // every node in use and every spare can start processes: S4 can be carried out
 	Adapter   bool             // the framework takes orders (falcon_job.h)
 
@@ -76,6 +77,7 @@ type Decision struct {
 	Variant  falcon.Variant // of S4; empty = policy's first that can be taken
 	From     string         // where it came from: "unix:UID", "HOST"
 	AtUnixNs int64
+	Undo     bool // with Action: take back what is in force; Approve counts for nothing
 }
 
 // Committed reports that the ranks agreed on an order: the vote is the commit.

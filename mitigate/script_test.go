@@ -258,7 +258,7 @@ func (sc *script) inputs(a args) []Input {
 		}
 		return []Input{Decision{
 			Action: a.v["action"], PlanHash: hash, Approve: a.v["approve"] == "true", By: a.v["by"], Reason: a.v["reason"],
-			Incident: a.v["incident"], Rung: falcon.Rung(a.v["rung"]), Variant: falcon.Variant(a.v["variant"]),
+			Incident: a.v["incident"], Rung: falcon.Rung(a.v["rung"]), Variant: falcon.Variant(a.v["variant"]), Undo: a.v["undo"] == "true",
 		}}
 	case "commit":
 		c := Committed{Order: uint64(a.num("order")), Iteration: int64(a.num("at")), Status: int32(a.num("status")), Resume: int64(a.maybe("resume"))}
@@ -307,6 +307,10 @@ func (a args) job() Job {
 	}
 	for _, n := range a.words("spares") {
 		out.Spares = append(out.Spares, falcon.Node(n))
+	}
+	for _, n := range a.words("barred") {
+		node, who, _ := strings.Cut(n, ":")
+		out.Barred = append(out.Barred, node+" is barred by "+who+" until 14:00Z: fan")
 	}
 	out.Parks, out.RecoveryMs, out.Recovered = a.v["parks"] == "true", a.maybe("recovery"), a.v["recovered"] == "true"
 	for _, n := range a.words("only") {

@@ -40,7 +40,7 @@ func (al *allocator) assignRanks(now time.Time) assignment {
 	lost := al.useSpares(&a)
 	a.launch = al.ranksToLaunch(a)
 	if len(lost) > 0 {
-		a.lack = lackOfSpares(lost, why)
+		a.lack = lackOfSpares(lost, append(why, al.job.Barred...))
 		if _, no := al.shrinkPlan(a); no != "" {
 			a.lack += "; fewer replicas are no way out: " + no
 		}

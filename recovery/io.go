@@ -16,6 +16,7 @@ type Job struct {
 	Generation uint64           // of the launch or rejoin in force
 	ZeRO       falcon.ZeRO
 	StateMB    float64       // of one rank, 10⁶ bytes; 0 = unknown
+	Barred     []string      // why other nodes are no spares although they could be, one clause each
 	Spares     []falcon.Node // connected nodes with room for a node's ranks and without any, in order of preference
 	CanLaunch  map[falcon.Node]bool
 	Away       map[falcon.Node]bool   // nodes in use whose agents are between two connections: they may be able to start processes

@@ -146,6 +146,7 @@ func TestGoldenApprovalDialogs(t *testing.T) {
 		{"withdraw", key.Ladder, enginetest.Options{Rung: "S3", Undo: 10}, 92, approves("li"), 0, []string{"v"}},
 		{"second", key.Ladder, enginetest.Options{Rung: "S3", Undo: 10, Two: true}, 54, approves("li"), 0, []string{"a"}},
 		{"first", key.Ladder, enginetest.Options{Rung: "S3", Undo: 10, Two: true}, 54, nil, 0, []string{"a"}},
+		{"undo", key.Ladder, enginetest.Options{}, 54, func(e *enginetest.Engine) { e.Elsewhere(true, "li", "") }, 12, []string{"U"}},
 	} {
 		for _, s := range sizes[:2] {
 			m := x.screen(t, s[0], s[1], colorprofile.TrueColor, "dark", false)

@@ -195,7 +195,7 @@ func rankSummary(s *page.State, n int32) string {
 func incidentText(s *page.State) string {
 	i := s.Incident()
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s, job %s: slow since iteration %d%s, %s instead of %s\n%s\n", i.Id, i.State, s.Snap().GetJob().GetName(), i.OnsetIteration, phrase.Prefixed(", ", phrase.Since(i, s.EngineNow(), s.Zone)), phrase.Ms(i.SlowMs), phrase.Ms(i.HealthyMs), phrase.Verdict(i.Verdict))
+	fmt.Fprintf(&b, "%s %s, job %s: slow since iteration %d%s, %s instead of %s\n%s\n", i.Id, i.State, s.Snap().GetJob().GetName(), i.OnsetIteration, phrase.Prefixed(", ", phrase.Since(i, s.EngineNow(), s.Zone)), phrase.Ms(i.SlowMs), phrase.Ms(phrase.Before(i)), phrase.Verdict(i.Verdict))
 	for _, e := range i.GetVerdict().GetEvidence() {
 		fmt.Fprintf(&b, "  %s: %s\n", report.ForOrAgainst(e.GetAgainst()), e.GetText())
 	}

@@ -98,7 +98,7 @@ func (d *dialog) drawButtons(s *skin, live *page.State, now time.Time, do string
 		out += s.styled(themes.Dim, "tab, then enter, takes it; esc cancels")
 	case *decision.Approve:
 		out += s.styled(themes.Dim, "tab, then enter, approves; esc cancels")
-	case *decision.Recovery, *decision.Demand:
+	case *decision.Recovery, *decision.Demand, *decision.TakeBack:
 		out += s.styled(themes.Dim, "tab, then enter, does it; esc cancels")
 	}
 	return out
@@ -162,6 +162,8 @@ func dialogTitles(q decision.Question) (title, do string) {
 		return q.Incident() + ": VETO " + q.Action.Rung + "?", "Veto"
 	case *decision.Take:
 		return q.Incident() + ": TAKE " + phrase.RungName(q.Rung) + " NOW?", "Take it"
+	case *decision.TakeBack:
+		return q.Incident() + ": UNDO " + q.Action.Rung + "?", "Undo it"
 	case *decision.SetMode:
 		return "WHO MAY ACT?", "Set"
 	case *decision.Unfreeze:
@@ -190,4 +192,6 @@ var verbs = map[decision.Verb]struct{ title, button string }{
 	decision.VerbFence:   {"FENCE NODE ", "Fence it"},
 	decision.VerbRenew:   {"REPLACE ", "Replace it"},
 	decision.VerbLift:    {"LIFT THE FENCE OF ", "Lift it"},
+	decision.VerbBar:     {"BAR ", "Bar it"},
+	decision.VerbUnbar:   {"LIFT THE BAR OF ", "Lift it"},
 }

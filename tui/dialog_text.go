@@ -61,6 +61,8 @@ func askedLines(q decision.Question, live *page.State, w int) []page.Line {
 		return append(planLines(&q.Proposal, w), wrapLines(themes.Text, "Nothing is changed in the job. The plan is not proposed again for this incident unless it changes.", w)...)
 	case *decision.Take:
 		return takeLines(q, w)
+	case *decision.TakeBack:
+		return undoQuestionLines(q, live, w)
 	case *decision.SetMode:
 		return modeLines(q, w)
 	case *decision.Unfreeze:
@@ -314,6 +316,10 @@ func demandLines(q *decision.Demand, live *page.State, w int) []page.Line {
 	switch q.Verb {
 	case decision.VerbLift:
 		return wrapLines(themes.Text, "What "+q.Node+" sends is taken again, and it may be used as a spare. Lift a fence only once the node is sound.", w)
+	case decision.VerbBar:
+		return barLines(q, live, w)
+	case decision.VerbUnbar:
+		return wrapLines(themes.Text, q.Node+" may be used as a spare again, by S4 and by recoveries.", w)
 	case decision.VerbRenew:
 		device := live.Roster.View(q.Ranks[0]).GetDevice()
 		return append(wrapLines(themes.Title, "The process of "+phrase.Ranks(q.Ranks, 1)+" on "+device+" ends and is replaced", w),

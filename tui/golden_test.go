@@ -199,6 +199,7 @@ var overlays = []struct {
 	{"veto", []string{"v"}},
 	{"mode", []string{"c"}},
 	{"help", []string{"?"}},
+	{"runbook", []string{"R"}},
 	{"command", []string{":"}},
 }
 

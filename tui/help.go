@@ -22,13 +22,15 @@ type helpBox struct {
 	scopes []key.Scope // the page's, and what adds to it
 	rest   []key.Scope // shown after them
 	pane   viewport.Model
+	title  string
+	text   []string         // shown in the place of the keys
 	wanted string           // show only what holds this
 	search *textinput.Model // while it is being typed, else nil
 }
 
 func newHelpBox(table *key.Map, s ...key.Scope) *helpBox {
 	rest := []key.Scope{key.Global, key.Dialog, key.Prompt, key.Help}
-	return &helpBox{table: table, scopes: s, rest: rest, pane: viewport.New()}
+	return &helpBox{table: table, scopes: s, rest: rest, pane: viewport.New(), title: "KEYS"}
 }
 
 // handleKey handles a key on a screen of w columns and reports whether to close the help.
@@ -104,6 +106,9 @@ func (h *helpBox) rollWheel(notches int) {
 const helpKeyW = 11
 
 func (h *helpBox) helpLines(w int) []page.Line {
+	if h.text != nil {
+		return h.textLines(w)
+	}
 	var out []page.Line
 	for _, s := range slices.Concat(h.scopes, h.rest) {
 		list := h.foundBindings(s)
@@ -146,9 +151,9 @@ func blankText(n int) string { return fmt.Sprintf("%*s", max(1, n), "") }
 func (h *helpBox) drawOver(s *skin, over widget.Rect) *lipgloss.Layer {
 	box := widget.Centre(over, min(dialogW, over.W-2), over.H)
 	rows := s.scrolledRows(&h.pane, h.helpLines(box.W-4), box.W-4, box.H-2)
-	title := "KEYS"
+	title := h.title
 	if h.wanted != "" {
-		title = widget.Cut("KEYS with "+h.wanted, box.W-8)
+		title = widget.Cut(title+" with "+h.wanted, box.W-8)
 	}
 	return s.framedLayer(box, title, moreBelow(&h.pane, h.table.Name(key.Down, key.Help)+" ↓"), themes.Accent, rows)
 }

@@ -103,6 +103,8 @@ func (m *Model) perform(a key.Action) tea.Cmd {
 	case key.ShowHelp:
 		m.notes.clearNote() // its row shows how to leave
 		m.help = newHelpBox(m.keys, m.keyScopes(false)...)
+	case key.Runbook:
+		m.help = newRunbook(newHelpBox(m.keys), runbookTopic(m.whoDecides()))
 	case key.Pause:
 		m.togglePause()
 	case key.Theme:
@@ -170,6 +172,8 @@ func (m *Model) openDecision(a key.Action) tea.Cmd {
 		if at, ok := m.work.pages[key.Ladder].(*ladder.Page); ok {
 			return m.decisions.askQuestion(by.Take(at.Chosen(by.Subject), m.now()))
 		}
+	case key.Undo:
+		return m.decisions.askQuestion(by.Undo())
 	case key.Mode:
 		return m.decisions.askQuestion(by.SetMode())
 	case key.Freeze:
@@ -314,12 +318,14 @@ func (m *Model) runCommand(words []string) tea.Cmd {
 	switch words[0] {
 	case commandTest:
 		return m.openTestDialog(words[1:])
-	case string(decision.VerbFence), string(decision.VerbRenew), string(decision.VerbLift):
+	case string(decision.VerbFence), string(decision.VerbRenew), string(decision.VerbLift), string(decision.VerbBar), string(decision.VerbUnbar):
 		return m.decisions.askDemand(m.whoDecides(), decision.Verb(words[0]), words[1:])
 	case decision.SayAck, decision.SaySnooze, decision.SayWake, decision.SayAssign, decision.SayNote, decision.SayHandOver:
 		return m.decisions.say(m.whoDecides(), words[0], words[1:])
 	case "mute":
 		m.toggleMute()
+	case "device":
+		return m.work.openTyped("device/" + arg)
 	case "open":
 		return m.work.openTyped(arg)
 	case "rank":

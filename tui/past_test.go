@@ -21,7 +21,7 @@ func TestDialogNamesThePast(t *testing.T) {
 	live := page.NewState(pictureOf(t, e, feed.Want{Rank: -1}))
 	q := &decision.Approve{}
 	q.Action = &falconv1.Action{Rung: "S4", Placement: []string{"n0.g0", "n1.g0"}}
-	if lines := pastLines(q, live, 80); len(lines) != 1 || !strings.Contains(lines[0].Text, "n1.g0: culprit of INC-0907, 5 min ago") {
+	if lines := pastLines(q, live, 80); len(lines) != 2 || !strings.Contains(lines[0].Text, "n1.g0: culprit of INC-0907, 5 min ago, barred by dana") {
 		t.Errorf("%+v", lines)
 	}
 	q.Action.Placement[1] = "n3.g0"
@@ -56,6 +56,7 @@ func TestHistoryIsExportedAndOpened(t *testing.T) {
 	if !strings.Contains(files["history.md"], "| INC-0906 |") || !strings.Contains(files["history.json"], `"incident": "INC-0907"`) || !strings.Contains(m.notes.text, "/state/history.md") {
 		t.Errorf("toast %q, files %v", m.notes.text, files)
 	}
+	drive(m, "j") // the one that lasts is first
 	drive(m, "j")
 	send(m, "enter")
 	if m.work.current != key.Ladder || m.work.look == nil || m.work.look.id != "INC-0906" {

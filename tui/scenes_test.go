@@ -65,6 +65,7 @@ var pageScenes = []pageScene{
 	{"past", key.Ladder, enginetest.Options{Past: true}, 54, nil, 0, nil},
 	{"history", key.Events, enginetest.Options{Past: true}, 54, nil, 0, []string{"h", "j"}},
 	{"history-cause", key.Events, enginetest.Options{Past: true}, 54, nil, 0, []string{"h", "/", "g", "p", "u", "enter"}},
+	{"history-device", key.Events, enginetest.Options{Past: true}, 54, nil, 0, append([]string{"h", "/"}, append(strings.Split("device:n1.g0", ""), "enter")...)},
 	{"history-none", key.Events, enginetest.Options{}, 10, nil, 0, []string{"h"}},
 	{"nothing", key.Events, enginetest.Options{}, 10, nil, 0, []string{"s", "s"}},
 }

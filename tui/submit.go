@@ -40,7 +40,10 @@ func sendRequest(src feed.Source, r decision.Request) answerMsg {
 	case r.Decide != nil:
 		a, err := src.Decide(ctx, r.Decide)
 		failed := "not vetoed or withdrawn"
-		if r.Decide.Approve {
+		switch {
+		case r.Decide.Undo:
+			failed = "not undone"
+		case r.Decide.Approve:
 			failed = "not approved"
 		}
 		return answerMessage(err, failed, func() string { return phrase.Action(a) })
@@ -181,7 +184,11 @@ func (d *decisions) say(by decision.Operator, verb string, words []string) tea.C
 // askDemand asks about fencing a node, replacing a rank or lifting a fence; the
 // reason may have been typed already.
 func (d *decisions) askDemand(by decision.Operator, verb decision.Verb, words []string) tea.Cmd {
-	q, reason, why := by.Demand(verb, words)
+	ask := func() (decision.Question, string, decision.Refusal) { return by.Demand(verb, words) }
+	if verb == decision.VerbBar {
+		ask = func() (decision.Question, string, decision.Refusal) { return by.Bar(words) }
+	}
+	q, reason, why := ask()
 	cmd := d.askQuestion(q, why)
 	if q != nil {
 		d.dialog.reason.SetValue(reason)

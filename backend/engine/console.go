@@ -81,6 +81,9 @@ type actionDecisions struct {
 
 func (ad *actionDecisions) decide(who Actor, q *falconv1.DecideRequest) (string, error) {
 	now := ad.cfg.Now()
+	if q.GetUndo() {
+		return ad.undo(now, who, q)
+	}
 	if q.GetRung() != "" && q.GetAction() == "" && !ad.proposes(q.GetIncident(), falcon.Rung(q.GetRung()), q.GetApprove()) {
 		return ad.stepUp(now, who, q)
 	}
@@ -311,7 +314,7 @@ func (s *State) For(who Actor, series *falconv1.Series) *falconv1.SnapshotReply 
 		Version: r.Version, Job: r.Job, Policy: r.Policy, Role: who.Role, Actor: who.Name,
 		Series: series, Incidents: r.Incidents, Ladder: r.Ladder, Others: r.Others, Events: r.Events,
 		Nodes: r.Nodes, EngineId: r.EngineId, AtUnixNs: r.AtUnixNs, Validation: r.Validation, Nics: r.Nics,
-		Recurring: r.Recurring, Recovery: r.Recovery, Hang: r.Hang, Culprits: r.Culprits, Triage: r.Triage,
+		Recurring: r.Recurring, Recovery: r.Recovery, Hang: r.Hang, Culprits: r.Culprits, Triage: r.Triage, Bars: r.Bars,
 	}
 }
 

@@ -65,6 +65,7 @@ func (e *Engine) beginEpoch(now time.Time, rec jobRecord) {
 // means are what a restart of the job can be carried out with.
 type means struct {
 	spares []falcon.Node
+	barred []string // why nodes that could be spares are not, one clause each
 	launch bool
 
 	parks      bool          // one node alone can be replaced
@@ -72,7 +73,7 @@ type means struct {
 }
 
 func (m means) equal(o means) bool {
-	return m.launch == o.launch && m.parks == o.parks && slices.Equal(m.spares, o.spares) && slices.Equal(m.onlyCopies, o.onlyCopies)
+	return m.launch == o.launch && m.parks == o.parks && slices.Equal(m.spares, o.spares) && slices.Equal(m.barred, o.barred) && slices.Equal(m.onlyCopies, o.onlyCopies)
 }
 
 // planMeans are the means for the planner. They are looked at every second: who alone holds a shard
@@ -100,6 +101,10 @@ func (c *clusterView) launchMeans() means {
 	}
 	for _, n := range c.nodes.Nodes() {
 		if held[n.Name] == 0 && most > 0 && c.launchSlots(n.Name) >= most && !c.job.livesOn(n.Name) && !c.state.fences.nodeFenced(n.Name) {
+			if why := c.barredSpare(n.Name); why != "" {
+				out.barred = append(out.barred, why)
+				continue
+			}
 			out.spares = append(out.spares, n.Name)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/bars"
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/backend/pace"
 	"github.com/failslow/falcon/backend/triage"
@@ -52,6 +53,7 @@ const (
 	kindWatched     journal.Kind = "watched"      // history.Watched
 	kindTriage      journal.Kind = "triage"       // triage.Entry
 	kindPace        journal.Kind = "pace"         // list of pace.Stretch
+	kindBar         journal.Kind = "bar"          // bars.Entry
 )
 
 type epochRecord struct {
@@ -149,6 +151,7 @@ type journalState struct {
 	restart    restart.State
 	past       history.Ledger // of incidents that are over
 	triage     triage.Book
+	bars       bars.Book
 	pace       pace.Book              // iteration times of before, for charts
 	stamps     map[string]actionTimes // by action
 
@@ -183,7 +186,7 @@ func newJournalState() *journalState {
 	return &journalState{
 		counters:  counters{NextOrder: 1, NextIncident: 1, NextValidation: 1, NextRecovery: 1},
 		decisions: map[string]DecisionRecord{}, decidedNs: map[string]int64{}, speeds: map[string]speedsRecord{}, impacts: map[string]mitigate.Impact{},
-		opened: map[string]opening{}, triage: triage.Book{}, stamps: map[string]actionTimes{}, fences: newFences(), devices: map[falcon.Node]recovery.Seen{},
+		opened: map[string]opening{}, triage: triage.Book{}, bars: bars.Book{}, stamps: map[string]actionTimes{}, fences: newFences(), devices: map[falcon.Node]recovery.Seen{},
 	}
 }
 
@@ -218,7 +221,7 @@ func (m *journalState) apply(r journal.Record) error {
 	case kindOutcome:
 		err = decodeInto(r, m.endOrder)
 	case kindDecision:
-		err = decodeInto(r, func(v DecisionRecord) { m.decisions[v.Action], m.decidedNs[v.Action] = v, r.AtNs })
+		err = decodeInto(r, func(v DecisionRecord) { m.setDecision(v, r.AtNs) })
 	case kindPolicy:
 		err = m.foldPolicy(r)
 	case kindOverhead:
@@ -231,6 +234,8 @@ func (m *journalState) apply(r journal.Record) error {
 		err = decodeInto(r, func(v history.Watched) { m.past.Watch(r.AtNs, v) })
 	case kindTriage:
 		err = decodeInto(r, func(v triage.Entry) { m.triage.Apply(v) })
+	case kindBar:
+		err = decodeInto(r, func(v bars.Entry) { m.bars.Apply(v) })
 	case kindPace:
 		err = m.foldPace(r)
 	case kindEvent:
@@ -310,6 +315,13 @@ func (m *journalState) setIncident(v falcon.Incident, atNs int64) {
 	m.closePast(v, atNs)
 	if isNew && len(m.incidents) > incidentsKept {
 		m.forgetOldest()
+	}
+}
+
+// setDecision keeps the decision that counted: an undo is in the audit, and in the action.
+func (m *journalState) setDecision(v DecisionRecord, atNs int64) {
+	if v.Verb != verbUndo {
+		m.decisions[v.Action], m.decidedNs[v.Action] = v, atNs
 	}
 }
 

@@ -111,7 +111,7 @@ func (l *operatorLog) detected(n detect.Note) {
 func (l *operatorLog) incident(old falcon.Incident, known bool, v falcon.Incident) {
 	severity := int32(max(v.Verdict.Severity, 1))
 	if !known {
-		l.logAt(v.DetectedIteration, "incident", severity, v.ID, "%s: slow since iteration %d: %.1f ms instead of %.1f ms", v.ID, v.OnsetIteration, v.SlowMs, v.HealthyMs)
+		l.logAt(v.DetectedIteration, "incident", severity, v.ID, "%s: slow since iteration %d: %.1f ms instead of %.1f ms", v.ID, v.OnsetIteration, v.SlowMs, v.Before())
 	}
 	if known && old.State == v.State {
 		return

@@ -143,10 +143,10 @@ func (rd *recoveryDemands) recover(who Actor, q *falconv1.RecoverRequest) (strin
 	switch verb := q.GetVerb(); verb {
 	case string(recovery.Approve), string(recovery.Deny), string(recovery.Abort), string(recovery.Ended):
 		return q.GetRecovery(), rd.decide(now, who, q)
-	case verbFence, verbRenew, verbLift:
+	case verbFence, verbRenew, verbLift, verbBar, verbUnbar:
 		return rd.demand(now, who, q)
 	default:
-		return "", fmt.Errorf("%w: %q is no decision on a recovery; say approve, deny, abort, ended, fence, renew or lift", ErrInvalid, clean(verb))
+		return "", fmt.Errorf("%w: %q is no decision on a recovery; say approve, deny, abort, ended, fence, renew, lift, bar or unbar", ErrInvalid, clean(verb))
 	}
 }
 
@@ -189,8 +189,11 @@ func (rd *recoveryDemands) demand(now time.Time, who Actor, q *falconv1.RecoverR
 	if reason == "" {
 		return "", fmt.Errorf("%w: say why: it is kept with the decision", ErrInvalid)
 	}
-	if q.GetVerb() == verbLift {
+	switch q.GetVerb() {
+	case verbLift:
 		return "", rd.liftFence(now, who, node, reason)
+	case verbBar, verbUnbar:
+		return "", rd.bar(now, who, q, reason)
 	}
 	if rd.state.job.Epoch == 0 {
 		return "", fmt.Errorf("%w: no job is known; it is once the agents have found its ranks", ErrRefused)

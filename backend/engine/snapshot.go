@@ -11,6 +11,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/bars"
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/backend/triage"
 	"github.com/failslow/falcon/mitigate"
@@ -113,6 +114,7 @@ var sections = []section{
 	{name: "past", out: (*journalState).putPast, in: (*journalState).takePast},
 	table("triage", func(m *journalState) map[string]*triage.Status { return m.triage }),
 	table("stamps", func(m *journalState) map[string]actionTimes { return m.stamps }),
+	table("bars", func(m *journalState) map[string]bars.Bar { return m.bars }),
 	{name: "pace", out: (*journalState).putPace, in: (*journalState).takePace},
 	{name: "sent", out: (*journalState).putSent, in: (*journalState).takeSent},
 	{name: "events", out: (*journalState).putEvents, in: (*journalState).takeEvent},

@@ -20,6 +20,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/bars"
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/backend/pace"
 	"github.com/failslow/falcon/backend/triage"
@@ -181,6 +182,7 @@ func (h *randomRecords) other() {
 		record(t0, kindWatched, history.Watched{Name: "gpt", World: 8, Iterations: int64(n), Ms: float64(n), Over: n%4 == 0}),
 		record(t0, kindTriage, triage.Entry{Incident: fmt.Sprintf("INC-%04d", n%4), Verb: triage.Snooze, UntilNs: int64(n), Text: "a fan", By: "dana"}),
 		record(t0, kindTriage, triage.Entry{Incident: fmt.Sprintf("INC-%04d", n%4), Verb: triage.Assign, To: "lee", By: "dana"}),
+		record(t0, kindBar, bars.Entry{Name: fmt.Sprint("n", n%3), UntilNs: 1 << 62, Reason: "fan", By: "dana", AtNs: int64(n)}),
 		record(t0, kindPace, []pace.Stretch{{Epoch: n, First: int64(n), N: 3, Per: 2, BeginNs: 5, EndNs: 9, Points: []byte{1, 2, 3, 4}}}),
 		record(t0, kindDevice, deviceRecord{Node: falcon.Node(fmt.Sprint("n", n%3)), Device: "n1.g0", Code: 79, Text: "gone"}),
 	}

@@ -94,7 +94,7 @@ func (sv *stateViews) build(now time.Time) {
 		Job: sv.jobView(now), Policy: convert.PolicyToProto(sv.plan.Policy(), sv.state.policy.Version),
 		Nodes:      sv.nodeViews(now),
 		Validation: sv.validations.newestView(), Nics: sv.readings.nicViews(), Recurring: sv.recurrenceViews(),
-		Recovery: sv.newestRecovery(), Hang: sv.hangs.view(), Culprits: sv.culpritViews(now),
+		Recovery: sv.newestRecovery(), Bars: sv.state.barViews(now), Hang: sv.hangs.view(), Culprits: sv.culpritViews(now),
 		Events: slices.Clone(sv.state.events[max(0, len(sv.state.events)-snapshotEvents):]),
 	}
 	sv.addIncidents(reply)

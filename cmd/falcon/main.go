@@ -62,7 +62,7 @@ func newRoot() *cobra.Command {
 	// One line per command group; each lives in a file of its name.
 	root.AddCommand(detectCommand())
 	root.AddCommand(planCommand())
-	root.AddCommand(serveCommand(), certsCommand(), incidentCommand(), historyCommand(), probeCommand(), decideCommand(), validateCommand(), journalCommand())
+	root.AddCommand(serveCommand(), certsCommand(), incidentCommand(), historyCommand(), probeCommand(), decideCommand(), deviceCommand(), explainCommand(), validateCommand(), journalCommand())
 	root.AddCommand(recoveryCommand(), recoverCommand())
 	root.AddCommand(rankCommand(), nodeCommand())
 	root.AddCommand(storeCommand())

@@ -40,11 +40,11 @@ func TestRecoveryCommandsWithoutAJob(t *testing.T) {
 
 func TestRecoverIsUsedRight(t *testing.T) {
 	for say, args := range map[string][]string{
-		"give one of --node, --rank and --lift": {"recover"},
-		"give one of":                           {"recover", "--node", "n1", "--rank", "2", "--reason", "x"},
-		"say why with --reason":                 {"recover", "--node", "n1"},
-		"give one recovery":                     {"recovery", "show"},
-		"takes no arguments":                    {"recovery", "list", "x"},
+		"give one of --node, --rank, --lift, --bar and --unbar": {"recover"},
+		"give one of":           {"recover", "--node", "n1", "--rank", "2", "--reason", "x"},
+		"say why with --reason": {"recover", "--node", "n1"},
+		"give one recovery":     {"recovery", "show"},
+		"takes no arguments":    {"recovery", "list", "x"},
 	} {
 		if code, _, errs := command(t, args...); code != 2 || !strings.Contains(errs, say) {
 			t.Errorf("%v: exit %d, %q, want 2 with %q", args, code, errs, say)

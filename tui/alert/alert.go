@@ -191,7 +191,7 @@ func Causes(s *feed.State, now time.Time, price float64) []Cause {
 	}
 	for _, i := range s.Snap.GetIncidents() {
 		if isOpen(i) && !isSnoozed(s, i.GetId(), now) && (!falcon.IsMinor(i.GetHealthyMs(), i.GetSlowMs()) || lostGPUHours(s, i.GetId()) >= price) {
-			out = append(out, Cause{"inc-" + i.GetId() + afterSnooze(s, i.GetId()), "Falcon: " + i.GetId(), fmt.Sprintf("The job has been slow since iteration %d: %.0f ms instead of %.0f ms.", i.GetOnsetIteration(), i.GetSlowMs(), i.GetHealthyMs())})
+			out = append(out, Cause{"inc-" + i.GetId() + afterSnooze(s, i.GetId()), "Falcon: " + i.GetId(), fmt.Sprintf("The job has been slow since iteration %d: %.0f ms instead of %.0f ms.", i.GetOnsetIteration(), i.GetSlowMs(), phrase.Before(i))})
 		}
 		if len(out) == causesMax {
 			break

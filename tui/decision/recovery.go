@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/page"
@@ -21,6 +22,8 @@ const (
 	VerbFence   Verb = "fence"
 	VerbRenew   Verb = "renew"
 	VerbLift    Verb = "lift"
+	VerbBar     Verb = "bar"
+	VerbUnbar   Verb = "unbar"
 )
 
 // EndedWord is what is typed to state that a job's processes have ended.
@@ -81,6 +84,9 @@ type Demand struct {
 	Verb  Verb
 	Node  string
 	Ranks []int32 // fence: what was on the node; renew: the rank
+
+	Long   time.Duration // bar
+	Anyway bool          // bar: also where no spare is left then
 }
 
 // newDemand is what a name means now, or why it means nothing.
@@ -98,7 +104,7 @@ func newDemand(live *page.State, verb Verb, name string) (*Demand, string) {
 		if len(q.Ranks) == 0 {
 			return nil, "no rank of the job is on node " + strconv.Quote(name)
 		}
-	case VerbApprove, VerbDeny, VerbAbort, VerbEnded, VerbLift:
+	case VerbApprove, VerbDeny, VerbAbort, VerbEnded, VerbLift, VerbBar, VerbUnbar:
 	}
 	return q, ""
 }
@@ -108,7 +114,7 @@ func (q *Demand) Subject() string { return string(q.Verb) + " " + q.Node }
 
 // Stale implements Question: a node or rank is not what it was.
 func (q *Demand) Stale(live *page.State) string {
-	if q.Verb == VerbLift {
+	if len(q.Ranks) == 0 {
 		return ""
 	}
 	rank := q.Ranks[0]
@@ -124,7 +130,7 @@ func (*Demand) Entry() Entry { return Entry{Reason: MustReason} }
 
 // Request implements Question.
 func (q *Demand) Request(t Typed) Request {
-	r := &falconv1.RecoverRequest{Verb: string(q.Verb), Reason: boundedReason(t.Reason)}
+	r := &falconv1.RecoverRequest{Verb: string(q.Verb), Reason: boundedReason(t.Reason), ForNs: q.Long.Nanoseconds(), Anyway: q.Anyway}
 	if q.Verb == VerbRenew {
 		r.Rank = q.Ranks[0]
 	} else {

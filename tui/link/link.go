@@ -48,6 +48,13 @@ const (
 	Link     Kind = "link" // a pair of nodes
 )
 
+// Other ways to write places: "history" is the page of incidents, "device/n1.g0" the same page
+// with what is known of a device.
+const (
+	history = "history"
+	device  = "device"
+)
+
 // Unset is the value of Zoom and At where the link says nothing of them.
 const Unset = -1
 
@@ -90,6 +97,11 @@ func parsePlace(path string) (Target, error) {
 	kind, rest, deep := strings.Cut(path, "/")
 	var err error
 	switch k := Kind(strings.ToLower(kind)); {
+	case !deep && strings.EqualFold(kind, history):
+		t.Kind, t.View, t.Zoom = Page, key.Events, 1
+	case strings.EqualFold(kind, device):
+		t.Kind, t.View, t.Zoom = Page, key.Events, 1
+		err = t.setField("filter", "device:"+rest)
 	case !deep:
 		t.Kind = Page
 		t.View, err = pageNamed(kind)

@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/phrase"
 )
 
 // CulpritName is the name of a GPU, link or port of the history.
@@ -53,12 +56,36 @@ func (s *State) Histories(inc *falconv1.Incident) []string {
 	return out
 }
 
-// DeviceHistory is what a device was named for last, or "".
+// DeviceHistory is what a device was named for last, and whether it is barred, or "".
 func DeviceHistory(s *State, device string) string {
+	var parts []string
 	for _, c := range s.Snap().GetCulprits() {
 		if device != "" && c.GetDevice() == device {
-			return device + ": culprit of " + s.CulpritAgo(c)
+			parts = append(parts, "culprit of "+s.CulpritAgo(c))
+		}
+	}
+	if text := BarText(s, device); text != "" {
+		parts = append(parts, text)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return device + ": " + strings.Join(parts, ", ")
+}
+
+// BarText is who keeps a node, or a device or its node, from being used as a spare, or "".
+func BarText(s *State, name string) string {
+	for _, b := range s.Snap().GetBars() {
+		if n := b.GetName(); name != "" && (n == name || n == string(falcon.Device(name).Node())) {
+			return "barred " + BarWords(s, b)
 		}
 	}
 	return ""
+}
+
+// BarWords are a bar's owner, times and reason.
+func BarWords(s *State, b *falconv1.Bar) string {
+	now := s.EngineNow()
+	return fmt.Sprintf("by %s since %s until %s: %s", b.GetBy(), phrase.Clock(time.Unix(0, b.GetSinceUnixNs()), now, s.Zone),
+		phrase.Clock(time.Unix(0, b.GetUntilUnixNs()), now, s.Zone), b.GetReason())
 }

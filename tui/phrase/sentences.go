@@ -158,9 +158,20 @@ func fillIncident(text string, i *falconv1.Incident) string {
 	).Replace(text)
 }
 
-// Slowdown is the change of the iteration time that an incident is about.
+// Slowdown is the change of the iteration time that an incident is about: from the level just
+// before it, beside which the healthy one stands where that is another.
 func Slowdown(i *falconv1.Incident) string {
-	return fmt.Sprintf("%s → %s (%s)", Ms(i.HealthyMs), Ms(i.SlowMs), Change(i.HealthyMs, i.SlowMs))
+	before := Before(i)
+	t := fmt.Sprintf("%s → %s (%s)", Ms(before), Ms(i.GetSlowMs()), Change(before, i.GetSlowMs()))
+	if before != i.GetHealthyMs() {
+		t += ", healthy " + Ms(i.GetHealthyMs())
+	}
+	return t
+}
+
+// Before is the iteration time that an incident began from; see falcon.Incident.
+func Before(i *falconv1.Incident) float64 {
+	return falcon.Incident{HealthyMs: i.GetHealthyMs(), BeforeMs: i.GetBeforeMs()}.Before()
 }
 
 var jobSentences = map[falcon.JobState]string{

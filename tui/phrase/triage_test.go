@@ -27,3 +27,20 @@ func TestTriage(t *testing.T) {
 		}
 	}
 }
+
+// An incident is measured against the level just before it; the healthy one is named where that
+// is another.
+func TestSlowdownIsSinceJustBefore(t *testing.T) {
+	for _, c := range []struct {
+		i    *falconv1.Incident
+		want string
+	}{
+		{&falconv1.Incident{HealthyMs: 154, BeforeMs: 235, SlowMs: 353}, "235 ms → 353 ms (+50%), healthy 154 ms"},
+		{&falconv1.Incident{HealthyMs: 154, BeforeMs: 156, SlowMs: 353}, "154 ms → 353 ms (+129%)"},
+		{&falconv1.Incident{HealthyMs: 154, SlowMs: 353}, "154 ms → 353 ms (+129%)"},
+	} {
+		if got := Slowdown(c.i); got != c.want {
+			t.Errorf("%v: %q, want %q", c.i, got, c.want)
+		}
+	}
+}

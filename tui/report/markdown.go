@@ -44,6 +44,9 @@ func (s Incident) writeHead(b *strings.Builder) {
 		fmt.Fprintf(b, "| Job | %s, %d ranks (%s), epoch %d |\n", markdown(j.Name), j.Ranks, layout, j.Epoch)
 	}
 	fmt.Fprintf(b, "| State | %s |\n| Onset | %s |\n| Detected | iteration %d |\n| Relieved | %s |\n", s.State, s.Onset(), s.DetectedIteration, IterationText(s.RelievedIteration))
+	if s.Before() != s.HealthyMs {
+		fmt.Fprintf(b, "| Before the onset | %.1f ms |\n", s.Before())
+	}
 	fmt.Fprintf(b, "| Healthy | %.1f ms |\n| Slow | %.1f ms (%s) |\n| Lost | %.4f GPU hours |\n| Confidence | %.2f |\n", s.HealthyMs, s.SlowMs, s.Slowdown(), s.Cost.LostGPUHours, s.Verdict.Confidence)
 	if s.ExportedAt != "" {
 		fmt.Fprintf(b, "| Exported | %s |\n", s.ExportedAt)

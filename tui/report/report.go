@@ -130,12 +130,17 @@ func (s Incident) Onset() string {
 	return t + ", " + s.since
 }
 
-// Slowdown is how much slower iterations were, "+80 %".
+// Slowdown is how much slower iterations were than just before, "+80 %", and than the healthy
+// ones where those are others.
 func (s Incident) Slowdown() string {
 	if s.HealthyMs <= 0 {
 		return "?"
 	}
-	return fmt.Sprintf("%+.0f %%", (s.SlowMs/s.HealthyMs-1)*100)
+	t := fmt.Sprintf("%+.0f %%", (s.SlowMs/s.Before()-1)*100)
+	if s.Before() != s.HealthyMs {
+		t += fmt.Sprintf(" since just before, %+.0f %% against healthy", (s.SlowMs/s.HealthyMs-1)*100)
+	}
+	return t
 }
 
 // Where names devices and links.

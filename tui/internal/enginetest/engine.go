@@ -81,6 +81,7 @@ type Engine struct {
 	iter      int64
 	approved  int64 // iteration of the approval, never before
 	vetoed    bool
+	undone    int64 // iteration at which what is in force was undone; 0 = it was not
 	by        string
 	reason    string
 	approvals []*falconv1.Approval
@@ -332,6 +333,9 @@ func (e *Engine) Decide(_ context.Context, r *falconv1.DecideRequest) (*falconv1
 		a = b
 	}
 	switch {
+	case r.Undo && e.refuse == "" && a.GetId() == r.Action:
+		e.undone, e.drawn = e.iter, drawn{}
+		return &falconv1.DecideReply{Action: e.action()}, nil
 	case e.opts.Role == "viewer":
 		return nil, status.Error(codes.PermissionDenied, "the role viewer may not decide")
 	case e.refuse != "":

@@ -69,6 +69,10 @@ func (e *Engine) snapshot(version uint64, r *falconv1.SnapshotRequest) *falconv1
 	}
 	if e.opts.Past {
 		s.Culprits = pastCulprits(e.opts.at(e.iter), e.hostile)
+		s.Bars = []*falconv1.Bar{{
+			Name: "n1" + e.hostile, By: "dana" + e.hostile, Reason: "fan is loud" + e.hostile,
+			SinceUnixNs: e.opts.at(e.iter).Add(-20 * time.Minute).UnixNano(), UntilUnixNs: e.opts.at(e.iter).Add(100 * time.Minute).UnixNano(),
+		}}
 		e.reply.Store(historyAt(e.opts.at(e.iter), e.hostile))
 	}
 	if inc := e.incident(); inc != nil {
@@ -401,6 +405,9 @@ func (e *Engine) progress(a *falconv1.Action) {
 	}
 	if e.story() >= e.approved+8 {
 		a.State, a.MeasuredMs = "kept", 262.3
+	}
+	if e.undone > 0 {
+		a.State, a.RevertReason = "reverting", "undone by maria"
 	}
 	if e.story() >= Seen {
 		a.State = "reverting"

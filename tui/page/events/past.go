@@ -3,7 +3,6 @@ package events
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -24,29 +23,13 @@ type past struct {
 // WantsHistory reports whether the history is on screen.
 func (p *Page) WantsHistory() bool { return p.past.shown }
 
-// list are the incidents that the filter's text leaves, newest first.
-func (h *past) list(s *page.State) []*falconv1.PastIncident {
-	want := strings.ToLower(s.Filter)
-	if want == "" {
-		return s.Feed.History.GetPast()
-	}
-	var out []*falconv1.PastIncident
-	for _, v := range s.Feed.History.GetPast() {
-		text := strings.Join(slices.Concat([]string{v.GetIncident(), v.GetCause(), phrase.Cause(v.GetCause()), pastTime(v)}, v.GetDevices(), v.GetLinks(), v.GetNics()), " ")
-		if strings.Contains(strings.ToLower(text), want) {
-			out = append(out, v)
-		}
-	}
-	return out
-}
-
 func (h *past) index(list []*falconv1.PastIncident) int {
 	return max(0, slices.IndexFunc(list, func(v *falconv1.PastIncident) bool { return v.GetIncident() == h.cursor }))
 }
 
 // act moves the cursor, or opens the incident under it.
 func (h *past) act(a key.Action, s *page.State, rows int) key.Scope {
-	list := h.list(s)
+	list, _ := chosenIncidents(s, allIncidents(s))
 	if len(list) == 0 {
 		return ""
 	}
@@ -180,16 +163,25 @@ func drawCulprits(c *widget.Canvas, r widget.Rect, s *page.State) {
 }
 
 func (h *past) drawList(c *widget.Canvas, r widget.Rect, s *page.State) {
-	all, list := s.Feed.History.GetPast(), h.list(s)
-	right := fmt.Sprintf("newest first, UTC; %s opens, %s shows events", s.Key(key.Events, key.Open), s.Key(key.Events, key.History))
+	all := allIncidents(s)
+	list, err := chosenIncidents(s, all)
+	right := fmt.Sprintf("newest first, %s; %s opens, %s shows events", zoneName(s), s.Key(key.Events, key.Open), s.Key(key.Events, key.History))
 	if s.Filter != "" {
-		right = fmt.Sprintf("text %q: %d of %d", s.Filter, len(list), len(all))
+		right = fmt.Sprintf("%s: %d of %d", s.Filter, len(list), len(all))
 	}
-	body := c.Rule(r, "HISTORY", right)
+	if err != nil {
+		right = err.Error()
+	}
+	body := c.Rule(r, "INCIDENTS", right)
+	for _, l := range aboutDevice(s, body.W) {
+		var row widget.Rect
+		row, body = body.Rows(1)
+		c.Pen(row).Put(l.Role, l.Text)
+	}
 	if len(list) == 0 {
-		text := "no incident is over yet; one is listed here when it is closed"
+		text := "no incident so far; each is listed here from its onset on"
 		if len(all) > 0 {
-			text = "no past incident has this text; " + s.Key(key.Events, key.Back) + " drops it"
+			text = "no incident is chosen by this filter; " + s.Key(key.Events, key.Back) + " drops it"
 		}
 		page.Empty(c, body, text)
 		return
@@ -198,15 +190,11 @@ func (h *past) drawList(c *widget.Canvas, r widget.Rect, s *page.State) {
 	first := max(0, min(at-body.H/2, len(list)-body.H))
 	for i := first; i < len(list) && i-first < body.H; i++ {
 		row := widget.Rect{X: body.X, Y: body.Y + i - first, W: body.W, H: 1}
-		drawPastIncident(c, row, list[i], i == at)
+		drawPastIncident(c, row, s, list[i], i == at)
 	}
 }
 
-func pastTime(v *falconv1.PastIncident) string {
-	return time.Unix(0, v.GetOnsetUnixNs()).UTC().Format("2006-01-02 15:04")
-}
-
-func drawPastIncident(c *widget.Canvas, r widget.Rect, v *falconv1.PastIncident, cursor bool) {
+func drawPastIncident(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.PastIncident, cursor bool) {
 	pen, dim, title, text := c.Pen(r), themes.Dim, themes.Title, themes.Text
 	if cursor {
 		c.Fill(r, ' ', c.Pal.Style(themes.Selected))
@@ -214,8 +202,15 @@ func drawPastIncident(c *widget.Canvas, r widget.Rect, v *falconv1.PastIncident,
 		dim, title, text = themes.Selected, themes.Selected, themes.Selected
 	}
 	x := report.PastIncident{HealthyMs: v.GetHealthyMs(), SlowMs: v.GetSlowMs(), Devices: v.GetDevices(), Links: v.GetLinks(), NICs: v.GetNics(), Unnamed: int(v.GetUnnamed())}
-	pen.Putf(dim, "%s ", pastTime(v)).Putf(title, "%-9s", v.GetIncident())
-	pen.Putf(text, "%8s %+5.0f%%  ", report.SpanText(float64(v.GetEndUnixNs()-v.GetOnsetUnixNs())/1e9), 100*x.Slowdown())
+	pen.Putf(dim, "%s ", pastTime(s, v)).Putf(title, "%-9s", v.GetIncident())
+	lasted, role := report.SpanText(float64(v.GetEndUnixNs()-v.GetOnsetUnixNs())/1e9), text
+	if v.GetEndUnixNs() == 0 {
+		lasted, role = "lasts", themes.Bad
+		if cursor {
+			role = themes.Selected
+		}
+	}
+	pen.Putf(role, "%8s ", lasted).Putf(text, "%+5.0f%%  ", 100*x.Slowdown())
 	if r.W >= pastWide {
 		pen.Putf(text, "lost %-8s  ", report.SpanText(v.GetLostMs()/1e3))
 	}

@@ -416,12 +416,13 @@ func ActionLines(s *page.State, a *falconv1.Action, w int) []page.Line {
 	case a.State == string(falcon.ActionVetoed):
 		head += " · withdrawn by " + a.DecidedBy
 	}
-	head += " · proposed at " + phrase.Iteration(a.ProposedIteration) + clockText(s, a.ProposedUnixNs)
+	at := func(iteration, unixNs int64) string { return whenText(s, iteration, unixNs, w) }
+	head += " · proposed at " + at(a.ProposedIteration, a.ProposedUnixNs)
 	if a.AppliedIteration > 0 {
-		head += ", in force from " + phrase.Iteration(a.AppliedIteration) + clockText(s, a.AppliedUnixNs)
+		head += ", in force from " + at(a.AppliedIteration, a.AppliedUnixNs)
 	}
 	if a.RevertedIteration > 0 {
-		head += " to " + phrase.Iteration(a.RevertedIteration-1) + clockText(s, a.RevertedUnixNs)
+		head += " to " + at(a.RevertedIteration-1, a.RevertedUnixNs)
 	}
 	times := fmt.Sprintf("   %s, predicted %s", phrase.Ms(a.BeforeMs), phrase.Ms(a.PredictedMs))
 	if a.MeasuredMs > 0 {
@@ -441,12 +442,16 @@ func ActionLines(s *page.State, a *falconv1.Action, w int) []page.Line {
 	return out
 }
 
-// clockText is a moment by the clock in parentheses, "" where it is not known.
-func clockText(s *page.State, unixNs int64) string {
+// whenText is an iteration with its time by the clock; where room is short the time alone.
+func whenText(s *page.State, iteration, unixNs int64, w int) string {
 	if unixNs == 0 {
-		return ""
+		return phrase.Iteration(iteration)
 	}
-	return " (" + phrase.Clock(time.Unix(0, unixNs), s.EngineNow(), s.Zone) + ")"
+	at := phrase.Clock(time.Unix(0, unixNs), s.EngineNow(), s.Zone)
+	if w < wideW {
+		return at
+	}
+	return phrase.Iteration(iteration) + " (" + at + ")"
 }
 
 func predictionError(predicted, measured float64) string {

@@ -85,7 +85,7 @@ func spanText(s *page.State, inc *falconv1.Incident, short bool) string {
 	if inc.RelievedIteration >= 0 && !page.Open(inc) && !(short && since != "") {
 		t += ", healthy from " + phrase.Iteration(inc.RelievedIteration)
 	}
-	return t + fmt.Sprintf("; %s → %s (%s)", phrase.Ms(inc.HealthyMs), phrase.Ms(inc.SlowMs), phrase.Change(inc.HealthyMs, inc.SlowMs))
+	return t + "; " + phrase.Slowdown(inc)
 }
 
 // costText is what the incident has cost; of a minor one also the rate, which says whether

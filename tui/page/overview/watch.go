@@ -49,6 +49,9 @@ func concernLines(s *page.State) []page.Line {
 	for _, x := range s.Snap().GetRecurring()[:min(namesMost, len(s.Snap().GetRecurring()))] {
 		add(themes.Warn, Recurs(x, s))
 	}
+	for _, b := range s.Snap().GetBars()[:min(namesMost, len(s.Snap().GetBars()))] {
+		add(themes.Dim, b.GetName()+" is barred "+page.BarWords(s, b))
+	}
 	return out
 }
 

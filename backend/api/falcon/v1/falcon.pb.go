@@ -6114,6 +6114,7 @@ type SnapshotReply struct {
 	Culprits      []*Culprit             `protobuf:"bytes,23,rep,name=culprits,proto3" json:"culprits,omitempty"`     // of the engine's history, highest score first, at most 64
 	Triage        []*Triage              `protobuf:"bytes,24,rep,name=triage,proto3" json:"triage,omitempty"`         // of the incidents listed, those of which anybody has said something
 	Brief         *Brief                 `protobuf:"bytes,25,opt,name=brief,proto3" json:"brief,omitempty"`           // with SnapshotRequest.brief; absent from an engine that does not know it
+	Bars          []*Bar                 `protobuf:"bytes,26,rep,name=bars,proto3" json:"bars,omitempty"`             // in force, by name
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6319,6 +6320,13 @@ func (x *SnapshotReply) GetTriage() []*Triage {
 func (x *SnapshotReply) GetBrief() *Brief {
 	if x != nil {
 		return x.Brief
+	}
+	return nil
+}
+
+func (x *SnapshotReply) GetBars() []*Bar {
+	if x != nil {
+		return x.Bars
 	}
 	return nil
 }
@@ -8146,6 +8154,7 @@ type Incident struct {
 	Verdict           *Verdict               `protobuf:"bytes,10,opt,name=verdict,proto3" json:"verdict,omitempty"`
 	OnsetUnixNs       int64                  `protobuf:"varint,11,opt,name=onset_unix_ns,json=onsetUnixNs,proto3" json:"onset_unix_ns,omitempty"` // estimated from the onset's iteration; 0 = not known
 	EndUnixNs         int64                  `protobuf:"varint,12,opt,name=end_unix_ns,json=endUnixNs,proto3" json:"end_unix_ns,omitempty"`       // when its relief was seen; 0 = it lasts
+	BeforeMs          float64                `protobuf:"fixed64,13,opt,name=before_ms,json=beforeMs,proto3" json:"before_ms,omitempty"`           // level right before the onset; 0 = not known
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -8260,6 +8269,13 @@ func (x *Incident) GetOnsetUnixNs() int64 {
 func (x *Incident) GetEndUnixNs() int64 {
 	if x != nil {
 		return x.EndUnixNs
+	}
+	return 0
+}
+
+func (x *Incident) GetBeforeMs() float64 {
+	if x != nil {
+		return x.BeforeMs
 	}
 	return 0
 }
@@ -9512,6 +9528,7 @@ type DecideRequest struct {
 	JobEpoch      uint64                 `protobuf:"varint,6,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"` // 0 = not checked
 	Rung          string                 `protobuf:"bytes,7,opt,name=rung,proto3" json:"rung,omitempty"`                          // with action empty and nothing proposed: take this rung now, ahead of the ski-rental clock
 	Variant       string                 `protobuf:"bytes,8,opt,name=variant,proto3" json:"variant,omitempty"`                    // of S4; empty = policy's first that can be taken
+	Undo          bool                   `protobuf:"varint,9,opt,name=undo,proto3" json:"undo,omitempty"`                         // undo what is in force: the action named, else the incident's newest one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9600,6 +9617,13 @@ func (x *DecideRequest) GetVariant() string {
 		return x.Variant
 	}
 	return ""
+}
+
+func (x *DecideRequest) GetUndo() bool {
+	if x != nil {
+		return x.Undo
+	}
+	return false
 }
 
 type DecideReply struct {
@@ -12894,11 +12918,13 @@ func (x *Exposure) GetSpare() bool {
 type RecoverRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Recovery      string                 `protobuf:"bytes,1,opt,name=recovery,proto3" json:"recovery,omitempty"`
-	Verb          string                 `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"` // "approve", "deny", "abort", "ended" (with a reason, where it awaits a proof); "fence" with node, "renew" with rank
+	Verb          string                 `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"` // "approve", "deny", "abort", "ended" (with a reason, where it awaits a proof); "fence" and "lift" with node, "renew" with rank, "bar" and "unbar" with node
 	PlanHash      string                 `protobuf:"bytes,3,opt,name=plan_hash,json=planHash,proto3" json:"plan_hash,omitempty"`
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	Node          string                 `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
+	Node          string                 `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"` // "bar" and "unbar": a node or a device
 	Rank          int32                  `protobuf:"varint,6,opt,name=rank,proto3" json:"rank,omitempty"`
+	ForNs         int64                  `protobuf:"varint,7,opt,name=for_ns,json=forNs,proto3" json:"for_ns,omitempty"` // "bar": how long
+	Anyway        bool                   `protobuf:"varint,8,opt,name=anyway,proto3" json:"anyway,omitempty"`            // "bar": also where no spare is left then
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -12975,6 +13001,20 @@ func (x *RecoverRequest) GetRank() int32 {
 	return 0
 }
 
+func (x *RecoverRequest) GetForNs() int64 {
+	if x != nil {
+		return x.ForNs
+	}
+	return 0
+}
+
+func (x *RecoverRequest) GetAnyway() bool {
+	if x != nil {
+		return x.Anyway
+	}
+	return false
+}
+
 type RecoverReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Recovery      *Recovery              `protobuf:"bytes,1,opt,name=recovery,proto3" json:"recovery,omitempty"`
@@ -13017,6 +13057,83 @@ func (x *RecoverReply) GetRecovery() *Recovery {
 		return x.Recovery
 	}
 	return nil
+}
+
+// Bar keeps a node or device from being used as a spare.
+type Bar struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	SinceUnixNs   int64                  `protobuf:"varint,4,opt,name=since_unix_ns,json=sinceUnixNs,proto3" json:"since_unix_ns,omitempty"`
+	UntilUnixNs   int64                  `protobuf:"varint,5,opt,name=until_unix_ns,json=untilUnixNs,proto3" json:"until_unix_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Bar) Reset() {
+	*x = Bar{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Bar) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Bar) ProtoMessage() {}
+
+func (x *Bar) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Bar.ProtoReflect.Descriptor instead.
+func (*Bar) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
+}
+
+func (x *Bar) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Bar) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Bar) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Bar) GetSinceUnixNs() int64 {
+	if x != nil {
+		return x.SinceUnixNs
+	}
+	return 0
+}
+
+func (x *Bar) GetUntilUnixNs() int64 {
+	if x != nil {
+		return x.UntilUnixNs
+	}
+	return 0
 }
 
 var File_falcon_v1_falcon_proto protoreflect.FileDescriptor
@@ -13565,7 +13682,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x03own\x18\b \x01(\bR\x03own\x12'\n" +
 	"\x0fcolumns_version\x18\t \x01(\x04R\x0ecolumnsVersion\x12\x14\n" +
 	"\x05brief\x18\n" +
-	" \x01(\bR\x05brief\"\xff\a\n" +
+	" \x01(\bR\x05brief\"\xa3\b\n" +
 	"\rSnapshotReply\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1c\n" +
 	"\tunchanged\x18\x02 \x01(\bR\tunchanged\x12 \n" +
@@ -13595,7 +13712,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04hang\x18\x16 \x01(\v2\x0f.falcon.v1.HangR\x04hang\x12.\n" +
 	"\bculprits\x18\x17 \x03(\v2\x12.falcon.v1.CulpritR\bculprits\x12)\n" +
 	"\x06triage\x18\x18 \x03(\v2\x11.falcon.v1.TriageR\x06triage\x12&\n" +
-	"\x05brief\x18\x19 \x01(\v2\x10.falcon.v1.BriefR\x05brief\"\xb1\x01\n" +
+	"\x05brief\x18\x19 \x01(\v2\x10.falcon.v1.BriefR\x05brief\x12\"\n" +
+	"\x04bars\x18\x1a \x03(\v2\x0e.falcon.v1.BarR\x04bars\"\xb1\x01\n" +
 	"\x05Brief\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\rR\brevision\x12\x12\n" +
 	"\x04open\x18\x02 \x01(\x05R\x04open\x12\x18\n" +
@@ -13789,7 +13907,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\bevidence\x18\b \x03(\v2\x13.falcon.v1.EvidenceR\bevidence\x12\x16\n" +
 	"\x06reason\x18\t \x01(\tR\x06reason\x12\x12\n" +
 	"\x04nics\x18\n" +
-	" \x03(\tR\x04nics\"\xa2\x03\n" +
+	" \x03(\tR\x04nics\"\xbf\x03\n" +
 	"\bIncident\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1d\n" +
@@ -13805,7 +13923,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\averdict\x18\n" +
 	" \x01(\v2\x12.falcon.v1.VerdictR\averdict\x12\"\n" +
 	"\ronset_unix_ns\x18\v \x01(\x03R\vonsetUnixNs\x12\x1e\n" +
-	"\vend_unix_ns\x18\f \x01(\x03R\tendUnixNs\"\xb0\t\n" +
+	"\vend_unix_ns\x18\f \x01(\x03R\tendUnixNs\x12\x1b\n" +
+	"\tbefore_ms\x18\r \x01(\x01R\bbeforeMs\"\xb0\t\n" +
 	"\x06Action\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bincident\x18\x02 \x01(\tR\bincident\x12\x12\n" +
@@ -13938,7 +14057,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05Event\x12*\n" +
 	"\x04line\x18\x01 \x01(\v2\x14.falcon.v1.EventLineH\x00R\x04line\x12\x18\n" +
 	"\x06resync\x18\x02 \x01(\bH\x00R\x06resyncB\x06\n" +
-	"\x04body\"\xdd\x01\n" +
+	"\x04body\"\xf1\x01\n" +
 	"\rDecideRequest\x12\x1a\n" +
 	"\bincident\x18\x01 \x01(\tR\bincident\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x1b\n" +
@@ -13947,7 +14066,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1b\n" +
 	"\tjob_epoch\x18\x06 \x01(\x04R\bjobEpoch\x12\x12\n" +
 	"\x04rung\x18\a \x01(\tR\x04rung\x12\x18\n" +
-	"\avariant\x18\b \x01(\tR\avariant\"8\n" +
+	"\avariant\x18\b \x01(\tR\avariant\x12\x12\n" +
+	"\x04undo\x18\t \x01(\bR\x04undo\"8\n" +
 	"\vDecideReply\x12)\n" +
 	"\x06action\x18\x01 \x01(\v2\x11.falcon.v1.ActionR\x06action\"=\n" +
 	"\x10SetPolicyRequest\x12)\n" +
@@ -14288,16 +14408,24 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05ranks\x18\x03 \x03(\x05R\x05ranks\x12\x10\n" +
 	"\x03why\x18\x04 \x01(\tR\x03why\x121\n" +
 	"\x14checkpoint_iteration\x18\x05 \x01(\x03R\x13checkpointIteration\x12\x14\n" +
-	"\x05spare\x18\x06 \x01(\bR\x05spare\"\x9d\x01\n" +
+	"\x05spare\x18\x06 \x01(\bR\x05spare\"\xcc\x01\n" +
 	"\x0eRecoverRequest\x12\x1a\n" +
 	"\brecovery\x18\x01 \x01(\tR\brecovery\x12\x12\n" +
 	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x1b\n" +
 	"\tplan_hash\x18\x03 \x01(\tR\bplanHash\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04node\x18\x05 \x01(\tR\x04node\x12\x12\n" +
-	"\x04rank\x18\x06 \x01(\x05R\x04rank\"?\n" +
+	"\x04rank\x18\x06 \x01(\x05R\x04rank\x12\x15\n" +
+	"\x06for_ns\x18\a \x01(\x03R\x05forNs\x12\x16\n" +
+	"\x06anyway\x18\b \x01(\bR\x06anyway\"?\n" +
 	"\fRecoverReply\x12/\n" +
-	"\brecovery\x18\x01 \x01(\v2\x13.falcon.v1.RecoveryR\brecovery*\x9d\x01\n" +
+	"\brecovery\x18\x01 \x01(\v2\x13.falcon.v1.RecoveryR\brecovery\"\x89\x01\n" +
+	"\x03Bar\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\"\n" +
+	"\rsince_unix_ns\x18\x04 \x01(\x03R\vsinceUnixNs\x12\"\n" +
+	"\runtil_unix_ns\x18\x05 \x01(\x03R\vuntilUnixNs*\x9d\x01\n" +
 	"\rCommandStatus\x12\x1e\n" +
 	"\x1aCOMMAND_STATUS_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17COMMAND_STATUS_ACCEPTED\x10\x01\x12\x17\n" +
@@ -14387,7 +14515,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 137)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 138)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -14527,12 +14655,13 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*Exposure)(nil),          // 135: falcon.v1.Exposure
 	(*RecoverRequest)(nil),    // 136: falcon.v1.RecoverRequest
 	(*RecoverReply)(nil),      // 137: falcon.v1.RecoverReply
-	nil,                       // 138: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 139: falcon.v1.Policy.RungsEntry
-	nil,                       // 140: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 141: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 142: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 143: falcon.v1.Recovery.PredictedMsEntry
+	(*Bar)(nil),               // 138: falcon.v1.Bar
+	nil,                       // 139: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 140: falcon.v1.Policy.RungsEntry
+	nil,                       // 141: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 142: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 143: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 144: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	19,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
@@ -14566,7 +14695,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	38,  // 28: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
 	39,  // 29: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
 	37,  // 30: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	138, // 31: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	139, // 31: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
 	0,   // 32: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
 	41,  // 33: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
 	59,  // 34: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
@@ -14618,101 +14747,102 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	128, // 80: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
 	114, // 81: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
 	69,  // 82: falcon.v1.SnapshotReply.brief:type_name -> falcon.v1.Brief
-	71,  // 83: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
-	71,  // 84: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
-	74,  // 85: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
-	139, // 86: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
-	78,  // 87: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
-	6,   // 88: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	9,   // 89: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
-	84,  // 90: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	83,  // 91: falcon.v1.Series.moments:type_name -> falcon.v1.Moment
-	85,  // 92: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	86,  // 93: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	90,  // 94: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	89,  // 95: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
-	91,  // 96: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	92,  // 97: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	92,  // 98: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	140, // 99: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	91,  // 100: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
-	90,  // 101: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	93,  // 102: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	88,  // 103: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	88,  // 104: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	96,  // 105: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
-	95,  // 106: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	88,  // 107: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	77,  // 108: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	77,  // 109: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	107, // 110: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	108, // 111: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	105, // 112: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
-	106, // 113: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
-	104, // 114: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	87,  // 115: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	104, // 116: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	94,  // 117: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	95,  // 118: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
-	82,  // 119: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
-	76,  // 120: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	130, // 121: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
-	114, // 122: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
-	114, // 123: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
-	115, // 124: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
-	11,  // 125: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
-	122, // 126: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
-	123, // 127: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
-	124, // 128: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
-	126, // 129: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
-	126, // 130: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
-	127, // 131: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
-	128, // 132: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
-	125, // 133: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
-	129, // 134: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	141, // 135: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	52,  // 136: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	142, // 137: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	143, // 138: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	132, // 139: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	131, // 140: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	130, // 141: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	135, // 142: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	130, // 143: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	79,  // 144: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 145: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	17,  // 146: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
-	67,  // 147: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	97,  // 148: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	99,  // 149: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	101, // 150: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	109, // 151: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	103, // 152: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	133, // 153: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	136, // 154: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	118, // 155: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
-	120, // 156: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
-	112, // 157: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
-	116, // 158: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
-	42,  // 159: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	18,  // 160: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
-	68,  // 161: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	98,  // 162: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	100, // 163: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	102, // 164: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	110, // 165: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	111, // 166: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	134, // 167: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	137, // 168: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	119, // 169: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
-	121, // 170: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
-	113, // 171: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
-	117, // 172: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
-	159, // [159:173] is the sub-list for method output_type
-	145, // [145:159] is the sub-list for method input_type
-	145, // [145:145] is the sub-list for extension type_name
-	145, // [145:145] is the sub-list for extension extendee
-	0,   // [0:145] is the sub-list for field type_name
+	138, // 83: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
+	71,  // 84: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
+	71,  // 85: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
+	74,  // 86: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
+	140, // 87: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	78,  // 88: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
+	6,   // 89: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	9,   // 90: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
+	84,  // 91: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	83,  // 92: falcon.v1.Series.moments:type_name -> falcon.v1.Moment
+	85,  // 93: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	86,  // 94: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	90,  // 95: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	89,  // 96: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
+	91,  // 97: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	92,  // 98: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	92,  // 99: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	141, // 100: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	91,  // 101: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
+	90,  // 102: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	93,  // 103: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	88,  // 104: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	88,  // 105: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	96,  // 106: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	95,  // 107: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	88,  // 108: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	77,  // 109: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	77,  // 110: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	107, // 111: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	108, // 112: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	105, // 113: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	106, // 114: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	104, // 115: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	87,  // 116: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	104, // 117: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	94,  // 118: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	95,  // 119: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	82,  // 120: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	76,  // 121: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	130, // 122: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	114, // 123: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
+	114, // 124: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
+	115, // 125: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
+	11,  // 126: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
+	122, // 127: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
+	123, // 128: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
+	124, // 129: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
+	126, // 130: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
+	126, // 131: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
+	127, // 132: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
+	128, // 133: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
+	125, // 134: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
+	129, // 135: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	142, // 136: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	52,  // 137: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	143, // 138: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	144, // 139: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	132, // 140: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	131, // 141: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	130, // 142: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	135, // 143: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	130, // 144: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	79,  // 145: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 146: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	17,  // 147: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	67,  // 148: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	97,  // 149: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	99,  // 150: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	101, // 151: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	109, // 152: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	103, // 153: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	133, // 154: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	136, // 155: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	118, // 156: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
+	120, // 157: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
+	112, // 158: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
+	116, // 159: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
+	42,  // 160: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	18,  // 161: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	68,  // 162: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	98,  // 163: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	100, // 164: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	102, // 165: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	110, // 166: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	111, // 167: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	134, // 168: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	137, // 169: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	119, // 170: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
+	121, // 171: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
+	113, // 172: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
+	117, // 173: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
+	160, // [160:174] is the sub-list for method output_type
+	146, // [146:160] is the sub-list for method input_type
+	146, // [146:146] is the sub-list for extension type_name
+	146, // [146:146] is the sub-list for extension extendee
+	0,   // [0:146] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -14763,7 +14893,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   137,
+			NumMessages:   138,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

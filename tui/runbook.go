@@ -1,0 +1,58 @@
+package tui
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/failslow/falcon/docs"
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/decision"
+	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/widget"
+)
+
+// runbookTopic is what the screen asks to be read: who holds the job up or what is lost comes
+// before a slowdown.
+func runbookTopic(by decision.Operator) string {
+	switch {
+	case by.Live.Snap().GetHang() != nil:
+		return docs.Standstill
+	case by.Live.Recovering() != nil:
+		return docs.Lost
+	case by.Subject.Incident() == nil:
+		return docs.FirstMinute
+	}
+	return by.Subject.Incident().GetVerdict().GetCause()
+}
+
+// newRunbook is the help's box with a section of the runbook in it.
+func newRunbook(h *helpBox, topic string) *helpBox {
+	h.title, h.text = "RUNBOOK", docs.Section(topic)
+	if h.text == nil {
+		h.text = docs.Section("")
+	}
+	return h
+}
+
+// textLines are the lines of a text that hold what is wanted, all where nothing is.
+func (h *helpBox) textLines(w int) []page.Line {
+	var out []page.Line
+	want := strings.ToLower(strings.TrimSpace(h.wanted))
+	for i, l := range h.text {
+		if want != "" && !strings.Contains(strings.ToLower(l), want) {
+			continue
+		}
+		role := themes.Text
+		if i == 0 {
+			role = themes.Title
+		}
+		rows := widget.Wrap(l, w)
+		if l == "" {
+			rows = []string{""}
+		}
+		for _, row := range rows {
+			out = append(out, page.Line{Text: row, Role: role})
+		}
+	}
+	return slices.Clip(out)
+}

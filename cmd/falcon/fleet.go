@@ -38,6 +38,8 @@ func checkFleet(all bool, target *engineTarget, config string, opts consoleOptio
 		return fmt.Errorf("%w: --config starts an engine and %s shows those that run: give one of them", errUsage, name)
 	case target.connect != "":
 		return fmt.Errorf("%w: --connect names one engine and %s means several: give one of them", errUsage, name)
+	case opts.Open != "" && (opts.Once || opts.Plain):
+		return fmt.Errorf("%w: --open with lines is about one job: name it with --context NAME", errUsage)
 	case opts.Record != "":
 		return fmt.Errorf("%w: --record records one job: name it with --context NAME", errUsage)
 	case all && target.context != "":

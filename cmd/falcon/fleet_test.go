@@ -105,6 +105,7 @@ func TestContextWrongUse(t *testing.T) {
 		{"console --all --config x.yaml", 2, "give one of them"},
 		{"console --all --connect /x", 2, "give one of them"},
 		{"console --all --record f", 2, "records one job"},
+		{"console --all --once --open inc/INC-0001?job=a", 2, "about one job"},
 		{"console --context a --config x.yaml", 2, "give one of them"},
 		{"console --all --once", 1, "no engine is known"},
 	} {

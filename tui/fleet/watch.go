@@ -41,6 +41,7 @@ func newWatch(f *Fleet, t Target, n int) *watch {
 
 func (w *watch) run() {
 	defer w.hangUp()
+	_, _ = w.connect() // a console of it can be opened before the first pull, which tells why not
 	w.pause(w.first)
 	for w.ctx.Err() == nil {
 		w.pullOnce()
@@ -81,15 +82,23 @@ func (w *watch) period() time.Duration {
 
 func (w *watch) isOlder(j *Job) bool { return j.State.Conn == feed.Live && j.Revision == 0 }
 
-func (w *watch) pullOnce() {
-	cc := w.conn.Load()
-	if cc == nil {
-		var err error
-		if cc, err = w.target.Dial(); err != nil {
-			w.failed(clean.String(err.Error()))
-			return
-		}
+// connect makes the connection where there is none; it asks nothing of the engine.
+func (w *watch) connect() (*grpc.ClientConn, error) {
+	if cc := w.conn.Load(); cc != nil {
+		return cc, nil
+	}
+	cc, err := w.target.Dial()
+	if err == nil {
 		w.conn.Store(cc)
+	}
+	return cc, err
+}
+
+func (w *watch) pullOnce() {
+	cc, err := w.connect()
+	if err != nil {
+		w.failed(clean.String(err.Error()))
+		return
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, w.fleet.pace.pull)
 	defer cancel()

@@ -40,6 +40,9 @@ func Once(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, asJ
 		return err
 	}
 	w := &writer{out: out}
+	if here := r.GetJob().GetName(); at != nil && at.Job != "" && at.Job != here {
+		return fmt.Errorf("the link is to job %s, and this engine's is %s", at.Job, here)
+	}
 	if at != nil {
 		switch lines, err := placeStory(ctx, client, *at); {
 		case err != nil:

@@ -29,6 +29,10 @@ func TestOnceFailsForAnAbsentIncident(t *testing.T) {
 	if err == nil || err.Error() != `INC-0042 can't be shown: no incident "INC-0042"` || out.Len() > 0 {
 		t.Errorf("%v, and %q was written", err, out.String())
 	}
+	err = Once(t.Context(), c, &out, false, &link.Target{Kind: link.Page, Job: "other"})
+	if err == nil || err.Error() != "the link is to job other, and this engine's is gpt-lab" || out.Len() > 0 {
+		t.Errorf("%v, and %q was written", err, out.String())
+	}
 	if err := Once(t.Context(), c, &out, false, nil); err != nil || out.Len() == 0 {
 		t.Errorf("without a place: %v, and %q was written", err, out.String())
 	}

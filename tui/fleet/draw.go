@@ -273,11 +273,12 @@ func (r *Row) Detail(now time.Time, zone *time.Location) []page.Line {
 		}
 	}
 	snap, s := r.State.Snap, r.State
-	switch {
-	case r.Class == Away:
+	switch r.Class {
+	case Away:
 		put(themes.Warn, fmt.Sprintf("away since %s (%s): %s; tried again in %s", phrase.Clock(s.Since, now, zone), phrase.Lasting(now.Sub(s.Since)), s.Err, phrase.Seconds(max(0, r.Retry.Sub(now)))))
-	case r.Class == Connecting:
+	case Connecting:
 		put(themes.Dim, "connecting")
+	default:
 	}
 	put(themes.Warn, r.Version())
 	if s.Received.IsZero() {

@@ -68,7 +68,9 @@ func RowOf(j *Job, now time.Time) Row {
 	}
 	if !j.State.Received.IsZero() {
 		r.News = max(0, j.State.Age(now))
-		r.Waits = waitsOf(j, now)
+		if r.Class != Finished { // nothing more comes of it
+			r.Waits = waitsOf(j, now)
+		}
 	}
 	return r
 }

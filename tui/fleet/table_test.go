@@ -177,6 +177,14 @@ func TestWaits(t *testing.T) {
 	}
 }
 
+// Nothing waits in a job that has finished.
+func TestFinishedJobsWaitForNobody(t *testing.T) {
+	snap := &falconv1.SnapshotReply{Job: jobOf("finished", 8), Recovery: &falconv1.Recovery{Id: "REC-0001", State: "proposed"}, Ladder: proposing(0)}
+	if r := RowOf(made("a", snap), start); r.Class != Finished || r.NeedsPerson() {
+		t.Errorf("%+v", r.Waits)
+	}
+}
+
 func TestFilters(t *testing.T) {
 	jobs := oneOfEach()
 	jobs[1].State.Snap.Job.Name = "llama-70b"

@@ -23,6 +23,7 @@ const (
 // askName and stackName are the files by which the Python stacks of a process are asked for and
 // given; falcon_torch has the same names.
 func askName(dir string, pid int) string { return filepath.Join(dir, "falcon-ask."+strconv.Itoa(pid)) }
+
 func stackName(dir string, pid int) string {
 	return filepath.Join(dir, "falcon-stack."+strconv.Itoa(pid))
 }

@@ -114,7 +114,7 @@ func curveBends(curve []swarmResult) string {
 	}
 	first := &curve[0]
 	perRank := 1e3 * (held.RSSMB - first.RSSMB) / max(1, float64(held.Ranks-first.Ranks))
-	return fmt.Sprintf("Below some hundred ranks the engine's own %.0f MB and its ticks are most of the cost; above, memory grows by %.1f kB and CPU by %.0f µs a second with each rank, most of it the streams' system calls.%s The largest size that holds is %d ranks; going on as from there, %d ranks take %.1f cores and %.1f GB.",
+	return fmt.Sprintf("Below some hundred ranks the engine's own %.0f MB and its ticks are most of the cost; above, memory grows by %.1f kB and CPU by %.0f µs a second with each rank, most of it reading and decoding streams.%s The largest size that holds is %d ranks; going on as from there, %d ranks take %.1f cores and %.1f GB.",
 		first.RSSMB, perRank, 1e6*held.EngineCores/float64(held.Ranks), text, held.Ranks, goalRanks, held.EngineCores/float64(held.Ranks)*goalRanks, (first.RSSMB+perRank*goalRanks/1e3)/1e3)
 }
 

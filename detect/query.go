@@ -35,12 +35,16 @@ func (m *Machine) Rank(r falcon.Rank) (RankStatus, bool) {
 // after each, oldest first: at most columns of them, each posterior cut to
 // runLengths entries, the last of which holds the tail. It runs a filter over
 // the stored samples, so it costs about a microsecond a sample; nil for a rank
-// that the job does not have.
+// that the job does not have. With 0 runLengths it is the times alone, of this epoch, and no
+// filter runs.
 func (m *Machine) Series(r falcon.Rank, columns, runLengths int) []Column {
-	if !m.job.known || r < 0 || int(r) >= len(m.samples.ranks) || columns < 1 || runLengths < 2 {
+	if !m.job.known || r < 0 || int(r) >= len(m.samples.ranks) || columns < 1 || runLengths < 0 || runLengths == 1 {
 		return nil
 	}
 	s := m.samples.ranks[r]
+	if runLengths == 0 {
+		return s.newestColumns(columns)
+	}
 	values := s.newestValues(s.held())
 	centre, scale := meanAndSpread(values)
 	filter := bocd.New(m.cfg.Tracker.Filter)

@@ -87,6 +87,16 @@ func (s *series) newestValues(n int) []float64 {
 	return out
 }
 
+// newestColumns are the newest n observations without a posterior, oldest first.
+func (s *series) newestColumns(n int) []Column {
+	n = min(n, s.held())
+	out := make([]Column, 0, n)
+	for i := s.seen - n; i < s.seen; i++ {
+		out = append(out, Column{Iteration: s.iteration(i), Ms: s.valueAt(i)})
+	}
+	return out
+}
+
 // settleRange marks iterations that belong to an action in the tracker.
 func (s *series) settleRange(from, to int64) {
 	if s.seen > 0 {

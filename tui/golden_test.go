@@ -63,7 +63,7 @@ func text(m *Model) string { return ansi.Strip(m.View().Content) }
 // screen composes one page of one moment.
 func screen(t testing.TB, mo moment, p key.Scope, w, h int, theme string, profile colorprofile.Profile, ascii bool) *Model {
 	t.Helper()
-	src := &still{state: stateAt(t, mo.options, mo.iter, mo.approve, feed.Want{Rank: -1, Columns: int32(w), RunLengths: 128})}
+	src := &still{state: stateAt(t, mo.options, mo.iter, mo.approve, feed.Want{Rank: -1, Columns: int32(w), RunLengths: 128, Recent: 60})}
 	m, err := New(src, Options{Theme: theme, Profile: &profile, Now: newClock().now, ASCII: ascii})
 	if err != nil {
 		t.Fatal(err)

@@ -98,7 +98,7 @@ func stateAt(t interface{ Fatal(...any) }, o enginetest.Options, iter, approve i
 
 // pictureOf is what a console holds of an engine, recoveries included.
 func pictureOf(t interface{ Fatal(...any) }, e *enginetest.Engine, w feed.Want) *feed.State {
-	snap, err := e.Snapshot(context.Background(), &falconv1.SnapshotRequest{Rank: w.Rank, Columns: w.Columns, RunLengths: w.RunLengths})
+	snap, err := e.Snapshot(context.Background(), &falconv1.SnapshotRequest{Rank: w.Rank, Columns: w.Columns, RunLengths: w.RunLengths, Recent: w.Recent})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,7 +91,7 @@ func (x pageScene) screen(t *testing.T, w, h int, profile colorprofile.Profile, 
 		x.before(e)
 	}
 	e.Advance(x.after)
-	s := pictureOf(t, e, feed.Want{Rank: -1, Columns: int32(2 * w), RunLengths: 128})
+	s := pictureOf(t, e, feed.Want{Rank: -1, Columns: int32(2 * w), RunLengths: 128, Recent: 60})
 	tests, err := e.Incidents(context.Background(), &falconv1.IncidentsRequest{OnlyValidations: true})
 	if err != nil {
 		t.Fatal(err)

@@ -68,10 +68,19 @@ func (v *workspace) showNote(role themes.Role, text string) { v.notes.showNote(r
 // wantedData is what the present page needs of the feed.
 func (v *workspace) wantedData(attending string) feed.Want {
 	columns, lengths := v.pages[v.current].Want(v.body)
+	near, tests := v.wantedNear()
 	return feed.Want{
-		Rank: v.live.Wanted(), Columns: int32(columns), RunLengths: int32(lengths),
-		Recoveries: v.current == key.Recovery, Tests: v.current == key.Validate, History: v.showsHistory(), Attending: attending,
+		Rank: v.live.Wanted(), Columns: int32(columns), RunLengths: int32(lengths), Recent: int32(near),
+		Recoveries: v.current == key.Recovery, Tests: tests || v.current == key.Validate, History: v.showsHistory(), Attending: attending,
 	}
+}
+
+// wantedNear is what the present page shows of every rank: newest iterations, and past tests.
+func (v *workspace) wantedNear() (iterations int, tests bool) {
+	if p, ok := v.pages[v.current].(page.Near); ok {
+		return p.Near(v.live)
+	}
+	return 0, false
 }
 
 // showsHistory reports whether the history is on screen.

@@ -341,6 +341,14 @@ func TestSnapshotShowsTheJob(t *testing.T) {
 		if c, err = b.engine.Series(ctx, 99, 8, 5); err != nil || c != nil {
 			t.Errorf("series of no rank: %v, %v", c, err)
 		}
+		newest, err := RecentOf(ctx, b.engine, 1000)
+		if err != nil || newest.GetColumns() != RecentMax || newest.GetLastIteration() != j.GetIteration() || len(newest.GetMs()) != 4*RecentMax || newest.GetPids()[3] != b.job.pid+3 {
+			t.Errorf("recent %v, %v", newest, err)
+		}
+		own := newest.GetMs()[3*RecentMax:]
+		if from := RecentMax - 25; own[from-1] != 0 || own[from] == 0 || own[RecentMax-1] == 0 {
+			t.Errorf("25 iterations of rank 3 are shown as %v", own)
+		}
 		b.job.agents[1].send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{Rank: 3, Pid: b.job.pid + 3, Exit: "exited normally"}}})
 		b.turn()
 		if s, err = b.engine.Latest(ctx); err != nil || s.Reply.GetJob().GetState() != "slow" {

@@ -187,7 +187,7 @@ func TestGroupsOfAStandstill(t *testing.T) {
 // What a picture holds goes to every caller.
 func TestPicturesAreWhole(t *testing.T) {
 	reply := (&falconv1.SnapshotReply{}).ProtoReflect()
-	own := map[string]bool{"unchanged": true, "role": true, "actor": true, "ranks": true, "series": true, "operators": true, "columns": true, "brief": true}
+	own := map[string]bool{"unchanged": true, "role": true, "actor": true, "ranks": true, "series": true, "operators": true, "columns": true, "brief": true, "recent": true, "listening": true}
 	fields := reply.Descriptor().Fields()
 	for i := range fields.Len() {
 		switch f := fields.Get(i); {

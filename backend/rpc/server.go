@@ -91,6 +91,9 @@ func Listen(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	console := &consoleService{engine: cfg.Engine, presence: newPresence(cfg.Now)}
+	if s.network != nil {
+		console.listening = s.network.Addr().String()
+	}
 	s.local = grpc.NewServer(append(s.options(auth.SocketCredentials()), grpc.InTapHandle(s.gate.ownerTap))...)
 	falconv1.RegisterConsoleServer(s.local, console)
 	s.serveListener(s.local, s.socket)

@@ -91,8 +91,9 @@ func receiveHello(stream grpc.BidiStreamingServer[falconv1.AgentFrame, falconv1.
 // consoleService serves operators.
 type consoleService struct {
 	falconv1.UnimplementedConsoleServer
-	engine   *engine.Engine
-	presence *presence
+	engine    *engine.Engine
+	presence  *presence
+	listening string // where agents attach
 }
 
 func actorOf(ctx context.Context) engine.Actor {
@@ -129,8 +130,11 @@ func (c *consoleService) Snapshot(ctx context.Context, q *falconv1.SnapshotReque
 	default:
 		out.Ranks = s.Ranks.Views()
 	}
-	out.Operators = c.presence.operators()
-	return out, nil
+	if q.GetRecent() > 0 {
+		out.Recent, err = engine.RecentOf(ctx, c.engine, int(q.GetRecent()))
+	}
+	out.Operators, out.Listening = c.presence.operators(), c.listening
+	return out, wireError(err)
 }
 
 func chosen(q *falconv1.SnapshotRequest, s *engine.State) falcon.Rank {

@@ -106,6 +106,7 @@ type Want struct {
 	Recoveries bool  // older recoveries, and what could be lost now
 	Tests      bool  // older validations
 	History    bool  // what is known of incidents that are over
+	Recent     int32 // newest iterations of every rank of a small job
 
 	Attending string // what the operator is about to decide on, for others to see; changes nothing in the reply
 }
@@ -291,7 +292,7 @@ func (f *Feed) request(w Want) *falconv1.SnapshotRequest {
 	defer f.mu.Unlock()
 	r := &falconv1.SnapshotRequest{
 		Rank: w.Rank, Columns: w.Columns, RunLengths: w.RunLengths, Session: f.state.Session, Attending: w.Attending,
-		Packed: true, ColumnsVersion: f.packed.heldVersion(),
+		Packed: true, ColumnsVersion: f.packed.heldVersion(), Recent: w.Recent,
 	}
 	w.Attending = ""
 	if w == f.sent && f.state.Conn == Live {

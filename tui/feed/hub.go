@@ -40,7 +40,7 @@ func NewHub(client falconv1.ConsoleClient, now func() time.Time) *Hub {
 
 // sharedWant asks for no series: each session has its own.
 func sharedWant(wanted Want) Want {
-	return Want{Rank: WorstRank, Recoveries: wanted.Recoveries, Tests: wanted.Tests, History: wanted.History}
+	return Want{Rank: WorstRank, Recoveries: wanted.Recoveries, Tests: wanted.Tests, History: wanted.History, Recent: wanted.Recent}
 }
 
 // Session is a console's source that looks and acts by the caller's own
@@ -107,7 +107,7 @@ func (h *Hub) removeSession(s *Session) {
 }
 
 // adjustPace pulls as often as the keenest session wants, and recoveries, older
-// validations and the history while one of them does.
+// validations, the history and every rank's newest iterations while one of them does.
 func (h *Hub) adjustPace() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -118,6 +118,7 @@ func (h *Hub) adjustPace() {
 		}
 		w := s.want.Load()
 		wanted.Recoveries, wanted.Tests, wanted.History = wanted.Recoveries || w.Recoveries, wanted.Tests || w.Tests, wanted.History || w.History
+		wanted.Recent = max(wanted.Recent, w.Recent)
 	}
 	h.feed.Ask(sharedWant(wanted))
 	h.feed.setPace(most)

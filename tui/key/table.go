@@ -210,8 +210,8 @@ func mapBindings(s Scope) []Binding {
 	}
 	if s == Ranks {
 		b = append(b,
-			newBinding(s, ZoomIn, []string{"+", "="}, "+", "zoom", "Zoom in: job, stages, nodes, ranks, and ranks with numbers.", 11),
-			newBinding(s, ZoomOut, []string{"_"}, "_", "zoom", "Zoom out: the worst of several ranks a mark.", 0),
+			newBinding(s, ZoomIn, []string{"+", "="}, "+", "zoom", "Zoom in: job, stages, nodes, ranks, ranks with numbers, and a table of ranks.", 11),
+			newBinding(s, ZoomOut, []string{"_"}, "_", "zoom", "Zoom out: from the table to the heat map, then the worst of several ranks a mark.", 0),
 			newBinding(s, PageUp, []string{"ctrl+u", "pgup"}, "ctrl-u", "page", "Half a page up.", 0),
 			newBinding(s, PageDown, []string{"ctrl+d", "pgdown"}, "ctrl-d", "page", "Half a page down.", 0),
 			newBinding(s, Order, []string{"o"}, "o", "order", "Next order: by topology, by host, by rank.", 0),

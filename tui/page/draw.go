@@ -29,6 +29,13 @@ type Pane struct {
 	Draw func(c *widget.Canvas, r widget.Rect, s *State)
 }
 
+// Near is a page that shows ranks one by one.
+type Near interface {
+	// Near reports how many newest iterations of every rank the page needs, 0 for none, and
+	// whether it needs past tests.
+	Near(s *State) (iterations int, tests bool)
+}
+
 // Paned is a page that consists of panes.
 type Paned interface {
 	// Panes lists the panes in reading order.
@@ -84,8 +91,18 @@ func TallyOf(count [roster.Standings]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// Details describes one rank in up to three lines.
+// Details describes one rank in up to three lines, and where there is room in those of AboutRank.
 func (s *State) Details(c *widget.Canvas, r widget.Rect, rank int32) {
+	const measured = 3
+	top, below := r.Rows(measured)
+	drawMeasured(c, top, s, rank, below.H < AboutRows)
+	if below.H >= AboutRows {
+		DrawLines(c, below, AboutRank(s, rank, below.W))
+	}
+}
+
+// drawMeasured draws what was measured of a rank, and in the last line what it was named for.
+func drawMeasured(c *widget.Canvas, r widget.Rect, s *State, rank int32, history bool) {
 	if int(rank) >= s.Roster.World() || r.Empty() {
 		return
 	}
@@ -117,13 +134,13 @@ func (s *State) Details(c *widget.Canvas, r widget.Rect, rank int32) {
 		p.Putf(themes.Text, "waits %s  ", phrase.Ms(v.WaitMs))
 	}
 	if v.CnpPerS > 0 {
-		p.Putf(themes.Text, "CNP %s/s  ", thousands(v.CnpPerS))
+		p.Putf(themes.Text, "CNP %s/s  ", Thousands(v.CnpPerS))
 	}
 	p.Putf(themes.Text, "P(change) %.2f", v.Probability)
 	if text := KernelOf(s, rank); text != "" {
 		p.Put(themes.Warn, "  "+text)
 	}
-	if text := DeviceHistory(s, v.GetDevice()); text != "" {
+	if text := DeviceHistory(s, v.GetDevice()); text != "" && history {
 		p.Put(themes.Warn, "  "+text)
 	}
 }

@@ -68,7 +68,7 @@ func (m *Measured) Reading(r *falconv1.RankView) string {
 	case roster.Clock:
 		return fmt.Sprintf("%dM", min(r.SmClockMhz, 9999))
 	}
-	return thousands(x)
+	return Thousands(x)
 }
 
 // Ended reports whether a rank is silent because the job has finished.
@@ -89,8 +89,8 @@ func (m *Measured) Health(r *falconv1.RankView) (glyph rune, word string, role t
 	return l.glyph, l.word, l.role
 }
 
-// thousands writes a count in at most four columns.
-func thousands(x float64) string {
+// Thousands writes a count in at most four columns.
+func Thousands(x float64) string {
 	for _, unit := range []string{"", "k", "M"} {
 		if x < 999.5 {
 			return fmt.Sprintf("%.0f%s", x, unit)

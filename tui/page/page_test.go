@@ -333,6 +333,11 @@ func TestRankFilter(t *testing.T) {
 	}
 	s.Update(s.Feed)
 	out := draw(p, s, 80, 19, colorprofile.TrueColor)
+	if !strings.Contains(out, `filter "g3": 3 of 24`) || !strings.Contains(out, "  11 n1.g3  ● ok") || strings.Contains(out, "▲ slow   ") {
+		t.Errorf("the filtered table must say what it hides:\n%s", out)
+	}
+	p.SetZoom(int(ranks.Detail))
+	out = draw(p, s, 80, 19, colorprofile.TrueColor)
 	if !strings.Contains(out, `filter "g3": 3 of 24`) || !strings.Contains(out, "1 slow") || strings.Contains(out, "▲20") {
 		t.Errorf("the filtered map must say what it hides:\n%s", out)
 	}

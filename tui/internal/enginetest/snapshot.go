@@ -56,7 +56,8 @@ func (e *Engine) snapshot(version uint64, r *falconv1.SnapshotRequest) *falconv1
 		s.Ranks = e.ranks(version)
 	}
 	s.Validation, s.Recovery, s.Hang = e.validation(), e.recovery(), e.still.verdict(e.opts.at(e.iter), e.hostile)
-	s.Operators = e.operators
+	s.Operators, s.Listening = e.operators, "10.0.0.5:7440"
+	s.Recent = e.recent(r.Recent)
 	if e.looked != nil {
 		s.Triage = []*falconv1.Triage{proto.CloneOf(e.looked)}
 	}

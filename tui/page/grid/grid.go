@@ -13,6 +13,7 @@ import (
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/page/posterior"
 	"github.com/failslow/falcon/tui/phrase"
 	"github.com/failslow/falcon/tui/roster"
 	"github.com/failslow/falcon/tui/widget"
@@ -20,22 +21,51 @@ import (
 
 // Page is the grid page.
 type Page struct {
-	page.NoSeries
 	alone bool // the grid fills the page, as last drawn
 }
 
 // New makes the page.
 func New() *Page { return &Page{} }
 
-const detailRows = 3
+const (
+	detailRows = 3
+	chartLeast = 8 // rows from which on a chart is worth its place
+	tableExtra = 4 // title, head, foot, and the names of links
+)
+
+// Want asks for the cursor's series where it is drawn.
+func (p *Page) Want(r widget.Rect) (columns, runLengths int) {
+	return max(1, r.W-posterior.LabelWidth), 0
+}
+
+// Near asks for what the details of a rank say: the processes come with an iteration.
+func (p *Page) Near(s *page.State) (iterations int, tests bool) {
+	if s.Roster.World() >= page.Few {
+		return 0, false
+	}
+	return 1, true
+}
 
 // tableRect is where the table is drawn, its title included.
-func (p *Page) tableRect(r widget.Rect) widget.Rect {
+func (p *Page) tableRect(r widget.Rect, s *page.State) widget.Rect {
 	if p.alone {
 		return r
 	}
-	top, _ := r.Rows(r.H - detailRows - 1)
+	top, _, _ := shapePage(r, s)
 	return top
+}
+
+// shapePage divides the page: the stages, the cursor's rank, and what few stages leave to its
+// chart.
+func shapePage(r widget.Rect, s *page.State) (table, detail, chart widget.Rect) {
+	table, detail = r.Rows(r.H - detailRows - 1)
+	spare := table.H - tableExtra - s.PP
+	if !isComplete(s) || spare < chartLeast+page.AboutRows {
+		return table, detail, widget.Rect{}
+	}
+	table, r = r.Rows(s.PP + tableExtra)
+	detail, chart = r.Rows(1 + detailRows + page.AboutRows)
+	return table, detail, chart
 }
 
 // Act moves the cursor by stage and column.
@@ -56,7 +86,7 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 		return key.Posterior
 	case key.Left, key.Right, key.Up, key.Down:
 		if isComplete(s) {
-			_, body := p.tableRect(r).Rows(1)
+			_, body := p.tableRect(r, s).Rows(1)
 			moveCursor(a, s, newNodeTable(s, body))
 		}
 	}
@@ -88,13 +118,16 @@ func isComplete(s *page.State) bool {
 	return s.TP <= n && s.DP <= n/s.TP && s.PP <= n/(s.TP*s.DP) // without overflow
 }
 
-// Draw draws the table, and below it the cursor's rank.
+// Draw draws the table, below it the cursor's rank, and its chart where there is room.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	p.alone = false
-	_, rest := r.Rows(r.H - detailRows - 1)
-	Table(c, p.tableRect(r), s)
+	table, detail, chart := shapePage(r, s)
+	Table(c, table, s)
 	legend := "C compute  L link  H host  B bubble  F facility  ? unknown"
-	s.Details(c, c.Rule(rest, "CURSOR", legend), s.Rank())
+	s.Details(c, c.Rule(detail, "CURSOR", legend), s.Rank())
+	if !chart.Empty() {
+		posterior.Chart(c, chart, s)
+	}
 }
 
 // Panes are the parts that can fill the page alone.

@@ -101,6 +101,18 @@ func costText(s *page.State, minor bool) string {
 	return ""
 }
 
+// rankLines are how the ranks are laid out and how they do, or what to do about there being none.
+func rankLines(s *page.State, r widget.Rect) []page.Line {
+	if s.Roster.World() > 0 {
+		return []page.Line{{Text: fmt.Sprintf("%d ranks: %s; %s", s.Roster.World(), layoutText(s), s.Tally()), Role: themes.Text}}
+	}
+	var out []page.Line
+	for _, l := range widget.Wrap(phrase.Capital(page.NoRanks(s)), max(1, r.W)) {
+		out = append(out, page.Line{Text: l, Role: themes.Accent})
+	}
+	return out[:min(len(out), max(0, r.H))]
+}
+
 // standingFaults are what the recovery that is under way is about, or "".
 func standingFaults(s *page.State) string {
 	if v := s.Recovering(); v != nil {
@@ -124,7 +136,7 @@ func drawCalm(c *widget.Canvas, r widget.Rect, s *page.State) {
 	row, rest := r.Rows(1)
 	switch falcon.JobState(job.GetState()) {
 	case "":
-		c.Pen(row).Put(themes.Dim, "nothing received yet: agents attach to the engine, then ranks report their iterations")
+		c.Pen(row).Put(themes.Title, "nothing received yet")
 	case falcon.JobLearning:
 		c.Pen(row).Put(themes.Accent, "learning the healthy iteration time").Putf(themes.Dim, "  iteration %s", phrase.Iteration(job.Iteration))
 	case falcon.JobSteady:
@@ -138,8 +150,10 @@ func drawCalm(c *widget.Canvas, r widget.Rect, s *page.State) {
 		row, rest = rest.Rows(1)
 		c.Pen(row).Put(themes.Text, text)
 	}
-	row, rest = rest.Rows(1)
-	c.Pen(row).Putf(themes.Text, "%d ranks: %s; %s", s.Roster.World(), layoutText(s), s.Tally())
+	for _, l := range rankLines(s, rest) {
+		row, rest = rest.Rows(1)
+		c.Pen(row).Put(l.Role, l.Text)
+	}
 	row, rest = rest.Rows(1)
 	c.Pen(row).Put(themes.Text, agentsText(s))
 	for _, x := range concernLines(s) {

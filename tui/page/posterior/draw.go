@@ -18,7 +18,7 @@ func (v view) drawBars(c *widget.Canvas, r widget.Rect, hair int64) {
 	if r.Empty() {
 		return
 	}
-	_, plot := r.Columns(labelW)
+	_, plot := r.Columns(LabelWidth)
 	values := v.columnTimes()
 	top, _ := v.chartScale()
 	c.Bars(plot, widget.Bars{
@@ -26,12 +26,12 @@ func (v view) drawBars(c *widget.Canvas, r widget.Rect, hair int64) {
 		Style: func(i int) themes.Style { return v.styleOfMs(c, values[i]) },
 	})
 	dim := c.Pal.Style(themes.Dim)
-	c.Right(r.X+labelW-1, r.Y, fmt.Sprintf("%.0f", top), dim)
+	c.Right(r.X+LabelWidth-1, r.Y, fmt.Sprintf("%.0f", top), dim)
 	if line := r.Y + r.H - 1 - min(r.H-1, int(v.s.BaselineMs/top*float64(r.H))); v.s.BaselineMs > 0 && line > r.Y {
-		c.Right(r.X+labelW-1, line, fmt.Sprintf("%.0f", v.s.BaselineMs), dim)
+		c.Right(r.X+LabelWidth-1, line, fmt.Sprintf("%.0f", v.s.BaselineMs), dim)
 	}
 	if r.H > 2 {
-		c.Right(r.X+labelW-1, r.Y+r.H-1, "0 ms", dim)
+		c.Right(r.X+LabelWidth-1, r.Y+r.H-1, "0 ms", dim)
 	}
 }
 
@@ -101,23 +101,23 @@ func (v view) drawMarks(c *widget.Canvas, r widget.Rect) {
 		return
 	}
 	dim := c.Pal.Style(themes.Dim)
-	c.Right(r.X+labelW-1, r.Y, "iter", dim)
+	c.Right(r.X+LabelWidth-1, r.Y, "iter", dim)
 	left := fmt.Sprintf("%d", v.oldestIteration())
 	free := v.width - v.n // first empty column
 	if !v.isMarkedFrom(v.oldestIteration(), v.oldestIteration()+int64(len(left))) {
-		free += c.Text(r.X+labelW+free, r.Y, v.n, left, dim)
+		free += c.Text(r.X+LabelWidth+free, r.Y, v.n, left, dim)
 	}
 	end := v.width
 	if right := fmt.Sprintf("%d", v.newestIteration()); v.n > len(left)+len(right)+2 {
 		end -= len(right) + 1
-		c.Right(r.X+labelW+v.width, r.Y, right, dim)
+		c.Right(r.X+LabelWidth+v.width, r.Y, right, dim)
 	}
 	for i, m := range v.s.Marks {
 		x := v.columnOf(m.Iteration)
 		if x < 0 {
 			continue
 		}
-		c.Set(r.X+labelW+x, r.Y, markGlyph(m.Kind), c.Pal.Style(themes.Accent).With(themes.Bold))
+		c.Set(r.X+LabelWidth+x, r.Y, markGlyph(m.Kind), c.Pal.Style(themes.Accent).With(themes.Bold))
 		next := end
 		if i+1 < len(v.s.Marks) {
 			if y := v.columnOf(v.s.Marks[i+1].Iteration); y >= 0 {
@@ -134,7 +134,7 @@ func (v view) drawMarks(c *widget.Canvas, r widget.Rect) {
 		default:
 			continue
 		}
-		c.Text(r.X+labelW+at, r.Y, len(label), label, c.Pal.Style(themes.Accent))
+		c.Text(r.X+LabelWidth+at, r.Y, len(label), label, c.Pal.Style(themes.Accent))
 		free = max(at+len(label), x+1) + 1
 	}
 }
@@ -142,20 +142,20 @@ func (v view) drawMarks(c *widget.Canvas, r widget.Rect) {
 // drawClock draws when the iterations at both ends and in the middle were, by the clock.
 func (v view) drawClock(c *widget.Canvas, r widget.Rect, s *page.State) {
 	dim := c.Pal.Style(themes.Dim)
-	c.Right(r.X+labelW-1, r.Y, "clock", dim)
+	c.Right(r.X+LabelWidth-1, r.Y, "clock", dim)
 	from := v.width - v.n
 	left, right := v.clockOf(v.oldestIteration(), s), v.clockOf(v.newestIteration(), s)
 	w, most := widget.Width(left), v.n
 	if len(right) > 0 && most >= widget.Width(right) {
-		c.Right(r.X+labelW+v.width, r.Y, right, dim)
+		c.Right(r.X+LabelWidth+v.width, r.Y, right, dim)
 		most -= widget.Width(right) + 1
 	}
 	if w <= most {
-		c.Text(r.X+labelW+from, r.Y, w, left, dim)
+		c.Text(r.X+LabelWidth+from, r.Y, w, left, dim)
 	}
 	middle := v.clockOf((v.oldestIteration()+v.newestIteration())/2, s)
 	if at := from + v.n/2 - widget.Width(middle)/2; middle != "" && left != right && most-w > 3*widget.Width(middle) {
-		c.Text(r.X+labelW+at, r.Y, widget.Width(middle), middle, dim)
+		c.Text(r.X+LabelWidth+at, r.Y, widget.Width(middle), middle, dim)
 	}
 }
 
@@ -183,7 +183,7 @@ func (v view) drawStrip(c *widget.Canvas, r widget.Rect, hair int64) {
 	if r.Empty() {
 		return
 	}
-	_, plot := r.Columns(labelW)
+	_, plot := r.Columns(LabelWidth)
 	values := v.columnValues(v.s.Probability)
 	for i, p := range values {
 		values[i] = min(p, 1) // rounding must not look like a value off the scale
@@ -198,9 +198,9 @@ func (v view) drawStrip(c *widget.Canvas, r widget.Rect, hair int64) {
 		},
 	})
 	dim := c.Pal.Style(themes.Dim)
-	c.Right(r.X+labelW-1, r.Y, "1", dim)
+	c.Right(r.X+LabelWidth-1, r.Y, "1", dim)
 	if r.H > 1 {
-		c.Right(r.X+labelW-1, r.Y+r.H-1, "0", dim)
+		c.Right(r.X+LabelWidth-1, r.Y+r.H-1, "0", dim)
 	}
 }
 
@@ -266,7 +266,7 @@ func (v view) drawHeat(c *widget.Canvas, r widget.Rect, hair int64) {
 			pix.Put(col, base-runLengthBin(rows, int(v.s.MapRunLength[i])), widget.PixelMark)
 		}
 	}
-	_, plot := r.Columns(labelW)
+	_, plot := r.Columns(LabelWidth)
 	c.Raster(plot, pix, &c.Pal.Posterior)
 	v.changeLines(c, plot)
 	v.runLabels(c, r, rows)
@@ -332,10 +332,10 @@ func (v view) runLabels(c *widget.Canvas, r widget.Rect, rows []bin) {
 	dim := c.Pal.Style(themes.Dim)
 	for y := r.H - 1; y >= 0; y -= 2 {
 		if i := (r.H - 1 - y) * per; i < len(rows)-per {
-			c.Right(r.X+labelW-1, r.Y+y, fmt.Sprintf("%d", rows[i].lo), dim)
+			c.Right(r.X+LabelWidth-1, r.Y+y, fmt.Sprintf("%d", rows[i].lo), dim)
 		}
 	}
 	if n := len(rows) - 1; n > 0 {
-		c.Right(r.X+labelW-1, r.Y+r.H-1-n/per, fmt.Sprintf("%d+", rows[n].lo), dim)
+		c.Right(r.X+LabelWidth-1, r.Y+r.H-1-n/per, fmt.Sprintf("%d+", rows[n].lo), dim)
 	}
 }

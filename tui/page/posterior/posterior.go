@@ -21,8 +21,8 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// labelW is the room for the axis left of every part.
-const labelW = 7
+// LabelWidth is the room for the axis left of every part.
+const LabelWidth = 7
 
 // Run lengths to request, the last of them the tail: as many as a screen has rows for.
 const (
@@ -59,7 +59,7 @@ func (p *Page) Want(r widget.Rect) (columns, runLengths int) {
 	if r.H >= tallH {
 		runLengths = RunLengthsTall
 	}
-	columns = max(1, r.W-labelW)
+	columns = max(1, r.W-LabelWidth)
 	if p.end != following || p.hair >= 0 {
 		columns += (p.past/pastStep + 2) * pastStep
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-var screen = widget.Rect{W: 60 + labelW, H: 35}
+var screen = widget.Rect{W: 60 + LabelWidth, H: 35}
 
 // regime is a series of n iterations from first whose run length falls at
 // change; the posterior has all mass on the run length.

@@ -29,7 +29,7 @@ func newSeriesView(r widget.Rect, s *falconv1.Series, end int64) view {
 	if s == nil {
 		s = &falconv1.Series{}
 	}
-	v := view{s: s, width: max(0, r.W-labelW), hi: len(s.Ms)}
+	v := view{s: s, width: max(0, r.W-LabelWidth), hi: len(s.Ms)}
 	if end != following {
 		v.hi = max(min(v.width, len(s.Ms)), min(len(s.Ms), int(end-s.FirstIteration)+1))
 	}
@@ -187,8 +187,8 @@ func (p *Page) Point(t widget.Target, _ *page.State) {
 
 // targetAt is the iteration in a column of the page.
 func (v view) targetAt(x int) widget.Target {
-	i := v.indexOfColumn(x - labelW)
-	if x < labelW || x >= labelW+v.width || i < 0 {
+	i := v.indexOfColumn(x - LabelWidth)
+	if x < LabelWidth || x >= LabelWidth+v.width || i < 0 {
 		return widget.Target{}
 	}
 	return widget.Target{Kind: widget.TargetIteration, N: v.s.FirstIteration + int64(i)}

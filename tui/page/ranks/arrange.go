@@ -18,13 +18,14 @@ const (
 	Node                // the ranks of a node
 	Rank                // a rank
 	Detail              // a rank with numbers
+	Table               // a rank a row, with all its numbers
 	levels
 )
 
 // auto picks the nearest level that shows every rank.
 const auto Level = -1
 
-var levelNames = [levels]string{"job", "stages", "nodes", "ranks", "detail"}
+var levelNames = [levels]string{"job", "stages", "nodes", "ranks", "detail", "table"}
 
 // Order is how nodes, ranks and details follow each other.
 type Order int

@@ -25,7 +25,10 @@ func (g geometry) titleText(s *page.State) string {
 	if n := s.PickCount(); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d picked", n))
 	}
-	parts = append(parts, s.Tally(), s.MetricName())
+	parts = append(parts, s.Tally())
+	if g.level != Table {
+		parts = append(parts, s.MetricName())
+	}
 	if most := g.ranksPerItem(s); most > 1 {
 		parts = append(parts, fmt.Sprintf("worst of %d", most))
 	}
@@ -58,7 +61,7 @@ func (g geometry) ranksPerItem(s *page.State) int {
 // headingText is the map's own name with its level and order.
 func (g geometry) headingText() string {
 	t := "RANKS"
-	if g.level != Detail {
+	if g.level < Detail {
 		t += " " + levelNames[g.level]
 	}
 	if g.order != Topology && g.level > Stage {

@@ -46,6 +46,9 @@ func layoutMap(r widget.Rect, s *page.State, level Level, order Order, halves in
 	case Detail:
 		g.arrangement = arrangeRanks(s, level, order, 1, 1)
 		g.sizeCells(r, s.Roster.World())
+	case Table:
+		g.arrangement = arrangeRanks(s, level, order, 1, 1)
+		g.cellW, g.columns, g.rows = max(2, r.W), 1, max(1, r.H)
 	case Job:
 		g.sizeForJob(r, s)
 	case Stage:

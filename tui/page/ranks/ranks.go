@@ -13,13 +13,13 @@ import (
 
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/page/posterior"
 	"github.com/failslow/falcon/tui/roster"
 	"github.com/failslow/falcon/tui/widget"
 )
 
 // Page is the ranks page.
 type Page struct {
-	page.NoSeries
 	level  Level
 	order  Order
 	halves int   // pixel rows a text row, as drawn last
@@ -34,7 +34,7 @@ func New() *Page { return &Page{level: auto, halves: 2, anchor: -1} }
 func (p *Page) Zoom() (level int, chosen bool) { return int(p.level), p.level != auto }
 
 // SetZoom chooses a level; one too far is the nearest.
-func (p *Page) SetZoom(level int) { p.level = max(Job, min(Detail, Level(level))) }
+func (p *Page) SetZoom(level int) { p.level = max(Job, min(Table, Level(level))) }
 
 // detailRows are kept for the cursor's rank, legendRows for the metric's.
 const (
@@ -59,12 +59,48 @@ func (p *Page) drawnMapRect(r widget.Rect) widget.Rect {
 	return body
 }
 
+// isTable reports whether the page is a table of ranks: few of them, unless the operator chose a level.
+func (p *Page) isTable(s *page.State) bool {
+	return p.level == Table || p.level == auto && s.Roster.World() < page.Few
+}
+
+// drawnGeometry is what was drawn last in r.
+func (p *Page) drawnGeometry(r widget.Rect, s *page.State) (geometry, widget.Rect) {
+	if p.isTable(s) && !p.alone {
+		rows := shapeTable(r, s.Roster.World()).rows
+		return p.layoutTable(rows, s), rows
+	}
+	body := p.drawnMapRect(r)
+	return layoutMap(body, s, p.mapLevel(), p.order, p.halves), body
+}
+
+// mapLevel is the level of the map, which is never the table's.
+func (p *Page) mapLevel() Level {
+	if p.level == Table {
+		return Detail
+	}
+	return p.level
+}
+
+// Want asks for the cursor's series where it is drawn.
+func (p *Page) Want(r widget.Rect) (columns, runLengths int) {
+	return max(1, r.W-posterior.LabelWidth), 0
+}
+
+// Near reports how many iterations of every rank the page shows, and whether past tests.
+func (p *Page) Near(s *page.State) (iterations int, tests bool) {
+	if !p.isTable(s) {
+		return 0, false
+	}
+	return SparkIterations, true
+}
+
 // Act moves the cursor, zooms and picks.
 func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	if s.Roster.World() == 0 {
 		return ""
 	}
-	g := layoutMap(p.drawnMapRect(r), s, p.level, p.order, p.halves)
+	g, _ := p.drawnGeometry(r, s)
 	switch a {
 	case key.Next:
 		s.StepShown(+1)
@@ -73,7 +109,7 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	case key.Metric:
 		s.ToggleMetric()
 	case key.ZoomIn:
-		p.level = min(Detail, g.level+1)
+		p.level = min(Table, g.level+1)
 	case key.ZoomOut:
 		p.level = max(Job, g.level-1)
 	case key.Order:
@@ -158,9 +194,13 @@ func (p *Page) pickUnderCursor(a key.Action, s *page.State, g geometry) {
 	s.Select(at)
 }
 
-// Draw draws the map, the metric's legend, and below them the cursor's rank.
+// Draw draws the map, the metric's legend, and below them the cursor's rank; of few ranks a table.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	p.alone = false
+	if p.isTable(s) {
+		p.drawTable(c, r, s)
+		return
+	}
 	top, rest := r.Rows(r.H - detailRows - 1)
 	g := p.drawRankMap(c, r, top, s)
 	s.Details(c, c.Rule(rest, p.cursorTitle(s, g), s.Legend()), s.Rank())
@@ -169,7 +209,7 @@ func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 // drawRankMap draws the map and its legend in a part of the page.
 func (p *Page) drawRankMap(c *widget.Canvas, r, part widget.Rect, s *page.State) geometry {
 	p.halves = c.PixelRows(1)
-	g := layoutMap(p.drawnMapRect(r), s, p.level, p.order, p.halves)
+	g := layoutMap(p.drawnMapRect(r), s, p.mapLevel(), p.order, p.halves)
 	g.filtered = s.RankFilter() != ""
 	top, row := part.Rows(part.H - legendRows)
 	p.drawWith(c, top, s, g)
@@ -189,18 +229,28 @@ func (p *Page) Panes(s *page.State) []page.Pane {
 }
 
 func (p *Page) drawWith(c *widget.Canvas, r widget.Rect, s *page.State, g geometry) {
-	right := g.titleText(s)
-	marked := s.Picked
-	if p.anchor >= 0 && s.Roster.World() > 0 {
-		right = fmt.Sprintf("range from rank %d: %s picks it, %s drops it  ·  ", p.anchor, s.Key(key.Ranks, key.PickRange), s.Key(key.Ranks, key.Unpick)) + right
-		from, to := int(g.place[min(p.anchor, int32(len(g.place))-1)]), g.itemAt(s)
-		marked = func(r int32) bool {
-			i := int(g.place[r])
-			return s.Picked(r) || i >= min(from, to) && i <= max(from, to)
-		}
+	body := c.Rule(r, g.headingText(), p.rangeText(s)+g.titleText(s))
+	showRank(c, body, s, g, p.markedRanks(s, g))
+}
+
+// rangeText is what is said of a range that is being picked, or "".
+func (p *Page) rangeText(s *page.State) string {
+	if p.anchor < 0 || s.Roster.World() == 0 {
+		return ""
 	}
-	body := c.Rule(r, g.headingText(), right)
-	showRank(c, body, s, g, marked)
+	return fmt.Sprintf("range from rank %d: %s picks it, %s drops it  ·  ", p.anchor, s.Key(key.Ranks, key.PickRange), s.Key(key.Ranks, key.Unpick))
+}
+
+// markedRanks reports what is picked, or would be with the range that is being picked.
+func (p *Page) markedRanks(s *page.State, g geometry) func(int32) bool {
+	if p.anchor < 0 || s.Roster.World() == 0 {
+		return s.Picked
+	}
+	from, to := int(g.place[min(p.anchor, int32(len(g.place))-1)]), g.itemAt(s)
+	return func(r int32) bool {
+		i := int(g.place[r])
+		return s.Picked(r) || i >= min(from, to) && i <= max(from, to)
+	}
 }
 
 // cursorTitle describes what the cursor's mark stands for.
@@ -227,7 +277,7 @@ func (p *Page) cursorTitle(s *page.State, g geometry) string {
 func showRank(c *widget.Canvas, body widget.Rect, s *page.State, g geometry, marked func(int32) bool) {
 	switch {
 	case s.Roster.World() == 0:
-		page.Empty(c, body, "no ranks known yet")
+		page.Empty(c, body, page.NoRanks(s))
 		return
 	case g.hasCells():
 		g.drawCells(c, body, s, marked)

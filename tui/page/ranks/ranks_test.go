@@ -280,8 +280,11 @@ func TestHitFindsTheCursor(t *testing.T) {
 			p := New()
 			p.level = level
 			drawn(t, p, s, r.W, r.H)
-			body := mapRectOf(r)
-			g := layoutMap(body, s, level, Topology, 2)
+			body, shown := mapRectOf(r), level
+			if p.isTable(s) {
+				body, shown = shapeTable(r, s.Roster.World()).rows, Table
+			}
+			g := layoutMap(body, s, shown, Topology, 2)
 			row, col := g.itemAt(s)/g.columns-g.top, g.itemAt(s)%g.columns
 			x, y := body.X+g.gutter+col*g.cellW, body.Y+row*g.cellH
 			if !g.hasCells() {
@@ -410,6 +413,6 @@ func (p *Page) Hit(s *page.State, r widget.Rect, x, y int) (rank int32, ok bool)
 	if s.Roster.World() == 0 {
 		return 0, false
 	}
-	body := p.drawnMapRect(r)
-	return layoutMap(body, s, p.level, p.order, p.halves).worstRankAt(s, body, x, y)
+	g, body := p.drawnGeometry(r, s)
+	return g.worstRankAt(s, body, x, y)
 }

@@ -5982,7 +5982,8 @@ type SnapshotRequest struct {
 	ColumnsVersion uint64 `protobuf:"varint,9,opt,name=columns_version,json=columnsVersion,proto3" json:"columns_version,omitempty"` // with packed: the snapshot whose columns the caller holds; 0 = none
 	// Only what a list of many jobs shows: the job, what is open and what waits, at most some KB
 	// whatever the job's size; no ranks, series, nodes or events. It keeps no pictures coming.
-	Brief         bool `protobuf:"varint,10,opt,name=brief,proto3" json:"brief,omitempty"`
+	Brief         bool  `protobuf:"varint,10,opt,name=brief,proto3" json:"brief,omitempty"`
+	Recent        int32 `protobuf:"varint,11,opt,name=recent,proto3" json:"recent,omitempty"` // newest iterations of every rank wanted; 0 = none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6087,6 +6088,13 @@ func (x *SnapshotRequest) GetBrief() bool {
 	return false
 }
 
+func (x *SnapshotRequest) GetRecent() int32 {
+	if x != nil {
+		return x.Recent
+	}
+	return 0
+}
+
 type SnapshotReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
@@ -6115,6 +6123,8 @@ type SnapshotReply struct {
 	Triage        []*Triage              `protobuf:"bytes,24,rep,name=triage,proto3" json:"triage,omitempty"`         // of the incidents listed, those of which anybody has said something
 	Brief         *Brief                 `protobuf:"bytes,25,opt,name=brief,proto3" json:"brief,omitempty"`           // with SnapshotRequest.brief; absent from an engine that does not know it
 	Bars          []*Bar                 `protobuf:"bytes,26,rep,name=bars,proto3" json:"bars,omitempty"`             // in force, by name
+	Recent        *Recent                `protobuf:"bytes,27,opt,name=recent,proto3" json:"recent,omitempty"`         // with SnapshotRequest.recent, of jobs of fewer than 64 ranks
+	Listening     string                 `protobuf:"bytes,28,opt,name=listening,proto3" json:"listening,omitempty"`   // HOST:PORT where the engine takes agents; empty = none over the network
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6331,6 +6341,89 @@ func (x *SnapshotReply) GetBars() []*Bar {
 	return nil
 }
 
+func (x *SnapshotReply) GetRecent() *Recent {
+	if x != nil {
+		return x.Recent
+	}
+	return nil
+}
+
+func (x *SnapshotReply) GetListening() string {
+	if x != nil {
+		return x.Listening
+	}
+	return ""
+}
+
+// Recent is the newest iteration times of every rank, and the processes that run the ranks.
+type Recent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	LastIteration int64                  `protobuf:"varint,1,opt,name=last_iteration,json=lastIteration,proto3" json:"last_iteration,omitempty"` // of the newest column
+	Columns       int32                  `protobuf:"varint,2,opt,name=columns,proto3" json:"columns,omitempty"`                                  // iterations of each rank
+	Ms            []float32              `protobuf:"fixed32,3,rep,packed,name=ms,proto3" json:"ms,omitempty"`                                    // rank by rank, oldest first; 0 = not known
+	Pids          []int32                `protobuf:"varint,4,rep,packed,name=pids,proto3" json:"pids,omitempty"`                                 // by rank; 0 = not known
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Recent) Reset() {
+	*x = Recent{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Recent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Recent) ProtoMessage() {}
+
+func (x *Recent) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Recent.ProtoReflect.Descriptor instead.
+func (*Recent) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *Recent) GetLastIteration() int64 {
+	if x != nil {
+		return x.LastIteration
+	}
+	return 0
+}
+
+func (x *Recent) GetColumns() int32 {
+	if x != nil {
+		return x.Columns
+	}
+	return 0
+}
+
+func (x *Recent) GetMs() []float32 {
+	if x != nil {
+		return x.Ms
+	}
+	return nil
+}
+
+func (x *Recent) GetPids() []int32 {
+	if x != nil {
+		return x.Pids
+	}
+	return nil
+}
+
 // Brief is what a brief picture has besides: incidents and ladders are in their own fields, at
 // most four open ones, without evidence and plans.
 type Brief struct {
@@ -6346,7 +6439,7 @@ type Brief struct {
 
 func (x *Brief) Reset() {
 	*x = Brief{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6358,7 +6451,7 @@ func (x *Brief) String() string {
 func (*Brief) ProtoMessage() {}
 
 func (x *Brief) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6371,7 +6464,7 @@ func (x *Brief) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Brief.ProtoReflect.Descriptor instead.
 func (*Brief) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Brief) GetRevision() uint32 {
@@ -6425,7 +6518,7 @@ type Hang struct {
 
 func (x *Hang) Reset() {
 	*x = Hang{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6437,7 +6530,7 @@ func (x *Hang) String() string {
 func (*Hang) ProtoMessage() {}
 
 func (x *Hang) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6450,7 +6543,7 @@ func (x *Hang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hang.ProtoReflect.Descriptor instead.
 func (*Hang) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Hang) GetSinceUnixNs() int64 {
@@ -6521,7 +6614,7 @@ type HangPart struct {
 
 func (x *HangPart) Reset() {
 	*x = HangPart{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6533,7 +6626,7 @@ func (x *HangPart) String() string {
 func (*HangPart) ProtoMessage() {}
 
 func (x *HangPart) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6546,7 +6639,7 @@ func (x *HangPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HangPart.ProtoReflect.Descriptor instead.
 func (*HangPart) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *HangPart) GetKind() string {
@@ -6634,7 +6727,7 @@ type Operator struct {
 
 func (x *Operator) Reset() {
 	*x = Operator{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6646,7 +6739,7 @@ func (x *Operator) String() string {
 func (*Operator) ProtoMessage() {}
 
 func (x *Operator) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6659,7 +6752,7 @@ func (x *Operator) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operator.ProtoReflect.Descriptor instead.
 func (*Operator) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Operator) GetName() string {
@@ -6721,7 +6814,7 @@ type RankColumns struct {
 
 func (x *RankColumns) Reset() {
 	*x = RankColumns{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6733,7 +6826,7 @@ func (x *RankColumns) String() string {
 func (*RankColumns) ProtoMessage() {}
 
 func (x *RankColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6746,7 +6839,7 @@ func (x *RankColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankColumns.ProtoReflect.Descriptor instead.
 func (*RankColumns) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *RankColumns) GetBaseVersion() uint64 {
@@ -6797,7 +6890,7 @@ type Column struct {
 
 func (x *Column) Reset() {
 	*x = Column{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6809,7 +6902,7 @@ func (x *Column) String() string {
 func (*Column) ProtoMessage() {}
 
 func (x *Column) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6822,7 +6915,7 @@ func (x *Column) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Column.ProtoReflect.Descriptor instead.
 func (*Column) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Column) GetPlace() int32 {
@@ -6869,7 +6962,7 @@ type Recurrence struct {
 
 func (x *Recurrence) Reset() {
 	*x = Recurrence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6881,7 +6974,7 @@ func (x *Recurrence) String() string {
 func (*Recurrence) ProtoMessage() {}
 
 func (x *Recurrence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6894,7 +6987,7 @@ func (x *Recurrence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recurrence.ProtoReflect.Descriptor instead.
 func (*Recurrence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Recurrence) GetDevice() string {
@@ -6969,7 +7062,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6981,7 +7074,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6994,7 +7087,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Job) GetName() string {
@@ -7169,7 +7262,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7181,7 +7274,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7194,7 +7287,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Policy) GetMode() string {
@@ -7282,7 +7375,7 @@ type RecoveryPolicy struct {
 
 func (x *RecoveryPolicy) Reset() {
 	*x = RecoveryPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7294,7 +7387,7 @@ func (x *RecoveryPolicy) String() string {
 func (*RecoveryPolicy) ProtoMessage() {}
 
 func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7307,7 +7400,7 @@ func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryPolicy.ProtoReflect.Descriptor instead.
 func (*RecoveryPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *RecoveryPolicy) GetApproval() string {
@@ -7365,7 +7458,7 @@ type RungPolicy struct {
 
 func (x *RungPolicy) Reset() {
 	*x = RungPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7377,7 +7470,7 @@ func (x *RungPolicy) String() string {
 func (*RungPolicy) ProtoMessage() {}
 
 func (x *RungPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7390,7 +7483,7 @@ func (x *RungPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungPolicy.ProtoReflect.Descriptor instead.
 func (*RungPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *RungPolicy) GetApproval() string {
@@ -7459,7 +7552,7 @@ type RankView struct {
 
 func (x *RankView) Reset() {
 	*x = RankView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7471,7 +7564,7 @@ func (x *RankView) String() string {
 func (*RankView) ProtoMessage() {}
 
 func (x *RankView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7484,7 +7577,7 @@ func (x *RankView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankView.ProtoReflect.Descriptor instead.
 func (*RankView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *RankView) GetRank() int32 {
@@ -7643,7 +7736,7 @@ type NodeView struct {
 
 func (x *NodeView) Reset() {
 	*x = NodeView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7655,7 +7748,7 @@ func (x *NodeView) String() string {
 func (*NodeView) ProtoMessage() {}
 
 func (x *NodeView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7668,7 +7761,7 @@ func (x *NodeView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeView.ProtoReflect.Descriptor instead.
 func (*NodeView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *NodeView) GetNode() string {
@@ -7747,7 +7840,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7759,7 +7852,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7772,7 +7865,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Series) GetRank() int32 {
@@ -7870,7 +7963,7 @@ type Moment struct {
 
 func (x *Moment) Reset() {
 	*x = Moment{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7882,7 +7975,7 @@ func (x *Moment) String() string {
 func (*Moment) ProtoMessage() {}
 
 func (x *Moment) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7895,7 +7988,7 @@ func (x *Moment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Moment.ProtoReflect.Descriptor instead.
 func (*Moment) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Moment) GetIteration() int64 {
@@ -7922,7 +8015,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7934,7 +8027,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7947,7 +8040,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Mark) GetIteration() int64 {
@@ -7975,7 +8068,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7987,7 +8080,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8000,7 +8093,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Evidence) GetKind() string {
@@ -8042,7 +8135,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8054,7 +8147,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8067,7 +8160,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Verdict) GetCause() string {
@@ -8161,7 +8254,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8173,7 +8266,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8186,7 +8279,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Incident) GetId() string {
@@ -8324,7 +8417,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8336,7 +8429,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8349,7 +8442,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Action) GetId() string {
@@ -8617,7 +8710,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8629,7 +8722,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8642,7 +8735,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Approval) GetBy() string {
@@ -8692,7 +8785,7 @@ type Preview struct {
 
 func (x *Preview) Reset() {
 	*x = Preview{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8704,7 +8797,7 @@ func (x *Preview) String() string {
 func (*Preview) ProtoMessage() {}
 
 func (x *Preview) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8717,7 +8810,7 @@ func (x *Preview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preview.ProtoReflect.Descriptor instead.
 func (*Preview) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Preview) GetSwaps() []*NodeSwap {
@@ -8800,7 +8893,7 @@ type NodeSwap struct {
 
 func (x *NodeSwap) Reset() {
 	*x = NodeSwap{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8812,7 +8905,7 @@ func (x *NodeSwap) String() string {
 func (*NodeSwap) ProtoMessage() {}
 
 func (x *NodeSwap) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8825,7 +8918,7 @@ func (x *NodeSwap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSwap.ProtoReflect.Descriptor instead.
 func (*NodeSwap) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *NodeSwap) GetA() string {
@@ -8852,7 +8945,7 @@ type LinksOf struct {
 
 func (x *LinksOf) Reset() {
 	*x = LinksOf{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8864,7 +8957,7 @@ func (x *LinksOf) String() string {
 func (*LinksOf) ProtoMessage() {}
 
 func (x *LinksOf) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8877,7 +8970,7 @@ func (x *LinksOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinksOf.ProtoReflect.Descriptor instead.
 func (*LinksOf) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *LinksOf) GetDimension() string {
@@ -8921,7 +9014,7 @@ type RungView struct {
 
 func (x *RungView) Reset() {
 	*x = RungView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8933,7 +9026,7 @@ func (x *RungView) String() string {
 func (*RungView) ProtoMessage() {}
 
 func (x *RungView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8946,7 +9039,7 @@ func (x *RungView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungView.ProtoReflect.Descriptor instead.
 func (*RungView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *RungView) GetRung() string {
@@ -9098,7 +9191,7 @@ type Ladder struct {
 
 func (x *Ladder) Reset() {
 	*x = Ladder{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9110,7 +9203,7 @@ func (x *Ladder) String() string {
 func (*Ladder) ProtoMessage() {}
 
 func (x *Ladder) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9123,7 +9216,7 @@ func (x *Ladder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ladder.ProtoReflect.Descriptor instead.
 func (*Ladder) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Ladder) GetIncident() string {
@@ -9200,7 +9293,7 @@ type EventLine struct {
 
 func (x *EventLine) Reset() {
 	*x = EventLine{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9212,7 +9305,7 @@ func (x *EventLine) String() string {
 func (*EventLine) ProtoMessage() {}
 
 func (x *EventLine) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9225,7 +9318,7 @@ func (x *EventLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventLine.ProtoReflect.Descriptor instead.
 func (*EventLine) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *EventLine) GetSeq() uint64 {
@@ -9315,7 +9408,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9327,7 +9420,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9340,7 +9433,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Audit) GetActor() string {
@@ -9401,7 +9494,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9413,7 +9506,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9426,7 +9519,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -9449,7 +9542,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9461,7 +9554,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9474,7 +9567,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -9535,7 +9628,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9547,7 +9640,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9560,7 +9653,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -9635,7 +9728,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9647,7 +9740,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9660,7 +9753,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -9679,7 +9772,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9691,7 +9784,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9704,7 +9797,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -9723,7 +9816,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9735,7 +9828,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9748,7 +9841,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -9768,7 +9861,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9780,7 +9873,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9793,7 +9886,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -9840,7 +9933,7 @@ type Validation struct {
 
 func (x *Validation) Reset() {
 	*x = Validation{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9852,7 +9945,7 @@ func (x *Validation) String() string {
 func (*Validation) ProtoMessage() {}
 
 func (x *Validation) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9865,7 +9958,7 @@ func (x *Validation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validation.ProtoReflect.Descriptor instead.
 func (*Validation) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Validation) GetId() string {
@@ -10024,7 +10117,7 @@ type ValidationNow struct {
 
 func (x *ValidationNow) Reset() {
 	*x = ValidationNow{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10036,7 +10129,7 @@ func (x *ValidationNow) String() string {
 func (*ValidationNow) ProtoMessage() {}
 
 func (x *ValidationNow) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10049,7 +10142,7 @@ func (x *ValidationNow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidationNow.ProtoReflect.Descriptor instead.
 func (*ValidationNow) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ValidationNow) GetStep() string {
@@ -10111,7 +10204,7 @@ type RankPair struct {
 
 func (x *RankPair) Reset() {
 	*x = RankPair{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10123,7 +10216,7 @@ func (x *RankPair) String() string {
 func (*RankPair) ProtoMessage() {}
 
 func (x *RankPair) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10136,7 +10229,7 @@ func (x *RankPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPair.ProtoReflect.Descriptor instead.
 func (*RankPair) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *RankPair) GetA() int32 {
@@ -10173,7 +10266,7 @@ type GemmResult struct {
 
 func (x *GemmResult) Reset() {
 	*x = GemmResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10185,7 +10278,7 @@ func (x *GemmResult) String() string {
 func (*GemmResult) ProtoMessage() {}
 
 func (x *GemmResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10198,7 +10291,7 @@ func (x *GemmResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
 func (*GemmResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *GemmResult) GetRank() int32 {
@@ -10313,7 +10406,7 @@ type LinkResult struct {
 
 func (x *LinkResult) Reset() {
 	*x = LinkResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10325,7 +10418,7 @@ func (x *LinkResult) String() string {
 func (*LinkResult) ProtoMessage() {}
 
 func (x *LinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10338,7 +10431,7 @@ func (x *LinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
 func (*LinkResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *LinkResult) GetFrom() int32 {
@@ -10498,7 +10591,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10510,7 +10603,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10523,7 +10616,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ValidateRequest) GetRanks() []int32 {
@@ -10598,7 +10691,7 @@ type ValidateReply struct {
 
 func (x *ValidateReply) Reset() {
 	*x = ValidateReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10610,7 +10703,7 @@ func (x *ValidateReply) String() string {
 func (*ValidateReply) ProtoMessage() {}
 
 func (x *ValidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10623,7 +10716,7 @@ func (x *ValidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
 func (*ValidateReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ValidateReply) GetValidation() *Validation {
@@ -10652,7 +10745,7 @@ type IncidentsReply struct {
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10664,7 +10757,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10677,7 +10770,7 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
@@ -10764,7 +10857,7 @@ type TriageRequest struct {
 
 func (x *TriageRequest) Reset() {
 	*x = TriageRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10776,7 +10869,7 @@ func (x *TriageRequest) String() string {
 func (*TriageRequest) ProtoMessage() {}
 
 func (x *TriageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10789,7 +10882,7 @@ func (x *TriageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageRequest.ProtoReflect.Descriptor instead.
 func (*TriageRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *TriageRequest) GetIncident() string {
@@ -10837,7 +10930,7 @@ type TriageReply struct {
 
 func (x *TriageReply) Reset() {
 	*x = TriageReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10849,7 +10942,7 @@ func (x *TriageReply) String() string {
 func (*TriageReply) ProtoMessage() {}
 
 func (x *TriageReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10862,7 +10955,7 @@ func (x *TriageReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageReply.ProtoReflect.Descriptor instead.
 func (*TriageReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *TriageReply) GetTriage() []*Triage {
@@ -10898,7 +10991,7 @@ type Triage struct {
 
 func (x *Triage) Reset() {
 	*x = Triage{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10910,7 +11003,7 @@ func (x *Triage) String() string {
 func (*Triage) ProtoMessage() {}
 
 func (x *Triage) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10923,7 +11016,7 @@ func (x *Triage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Triage.ProtoReflect.Descriptor instead.
 func (*Triage) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Triage) GetIncident() string {
@@ -11007,7 +11100,7 @@ type TriageNote struct {
 
 func (x *TriageNote) Reset() {
 	*x = TriageNote{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11019,7 +11112,7 @@ func (x *TriageNote) String() string {
 func (*TriageNote) ProtoMessage() {}
 
 func (x *TriageNote) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11032,7 +11125,7 @@ func (x *TriageNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageNote.ProtoReflect.Descriptor instead.
 func (*TriageNote) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *TriageNote) GetBy() string {
@@ -11069,7 +11162,7 @@ type PeekRequest struct {
 
 func (x *PeekRequest) Reset() {
 	*x = PeekRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11081,7 +11174,7 @@ func (x *PeekRequest) String() string {
 func (*PeekRequest) ProtoMessage() {}
 
 func (x *PeekRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11094,7 +11187,7 @@ func (x *PeekRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekRequest.ProtoReflect.Descriptor instead.
 func (*PeekRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *PeekRequest) GetWhat() string {
@@ -11145,7 +11238,7 @@ type PeekReply struct {
 
 func (x *PeekReply) Reset() {
 	*x = PeekReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11157,7 +11250,7 @@ func (x *PeekReply) String() string {
 func (*PeekReply) ProtoMessage() {}
 
 func (x *PeekReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11170,7 +11263,7 @@ func (x *PeekReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekReply.ProtoReflect.Descriptor instead.
 func (*PeekReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *PeekReply) GetNode() string {
@@ -11219,7 +11312,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11231,7 +11324,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11244,7 +11337,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *HistoryRequest) GetSinceUnixNs() int64 {
@@ -11289,7 +11382,7 @@ type HistoryReply struct {
 
 func (x *HistoryReply) Reset() {
 	*x = HistoryReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11301,7 +11394,7 @@ func (x *HistoryReply) String() string {
 func (*HistoryReply) ProtoMessage() {}
 
 func (x *HistoryReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11314,7 +11407,7 @@ func (x *HistoryReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryReply.ProtoReflect.Descriptor instead.
 func (*HistoryReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *HistoryReply) GetAtUnixNs() int64 {
@@ -11414,7 +11507,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11426,7 +11519,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11439,7 +11532,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -11486,7 +11579,7 @@ type ProbeReply struct {
 
 func (x *ProbeReply) Reset() {
 	*x = ProbeReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11498,7 +11591,7 @@ func (x *ProbeReply) String() string {
 func (*ProbeReply) ProtoMessage() {}
 
 func (x *ProbeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11511,7 +11604,7 @@ func (x *ProbeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeReply.ProtoReflect.Descriptor instead.
 func (*ProbeReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ProbeReply) GetDeadlineUnixNs() int64 {
@@ -11545,7 +11638,7 @@ type PastIncident struct {
 
 func (x *PastIncident) Reset() {
 	*x = PastIncident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11557,7 +11650,7 @@ func (x *PastIncident) String() string {
 func (*PastIncident) ProtoMessage() {}
 
 func (x *PastIncident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11570,7 +11663,7 @@ func (x *PastIncident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastIncident.ProtoReflect.Descriptor instead.
 func (*PastIncident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *PastIncident) GetIncident() string {
@@ -11692,7 +11785,7 @@ type CauseCount struct {
 
 func (x *CauseCount) Reset() {
 	*x = CauseCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11704,7 +11797,7 @@ func (x *CauseCount) String() string {
 func (*CauseCount) ProtoMessage() {}
 
 func (x *CauseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11717,7 +11810,7 @@ func (x *CauseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CauseCount.ProtoReflect.Descriptor instead.
 func (*CauseCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *CauseCount) GetCause() string {
@@ -11776,7 +11869,7 @@ type JobCauses struct {
 
 func (x *JobCauses) Reset() {
 	*x = JobCauses{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11788,7 +11881,7 @@ func (x *JobCauses) String() string {
 func (*JobCauses) ProtoMessage() {}
 
 func (x *JobCauses) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11801,7 +11894,7 @@ func (x *JobCauses) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCauses.ProtoReflect.Descriptor instead.
 func (*JobCauses) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *JobCauses) GetKind() string {
@@ -11849,7 +11942,7 @@ type JobCategory struct {
 
 func (x *JobCategory) Reset() {
 	*x = JobCategory{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11861,7 +11954,7 @@ func (x *JobCategory) String() string {
 func (*JobCategory) ProtoMessage() {}
 
 func (x *JobCategory) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11874,7 +11967,7 @@ func (x *JobCategory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCategory.ProtoReflect.Descriptor instead.
 func (*JobCategory) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *JobCategory) GetCategory() string {
@@ -11903,7 +11996,7 @@ type Spread struct {
 
 func (x *Spread) Reset() {
 	*x = Spread{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11915,7 +12008,7 @@ func (x *Spread) String() string {
 func (*Spread) ProtoMessage() {}
 
 func (x *Spread) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11928,7 +12021,7 @@ func (x *Spread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spread.ProtoReflect.Descriptor instead.
 func (*Spread) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *Spread) GetN() int32 {
@@ -11974,7 +12067,7 @@ type PastJob struct {
 
 func (x *PastJob) Reset() {
 	*x = PastJob{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11986,7 +12079,7 @@ func (x *PastJob) String() string {
 func (*PastJob) ProtoMessage() {}
 
 func (x *PastJob) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11999,7 +12092,7 @@ func (x *PastJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastJob.ProtoReflect.Descriptor instead.
 func (*PastJob) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *PastJob) GetNumber() uint64 {
@@ -12113,7 +12206,7 @@ type Culprit struct {
 
 func (x *Culprit) Reset() {
 	*x = Culprit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12125,7 +12218,7 @@ func (x *Culprit) String() string {
 func (*Culprit) ProtoMessage() {}
 
 func (x *Culprit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12138,7 +12231,7 @@ func (x *Culprit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Culprit.ProtoReflect.Descriptor instead.
 func (*Culprit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *Culprit) GetDevice() string {
@@ -12236,7 +12329,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12248,7 +12341,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12261,7 +12354,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{122}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *Fault) GetKind() string {
@@ -12363,7 +12456,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12375,7 +12468,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12388,7 +12481,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{123}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *Recovery) GetId() string {
@@ -12591,7 +12684,7 @@ type Shrink struct {
 
 func (x *Shrink) Reset() {
 	*x = Shrink{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12603,7 +12696,7 @@ func (x *Shrink) String() string {
 func (*Shrink) ProtoMessage() {}
 
 func (x *Shrink) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12616,7 +12709,7 @@ func (x *Shrink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shrink.ProtoReflect.Descriptor instead.
 func (*Shrink) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *Shrink) GetOf() int32 {
@@ -12648,7 +12741,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12660,7 +12753,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12673,7 +12766,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -12728,7 +12821,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12740,7 +12833,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12753,7 +12846,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -12781,7 +12874,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12793,7 +12886,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12806,7 +12899,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -12845,7 +12938,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12857,7 +12950,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12870,7 +12963,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -12931,7 +13024,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12943,7 +13036,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12956,7 +13049,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -13024,7 +13117,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13036,7 +13129,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13049,7 +13142,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -13073,7 +13166,7 @@ type Bar struct {
 
 func (x *Bar) Reset() {
 	*x = Bar{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13085,7 +13178,7 @@ func (x *Bar) String() string {
 func (*Bar) ProtoMessage() {}
 
 func (x *Bar) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13098,7 +13191,7 @@ func (x *Bar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bar.ProtoReflect.Descriptor instead.
 func (*Bar) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *Bar) GetName() string {
@@ -13669,7 +13762,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\a \x01(\x04H\x00R\n" +
 	"generation\x88\x01\x01B\r\n" +
-	"\v_generation\"\xa6\x02\n" +
+	"\v_generation\"\xbe\x02\n" +
 	"\x0fSnapshotRequest\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x18\n" +
 	"\acolumns\x18\x02 \x01(\x05R\acolumns\x12#\n" +
@@ -13682,7 +13775,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x03own\x18\b \x01(\bR\x03own\x12'\n" +
 	"\x0fcolumns_version\x18\t \x01(\x04R\x0ecolumnsVersion\x12\x14\n" +
 	"\x05brief\x18\n" +
-	" \x01(\bR\x05brief\"\xa3\b\n" +
+	" \x01(\bR\x05brief\x12\x16\n" +
+	"\x06recent\x18\v \x01(\x05R\x06recent\"\xec\b\n" +
 	"\rSnapshotReply\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1c\n" +
 	"\tunchanged\x18\x02 \x01(\bR\tunchanged\x12 \n" +
@@ -13713,7 +13807,14 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\bculprits\x18\x17 \x03(\v2\x12.falcon.v1.CulpritR\bculprits\x12)\n" +
 	"\x06triage\x18\x18 \x03(\v2\x11.falcon.v1.TriageR\x06triage\x12&\n" +
 	"\x05brief\x18\x19 \x01(\v2\x10.falcon.v1.BriefR\x05brief\x12\"\n" +
-	"\x04bars\x18\x1a \x03(\v2\x0e.falcon.v1.BarR\x04bars\"\xb1\x01\n" +
+	"\x04bars\x18\x1a \x03(\v2\x0e.falcon.v1.BarR\x04bars\x12)\n" +
+	"\x06recent\x18\x1b \x01(\v2\x11.falcon.v1.RecentR\x06recent\x12\x1c\n" +
+	"\tlistening\x18\x1c \x01(\tR\tlistening\"m\n" +
+	"\x06Recent\x12%\n" +
+	"\x0elast_iteration\x18\x01 \x01(\x03R\rlastIteration\x12\x18\n" +
+	"\acolumns\x18\x02 \x01(\x05R\acolumns\x12\x0e\n" +
+	"\x02ms\x18\x03 \x03(\x02R\x02ms\x12\x12\n" +
+	"\x04pids\x18\x04 \x03(\x05R\x04pids\"\xb1\x01\n" +
 	"\x05Brief\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\rR\brevision\x12\x12\n" +
 	"\x04open\x18\x02 \x01(\x05R\x04open\x12\x18\n" +
@@ -14515,7 +14616,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 138)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 139)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -14586,82 +14687,83 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*OrderCommand)(nil),      // 66: falcon.v1.OrderCommand
 	(*SnapshotRequest)(nil),   // 67: falcon.v1.SnapshotRequest
 	(*SnapshotReply)(nil),     // 68: falcon.v1.SnapshotReply
-	(*Brief)(nil),             // 69: falcon.v1.Brief
-	(*Hang)(nil),              // 70: falcon.v1.Hang
-	(*HangPart)(nil),          // 71: falcon.v1.HangPart
-	(*Operator)(nil),          // 72: falcon.v1.Operator
-	(*RankColumns)(nil),       // 73: falcon.v1.RankColumns
-	(*Column)(nil),            // 74: falcon.v1.Column
-	(*Recurrence)(nil),        // 75: falcon.v1.Recurrence
-	(*Job)(nil),               // 76: falcon.v1.Job
-	(*Policy)(nil),            // 77: falcon.v1.Policy
-	(*RecoveryPolicy)(nil),    // 78: falcon.v1.RecoveryPolicy
-	(*RungPolicy)(nil),        // 79: falcon.v1.RungPolicy
-	(*RankView)(nil),          // 80: falcon.v1.RankView
-	(*NodeView)(nil),          // 81: falcon.v1.NodeView
-	(*Series)(nil),            // 82: falcon.v1.Series
-	(*Moment)(nil),            // 83: falcon.v1.Moment
-	(*Mark)(nil),              // 84: falcon.v1.Mark
-	(*Evidence)(nil),          // 85: falcon.v1.Evidence
-	(*Verdict)(nil),           // 86: falcon.v1.Verdict
-	(*Incident)(nil),          // 87: falcon.v1.Incident
-	(*Action)(nil),            // 88: falcon.v1.Action
-	(*Approval)(nil),          // 89: falcon.v1.Approval
-	(*Preview)(nil),           // 90: falcon.v1.Preview
-	(*NodeSwap)(nil),          // 91: falcon.v1.NodeSwap
-	(*LinksOf)(nil),           // 92: falcon.v1.LinksOf
-	(*RungView)(nil),          // 93: falcon.v1.RungView
-	(*Ladder)(nil),            // 94: falcon.v1.Ladder
-	(*EventLine)(nil),         // 95: falcon.v1.EventLine
-	(*Audit)(nil),             // 96: falcon.v1.Audit
-	(*WatchRequest)(nil),      // 97: falcon.v1.WatchRequest
-	(*Event)(nil),             // 98: falcon.v1.Event
-	(*DecideRequest)(nil),     // 99: falcon.v1.DecideRequest
-	(*DecideReply)(nil),       // 100: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil),  // 101: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),    // 102: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil),  // 103: falcon.v1.IncidentsRequest
-	(*Validation)(nil),        // 104: falcon.v1.Validation
-	(*ValidationNow)(nil),     // 105: falcon.v1.ValidationNow
-	(*RankPair)(nil),          // 106: falcon.v1.RankPair
-	(*GemmResult)(nil),        // 107: falcon.v1.GemmResult
-	(*LinkResult)(nil),        // 108: falcon.v1.LinkResult
-	(*ValidateRequest)(nil),   // 109: falcon.v1.ValidateRequest
-	(*ValidateReply)(nil),     // 110: falcon.v1.ValidateReply
-	(*IncidentsReply)(nil),    // 111: falcon.v1.IncidentsReply
-	(*TriageRequest)(nil),     // 112: falcon.v1.TriageRequest
-	(*TriageReply)(nil),       // 113: falcon.v1.TriageReply
-	(*Triage)(nil),            // 114: falcon.v1.Triage
-	(*TriageNote)(nil),        // 115: falcon.v1.TriageNote
-	(*PeekRequest)(nil),       // 116: falcon.v1.PeekRequest
-	(*PeekReply)(nil),         // 117: falcon.v1.PeekReply
-	(*HistoryRequest)(nil),    // 118: falcon.v1.HistoryRequest
-	(*HistoryReply)(nil),      // 119: falcon.v1.HistoryReply
-	(*ProbeRequest)(nil),      // 120: falcon.v1.ProbeRequest
-	(*ProbeReply)(nil),        // 121: falcon.v1.ProbeReply
-	(*PastIncident)(nil),      // 122: falcon.v1.PastIncident
-	(*CauseCount)(nil),        // 123: falcon.v1.CauseCount
-	(*JobCauses)(nil),         // 124: falcon.v1.JobCauses
-	(*JobCategory)(nil),       // 125: falcon.v1.JobCategory
-	(*Spread)(nil),            // 126: falcon.v1.Spread
-	(*PastJob)(nil),           // 127: falcon.v1.PastJob
-	(*Culprit)(nil),           // 128: falcon.v1.Culprit
-	(*Fault)(nil),             // 129: falcon.v1.Fault
-	(*Recovery)(nil),          // 130: falcon.v1.Recovery
-	(*Shrink)(nil),            // 131: falcon.v1.Shrink
-	(*RankRecovery)(nil),      // 132: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 133: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 134: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 135: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 136: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 137: falcon.v1.RecoverReply
-	(*Bar)(nil),               // 138: falcon.v1.Bar
-	nil,                       // 139: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 140: falcon.v1.Policy.RungsEntry
-	nil,                       // 141: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 142: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 143: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 144: falcon.v1.Recovery.PredictedMsEntry
+	(*Recent)(nil),            // 69: falcon.v1.Recent
+	(*Brief)(nil),             // 70: falcon.v1.Brief
+	(*Hang)(nil),              // 71: falcon.v1.Hang
+	(*HangPart)(nil),          // 72: falcon.v1.HangPart
+	(*Operator)(nil),          // 73: falcon.v1.Operator
+	(*RankColumns)(nil),       // 74: falcon.v1.RankColumns
+	(*Column)(nil),            // 75: falcon.v1.Column
+	(*Recurrence)(nil),        // 76: falcon.v1.Recurrence
+	(*Job)(nil),               // 77: falcon.v1.Job
+	(*Policy)(nil),            // 78: falcon.v1.Policy
+	(*RecoveryPolicy)(nil),    // 79: falcon.v1.RecoveryPolicy
+	(*RungPolicy)(nil),        // 80: falcon.v1.RungPolicy
+	(*RankView)(nil),          // 81: falcon.v1.RankView
+	(*NodeView)(nil),          // 82: falcon.v1.NodeView
+	(*Series)(nil),            // 83: falcon.v1.Series
+	(*Moment)(nil),            // 84: falcon.v1.Moment
+	(*Mark)(nil),              // 85: falcon.v1.Mark
+	(*Evidence)(nil),          // 86: falcon.v1.Evidence
+	(*Verdict)(nil),           // 87: falcon.v1.Verdict
+	(*Incident)(nil),          // 88: falcon.v1.Incident
+	(*Action)(nil),            // 89: falcon.v1.Action
+	(*Approval)(nil),          // 90: falcon.v1.Approval
+	(*Preview)(nil),           // 91: falcon.v1.Preview
+	(*NodeSwap)(nil),          // 92: falcon.v1.NodeSwap
+	(*LinksOf)(nil),           // 93: falcon.v1.LinksOf
+	(*RungView)(nil),          // 94: falcon.v1.RungView
+	(*Ladder)(nil),            // 95: falcon.v1.Ladder
+	(*EventLine)(nil),         // 96: falcon.v1.EventLine
+	(*Audit)(nil),             // 97: falcon.v1.Audit
+	(*WatchRequest)(nil),      // 98: falcon.v1.WatchRequest
+	(*Event)(nil),             // 99: falcon.v1.Event
+	(*DecideRequest)(nil),     // 100: falcon.v1.DecideRequest
+	(*DecideReply)(nil),       // 101: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil),  // 102: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),    // 103: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil),  // 104: falcon.v1.IncidentsRequest
+	(*Validation)(nil),        // 105: falcon.v1.Validation
+	(*ValidationNow)(nil),     // 106: falcon.v1.ValidationNow
+	(*RankPair)(nil),          // 107: falcon.v1.RankPair
+	(*GemmResult)(nil),        // 108: falcon.v1.GemmResult
+	(*LinkResult)(nil),        // 109: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),   // 110: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),     // 111: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),    // 112: falcon.v1.IncidentsReply
+	(*TriageRequest)(nil),     // 113: falcon.v1.TriageRequest
+	(*TriageReply)(nil),       // 114: falcon.v1.TriageReply
+	(*Triage)(nil),            // 115: falcon.v1.Triage
+	(*TriageNote)(nil),        // 116: falcon.v1.TriageNote
+	(*PeekRequest)(nil),       // 117: falcon.v1.PeekRequest
+	(*PeekReply)(nil),         // 118: falcon.v1.PeekReply
+	(*HistoryRequest)(nil),    // 119: falcon.v1.HistoryRequest
+	(*HistoryReply)(nil),      // 120: falcon.v1.HistoryReply
+	(*ProbeRequest)(nil),      // 121: falcon.v1.ProbeRequest
+	(*ProbeReply)(nil),        // 122: falcon.v1.ProbeReply
+	(*PastIncident)(nil),      // 123: falcon.v1.PastIncident
+	(*CauseCount)(nil),        // 124: falcon.v1.CauseCount
+	(*JobCauses)(nil),         // 125: falcon.v1.JobCauses
+	(*JobCategory)(nil),       // 126: falcon.v1.JobCategory
+	(*Spread)(nil),            // 127: falcon.v1.Spread
+	(*PastJob)(nil),           // 128: falcon.v1.PastJob
+	(*Culprit)(nil),           // 129: falcon.v1.Culprit
+	(*Fault)(nil),             // 130: falcon.v1.Fault
+	(*Recovery)(nil),          // 131: falcon.v1.Recovery
+	(*Shrink)(nil),            // 132: falcon.v1.Shrink
+	(*RankRecovery)(nil),      // 133: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 134: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 135: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 136: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 137: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 138: falcon.v1.RecoverReply
+	(*Bar)(nil),               // 139: falcon.v1.Bar
+	nil,                       // 140: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 141: falcon.v1.Policy.RungsEntry
+	nil,                       // 142: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 143: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 144: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 145: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	19,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
@@ -14695,7 +14797,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	38,  // 28: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
 	39,  // 29: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
 	37,  // 30: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	139, // 31: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	140, // 31: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
 	0,   // 32: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
 	41,  // 33: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
 	59,  // 34: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
@@ -14728,121 +14830,122 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	4,   // 61: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
 	4,   // 62: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
 	5,   // 63: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
-	76,  // 64: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
-	77,  // 65: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
-	80,  // 66: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
-	82,  // 67: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
-	87,  // 68: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	94,  // 69: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	95,  // 70: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
-	81,  // 71: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	104, // 72: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	77,  // 64: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
+	78,  // 65: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
+	81,  // 66: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
+	83,  // 67: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
+	88,  // 68: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
+	95,  // 69: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	96,  // 70: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	82,  // 71: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
+	105, // 72: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
 	37,  // 73: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	130, // 74: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
-	73,  // 75: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
-	75,  // 76: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
-	72,  // 77: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
-	94,  // 78: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
-	70,  // 79: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
-	128, // 80: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
-	114, // 81: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
-	69,  // 82: falcon.v1.SnapshotReply.brief:type_name -> falcon.v1.Brief
-	138, // 83: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
-	71,  // 84: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
-	71,  // 85: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
-	74,  // 86: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
-	140, // 87: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
-	78,  // 88: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
-	6,   // 89: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	9,   // 90: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
-	84,  // 91: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	83,  // 92: falcon.v1.Series.moments:type_name -> falcon.v1.Moment
-	85,  // 93: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	86,  // 94: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	90,  // 95: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	89,  // 96: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
-	91,  // 97: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	92,  // 98: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	92,  // 99: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	141, // 100: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	91,  // 101: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
-	90,  // 102: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	93,  // 103: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	88,  // 104: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	88,  // 105: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	96,  // 106: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
-	95,  // 107: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	88,  // 108: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	77,  // 109: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	77,  // 110: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	107, // 111: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	108, // 112: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	105, // 113: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
-	106, // 114: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
-	104, // 115: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	87,  // 116: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	104, // 117: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	94,  // 118: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	95,  // 119: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
-	82,  // 120: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
-	76,  // 121: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	130, // 122: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
-	114, // 123: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
-	114, // 124: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
-	115, // 125: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
-	11,  // 126: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
-	122, // 127: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
-	123, // 128: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
-	124, // 129: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
-	126, // 130: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
-	126, // 131: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
-	127, // 132: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
-	128, // 133: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
-	125, // 134: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
-	129, // 135: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	142, // 136: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	52,  // 137: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	143, // 138: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	144, // 139: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	132, // 140: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	131, // 141: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	130, // 142: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	135, // 143: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	130, // 144: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	79,  // 145: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 146: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	17,  // 147: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
-	67,  // 148: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	97,  // 149: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	99,  // 150: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	101, // 151: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	109, // 152: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	103, // 153: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	133, // 154: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	136, // 155: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	118, // 156: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
-	120, // 157: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
-	112, // 158: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
-	116, // 159: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
-	42,  // 160: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	18,  // 161: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
-	68,  // 162: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	98,  // 163: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	100, // 164: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	102, // 165: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	110, // 166: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	111, // 167: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	134, // 168: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	137, // 169: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	119, // 170: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
-	121, // 171: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
-	113, // 172: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
-	117, // 173: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
-	160, // [160:174] is the sub-list for method output_type
-	146, // [146:160] is the sub-list for method input_type
-	146, // [146:146] is the sub-list for extension type_name
-	146, // [146:146] is the sub-list for extension extendee
-	0,   // [0:146] is the sub-list for field type_name
+	131, // 74: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	74,  // 75: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
+	76,  // 76: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
+	73,  // 77: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
+	95,  // 78: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
+	71,  // 79: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
+	129, // 80: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
+	115, // 81: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
+	70,  // 82: falcon.v1.SnapshotReply.brief:type_name -> falcon.v1.Brief
+	139, // 83: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
+	69,  // 84: falcon.v1.SnapshotReply.recent:type_name -> falcon.v1.Recent
+	72,  // 85: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
+	72,  // 86: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
+	75,  // 87: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
+	141, // 88: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	79,  // 89: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
+	6,   // 90: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	9,   // 91: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
+	85,  // 92: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	84,  // 93: falcon.v1.Series.moments:type_name -> falcon.v1.Moment
+	86,  // 94: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	87,  // 95: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	91,  // 96: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	90,  // 97: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
+	92,  // 98: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	93,  // 99: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	93,  // 100: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	142, // 101: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	92,  // 102: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
+	91,  // 103: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	94,  // 104: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	89,  // 105: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	89,  // 106: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	97,  // 107: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	96,  // 108: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	89,  // 109: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	78,  // 110: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	78,  // 111: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	108, // 112: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	109, // 113: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	106, // 114: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	107, // 115: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	105, // 116: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	88,  // 117: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	105, // 118: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	95,  // 119: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	96,  // 120: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	83,  // 121: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	77,  // 122: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	131, // 123: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	115, // 124: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
+	115, // 125: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
+	116, // 126: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
+	11,  // 127: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
+	123, // 128: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
+	124, // 129: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
+	125, // 130: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
+	127, // 131: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
+	127, // 132: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
+	128, // 133: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
+	129, // 134: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
+	126, // 135: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
+	130, // 136: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	143, // 137: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	52,  // 138: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	144, // 139: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	145, // 140: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	133, // 141: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	132, // 142: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	131, // 143: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	136, // 144: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	131, // 145: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	80,  // 146: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 147: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	17,  // 148: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	67,  // 149: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	98,  // 150: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	100, // 151: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	102, // 152: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	110, // 153: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	104, // 154: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	134, // 155: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	137, // 156: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	119, // 157: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
+	121, // 158: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
+	113, // 159: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
+	117, // 160: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
+	42,  // 161: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	18,  // 162: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	68,  // 163: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	99,  // 164: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	101, // 165: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	103, // 166: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	111, // 167: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	112, // 168: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	135, // 169: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	138, // 170: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	120, // 171: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
+	122, // 172: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
+	114, // 173: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
+	118, // 174: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
+	161, // [161:175] is the sub-list for method output_type
+	147, // [147:161] is the sub-list for method input_type
+	147, // [147:147] is the sub-list for extension type_name
+	147, // [147:147] is the sub-list for extension extendee
+	0,   // [0:147] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -14883,7 +14986,7 @@ func file_falcon_v1_falcon_proto_init() {
 		(*Command_Stop)(nil),
 	}
 	file_falcon_v1_falcon_proto_msgTypes[59].OneofWrappers = []any{}
-	file_falcon_v1_falcon_proto_msgTypes[91].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[92].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -14893,7 +14996,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   138,
+			NumMessages:   139,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -31,6 +31,7 @@ import (
 // consoleOptions say how a console is shown.
 type consoleOptions struct {
 	Plain    bool      // lines instead of a screen; also without a terminal
+	Reader   bool      // lines for a screen reader
 	Theme    string    // "" = by the terminal's background
 	ASCII    bool      // draw with ASCII only
 	QuitNote string    // what else ends with the console; asks before leaving
@@ -45,6 +46,8 @@ type consoleOptions struct {
 	Record    string      // record the session to this file; "" = not
 	Resume    bool        // go on with a recording that exists
 	From      string      // what a recording says it shows
+
+	reader readerOption // as the flag has it
 }
 
 // ownEngineNote is shown before leaving a console that carries the engine.
@@ -194,6 +197,7 @@ func consoleFlags(c *cobra.Command, opts *consoleOptions) {
 	f.BoolVar(&opts.Once, "once", false, "write the state now as lines, and end")
 	f.BoolVar(&opts.JSON, "json", false, "with --once: one JSON document")
 	f.BoolVar(&opts.Plain, "plain", false, "lines instead of a screen; used by itself without a terminal")
+	opts.reader.declareFlag(f)
 	f.StringVar(&opts.Theme, "theme", "", "one of "+strings.Join(themes.Names(), ", ")+" (default: by the terminal's background)")
 	f.BoolVar(&opts.ASCII, "ascii", false, "draw with ASCII characters only")
 	prefsFlag(c, &opts.PrefsFile)
@@ -247,9 +251,11 @@ func showConsole(ctx context.Context, cc *grpc.ClientConn, opts consoleOptions) 
 	}
 	switch {
 	case opts.Once:
-		return plain.Once(ctx, client, out, opts.JSON, to)
+		return spoken(opts.Reader && !opts.JSON, out, func(out io.Writer) error { return plain.Once(ctx, client, out, opts.JSON, to) })
 	case opts.Plain || !hasScreen():
-		return recording(client, opts, func() error { return plain.Run(ctx, client, out, plain.Options{In: in, Open: to}) })
+		return recording(client, opts, func() error {
+			return plain.Run(ctx, client, out, plain.Options{In: in, Open: to, Reader: opts.Reader})
+		})
 	}
 	f := feed.New(client, nil)
 	defer f.Close()

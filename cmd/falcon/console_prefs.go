@@ -35,6 +35,10 @@ func (o *consoleOptions) usePrefs() error {
 		return err
 	}
 	o.Prefs = p
+	if o.Reader, err = o.reader.wanted(os.Getenv, p.Reader); err != nil {
+		return err
+	}
+	o.Plain = o.Plain || o.Reader
 	o.ASCII = o.ASCII || p.ASCII
 	if o.Theme == "" {
 		o.Theme = p.Theme

@@ -28,6 +28,8 @@ func labCommand() *cobra.Command {
 
 // labOptions are the flags of `falcon lab run`.
 type labOptions struct {
+	reader     readerOption
+	lines      bool // the console is lines for a screen reader
 	scenario   string
 	tp, dp, pp int
 	nodes      int
@@ -63,7 +65,11 @@ func labRunCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
-			if done, err := guarded(hasScreen() && !o.headless, "lab", "its nodes and ranks ended with it"); done {
+			var err error
+			if o.lines, err = o.reader.readerWanted(o.prefs); err != nil {
+				return err
+			}
+			if done, err := guarded(hasScreen() && !o.headless && !o.lines, "lab", "its nodes and ranks ended with it"); done {
 				return err
 			}
 			return runScenario(ctx, c, o)
@@ -90,6 +96,7 @@ func labRunCommand() *cobra.Command {
 	f.BoolVar(&o.unpaced, "unpaced", false, "no modelled time: as fast as this machine goes")
 	f.StringVar(&o.theme, "theme", "", "console theme")
 	f.BoolVar(&o.ascii, "ascii", false, "console without Unicode blocks")
+	o.reader.declareFlag(f)
 	prefsFlag(c, &o.prefs)
 	f.StringVar(&o.train, "train", "", "a training command of your own, such as 'python3 train.py', on emulated GPUs: real PyTorch, and kernels that take their time and compute nothing")
 	f.Float64Var(&o.gflops, "gpu-gflops", defaultGflops, "with --train: operations per second of an emulated GPU, in 10^9")

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -71,9 +72,17 @@ func (r *labRun) keepConsole(ctx context.Context, restore func()) error {
 		if !killedBySignal(err) || ctx.Err() != nil {
 			return err
 		}
-		_, _ = os.Stdout.WriteString(leaveScreen + "\r\nconsole killed; the job goes on, starting the console again\r\n")
+		_, _ = os.Stdout.WriteString(r.leaveText() + "console killed; the job goes on, starting the console again\r\n")
 		time.Sleep(engineRestart)
 	}
+}
+
+// leaveText leaves the screen of a console that was killed, where it had one.
+func (r *labRun) leaveText() string {
+	if r.o.lines {
+		return ""
+	}
+	return leaveScreen + "\r\n"
 }
 
 // waitOrStop waits for a process, and asks it to leave when ctx ends.
@@ -116,6 +125,9 @@ func (r *labRun) consoleArgs() []string {
 	}
 	if r.o.ascii {
 		args = append(args, "--ascii")
+	}
+	if r.o.reader.given {
+		args = append(args, fmt.Sprintf("--screen-reader=%v", r.o.reader.on))
 	}
 	return args
 }

@@ -31,6 +31,7 @@ type replayOptions struct {
 	at       string
 	theme    string
 	ascii    bool
+	reader   readerOption
 	picture  pictureOptions
 }
 
@@ -56,6 +57,7 @@ func replayCommand() *cobra.Command {
 	f.BoolVar(&o.paused, "paused", false, "stand still at first")
 	f.BoolVar(&o.headless, "headless", false, "print the plain lines at once; used by itself without a terminal")
 	f.BoolVar(&o.json, "json", false, "write what the recording holds as one JSON document")
+	o.reader.declareFlag(f)
 	f.StringVar(&o.theme, "theme", "", "console theme")
 	f.BoolVar(&o.ascii, "ascii", false, "draw with ASCII characters only")
 	f.StringVar(&o.picture.file, "picture", "", "write the screen at --at to this PNG file instead")
@@ -80,8 +82,13 @@ func replayRecording(ctx context.Context, out io.Writer, path string, o replayOp
 		return drawPicture(r, o)
 	case o.json:
 		return writeJSON(out, describe(r))
-	case o.headless || !hasScreen():
-		return replayLines(out, r)
+	}
+	reader, err := o.reader.readerWanted("")
+	if err != nil {
+		return err
+	}
+	if o.headless || reader || !hasScreen() {
+		return spoken(reader, out, func(out io.Writer) error { return replayLines(out, r) })
 	}
 	if done, err := guarded(true, "replay", ""); done {
 		return err

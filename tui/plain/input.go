@@ -47,6 +47,7 @@ type desk struct {
 	answers chan answer
 	calls   sync.WaitGroup
 	quit    bool
+	reader  *reader // nil = lines for the eye
 }
 
 func newDesk(ctx context.Context, f Source, in io.Reader) *desk {
@@ -69,6 +70,11 @@ func (d *desk) takeLine(ctx context.Context, text string, ok bool, now time.Time
 	// The engine's newest state counts, not that of the printed question.
 	s := d.feed.Latest()
 	out := d.ask.state(s, now)
+	if d.reader != nil {
+		if lines, ok := d.reader.word(text, d.ask, s, now); ok {
+			return append(out, lines...)
+		}
+	}
 	more, r := d.ask.line(text, s, now)
 	out = append(out, more...)
 	if r == nil {

@@ -21,6 +21,7 @@ type diff struct {
 	started   bool
 	incidents map[string]string // id to what was printed last
 	actions   map[string]string // id to state
+	reader    *reader           // says less; nil = everything is printed
 }
 
 func newDiff() *diff {
@@ -107,7 +108,7 @@ func (d *diff) eventLines(s *feed.State) []string {
 			continue
 		}
 		d.seq = e.Seq
-		if !derived[e.Kind] {
+		if !derived[e.Kind] && (d.reader == nil || d.reader.detail.says(e)) {
 			out = append(out, e.Kind+": "+e.Text)
 		}
 	}

@@ -47,6 +47,7 @@ type Options struct {
 	In       io.Reader        // typed lines, for decisions; nil = none can be given
 	Open     *link.Target     // an incident or a recovery to print first; nil = none
 	Source   Source           // where states come from; nil = a feed of Run's own
+	Reader   bool             // for a screen reader: words for signs, sentences for tables, no summaries unasked
 }
 
 // Source is what the stream needs of a feed; it stays its owner's to close.
@@ -78,7 +79,7 @@ func Run(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, opts
 		defer own.Close()
 		f = own
 	}
-	w := &writer{out: out}
+	w := &writer{out: out, spoken: opts.Reader}
 	if opts.Open != nil {
 		lines, err := placeStory(ctx, client, *opts.Open)
 		if err != nil { // lines go on without it
@@ -88,6 +89,10 @@ func Run(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, opts
 	}
 	callCtx, cancel := context.WithCancel(ctx)
 	d := newDesk(callCtx, f, opts.In)
+	if opts.Reader {
+		d.reader = newReader()
+		w.printLines("Falcon for a screen reader. Type help and press enter for what can be typed.")
+	}
 	err := followFeed(ctx, d, w, opts)
 	cancel()
 	d.calls.Wait()
@@ -106,6 +111,7 @@ func followFeed(ctx context.Context, d *desk, w *writer, opts Options) error {
 	patience := time.NewTimer(opts.Patience)
 	defer patience.Stop()
 	f, changes := d.feed, newDiff()
+	changes.reader = d.reader
 	for w.err == nil && !d.quit {
 		select {
 		case <-ctx.Done():
@@ -115,14 +121,16 @@ func followFeed(ctx context.Context, d *desk, w *writer, opts Options) error {
 				return fmt.Errorf("%w (%s)", ErrNoEngine, f.Latest().Err)
 			}
 		case <-summary.C:
-			w.printLines(Summary(f.Latest(), opts.Now()))
+			if d.reader == nil {
+				w.printLines(Summary(f.Latest(), opts.Now()))
+			}
 		case text, ok := <-d.typed:
 			w.printLines(d.takeLine(ctx, text, ok, opts.Now())...)
 		case got := <-d.answers:
 			w.printLines(d.answered(got, opts.Now())...)
 		case <-f.Changed():
 			s := f.Latest()
-			w.printLines(changes.linesOf(s)...)
+			w.printLines(d.reader.bound(changes.linesOf(s))...)
 			w.printLines(d.ask.state(s, opts.Now())...)
 			if s.Snap.GetJob().GetState() == string(falcon.JobFinished) {
 				return nil
@@ -159,12 +167,16 @@ func finalStory(ctx context.Context, client falconv1.ConsoleClient, last *feed.S
 
 // writer stops at the first failed write.
 type writer struct {
-	out io.Writer
-	err error
+	out    io.Writer
+	err    error
+	spoken bool // for a screen reader
 }
 
 func (w *writer) printLines(lines ...string) {
 	for _, l := range lines {
+		if w.spoken {
+			l = Spoken(l)
+		}
 		if w.err == nil && l != "" {
 			_, w.err = fmt.Fprintln(w.out, l)
 		}

@@ -38,6 +38,7 @@ const maxFile = 64 << 10
 type Prefs struct {
 	Theme  string         // "" = by the terminal's background
 	ASCII  bool           // draw with ASCII characters only
+	Reader bool           // lines for a screen reader in place of the screen
 	Mouse  bool           // the console takes the mouse; M gives it back
 	Bell   bool           // ring for what needs a look
 	Notify bool           // desktop notifications by the terminal
@@ -98,6 +99,7 @@ func Load(path string, named bool) (Prefs, error) {
 type file struct {
 	Theme  *string        `toml:"theme"`
 	ASCII  *bool          `toml:"ascii"`
+	Reader *bool          `toml:"screen_reader"`
 	Mouse  *bool          `toml:"mouse"`
 	Bell   *bool          `toml:"bell"`
 	Notify *bool          `toml:"notify"`
@@ -108,7 +110,7 @@ type file struct {
 }
 
 // known are the settings, for who has mistyped one.
-const known = "theme, ascii, mouse, bell, notify, hints, alert_gpu_hours, time_zone, and SCOPE.ACTION under [keys]"
+const known = "theme, ascii, screen_reader, mouse, bell, notify, hints, alert_gpu_hours, time_zone, and SCOPE.ACTION under [keys]"
 
 // zoneOf is a zone by its name: "UTC", "local" for this machine's, or as "Europe/Berlin".
 func zoneOf(name *string) (*time.Location, error) {
@@ -147,6 +149,7 @@ func Parse(text []byte) (Prefs, error) {
 	p := Default()
 	overrideWith(&p.Theme, f.Theme)
 	overrideWith(&p.ASCII, f.ASCII)
+	overrideWith(&p.Reader, f.Reader)
 	overrideWith(&p.Mouse, f.Mouse)
 	overrideWith(&p.Bell, f.Bell)
 	overrideWith(&p.Notify, f.Notify)

@@ -21,6 +21,7 @@ const usage = `Falcon's console over SSH.
   ssh -p 2222 -t HOST inc/INC-0001       the screen, opened there (also rec/REC-0001, rank/12, a page's name)
   ssh -p 2222 HOST                       without a terminal: lines, one a change; decisions by numbered prompts
   ssh -p 2222 HOST -- --plain            lines, also on a terminal
+  ssh -p 2222 HOST -- --screen-reader    lines for a screen reader: words for signs, sentences for tables
   ssh -p 2222 HOST -- --once [--json]    the state now, and end
 
 Options: --theme NAME, --ascii, --color truecolor|256|16|none
@@ -29,6 +30,7 @@ Options: --theme NAME, --ascii, --color truecolor|256|16|none
 // sessionCommand is what a session was started for.
 type sessionCommand struct {
 	plain, once, json, ascii, help bool
+	reader                         bool // lines for a screen reader
 	theme, color                   string
 	open                           *link.Target // nil = nothing in particular
 }
@@ -43,6 +45,7 @@ func parseCommand(command string) (sessionCommand, error) {
 	f.BoolVar(&a.plain, "plain", false, "")
 	f.BoolVar(&a.once, "once", false, "")
 	f.BoolVar(&a.json, "json", false, "")
+	f.BoolVar(&a.reader, "screen-reader", false, "")
 	f.BoolVar(&a.ascii, "ascii", false, "")
 	f.BoolVarP(&a.help, "help", "h", false, "")
 	f.StringVar(&a.theme, "theme", "", "")

@@ -193,11 +193,24 @@ func (o *openSession) stillAllowed() bool {
 func (o *openSession) showConsole(ctx context.Context, engine Engine) error {
 	switch {
 	case o.ask.once:
-		return plain.Once(ctx, engine.Client, o.link, o.ask.json, o.ask.open)
-	case o.ask.plain || !o.isPty || o.pty.Term == "dumb" || o.pty.Term == "":
+		return o.showOnce(ctx, engine)
+	case o.ask.plain || o.ask.reader || !o.isPty || o.pty.Term == "dumb" || o.pty.Term == "":
 		return o.showLines(ctx, engine)
 	}
 	return o.showScreen(ctx, engine)
+}
+
+// showOnce is the state now.
+func (o *openSession) showOnce(ctx context.Context, engine Engine) error {
+	if !o.ask.reader || o.ask.json {
+		return plain.Once(ctx, engine.Client, o.link, o.ask.json, o.ask.open)
+	}
+	out := plain.Speak(o.link)
+	err := plain.Once(ctx, engine.Client, out, false, o.ask.open)
+	if end := out.Close(); err == nil {
+		err = end
+	}
+	return err
 }
 
 // showLines is the plain stream. On a terminal, which the client has made raw, the
@@ -205,7 +218,7 @@ func (o *openSession) showConsole(ctx context.Context, engine Engine) error {
 func (o *openSession) showLines(ctx context.Context, engine Engine) error {
 	src := o.srv.hub.Session(engine.Client)
 	defer src.Close()
-	opts := plain.Options{In: o.input, Open: o.ask.open, Source: src}
+	opts := plain.Options{In: o.input, Open: o.ask.open, Source: src, Reader: o.ask.reader}
 	if o.isPty {
 		ctx, leave := context.WithCancel(ctx)
 		defer leave()

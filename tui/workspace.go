@@ -22,6 +22,7 @@ import (
 	"github.com/failslow/falcon/tui/page/posterior"
 	"github.com/failslow/falcon/tui/page/ranks"
 	"github.com/failslow/falcon/tui/page/recovery"
+	"github.com/failslow/falcon/tui/page/spare"
 	"github.com/failslow/falcon/tui/page/validate"
 	"github.com/failslow/falcon/tui/widget"
 )
@@ -68,10 +69,13 @@ func (v *workspace) showNote(role themes.Role, text string) { v.notes.showNote(r
 // wantedData is what the present page needs of the feed.
 func (v *workspace) wantedData(attending string) feed.Want {
 	columns, lengths := v.pages[v.current].Want(v.body)
+	if fillable[v.current] {
+		columns = max(columns, spare.Columns(v.body))
+	}
 	near, tests := v.wantedNear()
 	return feed.Want{
 		Rank: v.live.Wanted(), Columns: int32(columns), RunLengths: int32(lengths), Recent: int32(near),
-		Recoveries: v.current == key.Recovery, Tests: tests || v.current == key.Validate, History: v.showsHistory(), Attending: attending,
+		Recoveries: v.current == key.Recovery || v.current == key.Overview && overview.IsLarge(v.body), Tests: tests || v.current == key.Validate, History: v.showsHistory(), Attending: attending,
 	}
 }
 
@@ -161,7 +165,22 @@ func (v *workspace) drawPage(c *widget.Canvas) {
 			return
 		}
 	}
-	v.pages[v.current].Draw(c, c.Whole(), v.drawnState(v.current))
+	s := v.drawnState(v.current)
+	v.pages[v.current].Draw(c, c.Whole(), s)
+	if fillable[v.current] {
+		spare.Fill(c, spare.Below(c, c.Whole()), s, v.spareEvidence(s, c.W))
+	}
+}
+
+// fillable are the pages whose lower part is filled where nothing is drawn.
+var fillable = map[key.Scope]bool{key.Ladder: true, key.Validate: true, key.Recovery: true}
+
+// spareEvidence is what an open incident rests on, for pages that do not show it.
+func (v *workspace) spareEvidence(s *page.State, w int) []page.Line {
+	if inc := s.Incident(); v.current != key.Ladder && page.Open(inc) {
+		return ladder.EvidenceLines(inc.GetVerdict(), w)
+	}
+	return nil
 }
 
 // zoomedPaneNote returns which pane fills the page, or "".

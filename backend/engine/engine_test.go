@@ -346,8 +346,8 @@ func TestSnapshotShowsTheJob(t *testing.T) {
 			t.Errorf("recent %v, %v", newest, err)
 		}
 		own := newest.GetMs()[3*RecentMax:]
-		if from := RecentMax - 25; own[from-1] != 0 || own[from] == 0 || own[RecentMax-1] == 0 {
-			t.Errorf("25 iterations of rank 3 are shown as %v", own)
+		if from := RecentMax - int(newest.GetLastIteration()) - 1; own[from-1] != 0 || own[from+1] == 0 || own[RecentMax-1] == 0 {
+			t.Errorf("%d iterations of rank 3 are shown as %v", newest.GetLastIteration()+1, own)
 		}
 		b.job.agents[1].send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{Rank: 3, Pid: b.job.pid + 3, Exit: "exited normally"}}})
 		b.turn()

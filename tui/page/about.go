@@ -29,11 +29,11 @@ func AboutRank(s *State, rank int32, w int) []Line {
 	}
 	var out []Line
 	add := func(role themes.Role, text string) { out = append(out, Line{Text: widget.Cut(text, w), Role: role}) }
-	add(themes.Text, processText(s, rank)+agentText(s, roster.NodeOf(v.Device))+"; "+neighboursText(s, rank))
+	add(themes.Text, processText(s, rank)+AgentText(s, roster.NodeOf(v.Device))+"; "+neighboursText(s, rank))
 	if text := DeviceHistory(s, v.Device); text != "" {
-		add(themes.Warn, "named before: "+text)
+		add(themes.Warn, "named: "+text[len(v.Device)+2:])
 	} else {
-		add(themes.Dim, "named before: no")
+		add(themes.Dim, "named: not so far")
 	}
 	tested, slow := testedText(s, rank)
 	role := themes.Dim
@@ -54,7 +54,8 @@ func processText(s *State, rank int32) string {
 	return "pid not known; "
 }
 
-func agentText(s *State, node string) string {
+// AgentText is how the agent of a node does.
+func AgentText(s *State, node string) string {
 	for _, n := range s.Snap().GetNodes() {
 		if n.GetNode() != node {
 			continue

@@ -106,6 +106,18 @@ func (c *Canvas) At(x, y int) Cell {
 	return c.cells[y*c.W+x]
 }
 
+// Blank reports whether nothing was drawn in a rectangle: blanks on the canvas's own ground.
+func (c *Canvas) Blank(r Rect) bool {
+	for y := r.Y; y < r.Y+r.H; y++ {
+		for x := r.X; x < r.X+r.W; x++ {
+			if cell := c.At(x, y); cell.R != ' ' && cell.R != 0 || cell.S.BG != 0 && cell.S.BG != c.Pal.Background || cell.S.Attr != 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // Fill sets every cell of r.
 func (c *Canvas) Fill(r Rect, ch rune, s themes.Style) {
 	for y := r.Y; y < r.Y+r.H; y++ {

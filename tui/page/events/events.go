@@ -285,11 +285,14 @@ func Tail(c *widget.Canvas, r widget.Rect, s *page.State) {
 	drawTail(c, r, s.Feed.Events, "EVENTS", s.Zone)
 }
 
+// IsAudit reports whether an event is a deed of a person, or of policy in a person's stead.
+func IsAudit(e *falconv1.EventLine) bool { return e.GetKind() == "audit" }
+
 // AuditTail draws the newest audit lines for other pages.
 func AuditTail(c *widget.Canvas, r widget.Rect, s *page.State) {
 	var list []*falconv1.EventLine
 	for _, e := range s.Feed.Events {
-		if e.Kind == "audit" {
+		if IsAudit(e) {
 			list = append(list, e)
 		}
 	}

@@ -83,7 +83,7 @@ func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	l := s.Snap().GetLadder()
 	if l == nil || len(l.Rungs) == 0 {
 		body := c.Rule(r, "LADDER", "")
-		page.Empty(c, body, "no incident: nothing to mitigate")
+		c.Pen(body).Put(themes.Dim, "no incident: nothing to mitigate")
 		return
 	}
 	rest := Rungs(c, r, s, p.cursorRung(s))

@@ -11,7 +11,6 @@ import (
 	"github.com/failslow/falcon/tui/page/ladder"
 	"github.com/failslow/falcon/tui/page/posterior"
 	"github.com/failslow/falcon/tui/page/ranks"
-	"github.com/failslow/falcon/tui/page/recovery"
 	"github.com/failslow/falcon/tui/widget"
 )
 
@@ -38,11 +37,12 @@ const (
 	heatMost  = 13
 )
 
-func fitsThreeColumns(r widget.Rect) bool { return r.W >= threeColumns && r.H >= tall }
+// IsLarge reports whether all of the page is drawn.
+func IsLarge(r widget.Rect) bool { return r.W >= threeColumns && r.H >= tall }
 
 // Want asks for the chart's columns, and for the posterior where it is drawn.
 func (p *Page) Want(r widget.Rect) (columns, runLengths int) {
-	if fitsThreeColumns(r) {
+	if IsLarge(r) {
 		runLengths = posterior.RunLengths
 	}
 	return max(1, r.W-labels), runLengths
@@ -70,7 +70,7 @@ func (p *Page) Panes(*page.State) []page.Pane {
 // Draw chooses by size: one column, two, or three.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	switch {
-	case fitsThreeColumns(r):
+	case IsLarge(r):
 		drawThreeColumns(c, r, s)
 	case r.W >= twoColumns && r.H >= twoRows:
 		drawTwoColumns(c, r, s)
@@ -115,48 +115,9 @@ func drawTwoColumns(c *widget.Canvas, r widget.Rect, s *page.State) {
 	events.Tail(c, tail, s)
 }
 
-// drawThreeColumns has everything: map and suspects; grid, chart and posterior; ladder,
-// recovery, what else to watch, and who did what.
-func drawThreeColumns(c *widget.Canvas, r widget.Rect, s *page.State) {
-	top, rest := r.Rows(10)
-	drawNow(c, top, s)
-	body, tail := rest.Rows(rest.H - 8)
-	left, body := cutColumns(body, body.W*34/100)
-	middle, right := cutColumns(body, body.W*53/100)
-	m, sus := left.Rows(left.H - min(left.H/3, len(s.Anomalies())+3))
-	ranks.Map(c, m, s)
-	drawSuspects(c, sus, s)
-	g, middle := middle.Rows(min(middle.H/3, s.PP+4))
-	grid.Table(c, g, s)
-	chart, middle := middle.Rows(max((middle.H-stripRows)*2/5, middle.H-stripRows-heatMost))
-	posterior.Chart(c, chart, s)
-	heat, strip := middle.Rows(middle.H - stripRows)
-	posterior.Heat(c, heat, s)
-	posterior.Strip(c, strip, s)
-	l, right := right.Rows(min(right.H/3, max(4, len(s.Snap().GetLadder().GetRungs())+2)))
-	ladder.Rungs(c, l, s, -1)
-	w, rec := right.Rows(min(right.H/2, watchRows(s, right.W)+1))
-	drawWatch(c, w, s)
-	recovered(c, rec, s)
-	events1, audit := cutColumns(tail, tail.W*55/100)
-	events.Tail(c, events1, s)
-	events.AuditTail(c, audit, s)
-}
-
 // cutColumns cuts n columns off the left and leaves one column between.
 func cutColumns(r widget.Rect, n int) (left, right widget.Rect) {
 	left, right = r.Columns(n)
 	_, right = right.Columns(1)
 	return left, right
-}
-
-// recovered draws the newest recovery.
-func recovered(c *widget.Canvas, r widget.Rect, s *page.State) {
-	v := s.Snap().GetRecovery()
-	if v == nil {
-		page.Empty(c, c.Rule(r, "RECOVERY", ""), "nothing had to be recovered so far; "+s.Key(key.Overview, key.ShowRecovery)+" shows what a loss would cost now")
-		return
-	}
-	body := c.Rule(r, "RECOVERY "+v.Id, v.State)
-	page.DrawLines(c, body, recovery.Story(s, v, body.W))
 }

@@ -120,6 +120,17 @@ func (p *Page) drawTable(c *widget.Canvas, r widget.Rect, s *page.State) {
 	}
 }
 
+// List draws the ranks in rows for other pages, with the chosen one's details, and what it was
+// named for and tested; without a chart.
+func List(c *widget.Canvas, r widget.Rect, s *page.State) {
+	New().drawTable(c, widget.Rect{X: r.X, Y: r.Y, W: r.W, H: min(r.H, ListRows(s))}, s)
+}
+
+// ListRows is what List takes where there is room.
+func ListRows(s *page.State) int {
+	return 1 + headRows + s.Roster.World() + 1 + detailRows + page.AboutRows
+}
+
 // layoutTable is the table's geometry: an item a row.
 func (p *Page) layoutTable(rows widget.Rect, s *page.State) geometry {
 	g := layoutMap(rows, s, Table, p.order, 1)

@@ -164,8 +164,8 @@ func TestDetailsOfARank(t *testing.T) {
 		rank int32
 		want []string
 	}{
-		{1, []string{"pid 42", "agent on n0 heard 40.0 ms ago", "same node: ranks 0, 2-3", "named before: n0.g1: culprit of INC-0001", "tested: VAL-0003", "2.10× the median, slow", "1 of its 2 links slow"}},
-		{2, []string{"pid 43", "named before: no", "not judged: one run"}},
+		{1, []string{"pid 42", "agent on n0 heard 40.0 ms ago", "same node: ranks 0, 2-3", "named: culprit of INC-0001", "tested: VAL-0003", "2.10× the median, slow", "1 of its 2 links slow"}},
+		{2, []string{"pid 43", "named: not so far", "not judged: one run"}},
 		{3, []string{"tested: not since this engine began to list tests"}},
 	} {
 		var text []string

@@ -24,6 +24,9 @@ func (p *Page) exposures(c *widget.Canvas, r widget.Rect, s *page.State) {
 	detail := min(4, body.H/3)
 	table, foot := body.Rows(body.H - detail)
 	head, table := table.Rows(1)
+	if spare := table.H - len(list) - 1; spare > 0 { // few nodes: what is said of one follows them
+		foot.Y, table.H = foot.Y-spare, table.H-spare
+	}
 	c.Pen(head).Putf(dim, "  %-*s%-*s%s", domainW, "lost", costWidth(r.W), "cost", "spare")
 	from := max(0, min(p.row-table.H/2, len(list)-table.H))
 	for i := from; i < len(list) && i-from < table.H; i++ {
@@ -147,3 +150,20 @@ func fallbackText(s *page.State, x *falconv1.Exposure) string {
 
 // fewMost is how many names of a list are listed.
 const fewMost = 4
+
+// ExposureLines are what the loss of each node and domain would cost, as lines for other pages;
+// none where it is not known.
+func ExposureLines(s *page.State) []page.Line {
+	var out []page.Line
+	for _, x := range s.Feed.Recoveries.GetExposures() {
+		role, spare := themes.Text, "; a spare is there"
+		if len(x.GetRanks()) > 0 {
+			role = themes.Warn
+		}
+		if !x.GetSpare() {
+			spare = "; no spare"
+		}
+		out = append(out, page.Line{Text: x.GetDomain() + ": " + costText(s, x) + spare, Role: role})
+	}
+	return out
+}

@@ -313,7 +313,7 @@ func drawRankCell(c *widget.Canvas, r widget.Rect, s *page.State, rank int32) {
 func (p *Page) validation(c *widget.Canvas, r widget.Rect, s *page.State) {
 	v := p.shownValidation(s)
 	if v.GetId() == "" {
-		page.Empty(c, c.Rule(r, "RESULTS", ""), "nothing has been tested yet; x holds the job for a moment and tests what is picked")
+		c.Pen(c.Rule(r, "RESULTS", "")).Put(themes.Dim, "nothing has been tested yet; "+s.Key(key.Validate, key.RunTest)+" holds the job for a moment and tests what is picked")
 		return
 	}
 	if v.Id != p.of {

@@ -2,6 +2,8 @@ package detect
 
 import (
 	"cmp"
+	"fmt"
+	"math"
 	"slices"
 
 	"github.com/failslow/falcon"
@@ -62,7 +64,7 @@ func (m *Machine) onJobChange(c bocd.Change) {
 	case c.Kind == bocd.KindJitter:
 		m.onsets.recordDip(at, c)
 		if m.onsets.isNewJitter(at) {
-			m.out.addNote("", at, "jitter", "A change by %.0f %% did not last or is too small: %.1f ms before, %.1f ms after, at most %.1f ms", 100*c.Change, c.BeforeMs, c.AfterMs, m.samples.peakAround(c))
+			m.out.addNote("", at, "jitter", "A change by %s did not last or is too small: %.1f ms before, %.1f ms after, at most %.1f ms", changeText(c.Change), c.BeforeMs, c.AfterMs, m.samples.peakAround(c))
 		}
 	case c.Kind == bocd.KindSettled || m.baseline.isSettling(at):
 		m.out.addNote("", at, "settled", "The change from %.1f to %.1f ms belongs to an action", c.BeforeMs, c.AfterMs)
@@ -187,3 +189,11 @@ func (od *onsetDetector) isNewJitter(at int64) bool {
 
 // lastDip is the iteration of the newest small downward change.
 func (od *onsetDetector) lastDip() int64 { return od.dipAt }
+
+// changeText is a relative change in percent; one that rounds to nothing says so.
+func changeText(change float64) string {
+	if math.Abs(change) < 0.005 {
+		return "less than 1 %"
+	}
+	return fmt.Sprintf("%+.0f %%", 100*change)
+}

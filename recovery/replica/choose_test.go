@@ -252,7 +252,7 @@ func TestWhyCheckpoint(t *testing.T) {
 
 func TestMinorityIsNotUsed(t *testing.T) {
 	got, err := Choose(dp(4, 0, map[falcon.Rank]falcon.RankHold{0: hold(9, 5), 1: hold(1, 5), 2: hold(1, 5)}))
-	want := []falcon.ShardMove{{Rank: 0, From: 1, Why: "its checksum of step 5 is not the one of its replicas"}, {Rank: 3, From: 2, Why: "holds nothing"}}
+	want := []falcon.ShardMove{{Rank: 0, From: 1, Why: "its checksum of step 5 is not the one of its replicas"}, {Rank: 3, From: 2, Why: "it held nothing"}}
 	if err != nil || got.Resume != 5 || !reflect.DeepEqual(got.Moves, want) || !slices.Equal(got.Outvoted, []falcon.Rank{0}) {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -65,7 +65,7 @@ func (q Query) shardBytes(r falcon.Rank) uint64 {
 
 // whyRestores is why r restores, and from where.
 func (q Query) whyRestores(r, source falcon.Rank, s int64) string {
-	text := "holds nothing"
+	text := "it held nothing"
 	h := q.Holds[r]
 	if _, same := h.At(s); same && q.survives(r) {
 		text = fmt.Sprintf("its checksum of step %d is not the one of its replicas", s)

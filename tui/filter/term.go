@@ -146,14 +146,14 @@ func bareWordTerm(t string) match {
 func hasState(state string) match { return func(s *Subject) bool { return s.State == state } }
 
 var states = map[string]match{
-	"ok": hasState("ok"), "slow": hasState("slow"), "culprit": hasState("culprit"), "stale": hasState("stale"), "lost": hasState("lost"), "fenced": hasState("fenced"), "unknown": hasState("unknown"), "finished": hasState("finished"),
+	"ok": hasState("ok"), "slow": hasState("slow"), "culprit": hasState("culprit"), "stale": hasState("stale"), "lost": hasState("lost"), "fenced": hasState("fenced"), "unknown": hasState("unknown"), "finished": hasState("finished"), "link-end": hasState(linkEnd),
 }
 
 // traits are what a rank can be beyond its state.
 var traits = map[string]match{
 	"culprit": hasState("culprit"), "slow": hasState("slow"), "stale": hasState("stale"), "lost": hasState("lost"), "fenced": hasState("fenced"),
 	"anomaly": func(s *Subject) bool { return s.State != "ok" && s.State != "finished" },
-	"suspect": func(s *Subject) bool { return s.State == "culprit" || s.State == "slow" },
+	"suspect": func(s *Subject) bool { return s.State == "culprit" || s.State == linkEnd || s.State == "slow" },
 	"failing": func(s *Subject) bool { return s.View.GetFailing() },
 	"picked":  func(s *Subject) bool { return s.Picked },
 }
@@ -173,3 +173,6 @@ var numbers = map[string]Number[Subject]{
 	"level": {nil, func(s *Subject) (float64, bool) { return float64(s.View.GetLevel()), s.View != nil }},
 	"p":     {nil, func(s *Subject) (float64, bool) { return s.View.GetProbability(), s.View.GetMs() > 0 }},
 }
+
+// linkEnd is the state of a rank at the end of a slow link; a term has no blanks.
+const linkEnd = "link end"

@@ -49,6 +49,7 @@ var looks = [roster.Standings]struct {
 	role  themes.Role
 }{
 	roster.Culprit: {'✖', "culprit", themes.Culprit},
+	roster.LinkEnd: {'≈', "link end", themes.Warn},
 	roster.Lost:    {'†', "lost", themes.Lost},
 	roster.Slow:    {'▲', "slow", themes.Warn},
 	roster.Stale:   {'?', "stale", themes.Stale},
@@ -64,6 +65,9 @@ func (s *State) Legend() string {
 		return "○ finished"
 	}
 	text := "● ok  ▲ slow  ✖ culprit  ? stale  † lost"
+	if s.Roster.Count[roster.LinkEnd] > 0 {
+		text += "  ≈ link end"
+	}
 	if s.Roster.Count[roster.Fenced] > 0 {
 		text += "  ⊘ fenced"
 	}
@@ -85,10 +89,19 @@ func TallyOf(count [roster.Standings]int) string {
 	var parts []string
 	for st, n := range count {
 		if n > 0 && roster.Standing(st) != roster.OK {
-			parts = append(parts, fmt.Sprintf("%d %s", n, looks[st].word))
+			parts = append(parts, fmt.Sprintf("%d %s", n, countedWord(roster.Standing(st), n)))
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// countedWord is a standing's word beside a number; those that are no nouns stay as they are.
+func countedWord(st roster.Standing, n int) string {
+	word := looks[st].word
+	if n != 1 && (st == roster.Culprit || st == roster.LinkEnd) {
+		word += "s"
+	}
+	return word
 }
 
 // Details describes one rank in up to three lines, and where there is room in those of AboutRank.

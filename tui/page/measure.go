@@ -77,7 +77,7 @@ func (m *Measured) Ended(r *falconv1.RankView) bool { return m.Roster.StandingOf
 // Taking reports whether a rank takes part with fresh data, so that its level is valid.
 func (m *Measured) Taking(r *falconv1.RankView) bool {
 	switch m.Roster.StandingOf(r) {
-	case roster.OK, roster.Slow, roster.Culprit:
+	case roster.OK, roster.Slow, roster.Culprit, roster.LinkEnd:
 		return true
 	}
 	return false

@@ -177,7 +177,7 @@ func TestHairlineShowsExactNumbers(t *testing.T) {
 		t.Errorf("hairline on the mark:\n%s", out)
 	}
 	p.Act(key.Right, s, r)
-	if out := draw(p, s, 80, 19, colorprofile.ASCII); !strings.Contains(out, "iteration 104 (hairline, G lets go)  104.0 ms  +4%") || !strings.Contains(out, "P(change just now) 0.400; MAP run 4") {
+	if out := draw(p, s, 80, 19, colorprofile.ASCII); !strings.Contains(out, "iteration 104 (hairline, G lets go)  104.0 ms  +4%") || !strings.Contains(out, "P(change just now) 0.400; likeliest stretch 4") {
 		t.Errorf("hairline moved:\n%s", out)
 	}
 	p.Act(key.Last, s, r)

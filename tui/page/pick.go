@@ -72,7 +72,7 @@ func (p *Selection) Looked(kind string) (id string, ok bool) {
 func (s *State) Suspects() []int32 {
 	var out []int32
 	for _, r := range s.Anomalies() {
-		if st := s.Roster.Standing(r); st == roster.Culprit || st == roster.Slow {
+		if st := s.Roster.Standing(r); st == roster.Culprit || st == roster.LinkEnd || st == roster.Slow {
 			out = append(out, r)
 		}
 	}

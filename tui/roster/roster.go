@@ -22,6 +22,7 @@ type Standing uint8
 // The standings, in the order in which a tally names them.
 const (
 	Culprit Standing = iota // named by an open incident
+	LinkEnd                 // at the end of a link that an open incident names
 	Lost                    // its process is gone
 	Slow                    // suspected, or slow against peers
 	Stale                   // nothing fresh from it
@@ -47,6 +48,7 @@ type Roster struct {
 	finished  bool
 	fenced    map[string]bool // nodes, by the newest recovery
 	apart     map[int32]bool  // ranks, likewise
+	ends      map[int32]bool  // ranks that open incidents name for their links alone
 	codes     [metrics]lazyCodes
 	clock     lazyClock
 	found     found
@@ -64,6 +66,7 @@ func Make(snap *falconv1.SnapshotReply, table *columns.Table) *Roster {
 	t.readMesh(job.GetMesh())
 	t.table = tableOf(snap, table)
 	t.excludeFenced(snap.GetRecovery())
+	t.findLinkEnds(snap.GetIncidents())
 	t.standings = make([]Standing, t.table.World())
 	healths, devices := t.table.Units(columns.Health), t.table.Devices()
 	for i := range t.standings {
@@ -153,6 +156,29 @@ func (t *Roster) excludeFenced(r *falconv1.Recovery) {
 	}
 }
 
+// findLinkEnds finds the ranks that are named because a link of theirs is slow: they run as fast
+// as others.
+func (t *Roster) findLinkEnds(list []*falconv1.Incident) {
+	t.ends = map[int32]bool{}
+	blamed := map[int32]bool{}
+	for _, i := range list {
+		v := i.GetVerdict()
+		if state := falcon.IncidentState(i.GetState()); state != falcon.IncidentVerified && state != falcon.IncidentLocated {
+			continue
+		}
+		for _, r := range v.GetRanks() {
+			if len(v.GetLinks()) > 0 && len(v.GetDevices()) == 0 {
+				t.ends[r] = true
+			} else {
+				blamed[r] = true
+			}
+		}
+	}
+	for r := range blamed {
+		delete(t.ends, r)
+	}
+}
+
 // countStandings lists and counts ranks by their standing.
 func (t *Roster) countStandings() {
 	for i, s := range t.standings {
@@ -163,7 +189,7 @@ func (t *Roster) countStandings() {
 		if Gravity(s) > 0 {
 			t.Anomalies = append(t.Anomalies, int32(i))
 		}
-		if s == Culprit || s == Lost {
+		if s == Culprit || s == LinkEnd || s == Lost {
 			t.Critical = append(t.Critical, int32(i))
 		}
 	}
@@ -201,7 +227,7 @@ func valueAt(column []int32, rank int) int32 {
 // Gravity orders standings by how much they must be seen; 0 is no anomaly.
 func Gravity(s Standing) int {
 	switch s {
-	case Culprit:
+	case Culprit, LinkEnd:
 		return 4
 	case Lost:
 		return 3
@@ -233,6 +259,9 @@ func (t *Roster) standing(health falconv1.RankHealth, rank int32, device string)
 	case falconv1.RankHealth_RANK_HEALTH_SLOW:
 		return Slow
 	case falconv1.RankHealth_RANK_HEALTH_CULPRIT:
+		if t.ends[rank] {
+			return LinkEnd
+		}
 		return Culprit
 	}
 	if t.finished {

@@ -215,7 +215,7 @@ func (e *Engine) attempt(v *falconv1.Recovery, rank int32, device string, now ti
 	}
 	if behind(falcon.RecoveryRejoin, state) && state != falcon.RecoveryFailed {
 		v.NoReturn, v.ResumeIteration = true, e.iter
-		v.Moves = []*falconv1.ShardMove{{Rank: rank, From: 0, Why: "holds nothing; source in another failure domain"}}
+		v.Moves = []*falconv1.ShardMove{{Rank: rank, From: 0, Why: "it held nothing; source in another failure domain"}}
 	}
 	if state.Over() {
 		v.EndedUnixNs, v.DeadlineUnixNs = now.UnixNano(), 0

@@ -40,7 +40,7 @@ func (p *Page) filteredEvents(s *page.State) []*falconv1.EventLine {
 	want := strings.ToLower(s.Filter)
 	class, least := classes[p.class], severities[p.severity].least
 	if want == "" && class.kinds == nil && least == 0 {
-		return s.Feed.Events
+		return foldJitter(s.Feed.Events)
 	}
 	var out []*falconv1.EventLine
 	for _, e := range s.Feed.Events {
@@ -76,4 +76,45 @@ func (p *Page) emptyReason(s *page.State) string {
 		return fmt.Sprintf("no event held is of this kind and text; %s drops the text, %s and %s the rest", s.Key(key.Events, key.Back), kind, severity)
 	}
 	return fmt.Sprintf("no event held is of this kind; %s shows the next kind, %s all severities", kind, severity)
+}
+
+// jitterKind is the detector's note of a change that did not last; a steady job has one a minute.
+const jitterKind = "jitter"
+
+// foldJitter leaves the newest of notes of jitter that follow each other, with how many it
+// stands for; the class of the detector's notes has each.
+func foldJitter(list []*falconv1.EventLine) []*falconv1.EventLine {
+	isRun := func(i int) bool { return i+1 < len(list) && list[i].Kind == jitterKind && list[i+1].Kind == jitterKind }
+	folded := -1
+	for i := range list {
+		if isRun(i) {
+			folded = i
+			break
+		}
+	}
+	if folded < 0 {
+		return list
+	}
+	out, before := slices.Clone(list[:folded]), 0
+	for i := folded; i < len(list); i++ {
+		e := list[i]
+		if isRun(i) {
+			before++
+			continue
+		}
+		if before > 0 {
+			e = &falconv1.EventLine{
+				Seq: e.Seq, AtUnixNs: e.AtUnixNs, Iteration: e.Iteration, Kind: e.Kind, Severity: e.Severity, About: e.About,
+				Text: fmt.Sprintf("%s (and %d before it)", e.Text, before),
+			}
+			before = 0
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// withoutJitter are the events for a few lines on another page.
+func withoutJitter(list []*falconv1.EventLine) []*falconv1.EventLine {
+	return slices.DeleteFunc(slices.Clone(list), func(e *falconv1.EventLine) bool { return e.GetKind() == jitterKind })
 }

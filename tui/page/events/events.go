@@ -282,7 +282,7 @@ func severityWord(n int32) string {
 
 // Tail draws title and newest lines for other pages, one row each.
 func Tail(c *widget.Canvas, r widget.Rect, s *page.State) {
-	drawTail(c, r, s.Feed.Events, "EVENTS", s.Zone)
+	drawTail(c, r, withoutJitter(s.Feed.Events), "EVENTS", s.Zone)
 }
 
 // IsAudit reports whether an event is a deed of a person, or of policy in a person's stead.

@@ -40,7 +40,7 @@ func drawSuspects(c *widget.Canvas, r widget.Rect, s *page.State) {
 		return
 	}
 	head, body := body.Rows(1)
-	c.Pen(head).Putf(themes.Dim, "%5s %-9s %-9s %7s %5s %9s", "rank", "device", "state", "self", "P", "clock")
+	c.Pen(head).Putf(themes.Dim, "%5s %-9s %-9s %7s %5s %9s", "rank", "device", "state", "self", "slow", "clock")
 	for _, rank := range worstRanks(s, body.H) {
 		row, rest := body.Rows(1)
 		body = rest
@@ -52,7 +52,7 @@ func drawSuspect(c *widget.Canvas, r widget.Rect, s *page.State, rank int32) {
 	v := s.Roster.View(rank)
 	glyph, word, role := s.Health(v)
 	pen := c.Pen(r).Putf(themes.Title, "%5d ", rank).Putf(themes.Text, "%-9s ", widget.Cut(v.GetDevice(), 9))
-	pen.Putf(role, "%c %-7s ", glyph, widget.Cut(word, 7))
+	pen.Putf(role, "%c %-8s", glyph, widget.Cut(word, 8))
 	self := "—"
 	if v.GetSelfRatio() > 0 {
 		self = fmt.Sprintf("%.2f×", v.SelfRatio)
@@ -61,7 +61,7 @@ func drawSuspect(c *widget.Canvas, r widget.Rect, s *page.State, rank int32) {
 	if v.GetSmClockMhz() > 0 {
 		clock = fmt.Sprintf("%d MHz", v.SmClockMhz)
 	}
-	pen.Putf(themes.Text, "%7s %5.2f %9s", self, v.GetProbability(), clock)
+	pen.Putf(themes.Text, "%7s %5s %9s", self, phrase.Percent(v.GetSlowdown()), clock)
 	if cause := "  " + phrase.Cause(s.Blamed(rank)); s.Blamed(rank) != "" && pen.Fits(cause) {
 		pen.Put(themes.Warn, cause)
 	}

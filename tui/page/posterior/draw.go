@@ -280,7 +280,7 @@ func (v view) drawHeat(c *widget.Canvas, r widget.Rect, hair int64) {
 // heatLegend shows the ramp as it is drawn, at the right of the title.
 func heatLegend(c *widget.Canvas, r widget.Rect) {
 	const words = " log10 P -6"
-	const after = "0 of column's max   MAP run  ╎ change "
+	const after = "0 of column's max   likeliest stretch  ╎ change "
 	w := widget.Width(words) + themes.Levels + 2 + widget.Width(after)
 	if r.W < w+28 {
 		return

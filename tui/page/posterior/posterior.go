@@ -370,7 +370,7 @@ func (v view) drawBelief(c *widget.Canvas, r widget.Rect, i int, at int64) {
 		pen.Put(themes.Text, ";")
 	}
 	if i < len(v.s.MapRunLength) {
-		pen.Putf(themes.Text, " MAP run %s", phrase.Count(int64(v.s.MapRunLength[i])))
+		pen.Putf(themes.Text, " likeliest stretch %s", phrase.Count(int64(v.s.MapRunLength[i])))
 		if was, ok := v.wasBefore(i); ok {
 			pen.Putf(themes.Dim, " (was %s)", phrase.Count(int64(was)))
 		}

@@ -66,7 +66,7 @@ func TestNumbersAreTheEngines(t *testing.T) {
 	p := s.Posterior[899*128:]
 	p[4], p[127], p[3] = 0.90, 0.07, 0.03
 	out := draw(t, New(), stateOf(s), screen)
-	wants(t, out, "iteration 899 (newest)", "P(change ≤5 steps) 0.970 ALARM; MAP run 4 (was 894)", "4: 0.900  127+: 0.070  3: 0.030", "895▼")
+	wants(t, out, "iteration 899 (newest)", "P(change ≤5 steps) 0.970 ALARM; likeliest stretch 4 (was 894)", "4: 0.900  127+: 0.070  3: 0.030", "895▼")
 }
 
 func TestScrubbingGoesBackAndAsksForMore(t *testing.T) {

@@ -134,21 +134,21 @@ func (t *teller) sayShards(v *falconv1.Recovery) {
 	if len(v.GetMoves()) == 0 {
 		return
 	}
-	t.sayLine(themes.Title, "Shards, source → destination: %d", len(v.Moves))
+	t.sayLine(themes.Title, "Shards to restore: %d", len(v.Moves))
 	var order []string
 	of := map[string][]string{}
 	for _, m := range v.Moves {
 		if _, seen := of[m.GetWhy()]; !seen {
 			order = append(order, m.GetWhy())
 		}
-		from := fmt.Sprint(m.GetFrom())
+		from := fmt.Sprintf("copied from rank %d", m.GetFrom())
 		if m.GetFrom() == int32(falcon.FromCheckpoint) {
-			from = "storage"
+			from = "read from storage"
 		}
-		of[m.GetWhy()] = append(of[m.GetWhy()], fmt.Sprintf("%s→%d", from, m.GetRank()))
+		of[m.GetWhy()] = append(of[m.GetWhy()], fmt.Sprintf("rank %d %s", m.GetRank(), from))
 	}
 	for _, why := range order {
-		text := strings.Join(of[why], "  ")
+		text := strings.Join(of[why], ", ")
 		if why != "" {
 			text += ": " + why
 		}

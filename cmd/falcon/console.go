@@ -65,7 +65,8 @@ func consoleCommand() *cobra.Command {
 		Use:   "console",
 		Short: "Watch a job, and decide on what Falcon proposes",
 		Long: "Console runs the engine and its screen in one process. Where that engine already runs, as with falcon serve,\n" +
-			"it is only its screen; with --connect or --context, that of an engine that runs elsewhere.\n" +
+			"it is only its screen; with --connect or --context, that of an engine that runs elsewhere. Without --config it is also\n" +
+			"the screen of a lab that runs here; where several do, it asks which.\n" +
 			"With --all, or with several names for --context, it shows several jobs: a list, worst first, and each one's own console.\n" +
 			"Without a terminal, or with TERM=dumb, it prints lines and ends when the job has finished.",
 		Example: "  falcon console --config falcon.yaml\n  falcon console --connect unix:/run/falcon/falcon.sock\n  falcon console --once --json\n  falcon console --all",

@@ -232,6 +232,9 @@ func openPosterior(path string) (*posteriorFile, error) {
 	if path == "" {
 		return nil, nil
 	}
+	if err := refuseExisting("--posterior", path); err != nil {
+		return nil, err
+	}
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("can't write the posterior: %w", err)

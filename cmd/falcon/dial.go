@@ -58,7 +58,8 @@ func (t *engineTarget) engineAddress() string {
 }
 
 // runningEngine is the socket of an engine that answers where one would be started
-// with this configuration; "" where none does, or --connect names one.
+// with this configuration, else that of a lab that runs here; "" where none does, or --connect
+// names one.
 func (t *engineTarget) runningEngine(config string) (string, error) {
 	addr := t.engineAddress()
 	if config != "" {
@@ -72,10 +73,13 @@ func (t *engineTarget) runningEngine(config string) (string, error) {
 		return "", nil
 	}
 	c, err := net.DialTimeout("unix", strings.TrimPrefix(addr, "unix:"), time.Second)
-	if err != nil {
-		return "", nil // whatever the reason, starting one says it better
+	switch {
+	case err == nil:
+		return addr, c.Close()
+	case errors.Is(err, fs.ErrNotExist) && config == "" && os.Getenv("FALCON_SOCKET") == "" && len(labSockets()) > 0:
+		return t.findSocket(addr)
 	}
-	return addr, c.Close()
+	return "", nil // whatever the reason, starting one says it better
 }
 
 // findSocket is the socket to use: the one at path, or where that is only the
@@ -93,6 +97,9 @@ func (t *engineTarget) findSocket(path string) (string, error) {
 		return "", fmt.Errorf("no engine at %s: start one with falcon serve, or name its socket with --connect", clean.String(path))
 	case 1:
 		return labs[0], nil
+	}
+	if chosen, ok := askWhich("labs", labs); ok {
+		return chosen, nil
 	}
 	return "", fmt.Errorf("no engine at %s, and %d labs run here: name the engine of one with --connect: %s", clean.String(path), len(labs), clean.String(strings.Join(labs, ", ")))
 }

@@ -254,6 +254,9 @@ func namesLab(c *cobra.Command) *cobra.Command {
 func askLab(c *cobra.Command, req lab.Request) (lab.Reply, error) {
 	reply, err := lab.Ask(c.Flag(labFlag).Value.String(), req)
 	if errors.Is(err, lab.ErrManyLabs) {
+		if chosen, ok := askWhich("labs", lab.Running()); ok {
+			return lab.Ask(chosen, req)
+		}
 		err = fmt.Errorf("%w: %w, with --%s", errUsage, err, labFlag)
 	}
 	return reply, err

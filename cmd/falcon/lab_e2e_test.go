@@ -57,6 +57,7 @@ func playLabFor(t testing.TB, within time.Duration, report string, args ...strin
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
+	_ = os.Remove(report) // of a play before: reports are not written over
 	cmd := exec.CommandContext(ctx, binFalcon(t), append([]string{"lab", "run", "--headless", "--report", report}, args...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 20 * time.Second

@@ -24,7 +24,6 @@ import (
 	"github.com/failslow/falcon/backend/auth"
 	"github.com/failslow/falcon/backend/engine"
 	"github.com/failslow/falcon/mitigate"
-	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/plain"
 )
@@ -111,8 +110,10 @@ func newLabRun(c *cobra.Command, o labOptions) (*labRun, error) {
 	if r.recovery, err = scenarioRecovery(sc, r.policy); err != nil {
 		return nil, err
 	}
-	if _, err := os.Lstat(o.record); err == nil {
-		return nil, fmt.Errorf("%w: --record: %s exists; choose another name", errUsage, clean.String(o.record))
+	for flag, path := range map[string]string{"--record": o.record, "--report": o.report, "--journal": o.journal} {
+		if err := refuseExisting(flag, path); err != nil {
+			return nil, err
+		}
 	}
 	if !slices.Contains([]string{"on", "plugin", "off"}, o.hook) {
 		return nil, fmt.Errorf("%w: --hook is %q, it must be on, plugin or off", errUsage, o.hook)

@@ -55,6 +55,9 @@ func writePicture(path, view string, w, h int) error {
 	if err := png.Encode(&b, img); err != nil {
 		return err
 	}
+	if err := refuseExisting("--picture", path); err != nil {
+		return err
+	}
 	return os.WriteFile(path, b.Bytes(), 0o600)
 }
 

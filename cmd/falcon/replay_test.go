@@ -54,9 +54,9 @@ func TestReplayDrawsAPicture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "p.png")
 	var drawn [][]byte
 	for range 2 {
+		path := filepath.Join(t.TempDir(), "p.png")
 		if err := drawPicture(r, replayOptions{speed: 1, at: "50", theme: "dark", picture: pictureOptions{file: path, size: "80x24", page: "ranks"}}); err != nil {
 			t.Fatal(err)
 		}

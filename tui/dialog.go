@@ -87,6 +87,9 @@ func (d *dialog) blockedBy(live *page.State) string {
 }
 
 // isGuarded reports whether the dialog is too young to take an answer.
+// isSpent reports whether the question no longer fits what the engine shows: there is nothing left to decide.
+func (d *dialog) isSpent(live *page.State) bool { return !d.sending && d.question.Stale(live) != "" }
+
 func (d *dialog) isGuarded(now time.Time) bool { return now.Sub(d.opened) < decision.Guard }
 
 // twoFields reports whether the dialog asks for a word and a reason.
@@ -152,6 +155,10 @@ func (d *dialog) handleKey(k tea.KeyPressMsg, a key.Action, live *page.State, no
 
 // pressFocused presses what has the focus.
 func (d *dialog) pressFocused(live *page.State) outcome {
+	if d.isSpent(live) && d.focus != buttonCancel {
+		d.focus = buttonCancel // who pressed as it changed still reads why; the next one closes
+		return keepOpen
+	}
 	switch d.focus {
 	case buttonCancel:
 		return cancelled

@@ -79,6 +79,9 @@ func (d *dialog) messageText(s *skin, live *page.State) string {
 
 // drawButtons draws Cancel and the action; they look active when they can be pressed.
 func (d *dialog) drawButtons(s *skin, live *page.State, now time.Time, do string) string {
+	if d.isSpent(live) {
+		return s.styled(themes.Focus, focusMark(true, "Close")) + "  " + s.styled(themes.Dim, "nothing can be decided here any more; enter or esc closes")
+	}
 	out := ""
 	for i, label := range []string{"Cancel", do} {
 		role := themes.Button

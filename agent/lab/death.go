@@ -29,11 +29,14 @@ type victim struct {
 }
 
 // errVictim is the sentence about a name that fits nothing.
-var errVictim = errors.New("it must be console, agent NODE, rank RANK or node NODE")
+var errVictim = errors.New("it must be engine (or console), agent NODE, rank RANK or node NODE")
 
 // parseVictim reads "rank 5", "node n2", "agent n2" and "console"; a number
 // alone is a rank, a name alone a node.
 func (s Scenario) parseVictim(text string) (victim, error) {
+	if text == "engine" { // which runs in the console's process, or in one of its own without a screen
+		text = "console"
+	}
 	what, which, two := strings.Cut(text, " ")
 	if !two && what != "console" {
 		if what, which = "node", text; isNumeric(text) {

@@ -87,6 +87,9 @@ func replayRecording(ctx context.Context, out io.Writer, path string, o replayOp
 	if err != nil {
 		return err
 	}
+	if o.at != "" && (o.headless || reader || !hasScreen()) {
+		return fmt.Errorf("%w: --at is a place on the screen or of --picture; the lines tell the whole recording", errUsage)
+	}
 	if o.headless || reader || !hasScreen() {
 		return spoken(reader, out, func(out io.Writer) error { return replayLines(out, r) })
 	}

@@ -37,9 +37,10 @@ func (d *diff) linesOf(s *feed.State) []string {
 	}
 	job := s.Snap.GetJob()
 	at := jobStamp(job)
-	for _, l := range append(d.jobLines(s.Snap), d.eventLines(s)...) {
+	for _, l := range d.jobLines(s.Snap) {
 		out = append(out, at+l)
 	}
+	out = append(out, d.eventLines(s)...)
 	for _, i := range s.Snap.Incidents {
 		if l := d.incident(i); l != "" {
 			out = append(out, at+l)
@@ -54,11 +55,13 @@ func (d *diff) linesOf(s *feed.State) []string {
 }
 
 // jobStamp is where the job was when a line was written.
-func jobStamp(j *falconv1.Job) string {
-	if j.GetIteration() < 0 {
+func jobStamp(j *falconv1.Job) string { return stamp(j.GetIteration()) }
+
+func stamp(iteration int64) string {
+	if iteration < 0 {
 		return "[start] "
 	}
-	return fmt.Sprintf("[iteration %s] ", phrase.Count(j.GetIteration()))
+	return fmt.Sprintf("[iteration %s] ", phrase.Count(iteration))
 }
 
 func (d *diff) connection(s *feed.State) string {
@@ -109,7 +112,7 @@ func (d *diff) eventLines(s *feed.State) []string {
 		}
 		d.seq = e.Seq
 		if !derived[e.Kind] && (d.reader == nil || d.reader.detail.says(e)) {
-			out = append(out, e.Kind+": "+e.Text)
+			out = append(out, stamp(e.Iteration)+e.Kind+": "+e.Text) // of its own time: a stream that attaches late has them all at once
 		}
 	}
 	return out

@@ -1,8 +1,9 @@
 package falcon
 
-import "math"
-
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // Cause is the class of root cause that a verdict names.
 type Cause string

@@ -33,8 +33,12 @@ func TestLargeScreensAreFilled(t *testing.T) {
 		strip, most int
 		large       bool // of many ranks, too
 	}{
-		{key.Overview, 66, 14, false}, {key.Ranks, 200, 14, false}, {key.Grid, 200, 14, false},
-		{key.Ladder, 200, 11, true}, {key.Validate, 200, 11, true}, {key.Recovery, 200, 11, true},
+		{key.Overview, 66, 14, false},
+		{key.Ranks, 200, 14, false},
+		{key.Grid, 200, 14, false},
+		{key.Ladder, 200, 11, true},
+		{key.Validate, 200, 11, true},
+		{key.Recovery, 200, 11, true},
 	} {
 		for _, mo := range moments {
 			if mo.name == "large" && !c.large {

@@ -204,7 +204,6 @@ func (s *Server) options(creds credentials.TransportCredentials) []grpc.ServerOp
 		grpc.MaxHeaderListSize(16 << 10),
 		grpc.ReadBufferSize(readBuffer),
 		grpc.WriteBufferSize(writeBuffer),
-		grpc.SharedWriteBuffer(true), // most connections write nothing at a moment
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingMin, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingWait}),
 	}

@@ -53,8 +53,12 @@ func TestConsoleForAScreenReader(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"", nil, printed}, {"", []string{"--prefs", prefs}, spoken}, {"0", []string{"--prefs", prefs}, printed},
-		{"1", nil, spoken}, {"1", []string{"--screen-reader=false"}, printed}, {"", []string{"--screen-reader"}, spoken},
+		{"", nil, printed},
+		{"", []string{"--prefs", prefs}, spoken},
+		{"0", []string{"--prefs", prefs}, printed},
+		{"1", nil, spoken},
+		{"1", []string{"--screen-reader=false"}, printed},
+		{"", []string{"--screen-reader"}, spoken},
 	} {
 		t.Setenv(readerEnv, c.env)
 		if out := once(c.args...); !strings.HasPrefix(out, c.want) {

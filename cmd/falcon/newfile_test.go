@@ -16,7 +16,9 @@ func TestExportsNeverOverwrite(t *testing.T) {
 	for _, args := range [][]string{
 		{"detect", "iterations", times, "--posterior"},
 		{"replay", labRecording, "--picture"},
-		{"lab", "run", "--headless", "--report"}, {"lab", "run", "--headless", "--journal"}, {"lab", "run", "--headless", "--record"},
+		{"lab", "run", "--headless", "--report"},
+		{"lab", "run", "--headless", "--journal"},
+		{"lab", "run", "--headless", "--record"},
 		{"console", "--plain", "--connect", h.Socket, "--record"},
 	} {
 		file := filepath.Join(dir, "taken")

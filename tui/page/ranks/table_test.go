@@ -90,8 +90,15 @@ func TestSparkline(t *testing.T) {
 		per, cells int
 		want       string
 	}{
-		{0, 1, 6, "[1 2 3 4 5 6]"}, {0, 2, 3, "[2 4 6]"}, {0, 4, 2, "[2 6]"}, {0, 1, 3, "[4 5 6]"}, {0, 2, 4, "[NaN 2 4 6]"},
-		{1, 1, 6, "[NaN NaN 9 NaN 7 NaN]"}, {1, 3, 2, "[9 7]"}, {2, 1, 2, "[NaN NaN]"}, {-0, 60, 1, "[6]"},
+		{0, 1, 6, "[1 2 3 4 5 6]"},
+		{0, 2, 3, "[2 4 6]"},
+		{0, 4, 2, "[2 6]"},
+		{0, 1, 3, "[4 5 6]"},
+		{0, 2, 4, "[NaN 2 4 6]"},
+		{1, 1, 6, "[NaN NaN 9 NaN 7 NaN]"},
+		{1, 3, 2, "[9 7]"},
+		{2, 1, 2, "[NaN NaN]"},
+		{-0, 60, 1, "[6]"},
 	} {
 		if got := fmt.Sprint(sparkValues(r, c.rank, c.per, c.cells)); got != c.want {
 			t.Errorf("rank %d, %d in each of %d cells: %s instead of %s", c.rank, c.per, c.cells, got, c.want)
@@ -138,7 +145,11 @@ func TestSparklineAgainstSimple(t *testing.T) {
 func TestTableOfBrokenSeries(t *testing.T) {
 	snap := job(1, 4, 1)
 	for _, r := range []*falconv1.Recent{
-		nil, {}, {Columns: 60}, {Columns: -1, Ms: []float32{1}}, {Columns: 1 << 30, Ms: []float32{1, 2}},
+		nil,
+		{},
+		{Columns: 60},
+		{Columns: -1, Ms: []float32{1}},
+		{Columns: 1 << 30, Ms: []float32{1, 2}},
 		{Columns: 1, Ms: []float32{float32(math.NaN()), float32(math.Inf(1)), -3, 1e30}, Pids: []int32{-1}},
 	} {
 		snap.Recent = r
@@ -155,7 +166,8 @@ func TestDetailsOfARank(t *testing.T) {
 	snap.Recent = &falconv1.Recent{Pids: []int32{41, 42, 43, 44}}
 	snap.Nodes = []*falconv1.NodeView{{Node: "n0", Connected: true, AgeMs: 40}}
 	snap.Culprits = []*falconv1.Culprit{{Device: "n0.g1", Last: "INC-0001", Times: 1}}
-	snap.Validation = &falconv1.Validation{Id: "VAL-0003", State: "done",
+	snap.Validation = &falconv1.Validation{
+		Id: "VAL-0003", State: "done",
 		Gemm:  []*falconv1.GemmResult{{Rank: 1, Ms: 12, Ratio: 2.1, Slow: true}, {Rank: 2, Ms: 6, Ratio: 1, Unjudged: "one run"}},
 		Links: []*falconv1.LinkResult{{From: 1, To: 2, Slow: true}, {From: 2, To: 1}},
 	}

@@ -145,6 +145,21 @@ func (c *Cluster) train() {
 	}
 }
 
+// endOutage notes how long the node was out of reach, when it has been. A time between two
+// outages that was shorter than its latency let nothing through: they are one.
+func (n *node) endOutage() {
+	d, open := n.c.now-n.reached, n.reached-n.back
+	if d <= time.Second {
+		return
+	}
+	if late := max(n.path.up.slow, n.path.down.slow); late > 0 && open < late+2*watchEvery {
+		d += open + n.outage
+	}
+	n.outage, n.back = d, n.c.now
+}
+
+const watchEvery = 100 * time.Millisecond
+
 // watch notes which nodes the engine can reach.
 func (c *Cluster) watch() {
 	for _, n := range c.order {
@@ -154,11 +169,9 @@ func (c *Cluster) watch() {
 		}
 		n.audible = c.now
 		if !n.path.down.cut {
-			if d := c.now - n.reached; d > time.Second {
-				n.outage, n.back = d, c.now
-			}
+			n.endOutage()
 			n.reached = c.now
 		}
 	}
-	c.after(100*time.Millisecond, c.watch)
+	c.after(watchEvery, c.watch)
 }

@@ -45,6 +45,7 @@ func TestAcknowledgementsOfSamplesWait(t *testing.T) {
 			take(&falconv1.AgentFrame{Seq: seq, Body: &falconv1.AgentFrame_Samples{Samples: &falconv1.Samples{}}})
 			time.Sleep(100 * time.Millisecond)
 		}
+		synctest.Wait()
 		if n := len(to.acks); n < 9 || n > 11 {
 			t.Errorf("%d acknowledgements in 20 s", n)
 		}

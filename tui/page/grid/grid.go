@@ -65,6 +65,7 @@ func shapePage(r widget.Rect, s *page.State) (table, detail, chart widget.Rect) 
 	}
 	table, r = r.Rows(s.PP + tableExtra)
 	detail, chart = r.Rows(1 + detailRows + page.AboutRows)
+	chart.H = min(chart.H, 2*r.H/3) // a taller one costs a slow line too many bytes a second
 	return table, detail, chart
 }
 

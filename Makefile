@@ -43,7 +43,7 @@ demo: build ## play the default scenario: a console on a terminal, a plain story
 # Three tiers; docs/testing.md has what belongs to which, and what it costs.
 test: build native-test tier-test ## the first tier: every test at its short size, one whole lab, one screen; no GPU, no root; minutes
 
-check: proto-check native-asan native-tsan native-arm64 tier-check fuzz ## the second tier, what CI runs: the race detector, sanitizers, whole scenarios, lint, python-test, fuzzing; half an hour
+check: proto-check native-asan native-tsan native-arm64 tier-check ## the second tier, what CI runs: the race detector, sanitizers, whole scenarios, lint, python-test, fuzzing; half an hour
 
 tier-test tier-check: tier-%: build
 	.ci/tier $*

@@ -90,32 +90,45 @@ type Model struct {
 
 // New makes the program's model; the source stays the caller's to close.
 func New(src feed.Source, opts Options) (*Model, error) {
+	opts.fill()
 	m := &Model{
 		src: src, opts: opts, now: opts.Now, keys: opts.Keys, screen: frameCache{dirty: true},
 		alerts: alert.NewNotifier(opts.Mute, opts.Silent, opts.Price), hint: hint{opts.Hint, opts.HintSeen}, pointer: pointer{on: !opts.NoMouse},
 		exporter: exporter{save: opts.Save, why: opts.SaveNote, recording: opts.Recording},
 	}
-	if m.now == nil {
-		m.now = time.Now
-	}
-	if m.keys == nil {
-		m.keys = key.Default()
-	}
 	var err error
-	if m.themes, err = newThemePicker(opts.Themes, opts.Theme); err != nil {
+	if m.themes, m.skin, err = opts.look(); err != nil {
 		return nil, err
 	}
-	profile := colorprofile.TrueColor
-	if opts.Profile != nil {
-		profile = *opts.Profile
-	}
-	m.skin = &skin{m.themes.theme.Palette(profile), opts.ASCII}
 	m.notes = &notes{now: m.now}
 	m.work = newWorkspace(src, m.keys, m.now, m.notes, opts.Open, opts.Zone)
 	m.alerts.Name(opts.Context)
 	m.work.context = opts.Context
 	m.decisions = decisions{src: src, keys: m.keys, now: m.now, notes: m.notes, redraw: redrawAfter}
 	return m, nil
+}
+
+// fill sets the clock and the keys where none are given.
+func (o *Options) fill() {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Keys == nil {
+		o.Keys = key.Default()
+	}
+}
+
+// look is the theme, and how it is drawn on this terminal.
+func (o *Options) look() (themePicker, *skin, error) {
+	picker, err := newThemePicker(o.Themes, o.Theme)
+	if err != nil {
+		return picker, nil, err
+	}
+	profile := colorprofile.TrueColor
+	if o.Profile != nil {
+		profile = *o.Profile
+	}
+	return picker, &skin{picker.theme.Palette(profile), o.ASCII}, nil
 }
 
 // redrawMargin is how long after the guard a dialog is drawn again.

@@ -149,11 +149,8 @@ func (m *Model) drawLastRow(y int) (string, []zone, *tea.Cursor) {
 		text, cursor := m.prompt.drawInput(m.skin, m.w, y)
 		return text, nil, cursor
 	}
-	if m.help != nil && m.help.search != nil {
-		text, cursor := drawInputRow(m.skin, m.keys, "/", m.help.search, m.w, y, withoutNote)
-		return text, nil, cursor
-	}
-	if text, cursor, ok := m.output.drawPrompt(m.skin, m.w, y); ok {
+	if p := m.searching(); p != nil {
+		text, cursor := p.drawSearch(m.skin, m.w, y)
 		return text, nil, cursor
 	}
 	left, zones := " ", []zone(nil)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/charmbracelet/colorprofile"
 	uv "github.com/charmbracelet/ultraviolet"
 
 	"github.com/failslow/falcon/themes"
@@ -96,25 +95,15 @@ func leaveJob(m *Model) tea.Cmd {
 
 // NewFleet makes the program's model; the source stays the caller's to close.
 func NewFleet(src FleetSource, opts Options) (*Fleet, error) {
+	opts.fill()
 	f := &Fleet{
 		src: src, opts: opts, now: opts.Now, keys: opts.Keys, screen: frameCache{dirty: true}, mouse: !opts.NoMouse, pending: opts.Open,
 		alerts: alert.NewNotifier(opts.Mute, opts.Silent, opts.Price), exporter: exporter{save: opts.Save, why: opts.SaveNote},
 	}
-	if f.now == nil {
-		f.now = time.Now
-	}
-	if f.keys == nil {
-		f.keys = key.Default()
-	}
 	var err error
-	if f.themes, err = newThemePicker(opts.Themes, opts.Theme); err != nil {
+	if f.themes, f.skin, err = opts.look(); err != nil {
 		return nil, err
 	}
-	profile := colorprofile.TrueColor
-	if opts.Profile != nil {
-		profile = *opts.Profile
-	}
-	f.skin = &skin{f.themes.theme.Palette(profile), opts.ASCII}
 	f.notes = &notes{now: f.now}
 	f.jobs = src.Jobs()
 	return f, nil

@@ -103,7 +103,7 @@ func (f *Fleet) drawLastRow() (string, *tea.Cursor) {
 		return f.prompt.drawInput(f.skin, f.w, y)
 	}
 	if f.help != nil && f.help.search != nil {
-		return drawInputRow(f.skin, f.keys, "/", f.help.search, f.w, y, withoutNote)
+		return f.help.drawSearch(f.skin, f.w, y)
 	}
 	left := " "
 	switch role, note, ok := f.notes.presentNote(); {

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"charm.land/bubbles/v2/textinput"
-	"charm.land/bubbles/v2/viewport"
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 
@@ -18,19 +16,17 @@ import (
 
 // helpBox lists the keys of the present page, then those that work everywhere.
 type helpBox struct {
-	table  *key.Map
+	searchPane
+
 	scopes []key.Scope // the page's, and what adds to it
 	rest   []key.Scope // shown after them
-	pane   viewport.Model
 	title  string
-	text   []string         // shown in the place of the keys
-	wanted string           // show only what holds this
-	search *textinput.Model // while it is being typed, else nil
+	text   []string // shown in the place of the keys
 }
 
 func newHelpBox(table *key.Map, s ...key.Scope) *helpBox {
 	rest := []key.Scope{key.Global, key.Dialog, key.Prompt, key.Help}
-	return &helpBox{table: table, scopes: s, rest: rest, pane: viewport.New(), title: "KEYS"}
+	return &helpBox{searchPane: newSearchPane(table), scopes: s, rest: rest, title: "KEYS"}
 }
 
 // handleKey handles a key on a screen of w columns and reports whether to close the help.
@@ -39,67 +35,7 @@ func (h *helpBox) handleKey(k tea.KeyPressMsg, w int) (closed bool) {
 		h.searchKey(k)
 		return false
 	}
-	switch h.table.Lookup(k, key.Help) {
-	case key.Up:
-		h.pane.ScrollUp(1)
-	case key.Down:
-		h.pane.ScrollDown(1)
-	case key.PageUp:
-		h.pane.PageUp()
-	case key.PageDown:
-		h.pane.PageDown()
-	case key.First:
-		h.pane.GotoTop()
-	case key.Last:
-		h.pane.GotoBottom()
-	case key.Filter:
-		in := newTextEntry(h.table, key.Prompt, h.wanted, max(1, w-promptKeysW-4))
-		h.search = &in
-	case key.Cancel:
-		if h.wanted == "" {
-			return true
-		}
-		h.searchFor("")
-	}
-	return false
-}
-
-// searchKey handles a key while a search is typed: the list follows it.
-func (h *helpBox) searchKey(k tea.KeyPressMsg) {
-	switch h.table.Lookup(k, key.Prompt) {
-	case key.Confirm:
-		h.search = nil
-	case key.Cancel:
-		h.search = nil
-		h.searchFor("")
-	case key.Up:
-		h.pane.ScrollUp(1)
-	case key.Down:
-		h.pane.ScrollDown(1)
-	default:
-		h.takeText(k)
-	}
-}
-
-// takeText gives the search a key or pasted text.
-func (h *helpBox) takeText(msg tea.Msg) {
-	in := enterText(*h.search, msg)
-	h.search = &in
-	h.searchFor(in.Value())
-}
-
-func (h *helpBox) searchFor(text string) {
-	h.wanted = text
-	h.pane.GotoTop()
-}
-
-// rollWheel turns the wheel.
-func (h *helpBox) rollWheel(notches int) {
-	if notches < 0 {
-		h.pane.ScrollUp(-notches)
-		return
-	}
-	h.pane.ScrollDown(notches)
+	return h.act(h.table.Lookup(k, key.Help), w)
 }
 
 // helpKeyW is the room for a key's name.

@@ -290,11 +290,9 @@ func (m *Model) previewFilter() {
 
 // pasteText reaches a prompt or a reason, never a confirmation.
 func (m *Model) pasteText(msg tea.PasteMsg) {
-	switch {
-	case m.help != nil && m.help.search != nil:
-		m.help.takeText(msg)
-	case m.output != nil && m.output.search != nil:
-		m.output.takeText(msg)
+	switch p := m.searching(); {
+	case p != nil:
+		p.takeText(msg)
 	case m.decisions.dialog != nil:
 		m.decisions.dialog.pasteText(msg)
 	case m.prompt != nil:

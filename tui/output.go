@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"charm.land/bubbles/v2/textinput"
-	"charm.land/bubbles/v2/viewport"
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -35,7 +33,8 @@ var outputKinds = []struct{ what, title string }{
 // outputPane lies over the page and shows what a rank's node tells of it: one request at a
 // time, each made by a key. Nothing is asked for again by itself.
 type outputPane struct {
-	table   *key.Map
+	searchPane
+
 	src     feed.Source
 	zone    *time.Location
 	rank    int32
@@ -46,9 +45,6 @@ type outputPane struct {
 	got     *report.Peek // nil = nothing came
 	failed  string       // why
 	toEnd   bool         // show the newest lines first
-	wanted  string       // show only lines that hold this
-	search  *textinput.Model
-	pane    viewport.Model
 }
 
 // outputMsg is what came of a request.
@@ -73,8 +69,8 @@ func openOutput(m *Model) tea.Cmd {
 func openOutputOf(m *Model, rank int32) tea.Cmd {
 	m.notes.clearNote() // its row shows how to leave
 	m.output = &outputPane{
-		table: m.keys, src: m.src, zone: m.work.state.Zone, rank: rank,
-		node: roster.NodeOf(m.work.state.Roster.View(rank).GetDevice()), pane: viewport.New(),
+		searchPane: newSearchPane(m.keys), src: m.src, zone: m.work.state.Zone, rank: rank,
+		node: roster.NodeOf(m.work.state.Roster.View(rank).GetDevice()),
 	}
 	return m.output.request(false)
 }
@@ -135,10 +131,7 @@ func (o *outputPane) handleKey(k tea.KeyPressMsg, x exporter, w int) (cmd tea.Cm
 		o.searchKey(k)
 		return nil, "", false
 	}
-	switch o.table.Lookup(k, key.Output) {
-	case key.Filter:
-		in := newTextEntry(o.table, key.Prompt, o.wanted, max(1, w-promptKeysW-4))
-		o.search = &in
+	switch a := o.table.Lookup(k, key.Output); a {
 	case key.Next:
 		o.kind = (o.kind + 1) % len(outputKinds)
 		cmd = o.request(false)
@@ -152,66 +145,10 @@ func (o *outputPane) handleKey(k tea.KeyPressMsg, x exporter, w int) (cmd tea.Cm
 		note, cmd = o.copyLines(x)
 	case key.Export:
 		note, cmd = o.exportLines(x)
-	case key.Cancel:
-		if o.wanted == "" {
-			return nil, "", true
-		}
-		o.searchFor("")
 	default:
-		o.scroll(o.table.Lookup(k, key.Output))
+		closed = o.act(a, w)
 	}
-	return cmd, note, false
-}
-
-func (o *outputPane) scroll(a key.Action) {
-	switch a {
-	case key.Up:
-		o.pane.ScrollUp(1)
-	case key.Down:
-		o.pane.ScrollDown(1)
-	case key.PageUp:
-		o.pane.PageUp()
-	case key.PageDown:
-		o.pane.PageDown()
-	case key.First:
-		o.pane.GotoTop()
-	case key.Last:
-		o.pane.GotoBottom()
-	}
-}
-
-// searchKey handles a key while a search is typed.
-func (o *outputPane) searchKey(k tea.KeyPressMsg) {
-	switch o.table.Lookup(k, key.Prompt) {
-	case key.Confirm:
-		o.search = nil
-	case key.Cancel:
-		o.search = nil
-		o.searchFor("")
-	default:
-		o.takeText(k)
-	}
-}
-
-// takeText gives the search a key or pasted text.
-func (o *outputPane) takeText(msg tea.Msg) {
-	in := enterText(*o.search, msg)
-	o.search = &in
-	o.searchFor(in.Value())
-}
-
-func (o *outputPane) searchFor(text string) {
-	o.wanted = text
-	o.pane.GotoTop()
-}
-
-// rollWheel turns the wheel.
-func (o *outputPane) rollWheel(notches int) {
-	if notches < 0 {
-		o.pane.ScrollUp(-notches)
-		return
-	}
-	o.pane.ScrollDown(notches)
+	return cmd, note, closed
 }
 
 // fileName is what a copy or an export of these lines is called.
@@ -314,15 +251,6 @@ func (o *outputPane) drawOver(s *skin, over widget.Rect) *lipgloss.Layer {
 		rows = s.scrolledRows(&o.pane, lines, box.W-4, box.H-2)
 	}
 	return s.framedLayer(box, widget.Cut(o.title(), box.W-8), moreBelow(&o.pane, o.table.Name(key.Down, key.Output)+" ↓"), themes.Accent, rows)
-}
-
-// drawPrompt draws the search while it is typed; ok is false where none is.
-func (o *outputPane) drawPrompt(s *skin, w, y int) (text string, cursor *tea.Cursor, ok bool) {
-	if o == nil || o.search == nil {
-		return "", nil, false
-	}
-	text, cursor = drawInputRow(s, o.table, "/", o.search, w, y, withoutNote)
-	return text, cursor, true
 }
 
 // outputFooter are the keys that the footer shows: asking all the same only where that is refused.

@@ -139,7 +139,7 @@ type RecoveryPlan struct {
 type RecoveryDecision struct {
 	DecidedBy   string `json:"decided_by"` // "policy" or the operator's name
 	DecidedFrom string `json:"decided_from,omitempty"`
-	StatedBy    string `json:"stated_by,omitempty"` // who stated that nothing of the job runs on the nodes given up; "" = nobody
+	StatedBy    string `json:"stated_by,omitempty"` // who stated that nothing of the job runs on the nodes given up; "" = no one
 }
 
 // RecoveryExecution is how far its orders have come.

@@ -87,7 +87,7 @@ func (w *workflow) finishSuspend(now time.Time) bool {
 		w.op.clock.Advance(now)
 		w.op.setDeadline(now, w.cfg.SuspendMost)
 	}
-	return done && !w.awaitProof(now) && w.beginReplace(now)
+	return done && !w.awaitProof(now, "") && w.beginReplace(now)
 }
 
 // noProof begins the reason of a recovery that waits for a proof.
@@ -101,21 +101,25 @@ func withoutProofWait(reason string) string {
 
 // awaitProof has a recovery that keeps no rank wait until something proves that the job does not
 // train on where nobody is heard: another job would be started beside it. One rank that has ended
-// or parks is enough, as none trains without it.
-func (w *workflow) awaitProof(now time.Time) bool {
+// or parks is enough, as none trains without it. because stands before the wait in its reason.
+func (w *workflow) awaitProof(now time.Time, because string) bool {
 	c, nodes := w.op.rec, w.unheardOfAll()
 	if len(nodes) == 0 {
 		w.op.endProofWait()
 		return false
 	}
+	if c.State != falcon.RecoverySuspend {
+		c.Generation = w.gens.nextGeneration(w.job.Generation) // of the order to end what is left
+		w.op.enterState(now, falcon.RecoverySuspend, 0)
+	}
 	if !w.op.proof.await() {
 		return true
 	}
-	c.AwaitsProof = true
-	c.Reason = noProof + nodeList(nodes) + "); bring one of their agents back, or see yourself that all processes of the job have ended, and state that: falcon recovery ended " + c.ID
+	wait := noProof + nodeList(nodes) + "); bring one of their agents back, or see yourself that all processes of the job have ended, and state that: falcon recovery ended " + c.ID
+	c.AwaitsProof, c.Reason = true, because+wait
 	w.op.setDeadline(now, 0)
 	w.orders.stopFenced() // who is heard after all ends them, and says so
-	w.out.addNote(c.ID, "recovery", 2, "%s waits: %s", c.ID, c.Reason)
+	w.out.addNote(c.ID, "recovery", 2, "%s waits: %s", c.ID, wait)
 	return true
 }
 

@@ -3,7 +3,6 @@ package recovery
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -82,20 +81,11 @@ func (w *workflow) launchWhole(now time.Time) {
 // awaitWholeProof is awaitProof for a whole restart. Where a node of the job is not given up, its
 // processes are ended before anything is started, and that is the proof.
 func (w *workflow) awaitWholeProof(now time.Time) bool {
-	c := w.op.rec
-	if slices.ContainsFunc(w.ranks.usedNodes(), func(n falcon.Node) bool { return !w.op.isFenced(n) }) || len(w.unheardOfAll()) == 0 {
+	if slices.ContainsFunc(w.ranks.usedNodes(), func(n falcon.Node) bool { return !w.op.isFenced(n) }) {
 		w.op.endProofWait()
 		return false
 	}
-	if c.State != falcon.RecoverySuspend {
-		c.Generation = w.gens.nextGeneration(w.job.Generation) // of the order to end what is left
-		w.op.enterState(now, falcon.RecoverySuspend, 0)
-	}
-	why := wholeReason(c)
-	if w.awaitProof(now); !strings.HasPrefix(c.Reason, why) {
-		c.Reason = why + "; " + c.Reason
-	}
-	return true
+	return w.awaitProof(now, wholeReason(w.op.rec)+"; ")
 }
 
 // An agent that is between two connections is no reason against a whole restart:

@@ -30,7 +30,7 @@ type FleetSource interface {
 }
 
 // Fleet is the program of a console of several jobs: the list of them, and the console of the
-// one that is visited. That is a Model of its own, with a connection of its own, made anew at
+// one that is visited. That is a Model of its own, with a connection of its own, created again at
 // each visit: what is asked there is answered there, and a dialog ends with the visit. What a
 // command of it brings comes back with the number of the visit, and is dropped after it.
 type Fleet struct {
@@ -134,7 +134,7 @@ func (f *Fleet) Init() tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// fleetPeriod is the least time between two pictures of the list that nobody asked for: 100
+// fleetPeriod is the least time between two pictures of the list that were not asked for: 100
 // engines answer 50 times a second.
 const fleetPeriod = 200 * time.Millisecond
 

@@ -71,7 +71,7 @@ func hungEngine(t testing.TB) func() (*grpc.ClientConn, error) {
 	}
 }
 
-// The list at 100 jobs of 1,000 ranks: rows, order and every cell anew.
+// The list at 100 jobs of 1,000 ranks: rows, order and every cell again.
 func BenchmarkFleetCompose100(b *testing.B) {
 	for _, size := range [][2]int{{80, 24}, {120, 40}, {200, 60}} {
 		b.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(b *testing.B) {

@@ -12,7 +12,7 @@ import (
 const lineBytesMost = 1024
 
 // cleanLine makes one line of a log printable: what a terminal would show of it at the
-// end, without colours. A carriage return begins the line anew, as a progress bar does.
+// end, without colours. A carriage return restarts the line, as a progress bar does.
 func cleanLine(raw []byte) string {
 	raw = bytes.TrimRight(raw, "\r\n")
 	if i := bytes.LastIndexByte(raw, '\r'); i >= 0 {

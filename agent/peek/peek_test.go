@@ -309,15 +309,15 @@ func TestPipe(t *testing.T) {
 // Of a pattern, a process that has ended gets no file of the process after it.
 func TestPatternOfEnded(t *testing.T) {
 	dir := t.TempDir()
-	old, anew := write(t, filepath.Join(dir, "rank-1.0.out"), []byte("a")), write(t, filepath.Join(dir, "rank-1.2.out"), []byte("b"))
+	old, newer := write(t, filepath.Join(dir, "rank-1.0.out"), []byte("a")), write(t, filepath.Join(dir, "rank-1.2.out"), []byte("b"))
 	now := time.Now()
-	for path, at := range map[string]time.Time{old: now.Add(-time.Minute), anew: now} {
+	for path, at := range map[string]time.Time{old: now.Add(-time.Minute), newer: now} {
 		if err := os.Chtimes(path, at, at); err != nil {
 			t.Fatal(err)
 		}
 	}
 	pattern := filepath.Join(dir, "rank-1.*")
-	if a, b := newestMatch(pattern, 0), newestMatch(pattern, now.Add(-30*time.Second).UnixNano()); a != anew || b != old {
+	if a, b := newestMatch(pattern, 0), newestMatch(pattern, now.Add(-30*time.Second).UnixNano()); a != newer || b != old {
 		t.Errorf("%s, %s", a, b)
 	}
 }

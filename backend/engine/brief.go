@@ -11,7 +11,7 @@ import (
 // briefAge is how old a picture may be that a brief one is made of.
 const briefAge = time.Second
 
-// Brief is the state in a few lines, for a console that lists many jobs. Where nobody looks at
+// Brief is the state in a few lines, for a console that lists many jobs. Where no one looks at
 // this job it builds no ranks and keeps no pictures coming: its cost does not grow with the job.
 func Brief(ctx context.Context, e *Engine, who Actor) (*falconv1.SnapshotReply, error) {
 	var out *falconv1.SnapshotReply

@@ -51,7 +51,7 @@ func TestBriefIsWhatTheWholePictureSays(t *testing.T) {
 	})
 }
 
-// A console that lists jobs keeps no pictures coming: an engine that nobody else looks at
+// A console that lists jobs keeps no pictures coming: an engine that no one else looks at
 // builds none.
 func TestBriefBuildsNoPictures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

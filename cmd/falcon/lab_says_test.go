@@ -72,8 +72,8 @@ func TestLabSays(t *testing.T) {
 
 	l.await(140, time.Minute) // rank 5 was killed and has come back
 	out := l.saysSoon(10*time.Second, []string{fmt.Sprintf("of process %d before: ", victim), `"rank":5`}, "rank", "logs", "5", "--lines", "3")
-	if anew := l.status().RankPids["5"]; anew == victim || !strings.Contains(out, fmt.Sprintf("process %d runs", anew)) {
-		t.Errorf("rank 5 was process %d and is process %d:\n%s", victim, anew, out)
+	if now := l.status().RankPids["5"]; now == victim || !strings.Contains(out, fmt.Sprintf("process %d runs", now)) {
+		t.Errorf("rank 5 was process %d and is process %d:\n%s", victim, now, out)
 	}
 	l.await(280, time.Minute)
 	l.saysSoon(20*time.Second, []string{"main thread"}, "rank", "stack", "3") // it makes no call

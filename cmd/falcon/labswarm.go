@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/lab/swarm"
@@ -174,8 +175,7 @@ const settleFirst = 10 * time.Second
 
 // measureSwarm pulls as a console does, once a second, and compares both ends.
 func measureSwarm(ctx context.Context, w io.Writer, o swarmOptions, s *swarm.Swarm, e *swarmEngine, r *swarmResult) error {
-	target := engineTarget{connect: "unix:" + e.socket}
-	conn, err := target.dialTarget()
+	conn, err := e.dial()
 	if err != nil {
 		return err
 	}
@@ -268,6 +268,12 @@ type swarmEngine struct {
 	listen, socket string
 	journal        string
 	config         string
+}
+
+// dial connects as a console on the engine's machine does.
+func (e *swarmEngine) dial() (*grpc.ClientConn, error) {
+	target := engineTarget{connect: "unix:" + e.socket}
+	return target.dialTarget()
 }
 
 func startSwarmEngine(ctx context.Context, dir, profile string) (*swarmEngine, error) {

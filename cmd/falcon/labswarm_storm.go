@@ -80,8 +80,7 @@ func runStorm(ctx context.Context, kind string, s *swarm.Swarm, e *swarmEngine, 
 
 // watch waits until all is as before, and for what the engine makes of it meanwhile.
 func (r *stormResult) watch(ctx context.Context, s *swarm.Swarm, e *swarmEngine, nodes int) error {
-	target := engineTarget{connect: "unix:" + e.socket}
-	conn, err := target.dialTarget()
+	conn, err := e.dial()
 	if err != nil {
 		return err
 	}

@@ -147,12 +147,12 @@ func documentOf(r *Row) document {
 func (f *Fleet) Stream(ctx context.Context, out io.Writer) error {
 	ticks := time.NewTicker(SummaryPeriod)
 	defer ticks.Stop()
-	w, told := &lineWriter{out: out, now: f.now}, map[string]string{}
+	w, written := &lineWriter{out: out, now: f.now}, map[string]string{}
 	for w.err == nil {
 		rows := (&Table{}).Rows(f.Jobs(), f.now())
 		for i := range rows {
-			if sign := signOf(&rows[i]); told[rows[i].Name] != sign {
-				told[rows[i].Name] = sign
+			if sign := signOf(&rows[i]); written[rows[i].Name] != sign {
+				written[rows[i].Name] = sign
 				w.write(rows[i].Line(f.now()))
 			}
 		}

@@ -258,17 +258,17 @@ func TestLinesAndDocument(t *testing.T) {
 // A stream writes a line for each change and none for what stays.
 func TestStreamTellsChangesOnly(t *testing.T) {
 	same, changing := made("same", &falconv1.SnapshotReply{Job: jobOf("steady", 8)}), made("other", &falconv1.SnapshotReply{Job: jobOf("steady", 8)})
-	told := map[string]int{}
+	written := map[string]int{}
 	for i := range 10 {
 		changing.State.Snap.Job.Iteration += int64(i)
 		if i == 5 {
 			changing.State.Snap.Brief.Open = 1
 		}
 		for _, r := range (&Table{}).Rows([]*Job{same, changing}, start.Add(time.Duration(i)*time.Second)) {
-			told[fmt.Sprint(r.Name, signOf(&r))]++
+			written[fmt.Sprint(r.Name, signOf(&r))]++
 		}
 	}
-	if len(told) != 3 {
-		t.Errorf("%d lines, want 3: %v", len(told), told)
+	if len(written) != 3 {
+		t.Errorf("%d lines, want 3: %v", len(written), written)
 	}
 }

@@ -222,22 +222,22 @@ func (e *Engine) attempt(v *falconv1.Recovery, rank int32, device string, now ti
 		return
 	}
 	for r := range int32(e.opts.world()) {
-		v.Ranks = append(v.Ranks, e.stands(r, rank))
+		v.Ranks = append(v.Ranks, e.lost.stands(r, rank, e.hostile, e.iter))
 	}
 }
 
 // stands is a rank's progress; one rank in eight is ahead, so that not
 // all look alike.
-func (e *Engine) stands(r, lost int32) *falconv1.RankRecovery {
-	x := &falconv1.RankRecovery{Rank: r, Device: fmt.Sprintf("n%d.g%d%s", r/2, r%2, e.hostile), Stage: "running", Pid: 4711 + r, Tag: never}
+func (l *lost) stands(r, lost int32, hostile string, iter int64) *falconv1.RankRecovery {
+	x := &falconv1.RankRecovery{Rank: r, Device: fmt.Sprintf("n%d.g%d%s", r/2, r%2, hostile), Stage: "running", Pid: 4711 + r, Tag: never}
 	ahead := r%8 == 0
-	switch e.lost.state {
+	switch l.state {
 	case falcon.RecoverySuspend:
 		if ahead {
-			x.Stage, x.Steps = "parked", []int64{e.iter - 1, e.iter}
+			x.Stage, x.Steps = "parked", []int64{iter - 1, iter}
 		}
 	case falcon.RecoveryReplace, falcon.RecoveryTable, falcon.RecoveryCollect:
-		x.Stage, x.Tag, x.Steps = "parked", e.iter, []int64{e.iter - 1, e.iter}
+		x.Stage, x.Tag, x.Steps = "parked", iter, []int64{iter - 1, iter}
 	case falcon.RecoveryRejoin:
 		x.Stage = "restoring"
 		if ahead {
@@ -246,7 +246,7 @@ func (e *Engine) stands(r, lost int32) *falconv1.RankRecovery {
 	}
 	if r == lost {
 		x.Pid, x.Steps = 0, nil
-		switch e.lost.state {
+		switch l.state {
 		case falcon.RecoveryReplace:
 			x.Stage, x.Pid = "starting", 5002
 		case falcon.RecoveryTable, falcon.RecoveryCollect:

@@ -52,15 +52,15 @@ func (o *Options) preview() *falconv1.Preview {
 	}
 }
 
-// climb makes the ladder propose what the options say.
-func (e *Engine) climb(rungs []*falconv1.RungView) {
+// climb makes the ladder propose what the options describe.
+func (o *Options) climb(rungs []*falconv1.RungView) {
 	for _, g := range rungs {
-		if g.Rung == "S3" && e.opts.proposes() == "S3" {
+		if g.Rung == "S3" && o.proposes() == "S3" {
 			g.Applicable, g.Reason, g.OverheadMs, g.GainMs, g.PredictedMs = true, "exchanges n1 with n3", 900, 120, 280
-			g.BreakEven, g.PlanHash, g.Approval, g.Preview = 5, "77e1b0c3", "person", e.opts.preview()
+			g.BreakEven, g.PlanHash, g.Approval, g.Preview = 5, "77e1b0c3", "person", o.preview()
 			g.IfWrong = "a failure before the ranks' second vote leaves the job as it was"
 		}
-		if e.opts.Auto && g.Rung == "S2" {
+		if o.Auto && g.Rung == "S2" {
 			g.Approval, g.TakenHour = "auto", 2
 		}
 	}

@@ -360,7 +360,7 @@ func (e *Engine) ladder() *falconv1.Ladder {
 		LossPerMinuteGpuHours: (SlowMs - HealthyMs) / SlowMs * float64(e.opts.world()) / 60,
 		Model:                 "calibrated from a profile of this job; off by 0.8% on 1 action",
 	}
-	e.climb(l.Rungs)
+	e.opts.climb(l.Rungs)
 	if a := e.action(); a != nil {
 		l.Actions = []*falconv1.Action{a}
 		if a.State == "proposed" {

@@ -12449,7 +12449,7 @@ type Recovery struct {
 	Whole           bool                   `protobuf:"varint,24,opt,name=whole,proto3" json:"whole,omitempty"`                                // all processes are started anew: survivors can't be kept
 	Shrink          *Shrink                `protobuf:"bytes,25,opt,name=shrink,proto3" json:"shrink,omitempty"`                               // what a whole restart goes on with where no spare came; absent = all replicas
 	AwaitsProof     bool                   `protobuf:"varint,26,opt,name=awaits_proof,json=awaitsProof,proto3" json:"awaits_proof,omitempty"` // it waits for a proof, or an approver's statement ("ended"), that no rank of the job trains on
-	StatedBy        string                 `protobuf:"bytes,27,opt,name=stated_by,json=statedBy,proto3" json:"stated_by,omitempty"`           // who made that statement; empty = nobody
+	StatedBy        string                 `protobuf:"bytes,27,opt,name=stated_by,json=statedBy,proto3" json:"stated_by,omitempty"`           // who made that statement; empty = no one
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }

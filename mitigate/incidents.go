@@ -78,6 +78,10 @@ func (s *incidentState) hasInForce(r falcon.Rung) bool {
 	return slices.ContainsFunc(s.actions, func(a falcon.Action) bool { return a.Rung == r && isInForce(&a) })
 }
 
+func (s *incidentState) hasAnyInForce() bool {
+	return slices.ContainsFunc(s.actions, func(a falcon.Action) bool { return isInForce(&a) })
+}
+
 // isOver reports whether the fault has cleared. One whose incident has not come yet
 // (its action is back from the journal first) is not over.
 func (s *incidentState) isOver() bool { return s.incident.State != "" && !s.incident.Open() }

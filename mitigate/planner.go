@@ -118,6 +118,7 @@ func (p *Planner) Step(now Clock, in Input) {
 		p.plans.onSpeeds(in)
 	case Measured:
 		p.look.onMeasured(in)
+		p.profile.onMeasured()
 	case Iteration:
 		if !p.onIteration(in) {
 			return

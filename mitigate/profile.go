@@ -16,7 +16,12 @@ type profiler struct {
 	job        *jobState
 	incidents  *incidentSet
 	newest     *measurement
+	unsettled  int // complete measurements still to come before a change they show is taken to last
 }
+
+// settledWindows are the complete measurements that have to show a change: the first may
+// hold iterations from before a fault grew or went.
+const settledWindows = 2
 
 // measurement is one measurement of the whole job, and the cost model made of it.
 type measurement struct {
@@ -205,6 +210,19 @@ const (
 var errNoProfile = errors.New("the traffic of the job's groups is not measured yet")
 
 // reset forgets the measurement of another job epoch.
-func (pr *profiler) reset() { pr.newest = nil }
+func (pr *profiler) reset() { pr.newest, pr.unsettled = nil, 0 }
 
-func (pr *profiler) replace(g *measurement) { pr.newest = g }
+// replace takes a measurement that differs from the newest. One that differs again right
+// after is the same change, seen whole.
+func (pr *profiler) replace(g *measurement) {
+	if pr.newest != nil && pr.isSettled() {
+		pr.unsettled = settledWindows
+	}
+	pr.newest = g
+}
+
+// onMeasured counts a complete measurement. Where it differed, replace came before.
+func (pr *profiler) onMeasured() { pr.unsettled = max(0, pr.unsettled-1) }
+
+// isSettled reports whether more than one window has shown what the newest measurement shows.
+func (pr *profiler) isSettled() bool { return pr.unsettled == 0 }

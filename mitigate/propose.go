@@ -44,13 +44,13 @@ func (p *Planner) keepsItsPlace(s *incidentState, waiting *falcon.Action) bool {
 // first; while a proposal waits for a person, those alone that policy takes by itself.
 func (p *Planner) dueCandidates(s *incidentState, waiting *falcon.Action) []candidate {
 	var out []candidate
-	unmeasured := false
+	unmeasured := s.hasAnyInForce() && !p.profile.isSettled()
 	for _, c := range p.plans.candidates(s) {
 		clock := p.ledger.clockMs(s, c.rung)
 		if waiting != nil && (c.rung == waiting.Rung || !p.policy.automatic(s, c.rung)) {
 			continue
 		}
-		if clock < c.overheadMs || p.claimedByOther(s, c.rung) || (s.hasInForce(c.rung) && p.plans.looksHealthy(s)) || (unmeasured && clock < waitTimes*c.overheadMs) {
+		if clock < c.overheadMs || p.claimedByOther(s, c.rung) || (s.hasInForce(c.rung) && !p.mayReplan(s)) || (unmeasured && clock < waitTimes*c.overheadMs) {
 			continue
 		}
 		unmeasured = unmeasured || (errors.Is(c.err, errNoSpeeds) && p.limits.whyWithheld(s, c.rung, c.variant) == nil)
@@ -66,6 +66,12 @@ func (p *Planner) dueCandidates(s *incidentState, waiting *falcon.Action) []cand
 		out = append(out, c)
 	}
 	return out
+}
+
+// mayReplan reports whether what is in force for s may make way for another plan: the fault has
+// changed, not gone, and what shows that is not the one window in which it did.
+func (p *Planner) mayReplan(s *incidentState) bool {
+	return p.profile.isSettled() && !p.plans.looksHealthy(s)
 }
 
 // claimedByOther reports whether the rung is in force for s already, and not yet for another

@@ -283,7 +283,7 @@ func (m *Model) handleAnswer(msg tea.Msg) tea.Cmd {
 		m.output.takeAnswer(msg)
 		m.screen.dirty = true
 	case answerMsg:
-		m.decisions.takeAnswer(msg)
+		m.decisions.takeAnswer(msg, m.work.live)
 		m.screen.dirty = true
 	}
 	if text != "" {
@@ -299,6 +299,9 @@ func (m *Model) updateState(s *feed.State) {
 		m.screen.dirty = true
 	}
 	m.work.live.Update(s)
+	if m.notes.checkClaim(m.work.live) {
+		m.screen.dirty = true
+	}
 	m.askForData()
 }
 

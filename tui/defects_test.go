@@ -69,3 +69,46 @@ func TestTheChartFollowsWhatNowNames(t *testing.T) {
 		t.Errorf("the chart is about rank %d, asked for is %d; %s names %d", m.work.state.Rank(), m.work.wantedData("").Rank, inc.Id, want)
 	}
 }
+
+// A message in the footer goes as soon as a picture shows the job otherwise; until then the
+// picture may still be the one from before the answer.
+func TestNoMessageOutlastsTheTruth(t *testing.T) {
+	engine := enginetest.New(enginetest.Options{})
+	engine.AdvanceTo(enginetest.Proposed)
+	pic := func(mode string) *feed.State {
+		s := pictureOf(t, engine, wide)
+		s.Snap.Policy = &falconv1.Policy{Mode: mode}
+		return s
+	}
+	src := &still{state: pic("approve")}
+	m := quiet(t, src, Options{Theme: "dark", Now: newClock().now}, 80, 24)
+	m.Update(policyAnswer(&falconv1.Policy{Mode: "observe"}, nil))
+	m.Update(updateMsg{pic("approve")})
+	if s := text(m); !strings.Contains(s, "mode is now OBSERVE") {
+		t.Errorf("the picture from before the answer took it away:\n%s", s)
+	}
+	m.Update(updateMsg{pic("observe")})
+	if s := text(m); !strings.Contains(s, "mode is now OBSERVE") {
+		t.Errorf("it is true and gone:\n%s", s)
+	}
+	m.Update(updateMsg{pic("approve")})
+	if s := text(m); strings.Contains(s, "mode is now") {
+		t.Errorf("it outlasts the truth:\n%s", s)
+	}
+}
+
+// Keys pressed before the picture shows the freeze don't freeze once more; one that was not
+// taken can be tried again at once.
+func TestFreezeIsSentOnce(t *testing.T) {
+	engine := enginetest.New(enginetest.Options{})
+	engine.AdvanceTo(enginetest.Proposed)
+	m := quiet(t, &still{state: pictureOf(t, engine, wide)}, Options{Theme: "dark", Now: newClock().now}, 80, 24)
+	sent := func() bool { _, cmd := m.Update(keyMsg("F")); return cmd != nil }
+	if !sent() || sent() || sent() {
+		t.Error("a freeze is sent once")
+	}
+	m.Update(answerMsg{failed: "mode not changed", err: feed.ErrUnreachable, freeze: true})
+	if !sent() || sent() {
+		t.Error("one that failed is not tried again")
+	}
+}

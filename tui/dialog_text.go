@@ -23,35 +23,6 @@ func dialogLines(q decision.Question, live *page.State, w int) []page.Line {
 	return slices.Concat(changedLines(q, live, w), countdownLines(q, live, w), approvalLines(q, live, w), pastLines(q, live, w), askedLines(q, live, w))
 }
 
-// pastMost bounds the lines about devices' past in a dialog.
-const pastMost = 4
-
-// pastLines name the devices that a placement would use and that the history names.
-func pastLines(q decision.Question, live *page.State, w int) []page.Line {
-	asked, ok := q.(*decision.Approve)
-	if !ok || len(asked.Action.GetPlacement()) == 0 {
-		return nil
-	}
-	used := map[string]bool{}
-	for _, d := range asked.Action.GetPlacement() {
-		used[d] = true
-	}
-	var out []page.Line
-	named := 0
-	for _, c := range live.Snap().GetCulprits() {
-		if !used[c.GetDevice()] || c.GetDevice() == "" {
-			continue
-		}
-		if named++; named <= pastMost {
-			out = append(out, wrapLines(themes.Warn, "It would run on "+page.DeviceHistory(live, c.GetDevice()), w)...)
-		}
-	}
-	if more := named - pastMost; more > 0 {
-		out = append(out, wrapLines(themes.Warn, fmt.Sprintf("and on %d more devices that incidents have named", more), w)...)
-	}
-	return out
-}
-
 // askedLines say what the dialog asks, as it was when it opened.
 func askedLines(q decision.Question, live *page.State, w int) []page.Line {
 	switch q := q.(type) {
@@ -300,6 +271,9 @@ func recoveryLines(q *decision.Recovery, live *page.State, w int) []page.Line {
 		for _, e := range f.Evidence {
 			out = append(out, wrapLines(themes.Text, "+ "+e, w)...)
 		}
+	}
+	if q.Verb == decision.VerbApprove {
+		out = append(out, moveLines(now, live, w)...)
 	}
 	out = append(out, wrapLines(themes.Text, consequences[q.Verb], w)...)
 	sum := 0.0

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/feed"
@@ -61,5 +62,29 @@ func TestHistoryIsExportedAndOpened(t *testing.T) {
 	send(m, "enter")
 	if m.work.current != key.Ladder || m.work.look == nil || m.work.look.id != "INC-0906" {
 		t.Errorf("page %s, looking at %+v", m.work.current, m.work.look)
+	}
+}
+
+// What is known of a link: the ranks that it joins, and its newest test, also where that
+// could not judge it.
+func TestTheHistoryOfALink(t *testing.T) {
+	e := enginetest.New(enginetest.Options{Past: true})
+	e.AdvanceTo(54)
+	s := pictureOf(t, e, wide)
+	r, err := e.History(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.History = r
+	s.Snap.Validation = &falconv1.Validation{Id: "VAL-0003", State: "done", Links: []*falconv1.LinkResult{{Link: "n1-n2", Unjudged: falcon.TooShort}}}
+	m := quiet(t, &still{state: s}, Options{Theme: "dark", Now: newClock().now}, 120, 40)
+	for name, want := range map[string]string{
+		"n1-n2": "n1-n2: joins ranks 2-3 and ranks 4-5 now", "n1-n9": "n1-n9: no rank of the job is on it", "n1": "n1: ranks 2-3 now",
+	} {
+		m.work.openTyped("device/" + name)
+		m.screen.dirty = true
+		if got := text(m); !strings.Contains(got, want) || strings.Contains(got, "tested by VAL-0003, not judged: "+string(falcon.TooShort)) != (name == "n1-n2") {
+			t.Errorf("%s: want %q in\n%s", name, want, got)
+		}
 	}
 }

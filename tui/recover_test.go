@@ -14,6 +14,7 @@ import (
 	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/page"
 )
 
 // losses are the moments of a recovery that are worth a picture; "" is before
@@ -403,5 +404,61 @@ func TestLiftTakesNodeAndReason(t *testing.T) {
 	}
 	if len(src.words) != 1 || src.words[0].Verb != "lift" || src.words[0].Node != "n1" || src.words[0].Reason != "ok" {
 		t.Errorf("sent %v:\n%s", src.words, text(m))
+	}
+}
+
+// The approval of a recovery names the ranks that change, with their devices, and what
+// incidents have said of those.
+func TestRecoveryDialogNamesWhatChanges(t *testing.T) {
+	e := enginetest.New(enginetest.Options{Past: true})
+	e.AdvanceTo(30)
+	e.Lose(falcon.RecoveryProposed)
+	live := page.NewState(pictureOf(t, e, wide))
+	v := live.Recovering()
+	for _, c := range []struct {
+		name   string
+		change func()
+		want   []string
+	}{
+		{"in place", func() {}, []string{"Changes: rank 2 starts anew on n1.g0. 7 processes stay.", "It would run on n1.g0: culprit of INC-0907"}},
+		{"another node", func() { v.Replaced = map[int32]string{2: "n4.g0", 3: "n4.g1"} }, []string{"rank 2 moves from n1.g0 to n4.g0, rank 3 moves from n1.g1 to n4.g1. 7"}},
+		{"no spare left", func() { v.Replaced = nil }, []string{"No spare is there for rank 2."}},
+		{"whole", func() { v.Replaced, v.Whole = map[int32]string{2: "n1.g1"}, true }, []string{"rank 2 moves from n1.g0 to n1.g1 of the same node."}},
+	} {
+		c.change()
+		q := &decision.Recovery{Verb: decision.VerbApprove, Recovery: v}
+		var lines []string
+		for _, l := range dialogLines(q, live, 200) {
+			lines = append(lines, l.Text)
+		}
+		if got := strings.Join(lines, "\n"); !containsAll(got, c.want...) {
+			t.Errorf("%s: want %q in\n%s", c.name, c.want, got)
+		}
+	}
+}
+
+// A list of recoveries that is newer than the picture shows nothing that keys do not mean:
+// until the picture has the recovery, a is about what the picture has.
+func TestAListNewerThanThePicture(t *testing.T) {
+	e := enginetest.New(enginetest.Options{})
+	e.AdvanceTo(enginetest.Proposed)
+	old := pictureOf(t, e, wide)
+	e.Lose(falcon.RecoveryProposed)
+	now := pictureOf(t, e, wide)
+	old.Recoveries = now.Recoveries
+	m := quiet(t, &still{state: old}, Options{Theme: "dark", Now: newClock().now}, 120, 40)
+	m.work.showPage(key.Recovery)
+	m.screen.dirty = true
+	if s := text(m); strings.Contains(s, "REC-0001") {
+		t.Errorf("page 7 shows a recovery that no key is about:\n%s", s)
+	}
+	m.Update(updateMsg{now})
+	m.screen.dirty = true
+	if s := text(m); !strings.Contains(s, "REC-0001 proposed") {
+		t.Errorf("the recovery is missing:\n%s", s)
+	}
+	drive(m, "a")
+	if s := text(m); !strings.Contains(s, "APPROVE RECOVERY REC-0001?") {
+		t.Errorf("a is about something else:\n%s", s)
 	}
 }

@@ -23,6 +23,8 @@ type answerMsg struct {
 	failed string // what was not done, with err
 	err    error
 	begun  *falconv1.Validation // a test's answer; a snapshot may come after it
+	claim  *claim               // what done says of the job, where that can change
+	freeze bool                 // it is the answer to a freeze
 }
 
 // submitRequest sends a request in a command.
@@ -46,19 +48,21 @@ func sendRequest(src feed.Source, r decision.Request) answerMsg {
 		case r.Decide.Approve:
 			failed = "not approved"
 		}
-		return answerMessage(err, failed, func() string { return phrase.Action(a) })
+		msg := answerMessage(err, failed, func() string { return phrase.Action(a) })
+		msg.claim = actionClaim(a)
+		return msg
 	case r.Recover != nil:
 		got, err := src.Recover(ctx, r.Recover)
-		return answerMessage(err, "not done ("+r.Recover.Verb+")", func() string {
-			if got.GetId() == "" {
-				return r.Recover.Verb + " taken"
-			}
-			return got.Id + " " + got.State
-		})
+		if got.GetId() == "" {
+			return answerMessage(err, "not done ("+r.Recover.Verb+")", func() string { return r.Recover.Verb + " taken" })
+		}
+		msg := answerMessage(err, "not done ("+r.Recover.Verb+")", func() string { return got.Id + " " + got.State })
+		msg.claim = recoveryClaim(got)
+		return msg
 	case r.Validate != nil:
 		v, err := src.Validate(ctx, r.Validate)
 		msg := answerMessage(err, "no test", func() string { return v.GetId() + " " + v.GetState() })
-		msg.begun = v
+		msg.begun, msg.claim = v, testClaim(v)
 		return msg
 	}
 	if r.Triage != nil {
@@ -90,7 +94,9 @@ func triageAnswer(r *falconv1.TriageReply) string {
 }
 
 func policyAnswer(p *falconv1.Policy, err error) answerMsg {
-	return answerMessage(err, "mode not changed", func() string { return "mode is now " + phrase.Mode(p) })
+	msg := answerMessage(err, "mode not changed", func() string { return "mode is now " + phrase.Mode(p) })
+	msg.claim = policyClaim(p)
+	return msg
 }
 
 // decisions owns the open dialog and what came of the questions before it.
@@ -104,6 +110,7 @@ type decisions struct {
 	dialog *dialog
 	opened int                  // numbers dialogs, so that a late answer finds its own
 	begun  *falconv1.Validation // the engine's newest answer to a test; a snapshot may come after it
+	frozen time.Time            // when a freeze was sent; zero = none, or it failed
 }
 
 // askQuestion opens a question's dialog, or says why it is not asked.
@@ -143,8 +150,11 @@ func (d *decisions) handleKey(k tea.KeyPressMsg, live *page.State) (cmd tea.Cmd,
 
 // takeAnswer shows the engine's answer: a refusal in the dialog, or in the
 // footer when the dialog has been closed since.
-func (d *decisions) takeAnswer(msg answerMsg) {
+func (d *decisions) takeAnswer(msg answerMsg, live *page.State) {
 	own := d.dialog != nil && d.dialog.id == msg.dialog
+	if msg.freeze && msg.err != nil {
+		d.frozen = time.Time{} // F tries again
+	}
 	switch {
 	case msg.err != nil && own:
 		d.dialog.showRefusal(msg.failed + ": " + msg.err.Error())
@@ -157,18 +167,33 @@ func (d *decisions) takeAnswer(msg answerMsg) {
 		if msg.begun != nil {
 			d.begun = msg.begun
 		}
-		d.notes.showNote(themes.Good, msg.done)
+		d.notes.showClaim(themes.Good, msg.done, msg.claim, live)
 	}
 }
 
-// freezeOrAsk acts at once; the way back asks.
+// freezeSettles is how long a freeze that was sent may take until the picture shows it: the
+// call's limit and a pull's.
+const freezeSettles = feed.CallTimeout + time.Second
+
+// freezeOrAsk acts at once; the way back asks. Until the picture shows the freeze a further
+// key sends nothing: it would freeze once more what its operator wants to unfreeze.
 func (d *decisions) freezeOrAsk(by decision.Operator) tea.Cmd {
 	if q, why := by.Freeze(); q != nil || why.Text != "" {
+		d.frozen = time.Time{}
 		return d.askQuestion(q, why)
 	}
 	d.notes.showNote(themes.Accent, "freezing …")
+	if now := d.now(); d.frozen.IsZero() || now.Sub(d.frozen) > freezeSettles {
+		d.frozen = now
+	} else {
+		return nil
+	}
 	src := d.src
-	return func() tea.Msg { return policyAnswer(src.Freeze(context.Background())) }
+	return func() tea.Msg {
+		msg := policyAnswer(src.Freeze(context.Background()))
+		msg.freeze = true
+		return msg
+	}
 }
 
 // say takes down who looks after the incident on screen. It changes nothing that the engine

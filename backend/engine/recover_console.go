@@ -95,7 +95,7 @@ func (sv *stateViews) stage(v falcon.Recovery, r falcon.Rank, p *process) string
 		return "fenced"
 	case !p.state.GetAlive():
 		return "gone"
-	case s.generation == v.Generation && s.status == 0:
+	case v.State == falcon.RecoveryRejoin && s.generation == v.Generation && s.status == 0:
 		return "training"
 	case v.State == falcon.RecoveryRejoin:
 		return "restoring"

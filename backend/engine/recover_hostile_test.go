@@ -201,6 +201,9 @@ func TestRecoveriesThatWaitForAPerson(t *testing.T) {
 		if len(list) != 1 || list[0].State != falcon.RecoveryProposed {
 			t.Fatalf("recoveries %+v", list)
 		}
+		if v, err := b.engine.Recoveries(context.Background(), "REC-0001", false); err != nil || slices.ContainsFunc(v.Recoveries[0].Ranks, func(r *falconv1.RankRecovery) bool { return r.Stage == "training" }) {
+			t.Errorf("a rank trains beside a lost one: %v, %v", v, err)
+		}
 		say := func(q *falconv1.RecoverRequest) (*falconv1.Recovery, error) {
 			v, err := b.engine.Recover(context.Background(), tester, q)
 			synctest.Wait()

@@ -17,7 +17,7 @@ import (
 	"github.com/failslow/falcon/tui/phrase"
 )
 
-const deviceHelp = `Tell what is known of a GPU or a node: the incidents that named it, the newest test
+const deviceHelp = `Tell what is known of a GPU, a node or a link: the incidents that named it, the newest test
 that judged it, and whether it is barred from being a spare. Without a name all bars and
 all GPUs, links and ports that incidents have named are listed. Times are UTC. --json writes
   {"devices":[{"name":"n1.g0","incidents":[{"id":"INC-0001","cause":"gpu_degradation",

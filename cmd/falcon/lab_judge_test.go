@@ -53,6 +53,10 @@ const (
 	onsetLate  = 5  // to know the onset of a fault in a healthy job
 	duringLate = 40 // of a fault that others hide: a profile must find it
 	reliefLate = 70 // after the clearing
+	// hostAhead is how far the hosts, whose iterations the lab counts, run ahead of the
+	// devices: what clears when a host begins an iteration is gone on its device that
+	// much earlier.
+	hostAhead = 2
 )
 
 // judgeTruth: one incident per story, with its cause and exactly its devices
@@ -109,7 +113,7 @@ func judgeTimes(in lab.IncidentStory, w story) []string {
 		bad = append(bad, fmt.Sprintf("onset of iteration %d known at %d", w.first, in.DetectedIteration))
 	}
 	cleared := w.last + 1
-	if in.RelievedIteration == nil || *in.RelievedIteration < cleared-1 || *in.RelievedIteration > cleared+reliefLate {
+	if in.RelievedIteration == nil || *in.RelievedIteration < cleared-hostAhead || *in.RelievedIteration > cleared+reliefLate {
 		bad = append(bad, fmt.Sprintf("relieved %s, cleared at %d", show(in.RelievedIteration), cleared))
 	}
 	return bad

@@ -25,8 +25,8 @@ events:
 const dialogGuard = 500 * time.Millisecond
 
 // A night on one terminal: the operator takes S4, which wants the job's name
-// and its ranks typed, tests the job once it runs elsewhere, and watches a
-// killed rank come back.
+// and its ranks typed, tests the job once it runs elsewhere, watches a killed
+// rank come back, and is refused an S4 whose spare is the culprit of before.
 func TestScreenNight(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "night.yaml")
@@ -39,6 +39,7 @@ func TestScreenNight(t *testing.T) {
 	s.validate()
 	s.recoverRank(5)
 	s.resize()
+	s.refuseTheCulprit()
 	s.keys("q")
 }
 
@@ -134,5 +135,28 @@ func (s *screen) resize() {
 		if strings.Contains(row, "enlarge") {
 			s.t.Errorf("row %d still shows the summary: %q", i, row)
 		}
+	}
+}
+
+// refuseTheCulprit slows another node: the only spare left is the one that S4 took out of
+// the job, and nothing that the operator presses puts the job back on it.
+func (s *screen) refuseTheCulprit() {
+	s.t.Helper()
+	s.tmux("resize-window", "-x", "120", "-y", "40")
+	s.falcon("lab", "inject", "gpu", "n2.g0", "--clock", "0.5")
+	s.keys("1")
+	s.wait(60*time.Second, "INC-0002", "n2.g0")
+	s.keys("5")
+	s.wait(10*time.Second, "n1 was the culprit of INC-0001")
+	for range 8 {
+		s.keys("x")
+		time.Sleep(100 * time.Millisecond)
+		if got := s.text(); strings.Contains(got, "TAKE S4") {
+			s.t.Errorf("S4 on the culprit of before is offered:\n%s", got)
+		}
+		s.keys("j")
+	}
+	if got := s.falcon("incident", "show", "INC-0002"); strings.Contains(got, "action    S4") {
+		s.t.Errorf("S4 was taken:\n%s", got)
 	}
 }

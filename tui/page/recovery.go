@@ -180,9 +180,12 @@ func (s *State) KeptPids(r *falconv1.Recovery) (kept, of int, ok bool) {
 	return s.pids.kept, s.pids.seen, r.GetId() == s.pids.id && s.pids.seen > 0
 }
 
-// RecoveryList is the snapshot's recovery, then the older ones last pulled.
+// RecoveryList is the snapshot's recovery, then those last pulled that are over. What is in
+// progress is shown from the snapshot alone: keys decide on that one, and the list may be
+// pulled before the snapshot that has it.
 func (s *State) RecoveryList() []*falconv1.Recovery {
-	return newestThen(s.Snap().GetRecovery(), s.Feed.Recoveries.GetRecoveries())
+	over := slices.DeleteFunc(slices.Clone(s.Feed.Recoveries.GetRecoveries()), feed.Recovering)
+	return newestThen(s.Snap().GetRecovery(), over)
 }
 
 // ValidationList is the same of validations.

@@ -136,7 +136,22 @@ var Phases = [...]string{
 	falcon.PhaseTable, falcon.PhaseCollect, falcon.PhaseGroups, falcon.PhaseRestore, falcon.PhaseResume,
 }
 
-// Replaced lists the ranks that a recovery replaced, with their devices.
+// Replacing heads the ranks that a recovery replaces: it lists them as soon as it is
+// proposed, and one that was denied has replaced none.
+func Replacing(state falcon.RecoveryState, phases map[string]float64) string {
+	_, launched := phases[falcon.PhaseReplace]
+	switch state {
+	case falcon.RecoveryProposed, falcon.RecoverySuspend:
+		return "to be replaced"
+	case falcon.RecoveryDenied, falcon.RecoveryCancelled, falcon.RecoveryFailed:
+		if !launched {
+			return "not replaced"
+		}
+	}
+	return "replaced"
+}
+
+// Replaced lists the ranks that a recovery replaces, with their new devices.
 func Replaced(r *falconv1.Recovery) string {
 	var out []string
 	for _, rank := range slices.Sorted(maps.Keys(r.GetReplaced())) {

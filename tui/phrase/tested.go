@@ -6,18 +6,55 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// TestedIn is what a validation says of a device: "tested by VAL-0002: 1.84 x the median, slow",
-// "" where it did not test it.
-func TestedIn(v *falconv1.Validation, device string) string {
+// TestedIn is what a validation says of a device or a link between two nodes: "tested by
+// VAL-0002: 1.84 x the median, slow", "" where it did not test it. Of a link the worst
+// direction is told; what could not be judged is never called fast.
+func TestedIn(v *falconv1.Validation, name string) string {
 	for _, g := range v.GetGemm() {
-		if g.GetDevice() != device {
-			continue
+		if g.GetDevice() == name {
+			return testedText(v, fmt.Sprintf("%.2f x the median", g.GetRatio()), g.GetSlow(), "as fast as the others")
 		}
-		verdict := "as fast as the others"
-		if g.GetSlow() {
-			verdict = "slow"
-		}
-		return fmt.Sprintf("tested by %s: %.2f x the median, %s", v.GetId(), g.GetRatio(), verdict)
 	}
-	return ""
+	var worst *falconv1.LinkResult
+	for _, l := range v.GetLinks() {
+		if l.GetLink() == name && (worst == nil || tellsMore(l, worst)) {
+			worst = l
+		}
+	}
+	switch {
+	case worst == nil:
+		return ""
+	case worst.GetErr() != "":
+		return fmt.Sprintf("tested by %s, which failed: %s", v.GetId(), worst.Err)
+	case worst.GetUnjudged() != "":
+		return fmt.Sprintf("tested by %s, not judged: %s", v.GetId(), worst.Unjudged)
+	}
+	return testedText(v, fmt.Sprintf("%.2f x the usual", worst.GetRatio()), worst.GetSlow(), "as fast as usual")
+}
+
+func testedText(v *falconv1.Validation, ratio string, slow bool, fast string) string {
+	if slow {
+		return fmt.Sprintf("tested by %s: %s, slow", v.GetId(), ratio)
+	}
+	return fmt.Sprintf("tested by %s: %s, %s", v.GetId(), ratio, fast)
+}
+
+// tellsMore reports whether a result of a link tells more than another of the same: slow
+// before failed before not judged before fast, and among equals the slower.
+func tellsMore(a, b *falconv1.LinkResult) bool {
+	rank := func(l *falconv1.LinkResult) int {
+		switch {
+		case l.GetSlow():
+			return 3
+		case l.GetErr() != "":
+			return 2
+		case l.GetUnjudged() != "":
+			return 1
+		}
+		return 0
+	}
+	if rank(a) != rank(b) {
+		return rank(a) > rank(b)
+	}
+	return a.GetRatio() > b.GetRatio()
 }

@@ -30,3 +30,16 @@ func TestAProposalWithoutAPlanHasNoEmptyPart(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A job that runs at its baseline's speed is not called slow for its open incident.
+func TestAJobAtItsBaselineIsNotCalledSlow(t *testing.T) {
+	e := enginetest.New(enginetest.Options{})
+	e.AdvanceTo(enginetest.Proposed)
+	s := picture(t, e)
+	for slowdown, want := range map[float64]string{0.01: "near the baseline, incident open, ", 0.06: "slow, "} {
+		s.Snap.Job.Slowdown = slowdown
+		if got := Summary(s, s.Received); !strings.Contains(got, want) || strings.Contains(got, "slow, ") != (want == "slow, ") {
+			t.Errorf("%+v: %q", slowdown, got)
+		}
+	}
+}

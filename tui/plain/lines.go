@@ -145,7 +145,7 @@ func Summary(s *feed.State, now time.Time) string {
 		return "no engine yet, retrying: " + s.Err
 	}
 	job := s.Snap.GetJob()
-	line := jobStamp(job) + fmt.Sprintf("%s, %s an iteration (%s vs baseline)", job.GetState(),
+	line := jobStamp(job) + fmt.Sprintf("%s, %s an iteration (%s vs baseline)", stateWord(job),
 		phrase.Ms(job.GetIterationMs()), phrase.Percent(job.GetSlowdown()))
 	if h := s.Snap.GetHang(); h != nil {
 		line += "; " + phrase.HangHeadline(h, pictured(s).EngineNow())
@@ -162,6 +162,17 @@ func Summary(s *feed.State, now time.Time) string {
 		line += fmt.Sprintf("; engine unreachable for %ds", int(now.Sub(s.Since).Seconds()))
 	}
 	return line
+}
+
+// nearBaseline is the slowdown below which a job whose incident is open is not called slow:
+// an action holds, or its relief is still being judged.
+const nearBaseline = 0.05
+
+func stateWord(job *falconv1.Job) string {
+	if job.GetState() == string(falcon.JobSlow) && job.GetSlowdown() < nearBaseline {
+		return "near the baseline, incident open"
+	}
+	return job.GetState()
 }
 
 // hangStory is who holds the job up, in lines.

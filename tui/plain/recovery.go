@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/phrase"
 )
@@ -33,7 +34,7 @@ func recovery(r *falconv1.Recovery) []string {
 		out = append(out, fmt.Sprintf("decision  by %s, generation %d, attempt %d", r.DecidedBy, r.Generation, r.Attempts))
 	}
 	if len(r.GetReplaced()) > 0 {
-		out = append(out, fmt.Sprintf("replaced  %s; %d survivors", phrase.Replaced(r), len(r.Survivors)))
+		out = append(out, fmt.Sprintf("%-8s  %s; %d survivors", phrase.Replacing(falcon.RecoveryState(r.State), r.PhasesMs), phrase.Replaced(r), len(r.Survivors)))
 	}
 	if len(r.GetFenced()) > 0 {
 		out = append(out, "fenced    "+strings.Join(r.Fenced, ", "))

@@ -72,7 +72,7 @@ func recoveryLines(r falcon.Recovery) []string {
 	}
 	out = append(out, "decided by "+OrNobody(r.DecidedBy)+phrase.Prefixed(" from ", r.DecidedFrom)+phrase.Prefixed(", plan ", r.PlanHash))
 	for _, rank := range slices.Sorted(maps.Keys(r.Replaced)) {
-		out = append(out, fmt.Sprintf("rank %d was replaced on %s", rank, r.Replaced[rank]))
+		out = append(out, fmt.Sprintf("%s: rank %d on %s", phrase.Replacing(r.State, r.PhaseMs), rank, r.Replaced[rank]))
 	}
 	if len(r.Fenced) > 0 {
 		out = append(out, "fenced: "+strings.Join(stringsOf(r.Fenced), ", "))

@@ -198,19 +198,18 @@ func (e *Engine) recovery() *falconv1.Recovery {
 	return v
 }
 
-// attempt fills in what is known once it is approved.
+// attempt fills in who is replaced, which is known from the proposal on, and what comes
+// with the approval.
 func (e *Engine) attempt(v *falconv1.Recovery, rank int32, device string, now time.Time) {
 	state := e.lost.state
 	if behind(falcon.RecoverySuspend, state) {
 		v.Generation, v.Attempts = 3, 1
 		v.DeadlineUnixNs = now.Add(12 * time.Second).UnixNano()
 	}
-	if behind(falcon.RecoveryReplace, state) {
-		v.Replaced = map[int32]string{rank: device}
-		for r := range int32(e.opts.world()) {
-			if r != rank {
-				v.Survivors = append(v.Survivors, r)
-			}
+	v.Replaced = map[int32]string{rank: device}
+	for r := range int32(e.opts.world()) {
+		if r != rank {
+			v.Survivors = append(v.Survivors, r)
 		}
 	}
 	if behind(falcon.RecoveryRejoin, state) && state != falcon.RecoveryFailed {

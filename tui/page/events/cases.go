@@ -122,14 +122,25 @@ func aboutDevice(s *page.State, w int) []page.Line {
 }
 
 func placeText(s *page.State, name string) string {
+	if here := ranksAt(s, name); len(here) > 0 {
+		return fmt.Sprintf("%s now", phrase.Ranks(here, 4))
+	}
+	if l, err := falcon.ParseLink(name); err == nil {
+		a, b := ranksAt(s, string(l.A)), ranksAt(s, string(l.B))
+		if len(a) > 0 && len(b) > 0 {
+			return fmt.Sprintf("joins %s and %s now", phrase.Ranks(a, 4), phrase.Ranks(b, 4))
+		}
+	}
+	return "no rank of the job is on it"
+}
+
+// ranksAt are the ranks that run on a device or node.
+func ranksAt(s *page.State, name string) []int32 {
 	var ranks []int32
 	for r, v := range s.Roster.Views() {
 		if d := v.GetDevice(); d == name || string(falcon.Device(d).Node()) == name {
 			ranks = append(ranks, r)
 		}
 	}
-	if len(ranks) == 0 {
-		return "no rank of the job is on it"
-	}
-	return fmt.Sprintf("%s now", phrase.Ranks(ranks, 4))
+	return ranks
 }

@@ -86,7 +86,7 @@ func (t *teller) sayFault(s *page.State, f *falconv1.Fault) {
 func (t *teller) sayPlaces(s *page.State, v *falconv1.Recovery) {
 	t.sayWhole(v)
 	if len(v.GetReplaced()) > 0 {
-		t.sayLine(themes.Text, "Replaced: %s", phrase.Replaced(v))
+		t.sayLine(themes.Text, "%s: %s", phrase.Capital(phrase.Replacing(falcon.RecoveryState(v.State), v.PhasesMs)), phrase.Replaced(v))
 	}
 	if n := len(v.GetSurvivors()); n > 0 {
 		text := fmt.Sprintf("Survivors: %s", phrase.Count(int64(n)))

@@ -21,14 +21,15 @@ layout: {tp: 1, dp: %d, pp: 2}
 nodes: %d
 micro_batches: 8
 iterations: 4000
+link_mb_s: 20
 events:
   - {at_iteration: 40, gpu: %s, clock: 0.5}
 `
 
 // A shift on one terminal with two jobs, both slow. Which device is at fault needs no key; S2 is
-// approved in one job with three, actions are frozen with one and unfrozen with three, the other
-// job's incident is snoozed with two, a rank dies there and is replaced with three,
-// and its incidents are handed over. No key of one job reaches the other.
+// approved in one job with three, actions are frozen with one and unfrozen with three, a link that
+// slows it is tested with three; the other job's incident is snoozed with two, a rank dies there
+// and is replaced with three, and its incidents are handed over. No key of one job reaches the other.
 func TestScreenShift(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -138,6 +139,7 @@ func (s *screen) northernJob(j shiftJob) {
 	time.Sleep(dialogGuard)
 	s.keys("unfreeze", "Enter")
 	waitFor(s.t, 10*time.Second, "the end of the freeze", func() bool { return !strings.Contains(s.text(), "FROZEN") })
+	s.testTheLink(j)
 	s.keys("0")
 	s.wait(10*time.Second, "FLEET")
 	s.keys("Escape")
@@ -168,4 +170,18 @@ func (s *screen) southernJob(j shiftJob) {
 	}
 	s.keys(":handover lee", "Enter")
 	waitFor(s.t, 10*time.Second, "the hand-over", func() bool { got := j.incident(s).Triage; return got != nil && got.Owner == "lee" })
+}
+
+// testTheLink narrows a link, and tests with three keys what the incident names.
+func (s *screen) testTheLink(j shiftJob) {
+	s.t.Helper()
+	if _, err := s.run("lab", "inject", "link", "n2-n3", "--bandwidth", "0.12", "--lab", j.dir); err != nil {
+		s.t.Fatal(err)
+	}
+	s.wait(60*time.Second, "INC-0002", "+ test     n2-n3") // the engine's own test, which names the link
+	s.keys("x")
+	s.wait(10*time.Second, "Cancel", "Test links n2-n3")
+	time.Sleep(dialogGuard)
+	s.keys("Tab", "Enter")
+	s.wait(60*time.Second, "VAL-0002 done", "n2-n3 is SLOW")
 }

@@ -155,6 +155,7 @@ func (s *screen) refuseTheCulprit() {
 		s.keys("j")
 		time.Sleep(100 * time.Millisecond)
 	}
+	s.wait(10*time.Second, "S4 restart: no spare is fit: n1 was the culprit of INC-0001")
 	s.keys("x")
 	s.wait(5*time.Second, "S4 restart can't be taken: no spare is fit: n1 was the culprit of INC-0001")
 	if got := s.falcon("incident", "show", "INC-0002"); strings.Contains(s.text(), "TAKE S4") || strings.Contains(got, "action    S4") {

@@ -18,6 +18,21 @@ const (
 	CauseUnknown     Cause = "unknown"
 )
 
+// causeTexts are the causes in words; every text for a person has them from here.
+var causeTexts = map[Cause]string{
+	CauseGPU: "GPU degradation", CauseCPU: "CPU contention", CauseNetwork: "network congestion",
+	CauseFacility: "facility fault (power or cooling)", CauseNotHardware: "not hardware",
+	CauseUnknown: "cause unknown", "": "cause unknown",
+}
+
+// Text is the cause in words; one that is not known here is told by its name.
+func (c Cause) Text() string {
+	if text, ok := causeTexts[c]; ok {
+		return text
+	}
+	return string(c)
+}
+
 // EvidenceKind says which of the three independent proofs a line belongs to.
 type EvidenceKind string
 

@@ -8,6 +8,7 @@ import (
 
 	"charm.land/lipgloss/v2"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/decision"
@@ -375,13 +376,33 @@ func (b banner) drawQuietBar(s *page.State) string {
 		left += b.styled(themes.Auto, " "+auto+" ") + " "
 	}
 	if inc == nil {
-		return left + b.styled(themes.Good, "● ") + b.styled(themes.Text, cmp.Or(b.Live.Snap().GetJob().GetState(), noSnapshot))
+		return left + b.jobMark()
 	}
 	role := themes.Accent
 	if page.Open(inc) {
 		role = themes.Warn
 	}
 	return left + b.styled(role, inc.Id+" ") + b.styled(themes.Text, page.Doing(s))
+}
+
+// jobMark is where the job stands while no incident is open. Good news alone is green.
+func (b banner) jobMark() string {
+	snap := b.Live.Snap()
+	text, role, mark, plain := cmp.Or(snap.GetJob().GetState(), noSnapshot), themes.Dim, "○ ", "- "
+	switch state := falcon.JobState(snap.GetJob().GetState()); {
+	case snap.GetHang() != nil:
+		text, role, mark, plain = "stands still, "+phrase.HangNamed(snap.GetHang()), themes.Bad, "✖ ", "X "
+	case state == falcon.JobSteady || state == falcon.JobFinished:
+		role, mark, plain = themes.Good, "● ", "* "
+	case state == falcon.JobSlow:
+		role, mark, plain = themes.Warn, "▲ ", "! "
+	case state == falcon.JobLost:
+		role, mark, plain = themes.Bad, "✖ ", "X "
+	}
+	if b.ascii {
+		mark = plain
+	}
+	return b.styled(role, mark) + b.styled(themes.Text, text)
 }
 
 // elsewhere names another incident that waits for a decision where the bar's own

@@ -112,3 +112,23 @@ func TestFreezeIsSentOnce(t *testing.T) {
 		t.Error("one that failed is not tried again")
 	}
 }
+
+// The bar is green for a job that runs as it should alone.
+func TestTheBarIsGreenForGoodNewsAlone(t *testing.T) {
+	hang := &falconv1.Hang{Culprits: []*falconv1.HangPart{{Ranks: []int32{2}}}, Waiting: 7, World: 8}
+	for _, c := range []struct {
+		state string
+		hang  *falconv1.Hang
+		want  string
+	}{
+		{"steady", nil, "● steady"}, {"finished", nil, "● finished"}, {"learning", nil, "○ learning"}, {"waiting for agents", nil, "○ waiting for agents"},
+		{"slow", nil, "▲ slow"}, {"lost", nil, "✖ lost"}, {"steady", hang, "✖ stands still, held up by rank 2"},
+	} {
+		m := emptyJob(t, &falconv1.Job{Name: "j", State: c.state, World: 2, Dp: 2})
+		m.work.live.Snap().Hang = c.hang
+		m.screen.dirty = true
+		if s := text(m); !strings.Contains(s, " "+c.want) || strings.Contains(s, "● ") != strings.HasPrefix(c.want, "● ") {
+			t.Errorf("%s: want %q in\n%s", c.state, c.want, s)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/phrase"
 	"github.com/failslow/falcon/tui/widget"
 )
 
@@ -29,7 +30,10 @@ func runbookTopic(by decision.Operator) string {
 func newRunbook(h *helpBox, topic string) *helpBox {
 	h.title, h.text = "RUNBOOK", docs.Section(topic)
 	if h.text == nil {
-		h.text = docs.Section("")
+		topic, h.text = "", docs.Section("")
+	}
+	if h.text[0] == topic || topic == "" { // the heading is the cause's name
+		h.text[0] = phrase.Capital(phrase.Cause(topic))
 	}
 	return h
 }

@@ -13,7 +13,7 @@ func TestRunbookOfTheVerdict(t *testing.T) {
 	x, _ := slowTerm(t, enginetest.Options{})
 	x.press('R')
 	x.shows("RUNBOOK")
-	x.shows("gpu_degradation")
+	x.shows("GPU degradation")
 	x.shows("A GPU computes slower than the GPUs with the same work.")
 	x.press('/')
 	x.types("morning")

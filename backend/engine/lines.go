@@ -146,7 +146,7 @@ func VerdictText(v falcon.Verdict) string {
 	if len(v.Ranks) > 0 {
 		where += fmt.Sprintf(" (rank %s)", ranksText(v.Ranks))
 	}
-	return fmt.Sprintf("%s%s, confidence %.2f", v.Cause, where, v.Confidence)
+	return fmt.Sprintf("%s%s, confidence %.0f%%", v.Cause.Text(), where, 100*v.Confidence)
 }
 
 func ranksText(ranks []falcon.Rank) string {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/phrase"
 	"github.com/failslow/falcon/tui/roster"
@@ -13,6 +14,22 @@ import (
 
 // EvidenceKernel is the kind of what a kernel has said. No verdict holds it.
 const EvidenceKernel = "kernel"
+
+// clearest orders evidence for a reader who may see a part of it: the kernel or a counter says
+// what is wrong with a device, a test measured it, timing names it.
+var clearest = []falcon.EvidenceKind{EvidenceKernel, falcon.EvidenceCounter, falcon.EvidenceTest, falcon.EvidenceTiming}
+
+// ClearestFirst is the evidence of a verdict, the clearest first, in a new list.
+func ClearestFirst(list []*falconv1.Evidence) []*falconv1.Evidence {
+	return slices.SortedStableFunc(slices.Values(list), func(a, b *falconv1.Evidence) int { return clarity(a) - clarity(b) })
+}
+
+func clarity(e *falconv1.Evidence) int {
+	if i := slices.Index(clearest, falcon.EvidenceKind(e.GetKind())); i >= 0 {
+		return i
+	}
+	return len(clearest)
+}
 
 // kernelBefore is how long before an incident a kernel's line may belong to it.
 const kernelBefore = 10 * time.Minute

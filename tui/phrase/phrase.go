@@ -72,18 +72,10 @@ func Iteration(i int64) string {
 	return Count(i)
 }
 
-// causes are the causes in words and in one character.
-var causes = map[falcon.Cause]struct {
-	text   string
-	letter rune
-}{
-	falcon.CauseGPU:         {"GPU degradation", 'C'},
-	falcon.CauseCPU:         {"CPU contention", 'H'},
-	falcon.CauseNetwork:     {"network congestion", 'L'},
-	falcon.CauseFacility:    {"facility fault (power or cooling)", 'F'},
-	falcon.CauseNotHardware: {"not hardware", 'N'},
-	falcon.CauseUnknown:     {unknownCause, '?'},
-	"":                      {unknownCause, '?'},
+// causeLetters are the causes in one character.
+var causeLetters = map[falcon.Cause]rune{
+	falcon.CauseGPU: 'C', falcon.CauseCPU: 'H', falcon.CauseNetwork: 'L',
+	falcon.CauseFacility: 'F', falcon.CauseNotHardware: 'N',
 }
 
 // reasons are what of the job's own work makes it slow, in words.
@@ -105,21 +97,14 @@ func Reason(r string) string {
 	return r
 }
 
-const unknownCause = "cause unknown"
-
 // Cause is a cause in words.
-func Cause(c string) string {
-	if known, ok := causes[falcon.Cause(c)]; ok {
-		return known.text
-	}
-	return c
-}
+func Cause(c string) string { return falcon.Cause(c).Text() }
 
 // CauseLetter is a cause in one character: C compute, L link, H host, F
 // facility, N not hardware, ? unknown.
 func CauseLetter(c string) rune {
-	if known, ok := causes[falcon.Cause(c)]; ok {
-		return known.letter
+	if letter, ok := causeLetters[falcon.Cause(c)]; ok {
+		return letter
 	}
 	return '?'
 }

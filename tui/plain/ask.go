@@ -321,7 +321,7 @@ func (q *question) evidence() []string {
 	var out []string
 	if v := q.Verdict; v != nil {
 		out = append(out, fmt.Sprintf("  verdict: %s, confidence %.0f%%", phrase.Verdict(v), 100*v.Confidence))
-		for _, e := range v.Evidence {
+		for _, e := range page.ClearestFirst(v.Evidence) {
 			out = append(out, "  "+phrase.Sign(e)+" "+e.Kind+": "+e.Text)
 		}
 	}

@@ -186,7 +186,7 @@ func (e *Engine) tell() {
 	case e.iter == Detected:
 		e.log(e.iter, "incident", "INC-0001 opened: iteration time 210 to 400 ms since iteration 40", 3)
 	case e.iter == Located:
-		e.log(e.iter, "verdict", "INC-0001: gpu_degradation on n1.g0 (rank 2), confidence 0.97", 3)
+		e.log(e.iter, "verdict", "INC-0001: GPU degradation on n1.g0 (rank 2), confidence 97%", 3)
 	case e.iter == Proposed:
 		e.log(e.iter, "proposal", "S2 proposed: micro-batches 8,8,8,8 to 9,9,5,9, 400 to 262 ms", 2)
 		if e.policy.Mode == "auto" && !e.opts.Auto && !e.policy.Frozen && e.policy.Cap >= "S2" {

@@ -33,7 +33,7 @@ func story() *page.State {
 	return stateOf(
 		&falconv1.EventLine{Kind: "agent", Text: "the agent of node n0 is here"},
 		&falconv1.EventLine{Kind: "jitter", About: "rank 3", Text: "rank 3: one slow iteration"},
-		&falconv1.EventLine{Kind: "verdict", About: "INC-0001", Text: "INC-0001: gpu_degradation on n1.g0", Severity: 3},
+		&falconv1.EventLine{Kind: "verdict", About: "INC-0001", Text: "INC-0001: GPU degradation on n1.g0", Severity: 3},
 		&falconv1.EventLine{Kind: "audit", Text: "maria (approver, ssh): approve INC-0001/S2/1", Severity: 0, Audit: &falconv1.Audit{
 			Actor: "maria", Role: "approver", From: "ssh 10.0.0.7", Verb: "approve", About: "INC-0001/S2/1", PlanHash: "9f2c", Reason: "seen",
 		}},

@@ -348,13 +348,14 @@ func (p *Page) drawEvidence(c *widget.Canvas, r widget.Rect, s *page.State) {
 	c.Pen(head).Put(themes.Title, phrase.Verdict(v))
 	shown := &falconv1.Verdict{Evidence: slices.Concat(page.KernelEvidence(s, inc), v.GetEvidence())}
 	lines := append(EvidenceLines(shown, body.W), PastLines(s, inc, body.W)...)
-	page.DrawLines(c, body, lines[p.scroll.First(len(lines), body.H):])
+	p.scroll.Rows(c, body, len(lines), func(row widget.Rect, i int) { page.DrawLines(c, row, lines[i:i+1]) })
 }
 
-// EvidenceLines wraps a verdict's evidence for width w: + for the cause, − against it.
+// EvidenceLines wraps a verdict's evidence for width w, the clearest first: + for the cause,
+// − against it.
 func EvidenceLines(v *falconv1.Verdict, w int) []page.Line {
 	var out []page.Line
-	for _, e := range v.GetEvidence() {
+	for _, e := range page.ClearestFirst(v.GetEvidence()) {
 		sign, role := "+", themes.Text
 		if e.Against {
 			sign, role = "−", themes.Warn

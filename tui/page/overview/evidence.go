@@ -4,17 +4,12 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/page/ladder"
 	"github.com/failslow/falcon/tui/widget"
 )
-
-// clearest orders evidence for a place that may hold a part of it: the kernel or a counter says
-// what is wrong with a device, a test measured it, timing names it.
-var clearest = []falcon.EvidenceKind{page.EvidenceKernel, falcon.EvidenceCounter, falcon.EvidenceTest, falcon.EvidenceTiming}
 
 // evidenceLines are an incident's evidence, clearest first. Where not all of it fits, each piece has
 // one line, and the last says how many are left out and where they are.
@@ -23,7 +18,7 @@ func evidenceLines(s *page.State, inc *falconv1.Incident, r widget.Rect) []page.
 	if v == nil || r.Empty() {
 		return nil
 	}
-	ordered := slices.SortedStableFunc(slices.Values(slices.Concat(page.KernelEvidence(s, inc), v.Evidence)), func(a, b *falconv1.Evidence) int { return clarity(a) - clarity(b) })
+	ordered := page.ClearestFirst(slices.Concat(page.KernelEvidence(s, inc), v.Evidence))
 	lines := ladder.EvidenceLines(&falconv1.Verdict{Evidence: ordered}, r.W)
 	if len(lines) <= r.H {
 		return lines
@@ -40,11 +35,4 @@ func evidenceLines(s *page.State, inc *falconv1.Incident, r widget.Rect) []page.
 		last.Text = fmt.Sprintf("%-*s%s", r.W-widget.Width(note), widget.Cut(last.Text, max(0, r.W-widget.Width(note))), note)
 	}
 	return lines
-}
-
-func clarity(e *falconv1.Evidence) int {
-	if i := slices.Index(clearest, falcon.EvidenceKind(e.GetKind())); i >= 0 {
-		return i
-	}
-	return len(clearest)
 }

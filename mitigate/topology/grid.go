@@ -52,10 +52,7 @@ func newGrid(p Problem) (*grid, error) {
 	}
 	g.stateMB = make([]float64, g.n)
 	for b := range g.stateMB {
-		g.stateMB[b] = float64(g.size)
-		if p.StateMB != nil {
-			g.stateMB[b] = sumCounts(p.StateMB[b*g.size : (b+1)*g.size])
-		}
+		g.stateMB[b] = p.stateOf(b, g.size)
 	}
 	g.findOdd()
 	return g, nil
@@ -119,12 +116,8 @@ func (g *grid) findOdd() {
 		isOdd[r/g.size] = isOdd[r/g.size] || g.p.Model.Slow[d] > 1
 	}
 	g.oddAt = make([]int, g.n)
-	for l, ratio := range g.p.Model.Links.Ratio {
-		a, okA := home[l.A]
-		b, okB := home[l.B]
-		if okA && okB && a != b && ratio > 1 {
-			isOdd[a], isOdd[b] = true, true
-		}
+	for _, l := range g.p.slowLinks() {
+		isOdd[home[l.A]], isOdd[home[l.B]] = true, true
 	}
 	for b := range g.n {
 		g.oddAt[b] = -1
@@ -201,20 +194,9 @@ func (g *grid) placement(order []int) falcon.Placement {
 
 // nodeSwaps turns the present order into another by exchanging pairs of nodes.
 func (g *grid) nodeSwaps(order []int) [][2]falcon.Node {
-	now, at := make([]int, g.n), make([]int, g.n)
-	for b := range now {
-		now[b], at[b] = b, b
-	}
 	out := [][2]falcon.Node{}
-	for b, want := range order {
-		have := now[b]
-		if have == want {
-			continue
-		}
-		out = append(out, [2]falcon.Node{g.nodes[have], g.nodes[want]})
-		other := at[want]
-		now[b], now[other] = want, have
-		at[want], at[have] = b, other
+	for _, s := range swapsTo(order) {
+		out = append(out, [2]falcon.Node{g.nodes[s.held[0]], g.nodes[s.held[1]]})
 	}
 	return out
 }

@@ -78,19 +78,12 @@ func newExchange(p Problem) (*exchange, error) {
 		}
 		x.nodes = append(x.nodes, first.Node())
 		x.coords = append(x.coords, l.Coord(falcon.Rank(u*x.size)))
-		x.stateMB = append(x.stateMB, x.stateOf(u))
+		x.stateMB = append(x.stateMB, p.stateOf(u, x.size))
 	}
 	x.most = min(p.totalCount(), max(curveTimes*x.share, int(slices.Max(p.MicroBatches))))
 	x.bounds = p.Bounds.forSolver(l.DP)
 	x.findOdd()
 	return x, nil
-}
-
-func (x *exchange) stateOf(group int) float64 {
-	if x.p.StateMB == nil {
-		return float64(x.size)
-	}
-	return sumCounts(x.p.StateMB[group*x.size : (group+1)*x.size])
 }
 
 // forSolver are the bounds as package microbatch takes them.
@@ -108,22 +101,13 @@ func (b Bounds) forSolver(replicas int) microbatch.Bounds {
 	return out
 }
 
-// linkEndNodes are the nodes at the ends of slow links, ascending.
-func (p Problem) linkEndNodes() []falcon.Node {
-	var out []falcon.Node
-	for l, ratio := range p.Model.Links.Ratio {
-		if ratio > 1 && l.A != l.B {
-			out = append(out, l.A, l.B)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
 func (x *exchange) findOdd() {
-	ends := x.p.linkEndNodes()
+	ends := map[falcon.Node]bool{}
+	for _, l := range x.p.slowLinks() {
+		ends[l.A], ends[l.B] = true, true
+	}
 	for q, n := range x.nodes {
-		x.odd = append(x.odd, x.slowAt(q) > 1 || slices.Contains(ends, n))
+		x.odd = append(x.odd, x.slowAt(q) > 1 || ends[n])
 	}
 }
 
@@ -326,15 +310,13 @@ func replicaFirst(c falcon.Coord) [2]int { return [2]int{c.DP, c.PP} }
 // linkedNodes are the two ends of each slow link that the job uses, and all of them together.
 func (x *exchange) linkedNodes() [][]falcon.Node {
 	var out [][]falcon.Node
-	for l, ratio := range x.p.Model.Links.Ratio {
-		if ratio > 1 && l.A != l.B && slices.Contains(x.nodes, l.A) && slices.Contains(x.nodes, l.B) {
-			out = append(out, []falcon.Node{l.A, l.B})
-		}
+	var all []falcon.Node
+	for _, l := range x.p.slowLinks() {
+		out, all = append(out, []falcon.Node{l.A, l.B}), append(all, l.A, l.B)
 	}
-	slices.SortFunc(out, slices.Compare)
 	if len(out) > 1 {
-		all := slices.DeleteFunc(x.p.linkEndNodes(), func(n falcon.Node) bool { return !slices.Contains(x.nodes, n) })
-		out = append(out[:min(len(out), startMost)], all)
+		slices.Sort(all)
+		out = append(out[:min(len(out), startMost)], slices.Compact(all))
 	}
 	return out
 }
@@ -410,9 +392,6 @@ func (x *exchange) makePlan() Plan {
 	out.AfterSplitMs = x.bestAt.ms + m.RestMs
 	out.Preview = x.p.previewOf(out)
 	out.Preview.Groups = x.groupSwaps()
-	if x.p.StateMB != nil {
-		out.Preview.MovedMB, out.Preview.CopyMs = x.bestAt.movedMB, x.copyTime()
-	}
 	return out
 }
 
@@ -420,43 +399,30 @@ func (x *exchange) makePlan() Plan {
 func (x *exchange) groupSwaps() [][2]falcon.Device {
 	var out [][2]falcon.Device
 	for _, s := range swapsTo(x.best) {
-		out = append(out, [2]falcon.Device{x.p.Now[s[0]*x.size], x.p.Now[s[1]*x.size]})
+		out = append(out, [2]falcon.Device{x.p.Now[s.places[0]*x.size], x.p.Now[s.places[1]*x.size]})
 	}
 	return out
 }
 
-// swapsTo turns the present places into others by exchanging the groups on pairs of places.
-func swapsTo(at []int) [][2]int {
-	now, where := make([]int, len(at)), make([]int, len(at)) // by place its group, by group its place
+// exchanged are two places and what is on them, a node's block or a group, before they change.
+type exchanged struct{ places, held [2]int }
+
+// swapsTo turns the present order, in which all is on its own place, into another by exchanging
+// what is on pairs of places.
+func swapsTo(at []int) []exchanged {
+	now, where := make([]int, len(at)), make([]int, len(at)) // what is on each place, and the reverse
 	for q := range at {
 		now[q], where[q] = q, q
 	}
-	var out [][2]int
+	var out []exchanged
 	for q, want := range at {
 		have, r := now[q], where[want]
 		if have == want {
 			continue
 		}
-		out = append(out, [2]int{q, r})
+		out = append(out, exchanged{places: [2]int{q, r}, held: [2]int{have, want}})
 		now[q], now[r] = want, have
 		where[want], where[have] = q, r
 	}
 	return out
-}
-
-// copyTime is dump, swap and restore of the slowest rank that moves.
-func (x *exchange) copyTime() float64 {
-	dump, swap := 0.0, 0.0
-	for q, u := range x.best {
-		if q == u {
-			continue
-		}
-		for _, mb := range x.p.StateMB[u*x.size : (u+1)*x.size] {
-			if x.p.CopyMBs > 0 {
-				dump = max(dump, mb/x.p.CopyMBs*1e3)
-			}
-			swap = max(swap, x.p.Model.Links.TransferMs(x.nodes[u], x.nodes[q], mb))
-		}
-	}
-	return 2*dump + swap
 }

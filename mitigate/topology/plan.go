@@ -28,18 +28,10 @@ func (g *grid) makePlan(s *search) Plan {
 func (g *grid) preview(order []int, p Plan) falcon.Preview {
 	out := g.p.previewOf(p)
 	out.Swaps = g.nodeSwaps(order)
-	if g.p.StateMB != nil {
-		for b, node := range order {
-			if b != node {
-				out.MovedMB += g.stateMB[b]
-			}
-		}
-		out.CopyMs = g.copyTime(order)
-	}
 	return out
 }
 
-// previewOf is what a plan's placement changes, without who changes places and what that takes.
+// previewOf is what a plan's placement changes, without who changes places.
 func (p Problem) previewOf(plan Plan) falcon.Preview {
 	out := falcon.Preview{
 		Swaps: [][2]falcon.Node{}, Splits: plan.MicroBatches,
@@ -51,26 +43,28 @@ func (p Problem) previewOf(plan Plan) falcon.Preview {
 		out.Left[d], out.Joined[d] = without(before, after), without(after, before)
 	}
 	out.Stages, out.Replicas = p.slowPlaces(plan.Placement)
+	if p.StateMB != nil {
+		out.MovedMB, out.CopyMs = p.copyCost(plan.Placement)
+	}
 	return out
 }
 
-// copyTime is dump, swap and restore of the slowest rank that moves: each copies
-// its state to the host, exchanges it with the node that takes its block over,
-// and copies the new one to the device.
-func (g *grid) copyTime(order []int) float64 {
+// copyCost is the state that ranks move, 10⁶ bytes, and dump, swap and restore of the slowest of
+// them: each copies its state to the host, exchanges it with the device that takes its place, and
+// copies the new one to the device.
+func (p Problem) copyCost(to falcon.Placement) (movedMB, ms float64) {
 	dump, swap := 0.0, 0.0
-	for b, node := range order {
-		if b == node {
+	for r, mb := range p.StateMB {
+		if p.Now[r] == to[r] {
 			continue
 		}
-		for _, mb := range g.p.StateMB[b*g.size : (b+1)*g.size] {
-			if g.p.CopyMBs > 0 {
-				dump = max(dump, mb/g.p.CopyMBs*1e3)
-			}
-			swap = max(swap, g.p.Model.Links.TransferMs(g.nodes[b], g.nodes[node], mb))
+		movedMB += mb
+		if p.CopyMBs > 0 {
+			dump = max(dump, mb/p.CopyMBs*1e3)
 		}
+		swap = max(swap, p.Model.Links.TransferMs(p.Now[r].Node(), to[r].Node(), mb))
 	}
-	return 2*dump + swap
+	return movedMB, 2*dump + swap
 }
 
 // dimensionLinks are the neighbouring pairs of nodes in the dimension's rings or pipelines, ascending.

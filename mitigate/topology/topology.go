@@ -95,24 +95,47 @@ func (p Problem) searchGroups(nodes Plan, err error) (Plan, error) {
 	}
 	x.run()
 	plan := x.makePlan()
-	switch gain := plan.GainMs(); {
-	case gain < least:
-		return Plan{}, fmt.Errorf("%w: the best saves %.1f ms of %.1f ms", ErrNoGain, max(gain, 0), before)
+	switch small := requireGain(plan, least, before); {
+	case small != nil:
+		return Plan{}, small
 	case err == nil && nodes.AfterSplitMs-plan.AfterSplitMs < least:
 		return Plan{}, fmt.Errorf("%w: whole nodes do as well", ErrNoGain)
 	}
 	return plan, nil
 }
 
-// hasSlow reports whether a device or a link that the job uses is slow.
-func (p Problem) hasSlow() bool {
+// slowLinks are the slow links between nodes of the job, ascending.
+func (p Problem) slowLinks() []falcon.Link {
 	nodes := p.Now.Nodes()
+	var out []falcon.Link
 	for l, ratio := range p.Model.Links.Ratio {
 		if ratio > 1 && l.A != l.B && slices.Contains(nodes, l.A) && slices.Contains(nodes, l.B) {
-			return true
+			out = append(out, l)
 		}
 	}
-	return slices.ContainsFunc(p.Now, func(d falcon.Device) bool { return p.Model.Slow[d] > 1 })
+	slices.SortFunc(out, compareLinks)
+	return out
+}
+
+// hasSlow reports whether a device or a link that the job uses is slow.
+func (p Problem) hasSlow() bool {
+	return len(p.slowLinks()) > 0 || slices.ContainsFunc(p.Now, func(d falcon.Device) bool { return p.Model.Slow[d] > 1 })
+}
+
+// stateOf is the state of the nth block of size ranks; where it is not known, blocks count alike.
+func (p Problem) stateOf(n, size int) float64 {
+	if p.StateMB == nil {
+		return float64(size)
+	}
+	return sumCounts(p.StateMB[n*size : (n+1)*size])
+}
+
+// requireGain is why a plan is not worth it: it saves less than least of the time before.
+func requireGain(plan Plan, least, before float64) error {
+	if gain := plan.GainMs(); gain < least {
+		return fmt.Errorf("%w: the best saves %.1f ms of %.1f ms", ErrNoGain, max(gain, 0), before)
+	}
+	return nil
 }
 
 // healthyMs is what an iteration would take at the present places if nothing were slow.
@@ -138,8 +161,8 @@ func (p Problem) searchNodes() (Plan, error) {
 	s.runFromHome()
 	plan := g.makePlan(s)
 	plan.BeforeSplitMs = s.pricePlaces(g.homeBlocks()).ms + p.Model.RestMs
-	if gain := plan.GainMs(); gain < max(p.MinGain, relTol)*plan.BeforeMs {
-		return Plan{}, fmt.Errorf("%w: the best saves %.1f ms of %.1f ms", ErrNoGain, max(gain, 0), plan.BeforeMs)
+	if small := requireGain(plan, max(p.MinGain, relTol)*plan.BeforeMs, plan.BeforeMs); small != nil {
+		return Plan{}, small
 	}
 	return plan, nil
 }

@@ -118,7 +118,7 @@ PAGES   ?= $(CURDIR)/docs
 RESULTS ?= $(BIN)
 
 # Exact on any machine first, then what is timed.
-NIGHTLY := simulate core-race schedules crashes attacks eval table7 flow rivals outage pictures seeds pauses swaps harmless ends recoveries torch-kills torch-pauses torch-versions torch-screen torch-lab hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
+NIGHTLY := simulate core-race schedules crashes attacks eval one-slow table7 flow rivals outage pictures seeds pauses swaps harmless ends recoveries torch-kills torch-pauses torch-versions torch-screen torch-lab hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
 .PHONY: $(NIGHTLY)
 export NIGHT_SEEDS ?= 10000
 nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped
@@ -151,6 +151,10 @@ EVAL_ITERATIONS ?= 1000
 eval: ## quality of detection on EVAL_JOBS generated jobs, beside the paper's; its part of docs/benchmarks.md
 	go test ./detect/evaltest -count=1 -timeout 2h -v -run TestEval -eval-jobs $(EVAL_JOBS) -eval-iterations $(EVAL_ITERATIONS) -eval-out $(PAGES)/benchmarks.md
 	go test ./detect/evaltest -count=1 -timeout 2h -v -run 'TestSmall$$' -small-seeds 200 -small-iterations 1000000
+
+ONE_SLOW ?= 20
+one-slow: ## one slow rank of 100,000, ONE_SLOW (20) places and moments: verified and named as soon as of 1,000, and nobody else
+	go test ./detect -count=1 -timeout 3h -v -run TestOneSlowRankOfMany -large-ranks 100000 -large-seeds $(ONE_SLOW)
 
 SIM_SEEDS ?= 20
 table7: ## mixed faults on 64 and 256 emulated GPUs, SIM_SEEDS seeds each; its part of docs/benchmarks.md

@@ -35,6 +35,8 @@ type world struct {
 	cov      float64     // deviation of the whole job's iterations, as of the weather
 	weather  *rand.Rand
 
+	onProfile func([]falcon.RankProfile) // sees each window; nil = nobody
+
 	read     time.Time
 	declared []int // micro-batches, as described
 	congest  map[falcon.Node]uint64
@@ -206,6 +208,9 @@ func (w *world) answer(window uint64, profiles []falcon.RankProfile) {
 		w.m.Tick(w.now)
 		w.drain()
 		return
+	}
+	if w.onProfile != nil {
+		w.onProfile(profiles)
 	}
 	byNode := map[falcon.Node][]falcon.RankProfile{}
 	var nodes []falcon.Node

@@ -7,7 +7,8 @@
 // drifts and regular pauses. The tail is fitted by the excesses over a high
 // quantile, of all lengths together. A change is reported if it exceeds the
 // threshold for Config.Rate, is at least Config.Floor, and lasts: nearly all its
-// points are beyond the midpoint of the two levels.
+// points are beyond the midpoint of the two levels. One that comes after 32 points, but
+// before the noise is known, is proven once it is, some 100 points later.
 //
 // Nothing here reads a clock, starts a goroutine or takes a lock. Memory is fixed,
 // about 16 KB per series. Any input is accepted; a value that is not a positive

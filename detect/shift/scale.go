@@ -144,7 +144,7 @@ func winsorMean(sorted []float64) float64 {
 // if the spread is uncertain or few comparisons of this length have been seen.
 func (w *Watch) threshold(k int) float64 {
 	sc := &w.scales[k]
-	if sc.weight < fitLeast || sc.own < 1 {
+	if !sc.isKnown() {
 		return math.Inf(1)
 	}
 	return w.usual(k) * (1 + unsure/math.Sqrt(sc.weight) + unseen/sc.own)

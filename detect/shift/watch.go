@@ -63,6 +63,7 @@ type Watch struct {
 	bursts bursts
 	left   float64 // logarithm of the level before the current one
 	doubt  int     // index from which points may belong to a new level
+	early  early   // a change that came before the noise was known
 }
 
 // New returns an empty watch.
@@ -96,6 +97,9 @@ func (w *Watch) Observe(ms float64) (Change, bool) {
 	if !found {
 		c, found = w.lookBackward()
 	}
+	if !found {
+		c, found = w.lookEarly()
+	}
 	return c, found
 }
 
@@ -114,6 +118,13 @@ func (w *Watch) SetLevel(index int) {
 	over := index-w.from <= burstReturns && math.Abs(now-w.left) < math.Abs(now-before)/2
 	w.bursts.report(burst{w.from, index - 1, math.Abs(before - w.left)}, over && w.from > 0)
 	w.left = before
+	w.early = early{}
+	w.restart(index)
+}
+
+// restart has the level begin at an index: nothing is learned from comparisons with points
+// before it.
+func (w *Watch) restart(index int) {
 	w.from, w.doubt = index, index
 	for i := range w.scales {
 		w.scales[i].forget(index)
@@ -144,6 +155,10 @@ func (w *Watch) look() (Change, bool) {
 		w.bursts.suspect(i, w.next-1, off)
 		if off >= w.least(k, parts) && n >= w.pointsFor(off, w.roughness(i, after)) {
 			return Change{Index: w.place(i, before, after), Before: msOf(before), After: msOf(after), Points: n}, true
+		}
+		if n == earlyPoints && !w.scales[earlyProof].isKnown() {
+			w.suspectEarly(w.place(i, before, after), before, parts)
+			return Change{}, false
 		}
 	}
 	w.trust(suspect)

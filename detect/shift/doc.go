@@ -7,7 +7,7 @@
 // drifts and regular pauses. The tail is fitted by the excesses over a high
 // quantile, of all lengths together. A change is reported if it exceeds the
 // threshold for Config.Rate, is at least Config.Floor, and lasts: nearly all its
-// points are beyond the midpoint of the two levels. One that comes after 32 points, but
+// points are beyond the midpoint of the two levels. One that comes after 16 points, but
 // before the noise is known, is proven once it is, some 100 points later.
 //
 // Nothing here reads a clock, starts a goroutine or takes a lock. Memory is fixed,

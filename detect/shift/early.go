@@ -7,7 +7,8 @@ import "math"
 // before it is kept, the noise is learned from the points after it, and then the two are compared.
 
 const (
-	earlyPoints = 24 // a change must last before its level is kept: one of lengths
+	earlyPoints = 24 // a change must last before the level is kept
+	earlyBlocks = 2  // needed for that level
 	earlyProof  = 8  // number of the length, 64 points, that the comparison is made with
 )
 
@@ -22,21 +23,43 @@ type early struct {
 // prove a change.
 func (sc *scale) isKnown() bool { return sc.weight >= fitLeast && sc.own >= 1 }
 
-// suspectEarly keeps the level before a change that can't be proven yet, and learns from the
-// points after it alone. Of several such changes the level before the first one counts.
-func (w *Watch) suspectEarly(index int, level float64, parts int) {
+// lookEarly looks for a change that can't be proven yet and, once the noise is known, compares
+// the level now with the one before it.
+func (w *Watch) lookEarly() (Change, bool) {
+	switch {
+	case w.next%blockOf != 0:
+	case !w.scales[earlyProof].isKnown():
+		w.suspectEarly()
+	case w.early.parts > 0 && w.next-lengths[earlyProof] >= w.from:
+		return w.proveEarly()
+	}
+	return Change{}, false
+}
+
+// suspectEarly keeps the level before a change that lasts, and has the points after it alone
+// learned from. Of several such changes the level before the first one counts.
+func (w *Watch) suspectEarly() {
+	i := w.next - earlyPoints
+	if i < w.from {
+		return
+	}
+	before, parts := w.reference(i, refBlocks)
+	if parts < earlyBlocks {
+		return
+	}
+	after := w.level(i)
+	if math.Abs(after-before) < floorShare*w.cfg.Floor || !w.lasts(i, before, after) {
+		return
+	}
+	index := w.place(i, before, after)
 	if w.early.parts == 0 {
-		w.early = early{index, level, parts}
+		w.early = early{index, before, parts}
 	}
 	w.restart(index)
 }
 
-// lookEarly compares the level now with the one before an early change, once the noise is known.
-func (w *Watch) lookEarly() (Change, bool) {
+func (w *Watch) proveEarly() (Change, bool) {
 	e, n := w.early, lengths[earlyProof]
-	if e.parts == 0 || w.next%blockOf != 0 || w.next-n < w.from || !w.scales[earlyProof].isKnown() {
-		return Change{}, false
-	}
 	after := w.level(w.next - n)
 	off := math.Abs(after - e.level)
 	w.early = early{}

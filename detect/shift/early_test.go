@@ -12,7 +12,7 @@ func TestAChangeBeforeTheNoiseIsKnown(t *testing.T) {
 	for _, x := range []struct {
 		size, cov float64
 		after     int // points before the change
-	}{{0.03, 0.001, 45}, {0.033, 0.003, 50}, {0.07, 0.003, 40}, {0.07, 0.01, 60}, {-0.05, 0.003, 45}, {0.05, 0.01, 100}} {
+	}{{0.03, 0.001, 45}, {0.056, 0.003, 20}, {0.07, 0.005, 26}, {0.033, 0.003, 50}, {0.07, 0.003, 40}, {0.07, 0.01, 60}, {-0.05, 0.003, 45}, {0.05, 0.01, 100}} {
 		missed := 0
 		for seed := range uint64(20) {
 			rng, w := rand.New(rand.NewPCG(seed, 9)), New(Config{})

@@ -156,10 +156,6 @@ func (w *Watch) look() (Change, bool) {
 		if off >= w.least(k, parts) && n >= w.pointsFor(off, w.roughness(i, after)) {
 			return Change{Index: w.place(i, before, after), Before: msOf(before), After: msOf(after), Points: n}, true
 		}
-		if n == earlyPoints && !w.scales[earlyProof].isKnown() {
-			w.suspectEarly(w.place(i, before, after), before, parts)
-			return Change{}, false
-		}
 	}
 	w.trust(suspect)
 	return Change{}, false

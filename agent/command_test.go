@@ -8,6 +8,7 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/ring"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -108,6 +109,27 @@ func TestProfileOfAPipelineStage(t *testing.T) {
 		}
 		if c := got.Calls[0]; c.Comm != 88 || c.DurationMs != 32 {
 			t.Fatalf("first call %v", c)
+		}
+	})
+}
+
+// The engine that asks for columns gets the same calls in columns, and no messages beside them.
+func TestProfileInColumns(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		s := n.dir.add(100, 2, "n1.g0")
+		s.set(func() { s.control.MicroBatches = 4 })
+		run(s, 0, 3, 4, 15, 30, 60)
+		ask := profileCommand(11, 3)
+		ask.GetProfile().Columns = true
+		n.Command(ask)
+		wait(200 * time.Millisecond)
+		run(s, 3, 6, 4, 15, 30, 60)
+		wait(time.Second)
+		n.expect(t, accepted, done)
+		p := n.ship.profiles()[0].Ranks[0]
+		got := convert.ProfileFromProto(11, p)
+		if len(p.Calls) > 0 || len(got.Calls) < 3*9 || got.Calls[0].Comm != 88 || got.Calls[0].DurationMs != 32 || got.SelfMs != p.SelfMs {
+			t.Fatalf("%d messages, calls %+v", len(p.Calls), got.Calls)
 		}
 	})
 }

@@ -28,6 +28,7 @@ type profileTask struct {
 	id       uint64
 	want     int // whole iterations
 	ranks    []*process
+	columns  bool      // the engine takes calls in columns
 	windowBy time.Time // when the window ends at the latest
 	deadline time.Time // when the answer must be given
 	stopped  time.Time // zero while it is open
@@ -50,7 +51,7 @@ func (a *Agent) startProfile(cmd *falconv1.ProfileCommand, now, deadline time.Ti
 		}
 	}
 	t := &profileTask{
-		agent: a, id: cmd.GetWindow(), ranks: ranks,
+		agent: a, id: cmd.GetWindow(), ranks: ranks, columns: cmd.GetColumns(),
 		want:     min(max(int(cmd.GetIterations()), 1), iterationsMax),
 		deadline: deadline,
 	}
@@ -134,7 +135,11 @@ func (t *profileTask) sendProfile() *falconv1.CommandResult {
 	for _, part := range frameParts(profiles) {
 		out := &falconv1.Profile{Window: t.id}
 		for _, p := range part {
-			out.Ranks = append(out.Ranks, convert.ProfileToProto(p))
+			if t.columns {
+				out.Ranks = append(out.Ranks, convert.PackedProfileToProto(p))
+			} else {
+				out.Ranks = append(out.Ranks, convert.ProfileToProto(p))
+			}
 		}
 		t.agent.ship.Send(profileFrame(out))
 	}

@@ -50,7 +50,7 @@ func finite(v, most float64) float64 {
 // plausibleProfile refuses what no profile can hold.
 func plausibleProfile(p *falconv1.RankProfile) bool {
 	counts := p.GetIterations() >= 0 && p.GetIterations() <= countMost && p.GetMicroBatches() >= 0 && p.GetMicroBatches() <= countMost
-	return counts && p.GetSelfMs() >= 0 && p.GetSelfMs() < msMost
+	return counts && convert.ValidColumns(p.GetColumns()) && p.GetSelfMs() >= 0 && p.GetSelfMs() < msMost
 }
 
 // profileFrom is a profile that plausibleProfile took.

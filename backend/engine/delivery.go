@@ -48,7 +48,7 @@ func (pd *planDelivery) addWindow(now time.Time, id uint64, q detect.ProfileRequ
 	pd.outbox.Put(outbox.Item{
 		Class: windowCommand, ID: id, Deadline: now.Add(WindowLife), Life: WindowLife, About: window(q.Window),
 		Body: func(falcon.Node) *falconv1.Command {
-			return &falconv1.Command{Body: &falconv1.Command_Profile{Profile: &falconv1.ProfileCommand{Window: id, Iterations: int32(q.Iterations)}}}
+			return &falconv1.Command{Body: &falconv1.Command_Profile{Profile: &falconv1.ProfileCommand{Window: id, Iterations: int32(q.Iterations), Columns: true}}}
 		},
 	})
 	pd.outbox.Trim(windowCommand, windowsMax)

@@ -24,6 +24,7 @@ func FuzzAgentFrame(f *testing.F) {
 		{Seq: 4, Body: &falconv1.AgentFrame_Samples{Samples: &falconv1.Samples{Samples: []*falconv1.Sample{{Rank: 1, Iteration: 3, Ms: 7}}}}},
 		{Seq: 5, Body: &falconv1.AgentFrame_Telemetry{Telemetry: &falconv1.Telemetry{Gpus: []*falconv1.Gpu{{Device: "n0.g0"}}, Host: &falconv1.Host{StealShare: 0.5}}}},
 		{Seq: 6, Body: &falconv1.AgentFrame_Profile{Profile: &falconv1.Profile{Window: 1, Ranks: []*falconv1.RankProfile{{Rank: 1, Calls: []*falconv1.CallTiming{{Op: 1}}}}}}},
+		{Seq: 6, Body: &falconv1.AgentFrame_Profile{Profile: &falconv1.Profile{Window: 1, Ranks: []*falconv1.RankProfile{{Rank: 1, Columns: &falconv1.CallColumns{Classes: []*falconv1.CallClass{{Comm: 1}}, Class: []uint32{0}, Ordinal: []int64{1}, StartNs: []int64{1}, DurationNs: []int64{1}, QueueNs: []int64{1}}}}}}},
 		{Seq: 7, Body: &falconv1.AgentFrame_Result{Result: &falconv1.CommandResult{Epoch: 1, Id: 1, Ranks: []*falconv1.RankAck{{Rank: 1, Order: 1}}}}},
 	}
 	seeds = append(seeds, strange(j)...)

@@ -35,6 +35,20 @@ func TestNumbersThatNobodyCanMean(t *testing.T) {
 			}
 		}
 	}
+	for _, ns := range []int64{-1, math.MinInt64, math.MaxInt64} {
+		p := profileFrom(1, &falconv1.RankProfile{Columns: &falconv1.CallColumns{
+			Classes: []*falconv1.CallClass{{Bytes: ns}}, Class: []uint32{0, 0}, Ordinal: []int64{ns, ns},
+			StartNs: []int64{ns, ns}, DurationNs: []int64{ns, ns}, QueueNs: []int64{ns, ns},
+		}})
+		for _, c := range p.Calls {
+			if !(c.StartMs >= 0 && c.DurationMs >= 0 && c.QueueMs >= 0 && c.Bytes >= 0 && max(c.StartMs, c.DurationMs, c.QueueMs) <= msMost) {
+				t.Errorf("%d ns became %+v", ns, c)
+			}
+		}
+	}
+	if plausibleProfile(&falconv1.RankProfile{Columns: &falconv1.CallColumns{Class: []uint32{0}}}) {
+		t.Error("a profile whose columns do not fit together was taken")
+	}
 	if plausible(&falconv1.Sample{Ms: 10, Iteration: 1 << 50}) || plausible(&falconv1.Sample{Ms: 10, Iteration: -1}) {
 		t.Error("an iteration that no job reaches was taken")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/ship"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -37,6 +38,7 @@ type window struct {
 	first int64
 	n     int
 	ranks []int32
+	packs bool // calls are wanted in columns
 }
 
 // counts are what all nodes did.
@@ -88,7 +90,7 @@ func (n *node) command(c *falconv1.Command) {
 	case c.GetProfile() != nil:
 		p := c.GetProfile()
 		n.mu.Lock()
-		n.windows = append(n.windows, window{p.GetWindow(), -1, int(p.GetIterations()), p.GetRanks()})
+		n.windows = append(n.windows, window{p.GetWindow(), -1, int(p.GetIterations()), p.GetRanks(), p.GetColumns()})
 		n.mu.Unlock()
 	case c.GetTable() != nil:
 	default:
@@ -138,9 +140,14 @@ func (n *node) overWindows(i int64) (over []window) {
 func (n *node) answer(w window) {
 	out := &falconv1.Profile{Window: w.id}
 	for _, r := range n.ranks {
-		if len(w.ranks) == 0 || slices.Contains(w.ranks, int32(r)) {
-			out.Ranks = append(out.Ranks, n.job.profile(r, w.first, w.n, n.rng))
+		if len(w.ranks) > 0 && !slices.Contains(w.ranks, int32(r)) {
+			continue
 		}
+		p := n.job.profile(r, w.first, w.n, n.rng)
+		if w.packs {
+			p = convert.PackedProfileToProto(convert.ProfileFromProto(w.id, p))
+		}
+		out.Ranks = append(out.Ranks, p)
 	}
 	n.counts.profiles.Add(1)
 	f := &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Profile{Profile: out}}

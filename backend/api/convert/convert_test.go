@@ -48,6 +48,7 @@ var (
 		"Policy.version":          "an argument",
 		"Comm.unseen":             "of the agent, for the alarm",
 		"OrderCommand.generation": "of the order's envelope in the engine",
+		"RankProfile.columns":     "another form of calls, see TestColumnsKeepCalls",
 		"Validation.now":          "progress, of the validator",
 		"Recovery.ranks":          "progress, of the engine",
 		"Incident.onset_unix_ns":  "estimated by the engine, from its history",
@@ -60,7 +61,7 @@ var (
 	ownShape = strings.Fields(`AgentFrame Goodbye RenewRequest RenewReply Hello Beat RankBeat UnseenRank DeviceEvent RankState Commitment Park
 		Samples Profile Telemetry CommandResult RankAck EngineFrame Welcome Ack Ask Calls RankCalls CommCalls Call Command LaunchCommand SuspendCommand TableCommand
 		RejoinCommand RankSeat StopCommand RankLaunch PauseCommand RankCut CommLimit RankPause CommCount PeerCount TestCommand RankTest
-		TestResult ProfileCommand SnapshotRequest SnapshotReply Brief Operator RankColumns Column Recurrence Job RankView NodeView Series Recent Mark Moment
+		TestResult ProfileCommand CallColumns CallClass SnapshotRequest SnapshotReply Brief Operator RankColumns Column Recurrence Job RankView NodeView Series Recent Mark Moment
 		EventLine Audit WatchRequest Event DecideRequest DecideReply SetPolicyRequest SetPolicyReply IncidentsRequest ValidationNow
 		RankPair ValidateRequest ValidateReply IncidentsReply RankRecovery RecoveriesRequest RecoveriesReply Exposure RecoverRequest
 		RecoverReply Bar HistoryRequest HistoryReply ProbeRequest ProbeReply TriageRequest TriageReply Triage TriageNote Peek Peeked PeekPart PeekRequest PeekReply KernelNotes KernelNote PastIncident CauseCount JobCauses JobCategory Spread PastJob Culprit`)

@@ -28,18 +28,38 @@ func SamplesToProto(in []falcon.Sample) *falconv1.Samples {
 
 // ProfileToProto lacks the window, which the frame around it names.
 func ProfileToProto(p falcon.RankProfile) *falconv1.RankProfile {
+	out := profileHead(p)
+	out.Calls = mapped(p.Calls, callToProto)
+	return out
+}
+
+// PackedProfileToProto is the same with the calls in columns. Times keep whole nanoseconds.
+func PackedProfileToProto(p falcon.RankProfile) *falconv1.RankProfile {
+	out := profileHead(p)
+	out.Columns = callsToColumns(p.Calls)
+	return out
+}
+
+func profileHead(p falcon.RankProfile) *falconv1.RankProfile {
 	return &falconv1.RankProfile{
 		Rank: clamped(p.Rank), Iterations: clamped(p.Iterations), MicroBatches: clamped(p.MicroBatches),
-		SelfMs: p.SelfMs, QueueMs: p.QueueMs, Dropped: p.Dropped, Calls: mapped(p.Calls, callToProto),
+		SelfMs: p.SelfMs, QueueMs: p.QueueMs, Dropped: p.Dropped,
 	}
 }
 
-// ProfileFromProto is what one rank measured in a window.
+// ProfileFromProto is what one rank measured in a window. Columns that do not fit together,
+// which ValidColumns finds, are no calls.
 func ProfileFromProto(window uint64, p *falconv1.RankProfile) falcon.RankProfile {
-	return falcon.RankProfile{
+	out := falcon.RankProfile{
 		Rank: falcon.Rank(p.GetRank()), Window: window, Iterations: int(p.GetIterations()), MicroBatches: int(p.GetMicroBatches()),
-		SelfMs: p.GetSelfMs(), QueueMs: p.GetQueueMs(), Dropped: p.GetDropped(), Calls: mapped(p.GetCalls(), callFromProto),
+		SelfMs: p.GetSelfMs(), QueueMs: p.GetQueueMs(), Dropped: p.GetDropped(),
 	}
+	if p.GetColumns() != nil {
+		out.Calls = callsFromColumns(p.Columns)
+	} else {
+		out.Calls = mapped(p.GetCalls(), callFromProto)
+	}
+	return out
 }
 
 func callToProto(c falcon.CallTiming) *falconv1.CallTiming {

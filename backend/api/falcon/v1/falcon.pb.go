@@ -2985,6 +2985,7 @@ type RankProfile struct {
 	QueueMs       float64                `protobuf:"fixed64,5,opt,name=queue_ms,json=queueMs,proto3" json:"queue_ms,omitempty"`
 	Dropped       uint64                 `protobuf:"varint,6,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	Calls         []*CallTiming          `protobuf:"bytes,7,rep,name=calls,proto3" json:"calls,omitempty"`
+	Columns       *CallColumns           `protobuf:"bytes,8,opt,name=columns,proto3" json:"columns,omitempty"` // in place of calls where the command asked for it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3068,6 +3069,168 @@ func (x *RankProfile) GetCalls() []*CallTiming {
 	return nil
 }
 
+func (x *RankProfile) GetColumns() *CallColumns {
+	if x != nil {
+		return x.Columns
+	}
+	return nil
+}
+
+// CallColumns are the timings of a rank's calls, in about a quarter of the bytes: one column per
+// field, all of one length, with differences where calls follow one another. Times are in ns.
+type CallColumns struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Classes       []*CallClass           `protobuf:"bytes,1,rep,name=classes,proto3" json:"classes,omitempty"`
+	Class         []uint32               `protobuf:"varint,2,rep,packed,name=class,proto3" json:"class,omitempty"`                      // of each call, by its place in classes
+	Ordinal       []int64                `protobuf:"zigzag64,3,rep,packed,name=ordinal,proto3" json:"ordinal,omitempty"`                // less that of the call before it on its communicator, at first 0
+	StartNs       []int64                `protobuf:"zigzag64,4,rep,packed,name=start_ns,json=startNs,proto3" json:"start_ns,omitempty"` // less that of the call before it, at first 0
+	DurationNs    []int64                `protobuf:"zigzag64,5,rep,packed,name=duration_ns,json=durationNs,proto3" json:"duration_ns,omitempty"`
+	QueueNs       []int64                `protobuf:"zigzag64,6,rep,packed,name=queue_ns,json=queueNs,proto3" json:"queue_ns,omitempty"` // less that of the call before it, at first 0
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallColumns) Reset() {
+	*x = CallColumns{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallColumns) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallColumns) ProtoMessage() {}
+
+func (x *CallColumns) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallColumns.ProtoReflect.Descriptor instead.
+func (*CallColumns) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *CallColumns) GetClasses() []*CallClass {
+	if x != nil {
+		return x.Classes
+	}
+	return nil
+}
+
+func (x *CallColumns) GetClass() []uint32 {
+	if x != nil {
+		return x.Class
+	}
+	return nil
+}
+
+func (x *CallColumns) GetOrdinal() []int64 {
+	if x != nil {
+		return x.Ordinal
+	}
+	return nil
+}
+
+func (x *CallColumns) GetStartNs() []int64 {
+	if x != nil {
+		return x.StartNs
+	}
+	return nil
+}
+
+func (x *CallColumns) GetDurationNs() []int64 {
+	if x != nil {
+		return x.DurationNs
+	}
+	return nil
+}
+
+func (x *CallColumns) GetQueueNs() []int64 {
+	if x != nil {
+		return x.QueueNs
+	}
+	return nil
+}
+
+// CallClass is what many calls have in common; see CallTiming.
+type CallClass struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Comm          uint64                 `protobuf:"fixed64,1,opt,name=comm,proto3" json:"comm,omitempty"`
+	Op            uint32                 `protobuf:"varint,2,opt,name=op,proto3" json:"op,omitempty"`
+	Peer          int32                  `protobuf:"varint,3,opt,name=peer,proto3" json:"peer,omitempty"`
+	Bytes         int64                  `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallClass) Reset() {
+	*x = CallClass{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallClass) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallClass) ProtoMessage() {}
+
+func (x *CallClass) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallClass.ProtoReflect.Descriptor instead.
+func (*CallClass) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *CallClass) GetComm() uint64 {
+	if x != nil {
+		return x.Comm
+	}
+	return 0
+}
+
+func (x *CallClass) GetOp() uint32 {
+	if x != nil {
+		return x.Op
+	}
+	return 0
+}
+
+func (x *CallClass) GetPeer() int32 {
+	if x != nil {
+		return x.Peer
+	}
+	return 0
+}
+
+func (x *CallClass) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 type CallTiming struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Comm          uint64                 `protobuf:"fixed64,1,opt,name=comm,proto3" json:"comm,omitempty"`
@@ -3084,7 +3247,7 @@ type CallTiming struct {
 
 func (x *CallTiming) Reset() {
 	*x = CallTiming{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3096,7 +3259,7 @@ func (x *CallTiming) String() string {
 func (*CallTiming) ProtoMessage() {}
 
 func (x *CallTiming) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3109,7 +3272,7 @@ func (x *CallTiming) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTiming.ProtoReflect.Descriptor instead.
 func (*CallTiming) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{28}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CallTiming) GetComm() uint64 {
@@ -3179,7 +3342,7 @@ type Telemetry struct {
 
 func (x *Telemetry) Reset() {
 	*x = Telemetry{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3191,7 +3354,7 @@ func (x *Telemetry) String() string {
 func (*Telemetry) ProtoMessage() {}
 
 func (x *Telemetry) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3204,7 +3367,7 @@ func (x *Telemetry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Telemetry.ProtoReflect.Descriptor instead.
 func (*Telemetry) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{29}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Telemetry) GetGpus() []*Gpu {
@@ -3253,7 +3416,7 @@ type Nic struct {
 
 func (x *Nic) Reset() {
 	*x = Nic{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3265,7 +3428,7 @@ func (x *Nic) String() string {
 func (*Nic) ProtoMessage() {}
 
 func (x *Nic) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3278,7 +3441,7 @@ func (x *Nic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nic.ProtoReflect.Descriptor instead.
 func (*Nic) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{30}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Nic) GetName() string {
@@ -3418,7 +3581,7 @@ type Gpu struct {
 
 func (x *Gpu) Reset() {
 	*x = Gpu{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3430,7 +3593,7 @@ func (x *Gpu) String() string {
 func (*Gpu) ProtoMessage() {}
 
 func (x *Gpu) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3443,7 +3606,7 @@ func (x *Gpu) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gpu.ProtoReflect.Descriptor instead.
 func (*Gpu) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{31}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Gpu) GetDevice() string {
@@ -3581,7 +3744,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3593,7 +3756,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3606,7 +3769,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{32}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Host) GetAtUnixNs() int64 {
@@ -3680,7 +3843,7 @@ type CommandResult struct {
 
 func (x *CommandResult) Reset() {
 	*x = CommandResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3692,7 +3855,7 @@ func (x *CommandResult) String() string {
 func (*CommandResult) ProtoMessage() {}
 
 func (x *CommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3705,7 +3868,7 @@ func (x *CommandResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResult.ProtoReflect.Descriptor instead.
 func (*CommandResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CommandResult) GetEpoch() uint64 {
@@ -3776,7 +3939,7 @@ type RankAck struct {
 
 func (x *RankAck) Reset() {
 	*x = RankAck{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3788,7 +3951,7 @@ func (x *RankAck) String() string {
 func (*RankAck) ProtoMessage() {}
 
 func (x *RankAck) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3801,7 +3964,7 @@ func (x *RankAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankAck.ProtoReflect.Descriptor instead.
 func (*RankAck) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RankAck) GetRank() int32 {
@@ -3897,7 +4060,7 @@ type EngineFrame struct {
 
 func (x *EngineFrame) Reset() {
 	*x = EngineFrame{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3909,7 +4072,7 @@ func (x *EngineFrame) String() string {
 func (*EngineFrame) ProtoMessage() {}
 
 func (x *EngineFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3922,7 +4085,7 @@ func (x *EngineFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineFrame.ProtoReflect.Descriptor instead.
 func (*EngineFrame) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *EngineFrame) GetBody() isEngineFrame_Body {
@@ -4026,7 +4189,7 @@ type Peek struct {
 
 func (x *Peek) Reset() {
 	*x = Peek{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4038,7 +4201,7 @@ func (x *Peek) String() string {
 func (*Peek) ProtoMessage() {}
 
 func (x *Peek) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4051,7 +4214,7 @@ func (x *Peek) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peek.ProtoReflect.Descriptor instead.
 func (*Peek) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Peek) GetId() uint64 {
@@ -4101,7 +4264,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4113,7 +4276,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4126,7 +4289,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Ask) GetId() uint64 {
@@ -4155,7 +4318,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4167,7 +4330,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4180,7 +4343,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Welcome) GetEpoch() uint64 {
@@ -4220,7 +4383,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4232,7 +4395,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4245,7 +4408,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Ack) GetSeq() uint64 {
@@ -4281,7 +4444,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4293,7 +4456,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4306,7 +4469,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Command) GetEpoch() uint64 {
@@ -4502,7 +4665,7 @@ type LaunchCommand struct {
 
 func (x *LaunchCommand) Reset() {
 	*x = LaunchCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4514,7 +4677,7 @@ func (x *LaunchCommand) String() string {
 func (*LaunchCommand) ProtoMessage() {}
 
 func (x *LaunchCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4527,7 +4690,7 @@ func (x *LaunchCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchCommand.ProtoReflect.Descriptor instead.
 func (*LaunchCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *LaunchCommand) GetGeneration() uint64 {
@@ -4578,7 +4741,7 @@ type SuspendCommand struct {
 
 func (x *SuspendCommand) Reset() {
 	*x = SuspendCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4590,7 +4753,7 @@ func (x *SuspendCommand) String() string {
 func (*SuspendCommand) ProtoMessage() {}
 
 func (x *SuspendCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4603,7 +4766,7 @@ func (x *SuspendCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspendCommand.ProtoReflect.Descriptor instead.
 func (*SuspendCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SuspendCommand) GetGeneration() uint64 {
@@ -4637,7 +4800,7 @@ type TableCommand struct {
 
 func (x *TableCommand) Reset() {
 	*x = TableCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4649,7 +4812,7 @@ func (x *TableCommand) String() string {
 func (*TableCommand) ProtoMessage() {}
 
 func (x *TableCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4662,7 +4825,7 @@ func (x *TableCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableCommand.ProtoReflect.Descriptor instead.
 func (*TableCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TableCommand) GetGeneration() uint64 {
@@ -4717,7 +4880,7 @@ type RejoinCommand struct {
 
 func (x *RejoinCommand) Reset() {
 	*x = RejoinCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4729,7 +4892,7 @@ func (x *RejoinCommand) String() string {
 func (*RejoinCommand) ProtoMessage() {}
 
 func (x *RejoinCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4742,7 +4905,7 @@ func (x *RejoinCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RejoinCommand.ProtoReflect.Descriptor instead.
 func (*RejoinCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RejoinCommand) GetGeneration() uint64 {
@@ -4798,7 +4961,7 @@ type ShardMove struct {
 
 func (x *ShardMove) Reset() {
 	*x = ShardMove{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4810,7 +4973,7 @@ func (x *ShardMove) String() string {
 func (*ShardMove) ProtoMessage() {}
 
 func (x *ShardMove) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4823,7 +4986,7 @@ func (x *ShardMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMove.ProtoReflect.Descriptor instead.
 func (*ShardMove) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ShardMove) GetRank() int32 {
@@ -4857,7 +5020,7 @@ type RankSeat struct {
 
 func (x *RankSeat) Reset() {
 	*x = RankSeat{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4869,7 +5032,7 @@ func (x *RankSeat) String() string {
 func (*RankSeat) ProtoMessage() {}
 
 func (x *RankSeat) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4882,7 +5045,7 @@ func (x *RankSeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankSeat.ProtoReflect.Descriptor instead.
 func (*RankSeat) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RankSeat) GetRank() int32 {
@@ -4910,7 +5073,7 @@ type StopCommand struct {
 
 func (x *StopCommand) Reset() {
 	*x = StopCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4922,7 +5085,7 @@ func (x *StopCommand) String() string {
 func (*StopCommand) ProtoMessage() {}
 
 func (x *StopCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4935,7 +5098,7 @@ func (x *StopCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopCommand.ProtoReflect.Descriptor instead.
 func (*StopCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *StopCommand) GetGeneration() uint64 {
@@ -4963,7 +5126,7 @@ type RankLaunch struct {
 
 func (x *RankLaunch) Reset() {
 	*x = RankLaunch{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4975,7 +5138,7 @@ func (x *RankLaunch) String() string {
 func (*RankLaunch) ProtoMessage() {}
 
 func (x *RankLaunch) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4988,7 +5151,7 @@ func (x *RankLaunch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankLaunch.ProtoReflect.Descriptor instead.
 func (*RankLaunch) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RankLaunch) GetRank() int32 {
@@ -5034,7 +5197,7 @@ type PauseCommand struct {
 
 func (x *PauseCommand) Reset() {
 	*x = PauseCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5046,7 +5209,7 @@ func (x *PauseCommand) String() string {
 func (*PauseCommand) ProtoMessage() {}
 
 func (x *PauseCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5059,7 +5222,7 @@ func (x *PauseCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCommand.ProtoReflect.Descriptor instead.
 func (*PauseCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PauseCommand) GetPause() uint64 {
@@ -5101,7 +5264,7 @@ type RankCut struct {
 
 func (x *RankCut) Reset() {
 	*x = RankCut{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5113,7 +5276,7 @@ func (x *RankCut) String() string {
 func (*RankCut) ProtoMessage() {}
 
 func (x *RankCut) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5126,7 +5289,7 @@ func (x *RankCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankCut.ProtoReflect.Descriptor instead.
 func (*RankCut) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RankCut) GetRank() int32 {
@@ -5160,7 +5323,7 @@ type CommLimit struct {
 
 func (x *CommLimit) Reset() {
 	*x = CommLimit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5172,7 +5335,7 @@ func (x *CommLimit) String() string {
 func (*CommLimit) ProtoMessage() {}
 
 func (x *CommLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5185,7 +5348,7 @@ func (x *CommLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommLimit.ProtoReflect.Descriptor instead.
 func (*CommLimit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CommLimit) GetComm() uint64 {
@@ -5222,7 +5385,7 @@ type RankPause struct {
 
 func (x *RankPause) Reset() {
 	*x = RankPause{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5234,7 +5397,7 @@ func (x *RankPause) String() string {
 func (*RankPause) ProtoMessage() {}
 
 func (x *RankPause) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5247,7 +5410,7 @@ func (x *RankPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPause.ProtoReflect.Descriptor instead.
 func (*RankPause) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *RankPause) GetRank() int32 {
@@ -5351,7 +5514,7 @@ type CommCount struct {
 
 func (x *CommCount) Reset() {
 	*x = CommCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5363,7 +5526,7 @@ func (x *CommCount) String() string {
 func (*CommCount) ProtoMessage() {}
 
 func (x *CommCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5376,7 +5539,7 @@ func (x *CommCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommCount.ProtoReflect.Descriptor instead.
 func (*CommCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CommCount) GetComm() uint64 {
@@ -5448,7 +5611,7 @@ type PeerCount struct {
 
 func (x *PeerCount) Reset() {
 	*x = PeerCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5460,7 +5623,7 @@ func (x *PeerCount) String() string {
 func (*PeerCount) ProtoMessage() {}
 
 func (x *PeerCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5473,7 +5636,7 @@ func (x *PeerCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerCount.ProtoReflect.Descriptor instead.
 func (*PeerCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *PeerCount) GetPeer() int32 {
@@ -5524,7 +5687,7 @@ type TestCommand struct {
 
 func (x *TestCommand) Reset() {
 	*x = TestCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5536,7 +5699,7 @@ func (x *TestCommand) String() string {
 func (*TestCommand) ProtoMessage() {}
 
 func (x *TestCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5549,7 +5712,7 @@ func (x *TestCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestCommand.ProtoReflect.Descriptor instead.
 func (*TestCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *TestCommand) GetPause() uint64 {
@@ -5590,7 +5753,7 @@ type RankTest struct {
 
 func (x *RankTest) Reset() {
 	*x = RankTest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5602,7 +5765,7 @@ func (x *RankTest) String() string {
 func (*RankTest) ProtoMessage() {}
 
 func (x *RankTest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5615,7 +5778,7 @@ func (x *RankTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankTest.ProtoReflect.Descriptor instead.
 func (*RankTest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *RankTest) GetRank() int32 {
@@ -5701,7 +5864,7 @@ type TestResult struct {
 
 func (x *TestResult) Reset() {
 	*x = TestResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5713,7 +5876,7 @@ func (x *TestResult) String() string {
 func (*TestResult) ProtoMessage() {}
 
 func (x *TestResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5726,7 +5889,7 @@ func (x *TestResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestResult.ProtoReflect.Descriptor instead.
 func (*TestResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *TestResult) GetTest() uint64 {
@@ -5818,13 +5981,14 @@ type ProfileCommand struct {
 	Window        uint64                 `protobuf:"varint,1,opt,name=window,proto3" json:"window,omitempty"`
 	Iterations    int32                  `protobuf:"varint,2,opt,name=iterations,proto3" json:"iterations,omitempty"`
 	Ranks         []int32                `protobuf:"varint,3,rep,packed,name=ranks,proto3" json:"ranks,omitempty"` // empty = all on the node
+	Columns       bool                   `protobuf:"varint,4,opt,name=columns,proto3" json:"columns,omitempty"`    // answer with RankProfile.columns; an agent before revision 5 answers with calls
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ProfileCommand) Reset() {
 	*x = ProfileCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5836,7 +6000,7 @@ func (x *ProfileCommand) String() string {
 func (*ProfileCommand) ProtoMessage() {}
 
 func (x *ProfileCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5849,7 +6013,7 @@ func (x *ProfileCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileCommand.ProtoReflect.Descriptor instead.
 func (*ProfileCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ProfileCommand) GetWindow() uint64 {
@@ -5873,6 +6037,13 @@ func (x *ProfileCommand) GetRanks() []int32 {
 	return nil
 }
 
+func (x *ProfileCommand) GetColumns() bool {
+	if x != nil {
+		return x.Columns
+	}
+	return false
+}
+
 type OrderCommand struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Order        uint64                 `protobuf:"varint,1,opt,name=order,proto3" json:"order,omitempty"`
@@ -5890,7 +6061,7 @@ type OrderCommand struct {
 
 func (x *OrderCommand) Reset() {
 	*x = OrderCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5902,7 +6073,7 @@ func (x *OrderCommand) String() string {
 func (*OrderCommand) ProtoMessage() {}
 
 func (x *OrderCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5915,7 +6086,7 @@ func (x *OrderCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderCommand.ProtoReflect.Descriptor instead.
 func (*OrderCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *OrderCommand) GetOrder() uint64 {
@@ -5990,7 +6161,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6002,7 +6173,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6015,7 +6186,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SnapshotRequest) GetRank() int32 {
@@ -6131,7 +6302,7 @@ type SnapshotReply struct {
 
 func (x *SnapshotReply) Reset() {
 	*x = SnapshotReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6143,7 +6314,7 @@ func (x *SnapshotReply) String() string {
 func (*SnapshotReply) ProtoMessage() {}
 
 func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6156,7 +6327,7 @@ func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotReply.ProtoReflect.Descriptor instead.
 func (*SnapshotReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SnapshotReply) GetVersion() uint64 {
@@ -6368,7 +6539,7 @@ type Recent struct {
 
 func (x *Recent) Reset() {
 	*x = Recent{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6380,7 +6551,7 @@ func (x *Recent) String() string {
 func (*Recent) ProtoMessage() {}
 
 func (x *Recent) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6393,7 +6564,7 @@ func (x *Recent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recent.ProtoReflect.Descriptor instead.
 func (*Recent) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Recent) GetLastIteration() int64 {
@@ -6439,7 +6610,7 @@ type Brief struct {
 
 func (x *Brief) Reset() {
 	*x = Brief{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6451,7 +6622,7 @@ func (x *Brief) String() string {
 func (*Brief) ProtoMessage() {}
 
 func (x *Brief) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6464,7 +6635,7 @@ func (x *Brief) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Brief.ProtoReflect.Descriptor instead.
 func (*Brief) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Brief) GetRevision() uint32 {
@@ -6518,7 +6689,7 @@ type Hang struct {
 
 func (x *Hang) Reset() {
 	*x = Hang{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6530,7 +6701,7 @@ func (x *Hang) String() string {
 func (*Hang) ProtoMessage() {}
 
 func (x *Hang) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6543,7 +6714,7 @@ func (x *Hang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hang.ProtoReflect.Descriptor instead.
 func (*Hang) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Hang) GetSinceUnixNs() int64 {
@@ -6614,7 +6785,7 @@ type HangPart struct {
 
 func (x *HangPart) Reset() {
 	*x = HangPart{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6626,7 +6797,7 @@ func (x *HangPart) String() string {
 func (*HangPart) ProtoMessage() {}
 
 func (x *HangPart) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6639,7 +6810,7 @@ func (x *HangPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HangPart.ProtoReflect.Descriptor instead.
 func (*HangPart) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *HangPart) GetKind() string {
@@ -6727,7 +6898,7 @@ type Operator struct {
 
 func (x *Operator) Reset() {
 	*x = Operator{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6739,7 +6910,7 @@ func (x *Operator) String() string {
 func (*Operator) ProtoMessage() {}
 
 func (x *Operator) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6752,7 +6923,7 @@ func (x *Operator) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operator.ProtoReflect.Descriptor instead.
 func (*Operator) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Operator) GetName() string {
@@ -6814,7 +6985,7 @@ type RankColumns struct {
 
 func (x *RankColumns) Reset() {
 	*x = RankColumns{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6826,7 +6997,7 @@ func (x *RankColumns) String() string {
 func (*RankColumns) ProtoMessage() {}
 
 func (x *RankColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6839,7 +7010,7 @@ func (x *RankColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankColumns.ProtoReflect.Descriptor instead.
 func (*RankColumns) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *RankColumns) GetBaseVersion() uint64 {
@@ -6890,7 +7061,7 @@ type Column struct {
 
 func (x *Column) Reset() {
 	*x = Column{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6902,7 +7073,7 @@ func (x *Column) String() string {
 func (*Column) ProtoMessage() {}
 
 func (x *Column) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6915,7 +7086,7 @@ func (x *Column) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Column.ProtoReflect.Descriptor instead.
 func (*Column) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Column) GetPlace() int32 {
@@ -6962,7 +7133,7 @@ type Recurrence struct {
 
 func (x *Recurrence) Reset() {
 	*x = Recurrence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6974,7 +7145,7 @@ func (x *Recurrence) String() string {
 func (*Recurrence) ProtoMessage() {}
 
 func (x *Recurrence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6987,7 +7158,7 @@ func (x *Recurrence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recurrence.ProtoReflect.Descriptor instead.
 func (*Recurrence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Recurrence) GetDevice() string {
@@ -7062,7 +7233,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7074,7 +7245,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7087,7 +7258,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Job) GetName() string {
@@ -7262,7 +7433,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7274,7 +7445,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7287,7 +7458,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Policy) GetMode() string {
@@ -7375,7 +7546,7 @@ type RecoveryPolicy struct {
 
 func (x *RecoveryPolicy) Reset() {
 	*x = RecoveryPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7387,7 +7558,7 @@ func (x *RecoveryPolicy) String() string {
 func (*RecoveryPolicy) ProtoMessage() {}
 
 func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7400,7 +7571,7 @@ func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryPolicy.ProtoReflect.Descriptor instead.
 func (*RecoveryPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *RecoveryPolicy) GetApproval() string {
@@ -7458,7 +7629,7 @@ type RungPolicy struct {
 
 func (x *RungPolicy) Reset() {
 	*x = RungPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7470,7 +7641,7 @@ func (x *RungPolicy) String() string {
 func (*RungPolicy) ProtoMessage() {}
 
 func (x *RungPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7483,7 +7654,7 @@ func (x *RungPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungPolicy.ProtoReflect.Descriptor instead.
 func (*RungPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *RungPolicy) GetApproval() string {
@@ -7552,7 +7723,7 @@ type RankView struct {
 
 func (x *RankView) Reset() {
 	*x = RankView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7564,7 +7735,7 @@ func (x *RankView) String() string {
 func (*RankView) ProtoMessage() {}
 
 func (x *RankView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7577,7 +7748,7 @@ func (x *RankView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankView.ProtoReflect.Descriptor instead.
 func (*RankView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *RankView) GetRank() int32 {
@@ -7736,7 +7907,7 @@ type NodeView struct {
 
 func (x *NodeView) Reset() {
 	*x = NodeView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7748,7 +7919,7 @@ func (x *NodeView) String() string {
 func (*NodeView) ProtoMessage() {}
 
 func (x *NodeView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7761,7 +7932,7 @@ func (x *NodeView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeView.ProtoReflect.Descriptor instead.
 func (*NodeView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *NodeView) GetNode() string {
@@ -7840,7 +8011,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7852,7 +8023,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7865,7 +8036,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Series) GetRank() int32 {
@@ -7963,7 +8134,7 @@ type Moment struct {
 
 func (x *Moment) Reset() {
 	*x = Moment{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7975,7 +8146,7 @@ func (x *Moment) String() string {
 func (*Moment) ProtoMessage() {}
 
 func (x *Moment) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7988,7 +8159,7 @@ func (x *Moment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Moment.ProtoReflect.Descriptor instead.
 func (*Moment) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Moment) GetIteration() int64 {
@@ -8015,7 +8186,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8027,7 +8198,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8040,7 +8211,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Mark) GetIteration() int64 {
@@ -8068,7 +8239,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8080,7 +8251,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8093,7 +8264,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Evidence) GetKind() string {
@@ -8135,7 +8306,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8147,7 +8318,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8160,7 +8331,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Verdict) GetCause() string {
@@ -8254,7 +8425,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8266,7 +8437,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8279,7 +8450,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Incident) GetId() string {
@@ -8417,7 +8588,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8429,7 +8600,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8442,7 +8613,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Action) GetId() string {
@@ -8710,7 +8881,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8722,7 +8893,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8735,7 +8906,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Approval) GetBy() string {
@@ -8785,7 +8956,7 @@ type Preview struct {
 
 func (x *Preview) Reset() {
 	*x = Preview{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8797,7 +8968,7 @@ func (x *Preview) String() string {
 func (*Preview) ProtoMessage() {}
 
 func (x *Preview) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8810,7 +8981,7 @@ func (x *Preview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preview.ProtoReflect.Descriptor instead.
 func (*Preview) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Preview) GetSwaps() []*NodeSwap {
@@ -8893,7 +9064,7 @@ type NodeSwap struct {
 
 func (x *NodeSwap) Reset() {
 	*x = NodeSwap{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8905,7 +9076,7 @@ func (x *NodeSwap) String() string {
 func (*NodeSwap) ProtoMessage() {}
 
 func (x *NodeSwap) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8918,7 +9089,7 @@ func (x *NodeSwap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSwap.ProtoReflect.Descriptor instead.
 func (*NodeSwap) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *NodeSwap) GetA() string {
@@ -8945,7 +9116,7 @@ type LinksOf struct {
 
 func (x *LinksOf) Reset() {
 	*x = LinksOf{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8957,7 +9128,7 @@ func (x *LinksOf) String() string {
 func (*LinksOf) ProtoMessage() {}
 
 func (x *LinksOf) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8970,7 +9141,7 @@ func (x *LinksOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinksOf.ProtoReflect.Descriptor instead.
 func (*LinksOf) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *LinksOf) GetDimension() string {
@@ -9014,7 +9185,7 @@ type RungView struct {
 
 func (x *RungView) Reset() {
 	*x = RungView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9026,7 +9197,7 @@ func (x *RungView) String() string {
 func (*RungView) ProtoMessage() {}
 
 func (x *RungView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9039,7 +9210,7 @@ func (x *RungView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungView.ProtoReflect.Descriptor instead.
 func (*RungView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *RungView) GetRung() string {
@@ -9191,7 +9362,7 @@ type Ladder struct {
 
 func (x *Ladder) Reset() {
 	*x = Ladder{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9203,7 +9374,7 @@ func (x *Ladder) String() string {
 func (*Ladder) ProtoMessage() {}
 
 func (x *Ladder) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9216,7 +9387,7 @@ func (x *Ladder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ladder.ProtoReflect.Descriptor instead.
 func (*Ladder) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Ladder) GetIncident() string {
@@ -9293,7 +9464,7 @@ type EventLine struct {
 
 func (x *EventLine) Reset() {
 	*x = EventLine{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9305,7 +9476,7 @@ func (x *EventLine) String() string {
 func (*EventLine) ProtoMessage() {}
 
 func (x *EventLine) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9318,7 +9489,7 @@ func (x *EventLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventLine.ProtoReflect.Descriptor instead.
 func (*EventLine) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *EventLine) GetSeq() uint64 {
@@ -9408,7 +9579,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9420,7 +9591,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9433,7 +9604,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Audit) GetActor() string {
@@ -9494,7 +9665,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9506,7 +9677,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9519,7 +9690,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -9542,7 +9713,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9554,7 +9725,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9567,7 +9738,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -9628,7 +9799,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9640,7 +9811,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9653,7 +9824,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -9728,7 +9899,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9740,7 +9911,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9753,7 +9924,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -9772,7 +9943,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9784,7 +9955,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9797,7 +9968,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -9816,7 +9987,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9828,7 +9999,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9841,7 +10012,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -9861,7 +10032,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9873,7 +10044,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9886,7 +10057,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -9933,7 +10104,7 @@ type Validation struct {
 
 func (x *Validation) Reset() {
 	*x = Validation{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9945,7 +10116,7 @@ func (x *Validation) String() string {
 func (*Validation) ProtoMessage() {}
 
 func (x *Validation) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9958,7 +10129,7 @@ func (x *Validation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validation.ProtoReflect.Descriptor instead.
 func (*Validation) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Validation) GetId() string {
@@ -10117,7 +10288,7 @@ type ValidationNow struct {
 
 func (x *ValidationNow) Reset() {
 	*x = ValidationNow{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10129,7 +10300,7 @@ func (x *ValidationNow) String() string {
 func (*ValidationNow) ProtoMessage() {}
 
 func (x *ValidationNow) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10142,7 +10313,7 @@ func (x *ValidationNow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidationNow.ProtoReflect.Descriptor instead.
 func (*ValidationNow) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ValidationNow) GetStep() string {
@@ -10204,7 +10375,7 @@ type RankPair struct {
 
 func (x *RankPair) Reset() {
 	*x = RankPair{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10216,7 +10387,7 @@ func (x *RankPair) String() string {
 func (*RankPair) ProtoMessage() {}
 
 func (x *RankPair) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10229,7 +10400,7 @@ func (x *RankPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPair.ProtoReflect.Descriptor instead.
 func (*RankPair) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *RankPair) GetA() int32 {
@@ -10266,7 +10437,7 @@ type GemmResult struct {
 
 func (x *GemmResult) Reset() {
 	*x = GemmResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10278,7 +10449,7 @@ func (x *GemmResult) String() string {
 func (*GemmResult) ProtoMessage() {}
 
 func (x *GemmResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10291,7 +10462,7 @@ func (x *GemmResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
 func (*GemmResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *GemmResult) GetRank() int32 {
@@ -10406,7 +10577,7 @@ type LinkResult struct {
 
 func (x *LinkResult) Reset() {
 	*x = LinkResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10418,7 +10589,7 @@ func (x *LinkResult) String() string {
 func (*LinkResult) ProtoMessage() {}
 
 func (x *LinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10431,7 +10602,7 @@ func (x *LinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
 func (*LinkResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *LinkResult) GetFrom() int32 {
@@ -10591,7 +10762,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10603,7 +10774,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10616,7 +10787,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ValidateRequest) GetRanks() []int32 {
@@ -10691,7 +10862,7 @@ type ValidateReply struct {
 
 func (x *ValidateReply) Reset() {
 	*x = ValidateReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10703,7 +10874,7 @@ func (x *ValidateReply) String() string {
 func (*ValidateReply) ProtoMessage() {}
 
 func (x *ValidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10716,7 +10887,7 @@ func (x *ValidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
 func (*ValidateReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ValidateReply) GetValidation() *Validation {
@@ -10745,7 +10916,7 @@ type IncidentsReply struct {
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10757,7 +10928,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10770,7 +10941,7 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
@@ -10857,7 +11028,7 @@ type TriageRequest struct {
 
 func (x *TriageRequest) Reset() {
 	*x = TriageRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10869,7 +11040,7 @@ func (x *TriageRequest) String() string {
 func (*TriageRequest) ProtoMessage() {}
 
 func (x *TriageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10882,7 +11053,7 @@ func (x *TriageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageRequest.ProtoReflect.Descriptor instead.
 func (*TriageRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *TriageRequest) GetIncident() string {
@@ -10930,7 +11101,7 @@ type TriageReply struct {
 
 func (x *TriageReply) Reset() {
 	*x = TriageReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10942,7 +11113,7 @@ func (x *TriageReply) String() string {
 func (*TriageReply) ProtoMessage() {}
 
 func (x *TriageReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10955,7 +11126,7 @@ func (x *TriageReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageReply.ProtoReflect.Descriptor instead.
 func (*TriageReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *TriageReply) GetTriage() []*Triage {
@@ -10991,7 +11162,7 @@ type Triage struct {
 
 func (x *Triage) Reset() {
 	*x = Triage{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11003,7 +11174,7 @@ func (x *Triage) String() string {
 func (*Triage) ProtoMessage() {}
 
 func (x *Triage) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11016,7 +11187,7 @@ func (x *Triage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Triage.ProtoReflect.Descriptor instead.
 func (*Triage) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Triage) GetIncident() string {
@@ -11100,7 +11271,7 @@ type TriageNote struct {
 
 func (x *TriageNote) Reset() {
 	*x = TriageNote{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11112,7 +11283,7 @@ func (x *TriageNote) String() string {
 func (*TriageNote) ProtoMessage() {}
 
 func (x *TriageNote) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11125,7 +11296,7 @@ func (x *TriageNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageNote.ProtoReflect.Descriptor instead.
 func (*TriageNote) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *TriageNote) GetBy() string {
@@ -11162,7 +11333,7 @@ type PeekRequest struct {
 
 func (x *PeekRequest) Reset() {
 	*x = PeekRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11174,7 +11345,7 @@ func (x *PeekRequest) String() string {
 func (*PeekRequest) ProtoMessage() {}
 
 func (x *PeekRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11187,7 +11358,7 @@ func (x *PeekRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekRequest.ProtoReflect.Descriptor instead.
 func (*PeekRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *PeekRequest) GetWhat() string {
@@ -11238,7 +11409,7 @@ type PeekReply struct {
 
 func (x *PeekReply) Reset() {
 	*x = PeekReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11250,7 +11421,7 @@ func (x *PeekReply) String() string {
 func (*PeekReply) ProtoMessage() {}
 
 func (x *PeekReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11263,7 +11434,7 @@ func (x *PeekReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekReply.ProtoReflect.Descriptor instead.
 func (*PeekReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *PeekReply) GetNode() string {
@@ -11312,7 +11483,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11324,7 +11495,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11337,7 +11508,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *HistoryRequest) GetSinceUnixNs() int64 {
@@ -11382,7 +11553,7 @@ type HistoryReply struct {
 
 func (x *HistoryReply) Reset() {
 	*x = HistoryReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11394,7 +11565,7 @@ func (x *HistoryReply) String() string {
 func (*HistoryReply) ProtoMessage() {}
 
 func (x *HistoryReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11407,7 +11578,7 @@ func (x *HistoryReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryReply.ProtoReflect.Descriptor instead.
 func (*HistoryReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *HistoryReply) GetAtUnixNs() int64 {
@@ -11507,7 +11678,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11519,7 +11690,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11532,7 +11703,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -11579,7 +11750,7 @@ type ProbeReply struct {
 
 func (x *ProbeReply) Reset() {
 	*x = ProbeReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11591,7 +11762,7 @@ func (x *ProbeReply) String() string {
 func (*ProbeReply) ProtoMessage() {}
 
 func (x *ProbeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11604,7 +11775,7 @@ func (x *ProbeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeReply.ProtoReflect.Descriptor instead.
 func (*ProbeReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ProbeReply) GetDeadlineUnixNs() int64 {
@@ -11638,7 +11809,7 @@ type PastIncident struct {
 
 func (x *PastIncident) Reset() {
 	*x = PastIncident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11650,7 +11821,7 @@ func (x *PastIncident) String() string {
 func (*PastIncident) ProtoMessage() {}
 
 func (x *PastIncident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11663,7 +11834,7 @@ func (x *PastIncident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastIncident.ProtoReflect.Descriptor instead.
 func (*PastIncident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *PastIncident) GetIncident() string {
@@ -11785,7 +11956,7 @@ type CauseCount struct {
 
 func (x *CauseCount) Reset() {
 	*x = CauseCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11797,7 +11968,7 @@ func (x *CauseCount) String() string {
 func (*CauseCount) ProtoMessage() {}
 
 func (x *CauseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11810,7 +11981,7 @@ func (x *CauseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CauseCount.ProtoReflect.Descriptor instead.
 func (*CauseCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *CauseCount) GetCause() string {
@@ -11869,7 +12040,7 @@ type JobCauses struct {
 
 func (x *JobCauses) Reset() {
 	*x = JobCauses{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11881,7 +12052,7 @@ func (x *JobCauses) String() string {
 func (*JobCauses) ProtoMessage() {}
 
 func (x *JobCauses) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11894,7 +12065,7 @@ func (x *JobCauses) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCauses.ProtoReflect.Descriptor instead.
 func (*JobCauses) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *JobCauses) GetKind() string {
@@ -11942,7 +12113,7 @@ type JobCategory struct {
 
 func (x *JobCategory) Reset() {
 	*x = JobCategory{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11954,7 +12125,7 @@ func (x *JobCategory) String() string {
 func (*JobCategory) ProtoMessage() {}
 
 func (x *JobCategory) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11967,7 +12138,7 @@ func (x *JobCategory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCategory.ProtoReflect.Descriptor instead.
 func (*JobCategory) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *JobCategory) GetCategory() string {
@@ -11996,7 +12167,7 @@ type Spread struct {
 
 func (x *Spread) Reset() {
 	*x = Spread{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12008,7 +12179,7 @@ func (x *Spread) String() string {
 func (*Spread) ProtoMessage() {}
 
 func (x *Spread) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12021,7 +12192,7 @@ func (x *Spread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spread.ProtoReflect.Descriptor instead.
 func (*Spread) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *Spread) GetN() int32 {
@@ -12067,7 +12238,7 @@ type PastJob struct {
 
 func (x *PastJob) Reset() {
 	*x = PastJob{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12079,7 +12250,7 @@ func (x *PastJob) String() string {
 func (*PastJob) ProtoMessage() {}
 
 func (x *PastJob) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12092,7 +12263,7 @@ func (x *PastJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastJob.ProtoReflect.Descriptor instead.
 func (*PastJob) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *PastJob) GetNumber() uint64 {
@@ -12206,7 +12377,7 @@ type Culprit struct {
 
 func (x *Culprit) Reset() {
 	*x = Culprit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12218,7 +12389,7 @@ func (x *Culprit) String() string {
 func (*Culprit) ProtoMessage() {}
 
 func (x *Culprit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12231,7 +12402,7 @@ func (x *Culprit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Culprit.ProtoReflect.Descriptor instead.
 func (*Culprit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{122}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *Culprit) GetDevice() string {
@@ -12329,7 +12500,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12341,7 +12512,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12354,7 +12525,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{123}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *Fault) GetKind() string {
@@ -12456,7 +12627,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12468,7 +12639,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12481,7 +12652,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *Recovery) GetId() string {
@@ -12684,7 +12855,7 @@ type Shrink struct {
 
 func (x *Shrink) Reset() {
 	*x = Shrink{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12696,7 +12867,7 @@ func (x *Shrink) String() string {
 func (*Shrink) ProtoMessage() {}
 
 func (x *Shrink) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12709,7 +12880,7 @@ func (x *Shrink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shrink.ProtoReflect.Descriptor instead.
 func (*Shrink) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *Shrink) GetOf() int32 {
@@ -12741,7 +12912,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12753,7 +12924,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12766,7 +12937,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -12821,7 +12992,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12833,7 +13004,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12846,7 +13017,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -12874,7 +13045,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12886,7 +13057,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12899,7 +13070,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -12938,7 +13109,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12950,7 +13121,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12963,7 +13134,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -13024,7 +13195,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13036,7 +13207,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13049,7 +13220,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -13117,7 +13288,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13129,7 +13300,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13142,7 +13313,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -13166,7 +13337,7 @@ type Bar struct {
 
 func (x *Bar) Reset() {
 	*x = Bar{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13178,7 +13349,7 @@ func (x *Bar) String() string {
 func (*Bar) ProtoMessage() {}
 
 func (x *Bar) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13191,7 +13362,7 @@ func (x *Bar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bar.ProtoReflect.Descriptor instead.
 func (*Bar) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{132}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *Bar) GetName() string {
@@ -13468,7 +13639,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\aProfile\x12\x16\n" +
 	"\x06window\x18\x01 \x01(\x04R\x06window\x12,\n" +
 	"\x05ranks\x18\x02 \x03(\v2\x16.falcon.v1.RankProfileR\x05ranks\x12\x18\n" +
-	"\arefused\x18\x03 \x01(\tR\arefused\"\xe1\x01\n" +
+	"\arefused\x18\x03 \x01(\tR\arefused\"\x93\x02\n" +
 	"\vRankProfile\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x1e\n" +
 	"\n" +
@@ -13478,7 +13649,21 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\aself_ms\x18\x04 \x01(\x01R\x06selfMs\x12\x19\n" +
 	"\bqueue_ms\x18\x05 \x01(\x01R\aqueueMs\x12\x18\n" +
 	"\adropped\x18\x06 \x01(\x04R\adropped\x12+\n" +
-	"\x05calls\x18\a \x03(\v2\x15.falcon.v1.CallTimingR\x05calls\"\xcb\x01\n" +
+	"\x05calls\x18\a \x03(\v2\x15.falcon.v1.CallTimingR\x05calls\x120\n" +
+	"\acolumns\x18\b \x01(\v2\x16.falcon.v1.CallColumnsR\acolumns\"\xc4\x01\n" +
+	"\vCallColumns\x12.\n" +
+	"\aclasses\x18\x01 \x03(\v2\x14.falcon.v1.CallClassR\aclasses\x12\x14\n" +
+	"\x05class\x18\x02 \x03(\rR\x05class\x12\x18\n" +
+	"\aordinal\x18\x03 \x03(\x12R\aordinal\x12\x19\n" +
+	"\bstart_ns\x18\x04 \x03(\x12R\astartNs\x12\x1f\n" +
+	"\vduration_ns\x18\x05 \x03(\x12R\n" +
+	"durationNs\x12\x19\n" +
+	"\bqueue_ns\x18\x06 \x03(\x12R\aqueueNs\"Y\n" +
+	"\tCallClass\x12\x12\n" +
+	"\x04comm\x18\x01 \x01(\x06R\x04comm\x12\x0e\n" +
+	"\x02op\x18\x02 \x01(\rR\x02op\x12\x12\n" +
+	"\x04peer\x18\x03 \x01(\x05R\x04peer\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\"\xcb\x01\n" +
 	"\n" +
 	"CallTiming\x12\x12\n" +
 	"\x04comm\x18\x01 \x01(\x06R\x04comm\x12\x18\n" +
@@ -13745,13 +13930,14 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
 	"forward_id\x18\v \x01(\fR\tforwardId\x12\x1f\n" +
 	"\vbackward_id\x18\f \x01(\fR\n" +
-	"backwardId\"^\n" +
+	"backwardId\"x\n" +
 	"\x0eProfileCommand\x12\x16\n" +
 	"\x06window\x18\x01 \x01(\x04R\x06window\x12\x1e\n" +
 	"\n" +
 	"iterations\x18\x02 \x01(\x05R\n" +
 	"iterations\x12\x14\n" +
-	"\x05ranks\x18\x03 \x03(\x05R\x05ranks\"\xdc\x01\n" +
+	"\x05ranks\x18\x03 \x03(\x05R\x05ranks\x12\x18\n" +
+	"\acolumns\x18\x04 \x01(\bR\acolumns\"\xdc\x01\n" +
 	"\fOrderCommand\x12\x14\n" +
 	"\x05order\x18\x01 \x01(\x04R\x05order\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12#\n" +
@@ -14616,7 +14802,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 139)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 141)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -14653,125 +14839,127 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*CallChange)(nil),        // 32: falcon.v1.CallChange
 	(*Profile)(nil),           // 33: falcon.v1.Profile
 	(*RankProfile)(nil),       // 34: falcon.v1.RankProfile
-	(*CallTiming)(nil),        // 35: falcon.v1.CallTiming
-	(*Telemetry)(nil),         // 36: falcon.v1.Telemetry
-	(*Nic)(nil),               // 37: falcon.v1.Nic
-	(*Gpu)(nil),               // 38: falcon.v1.Gpu
-	(*Host)(nil),              // 39: falcon.v1.Host
-	(*CommandResult)(nil),     // 40: falcon.v1.CommandResult
-	(*RankAck)(nil),           // 41: falcon.v1.RankAck
-	(*EngineFrame)(nil),       // 42: falcon.v1.EngineFrame
-	(*Peek)(nil),              // 43: falcon.v1.Peek
-	(*Ask)(nil),               // 44: falcon.v1.Ask
-	(*Welcome)(nil),           // 45: falcon.v1.Welcome
-	(*Ack)(nil),               // 46: falcon.v1.Ack
-	(*Command)(nil),           // 47: falcon.v1.Command
-	(*LaunchCommand)(nil),     // 48: falcon.v1.LaunchCommand
-	(*SuspendCommand)(nil),    // 49: falcon.v1.SuspendCommand
-	(*TableCommand)(nil),      // 50: falcon.v1.TableCommand
-	(*RejoinCommand)(nil),     // 51: falcon.v1.RejoinCommand
-	(*ShardMove)(nil),         // 52: falcon.v1.ShardMove
-	(*RankSeat)(nil),          // 53: falcon.v1.RankSeat
-	(*StopCommand)(nil),       // 54: falcon.v1.StopCommand
-	(*RankLaunch)(nil),        // 55: falcon.v1.RankLaunch
-	(*PauseCommand)(nil),      // 56: falcon.v1.PauseCommand
-	(*RankCut)(nil),           // 57: falcon.v1.RankCut
-	(*CommLimit)(nil),         // 58: falcon.v1.CommLimit
-	(*RankPause)(nil),         // 59: falcon.v1.RankPause
-	(*CommCount)(nil),         // 60: falcon.v1.CommCount
-	(*PeerCount)(nil),         // 61: falcon.v1.PeerCount
-	(*TestCommand)(nil),       // 62: falcon.v1.TestCommand
-	(*RankTest)(nil),          // 63: falcon.v1.RankTest
-	(*TestResult)(nil),        // 64: falcon.v1.TestResult
-	(*ProfileCommand)(nil),    // 65: falcon.v1.ProfileCommand
-	(*OrderCommand)(nil),      // 66: falcon.v1.OrderCommand
-	(*SnapshotRequest)(nil),   // 67: falcon.v1.SnapshotRequest
-	(*SnapshotReply)(nil),     // 68: falcon.v1.SnapshotReply
-	(*Recent)(nil),            // 69: falcon.v1.Recent
-	(*Brief)(nil),             // 70: falcon.v1.Brief
-	(*Hang)(nil),              // 71: falcon.v1.Hang
-	(*HangPart)(nil),          // 72: falcon.v1.HangPart
-	(*Operator)(nil),          // 73: falcon.v1.Operator
-	(*RankColumns)(nil),       // 74: falcon.v1.RankColumns
-	(*Column)(nil),            // 75: falcon.v1.Column
-	(*Recurrence)(nil),        // 76: falcon.v1.Recurrence
-	(*Job)(nil),               // 77: falcon.v1.Job
-	(*Policy)(nil),            // 78: falcon.v1.Policy
-	(*RecoveryPolicy)(nil),    // 79: falcon.v1.RecoveryPolicy
-	(*RungPolicy)(nil),        // 80: falcon.v1.RungPolicy
-	(*RankView)(nil),          // 81: falcon.v1.RankView
-	(*NodeView)(nil),          // 82: falcon.v1.NodeView
-	(*Series)(nil),            // 83: falcon.v1.Series
-	(*Moment)(nil),            // 84: falcon.v1.Moment
-	(*Mark)(nil),              // 85: falcon.v1.Mark
-	(*Evidence)(nil),          // 86: falcon.v1.Evidence
-	(*Verdict)(nil),           // 87: falcon.v1.Verdict
-	(*Incident)(nil),          // 88: falcon.v1.Incident
-	(*Action)(nil),            // 89: falcon.v1.Action
-	(*Approval)(nil),          // 90: falcon.v1.Approval
-	(*Preview)(nil),           // 91: falcon.v1.Preview
-	(*NodeSwap)(nil),          // 92: falcon.v1.NodeSwap
-	(*LinksOf)(nil),           // 93: falcon.v1.LinksOf
-	(*RungView)(nil),          // 94: falcon.v1.RungView
-	(*Ladder)(nil),            // 95: falcon.v1.Ladder
-	(*EventLine)(nil),         // 96: falcon.v1.EventLine
-	(*Audit)(nil),             // 97: falcon.v1.Audit
-	(*WatchRequest)(nil),      // 98: falcon.v1.WatchRequest
-	(*Event)(nil),             // 99: falcon.v1.Event
-	(*DecideRequest)(nil),     // 100: falcon.v1.DecideRequest
-	(*DecideReply)(nil),       // 101: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil),  // 102: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),    // 103: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil),  // 104: falcon.v1.IncidentsRequest
-	(*Validation)(nil),        // 105: falcon.v1.Validation
-	(*ValidationNow)(nil),     // 106: falcon.v1.ValidationNow
-	(*RankPair)(nil),          // 107: falcon.v1.RankPair
-	(*GemmResult)(nil),        // 108: falcon.v1.GemmResult
-	(*LinkResult)(nil),        // 109: falcon.v1.LinkResult
-	(*ValidateRequest)(nil),   // 110: falcon.v1.ValidateRequest
-	(*ValidateReply)(nil),     // 111: falcon.v1.ValidateReply
-	(*IncidentsReply)(nil),    // 112: falcon.v1.IncidentsReply
-	(*TriageRequest)(nil),     // 113: falcon.v1.TriageRequest
-	(*TriageReply)(nil),       // 114: falcon.v1.TriageReply
-	(*Triage)(nil),            // 115: falcon.v1.Triage
-	(*TriageNote)(nil),        // 116: falcon.v1.TriageNote
-	(*PeekRequest)(nil),       // 117: falcon.v1.PeekRequest
-	(*PeekReply)(nil),         // 118: falcon.v1.PeekReply
-	(*HistoryRequest)(nil),    // 119: falcon.v1.HistoryRequest
-	(*HistoryReply)(nil),      // 120: falcon.v1.HistoryReply
-	(*ProbeRequest)(nil),      // 121: falcon.v1.ProbeRequest
-	(*ProbeReply)(nil),        // 122: falcon.v1.ProbeReply
-	(*PastIncident)(nil),      // 123: falcon.v1.PastIncident
-	(*CauseCount)(nil),        // 124: falcon.v1.CauseCount
-	(*JobCauses)(nil),         // 125: falcon.v1.JobCauses
-	(*JobCategory)(nil),       // 126: falcon.v1.JobCategory
-	(*Spread)(nil),            // 127: falcon.v1.Spread
-	(*PastJob)(nil),           // 128: falcon.v1.PastJob
-	(*Culprit)(nil),           // 129: falcon.v1.Culprit
-	(*Fault)(nil),             // 130: falcon.v1.Fault
-	(*Recovery)(nil),          // 131: falcon.v1.Recovery
-	(*Shrink)(nil),            // 132: falcon.v1.Shrink
-	(*RankRecovery)(nil),      // 133: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 134: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 135: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 136: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 137: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 138: falcon.v1.RecoverReply
-	(*Bar)(nil),               // 139: falcon.v1.Bar
-	nil,                       // 140: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 141: falcon.v1.Policy.RungsEntry
-	nil,                       // 142: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 143: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 144: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 145: falcon.v1.Recovery.PredictedMsEntry
+	(*CallColumns)(nil),       // 35: falcon.v1.CallColumns
+	(*CallClass)(nil),         // 36: falcon.v1.CallClass
+	(*CallTiming)(nil),        // 37: falcon.v1.CallTiming
+	(*Telemetry)(nil),         // 38: falcon.v1.Telemetry
+	(*Nic)(nil),               // 39: falcon.v1.Nic
+	(*Gpu)(nil),               // 40: falcon.v1.Gpu
+	(*Host)(nil),              // 41: falcon.v1.Host
+	(*CommandResult)(nil),     // 42: falcon.v1.CommandResult
+	(*RankAck)(nil),           // 43: falcon.v1.RankAck
+	(*EngineFrame)(nil),       // 44: falcon.v1.EngineFrame
+	(*Peek)(nil),              // 45: falcon.v1.Peek
+	(*Ask)(nil),               // 46: falcon.v1.Ask
+	(*Welcome)(nil),           // 47: falcon.v1.Welcome
+	(*Ack)(nil),               // 48: falcon.v1.Ack
+	(*Command)(nil),           // 49: falcon.v1.Command
+	(*LaunchCommand)(nil),     // 50: falcon.v1.LaunchCommand
+	(*SuspendCommand)(nil),    // 51: falcon.v1.SuspendCommand
+	(*TableCommand)(nil),      // 52: falcon.v1.TableCommand
+	(*RejoinCommand)(nil),     // 53: falcon.v1.RejoinCommand
+	(*ShardMove)(nil),         // 54: falcon.v1.ShardMove
+	(*RankSeat)(nil),          // 55: falcon.v1.RankSeat
+	(*StopCommand)(nil),       // 56: falcon.v1.StopCommand
+	(*RankLaunch)(nil),        // 57: falcon.v1.RankLaunch
+	(*PauseCommand)(nil),      // 58: falcon.v1.PauseCommand
+	(*RankCut)(nil),           // 59: falcon.v1.RankCut
+	(*CommLimit)(nil),         // 60: falcon.v1.CommLimit
+	(*RankPause)(nil),         // 61: falcon.v1.RankPause
+	(*CommCount)(nil),         // 62: falcon.v1.CommCount
+	(*PeerCount)(nil),         // 63: falcon.v1.PeerCount
+	(*TestCommand)(nil),       // 64: falcon.v1.TestCommand
+	(*RankTest)(nil),          // 65: falcon.v1.RankTest
+	(*TestResult)(nil),        // 66: falcon.v1.TestResult
+	(*ProfileCommand)(nil),    // 67: falcon.v1.ProfileCommand
+	(*OrderCommand)(nil),      // 68: falcon.v1.OrderCommand
+	(*SnapshotRequest)(nil),   // 69: falcon.v1.SnapshotRequest
+	(*SnapshotReply)(nil),     // 70: falcon.v1.SnapshotReply
+	(*Recent)(nil),            // 71: falcon.v1.Recent
+	(*Brief)(nil),             // 72: falcon.v1.Brief
+	(*Hang)(nil),              // 73: falcon.v1.Hang
+	(*HangPart)(nil),          // 74: falcon.v1.HangPart
+	(*Operator)(nil),          // 75: falcon.v1.Operator
+	(*RankColumns)(nil),       // 76: falcon.v1.RankColumns
+	(*Column)(nil),            // 77: falcon.v1.Column
+	(*Recurrence)(nil),        // 78: falcon.v1.Recurrence
+	(*Job)(nil),               // 79: falcon.v1.Job
+	(*Policy)(nil),            // 80: falcon.v1.Policy
+	(*RecoveryPolicy)(nil),    // 81: falcon.v1.RecoveryPolicy
+	(*RungPolicy)(nil),        // 82: falcon.v1.RungPolicy
+	(*RankView)(nil),          // 83: falcon.v1.RankView
+	(*NodeView)(nil),          // 84: falcon.v1.NodeView
+	(*Series)(nil),            // 85: falcon.v1.Series
+	(*Moment)(nil),            // 86: falcon.v1.Moment
+	(*Mark)(nil),              // 87: falcon.v1.Mark
+	(*Evidence)(nil),          // 88: falcon.v1.Evidence
+	(*Verdict)(nil),           // 89: falcon.v1.Verdict
+	(*Incident)(nil),          // 90: falcon.v1.Incident
+	(*Action)(nil),            // 91: falcon.v1.Action
+	(*Approval)(nil),          // 92: falcon.v1.Approval
+	(*Preview)(nil),           // 93: falcon.v1.Preview
+	(*NodeSwap)(nil),          // 94: falcon.v1.NodeSwap
+	(*LinksOf)(nil),           // 95: falcon.v1.LinksOf
+	(*RungView)(nil),          // 96: falcon.v1.RungView
+	(*Ladder)(nil),            // 97: falcon.v1.Ladder
+	(*EventLine)(nil),         // 98: falcon.v1.EventLine
+	(*Audit)(nil),             // 99: falcon.v1.Audit
+	(*WatchRequest)(nil),      // 100: falcon.v1.WatchRequest
+	(*Event)(nil),             // 101: falcon.v1.Event
+	(*DecideRequest)(nil),     // 102: falcon.v1.DecideRequest
+	(*DecideReply)(nil),       // 103: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil),  // 104: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),    // 105: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil),  // 106: falcon.v1.IncidentsRequest
+	(*Validation)(nil),        // 107: falcon.v1.Validation
+	(*ValidationNow)(nil),     // 108: falcon.v1.ValidationNow
+	(*RankPair)(nil),          // 109: falcon.v1.RankPair
+	(*GemmResult)(nil),        // 110: falcon.v1.GemmResult
+	(*LinkResult)(nil),        // 111: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),   // 112: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),     // 113: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),    // 114: falcon.v1.IncidentsReply
+	(*TriageRequest)(nil),     // 115: falcon.v1.TriageRequest
+	(*TriageReply)(nil),       // 116: falcon.v1.TriageReply
+	(*Triage)(nil),            // 117: falcon.v1.Triage
+	(*TriageNote)(nil),        // 118: falcon.v1.TriageNote
+	(*PeekRequest)(nil),       // 119: falcon.v1.PeekRequest
+	(*PeekReply)(nil),         // 120: falcon.v1.PeekReply
+	(*HistoryRequest)(nil),    // 121: falcon.v1.HistoryRequest
+	(*HistoryReply)(nil),      // 122: falcon.v1.HistoryReply
+	(*ProbeRequest)(nil),      // 123: falcon.v1.ProbeRequest
+	(*ProbeReply)(nil),        // 124: falcon.v1.ProbeReply
+	(*PastIncident)(nil),      // 125: falcon.v1.PastIncident
+	(*CauseCount)(nil),        // 126: falcon.v1.CauseCount
+	(*JobCauses)(nil),         // 127: falcon.v1.JobCauses
+	(*JobCategory)(nil),       // 128: falcon.v1.JobCategory
+	(*Spread)(nil),            // 129: falcon.v1.Spread
+	(*PastJob)(nil),           // 130: falcon.v1.PastJob
+	(*Culprit)(nil),           // 131: falcon.v1.Culprit
+	(*Fault)(nil),             // 132: falcon.v1.Fault
+	(*Recovery)(nil),          // 133: falcon.v1.Recovery
+	(*Shrink)(nil),            // 134: falcon.v1.Shrink
+	(*RankRecovery)(nil),      // 135: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 136: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 137: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 138: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 139: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 140: falcon.v1.RecoverReply
+	(*Bar)(nil),               // 141: falcon.v1.Bar
+	nil,                       // 142: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 143: falcon.v1.Policy.RungsEntry
+	nil,                       // 144: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 145: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 146: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 147: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	19,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
 	20,  // 1: falcon.v1.AgentFrame.beat:type_name -> falcon.v1.Beat
 	29,  // 2: falcon.v1.AgentFrame.samples:type_name -> falcon.v1.Samples
 	33,  // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
-	36,  // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
-	40,  // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
+	38,  // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
+	42,  // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
 	24,  // 6: falcon.v1.AgentFrame.rank:type_name -> falcon.v1.RankState
 	23,  // 7: falcon.v1.AgentFrame.device:type_name -> falcon.v1.DeviceEvent
 	16,  // 8: falcon.v1.AgentFrame.goodbye:type_name -> falcon.v1.Goodbye
@@ -14793,159 +14981,161 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	31,  // 24: falcon.v1.Sample.work:type_name -> falcon.v1.Work
 	32,  // 25: falcon.v1.Work.changed:type_name -> falcon.v1.CallChange
 	34,  // 26: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
-	35,  // 27: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
-	38,  // 28: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
-	39,  // 29: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
-	37,  // 30: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	140, // 31: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
-	0,   // 32: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
-	41,  // 33: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
-	59,  // 34: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
-	64,  // 35: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
-	45,  // 36: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
-	46,  // 37: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
-	47,  // 38: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
-	44,  // 39: falcon.v1.EngineFrame.ask:type_name -> falcon.v1.Ask
-	43,  // 40: falcon.v1.EngineFrame.peek:type_name -> falcon.v1.Peek
-	65,  // 41: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
-	66,  // 42: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
-	56,  // 43: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
-	62,  // 44: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
-	48,  // 45: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
-	49,  // 46: falcon.v1.Command.suspend:type_name -> falcon.v1.SuspendCommand
-	50,  // 47: falcon.v1.Command.table:type_name -> falcon.v1.TableCommand
-	51,  // 48: falcon.v1.Command.rejoin:type_name -> falcon.v1.RejoinCommand
-	54,  // 49: falcon.v1.Command.stop:type_name -> falcon.v1.StopCommand
-	55,  // 50: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
-	52,  // 51: falcon.v1.RejoinCommand.moves:type_name -> falcon.v1.ShardMove
-	53,  // 52: falcon.v1.RejoinCommand.seats:type_name -> falcon.v1.RankSeat
-	1,   // 53: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
-	57,  // 54: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
-	58,  // 55: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
-	2,   // 56: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
-	60,  // 57: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
-	3,   // 58: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
-	61,  // 59: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
-	63,  // 60: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
-	4,   // 61: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
-	4,   // 62: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
-	5,   // 63: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
-	77,  // 64: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
-	78,  // 65: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
-	81,  // 66: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
-	83,  // 67: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
-	88,  // 68: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	95,  // 69: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	96,  // 70: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
-	82,  // 71: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	105, // 72: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
-	37,  // 73: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	131, // 74: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
-	74,  // 75: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
-	76,  // 76: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
-	73,  // 77: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
-	95,  // 78: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
-	71,  // 79: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
-	129, // 80: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
-	115, // 81: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
-	70,  // 82: falcon.v1.SnapshotReply.brief:type_name -> falcon.v1.Brief
-	139, // 83: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
-	69,  // 84: falcon.v1.SnapshotReply.recent:type_name -> falcon.v1.Recent
-	72,  // 85: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
-	72,  // 86: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
-	75,  // 87: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
-	141, // 88: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
-	79,  // 89: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
-	6,   // 90: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	9,   // 91: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
-	85,  // 92: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	84,  // 93: falcon.v1.Series.moments:type_name -> falcon.v1.Moment
-	86,  // 94: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	87,  // 95: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	91,  // 96: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	90,  // 97: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
-	92,  // 98: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	93,  // 99: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	93,  // 100: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	142, // 101: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	92,  // 102: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
-	91,  // 103: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	94,  // 104: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	89,  // 105: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	89,  // 106: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	97,  // 107: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
-	96,  // 108: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	89,  // 109: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	78,  // 110: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	78,  // 111: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	108, // 112: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	109, // 113: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	106, // 114: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
-	107, // 115: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
-	105, // 116: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	88,  // 117: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	105, // 118: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	95,  // 119: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	96,  // 120: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
-	83,  // 121: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
-	77,  // 122: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	131, // 123: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
-	115, // 124: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
-	115, // 125: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
-	116, // 126: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
-	11,  // 127: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
-	123, // 128: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
-	124, // 129: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
-	125, // 130: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
-	127, // 131: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
-	127, // 132: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
-	128, // 133: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
-	129, // 134: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
-	126, // 135: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
-	130, // 136: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	143, // 137: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	52,  // 138: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	144, // 139: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	145, // 140: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	133, // 141: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	132, // 142: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	131, // 143: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	136, // 144: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	131, // 145: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	80,  // 146: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 147: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	17,  // 148: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
-	67,  // 149: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	98,  // 150: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	100, // 151: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	102, // 152: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	110, // 153: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	104, // 154: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	134, // 155: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	137, // 156: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	119, // 157: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
-	121, // 158: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
-	113, // 159: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
-	117, // 160: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
-	42,  // 161: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	18,  // 162: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
-	68,  // 163: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	99,  // 164: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	101, // 165: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	103, // 166: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	111, // 167: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	112, // 168: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	135, // 169: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	138, // 170: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	120, // 171: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
-	122, // 172: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
-	114, // 173: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
-	118, // 174: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
-	161, // [161:175] is the sub-list for method output_type
-	147, // [147:161] is the sub-list for method input_type
-	147, // [147:147] is the sub-list for extension type_name
-	147, // [147:147] is the sub-list for extension extendee
-	0,   // [0:147] is the sub-list for field type_name
+	37,  // 27: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
+	35,  // 28: falcon.v1.RankProfile.columns:type_name -> falcon.v1.CallColumns
+	36,  // 29: falcon.v1.CallColumns.classes:type_name -> falcon.v1.CallClass
+	40,  // 30: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
+	41,  // 31: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
+	39,  // 32: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
+	142, // 33: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	0,   // 34: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
+	43,  // 35: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
+	61,  // 36: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
+	66,  // 37: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
+	47,  // 38: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
+	48,  // 39: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
+	49,  // 40: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
+	46,  // 41: falcon.v1.EngineFrame.ask:type_name -> falcon.v1.Ask
+	45,  // 42: falcon.v1.EngineFrame.peek:type_name -> falcon.v1.Peek
+	67,  // 43: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
+	68,  // 44: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
+	58,  // 45: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
+	64,  // 46: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
+	50,  // 47: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
+	51,  // 48: falcon.v1.Command.suspend:type_name -> falcon.v1.SuspendCommand
+	52,  // 49: falcon.v1.Command.table:type_name -> falcon.v1.TableCommand
+	53,  // 50: falcon.v1.Command.rejoin:type_name -> falcon.v1.RejoinCommand
+	56,  // 51: falcon.v1.Command.stop:type_name -> falcon.v1.StopCommand
+	57,  // 52: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
+	54,  // 53: falcon.v1.RejoinCommand.moves:type_name -> falcon.v1.ShardMove
+	55,  // 54: falcon.v1.RejoinCommand.seats:type_name -> falcon.v1.RankSeat
+	1,   // 55: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
+	59,  // 56: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
+	60,  // 57: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
+	2,   // 58: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
+	62,  // 59: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
+	3,   // 60: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
+	63,  // 61: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
+	65,  // 62: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
+	4,   // 63: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
+	4,   // 64: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
+	5,   // 65: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
+	79,  // 66: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
+	80,  // 67: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
+	83,  // 68: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
+	85,  // 69: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
+	90,  // 70: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
+	97,  // 71: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	98,  // 72: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	84,  // 73: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
+	107, // 74: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	39,  // 75: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
+	133, // 76: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	76,  // 77: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
+	78,  // 78: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
+	75,  // 79: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
+	97,  // 80: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
+	73,  // 81: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
+	131, // 82: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
+	117, // 83: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
+	72,  // 84: falcon.v1.SnapshotReply.brief:type_name -> falcon.v1.Brief
+	141, // 85: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
+	71,  // 86: falcon.v1.SnapshotReply.recent:type_name -> falcon.v1.Recent
+	74,  // 87: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
+	74,  // 88: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
+	77,  // 89: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
+	143, // 90: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	81,  // 91: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
+	6,   // 92: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	9,   // 93: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
+	87,  // 94: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	86,  // 95: falcon.v1.Series.moments:type_name -> falcon.v1.Moment
+	88,  // 96: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	89,  // 97: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	93,  // 98: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	92,  // 99: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
+	94,  // 100: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	95,  // 101: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	95,  // 102: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	144, // 103: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	94,  // 104: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
+	93,  // 105: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	96,  // 106: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	91,  // 107: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	91,  // 108: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	99,  // 109: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	98,  // 110: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	91,  // 111: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	80,  // 112: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	80,  // 113: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	110, // 114: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	111, // 115: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	108, // 116: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	109, // 117: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	107, // 118: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	90,  // 119: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	107, // 120: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	97,  // 121: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	98,  // 122: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	85,  // 123: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	79,  // 124: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	133, // 125: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	117, // 126: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
+	117, // 127: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
+	118, // 128: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
+	11,  // 129: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
+	125, // 130: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
+	126, // 131: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
+	127, // 132: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
+	129, // 133: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
+	129, // 134: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
+	130, // 135: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
+	131, // 136: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
+	128, // 137: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
+	132, // 138: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	145, // 139: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	54,  // 140: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	146, // 141: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	147, // 142: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	135, // 143: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	134, // 144: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	133, // 145: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	138, // 146: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	133, // 147: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	82,  // 148: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 149: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	17,  // 150: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	69,  // 151: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	100, // 152: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	102, // 153: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	104, // 154: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	112, // 155: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	106, // 156: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	136, // 157: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	139, // 158: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	121, // 159: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
+	123, // 160: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
+	115, // 161: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
+	119, // 162: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
+	44,  // 163: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	18,  // 164: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	70,  // 165: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	101, // 166: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	103, // 167: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	105, // 168: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	113, // 169: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	114, // 170: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	137, // 171: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	140, // 172: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	122, // 173: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
+	124, // 174: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
+	116, // 175: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
+	120, // 176: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
+	163, // [163:177] is the sub-list for method output_type
+	149, // [149:163] is the sub-list for method input_type
+	149, // [149:149] is the sub-list for extension type_name
+	149, // [149:149] is the sub-list for extension extendee
+	0,   // [0:149] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -14967,14 +15157,14 @@ func file_falcon_v1_falcon_proto_init() {
 		(*AgentFrame_Peeked)(nil),
 		(*AgentFrame_Kernel)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[35].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[37].OneofWrappers = []any{
 		(*EngineFrame_Welcome)(nil),
 		(*EngineFrame_Ack)(nil),
 		(*EngineFrame_Command)(nil),
 		(*EngineFrame_Ask)(nil),
 		(*EngineFrame_Peek)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[40].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[42].OneofWrappers = []any{
 		(*Command_Profile)(nil),
 		(*Command_Order)(nil),
 		(*Command_Pause)(nil),
@@ -14985,8 +15175,8 @@ func file_falcon_v1_falcon_proto_init() {
 		(*Command_Rejoin)(nil),
 		(*Command_Stop)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[59].OneofWrappers = []any{}
-	file_falcon_v1_falcon_proto_msgTypes[92].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[61].OneofWrappers = []any{}
+	file_falcon_v1_falcon_proto_msgTypes[94].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -14996,7 +15186,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   139,
+			NumMessages:   141,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

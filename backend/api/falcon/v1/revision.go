@@ -8,8 +8,9 @@ package falconv1
 //	2: Ask and Calls
 //	3: Hello.rank_table and TableCommand.none
 //	4: Peek, Peeked and KernelNotes
+//	5: ProfileCommand.columns and RankProfile.columns
 const (
-	ProtocolRevision = 4
+	ProtocolRevision = 5
 	PeekRevision     = 4 // from which on agents answer Peek
 )
 

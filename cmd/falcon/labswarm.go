@@ -98,6 +98,7 @@ type swarmResult struct {
 	TakenPerS       float64          `json:"samples_taken_per_s"` // by the engine's own iteration
 	Dropped         int64            `json:"dropped_frames"`
 	PullMs          [2]float64       `json:"pull_p50_p95_ms"`
+	TurnMs          [2]float64       `json:"turn_p50_p99_ms"` // of a request that waits for the loop's turn: the loop's delay, and a small answer
 	JournalKBPerMin float64          `json:"journal_kb_per_min"`
 	Profiles        int64            `json:"profile_frames"`
 	ProfileMB       float64          `json:"profile_mb"`
@@ -165,71 +166,101 @@ func (r swarmResult) String() string {
 		b.WriteString(r.Storm.String())
 	}
 	fmt.Fprintf(&b, "profiles: %d frames, %.1f MB; journal %.0f kB a minute; connected in %.1f s; %d frames dropped\n", r.Profiles, r.ProfileMB, r.JournalKBPerMin, r.ConnectS, r.Dropped)
-	fmt.Fprintf(&b, "%d nodes, %d ranks: engine %.2f cores (swarm %.2f), RSS %.0f MB (peak %.0f), %.0f of %.0f samples/s, pull p50 %.1f p95 %.1f ms\n",
-		r.Nodes, r.Ranks, r.EngineCores, r.SwarmCores, r.RSSMB, r.PeakMB, r.TakenPerS, r.SamplesPerS, r.PullMs[0], r.PullMs[1])
+	fmt.Fprintf(&b, "%d nodes, %d ranks: engine %.2f cores (swarm %.2f), RSS %.0f MB (peak %.0f), %.0f of %.0f samples/s, pull p50 %.1f p95 %.1f ms, loop's turn p50 %.1f p99 %.1f ms\n",
+		r.Nodes, r.Ranks, r.EngineCores, r.SwarmCores, r.RSSMB, r.PeakMB, r.TakenPerS, r.SamplesPerS, r.PullMs[0], r.PullMs[1], r.TurnMs[0], r.TurnMs[1])
 	return b.String()
 }
 
 // settleFirst is left out of what is measured: the job is described and learnt in it.
 const settleFirst = 10 * time.Second
 
-// measureSwarm pulls as a console does, once a second, and compares both ends.
+// turnEvery is how often the loop's turn is asked for.
+const turnEvery = 50 * time.Millisecond
+
+// swarmProbe asks the engine as consoles do, and keeps how long the answers take, in ms.
+type swarmProbe struct {
+	cl             falconv1.ConsoleClient
+	known, columns uint64 // versions of the picture that it holds
+	job            *falconv1.Job
+	pulls          []float64 // of pictures
+	turns          []float64 // of requests with a small answer, which wait for the loop's turn
+}
+
+func (p *swarmProbe) pull(ctx context.Context) {
+	began := time.Now()
+	q, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	got, err := p.cl.Snapshot(q, &falconv1.SnapshotRequest{Rank: -1, Packed: true, KnownVersion: p.known, ColumnsVersion: p.columns, Columns: 80, RunLengths: 30})
+	if err != nil {
+		return
+	}
+	p.pulls = append(p.pulls, float64(time.Since(began))/1e6)
+	p.known = got.GetVersion()
+	if got.GetJob() != nil {
+		p.job = got.GetJob()
+	}
+	if got.GetColumns() != nil {
+		p.columns = got.GetVersion()
+	}
+}
+
+func (p *swarmProbe) turn(ctx context.Context) {
+	began := time.Now()
+	q, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if _, err := p.cl.Recoveries(q, &falconv1.RecoveriesRequest{}); err == nil {
+		p.turns = append(p.turns, float64(time.Since(began))/1e6)
+	}
+}
+
+// ask asks for so long: for a picture once a second, for a turn between. It reports whether the
+// engine still runs.
+func (p *swarmProbe) ask(ctx context.Context, e *swarmEngine, d time.Duration) bool {
+	until := time.Now().Add(d)
+	for time.Now().Before(until) && ctx.Err() == nil && !e.ended() {
+		p.pull(ctx)
+		for next := time.Now().Truncate(time.Second).Add(time.Second); time.Now().Before(next); time.Sleep(turnEvery) {
+			p.turn(ctx)
+		}
+	}
+	return ctx.Err() == nil && !e.ended()
+}
+
+// quantile is a quantile of values, which are not empty; it sorts them.
+func quantile(values []float64, percent int) float64 {
+	slices.Sort(values)
+	return values[len(values)*percent/100]
+}
+
+// measureSwarm asks as a console does, and compares both ends.
 func measureSwarm(ctx context.Context, w io.Writer, o swarmOptions, s *swarm.Swarm, e *swarmEngine, r *swarmResult) error {
 	conn, err := e.dial()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	cl := falconv1.NewConsoleClient(conn)
-	var pulls []float64
-	var known, columns uint64
-	var job *falconv1.Job
-	pull := func() {
-		began := time.Now()
-		q, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-		got, err := cl.Snapshot(q, &falconv1.SnapshotRequest{Rank: -1, Packed: true, KnownVersion: known, ColumnsVersion: columns, Columns: 80, RunLengths: 30})
-		if err != nil {
-			return
-		}
-		pulls = append(pulls, float64(time.Since(began))/1e6)
-		known = got.GetVersion()
-		if got.GetJob() != nil {
-			job = got.GetJob()
-		}
-		if got.GetColumns() != nil {
-			columns = got.GetVersion()
-		}
-	}
-	wait := func(d time.Duration) bool {
-		until := time.Now().Add(d)
-		for time.Now().Before(until) && ctx.Err() == nil && !e.ended() {
-			pull()
-			time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
-		}
-		return ctx.Err() == nil && !e.ended()
-	}
+	p := &swarmProbe{cl: falconv1.NewConsoleClient(conn)}
 	settled := min(settleFirst, o.lasts/2)
-	if !wait(settled) {
+	if !p.ask(ctx, e, settled) {
 		return errors.New("the engine ended, or the measurement was cut short")
 	}
-	pulls = nil
-	at, cpu, own, was, iteration, journal := time.Now(), processCPU(e.pid()), processCPU(os.Getpid()), s.Totals(), job.GetIteration(), e.journalBytes()
-	if !wait(o.lasts - settled) {
+	p.pulls, p.turns = nil, nil
+	at, cpu, own, was, iteration, journal := time.Now(), processCPU(e.pid()), processCPU(os.Getpid()), s.Totals(), p.job.GetIteration(), e.journalBytes()
+	if !p.ask(ctx, e, o.lasts-settled) {
 		return errors.New("the engine ended, or the measurement was cut short")
 	}
-	if len(pulls) == 0 {
+	if len(p.pulls) == 0 || len(p.turns) == 0 {
 		return errors.New("the engine answered no console")
 	}
 	took, is := time.Since(at).Seconds(), s.Totals()
 	r.Seconds, r.EngineCores, r.SwarmCores = took, (processCPU(e.pid())-cpu)/took, (processCPU(os.Getpid())-own)/took
-	r.SamplesPerS, r.TakenPerS = float64(is.Samples-was.Samples)/took, float64(job.GetIteration()-iteration)*float64(r.Ranks)/took
+	r.SamplesPerS, r.TakenPerS = float64(is.Samples-was.Samples)/took, float64(p.job.GetIteration()-iteration)*float64(r.Ranks)/took
 	r.RSSMB, r.PeakMB = processMemory(e.pid(), "VmRSS:"), processMemory(e.pid(), "VmHWM:")
 	r.JournalKBPerMin = float64(e.journalBytes()-journal) / 1e3 / took * 60
 	r.Dropped, r.Profiles, r.ProfileMB, r.Harm = is.Dropped, is.Profiles, float64(is.ProfileBytes)/1e6, is.Harm
-	slices.Sort(pulls)
-	r.PullMs = [2]float64{pulls[len(pulls)/2], pulls[len(pulls)*95/100]}
-	list, err := cl.Incidents(ctx, &falconv1.IncidentsRequest{})
+	r.PullMs = [2]float64{quantile(p.pulls, 50), quantile(p.pulls, 95)}
+	r.TurnMs = [2]float64{quantile(p.turns, 50), quantile(p.turns, 99)}
+	list, err := p.cl.Incidents(ctx, &falconv1.IncidentsRequest{})
 	for _, i := range list.GetIncidents() {
 		r.Incidents = append(r.Incidents, fmt.Sprintf("%s %s, onset %d, detected %d, %s, ranks %v", i.GetId(), i.GetState(), i.GetOnsetIteration(), i.GetDetectedIteration(), i.GetVerdict().GetCause(), i.GetVerdict().GetRanks()))
 	}

@@ -85,10 +85,10 @@ func (r swarmResult) holds() bool {
 
 func curveTable(curve []swarmResult) string {
 	var b strings.Builder
-	b.WriteString("| nodes / ranks | engine cores (swarm) | CPU µs a sample | RSS, peak MB | kB a rank | samples/s taken of sent | pull p50, p95 ms | journal kB/min | all connected s |\n|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| nodes / ranks | engine cores (swarm) | CPU µs a sample | RSS, peak MB | kB a rank | samples/s taken of sent | pull p50, p95 ms | loop's turn p50, p99 ms | journal kB/min | all connected s |\n|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, r := range curve {
-		fmt.Fprintf(&b, "| %d / %d | %.2f (%.2f) | %.0f | %.0f, %.0f | %.0f | %.0f of %.0f | %.1f, %.1f | %.0f | %.1f |\n", r.Nodes, r.Ranks, r.EngineCores, r.SwarmCores,
-			1e6*r.EngineCores/max(r.TakenPerS, 1), r.RSSMB, r.PeakMB, 1e3*r.RSSMB/float64(r.Ranks), r.TakenPerS, r.SamplesPerS, r.PullMs[0], r.PullMs[1], r.JournalKBPerMin, r.ConnectS)
+		fmt.Fprintf(&b, "| %d / %d | %.2f (%.2f) | %.0f | %.0f, %.0f | %.0f | %.0f of %.0f | %.1f, %.1f | %.1f, %.1f | %.0f | %.1f |\n", r.Nodes, r.Ranks, r.EngineCores, r.SwarmCores,
+			1e6*r.EngineCores/max(r.TakenPerS, 1), r.RSSMB, r.PeakMB, 1e3*r.RSSMB/float64(r.Ranks), r.TakenPerS, r.SamplesPerS, r.PullMs[0], r.PullMs[1], r.TurnMs[0], r.TurnMs[1], r.JournalKBPerMin, r.ConnectS)
 	}
 	return b.String() + "\n" + curveBends(curve) + "\n"
 }

@@ -35,14 +35,14 @@ func (l *Link) Welcomed(w *falconv1.Welcome) []*falconv1.AgentFrame {
 
 // Next is the frame to send now; nil when there is none.
 func (l *Link) Next() *falconv1.AgentFrame {
-	beat, frame, _ := l.s.nextFrame(l.sent)
-	if beat != nil { // the frame is picked again
-		return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: beat}}
+	n := l.s.nextFrame(l.sent)
+	if n.beat != nil { // the frame is picked again
+		return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: n.beat}}
 	}
-	if frame != nil {
-		l.sent = frame.Seq
+	if n.frame != nil {
+		l.sent = n.frame.Seq
 	}
-	return frame
+	return n.frame
 }
 
 // Received takes one frame of the engine.

@@ -35,14 +35,14 @@ func (l *Link) Welcomed(w *falconv1.Welcome) []*falconv1.AgentFrame {
 
 // Next is the frame to send now; nil when there is none.
 func (l *Link) Next() *falconv1.AgentFrame {
-	n := l.s.nextFrame(l.sent)
-	if n.beat != nil { // the frame is picked again
-		return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: n.beat}}
+	beat, frame, _ := l.s.nextFrame(l.sent)
+	if beat != nil { // the frame is picked again
+		return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: beat}}
 	}
-	if n.frame != nil {
-		l.sent = n.frame.Seq
+	if frame != nil {
+		l.sent = frame.Seq
 	}
-	return n.frame
+	return frame
 }
 
 // Received takes one frame of the engine.

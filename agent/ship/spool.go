@@ -142,9 +142,8 @@ func (s *spool) resumeFrom(acked uint64) {
 	}
 }
 
-// frameAfter is the oldest frame with a number above seq, nil when there is none. It can wait
-// where nothing but telemetry is above seq.
-func (s *spool) frameAfter(seq uint64) (f *falconv1.AgentFrame, canWait bool) {
+// frameAfter is the oldest frame with a number above seq, nil when there is none.
+func (s *spool) frameAfter(seq uint64) *falconv1.AgentFrame {
 	lo, hi := 0, len(s.frames)
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)
@@ -155,9 +154,9 @@ func (s *spool) frameAfter(seq uint64) (f *falconv1.AgentFrame, canWait bool) {
 		}
 	}
 	if lo == len(s.frames) {
-		return nil, false
+		return nil
 	}
-	return s.frames[lo].frame, !slices.ContainsFunc(s.frames[lo:], func(e entry) bool { return e.frame.GetTelemetry() == nil })
+	return s.frames[lo].frame
 }
 
 func droppable(f *falconv1.AgentFrame) bool {

@@ -74,7 +74,7 @@ func TestResumeBehindAnUnknownClaim(t *testing.T) {
 	s.addFrame(sampleFrame(0))
 	s.addFrame(sampleFrame(1))
 	s.resumeFrom(500)
-	if f, _ := s.frameAfter(500); f == nil || f.Seq != 501 || f.GetSamples().Samples[0].Iteration != 0 {
+	if f := s.frameAfter(500); f == nil || f.Seq != 501 || f.GetSamples().Samples[0].Iteration != 0 {
 		t.Fatalf("next frame is %v", f)
 	}
 	s.addFrame(sampleFrame(2))

@@ -166,42 +166,30 @@ func (s *Shipper) setConnected(on bool) {
 	s.connected, s.beat = on, nil
 }
 
-// telemetryWaits is how long telemetry waits for a frame of another kind to go with: on a large
-// job most of what a frame costs the engine is the packet that brings it.
-const telemetryWaits = 500 * time.Millisecond
-
 // sendFrames sends what is new until the stream ends; nil means that Close
 // asked for the end and all was sent.
 func (s *Shipper) sendFrames(ctx context.Context, st stream, sent uint64) error {
-	var held <-chan time.Time // fires when telemetry has waited; nil = none waits
-	for waited := false; ; {
-		n := s.nextFrame(sent)
-		if n.beat != nil {
-			if err := st.Send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: n.beat}}); err != nil {
+	for {
+		beat, frame, closing := s.nextFrame(sent)
+		if beat != nil {
+			if err := st.Send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: beat}}); err != nil {
 				return fmt.Errorf("ship: send: %w", err)
 			}
 		}
-		if n.frame != nil && (!n.canWait || waited || n.beat != nil || n.closing) {
-			if err := st.Send(n.frame); err != nil {
+		if frame != nil {
+			if err := st.Send(frame); err != nil {
 				return fmt.Errorf("ship: send: %w", err)
 			}
-			sent = n.frame.Seq
+			sent = frame.Seq
 			continue
 		}
-		if n.frame == nil {
-			held, waited = nil, false
-		} else if held == nil {
-			held = time.After(telemetryWaits)
-		}
-		if n.closing {
+		if closing {
 			return goodbyeFrame(st)
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-s.wake:
-		case <-held:
-			waited = true
 		}
 	}
 }
@@ -219,21 +207,12 @@ func sendGoodbye() *falconv1.AgentFrame {
 	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Goodbye{Goodbye: &falconv1.Goodbye{Reason: "stopping"}}}
 }
 
-// next is what may be sent.
-type next struct {
-	beat    *falconv1.Beat
-	frame   *falconv1.AgentFrame
-	canWait bool // frame and all behind it is telemetry
-	closing bool
-}
-
-func (s *Shipper) nextFrame(sent uint64) next {
+func (s *Shipper) nextFrame(sent uint64) (*falconv1.Beat, *falconv1.AgentFrame, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := next{beat: s.beat, closing: s.closing}
+	beat := s.beat
 	s.beat = nil
-	n.frame, n.canWait = s.spool.frameAfter(sent)
-	return n
+	return beat, s.spool.frameAfter(sent), s.closing
 }
 
 // receiveFrames handles the engine's frames until the stream ends.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"flag"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -203,20 +204,47 @@ var overlays = []struct {
 	{"command", []string{":"}},
 }
 
+// look is a theme on a terminal of some colours.
+type look struct {
+	theme   string
+	profile colorprofile.Profile
+}
+
+// plainLook is the one whose text is kept too.
+var plainLook = look{"dark", colorprofile.TrueColor}
+
+func looks() iter.Seq[look] {
+	return func(yield func(look) bool) {
+		for _, theme := range []string{"dark", "light"} {
+			for _, profile := range themes.Profiles {
+				if !yield(look{theme, profile}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// digest is what a screen looks like, in one line.
+func (l look) digest(t *testing.T, m *Model, name string) string {
+	t.Helper()
+	view := m.View().Content
+	checkColours(t, view, l.profile)
+	return fmt.Sprintf("%s %dx%d %s %s %x\n", name, m.w, m.h, l.profile, l.theme, sha256.Sum256([]byte(view)))
+}
+
 // Dialogs, help, prompt and the small summary.
 func TestGoldenOverlays(t *testing.T) {
 	var digests strings.Builder
 	for _, o := range overlays {
 		for _, s := range sizes {
-			for _, profile := range themes.Profiles {
-				m := screen(t, moments[1], key.Overview, s[0], s[1], "dark", profile, false)
+			for look := range looks() {
+				m := screen(t, moments[1], key.Overview, s[0], s[1], look.theme, look.profile, false)
 				for _, k := range o.keys {
 					m.Update(keyMsg(k))
 				}
-				view := m.View().Content
-				checkColours(t, view, profile)
-				fmt.Fprintf(&digests, "%s %dx%d %s %x\n", o.name, s[0], s[1], profile, sha256.Sum256([]byte(view)))
-				if profile == colorprofile.TrueColor && s[0] < 200 {
+				digests.WriteString(look.digest(t, m, o.name))
+				if look == plainLook && s[0] < 200 {
 					golden(t, fmt.Sprintf("text/overlay-%s-%dx%d.txt", o.name, s[0], s[1]), trimRows(text(m)))
 				}
 			}

@@ -29,14 +29,24 @@ func opensOutput(m *Model, keys ...string) {
 
 // What a rank says, in all sizes: its log, the kernel's lines, a stack that is refused.
 func TestGoldenOutput(t *testing.T) {
-	for name, keys := range map[string][]string{"log": {"O"}, "kernel": {"O", "tab"}, "stack": {"O", "tab", "tab"}, "search": {"O", "/", "n", "c", "c", "l"}} {
+	var digests strings.Builder
+	for _, o := range []struct {
+		name string
+		keys []string
+	}{{"log", []string{"O"}}, {"kernel", []string{"O", "tab"}}, {"stack", []string{"O", "tab", "tab"}}, {"search", []string{"O", "/", "n", "c", "c", "l"}}} {
 		for _, s := range append(slices.Clone(sizes), [2]int{60, 16}) {
-			m := screen(t, moments[1], key.Ranks, s[0], s[1], "dark", colorprofile.TrueColor, false)
-			opensOutput(m, keys...)
-			checkGeometry(t, m.View().Content, s[0], s[1])
-			golden(t, fmt.Sprintf("text/output-%s-%dx%d.txt", name, s[0], s[1]), trimRows(text(m)))
+			for look := range looks() {
+				m := screen(t, moments[1], key.Ranks, s[0], s[1], look.theme, look.profile, false)
+				opensOutput(m, o.keys...)
+				digests.WriteString(look.digest(t, m, o.name))
+				if look == plainLook {
+					checkGeometry(t, m.View().Content, s[0], s[1])
+					golden(t, fmt.Sprintf("text/output-%s-%dx%d.txt", o.name, s[0], s[1]), trimRows(text(m)))
+				}
+			}
 		}
 	}
+	golden(t, "output.sums", digests.String())
 	m := screen(t, moments[1], key.Ranks, 80, 24, "dark", colorprofile.ASCII, true)
 	opensOutput(m, "O")
 	golden(t, "text/output-log-80x24-ascii.txt", trimRows(text(m)))

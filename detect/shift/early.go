@@ -19,10 +19,6 @@ type early struct {
 	parts int     // blocks of that level
 }
 
-// isKnown reports whether the noise of comparisons of a length is known well enough to
-// prove a change.
-func (sc *scale) isKnown() bool { return sc.weight >= fitLeast && sc.own >= 1 }
-
 // lookEarly looks for a change that can't be proven yet and, once the noise is known, compares
 // the level now with the one before it.
 func (w *Watch) lookEarly() (Change, bool) {

@@ -140,6 +140,10 @@ func winsorMean(sorted []float64) float64 {
 	return sum / float64(len(sorted))
 }
 
+// isKnown reports whether the noise of comparisons of a length is known well enough to
+// prove a change.
+func (sc *scale) isKnown() bool { return sc.weight >= fitLeast && sc.own >= 1 }
+
 // threshold is the smallest proven change of length k: the usual difference, raised
 // if the spread is uncertain or few comparisons of this length have been seen.
 func (w *Watch) threshold(k int) float64 {

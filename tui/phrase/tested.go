@@ -1,6 +1,7 @@
 package phrase
 
 import (
+	"cmp"
 	"fmt"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -17,7 +18,7 @@ func TestedIn(v *falconv1.Validation, name string) string {
 	}
 	var worst *falconv1.LinkResult
 	for _, l := range v.GetLinks() {
-		if l.GetLink() == name && (worst == nil || tellsMore(l, worst)) {
+		if l.GetLink() == name && (worst == nil || WorseFirst(l, worst) < 0) {
 			worst = l
 		}
 	}
@@ -39,22 +40,22 @@ func testedText(v *falconv1.Validation, ratio string, slow bool, fast string) st
 	return fmt.Sprintf("tested by %s: %s, %s", v.GetId(), ratio, fast)
 }
 
-// tellsMore reports whether a result of a link tells more than another of the same: slow
-// before failed before not judged before fast, and among equals the slower.
-func tellsMore(a, b *falconv1.LinkResult) bool {
-	rank := func(l *falconv1.LinkResult) int {
-		switch {
-		case l.GetSlow():
-			return 3
-		case l.GetErr() != "":
-			return 2
-		case l.GetUnjudged() != "":
-			return 1
-		}
-		return 0
+// WorseFirst compares results of links: slow ones first, then failed, not judged and fast
+// ones; among equals by ratio and time.
+func WorseFirst(a, b *falconv1.LinkResult) int {
+	return cmp.Or(
+		-cmp.Compare(gravityOf(a), gravityOf(b)), -cmp.Compare(a.GetRatio(), b.GetRatio()), -cmp.Compare(a.GetMs(), b.GetMs()),
+	)
+}
+
+func gravityOf(l *falconv1.LinkResult) int {
+	switch {
+	case l.GetSlow():
+		return 3
+	case l.GetErr() != "":
+		return 2
+	case l.GetUnjudged() != "":
+		return 1
 	}
-	if rank(a) != rank(b) {
-		return rank(a) > rank(b)
-	}
-	return a.GetRatio() > b.GetRatio()
+	return 0
 }

@@ -12,7 +12,7 @@ func nsOf(ms float64) int64 { return int64(math.Round(ms * 1e6)) }
 
 func msOf(ns int64) float64 { return float64(ns) / 1e6 }
 
-// callsToColumns packs calls; nil where there are none.
+// callsToColumns packs calls.
 func callsToColumns(calls []falcon.CallTiming) *falconv1.CallColumns {
 	type class struct {
 		comm  uint64

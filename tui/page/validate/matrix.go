@@ -54,28 +54,9 @@ func newMatrix(v *falconv1.Validation, byRank bool) matrix {
 		m.cells[at] = append(m.cells[at], l)
 	}
 	for _, list := range m.cells {
-		slices.SortStableFunc(list, worseFirst)
+		slices.SortStableFunc(list, phrase.WorseFirst)
 	}
 	return m
-}
-
-// worseFirst puts slow ones and errors before the rest, then by ratio and time.
-func worseFirst(a, b *falconv1.LinkResult) int {
-	return cmp.Or(
-		-cmp.Compare(gravityOf(a), gravityOf(b)), -cmp.Compare(a.GetRatio(), b.GetRatio()), -cmp.Compare(a.GetMs(), b.GetMs()),
-	)
-}
-
-func gravityOf(l *falconv1.LinkResult) int {
-	switch {
-	case l.GetSlow():
-		return 3
-	case l.GetErr() != "":
-		return 2
-	case l.GetUnjudged() != "":
-		return 1
-	}
-	return 0
 }
 
 func nameOfEnd(device string, rank int32, byRank bool) string {
@@ -140,7 +121,7 @@ func (m matrix) worstCell() [2]int {
 	best, found := [2]int{}, (*falconv1.LinkResult)(nil)
 	for i := range m.names {
 		for j := range m.names {
-			if list := m.cells[[2]int{i, j}]; len(list) > 0 && (found == nil || worseFirst(list[0], found) < 0) {
+			if list := m.cells[[2]int{i, j}]; len(list) > 0 && (found == nil || phrase.WorseFirst(list[0], found) < 0) {
 				best, found = [2]int{i, j}, list[0]
 			}
 		}

@@ -40,7 +40,7 @@ func resultLines(c *widget.Canvas, v *falconv1.Validation, w int) []line {
 func linkLines(c *widget.Canvas, v *falconv1.Validation, w int) []line {
 	links := slices.Clone(v.Links)
 	slices.SortStableFunc(links, func(a, b *falconv1.LinkResult) int {
-		return cmp.Or(compareBools(a.Reference, b.Reference), worseFirst(a, b))
+		return cmp.Or(compareBools(a.Reference, b.Reference), phrase.WorseFirst(a, b))
 	})
 	var out []line
 	top := 0.0

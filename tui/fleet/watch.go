@@ -102,7 +102,6 @@ func (w *watch) pullOnce() {
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, w.fleet.pace.pull)
 	defer cancel()
-	cc.ResetConnectBackoff() // the backoff is this watch's
 	q := &falconv1.SnapshotRequest{Rank: feed.WorstRank, Brief: true, Packed: true}
 	if j := w.job.Load(); w.isOlder(j) {
 		q.KnownVersion = j.State.Snap.GetVersion()

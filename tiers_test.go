@@ -42,10 +42,11 @@ func tierRows(t *testing.T) []*tierRow {
 		if len(f) == 0 || strings.HasPrefix(f[0], "#") {
 			continue
 		}
-		if len(f) < 3 || f[0] != "test" && f[0] != "check" {
-			t.Fatalf(".ci/tiers: %q: want a tier (test or check), packages, tests and flags", line)
+		tier := strings.TrimSuffix(f[0], "-beside")
+		if len(f) < 3 || tier != "test" && tier != "check" {
+			t.Fatalf(".ci/tiers: %q: want a tier (test, check or check-beside), packages, tests and flags", line)
 		}
-		rows = append(rows, &tierRow{tier: f[0], text: line, packages: strings.Split(f[1], ","), run: compiled(t, f[2]), flags: f[3:]})
+		rows = append(rows, &tierRow{tier: tier, text: line, packages: strings.Split(f[1], ","), run: compiled(t, f[2]), flags: f[3:]})
 	}
 	return rows
 }

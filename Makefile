@@ -130,8 +130,9 @@ SIM_TIMEOUT ?= 2h
 simulate: ## engine, agents, job, network and clocks under one seed: SIM_COUNT (300) random schedules from SIM_FIRST (1), and those that found something
 	go test ./backend/sim/cluster -count=1 -timeout $(SIM_TIMEOUT) -v -run 'TestSeeds|TestFound|TestRepeats' -first $(SIM_FIRST) -seeds $(SIM_COUNT)
 
+# TestMemory weighs the heap, where the race detector's allocator gives small numbers twice the room.
 core-race: ## the pure core's tests under the race detector: machines side by side share nothing
-	go test ./detect/... ./mitigate/... ./recovery/... -race -short -timeout 1h
+	go test ./detect/... ./mitigate/... ./recovery/... -race -short -timeout 1h -skip '^TestMemory$$'
 
 SCHEDULES ?= 100000
 STORIES ?= 1400

@@ -26,7 +26,7 @@ type HangPart struct {
 	Advice  string // what to do, one sentence
 }
 
-// Sure reports whether somebody is named.
+// Sure reports whether a rank is named.
 func (h *Hang) Sure() bool { return h != nil && len(h.Culprits) > 0 }
 
 // Named are the ranks that hold the job up, ascending within each part.

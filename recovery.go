@@ -50,8 +50,8 @@ const (
 	RecoveryRejoin    RecoveryState = "rejoin"    // groups are built and shards restored
 	RecoveryResumed   RecoveryState = "resumed"   // the job trains again
 	RecoveryFailed    RecoveryState = "failed"    // given up: the reason names what is left to do
-	RecoveryDenied    RecoveryState = "denied"    // somebody said no
-	RecoveryCancelled RecoveryState = "cancelled" // somebody ended it before the point of no return
+	RecoveryDenied    RecoveryState = "denied"    // a person denied it
+	RecoveryCancelled RecoveryState = "cancelled" // a person ended it before the point of no return
 )
 
 // Over reports whether the recovery has ended.
@@ -181,5 +181,5 @@ type RecoveryPolicy struct {
 	FenceAlone  bool    `json:"fence_alone,omitempty" yaml:"fence_alone"`   // where the job stalls, a silent agent is enough to fence its node
 	AllowShrink bool    `json:"allow_shrink,omitempty" yaml:"allow_shrink"` // go on with fewer replicas where no spare is left
 	InPlace     int     `json:"in_place,omitempty" yaml:"in_place"`         // times an hour that a process is replaced on its own node, default 2
-	PerHour     int     `json:"per_hour,omitempty" yaml:"per_hour"`         // recoveries without a person, default 10; then somebody must approve
+	PerHour     int     `json:"per_hour,omitempty" yaml:"per_hour"`         // recoveries without a person, default 10; then a person must approve
 }

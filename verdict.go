@@ -25,7 +25,7 @@ var causeTexts = map[Cause]string{
 	CauseUnknown: "cause unknown", "": "cause unknown",
 }
 
-// Text is the cause in words; one that is not known here is told by its name.
+// Text is the cause in words; one that is not known here is given by its name.
 func (c Cause) Text() string {
 	if text, ok := causeTexts[c]; ok {
 		return text

@@ -20,7 +20,7 @@ func (a *Agent) wake() {
 }
 
 // beatPeriod is how often the node gives a sign of life: twice as often while its processes
-// wait in a recovery, which gives a silent node up. A word that is lost counts for half then.
+// wait in a recovery, which gives a silent node up. A lost beat then counts for half.
 func (s processSet) beatPeriod(usual time.Duration) time.Duration {
 	for _, p := range s.allProcesses() {
 		if !p.dead && p.parkedForNewest() {

@@ -295,7 +295,7 @@ func TestStopOfAFailedLaunch(t *testing.T) {
 		wait(time.Second)
 		n.order(4, time.Minute, stopCommand(3))
 		if fresh.recovery.stop != 0 || m.how[204] != "" {
-			t.Fatal("what was launched since was told to end")
+			t.Fatal("what was launched since was ordered to end")
 		}
 	})
 }

@@ -186,7 +186,7 @@ func (a *Agent) startRejoin(cmd *falconv1.RejoinCommand, now time.Time) (act.Tas
 			return nil, fmt.Errorf("%s: %w", p, err)
 		}
 	}
-	a.log.Info("parked processes were told to go on", slog.Uint64("generation", t.generation), slog.Int64("iteration", cmd.GetResumeIteration()))
+	a.log.Info("parked processes were ordered to continue", slog.Uint64("generation", t.generation), slog.Int64("iteration", cmd.GetResumeIteration()))
 	return t, nil
 }
 
@@ -264,7 +264,7 @@ func (t *rejoinTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
 	r := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED, Ranks: acks}
 	switch {
 	case len(open) == 0 && len(lost) > 0:
-		r.Status, r.Detail = falconv1.CommandStatus_COMMAND_STATUS_REFUSED, joinNames(lost)+" ended or was suspended anew before it trained again"
+		r.Status, r.Detail = falconv1.CommandStatus_COMMAND_STATUS_REFUSED, joinNames(lost)+" ended or was suspended again before it trained again"
 		return r, true
 	case len(open) == 0:
 		r.Status, r.Detail = falconv1.CommandStatus_COMMAND_STATUS_DONE, firstFailedRejoin(acks)

@@ -277,7 +277,7 @@ func TestRejoinRefusals(t *testing.T) {
 	})
 }
 
-// A second fault while the groups are built: the seats that were suspended anew,
+// A second fault while the groups are built: the seats that were suspended again,
 // or died, are not waited for.
 func TestRejoinEndsWithANewSuspension(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
@@ -291,7 +291,7 @@ func TestRejoinEndsWithANewSuspension(t *testing.T) {
 		a.parks(3, 7, 7)
 		wait(10 * time.Millisecond)
 		got := n.expect(t, accepted, accepted, refused, done)
-		if !strings.Contains(got[2].Detail, "rank 0 (pid 100), rank 1 (pid 101) ended or was suspended anew") {
+		if !strings.Contains(got[2].Detail, "rank 0 (pid 100), rank 1 (pid 101) ended or was suspended again") {
 			t.Fatalf("result %v", got[2])
 		}
 	})

@@ -11,7 +11,7 @@ import (
 )
 
 // standsAfter is how long a rank must have made no call, or its hook been silent, for its stack
-// to be read without a person's word for it.
+// to be read without a person's approval.
 const standsAfter = 5 * time.Second
 
 // stackReader reads where a rank's threads stand.

@@ -43,7 +43,7 @@ func (a *Agent) startStop(cmd *falconv1.StopCommand, now, deadline time.Time) (a
 	if err := t.orderStops(now); err != nil {
 		return nil, err
 	}
-	a.log.Info("processes were told to end", slog.Uint64("generation", cmd.GetGeneration()), slog.Int("processes", len(t.ranks)))
+	a.log.Info("processes were ordered to end", slog.Uint64("generation", cmd.GetGeneration()), slog.Int("processes", len(t.ranks)))
 	return t, nil
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // A slowdown below twice Settled is small: within Settled of healthy is no relief of
-// it, a handful of iterations show no level, and it is told only once it has cost
+// it, a handful of iterations show no level, and it is reported only once it has cost
 // what looking at it does.
 
 // smallOver is how many iterations show whether a small slowdown is over.
@@ -53,7 +53,7 @@ func (rj *reliefJudge) healthyLevels(s *incidentState) (healthy, between float64
 }
 
 // hasPaidItself reports whether a slowdown has cost as much as the least that is
-// told at once: TellAfter iterations at Verify.
+// reported at once: TellAfter iterations at Verify.
 func (s *incidentState) hasPaidItself(cfg *Config, iteration int64) bool {
 	lasted := float64(iteration - s.OnsetIteration + 1)
 	if !s.isSmall(cfg) {

@@ -129,10 +129,10 @@ func (p *profiler) request(iterations int, why string) {
 	p.out.addRequest(ProfileRequest{Window: p.windowID, Iterations: iterations, Why: why})
 }
 
-// want has a window taken soon, for somebody else.
+// want has a window taken soon, for another consumer.
 func (p *profiler) want(why string) { p.wanted = why }
 
-// requestWanted asks for the window that somebody else wants; false = nobody does.
+// requestWanted asks for the window that another consumer wants; false = none does.
 func (p *profiler) requestWanted() bool {
 	if p.wanted == "" {
 		return false
@@ -226,7 +226,7 @@ type profiler struct {
 	haveLast   bool
 	lastWindow uint64      // that last comes from
 	lastAsked  time.Time   // when that window was asked for
-	wanted     string      // why somebody else wants a window, "" = nobody does
+	wanted     string      // why another consumer wants a window, "" = none does
 	shown      []peer.Rank // newest timing per rank, from any profile
 }
 

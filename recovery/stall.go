@@ -82,7 +82,7 @@ func (d *detector) jobHang(now time.Time) (falcon.Fault, bool) {
 }
 
 // emptyJob finds a job of which no process is left although all its nodes are
-// heard: they ended unseen. Somebody may have stopped it.
+// heard: they ended unseen. A person may have stopped it.
 func (d *detector) emptyJob(now time.Time) (falcon.Fault, bool) {
 	idle := d.pace.IdleTime(now)
 	if d.pace.Hung() || d.pace.Held() || d.ends.Count() > 0 || d.hear.Holds() || d.ranks.anyProcessAlive() || idle < d.cfg.HangMin || d.nodes.AnyMissing(d.ranks.usedNodes(), now) {

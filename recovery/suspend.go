@@ -100,7 +100,7 @@ func withoutProofWait(reason string) string {
 }
 
 // awaitProof has a recovery that keeps no rank wait until something proves that the job does not
-// train on where nobody is heard: another job would be started beside it. One rank that has ended
+// train on where no agent is heard: another job would be started beside it. One rank that has ended
 // or parks is enough, as none trains without it. because stands before the wait in its reason.
 func (w *workflow) awaitProof(now time.Time, because string) bool {
 	c, nodes := w.op.rec, w.unheardOfAll()
@@ -123,7 +123,7 @@ func (w *workflow) awaitProof(now time.Time, because string) bool {
 	return true
 }
 
-// takeStatement takes a person's word that nothing of the job runs on the nodes that are given up.
+// takeStatement takes a person's statement that nothing of the job runs on the nodes that are given up.
 func (w *workflow) takeStatement(now time.Time, by, why string) {
 	c := w.op.rec
 	c.StatedBy = by

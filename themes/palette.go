@@ -24,7 +24,7 @@ const leastOn = 4.5
 
 // On is a style on the background of another, such as a selected row: its own
 // colour where that is readable there, else the other's. With 16 colours
-// terminals differ too much to judge, and the theme's word holds.
+// terminals differ too much to judge, and the theme decides.
 func (p *Palette) On(s, base Style) Style {
 	if s.BG != 0 || base.BG == 0 {
 		return s

@@ -34,7 +34,7 @@ var commands = []palette.Entry{
 	{Name: "wake", Text: "End the snooze of the incident on screen.", Fill: "wake"},
 	{Name: "assign NAME NOTE", Text: "Say whose the incident on screen is.", Fill: "assign "},
 	{Name: "note TEXT", Text: "Write a note on the incident, for whoever comes next.", Fill: "note "},
-	{Name: "handover NAME NOTE", Text: "Assign all open incidents to somebody.", Fill: "handover "},
+	{Name: "handover NAME NOTE", Text: "Assign all open incidents to one person.", Fill: "handover "},
 	{Name: "device NAME", Text: "Show a device's history: incidents that named it, tests, bars.", Fill: "device "},
 	{Name: "open INC-0001", Text: "Open an incident, a recovery, a rank or a link by its id or deep link.", Fill: "open "},
 	{Name: "at PLACE", Text: "Go to an iteration or an event of a recording.", Fill: "at "},

@@ -92,7 +92,7 @@ func (d *dialog) isSpent(live *page.State) bool { return !d.sending && d.questio
 
 func (d *dialog) isGuarded(now time.Time) bool { return now.Sub(d.opened) < decision.Guard }
 
-// twoFields reports whether the dialog asks for a word and a reason.
+// twoFields reports whether the dialog asks for a typed word and a reason.
 func (d *dialog) twoFields() bool { return d.entry.Word != "" && d.entry.Reason != decision.NoReason }
 
 // fieldCount is how many text entries the dialog has.

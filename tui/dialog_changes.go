@@ -52,7 +52,7 @@ func newDevices(q decision.Question) []string {
 	return nil
 }
 
-// moveLines say which ranks a recovery would start anew, and where; as far as it is known
+// moveLines say which ranks a recovery would restart, and where; as far as it is known
 // before the survivors have said what they hold.
 func moveLines(v *falconv1.Recovery, live *page.State, w int) []page.Line {
 	var moves []string
@@ -78,7 +78,7 @@ func moveLines(v *falconv1.Recovery, live *page.State, w int) []page.Line {
 func moveText(rank int32, from, to string) string {
 	switch {
 	case from == to || from == "":
-		return fmt.Sprintf("rank %d starts anew on %s", rank, to)
+		return fmt.Sprintf("rank %d restarts on %s", rank, to)
 	case falcon.Device(from).Node() == falcon.Device(to).Node():
 		return fmt.Sprintf("rank %d moves from %s to %s of the same node", rank, from, to)
 	}

@@ -420,7 +420,7 @@ func TestRecoveryDialogNamesWhatChanges(t *testing.T) {
 		change func()
 		want   []string
 	}{
-		{"in place", func() {}, []string{"Changes: rank 2 starts anew on n1.g0. 7 processes stay.", "It would run on n1.g0: culprit of INC-0907"}},
+		{"in place", func() {}, []string{"Changes: rank 2 restarts on n1.g0. 7 processes stay.", "It would run on n1.g0: culprit of INC-0907"}},
 		{"another node", func() { v.Replaced = map[int32]string{2: "n4.g0", 3: "n4.g1"} }, []string{"rank 2 moves from n1.g0 to n4.g0, rank 3 moves from n1.g1 to n4.g1. 7"}},
 		{"no spare left", func() { v.Replaced = nil }, []string{"No spare is there for rank 2."}},
 		{"whole", func() { v.Replaced, v.Whole = map[int32]string{2: "n1.g1"}, true }, []string{"rank 2 moves from n1.g0 to n1.g1 of the same node."}},

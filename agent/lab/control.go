@@ -43,7 +43,7 @@ type control struct {
 	socket
 	lab   *Lab
 	turns int64 // of faults, where no iteration is reported; the lab's loop alone uses it
-	// Stopped is closed when somebody asked the lab to stop.
+	// Stopped is closed when the lab was asked to stop.
 	stopped  chan struct{}
 	stopOnce sync.Once
 }

@@ -67,7 +67,7 @@ func claimPlace() (*place, error) {
 	return p, nil
 }
 
-// checkOwner refuses a folder that somebody else made under the name of ours:
+// checkOwner refuses a folder that another user made under the name of ours:
 // keys and sockets will lie below it.
 func checkOwner(base string) error {
 	info, err := os.Lstat(base)

@@ -222,7 +222,7 @@ func (p *Process) armGate(g gate, c Cut) error {
 			return fmt.Errorf("%w: %w: communicator %016x has let %d calls through, the cut is at %d", ErrPause, ErrMissed, c.Comm, count, c.Calls)
 		}
 		if c.Calls-count > gateCutMask/2 {
-			return fmt.Errorf("%w: the cut of communicator %016x is %d calls ahead, at most %d can be told", ErrPause, c.Comm, c.Calls-count, uint64(gateCutMask/2))
+			return fmt.Errorf("%w: the cut of communicator %016x is %d calls ahead, at most %d can be expressed", ErrPause, c.Comm, c.Calls-count, uint64(gateCutMask/2))
 		}
 		if !atomic.CompareAndSwapUint64(at, old, gateArmed|(c.Calls&gateCutMask)<<gateCutShift|count) {
 			continue

@@ -16,7 +16,7 @@
 // again.
 //
 // Clients that share a connection share its fate: what the store refuses one of
-// them, beyond the limits that are checked here, ends all of them. Nobody is asked
+// them, beyond the limits that are checked here, ends all of them. No client is asked
 // who he is, so that it listens on loopback only, and the way to the store must
 // be as private as the store's own.
 //

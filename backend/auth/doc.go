@@ -4,7 +4,7 @@
 // front has let in.
 //
 // It guarantees that a role comes only from a certificate chain that TLS has
-// verified, from the kernel's word about a socket's peer, or from a pipe that
+// verified, from what the kernel reports of a socket's peer, or from a pipe that
 // this process made for an identity it has proven; never from anything the
 // caller sends. TLS is 1.3 only, with certificates on both sides.
 // A renewed certificate has the role and the name of the one before, whatever

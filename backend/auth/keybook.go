@@ -33,7 +33,7 @@ const fileMax = 8 << 20
 // KeyBook knows who may come by SSH: by the lines of an authorized_keys file
 // and by certificates of an authority. It reads its files again when they have
 // changed; a file that has become unreadable lets nobody in until it is mended,
-// as it may have been changed to shut somebody out.
+// as it may have been changed to revoke access.
 type KeyBook struct {
 	now         func() time.Time
 	keys        *watched[roster]            // nil = no keys

@@ -127,7 +127,7 @@ func certified(info credentials.TLSInfo, from string) (Identity, error) {
 	return id, err
 }
 
-// unexpired checks a certificate anew: a connection may outlive the one that
+// unexpired checks a certificate again: a connection may outlive the one that
 // it began with.
 func unexpired(leaf *x509.Certificate, now time.Time) error {
 	if now.After(leaf.NotAfter) {

@@ -20,7 +20,7 @@ type measurements struct {
 	readings *deviceReadings
 
 	newSpeeds    bool      // the detector's speeds may be new
-	measuredFrom time.Time // that the planner was told
+	measuredFrom time.Time // the latest that the planner was given
 }
 
 func (ms *measurements) profile(n *fleet.Node, in *falconv1.Profile, now time.Time) {

@@ -190,7 +190,7 @@ func sameRecoveryJob(a, b recovery.Job) bool {
 }
 
 // leaving reports whether processes end on purpose: a restart is going on, it has come
-// to nothing after they were told to leave, or ranks of which some have left already
+// to nothing after they were ordered to leave, or ranks of which some have left already
 // agree on one.
 func (d *jobDescriber) leaving() bool {
 	if d.state.restart.Active() || d.state.restart.ToldToLeave(d.state.job.Epoch) {

@@ -67,7 +67,7 @@ func (b *tableBook) tableOf(generation uint64) (rankTable, bool) {
 
 // commands make the frames of a table: what changed for nodes that have an
 // older one, the whole for others. Nodes with the same base share one delta.
-// A node that needs none is told the generation alone: a table for each of thousands of nodes
+// A node that needs none is sent the generation alone: a table for each of thousands of nodes
 // is gigabytes.
 func (b *tableBook) commands(t rankTable, needs func(falcon.Node) bool) func(falcon.Node) *falconv1.Command {
 	deltas := map[uint64][]byte{}

@@ -2,7 +2,7 @@
 //
 // It guarantees that a slow or stuck agent never delays the engine: what the
 // engine sends goes into a bounded queue per stream, and a stream whose queue
-// is full is ended; the agent comes back and is told again. Frames count once:
+// is full is ended; the agent comes back and gets its messages again. Frames count once:
 // the Registry drops what an agent sends again after a reconnect.
 //
 // What an agent may send is bounded: a frame beyond the bounds of one is not

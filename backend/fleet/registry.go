@@ -56,7 +56,7 @@ func (r *Registry) Changes() uint64 { return r.changes }
 func NewRegistry() *Registry { return &Registry{nodes: map[falcon.Node]*Node{}} }
 
 // Attach enters a new stream, ends the node's older one, and says up to where
-// this agent's frames are done with: 0 for an agent that was started anew.
+// this agent's frames are done with: 0 for an agent that was restarted.
 func (r *Registry) Attach(s *Session, now time.Time) (*Node, uint64, error) {
 	name := falcon.Node(s.Hello.GetNode())
 	n := r.nodes[name]

@@ -165,7 +165,7 @@ func (c *conn) ask(q request) (answer, []*waiter, error) {
 	return a, nil, err
 }
 
-// read answers what wakes nobody.
+// read answers what wakes no waiter.
 func (c *conn) read(q request) (answer, error) {
 	t := &c.s.t
 	switch q.op {

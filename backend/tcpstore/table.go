@@ -182,7 +182,7 @@ func (t *table) unlist(w *waiter, key string) {
 	}
 }
 
-// forget drops a waiter that nobody has released.
+// forget drops a waiter that has not been released.
 func (t *table) forget(w *waiter) {
 	for _, k := range w.keys {
 		t.unlist(w, k)

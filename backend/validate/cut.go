@@ -97,7 +97,7 @@ func checkSpread(members []Member, survey map[falcon.Rank]*falconv1.RankPause) s
 func (t *callTable) checkReach(r int, p *falconv1.RankPause) string {
 	for _, c := range p.GetCounts() {
 		if n := c.GetPerIteration() * t.iterationsAhead(r); n > aheadMost {
-			return fmt.Sprintf("the cut of rank %d on communicator %016x is %d calls ahead of what it counted, at most %d can be told", r, c.GetComm(), n, aheadMost)
+			return fmt.Sprintf("the cut of rank %d on communicator %016x is %d calls ahead of what it counted, at most %d can be expressed", r, c.GetComm(), n, aheadMost)
 		}
 	}
 	return ""

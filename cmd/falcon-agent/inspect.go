@@ -23,7 +23,7 @@ func inspectProcess(args []string, out io.Writer) error {
 	}
 	p, err := ring.Open(flags.Arg(0))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("no such file: %s; those of living processes are told by: ls /dev/shm/falcon.*", flags.Arg(0))
+		return fmt.Errorf("no such file: %s; list those of living processes with: ls /dev/shm/falcon.*", flags.Arg(0))
 	}
 	if err != nil {
 		return err

@@ -129,7 +129,7 @@ func newCommand() *cobra.Command {
 		Use:   "falcon-trainer",
 		Short: "Train a small model with tensor, data and pipeline parallelism, as one rank of a job",
 		Long: "Train a small residual MLP with TP × DP × PP (1F1B, plain or interleaved) through the NCCL, CUDA and cuBLAS interfaces.\n" +
-			"One process is one rank, told which by RANK, WORLD_SIZE and LOCAL_RANK; `falcon-trainer local` starts them all.",
+			"One process is one rank, given by RANK, WORLD_SIZE and LOCAL_RANK; `falcon-trainer local` starts them all.",
 		Example:       "  RANK=0 WORLD_SIZE=1 falcon-trainer --iterations 20",
 		Args:          rejectArgs,
 		SilenceErrors: true,

@@ -30,7 +30,7 @@ func completeIDsBelow(group *cobra.Command, t *engineTarget, list idLister) {
 }
 
 // completeIDs completes the first argument with the incidents of the engine, open ones first, or
-// with its recoveries; each with a word on what it is.
+// with its recoveries; each with a short description.
 func completeIDs(t *engineTarget, list idLister) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {

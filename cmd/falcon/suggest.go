@@ -23,7 +23,7 @@ func nearest(word string, known []string) string {
 	return found[0]
 }
 
-// didYouMean adds to an error about a word what was probably meant.
+// didYouMean adds to an error about an unknown name what was probably meant.
 func didYouMean(err error, word string, known []string) error {
 	if near := nearest(word, known); near != "" && near != word {
 		return fmt.Errorf("%w; did you mean %s?", err, near)

@@ -49,7 +49,7 @@ var triageVerbs = []triageVerb{
 		fill: func(q *falconv1.TriageRequest, args []string) { q.Text = args[1] },
 	},
 	{
-		use: "handover NAME", short: "Assign all open incidents to somebody", example: "  falcon incident handover lee --note \"watch n1\"",
+		use: "handover NAME", short: "Assign all open incidents to one person", example: "  falcon incident handover lee --note \"watch n1\"",
 		args: oneArgument("give a name"), text: "for them",
 		fill: func(q *falconv1.TriageRequest, args []string) { q.Incident, q.To = "", args[0] },
 	},

@@ -16,7 +16,7 @@ import (
 // chooseTries bounds how often a number that is none of the list is asked for again.
 const chooseTries = 3
 
-// canAsk reports whether somebody can answer: a script gets the list as an error instead.
+// canAsk reports whether a person can answer: a script gets the list as an error instead.
 func canAsk() bool {
 	return term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())) && stdinReadable()
 }

@@ -20,7 +20,7 @@ type small struct {
 	before, after float64
 }
 
-// Least is the smallest change that is told.
+// Least is the smallest change that is reported.
 func (c TrackerConfig) Least() float64 {
 	if c.Verification == VerifyAdaptive {
 		return min(c.Verify, shift.LeastOf(c.Floor))

@@ -41,7 +41,7 @@ type TrackerConfig struct {
 	// changes from Floor on. Or by Verify alone (VerifyPaper).
 	Verification string  `yaml:"verification"`
 	Floor        float64 `yaml:"floor"`        // least share that is worth telling; 0 = shift.DefaultFloor
-	FalseAlarms  float64 `yaml:"false_alarms"` // changes told per iteration in which nothing is, at most; 0 = shift.DefaultRate
+	FalseAlarms  float64 `yaml:"false_alarms"` // changes reported per iteration without a change, at most; 0 = shift.DefaultRate
 	// Raw feeds the filter the observations as they are, from the first on,
 	// and never starts it over: its posterior is then that of the bare series.
 	Raw bool `yaml:"-"`

@@ -8,7 +8,7 @@ import (
 )
 
 // SmallStep is a lasting change of one size among noise of one class, tried many
-// times: how many slow iterations it takes to be told.
+// times: how many slow iterations it takes until one is reported.
 type SmallStep struct {
 	Size    float64 // share by which the level rises
 	CoV     float64
@@ -21,9 +21,9 @@ type SmallStep struct {
 type SmallResult struct {
 	Seeds    int
 	Found    int   // onsets placed near the change, within smallAfter iterations
-	Took     []int // slow iterations seen when they were told, the first is 1
+	Took     []int // slow iterations seen when they were reported, the first is 1
 	Early    int   // series with an onset before the change
-	Relieved int   // of those found, whose relief was told after the level was back
+	Relieved int   // of those found, whose relief was reported after the level was back
 }
 
 const (
@@ -49,7 +49,7 @@ func (s SmallStep) Try(cfg bocd.TrackerConfig, seed uint64, seeds int) SmallResu
 	return r
 }
 
-// add judges what was told of one series.
+// add judges what was reported of one series.
 func (r *SmallResult) add(s SmallStep, changes []bocd.Change) {
 	early, found := false, false
 	for _, c := range changes {
@@ -141,7 +141,7 @@ func Undisturbed(noise Noise, seed, job uint64, n int) []float64 {
 }
 
 // Drifting is a GPU that loses a share of its speed an hour, in iterations of 10 s
-// from iteration 360 on. It returns the loss in percent when it was told, 0 if
+// from iteration 360 on. It returns the loss in percent when it was reported, 0 if
 // it never was before half was lost.
 func Drifting(cfg bocd.TrackerConfig, noise Noise, perHour, cov float64, seed uint64) float64 {
 	const hour = 360

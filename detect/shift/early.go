@@ -3,7 +3,7 @@ package shift
 import "math"
 
 // Nothing is proven before the noise is known, which takes some hundred points. A change that
-// comes in this time would be taken for a part of the noise and never be told: so the level
+// comes in this time would be taken for a part of the noise and never be reported: so the level
 // before it is kept, the noise is learned from the points after it, and then the two are compared.
 
 const (

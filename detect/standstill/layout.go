@@ -195,7 +195,7 @@ func shapeOf(k *Call) string {
 	return shape
 }
 
-// freshMs is the age up to which a hook's word on its process is of now: it beats every
+// freshMs is the age up to which a hook's report on its process is current: it beats every
 // 100 ms.
 const freshMs = 1500
 

@@ -25,7 +25,7 @@ type Dump struct {
 	File    string
 	Version string                 // of the format, "2.9"; empty where the dump does not say
 	Groups  map[string]DumpGroup   // by name
-	Status  map[string]GroupStatus // by name; groups whose name can't be told are left out
+	Status  map[string]GroupStatus // by name; groups without a known name are left out
 	Entries []Entry                // in order of record
 
 	byID map[string]GroupStatus // as recorded, by the rank's own number of the group

@@ -110,7 +110,7 @@ func (raw rawRASRank) toRank() RASRank {
 	return r
 }
 
-// keepRAS takes RAS's word in. Several answers of one job can be in a folder:
+// keepRAS adds RAS's answer. Several answers of one job can be in a folder:
 // the one with the most communicators counts.
 func (f *file) keepRAS() error {
 	for i := range f.ras.Comms {

@@ -229,7 +229,7 @@ void *falcon_fn(int fn) {
   return b ? falcon_bound_fn(b, fn) : NULL;
 }
 
-/* ---- what the agent is told ---- */
+/* ---- what the agent is sent ---- */
 
 static uint32_t bound_as(void) {
   const falcon_binding *b = atomic_load(&primary);

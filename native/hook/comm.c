@@ -34,7 +34,7 @@ static bool defer(falcon_tls *t, void **where, uint32_t ticket, const falcon_com
 }
 
 /* A communicator that a suspension came for while it was made: the program is
- * told that there is none. */
+ * answered that there is none. */
 static int discard(void **where, bool aborted) {
   int (*real)(void *) = (int (*)(void *))falcon_fn(FN_ncclCommAbort);
   void *handle = where ? *where : NULL;

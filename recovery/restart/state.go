@@ -73,7 +73,7 @@ type NodeCommand struct {
 // Active reports whether a restart is in progress.
 func (s State) Active() bool { return s.Phase != "" && s.Phase != Over }
 
-// ToldToLeave reports whether the processes of a job epoch were told to leave: that they
+// ToldToLeave reports whether the processes of a job epoch were ordered to leave: that they
 // end is not the job's end, whatever has become of the restart.
 func (s State) ToldToLeave(epoch uint64) bool { return s.Epoch != 0 && s.Epoch == epoch }
 

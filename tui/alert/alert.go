@@ -218,12 +218,12 @@ func Causes(s *feed.State, now time.Time, price float64) []Cause {
 }
 
 // isSnoozed reports whether an incident's alerts are left out. A countdown near its end is
-// told all the same: something is about to be done.
+// reported all the same: something is about to be done.
 func isSnoozed(s *feed.State, incident string, now time.Time) bool {
 	return phrase.Snoozed(feed.TriageOf(s.Snap, incident), now)
 }
 
-// afterSnooze tells a cause that comes back after a snooze from the one that was told before.
+// afterSnooze distinguishes a cause that comes back after a snooze from the one that was reported before.
 func afterSnooze(s *feed.State, incident string) string {
 	if until := feed.TriageOf(s.Snap, incident).GetSnoozedUntilUnixNs(); until != 0 {
 		return fmt.Sprintf("-after-%d", until)

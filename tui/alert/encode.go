@@ -82,7 +82,7 @@ func Encode(a Alert, ch Channel) string {
 	title, body := plainText(a.Note.Title, titleMax), plainText(a.Note.Body, bodyMax)
 	switch ch {
 	case None:
-	case OSC9: // begins with the title's word, so that no body is taken for a number of a subcommand
+	case OSC9: // begins with the title, so that no body is taken for a number of a subcommand
 		out += ansi.Notify("Falcon: " + strings.TrimPrefix(title, "Falcon: ") + " – " + body)
 	case OSC777:
 		out += ansi.URxvtExt("notify", withoutSemicolons(title), withoutSemicolons(body))

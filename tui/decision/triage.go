@@ -24,7 +24,7 @@ var needs = map[string]string{
 	SaySnooze: "a time, such as 30m or 2h", SayAssign: "a name", SayHandOver: "a name", SayNote: "a text",
 }
 
-// Say is what somebody says of the incident on screen, from a command's words; nil where it
+// Say is what a person says of the incident on screen, from a command's words; nil where it
 // can't be said. Nothing is guessed: a snooze without a time is refused.
 func (o Operator) Say(verb string, words []string) (*falconv1.TriageRequest, Refusal) {
 	inc := o.Subject.Incident()

@@ -37,7 +37,7 @@ func Shallow[M proto.Message](m M) M {
 	return to.Interface().(M)
 }
 
-// TriageOf is who looks after an incident, nil where nobody has said anything.
+// TriageOf is who looks after an incident, nil where no one has said anything.
 func TriageOf(s *falconv1.SnapshotReply, incident string) *falconv1.Triage {
 	for _, v := range s.GetTriage() {
 		if v.GetIncident() == incident {

@@ -64,7 +64,7 @@ var traits = map[string]func(*Row) bool{
 	"here":    func(r *Row) bool { return r.Found },
 }
 
-// isSeen reports whether somebody has seen every incident that is listed.
+// isSeen reports whether a person has seen every incident that is listed.
 func isSeen(r *Row) bool {
 	snap := r.State.Snap
 	return len(snap.GetIncidents()) > 0 && len(snap.GetTriage()) == len(snap.GetIncidents()) && allSeen(r)

@@ -22,7 +22,7 @@ var table = slices.Concat([]Binding{
 	newBinding(Global, Ack, []string{"A"}, "A", "seen", "Say that you have seen the incident on screen; everybody sees who has.", 0),
 	newBinding(Global, Snooze, []string{"S"}, "S", "snooze", "Snooze the incident on screen: a prompt asks for how long, and why. Its alerts are left out, nothing else changes, and it ends at once where the incident gets worse.", 0),
 	newBinding(Global, WriteNote, []string{"W"}, "W", "note", "Write a note on the incident on screen, for whoever comes next.", 0),
-	newBinding(Global, HandOver, []string{"H"}, "H", "hand over", "Hand all open incidents over to somebody, with a note.", 0),
+	newBinding(Global, HandOver, []string{"H"}, "H", "hand over", "Hand all open incidents over to one person, with a note.", 0),
 	newBinding(Global, Mode, []string{"c"}, "c", "mode", "Choose who may act: observe, approve, or automatic up to a rung.", 3),
 	newBinding(Global, Freeze, []string{"F"}, "F", "freeze", "Freeze: stop new actions at once. When frozen: unfreeze, by typing the word.", 4),
 	newBinding(Global, Follow, []string{"w"}, "w", "worst", "Follow the worst rank instead of the chosen one.", 0),

@@ -95,7 +95,7 @@ func TallyOf(count [roster.Standings]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// countedWord is a standing's word beside a number; those that are no nouns stay as they are.
+// countedWord names a standing beside a number; those that are no nouns stay as they are.
 func countedWord(st roster.Standing, n int) string {
 	word := looks[st].word
 	if n != 1 && (st == roster.Culprit || st == roster.LinkEnd) {

@@ -14,7 +14,7 @@ func Snoozed(v *falconv1.Triage, now time.Time) bool {
 	return v.GetQuiet() && v.GetSnoozedUntilUnixNs() > now.UnixNano()
 }
 
-// Triage says who looks after an incident, "" where nobody has said anything: "lee's,
+// Triage says who looks after an incident, "" where no one has said anything: "lee's,
 // snoozed until 04:40:00Z by dana, note by lee: watch n1 (of 3)".
 func Triage(v *falconv1.Triage, now time.Time, zone *time.Location) string {
 	var parts []string

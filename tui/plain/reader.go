@@ -10,7 +10,7 @@ import (
 	"github.com/failslow/falcon/tui/feed"
 )
 
-// Bounds of what is said at once: the rest waits for a word.
+// Bounds of what is said at once: the rest waits for a command.
 const (
 	linesAtOnce = 8
 	linesHeld   = 400 // of the rest, the oldest go first

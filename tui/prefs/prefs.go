@@ -106,7 +106,7 @@ type file struct {
 	Hints  *bool          `toml:"hints"`
 	Price  *float64       `toml:"alert_gpu_hours"`
 	Zone   *string        `toml:"time_zone"`
-	Keys   map[string]any `toml:"keys"` // the library takes a list for a table without a word, so changes looks itself
+	Keys   map[string]any `toml:"keys"` // the library takes a list for a table silently, so changes looks itself
 }
 
 // known are the settings, for who has mistyped one.

@@ -190,7 +190,7 @@ func Rate(mbPerS float64) string {
 	return fmt.Sprintf("%.1f MB/s", mbPerS)
 }
 
-// Judgement is a result in a word, or why there is none.
+// Judgement is a result in short, or why there is none.
 func Judgement(slow bool, unjudged, fault string) string {
 	switch {
 	case fault != "":

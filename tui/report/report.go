@@ -33,7 +33,7 @@ type Incident struct {
 	Cost              Cost     `json:"cost"`
 	// Validations are the tests made for it, newest first.
 	Validations []falcon.Validation `json:"validations"`
-	// Triage is who looks after it; nil where nobody has said anything.
+	// Triage is who looks after it; nil where no one has said anything.
 	Triage *Triage `json:"triage,omitempty"`
 
 	// What follows is there when one incident was asked for.

@@ -31,7 +31,7 @@ type TriageNote struct {
 	Text   string `json:"text"`
 }
 
-// Text says it in one line, "-" where nobody has said anything.
+// Text says it in one line, "-" where no one has said anything.
 func (t *Triage) Text() string {
 	if t == nil || t.text == "" {
 		return "-"

@@ -36,9 +36,9 @@ type Engine struct {
 	hellos   []*falconv1.Hello
 	beats    int
 	frames   []*falconv1.AgentFrame // in the order taken
-	acked    map[string]uint64      // by boot, as every boot counts anew
+	acked    map[string]uint64      // by boot, as every boot counts from 0
 	cut      int
-	commands []*falconv1.Command // told again on every stream
+	commands []*falconv1.Command // sent again on every stream
 	tell     chan struct{}
 	revision uint32 // of the contract, as it says in its welcomes
 }

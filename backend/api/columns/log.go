@@ -7,7 +7,7 @@ import (
 )
 
 // held is how many snapshots a Log keeps to encode changes since them. Only
-// those that somebody received are kept, so that readers of a few paces find
+// those that a reader received are kept, so that readers of a few paces find
 // theirs.
 const held = 4
 

@@ -57,7 +57,7 @@ type child struct {
 	cmd     *exec.Cmd
 	control *os.File
 	one     sync.Mutex    // one fence at a time
-	answers chan message  // to fences; dropped when nobody waits
+	answers chan message  // to fences; dropped when no one waits
 	heard   chan struct{} // closed when nothing more is read
 	ended   chan struct{} // closed when the process is gone
 }

@@ -4,7 +4,7 @@
 //
 // The store's process is the same program again (Options.Command). It inherits
 // two descriptors: the socket that the keeper listens on, and one end of a socket
-// pair on which the keeper sends fences and reads answers. Nobody else has the
+// pair on which the keeper sends fences and reads answers. No other process has the
 // other end.
 //
 // It guarantees: the address stays the same for the life of the keeper, and

@@ -218,7 +218,7 @@ func (h *crowd) answered(m *member) error {
 	}
 }
 
-// again has a client begin anew.
+// again has a client start over.
 func (h *crowd) again(m *member, why error) error {
 	if h.tries++; h.tries > connectTries*h.n {
 		return fmt.Errorf("storetest: clients are disconnected again and again: %w", errors.Join(why, net.ErrClosed))

@@ -16,7 +16,7 @@ import (
 
 // How a stay in Park ends without an order to rejoin.
 var (
-	ErrStopped = errors.New("trainer: told to end while it was parked")
+	ErrStopped = errors.New("trainer: ordered to end while it was parked")
 	ErrNobody  = errors.New("trainer: parked, and no agent came to say how it goes on")
 )
 

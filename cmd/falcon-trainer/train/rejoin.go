@@ -133,7 +133,7 @@ func (r *rejoin) receivingRanks() []int {
 	return out
 }
 
-// prepareShard makes sure that this rank has what it goes on with, or somebody who can
+// prepareShard makes sure that this rank has what it goes on with, or a rank that can
 // give it, and makes ready what others get from it.
 func (r *rejoin) prepareShard() error {
 	source, gets := r.order.Moves[r.w.rank]

@@ -22,7 +22,7 @@ var toMs = map[Unit]float64{"ns": 1e-6, "us": 1e-3, "ms": 1, "s": 1000, "min": 6
 // ToMs is the number of milliseconds in the unit, 0 for none.
 func (u Unit) ToMs() float64 { return toMs[u] }
 
-// Word is the unit as a word of a sentence.
+// Word is the unit as it reads in a sentence.
 func (u Unit) Word() string {
 	return map[Unit]string{"ns": "nanoseconds", "us": "microseconds", "ms": "milliseconds", "s": "seconds", "min": "minutes"}[u]
 }

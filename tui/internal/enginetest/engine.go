@@ -209,7 +209,7 @@ func (e *Engine) log(iter int64, kind, text string, severity int32) {
 	e.write(&falconv1.EventLine{Iteration: iter, Kind: kind, Text: text + e.hostile, Severity: severity})
 }
 
-// audit logs a deed as the engine does.
+// audit logs an act as the engine does.
 func (e *Engine) audit(by, verb, about, hash, reason string) {
 	a := &falconv1.Audit{Actor: by, Role: e.opts.Role, From: "unix user 1000" + e.hostile, Verb: verb, About: about, PlanHash: hash, Reason: reason}
 	if by == "policy" {

@@ -60,7 +60,7 @@ func (e *Engine) Recovers() []*falconv1.RecoverRequest {
 	return append([]*falconv1.RecoverRequest(nil), e.recovers...)
 }
 
-// Recover takes a word on a recovery as the engine does.
+// Recover takes a decision on a recovery as the engine does.
 func (e *Engine) Recover(_ context.Context, r *falconv1.RecoverRequest) (*falconv1.RecoverReply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -86,7 +86,7 @@ func (e *Engine) Recover(_ context.Context, r *falconv1.RecoverRequest) (*falcon
 	return &falconv1.RecoverReply{Recovery: e.recovery()}, nil
 }
 
-// wrong says why a word can't be taken, nil = it can.
+// wrong says why a decision can't be taken, nil = it can.
 func (e *Engine) wrong(r *falconv1.RecoverRequest) error {
 	now := e.recovery()
 	word := r.Verb == "approve" || r.Verb == "deny" || r.Verb == "abort" || r.Verb == "ended"

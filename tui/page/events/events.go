@@ -285,7 +285,7 @@ func Tail(c *widget.Canvas, r widget.Rect, s *page.State) {
 	drawTail(c, r, withoutJitter(s.Feed.Events), "EVENTS", s.Zone)
 }
 
-// IsAudit reports whether an event is a deed of a person, or of policy in a person's stead.
+// IsAudit reports whether an event is an act of a person, or of policy on a person's behalf.
 func IsAudit(e *falconv1.EventLine) bool { return e.GetKind() == "audit" }
 
 // AuditTail draws the newest audit lines for other pages.

@@ -183,7 +183,7 @@ func (t linkTable) drawResult(c *widget.Canvas, r widget.Rect, l *falconv1.LinkR
 	pen.Put(linkVerdictRole(l), "  "+linkVerdict(l))
 }
 
-// linkVerdict is the last column: the ratio and a word, or why there is none.
+// linkVerdict is the last column: the ratio and a verdict, or why there is none.
 func linkVerdict(l *falconv1.LinkResult) string {
 	ratio := ""
 	if l.Ratio > 0 && l.Unjudged != falcon.NothingToCompare {

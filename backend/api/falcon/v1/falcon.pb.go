@@ -4793,7 +4793,7 @@ type TableCommand struct {
 	Table          []byte                 `protobuf:"bytes,2,opt,name=table,proto3" json:"table,omitempty"` // recovery/ranktable JSON; empty with delta
 	BaseGeneration uint64                 `protobuf:"varint,3,opt,name=base_generation,json=baseGeneration,proto3" json:"base_generation,omitempty"`
 	Delta          []byte                 `protobuf:"bytes,4,opt,name=delta,proto3" json:"delta,omitempty"` // recovery/ranktable delta
-	None           bool                   `protobuf:"varint,5,opt,name=none,proto3" json:"none,omitempty"`  // the node puts no table into a file: it is told the generation alone
+	None           bool                   `protobuf:"varint,5,opt,name=none,proto3" json:"none,omitempty"`  // the node puts no table into a file: it is sent the generation alone
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -6883,7 +6883,7 @@ func (x *HangPart) GetAdvice() string {
 	return ""
 }
 
-// One screen that somebody has open.
+// One open console.
 type Operator struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // as proven by the transport, as are role and from
@@ -7712,7 +7712,7 @@ type RankView struct {
 	CnpPerS      float64                `protobuf:"fixed64,16,opt,name=cnp_per_s,json=cnpPerS,proto3" json:"cnp_per_s,omitempty"`     // congestion notification packets, sent and handled, at the rank's NIC between its two newest looks; -1 = not measured
 	// The level 0..6 that it shows by wait, temperature, SM clock and congestion
 	// notifications, each with hysteresis: 2 + level; 1 = not measured; 0 = the
-	// engine does not say. The clock is told against that of the job's fast GPUs.
+	// engine does not say. The clock is compared with that of the job's fast GPUs.
 	WaitStep        int32 `protobuf:"varint,17,opt,name=wait_step,json=waitStep,proto3" json:"wait_step,omitempty"`
 	TemperatureStep int32 `protobuf:"varint,18,opt,name=temperature_step,json=temperatureStep,proto3" json:"temperature_step,omitempty"`
 	ClockStep       int32 `protobuf:"varint,19,opt,name=clock_step,json=clockStep,proto3" json:"clock_step,omitempty"`
@@ -8868,7 +8868,7 @@ func (x *Action) GetRevertedUnixNs() int64 {
 	return 0
 }
 
-// Approval is one person's word for an action; see falcon.Approval.
+// Approval is one person's consent to an action; see falcon.Approval.
 type Approval struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
@@ -9562,7 +9562,7 @@ func (x *EventLine) GetAbout() string {
 	return ""
 }
 
-// Audit is one deed of a person, or of policy in a person's stead, as the
+// Audit is one act of a person, or of policy on a person's behalf, as the
 // journal holds it.
 type Audit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -12617,7 +12617,7 @@ type Recovery struct {
 	EndedUnixNs     int64                  `protobuf:"varint,21,opt,name=ended_unix_ns,json=endedUnixNs,proto3" json:"ended_unix_ns,omitempty"`
 	DeadlineUnixNs  int64                  `protobuf:"varint,22,opt,name=deadline_unix_ns,json=deadlineUnixNs,proto3" json:"deadline_unix_ns,omitempty"`
 	Ranks           []*RankRecovery        `protobuf:"bytes,23,rep,name=ranks,proto3" json:"ranks,omitempty"`                                 // where each process stands; newest recovery only
-	Whole           bool                   `protobuf:"varint,24,opt,name=whole,proto3" json:"whole,omitempty"`                                // all processes are started anew: survivors can't be kept
+	Whole           bool                   `protobuf:"varint,24,opt,name=whole,proto3" json:"whole,omitempty"`                                // all processes are restarted: survivors can't be kept
 	Shrink          *Shrink                `protobuf:"bytes,25,opt,name=shrink,proto3" json:"shrink,omitempty"`                               // what a whole restart goes on with where no spare came; absent = all replicas
 	AwaitsProof     bool                   `protobuf:"varint,26,opt,name=awaits_proof,json=awaitsProof,proto3" json:"awaits_proof,omitempty"` // it waits for a proof, or an approver's statement ("ended"), that no rank of the job trains on
 	StatedBy        string                 `protobuf:"bytes,27,opt,name=stated_by,json=statedBy,proto3" json:"stated_by,omitempty"`           // who made that statement; empty = no one

@@ -24,11 +24,6 @@ const (
 	lastBy = 0.01
 )
 
-// callKey names one call of a communicator.
-type callKey struct {
-	comm, ordinal uint64
-}
-
 // sizedOp is a kind of message, of the ranks that do the same work.
 type sizedOp struct {
 	column int
@@ -40,9 +35,14 @@ type sizedOp struct {
 // waits for those that come later. Members of a collective end together, so no
 // clock is compared with another.
 type arrivals struct {
-	calls    map[callKey]float64
-	messages map[sizedOp]float64
-	column   []int // of each rank
+	joined   *callJoin
+	messages map[sizedOp]*float64
+	newest   [4]struct { // of messages, looked up first: a rank's are of few kinds
+		kind  sizedOp
+		least *float64
+	}
+	column []int // of each rank
+	order  []int // of the calls of a stretch by their start; reused
 }
 
 // endsTogether reports whether no member can leave a call before the last has come.
@@ -56,16 +56,8 @@ func endsTogether(op falcon.Op) bool {
 
 func isMessage(op falcon.Op) bool { return op == falcon.OpSend || op == falcon.OpRecv }
 
-func (w *Window) newArrivals(profiles []falcon.RankProfile, joined []joinedCalls) *arrivals {
-	a := &arrivals{calls: map[callKey]float64{}, messages: map[sizedOp]float64{}, column: make([]int, w.Layout.World())}
-	for i := range joined {
-		j := &joined[i]
-		for _, r := range j.rows {
-			if endsTogether(j.op) {
-				a.calls[callKey{j.comm, r.ordinal}] = slices.Min(r.ms)
-			}
-		}
-	}
+func (w *Window) newArrivals(joined *callJoin) *arrivals {
+	a := &arrivals{joined: joined, messages: map[sizedOp]*float64{}, column: make([]int, w.Layout.World())}
 	columns := 0
 	eachColumn(w.Layout, func(column []falcon.Rank) {
 		for _, r := range column {
@@ -73,25 +65,50 @@ func (w *Window) newArrivals(profiles []falcon.RankProfile, joined []joinedCalls
 		}
 		columns++
 	})
-	for _, p := range profiles {
-		for _, c := range p.Calls {
-			if k := (sizedOp{a.column[p.Rank], c.Op, c.Bytes}); isMessage(c.Op) && positive(c.DurationMs) {
-				if least, seen := a.messages[k]; !seen || c.DurationMs < least {
-					a.messages[k] = c.DurationMs
-				}
+	for i := range joined.profiles {
+		p := &joined.profiles[i]
+		for k := range p.Calls {
+			if c := &p.Calls[k]; isMessage(c.Op) && positive(c.DurationMs) {
+				least := a.leastOf(p.Rank, c)
+				*least = min(*least, c.DurationMs)
 			}
 		}
 	}
 	return a
 }
 
-// wait is how long a rank waits in a call for others to come; 0 where that is unknown.
-func (a *arrivals) wait(r falcon.Rank, c falcon.CallTiming) float64 {
-	least, known := a.calls[callKey{c.Comm, c.Ordinal}]
-	if isMessage(c.Op) {
-		least, known = a.messages[sizedOp{a.column[r], c.Op, c.Bytes}]
+// leastOf is the least duration of messages of a kind, infinite before the first.
+func (a *arrivals) leastOf(r falcon.Rank, c *falcon.CallTiming) *float64 {
+	kind := sizedOp{a.column[r], c.Op, c.Bytes}
+	for i := range a.newest {
+		if n := &a.newest[i]; n.least != nil && n.kind == kind {
+			return n.least
+		}
 	}
-	if !known || !positive(c.DurationMs) {
+	least := a.messages[kind]
+	if least == nil {
+		least = new(float64)
+		*least = math.Inf(1)
+		a.messages[kind] = least
+	}
+	copy(a.newest[1:], a.newest[:])
+	a.newest[0].kind, a.newest[0].least = kind, least
+	return least
+}
+
+// wait is how long a rank waits in one of its profile's calls for others to come; 0 where
+// that is unknown.
+func (a *arrivals) wait(profile, call int) float64 {
+	p := &a.joined.profiles[profile]
+	c := &p.Calls[call]
+	if !positive(c.DurationMs) {
+		return 0
+	}
+	least := a.joined.least[profile][call]
+	if isMessage(c.Op) {
+		least = *a.leastOf(p.Rank, c)
+	}
+	if least == 0 {
 		return 0
 	}
 	return max(0, c.DurationMs-least)
@@ -108,7 +125,7 @@ type timeline struct {
 }
 
 // add takes one call; they come in order of their start.
-func (t *timeline) add(c falcon.CallTiming, wait float64) {
+func (t *timeline) add(c *falcon.CallTiming, wait float64) {
 	end := c.StartMs + c.DurationMs
 	t.to = max(t.to, end)
 	t.waits += max(0, c.StartMs+wait-max(c.StartMs, t.waited))
@@ -126,7 +143,8 @@ func (t *timeline) worked() float64 { return max(0, t.to-t.from-t.waits) }
 
 // stretches are a rank's iterations, without the first: when that began is not known.
 // A window whose calls do not repeat, or of one iteration, is one stretch.
-func (a *arrivals) stretches(p *falcon.RankProfile) []timeline {
+func (a *arrivals) stretches(profile int) []timeline {
+	p := &a.joined.profiles[profile]
 	n := p.Iterations
 	if n < 1 || len(p.Calls) < n {
 		return nil
@@ -135,14 +153,12 @@ func (a *arrivals) stretches(p *falcon.RankProfile) []timeline {
 	if len(p.Calls)%n != 0 || n == 1 {
 		per = len(p.Calls)
 	}
-	var out []timeline
+	out := make([]timeline, 0, len(p.Calls)/per)
 	end := p.Calls[0].StartMs
 	for from := 0; from < len(p.Calls); from += per {
 		t := timeline{from: end, to: end, waited: end, busy: end}
-		calls := slices.Clone(p.Calls[from:min(from+per, len(p.Calls))])
-		slices.SortStableFunc(calls, func(x, y falcon.CallTiming) int { return cmp.Compare(x.StartMs, y.StartMs) })
-		for _, c := range calls {
-			t.add(c, a.wait(p.Rank, c))
+		for _, k := range a.byStart(p.Calls, from, min(from+per, len(p.Calls))) {
+			t.add(&p.Calls[k], a.wait(profile, k))
 		}
 		end = t.to
 		out = append(out, t)
@@ -156,19 +172,33 @@ func (a *arrivals) stretches(p *falcon.RankProfile) []timeline {
 	return out
 }
 
+// byStart are the calls from one on to another in order of their start, as they come where
+// two start together. The next call overwrites it.
+func (a *arrivals) byStart(calls []falcon.CallTiming, from, to int) []int {
+	a.order = a.order[:0]
+	for k := from; k < to; k++ {
+		a.order = append(a.order, k)
+	}
+	slices.SortFunc(a.order, func(x, y int) int {
+		return cmp.Or(cmp.Compare(calls[x].StartMs, calls[y].StartMs), cmp.Compare(x, y))
+	})
+	return a.order
+}
+
 // measureArrivals fills in how long each rank worked while it did not wait for
 // others, and whether communication hides computation in this window.
-func (w *Window) measureArrivals(res *Result, profiles []falcon.RankProfile, joined []joinedCalls) {
+func (w *Window) measureArrivals(res *Result, joined *callJoin) {
 	if w.NoStarts {
 		return
 	}
-	a := w.newArrivals(profiles, joined)
+	a := w.newArrivals(joined)
+	profiles := joined.profiles
 	var gaps, concurrent []float64
 	for i := range profiles {
 		p := &profiles[i]
 		r := &res.Ranks[p.Rank]
 		var worked, together []float64
-		for _, t := range a.stretches(p) {
+		for _, t := range a.stretches(i) {
 			worked, together = append(worked, t.worked()), append(together, t.concurrent/(t.to-t.from))
 		}
 		if r.WorkMs = falcon.Median(slices.Clone(worked)); !positive(r.WorkMs) {
@@ -179,12 +209,12 @@ func (w *Window) measureArrivals(res *Result, profiles []falcon.RankProfile, joi
 		gaps = append(gaps, p.SelfMs*float64(max(1, p.MicroBatches))/r.WorkMs)
 		concurrent = append(concurrent, falcon.Median(together))
 	}
-	countLastArrivals(res, joined)
+	countLastArrivals(res, joined.classes)
 	if len(gaps) == 0 {
 		return
 	}
 	res.GapShare = falcon.Median(gaps)
-	res.Hidden = len(a.calls) > 0 && res.GapShare < hiddenBelow
+	res.Hidden = joined.together && res.GapShare < hiddenBelow
 	// A slow rank's peers wait at every call: they show no overlap any more.
 	res.Overlap = res.Hidden || w.Healthy.orNone().overlap || falcon.Median(concurrent) >= concurrentFrom || goesOn(res, profiles)
 }
@@ -192,18 +222,21 @@ func (w *Window) measureArrivals(res *Result, profiles []falcon.RankProfile, joi
 // countLastArrivals counts the collectives that each rank entered, and entered
 // last, and by how much it came behind the median of its peers at most.
 func countLastArrivals(res *Result, joined []joinedCalls) {
+	var ordered, late []float64
 	for i := range joined {
 		j := &joined[i]
 		if !endsTogether(j.op) {
 			continue
 		}
-		late := make([][]float64, len(j.members))
-		for _, row := range j.rows {
-			ordered := slices.Sorted(slices.Values(row.ms))
+		rows := len(j.rows)
+		late = slices.Grow(late[:0], rows*len(j.members))[:rows*len(j.members)] // by member, then by call
+		for k, row := range j.rows {
+			ordered = append(ordered[:0], row.ms...)
+			slices.Sort(ordered)
 			for m, ms := range row.ms {
 				q := &res.Ranks[j.members[m]]
 				q.Entered++
-				late[m] = append(late[m], (ordered[(len(ordered)-1)/2]+ordered[len(ordered)/2])/2-ms)
+				late[m*rows+k] = (ordered[(len(ordered)-1)/2]+ordered[len(ordered)/2])/2 - ms
 				if ms == ordered[0] && ms < ordered[1]-lastBy { // none is last where several wait for the stream alone
 					q.EnteredLast++
 				}
@@ -212,7 +245,7 @@ func countLastArrivals(res *Result, joined []joinedCalls) {
 		steps := max(1, int(float64(len(j.rows))/j.calls+0.5))
 		for m, r := range j.members {
 			q := &res.Ranks[r]
-			q.LateMs = max(q.LateMs, latestOfSteps(late[m], steps))
+			q.LateMs = max(q.LateMs, latestOfSteps(late[m*rows:(m+1)*rows], steps))
 		}
 	}
 }

@@ -1,117 +1,11 @@
 package peer
 
 import (
-	"cmp"
-	"maps"
 	"math"
 	"slices"
 
 	"github.com/failslow/falcon"
 )
-
-// class is one kind of collective call on one communicator.
-type class struct {
-	comm  uint64
-	op    falcon.Op
-	bytes int64
-}
-
-// joinedCalls is a class's calls, one row per call that every member measured.
-type joinedCalls struct {
-	class
-	members []falcon.Rank // ascending
-	rows    []row         // in order of the calls
-	calls   float64       // per iteration
-}
-
-// row is one call: its members' durations.
-type row struct {
-	ordinal uint64
-	ms      []float64 // by member
-}
-
-// joinCalls lays the collective calls of all ranks side by side by (communicator,
-// ordinal). A call that a member did not measure has no row: without the last
-// arriver the least duration is not the transfer.
-func (w *Window) joinCalls(profiles []falcon.RankProfile) []joinedCalls {
-	type call struct {
-		class
-		ordinal uint64
-	}
-	durations := map[call]map[falcon.Rank]float64{}
-	members := map[uint64]map[falcon.Rank]bool{}
-	rates := map[class][]float64{}
-	for _, p := range profiles {
-		own := map[class]int{}
-		for _, c := range p.Calls {
-			if c.Op == falcon.OpSend || c.Op == falcon.OpRecv || !positive(c.DurationMs) {
-				continue
-			}
-			k := call{class{c.Comm, c.Op, c.Bytes}, c.Ordinal}
-			own[k.class]++
-			if durations[k] == nil {
-				durations[k] = map[falcon.Rank]float64{}
-			}
-			durations[k][p.Rank] = c.DurationMs
-			if members[c.Comm] == nil {
-				members[c.Comm] = map[falcon.Rank]bool{}
-			}
-			members[c.Comm][p.Rank] = true
-		}
-		for k, n := range own {
-			rates[k] = append(rates[k], float64(n)/float64(max(1, p.Iterations)))
-		}
-	}
-	groups := map[uint64][]falcon.Rank{}
-	for comm, seen := range members {
-		groups[comm] = w.membersOf(comm, seen)
-	}
-	byClass := map[class]*joinedCalls{}
-	for k, byRank := range durations {
-		ranks := groups[k.comm]
-		if len(ranks) < 2 || len(byRank) < len(ranks) {
-			continue
-		}
-		j := byClass[k.class]
-		if j == nil {
-			j = &joinedCalls{class: k.class, members: ranks}
-			byClass[k.class] = j
-		}
-		ms := make([]float64, len(ranks))
-		for i, r := range ranks {
-			ms[i] = byRank[r]
-		}
-		j.rows = append(j.rows, row{k.ordinal, ms})
-	}
-	out := make([]joinedCalls, 0, len(byClass))
-	for _, j := range byClass {
-		// Ranks may have lost different iterations: few calls may be left that all measured.
-		j.calls = falcon.Median(rates[j.class])
-		// Sums of floats depend on their order, and maps have none.
-		slices.SortFunc(j.rows, func(a, b row) int { return cmp.Compare(a.ordinal, b.ordinal) })
-		out = append(out, *j)
-	}
-	slices.SortFunc(out, func(a, b joinedCalls) int {
-		return cmp.Or(slices.Compare(a.members, b.members), cmp.Compare(a.comm, b.comm),
-			cmp.Compare(a.op, b.op), cmp.Compare(a.bytes, b.bytes))
-	})
-	return out
-}
-
-// membersOf lists the communicator's ranks by the job, else those seen calling on it.
-func (w *Window) membersOf(comm uint64, seen map[falcon.Rank]bool) []falcon.Rank {
-	for r := range seen {
-		for _, c := range w.Comms[r] {
-			if c.ID != comm {
-				continue
-			}
-			if c.Size != len(seen) {
-				return nil // a member is missing
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(seen))
-}
 
 // dimension is the communicator's dimension by the job, else by its members.
 func (w *Window) dimension(comm uint64, ranks []falcon.Rank) falcon.Dimension {

@@ -2,7 +2,6 @@ package peer
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/failslow/falcon"
@@ -18,29 +17,10 @@ type way struct {
 // replicas. Only receives are judged, as eager sends finish early, and of them
 // the first decile, as the rest of a receive is the pipeline's bubble.
 func (w *Window) judgePairs(res *Result, profiles []falcon.RankProfile) {
-	waits := map[way][]float64{}
-	iterations := map[falcon.Rank]int{}
-	for _, p := range profiles {
-		iterations[p.Rank] = max(1, p.Iterations)
-		for _, c := range p.Calls {
-			from, ok := w.senderOf(p.Rank, c)
-			if !ok || !positive(c.DurationMs) {
-				continue
-			}
-			k := way{from, p.Rank, c.Bytes}
-			waits[k] = append(waits[k], c.DurationMs)
-			res.Ranks[p.Rank].RecvMs += c.DurationMs / float64(max(1, p.Iterations))
-		}
-	}
-	ways := slices.SortedFunc(maps.Keys(waits), func(a, b way) int {
-		return cmp.Or(cmp.Compare(a.to, b.to), cmp.Compare(a.from, b.from), cmp.Compare(a.bytes, b.bytes))
-	})
-	for _, k := range ways {
-		v := waits[k]
-		res.Pairs = append(res.Pairs, Pair{
-			From: k.from, To: k.to, Bytes: k.bytes, Internode: len(w.nodesOf([]falcon.Rank{k.from, k.to})) > 1,
-			RecvMs: lowQuantile(v, 0.1), CallsPerIt: float64(len(v)) / float64(iterations[k.to]),
-		})
+	var received []receive
+	for i := range profiles {
+		received = w.receivesOf(&profiles[i], res, received[:0])
+		w.addPairs(&profiles[i], res, received)
 	}
 	places, own := map[position][]float64{}, map[position][]float64{}
 	for i := range res.Pairs {
@@ -65,6 +45,42 @@ func (w *Window) judgePairs(res *Result, profiles []falcon.RankProfile) {
 		if w.Rules.Small && p.Basis == ByPeers {
 			p.Suspect = p.Suspect && spreads[k].standsOut(p.RecvMs, p.OwnMs, w.Rules.Matter*res.IterationMs/p.CallsPerIt)
 		}
+	}
+}
+
+// receive is one receive and how long it took.
+type receive struct {
+	way
+	ms float64
+}
+
+// receivesOf adds a profile's receives to out, by their ways, and sums them up.
+func (w *Window) receivesOf(p *falcon.RankProfile, res *Result, out []receive) []receive {
+	for i := range p.Calls {
+		c := &p.Calls[i]
+		if from, ok := w.senderOf(p.Rank, c); ok && positive(c.DurationMs) {
+			out = append(out, receive{way{from, p.Rank, c.Bytes}, c.DurationMs})
+			res.Ranks[p.Rank].RecvMs += c.DurationMs / float64(max(1, p.Iterations))
+		}
+	}
+	slices.SortFunc(out, func(a, b receive) int {
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.bytes, b.bytes), cmp.Compare(a.ms, b.ms))
+	})
+	return out
+}
+
+// addPairs adds the ways of a rank's receives, which are sorted.
+func (w *Window) addPairs(p *falcon.RankProfile, res *Result, received []receive) {
+	for len(received) > 0 {
+		k, n := received[0].way, 1
+		for n < len(received) && received[n].way == k {
+			n++
+		}
+		res.Pairs = append(res.Pairs, Pair{
+			From: k.from, To: k.to, Bytes: k.bytes, Internode: w.internode(k.from, k.to),
+			RecvMs: received[int(0.1*float64(n-1))].ms, CallsPerIt: float64(n) / float64(max(1, p.Iterations)),
+		})
+		received = received[n:]
 	}
 }
 
@@ -98,7 +114,7 @@ func (w *Window) positionOf(p *Pair) position {
 }
 
 // senderOf is the rank that a receive comes from.
-func (w *Window) senderOf(to falcon.Rank, c falcon.CallTiming) (falcon.Rank, bool) {
+func (w *Window) senderOf(to falcon.Rank, c *falcon.CallTiming) (falcon.Rank, bool) {
 	if c.Op != falcon.OpRecv || c.Peer < 0 {
 		return 0, false
 	}

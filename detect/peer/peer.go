@@ -199,10 +199,10 @@ func Judge(w Window) Result {
 		res.IterationMs = math.Max(res.IterationMs, windowSpanMs(p))
 	}
 	joined := w.joinCalls(profiles)
-	w.measureArrivals(&res, profiles, joined)
+	w.measureArrivals(&res, joined)
 	w.measureOutside(&res, profiles)
 	w.judgeSelf(&res, profiles)
-	w.judgeGroups(&res, joined)
+	w.judgeGroups(&res, joined.classes)
 	w.judgePairs(&res, profiles)
 	w.judgeQueues(&res)
 	w.judgeSteps(&res, profiles)

@@ -25,19 +25,18 @@ func computeGaps(p *falcon.RankProfile) [][]float64 {
 		return nil
 	}
 	per := len(p.Calls) / n
-	out, end := make([][]float64, n), 0.0
-	for i, c := range p.Calls {
+	gaps, end := make([]float64, len(p.Calls)), 0.0
+	for i := range p.Calls {
+		c := &p.Calls[i]
 		if c.Op != p.Calls[i%per].Op || !(c.DurationMs >= 0) || math.IsInf(c.StartMs+c.DurationMs, 0) {
 			return nil
 		}
-		gap := 0.0
 		if i > 0 {
-			gap = math.Max(0, c.StartMs-end)
+			gaps[i] = math.Max(0, c.StartMs-end)
 		}
-		out[i/per] = append(out[i/per], gap)
 		end = math.Max(end, c.StartMs+c.DurationMs)
 	}
-	return out
+	return slices.Collect(slices.Chunk(gaps, per))
 }
 
 // stepTimes are a rank's self times iteration by iteration, per micro-batch. The
@@ -81,9 +80,9 @@ func spreadOf(gaps [][]float64) float64 {
 	for _, row := range gaps {
 		longest = max(longest, slices.Max(row))
 	}
-	var spreads []float64
+	same, spreads := make([]float64, 0, len(gaps)), make([]float64, 0, len(gaps[0]))
 	for i := range gaps[0] {
-		var same []float64
+		same = same[:0]
 		for k, row := range gaps {
 			if k > 0 || i > 0 {
 				same = append(same, row[i])

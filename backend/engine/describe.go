@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -57,7 +58,7 @@ func (e *Engine) describe(now time.Time) {
 // beginEpoch forgets what was of the job epoch before.
 func (e *Engine) beginEpoch(now time.Time, rec jobRecord) {
 	e.intake.beginEpoch(falcon.NoIteration)
-	e.recoveries.forgetCommands(false)
+	e.recoveries.forgetCommands(math.MaxUint64, false)
 	e.validations.machine.Step(now, validate.Stop{Why: "the job's processes or its layout changed"})
 	e.oplog.logf("rank", 0, "", "job epoch %d: %d ranks, %s", rec.Epoch, rec.Layout.World(), rec.Layout)
 }

@@ -323,7 +323,7 @@ func (e *Engine) digestRecovery(now time.Time, v recovery.Ready, r *decidedRound
 
 // recovered lets the job go on as something that others look at again.
 func (e *Engine) recovered(now time.Time, v falcon.Recovery) {
-	e.recoveries.forgetCommands(v.State != falcon.RecoveryResumed)
+	e.recoveries.forgetCommands(v.Generation, v.State != falcon.RecoveryResumed)
 	e.job.dirty = true
 	e.describe(now)
 	e.delivery.resume(now)

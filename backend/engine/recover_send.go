@@ -85,12 +85,12 @@ func (dr *recoveryDriver) putCommand(t *nodeCommand) *outbox.Item {
 	})
 }
 
-// forgetCommands ends all commands; those that end processes stay where the recovery
-// has failed.
-func (dr *recoveryDriver) forgetCommands(keepStops bool) {
+// forgetCommands ends all commands up to a generation: the next recovery's may be out already.
+// Those that end processes stay where the recovery has failed.
+func (dr *recoveryDriver) forgetCommands(upTo uint64, keepStops bool) {
 	dr.outbox.Remove(func(it *outbox.Item) bool {
 		t, is := it.About.(*nodeCommand)
-		return is && (!keepStops || t.Kind != stopKind)
+		return is && t.Generation <= upTo && (!keepStops || t.Kind != stopKind)
 	})
 }
 

@@ -39,6 +39,7 @@ const (
 	ActionKept       ActionState = "kept"       // gain verified
 	ActionReverting  ActionState = "reverting"  // ordered back
 	ActionReverted   ActionState = "reverted"   // undone
+	ActionRetained   ActionState = "retained"   // its fault has cleared, and the job stays as it is
 	ActionFailed     ActionState = "failed"     // never took effect
 	ActionExpired    ActionState = "expired"    // the fault cleared before a decision
 )

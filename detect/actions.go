@@ -32,11 +32,13 @@ func (m *Machine) stepActed(in Acted) {
 	if !m.job.known {
 		return
 	}
-	m.settleAround(in.Iteration)
+	if !in.Unchanged {
+		m.settleAround(in.Iteration, m.baseline.mostAfter(in))
+	}
 	if len(in.MicroBatches) > 0 {
 		m.job.setSplit(in.MicroBatches)
 	}
-	if in.Rung == falcon.RungS3 {
+	if in.Rung == falcon.RungS3 && !in.Unchanged {
 		m.placementChanged(in)
 	}
 	for _, s := range m.incidents.list {
@@ -56,10 +58,11 @@ func (m *Machine) stepActed(in Acted) {
 	m.relief.closeRelieved(m.samples.newest)
 }
 
-// settleAround marks changes around an iteration as an action's.
-func (m *Machine) settleAround(iteration int64) {
+// settleAround marks changes around an iteration as an action's, but not those to a level
+// above most.
+func (m *Machine) settleAround(iteration int64, most float64) {
 	from, to := iteration-m.cfg.SettleBefore, iteration+m.cfg.SettleAfter
-	m.baseline.settleUntil(to)
-	m.samples.settleRange(from, to)
+	m.baseline.settleUntil(to, most)
+	m.samples.settleRange(from, to, most)
 	m.onsets.clearAlarms()
 }

@@ -1,5 +1,7 @@
 package detect
 
+import "math"
+
 // baseline is the iteration time that slowness is measured against.
 type baseline struct {
 	cfg        *Config
@@ -9,6 +11,7 @@ type baseline struct {
 	restoredMs float64 // restored, or lowest verified regime; 0 = unknown
 	rebase     bool    // take the level after the settle window as the baseline
 	settleTo   int64   // first iteration that no action owns
+	settleMost float64 // ms; a level above it no action owns
 }
 
 // holdWhileOpen keeps the baseline while an incident is open: where ranks showed it first,
@@ -84,7 +87,24 @@ func (bl *baseline) restore(ms float64) { bl.restoredMs = ms }
 // relearn takes the level after the settle window as the baseline.
 func (bl *baseline) relearn() { bl.rebase = true }
 
-func (bl *baseline) settleUntil(iteration int64) { bl.settleTo = iteration }
+func (bl *baseline) settleUntil(iteration int64, most float64) {
+	bl.settleTo, bl.settleMost = iteration, most
+}
+
+// mostAfter is the highest level that an action can lead to, ms: undone while no fault is open,
+// it makes the job no slower, and what does is a new fault.
+func (bl *baseline) mostAfter(in Acted) float64 {
+	base := bl.currentMs()
+	if !in.Reverted || base <= 0 || len(bl.incidents.openIncidents()) > 0 {
+		return math.Inf(1)
+	}
+	return max(base, bl.samples.currentLevel()) * (1 + bl.cfg.Tracker.Verify)
+}
+
+// isActions reports whether a change placed at iteration, to a level of ms, belongs to an action.
+func (bl *baseline) isActions(iteration int64, ms float64) bool {
+	return bl.isSettling(iteration) && ms <= bl.settleMost
+}
 
 // lower takes a verified lower level as the baseline.
 func (bl *baseline) lower(ms float64) { bl.restoredMs = min(bl.currentMs(), ms) }

@@ -88,7 +88,7 @@ func (e *earlyLook) isSlow(ms float64) bool {
 
 // isDue reports whether an iteration of a settled job is slow, beyond what is known.
 func (e *earlyLook) isDue(c cell) bool {
-	return e.cfg.Early.Iterations > 0 && !e.samples.isLearning() && e.isSlow(c.ms) && !e.baseline.isSettling(c.iteration) &&
+	return e.cfg.Early.Iterations > 0 && !e.samples.isLearning() && e.isSlow(c.ms) && !e.baseline.isActions(c.iteration, c.ms) &&
 		e.evidence.hasHealthy() && !e.profile.learningDue() && e.incidents.allLocated()
 }
 

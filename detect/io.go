@@ -70,6 +70,7 @@ type Acted struct {
 	Rung         falcon.Rung
 	Iteration    int64 // first iteration it holds for
 	Reverted     bool
+	Unchanged    bool    // it ended, and the job stays as it is
 	MicroBatches []int32 // per replica, from then on
 	// Placement is the device of each rank from then on (S3); empty = as before.
 	// Open incidents stay with their devices and links, under other ranks.

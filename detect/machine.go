@@ -121,7 +121,7 @@ func (m *Machine) stepJob(j Job) {
 		return
 	}
 	if before, after := sumCounts(m.job.desc.MicroBatches), sumCounts(j.MicroBatches); before > 0 && after > 0 && before != after {
-		m.settleAround(m.samples.newest + 1)
+		m.settleAround(m.samples.newest+1, math.Inf(1))
 		m.baseline.relearn()
 		m.out.addNote("", m.samples.newest+1, "rebase", "The job now has %d micro-batches an iteration instead of %d: a new baseline follows", after, before)
 	}

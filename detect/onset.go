@@ -66,7 +66,7 @@ func (m *Machine) onJobChange(c bocd.Change) {
 		if m.onsets.isNewJitter(at) {
 			m.out.addNote("", at, "jitter", "A change by %s did not last or is too small: %.1f ms before, %.1f ms after, at most %.1f ms", changeText(c.Change), c.BeforeMs, c.AfterMs, m.samples.peakAround(c))
 		}
-	case c.Kind == bocd.KindSettled || m.baseline.isSettling(at):
+	case c.Kind == bocd.KindSettled || m.baseline.isActions(at, c.AfterMs):
 		m.out.addNote("", at, "settled", "The change from %.1f to %.1f ms belongs to an action", c.BeforeMs, c.AfterMs)
 		m.incidents.expediteAll()
 	case c.Kind == bocd.KindOnset && c.AfterMs <= m.baseline.currentMs()*(1+m.cfg.Tracker.Least()):
@@ -157,7 +157,7 @@ func (od *onsetDetector) startEpoch() {
 
 // addAlarm keeps the alarm of one rank, unless an action or a reported onset explains it.
 func (od *onsetDetector) addAlarm(a alarm) {
-	if !od.baseline.isSettling(a.iteration) && !od.isPartOfOnset(a.iteration) {
+	if !od.baseline.isActions(a.iteration, a.afterMs) && !od.isPartOfOnset(a.iteration) {
 		od.alarms = append(od.alarms, a)
 	}
 }
@@ -165,7 +165,7 @@ func (od *onsetDetector) addAlarm(a alarm) {
 // quorum are the alarms that mean one onset, where enough ranks raised one.
 func (od *onsetDetector) quorum() ([]alarm, bool) {
 	od.alarms = slices.DeleteFunc(od.alarms, func(a alarm) bool {
-		return od.isPartOfOnset(a.iteration) || od.baseline.isSettling(a.iteration) || od.samples.newest-a.iteration > int64(od.cfg.History)
+		return od.isPartOfOnset(a.iteration) || od.baseline.isActions(a.iteration, a.afterMs) || od.samples.newest-a.iteration > int64(od.cfg.History)
 	})
 	need := max(2, int(od.cfg.Quorum*float64(len(od.samples.ranks))+0.5))
 	if len(od.alarms) < need {

@@ -124,11 +124,12 @@ func (l *sampleLog) startEpoch(cfg *Config) {
 	l.slowest, l.fold, l.times, l.newest = newSeries(cfg), iterationFold{}, iterationTimes{}, -1
 }
 
-// settleRange marks iterations that belong to an action.
-func (l *sampleLog) settleRange(from, to int64) {
-	l.slowest.settleRange(from, to)
+// settleRange marks that changes at some iterations belong to an action, but not those to a
+// level above most.
+func (l *sampleLog) settleRange(from, to int64, most float64) {
+	l.slowest.settleRange(from, to, most)
 	for _, r := range l.ranks {
-		r.settleRange(from, to)
+		r.settleRange(from, to, most)
 	}
 }
 

@@ -97,10 +97,11 @@ func (s *series) newestColumns(n int) []Column {
 	return out
 }
 
-// settleRange marks iterations that belong to an action in the tracker.
-func (s *series) settleRange(from, to int64) {
+// settleRange marks in the tracker that changes at some iterations belong to an action, but
+// not those to a level above most.
+func (s *series) settleRange(from, to int64, most float64) {
 	if s.seen > 0 {
-		s.tracker.Settle(s.indexOfIteration(from), int(to-from))
+		s.tracker.Settle(s.indexOfIteration(from), int(to-from), most)
 	}
 }
 

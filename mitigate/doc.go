@@ -14,7 +14,8 @@
 //     and exceeds the model's present error. The error counts up to DoubtMost, so
 //     that no model is so wrong that it hides a large gain.
 //   - Every action is verified. S2 and S3 are reverted when they did not help or
-//     when the fault clears. Iterations in which a node that the incident names
+//     when the fault clears, but for ranks at whose new places the job trains as
+//     fast as before the fault (S3): they stay. Iterations in which a node that the incident names
 //     could not be heard measure no action, for at most ten minutes.
 //   - A restart (S4) is launched only once all processes of the generation before
 //     have ended, and goes back to the old nodes when the new ones don't come up.

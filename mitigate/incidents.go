@@ -217,7 +217,7 @@ func (n *incidentSet) mustLeave(d falcon.Device, bad []falcon.Node) bool {
 
 func isEnded(s falcon.ActionState) bool {
 	switch s {
-	case falcon.ActionVetoed, falcon.ActionReverted, falcon.ActionFailed, falcon.ActionExpired:
+	case falcon.ActionVetoed, falcon.ActionReverted, falcon.ActionRetained, falcon.ActionFailed, falcon.ActionExpired:
 		return true
 	}
 	return false

@@ -170,6 +170,7 @@ type Acted struct {
 	Rung         falcon.Rung
 	Iteration    int64
 	Reverted     bool
+	Unchanged    bool // it ended, and the job stays as it is
 	MicroBatches []int32
 	Placement    falcon.Placement // S3, S4: device by rank, from then on; empty = as before
 }

@@ -29,12 +29,17 @@ func (e *executor) revertDue() {
 		if b := e.incidents.actionUnderWay(); e.stuck && a.Rung == falcon.RungS3 || b != nil && b != a && b.State == falcon.ActionApplied {
 			continue
 		}
-		if why := e.plans.blockedBy(h); why != "" {
+		places := e.judgePlaces(h)
+		if why := cmp.Or(places.waits, e.plans.blockedBy(h)); why != "" {
 			if s.holdReason != why {
 				s.holdReason = why
 				e.out.addNote(a.ID, "action", "%s is not reverted yet: %s", a.ID, why)
 			}
 			continue
+		}
+		if places.stays != "" {
+			e.retain(h, places.stays)
+			return
 		}
 		e.revertAction(h)
 		return

@@ -145,7 +145,11 @@ func (sc *script) drain() []string {
 		out = append(out, fmt.Sprintf("fence %s: %s for %s by %s", f.Action, f.Node, f.Spare, f.By))
 	}
 	for _, a := range r.Acted {
-		out = append(out, fmt.Sprintf("acted %s %s from %d reverted=%v", a.Incident, a.Rung, a.Iteration, a.Reverted))
+		text := fmt.Sprintf("acted %s %s from %d reverted=%v", a.Incident, a.Rung, a.Iteration, a.Reverted)
+		if a.Unchanged {
+			text += " unchanged"
+		}
+		out = append(out, text)
 	}
 	for _, v := range r.Impacts {
 		sc.impacts[v.Incident] = v

@@ -26,7 +26,7 @@ func (t actionTimes) after(a falcon.Action, atNs int64) actionTimes {
 		first(&t.Applied)
 	case falcon.ActionReverted:
 		first(&t.Reverted)
-	case falcon.ActionProposed, falcon.ActionApproved, falcon.ActionDispatched, falcon.ActionVetoed, falcon.ActionFailed, falcon.ActionExpired:
+	case falcon.ActionProposed, falcon.ActionApproved, falcon.ActionDispatched, falcon.ActionRetained, falcon.ActionVetoed, falcon.ActionFailed, falcon.ActionExpired:
 	}
 	return t
 }

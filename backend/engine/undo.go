@@ -64,7 +64,7 @@ func inForce(a falcon.Action) bool {
 	switch a.State {
 	case falcon.ActionApplied, falcon.ActionKept, falcon.ActionReverting:
 		return true
-	case falcon.ActionProposed, falcon.ActionApproved, falcon.ActionVetoed, falcon.ActionDispatched, falcon.ActionReverted, falcon.ActionFailed, falcon.ActionExpired:
+	case falcon.ActionProposed, falcon.ActionApproved, falcon.ActionVetoed, falcon.ActionDispatched, falcon.ActionReverted, falcon.ActionRetained, falcon.ActionFailed, falcon.ActionExpired:
 	}
 	return false
 }

@@ -101,7 +101,8 @@ func (c cell) play(seed uint64) seedTrial {
 	costs.ExpectS3Ms = 4 * healthy
 	r := Run(c.shape, trace, costs, seed, runS, true)
 	parts := phases(r)
-	out := seedTrial{seed: seed, cycles: cycles(parts), actions: r.Actions}
+	out := seedTrial{seed: seed, actions: r.Actions}
+	out.cycles, out.harmless = cycles(parts)
 	out.first, out.actedFirst = firstFault(parts)
 	for _, y := range out.cycles {
 		if !y.acted {

@@ -94,11 +94,12 @@ func cellsOnTwoNodes() (out []cell) {
 
 // seedTrial is one seed of a cell.
 type seedTrial struct {
-	seed    uint64
-	cycles  []cycle
-	actions []falcon.Action
-	missed  int    // faults on which nothing was done
-	why     string // the planner's first reason for that
+	seed     uint64
+	cycles   []cycle
+	actions  []falcon.Action
+	missed   int    // faults on which nothing was done
+	harmless int    // faults that slowed nothing, as ranks had stayed where one before had put them
+	why      string // the planner's first reason for that
 
 	first      float64 // removed of the first fault: see firstFault
 	actedFirst bool

@@ -11,7 +11,7 @@ import (
 func TestFlowCells(t *testing.T) {
 	for _, c := range []cell{cellsOf13()[4], cellsOf16()[0]} {
 		y := c.play(1)
-		if len(y.cycles) != repeats || y.missed > 0 {
+		if len(y.cycles)+y.harmless != repeats || y.missed > 0 {
 			t.Fatalf("figure %s, %s: %d faults with phases around them, %d without an action, want %d and 0", c.figure, c.name, len(y.cycles), y.missed, repeats)
 		}
 		if got := y.removed(); got < c.paper || got > 1.05 {
@@ -73,11 +73,35 @@ func TestCycles(t *testing.T) {
 	add(20, 0, 8, 110)
 	add(30, 1, 8, 190)
 	add(20, 0, 8, 90)
-	got := cycles(phases(r))
+	got, _ := cycles(phases(r))
 	if len(got) != 2 || !got[0].acted || got[1].acted {
 		t.Fatalf("%+v", got)
 	}
 	if v := got[0].removed(); math.Abs(v-60./95) > 1e-12 {
 		t.Errorf("removed %v, want (200 − 140) / (200 − 105)", v)
+	}
+}
+
+// Ranks stay at the places where a fault has put them: they train as before, and the next fault
+// of the same kind slows nothing.
+func TestCyclesOfRanksThatStay(t *testing.T) {
+	var r Result
+	add := func(n, faults int, on falcon.Device, ms float64) {
+		for range n {
+			r.Points = append(r.Points, Point{Ms: ms, Faults: faults, Split: []int32{8}, Placement: falcon.Placement{on}})
+		}
+	}
+	add(20, 0, "n0.g0", 100)
+	add(6, 1, "n0.g0", 200)
+	add(30, 1, "n1.g0", 110)
+	add(30, 0, "n1.g0", 100)
+	add(30, 1, "n1.g0", 101)
+	add(20, 0, "n1.g0", 100)
+	got, harmless := cycles(phases(r))
+	if len(got) != 1 || !got[0].acted || harmless != 1 {
+		t.Fatalf("%+v, %d harmless", got, harmless)
+	}
+	if v := got[0].removed(); math.Abs(v-0.9) > 1e-12 {
+		t.Errorf("removed %v, want 0.9", v)
 	}
 }

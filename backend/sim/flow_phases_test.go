@@ -19,13 +19,17 @@ type phase struct {
 const settlePlays = 3
 
 // phases cuts a run where faults come and go and actions take force and end. An
-// action is whatever differs from the even split and the first places.
+// action is whatever differs from the even split and from the places before the fault:
+// those that ranks stay at after one are as good, as all nodes are alike.
 func phases(r Result) []phase {
 	var out []phase
 	var ms []float64
-	home := r.Points[0]
+	even, places := r.Points[0].Split, r.Points[0].Placement
 	for i, p := range r.Points {
-		now := phase{faulty: p.Faults > 0, acting: !slices.Equal(p.Split, home.Split) || !slices.Equal(p.Placement, home.Placement)}
+		if p.Faults == 0 {
+			places = p.Placement
+		}
+		now := phase{faulty: p.Faults > 0, acting: !slices.Equal(p.Split, even) || !slices.Equal(p.Placement, places)}
 		n := len(out) - 1
 		changed := n < 0 || p.Faults != out[n].last.Faults || now.acting != out[n].acting ||
 			!slices.Equal(p.Split, out[n].last.Split) || !slices.Equal(p.Placement, out[n].last.Placement)
@@ -65,10 +69,13 @@ func (c cycle) removed() float64 {
 	return (c.slow.ms - c.mitigated.ms) / (c.slow.ms - healthy)
 }
 
-// cycles finds a run's faults in its phases. One whose neighbours are too short
-// to compare with is left out.
-func cycles(all []phase) []cycle {
-	var out []cycle
+// harmlessBelow is the slowdown below which a fault slows nothing: ranks that stayed at their
+// new places after the one before have no traffic on the path.
+const harmlessBelow = 1.02
+
+// cycles finds a run's faults in its phases, and counts those that slow nothing. One whose
+// neighbours are too short to compare with is left out.
+func cycles(all []phase) (out []cycle, harmless int) {
 	for i, p := range all {
 		if !p.faulty || i == 0 || all[i-1].faulty {
 			continue
@@ -84,9 +91,13 @@ func cycles(all []phase) []cycle {
 		if p.acting || p.plays < slowLeast || c.before.plays < phaseLeast || c.after.plays < phaseLeast {
 			continue
 		}
+		if !c.acted && p.ms < c.before.ms*harmlessBelow {
+			harmless++
+			continue
+		}
 		out = append(out, c)
 	}
-	return out
+	return out, harmless
 }
 
 // firstFault is the share of the slowdown that an action removed under a run's first fault,

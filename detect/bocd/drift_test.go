@@ -1,6 +1,7 @@
 package bocd
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 )
@@ -91,7 +92,7 @@ func TestRecurringPauses(t *testing.T) {
 func TestCompare(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 79))
 	tr := NewTracker(DefaultTrackerConfig())
-	tr.Settle(58, 20)
+	tr.Settle(58, 20, math.Inf(1))
 	got := verified(track(t, tr, noisy(rng, 0.02, span{60, 200}, span{100, 260})))
 	if len(got) != 1 || got[0].Kind != KindSettled {
 		t.Fatalf("%+v", got)

@@ -96,6 +96,7 @@ type Tracker struct {
 	jitter        int // index of the newest alarm turned down
 	settleFrom    int // changes in [settleFrom, settleTo) belong to an action
 	settleTo      int
+	settleMost    float64 // but not those to levels above, ms
 
 	small *small  // with VerifyAdaptive
 	rest  rest    // with Rest
@@ -261,7 +262,7 @@ func (t *Tracker) detectRamp(step Step) float64 {
 // acceptChange makes a verified change the present level.
 func (t *Tracker) acceptChange(c Change) Change {
 	switch {
-	case c.Index >= t.settleFrom && c.Index < t.settleTo:
+	case c.Index >= t.settleFrom && c.Index < t.settleTo && c.AfterMs <= t.settleMost:
 		c.Kind = KindSettled
 	case c.AfterMs > c.BeforeMs:
 		c.Kind = KindOnset
@@ -308,10 +309,13 @@ func (t *Tracker) checkRelief() []Change {
 	return []Change{c}
 }
 
-// Settle marks changes whose first observation is index … index+n−1
+// Settle marks that changes whose first observation is index … index+n−1
 // belong to an action: they are reported as KindSettled, become the present
-// level, and neither open nor end an incident.
-func (t *Tracker) Settle(index, n int) { t.settleFrom, t.settleTo = index, index+n }
+// level, and neither open nor end an incident. A change to a level above most ms
+// does not belong to it; +Inf takes all.
+func (t *Tracker) Settle(index, n int, most float64) {
+	t.settleFrom, t.settleTo, t.settleMost = index, index+n, most
+}
 
 // Rebase makes ms, or with 0 the present level, the baseline and ends an open incident.
 func (t *Tracker) Rebase(ms float64) {

@@ -143,7 +143,7 @@ func TestSettleKeepsActionsApart(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	xs := noisy(rng, 0.01, span{40, 200}, span{30, 380}, span{40, 250}, span{40, 200})
 	tr := NewTracker(DefaultTrackerConfig())
-	tr.Settle(68, 6)
+	tr.Settle(68, 6, math.Inf(1))
 	got := verified(track(t, tr, xs))
 	if len(got) != 3 || got[0].Kind != KindOnset || got[1].Kind != KindSettled || got[2].Kind != KindRelief {
 		t.Fatalf("%+v", got)

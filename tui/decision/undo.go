@@ -20,7 +20,7 @@ func InForce(live *page.State, incident string) *falconv1.Action {
 		switch falcon.ActionState(list[i].GetState()) {
 		case falcon.ActionApplied, falcon.ActionKept, falcon.ActionReverting:
 			return list[i]
-		case falcon.ActionProposed, falcon.ActionApproved, falcon.ActionVetoed, falcon.ActionDispatched, falcon.ActionReverted, falcon.ActionFailed, falcon.ActionExpired:
+		case falcon.ActionProposed, falcon.ActionApproved, falcon.ActionVetoed, falcon.ActionDispatched, falcon.ActionReverted, falcon.ActionRetained, falcon.ActionFailed, falcon.ActionExpired:
 		}
 	}
 	return nil

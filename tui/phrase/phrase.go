@@ -275,7 +275,8 @@ func Mode(p *falconv1.Policy) string {
 // else what the decision gave or the failure was.
 func Because(a *falconv1.Action) string {
 	reason := a.Reason
-	if state := falcon.ActionState(a.State); state == falcon.ActionReverting || state == falcon.ActionReverted {
+	switch falcon.ActionState(a.State) {
+	case falcon.ActionReverting, falcon.ActionReverted, falcon.ActionRetained:
 		reason = a.RevertReason
 	}
 	return Prefixed(": ", reason)

@@ -29,6 +29,7 @@ const (
 	keptUnmeasured
 	reverting
 	reverted
+	retained
 	vetoed
 	withdrawn
 )
@@ -44,6 +45,7 @@ var actionSentences = map[stage]sentences{
 	keptUnmeasured: {"{action} kept", "{action} kept"},
 	reverting:      {"{action} is being reverted{why}", "{action} reverting{why}"},
 	reverted:       {"{action} reverted at iteration {reverted}{why}", "{action} reverted from iteration {reverted}{why}"},
+	retained:       {"{action} ended, the ranks stay at their places{why}", "{action} ended, the ranks stay at their places{why}"},
 	vetoed:         {"{action} vetoed{by}{why}", "{action} vetoed{by}{why}"},
 	withdrawn:      {"{action} approved by {who}, withdrawn{by}{why}", "{action}, approved by {who}, withdrawn{by}{why}"},
 	otherStage:     {"{action} {state}{why}", "{action} {state}{why}"},
@@ -81,6 +83,8 @@ func actionStage(a *falconv1.Action) stage {
 		return reverting
 	case falcon.ActionReverted:
 		return reverted
+	case falcon.ActionRetained:
+		return retained
 	case falcon.ActionVetoed:
 		if Approvers(a) != "" {
 			return withdrawn

@@ -274,7 +274,7 @@ func endedState(l *falconv1.Ladder, g *falconv1.RungView) string {
 		}
 	}
 	switch falcon.ActionState(state) {
-	case falcon.ActionVetoed, falcon.ActionReverted, falcon.ActionFailed:
+	case falcon.ActionVetoed, falcon.ActionReverted, falcon.ActionRetained, falcon.ActionFailed:
 		return state
 	}
 	return ""

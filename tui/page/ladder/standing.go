@@ -25,11 +25,19 @@ func actionInHand(l *falconv1.Ladder, g *falconv1.RungView) *falconv1.Action {
 			if g.Current {
 				return a
 			}
-		case falcon.ActionProposed, falcon.ActionVetoed, falcon.ActionReverted, falcon.ActionFailed, falcon.ActionExpired:
+		case falcon.ActionProposed, falcon.ActionVetoed, falcon.ActionReverted, falcon.ActionRetained, falcon.ActionFailed, falcon.ActionExpired:
 		}
 		return nil
 	}
 	return nil
+}
+
+// afterTheFault is what becomes of an action in force when its fault clears.
+func afterTheFault(a *falconv1.Action) string {
+	if a.Rung == string(falcon.RungS3) && len(a.MicroBatches) == 0 {
+		return "When the fault clears the ranks stay if the job trains as fast as before it, else they go back"
+	}
+	return "It is undone when the fault clears"
 }
 
 // takenText is the state of a rung that was taken; ok is false for one that was not.
@@ -49,7 +57,7 @@ func takenText(l *falconv1.Ladder, g *falconv1.RungView) (text string, ok bool) 
 	case a.State == string(falcon.ActionApplied) && g.IfWrong != "":
 		parts = append(parts, "If wrong: "+g.IfWrong)
 	case a.State == string(falcon.ActionKept) && a.Rung != string(falcon.RungS4):
-		parts = append(parts, "It is undone when the fault clears")
+		parts = append(parts, afterTheFault(a))
 	}
 	return strings.Join(parts, ". "), true
 }

@@ -35,7 +35,7 @@ func actionInHand(l *falconv1.Ladder, g *falconv1.RungView) *falconv1.Action {
 // afterTheFault is what becomes of an action in force when its fault clears.
 func afterTheFault(a *falconv1.Action) string {
 	if a.Rung == string(falcon.RungS3) && len(a.MicroBatches) == 0 {
-		return "When the fault clears the ranks stay if the job trains as fast as before it, else they go back"
+		return "Once the fault has cleared the ranks stay if the job trains as fast as before it, else they go back"
 	}
 	return "It is undone when the fault clears"
 }

@@ -41,6 +41,10 @@ func (w *workflow) onDeadline(now time.Time) {
 
 // onSuspendDeadline takes processes that did not park for frozen, or gives up without a spare.
 func (w *workflow) onSuspendDeadline(now time.Time) {
+	if w.op.acknowledgeParked() {
+		w.op.setDeadline(now, w.cfg.SuspendMost)
+		return
+	}
 	waited := w.op.stopAwaitingSpare()
 	if a := w.alloc.assignRanks(now); waited && a.lack != "" {
 		w.onNoSpare(now, a)

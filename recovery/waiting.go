@@ -47,6 +47,18 @@ func (op *operation) processReported(now time.Time, r falcon.Rank) {
 	}
 }
 
+// acknowledgeParked takes the suspension of nodes for done that have not answered, but all of
+// whose processes park in it; it reports whether there are such.
+func (op *operation) acknowledgeParked() (any bool) {
+	for _, n := range op.stayingNodes() {
+		unparked := slices.ContainsFunc(op.ranks.ranksOnNode(n), func(r falcon.Rank) bool { return !op.isParked(r) })
+		if !unparked && op.replies.Acknowledge(n) {
+			any = true
+		}
+	}
+	return any
+}
+
 // missedSuspension reports whether rank r's process waits in an older generation although its node
 // acknowledged this suspension: the agent was replaced in between, and only a new order parks it.
 func (op *operation) missedSuspension(r falcon.Rank) bool {

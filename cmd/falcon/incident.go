@@ -131,7 +131,7 @@ func writeText(w io.Writer, s report.Incident) error {
 	}
 	b.WriteString("\nactions\n")
 	for _, a := range s.Actions {
-		fmt.Fprintf(&b, "  %s  %s  plan %s, %s, decided by %s, predicted %.1f ms, %s: %s%s\n", a.ID, a.State, a.PlanHash, a.Change(), report.OrNobody(a.DecidedBy), a.PredictedMs, a.Measured(), a.Why, report.Undone(a.RevertReason))
+		fmt.Fprintf(&b, "  %s  %s  plan %s, %s, decided by %s, predicted %.1f ms, %s: %s%s\n", a.ID, a.State, a.PlanHash, a.Change(), report.OrNobody(a.DecidedBy), a.PredictedMs, a.Measured(), a.Why, report.Undone(a.Action))
 		for _, line := range a.Details() {
 			fmt.Fprintf(&b, "      %s\n", line)
 		}

@@ -233,7 +233,10 @@ func incidentLines(i *falconv1.Incident, l *falconv1.Ladder) []string {
 		out = append(out, "relief    healthy again from iteration "+phrase.Iteration(i.RelievedIteration))
 	}
 	for _, a := range l.GetActions() {
-		if a.RevertedIteration > 0 {
+		switch {
+		case a.State == string(falcon.ActionRetained):
+			out = append(out, "end       "+phrase.Action(a))
+		case a.RevertedIteration > 0:
 			out = append(out, fmt.Sprintf("revert    %s undone from iteration %s%s", a.Rung, phrase.Iteration(a.RevertedIteration), phrase.Because(a)))
 		}
 	}

@@ -51,3 +51,13 @@ func TestStoryOfAPlacement(t *testing.T) {
 		t.Errorf("rung %+v", got)
 	}
 }
+
+// A placement whose ranks stay after the fault was not reverted.
+func TestRetainedIsNotReverted(t *testing.T) {
+	md := Of(&falconv1.IncidentsReply{Incidents: []*falconv1.Incident{{Id: "INC-0001"}}, Ladders: []*falconv1.Ladder{{Actions: []*falconv1.Action{{
+		Id: "INC-0001/S3/1", Rung: "S3", State: "retained", RevertReason: "the job trains as fast as before", AppliedIteration: 50, RevertedIteration: -1,
+	}}}}})[0].Markdown()
+	if !strings.Contains(md, "; retained: the job trains as fast as before") || strings.Contains(md, "reverted") {
+		t.Errorf("%s", md)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/tui/phrase"
 )
 
@@ -100,7 +101,7 @@ func (s Incident) writeActions(b *strings.Builder) {
 	b.WriteString("\n## Actions\n\n")
 	for _, a := range s.Actions {
 		fmt.Fprintf(b, "- **%s** %s; plan `%s`, %s, decided by %s%s; predicted %.1f ms, %s. %s%s\n",
-			a.ID, a.State, a.PlanHash, markdown(a.Change()), OrNobody(a.DecidedBy), markdown(reasonText(a.Reason)), a.PredictedMs, a.Measured(), markdown(a.Why), markdown(Undone(a.RevertReason)))
+			a.ID, a.State, a.PlanHash, markdown(a.Change()), OrNobody(a.DecidedBy), markdown(reasonText(a.Reason)), a.PredictedMs, a.Measured(), markdown(a.Why), markdown(Undone(a.Action)))
 		for _, line := range a.Details() {
 			fmt.Fprintf(b, "  - %s\n", markdown(line))
 		}
@@ -160,9 +161,13 @@ func reasonText(reason string) string {
 	return fmt.Sprintf(" (%q)", reason)
 }
 
-// Undone is why an action was reverted, or "".
-func Undone(why string) string {
-	return phrase.Prefixed("; reverted: ", why)
+// Undone is why an action was reverted, or why the job keeps it with its fault gone, or "".
+func Undone(a falcon.Action) string {
+	what := "; reverted: "
+	if a.State == falcon.ActionRetained {
+		what = "; retained: "
+	}
+	return phrase.Prefixed(what, a.RevertReason)
 }
 
 // ForOrAgainst is the word for a piece of evidence.

@@ -2,7 +2,6 @@ package mitigate
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/failslow/falcon"
 )
@@ -32,10 +31,10 @@ func (e *executor) judgePlaces(h actionRef) placeJudgement {
 	if b := e.incidents.besides(a); b != "" {
 		return placeJudgement{waits: fmt.Sprintf("whether its ranks can stay shows without %s", b)}
 	}
-	from, need := e.incidents.changedLast(s)+int64(e.iterations.cfg.SettleIterations), e.iterations.cfg.MeasureIterations
+	from, need := e.incidents.changedLast()+int64(e.iterations.cfg.SettleIterations), e.iterations.cfg.MeasureIterations
 	times := e.iterations.between(from, e.iterations.newestIndex()+1)
 	if len(times) >= need {
-		if ms := falcon.Median(slices.Clone(times[len(times)-need:])); ms <= s.incident.HealthyMs*(1+stayMost) {
+		if ms := falcon.Median(times[len(times)-need:]); ms <= s.incident.HealthyMs*(1+stayMost) {
 			return placeJudgement{stays: fmt.Sprintf("%.1f ms an iteration here, %.1f ms before the fault", ms, s.incident.HealthyMs)}
 		}
 	}
@@ -60,9 +59,9 @@ func (n *incidentSet) besides(a *falcon.Action) string {
 	return ""
 }
 
-// changedLast is the first iteration since the fault has cleared and nothing has changed the job.
-func (n *incidentSet) changedLast(s *incidentState) int64 {
-	at := s.incident.RelievedIteration
+// changedLast is the newest iteration at which a fault cleared or an action changed the job.
+func (n *incidentSet) changedLast() int64 {
+	at := falcon.NoIteration
 	for _, o := range n.list {
 		at = max(at, o.incident.RelievedIteration)
 		for _, a := range o.actions {

@@ -38,6 +38,7 @@ type callJoin struct {
 	least    [][]float64       // of each profile's calls that end together: the least duration of any member, 0 = unknown
 	together bool              // there are such calls
 	classes  []joinedCalls     // by their members
+	index    map[class]int     // in classes, while they are joined
 }
 
 // span are one profile's calls on one communicator, in its order.
@@ -45,7 +46,7 @@ type span struct{ profile, from, to int32 }
 
 // joinCalls joins the calls of profiles, which are in order of their ranks.
 func (w *Window) joinCalls(profiles []falcon.RankProfile) *callJoin {
-	j := &callJoin{profiles: profiles, order: make([][]int32, len(profiles)), members: map[uint64][]span{}, least: make([][]float64, len(profiles))}
+	j := &callJoin{profiles: profiles, order: make([][]int32, len(profiles)), members: map[uint64][]span{}, index: map[class]int{}, least: make([][]float64, len(profiles))}
 	rates := map[class][]float64{}
 	for i := range profiles {
 		j.arrange(i)
@@ -136,7 +137,6 @@ func (j *callJoin) joinOn(spans []span) {
 	for m, s := range spans {
 		members[m] = j.profiles[s.profile].Rank
 	}
-	first := len(j.classes)
 	room := make([]float64, len(spans)*int(spans[0].to-spans[0].from))
 	for spans[0].from < spans[0].to {
 		key := j.callAt(spans[0])
@@ -149,11 +149,10 @@ func (j *callJoin) joinOn(spans []span) {
 			continue
 		}
 		room = room[len(spans):]
-		at := first
-		for at < len(j.classes) && j.classes[at].class != classOf(key) {
-			at++
-		}
-		if at == len(j.classes) {
+		at, known := j.index[classOf(key)]
+		if !known {
+			at = len(j.classes)
+			j.index[classOf(key)] = at
 			j.classes = append(j.classes, joinedCalls{class: classOf(key), members: members})
 		}
 		j.classes[at].rows = append(j.classes[at].rows, row{key.Ordinal, ms})

@@ -152,10 +152,33 @@ func (c *crew) lost() []int {
 func (c *crew) run(losses int) {
 	c.t.Helper()
 	for range losses {
-		until(c.t, "a loss", func() bool { return len(c.lost()) > 0 || c.done() })
-		for !c.done() && !c.recover() {
-		}
+		c.recoverNext()
 	}
+	c.end()
+}
+
+// runLosing sees the job to its end, and recovers it until it has lost so many
+// processes. Two that die at the same point may be lost in one recovery or in
+// two: the second may park before it comes to its point, and die after it rejoined.
+func (c *crew) runLosing(processes int) {
+	c.t.Helper()
+	for len(c.gone) < processes && !c.done() {
+		c.recoverNext()
+	}
+	c.end()
+}
+
+// recoverNext waits for the next loss, and recovers the job from it.
+func (c *crew) recoverNext() {
+	c.t.Helper()
+	until(c.t, "a loss", func() bool { return len(c.lost()) > 0 || c.done() })
+	for !c.done() && !c.recover() {
+	}
+}
+
+// end waits for the end of the job, and makes sure that it is a good one.
+func (c *crew) end() {
+	c.t.Helper()
 	until(c.t, "the end", func() bool { return c.done() || len(c.lost()) > 0 })
 	for r, m := range c.members {
 		if !m.finished() {

@@ -112,7 +112,7 @@ func TestANodeDiesAndThenAnother(t *testing.T) {
 				faults = append(faults, fmt.Sprintf("--fault=mid-update@6:%d", r))
 			}
 			c := muster(t, j.layout, j.slices, append(args, faults...)...)
-			c.run(2)
+			c.runLosing(len(faults))
 			c.same(want)
 			if len(c.gone) != 4 || len(c.resumed) < 2 {
 				t.Errorf("%d processes went, resumed at %v", len(c.gone), c.resumed)

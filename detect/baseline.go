@@ -1,6 +1,10 @@
 package detect
 
-import "math"
+import (
+	"math"
+
+	"github.com/failslow/falcon"
+)
 
 // baseline is the iteration time that slowness is measured against.
 type baseline struct {
@@ -92,13 +96,30 @@ func (bl *baseline) settleUntil(iteration int64, most float64) {
 }
 
 // mostAfter is the highest level that an action can lead to, ms: undone while no fault is open,
-// it makes the job no slower, and what does is a new fault.
+// it makes the job no slower; an S2, no slower than its open faults made it. What does is a new
+// fault. What a placement leads to, or what an undone action lets in, is not known here.
 func (bl *baseline) mostAfter(in Acted) float64 {
-	base := bl.currentMs()
-	if !in.Reverted || base <= 0 || len(bl.incidents.openIncidents()) > 0 {
+	base, open := bl.currentMs(), bl.incidents.openIncidents()
+	if base <= 0 || in.Reverted && len(open) > 0 || !in.Reverted && in.Rung != falcon.RungS2 {
 		return math.Inf(1)
 	}
-	return max(base, bl.samples.currentLevel()) * (1 + bl.cfg.Tracker.Verify)
+	most := max(base, bl.samples.currentLevel())
+	for _, s := range open {
+		most = max(most, s.SlowMs)
+	}
+	return most * (1 + bl.cfg.Tracker.Verify)
+}
+
+// levelAfter takes the level that an action has led to: a change to a higher one that comes
+// within its settle window is not the action's. Of an action whose level is not known before
+// it is taken, none is.
+func (bl *baseline) levelAfter(ms float64) (lower bool) {
+	most := ms * (1 + bl.cfg.Settled)
+	if math.IsInf(bl.settleMost, 1) || most >= bl.settleMost {
+		return false
+	}
+	bl.settleMost = most
+	return true
 }
 
 // isActions reports whether a change placed at iteration, to a level of ms, belongs to an action.

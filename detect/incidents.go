@@ -185,8 +185,8 @@ func (s *incidentState) isUnexplained() bool {
 }
 
 // reliefByWindows reports whether relief must be looked for on the culprit itself.
-func (s *incidentState) reliefByWindows() bool {
-	return s.Open() && s.isLocated() && (s.relief.byWindows || len(s.actions.inForce) > 0)
+func (n *incidentSet) reliefByWindows(s *incidentState) bool {
+	return s.Open() && s.isLocated() && (s.relief.byWindows || len(s.actions.inForce) > 0 || n.actedSince(s))
 }
 
 // resetEpoch forgets what a new job epoch makes meaningless.
@@ -287,6 +287,14 @@ func (n *incidentSet) acting() bool {
 	return slices.ContainsFunc(n.list, func(s *incidentState) bool { return s.Open() || len(s.actions.inForce) > 0 })
 }
 
+// actedSince reports whether an action that was taken for another incident since the onset of
+// one with a culprit is in force: it may be what the job is fast by, with the culprit as slow as ever.
+func (n *incidentSet) actedSince(s *incidentState) bool {
+	return s.isLocated() && slices.ContainsFunc(n.list, func(o *incidentState) bool {
+		return o != s && len(o.actions.inForce) > 0 && o.actions.since > s.OnsetIteration
+	})
+}
+
 // allLocated reports whether every open incident has a culprit: what is slow beyond them is
 // another's.
 func (n *incidentSet) allLocated() bool {
@@ -319,7 +327,7 @@ func (n *incidentSet) relievedNear(at int64) bool {
 // expediteAll makes watched culprits due earlier, as something changed.
 func (n *incidentSet) expediteAll() {
 	for _, s := range n.openIncidents() {
-		s.relief.urgent = s.relief.urgent || s.reliefByWindows()
+		s.relief.urgent = s.relief.urgent || n.reliefByWindows(s)
 	}
 }
 

@@ -39,7 +39,7 @@ func (rj *reliefJudge) checkLevel(iteration int64) {
 	}
 	rj.checkClocks()
 	for _, s := range rj.incidents.openIncidents() {
-		if rj.incidents.awaitsNodes(s) || s.relief.blind && s.isLocated() || s.relief.hidden || s.FromStart || s.move.done && s.isLocated() && (rj.incidents.placementInForce() || iteration < s.move.backAt+rj.cfg.SettleAfter) || len(s.actions.inForce) > 0 || s.HealthyMs <= 0 {
+		if rj.incidents.awaitsNodes(s) || s.relief.blind && s.isLocated() || s.relief.hidden || s.FromStart || s.move.done && s.isLocated() && (rj.incidents.placementInForce() || iteration < s.move.backAt+rj.cfg.SettleAfter) || len(s.actions.inForce) > 0 || rj.incidents.actedSince(s) || s.HealthyMs <= 0 {
 			continue
 		}
 		if !rj.levelBack(s, iteration) || rj.pausing(s, iteration) {
@@ -70,7 +70,7 @@ func (rj *reliefJudge) acceptWork(iteration int64) {
 // checkClocks makes a watched culprit due when its clock is first back at its peers'.
 func (rj *reliefJudge) checkClocks() {
 	for _, s := range rj.incidents.openIncidents() {
-		if !s.reliefByWindows() || s.relief.streak > 0 || s.Verdict.Cause != falcon.CauseGPU || s.relief.urgent {
+		if !rj.incidents.reliefByWindows(s) || s.relief.streak > 0 || s.Verdict.Cause != falcon.CauseGPU || s.relief.urgent {
 			continue
 		}
 		if at, _, ok := rj.evidence.clockBack(s); ok && at > s.relief.badAt {
@@ -103,7 +103,7 @@ func (m *Machine) judgeRelief(s *incidentState, w *window, res peer.Result) {
 	case checked && len(s.actions.inForce) == 0:
 		m.relief.relieve(s, s.relief.fasterAt, "the job got faster and the culprit computes as its peers do")
 		return
-	case !s.reliefByWindows():
+	case !m.incidents.reliefByWindows(s):
 		return
 	}
 	s.relief.seenHealthy(w.iteration)

@@ -87,7 +87,7 @@ func (m *Machine) reliefDue(s *incidentState, at int64) bool {
 	if s.relief.streak > 0 || s.relief.urgent {
 		every = m.cfg.Relief.Confirm
 	}
-	return s.reliefByWindows() && at >= s.relief.lastWindow+every && at >= s.actions.since
+	return m.incidents.reliefByWindows(s) && at >= s.relief.lastWindow+every && at >= s.actions.since
 }
 
 func culpritNames(v falcon.Verdict) string {

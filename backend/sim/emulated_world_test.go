@@ -319,6 +319,9 @@ func (w *world) planned(p mitigate.Ready) {
 	for _, a := range p.Acted {
 		w.det.Step(w.now, detect.Acted(a))
 	}
+	if p.Look != "" {
+		w.det.Step(w.now, detect.Look{Why: p.Look})
+	}
 }
 
 func (w *world) note(kind, text string) {

@@ -12,6 +12,7 @@ import (
 // the reference as well, what the present level was when it began.
 const (
 	driftLeast   = 32  // points beyond the middle that show a drift
+	givenLeast   = 12  // those that show that the level is off a reference that was given
 	driftLarge   = 2   // times Verify from which patience and one more do
 	driftMost    = 128 // points that show a shallow one, and that give the reference
 	driftEvery   = 8   // points between two looks
@@ -59,10 +60,14 @@ func (t *Tracker) findDrift() (Change, bool) {
 	if n <= patience || n < driftMost && (n-patience-1)%driftEvery != 0 || n == driftMost && t.next%driftEvery != 0 {
 		return Change{}, false
 	}
+	least := driftLeast
+	if d.given {
+		least = givenLeast
+	}
 	for ; n > patience; n /= 2 {
 		c := t.measureAgainst(d.reference, t.next-n)
 		large := relative(c.BeforeMs, c.AfterMs) >= driftLarge*t.cfg.Verify
-		if (large || n >= driftLeast) && t.exceedsNoise(c) && t.holdsAfter(c) && !t.small.explains(c, n) {
+		if (large || n >= least) && t.exceedsNoise(c) && t.holdsAfter(c) && !t.small.explains(c, n) {
 			return t.measureAgainst(d.reference, t.crossing(c)), true
 		}
 	}

@@ -315,6 +315,9 @@ func (t *Tracker) checkRelief() []Change {
 // does not belong to it; +Inf takes all.
 func (t *Tracker) Settle(index, n int, most float64) {
 	t.settleFrom, t.settleTo, t.settleMost = index, index+n, most
+	if t.small != nil {
+		t.small.watch.Act(index)
+	}
 }
 
 // Rebase makes ms, or with 0 the present level, the baseline and ends an open incident.

@@ -8,7 +8,8 @@
 // quantile, of all lengths together. A change is reported if it exceeds the
 // threshold for Config.Rate, is at least Config.Floor, and lasts: nearly all its
 // points are beyond the midpoint of the two levels. One that comes after 16 points, but
-// before the noise is known, is proven once it is, some 100 points later.
+// before the noise is known, is proven once it is, some 100 points later. Of the first 32
+// points of a level only a change of 4 % or more is proven.
 //
 // Nothing here reads a clock, starts a goroutine or takes a lock. Memory is fixed,
 // about 16 KB per series. Any input is accepted; a value that is not a positive

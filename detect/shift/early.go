@@ -48,7 +48,7 @@ func (w *Watch) suspectEarly() {
 		return
 	}
 	index := w.place(i, before, after)
-	if w.early.parts == 0 {
+	if w.early.parts == 0 && index >= w.acted {
 		w.early = early{index, before, parts}
 	}
 	w.restart(index)
@@ -59,6 +59,9 @@ func (w *Watch) proveEarly() (Change, bool) {
 	after := w.level(w.next - n)
 	off := math.Abs(after - e.level)
 	w.early = early{}
+	if e.index < w.acted { // the level since is the action's
+		return Change{}, false
+	}
 	if off < w.least(earlyProof, e.parts) || n < w.pointsFor(off, w.roughness(w.next-n, after)) {
 		return Change{}, false
 	}

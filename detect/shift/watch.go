@@ -64,6 +64,7 @@ type Watch struct {
 	left   float64 // logarithm of the level before the current one
 	doubt  int     // index from which points may belong to a new level
 	early  early   // a change that came before the noise was known
+	acted  int     // index from which an action determines the level
 }
 
 // New returns an empty watch.
@@ -122,6 +123,10 @@ func (w *Watch) SetLevel(index int) {
 	w.restart(index)
 }
 
+// Act tells that an action determines the level from an index on: it is not compared with a
+// level that was kept from before.
+func (w *Watch) Act(index int) { w.acted = index }
+
 // restart has the level begin at an index: nothing is learned from comparisons with points
 // before it.
 func (w *Watch) restart(index int) {
@@ -142,7 +147,10 @@ func (w *Watch) look() (Change, bool) {
 		}
 		before, parts := w.reference(i, refBlocks)
 		if parts < refLeast {
-			break
+			if c, found := w.lookYoung(k, i); found {
+				return c, true
+			}
+			continue
 		}
 		after := w.level(i)
 		off := math.Abs(after - before)

@@ -188,3 +188,35 @@ func TestLevelsAreFinite(t *testing.T) {
 		t.Error("no change is told")
 	}
 }
+
+// A change that comes right after another one, before the new level has enough blocks, is
+// proven by the level's first points; without one nothing is told.
+func TestYoungLevel(t *testing.T) {
+	for _, gap := range []int{8, 12, 20, 30} {
+		missed := 0
+		for seed := range uint64(20) {
+			rng, w := rand.New(rand.NewPCG(seed, 9)), New(Config{})
+			feed(w, rng, 400, 100, 0.01)
+			w.SetLevel(400) // an action's
+			quiet := feed(w, rng, gap, 105, 0.01)
+			up := feed(w, rng, 24, 116, 0.01)
+			if len(quiet) > 0 || len(up) != 1 || math.Abs(float64(up[0].Index-400-gap)) > 2 {
+				missed++
+				t.Logf("gap %d, seed %d: %v, %v", gap, seed, quiet, up)
+			}
+		}
+		if missed > 1 {
+			t.Errorf("gap %d: %d of 20 missed", gap, missed)
+		}
+	}
+	told := 0
+	for seed := range uint64(2000) {
+		rng, w := rand.New(rand.NewPCG(seed, 10)), New(Config{})
+		feed(w, rng, 400, 100, 0.02)
+		w.SetLevel(400)
+		told += len(feed(w, rng, 32, 130, 0.02))
+	}
+	if told > 1 {
+		t.Errorf("%d of 2,000 young levels without a change were told", told)
+	}
+}

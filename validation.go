@@ -77,7 +77,8 @@ type GEMMResult struct {
 	Ms        float64 `json:"ms"`                // the least of its runs' medians
 	BestMs    float64 `json:"best_ms,omitempty"` // the least of all repeats
 	Runs      int     `json:"runs,omitempty"`    // of a few repeats each
-	MedianMs  float64 `json:"median_ms"`         // of all devices tested in the same validation
+	Bits      int     `json:"bits,omitempty"`    // of a number that was multiplied: 16 (tensor cores) where the job sends such, else 32; 0 = 32, by an older hook
+	MedianMs  float64 `json:"median_ms"`         // of all devices tested in the same validation with numbers of as many bits
 	Ratio     float64 `json:"ratio"`
 	Limit     float64 `json:"limit,omitempty"` // ratio over which it is slow, by the spread of the repeats
 	Slow      bool    `json:"slow"`
@@ -85,6 +86,10 @@ type GEMMResult struct {
 	Reference bool    `json:"reference,omitempty"` // tested to compare others with, not asked for
 	Err       string  `json:"err,omitempty"`
 }
+
+// ElementBits is the width of the numbers that were multiplied. Times of different ones do
+// not compare.
+func (g GEMMResult) ElementBits() int { return cmp.Or(g.Bits, 32) }
 
 // LinkResult is one direction of one exchange, timed by its receiver.
 type LinkResult struct {

@@ -296,7 +296,7 @@ func (t *testRun) recordRank(x *falconv1.RankTest, got *falconv1.TestResult, det
 	case falconv1.TestKind_TEST_KIND_GEMM:
 		g := falcon.GEMMResult{Rank: rank, Device: t.roster.members[rank].Device, Reference: t.references.ranks[rank], Err: trouble}
 		if trouble == "" {
-			g.Ms, g.BestMs, g.Runs = got.GetMedianMs(), bestMs(got), 1
+			g.Ms, g.BestMs, g.Runs, g.Bits = got.GetMedianMs(), bestMs(got), 1, elementBits(x, got)
 		}
 		t.addDevice(g)
 	case falconv1.TestKind_TEST_KIND_ID:
@@ -313,6 +313,16 @@ func (t *testRun) recordRank(x *falconv1.RankTest, got *falconv1.TestResult, det
 		pass := t.steps[0].pass
 		t.addDirection(t.linkResult(pass, t.partnerOf(pass, rank), rank, got, trouble))
 	}
+}
+
+// elementBits is the width of the numbers that a device multiplied, 0 where its hook does not tell.
+func elementBits(x *falconv1.RankTest, got *falconv1.TestResult) int {
+	const widest = 64
+	elements := int64(x.GetN()) * int64(x.GetN())
+	if elements <= 0 || got.GetBytes() < 0 || got.GetBytes()/elements > widest/8 {
+		return 0
+	}
+	return int(8 * got.GetBytes() / elements)
 }
 
 // bestMs is the least repeat; an agent that names none repeats the median.

@@ -78,7 +78,7 @@ func (c *Case) gemmProofs(gpu, cpu *opinion, r falcon.Rank, behind bool) (slow, 
 func (c *Case) againstFastest(g falcon.GEMMResult) falcon.GEMMResult {
 	fastest := g.Ms
 	for _, q := range c.Tests.GEMM {
-		if q.Err == "" && q.Ms > 0 {
+		if q.Err == "" && q.Ms > 0 && q.ElementBits() == g.ElementBits() {
 			fastest = min(fastest, q.Ms)
 		}
 	}

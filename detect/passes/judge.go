@@ -244,13 +244,19 @@ func (c class) judge(r reading) verdict {
 	return v
 }
 
-// JudgeGEMM compares every device with all that were tested, by the same rules
-// but without a floor: a device times its own work, and no host has a part in
-// it. Fields are filled in place.
+// JudgeGEMM compares every device with all that were tested with numbers of as many
+// bits, by the same rules but without a floor: a device times its own work, and no
+// host has a part in it. Fields are filled in place.
 func JudgeGEMM(results []falcon.GEMMResult) {
-	c := newGEMMClass(results)
+	classes := map[int]class{}
 	for i := range results {
 		g := &results[i]
+		bits := g.ElementBits()
+		c, known := classes[bits]
+		if !known {
+			c = newGEMMClass(results, bits)
+			classes[bits] = c
+		}
 		g.MedianMs, g.Ratio, g.Limit, g.Slow, g.Unjudged = c.base, 0, 0, false, ""
 		if g.Err != "" || !(g.Ms > 0) {
 			continue
@@ -260,11 +266,11 @@ func JudgeGEMM(results []falcon.GEMMResult) {
 	}
 }
 
-func newGEMMClass(results []falcon.GEMMResult) class {
+func newGEMMClass(results []falcon.GEMMResult, bits int) class {
 	var members []reading
 	var spreads []float64
 	for _, g := range results {
-		if g.Err == "" && g.Ms > 0 {
+		if g.Err == "" && g.Ms > 0 && g.ElementBits() == bits {
 			r := reading{g.Ms, cmp.Or(g.BestMs, g.Ms)}
 			members, spreads = append(members, r), append(spreads, spreadOf(r))
 		}

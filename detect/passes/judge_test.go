@@ -98,6 +98,18 @@ func TestGEMM(t *testing.T) {
 	}
 }
 
+// Times of 16 bit numbers do not compare with those of 32 bit ones, as which the result of an
+// older hook counts.
+func TestGEMMOfTwoPrecisions(t *testing.T) {
+	in := []falcon.GEMMResult{{Ms: 1, Bits: 16}, {Ms: 1, Bits: 16}, {Ms: 1, Bits: 16}, {Ms: 2, Bits: 16}, {Ms: 8, Bits: 32}, {Ms: 8}, {Ms: 8, Bits: 32}}
+	JudgeGEMM(in)
+	for i, g := range in {
+		if g.Slow != (i == 3) || g.Unjudged != "" || g.MedianMs != map[bool]float64{true: 1, false: 8}[i < 4] {
+			t.Errorf("%d: %+v", i, g)
+		}
+	}
+}
+
 // middle is the second, plain median: as many are below as above.
 func middle(in []float64) float64 {
 	lo, hi := math.Inf(-1), math.Inf(1)

@@ -52,6 +52,8 @@ static inline void call_end(falcon_tls *t, falcon_span *s, uint32_t op, size_t c
     .depth = (uint8_t)(t->depth < 255 ? t->depth : 255), .flags = (uint8_t)(s->flags | (ok ? 0 : FALCON_REC_FAILED)),
     .step = s->step,
   };
+  if (count >= FALCON_HALF_COUNT && nccl_type_half(dtype) && FALCON_UNLIKELY(atomic_load_explicit(&falcon_hook.half, memory_order_relaxed) != (uint32_t)dtype))
+    atomic_store_explicit(&falcon_hook.half, (uint32_t)dtype, memory_order_relaxed);
   if (FALCON_UNLIKELY(s->timed >= 0)) falcon_profile_end(t, s, &r, ok);
   if (FALCON_UNLIKELY(s->order)) falcon_gate_leave(t, s, stream);
   falcon_record_put(t, &r);

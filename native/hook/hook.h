@@ -45,6 +45,7 @@ typedef struct falcon_state {
   _Atomic uint32_t step;     /* iteration for the records */
   _Atomic uint32_t coverage; /* private copy, so that the hot path only reads */
   _Atomic uint64_t profile;  /* 0, or window id << 32 | 1: calls are to be timed */
+  _Atomic uint32_t half;     /* newest 16 or 8 bit ncclDataType_t of a call of FALCON_HALF_COUNT or more; 0 = none */
   falcon_header *header;
   falcon_control *control;
   falcon_comm *comms;

@@ -39,4 +39,11 @@ static inline uint64_t nccl_type_bytes(unsigned dtype) {
   return dtype < sizeof bytes ? bytes[dtype] : 0;
 }
 
+/* The numbers that tensor cores multiply: a job that sends many of them computes in them. */
+enum { NCCL_FLOAT16 = 6, NCCL_BFLOAT16 = 9, NCCL_FLOAT8_E5M2 = 11 };
+#define FALCON_HALF_COUNT 32768u /* elements of a call */
+static inline int nccl_type_half(int dtype) {
+  return dtype == NCCL_FLOAT16 || (dtype >= NCCL_BFLOAT16 && dtype <= NCCL_FLOAT8_E5M2);
+}
+
 #endif

@@ -215,7 +215,8 @@ enum falcon_pause_reason { FALCON_REASON_NONE = 0,
  * the first communicator init ($FALCON_TEST_MB, default 0 = none, tests are
  * refused). No test outlives its deadline or the pause: it is aborted. */
 enum falcon_test_kind { FALCON_TEST_NONE = 0,
-  FALCON_TEST_GEMM = 1, /* n x n x n single precision, `repeats` times, each timed by events */
+  FALCON_TEST_GEMM = 1, /* n x n x n in 16 bit numbers where the job sends 16 or 8 bit ones, else in 32 bit,
+                         * `repeats` times, each timed by events */
   FALCON_TEST_ID = 2,   /* mint two unique ids for a LINK test */
   FALCON_TEST_LINK = 3  /* one exchange with one peer: each direction on a communicator and a stream
                          * of its own, both at once; `repeats` times `n` timed receives after one untimed */
@@ -244,7 +245,8 @@ typedef struct falcon_test_result {
   uint32_t repeats;              /* timed */
   int64_t  median_ns, best_ns;   /* device time of one multiplication, or of one repeat's receives */
   int64_t  setup_ns;             /* host time before the first timed repeat */
-  uint64_t bytes;                /* of one repeat; a hook that ignores a link's `n` gives those of one message */
+  uint64_t bytes;                /* LINK: of one repeat; a hook that ignores `n` gives those of one message. GEMM: of one
+                                  * matrix; a hook that multiplies in single precision only gives 0 */
   uint8_t  ids[2][128];          /* FALCON_TEST_ID */
 } falcon_test_result;
 

@@ -197,6 +197,14 @@ func sayWho(s *feed.State, _ string, _ time.Time) []string {
 	return []string{fmt.Sprintf("you are %s, role %s; mode %s; %s", s.Snap.GetActor(), s.Snap.GetRole(), phrase.Mode(s.Snap.GetPolicy()), others)}
 }
 
+// precisionText is the width of the numbers that a device multiplied, "" where it is not known.
+func precisionText(g *falconv1.GemmResult) string {
+	if g.Bits <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" of %d-bit numbers", g.Bits)
+}
+
 // testSentences are what came of a test: the outcome, then a sentence for each result that is slow
 // or was not judged.
 func testSentences(v *falconv1.Validation) []string {
@@ -207,7 +215,7 @@ func testSentences(v *falconv1.Validation) []string {
 	out := []string{v.Id + ": " + report.Headline(tests)}
 	for _, g := range v.GetGemm() {
 		if g.Slow || g.Unjudged != "" || g.Err != "" {
-			out = append(out, fmt.Sprintf("rank %d on %s: matrix products %s, %.2f times the median, %s", g.Rank, g.Device, phrase.Ms(g.Ms), g.Ratio, report.Judgement(g.Slow, g.Unjudged, g.Err)))
+			out = append(out, fmt.Sprintf("rank %d on %s: matrix products%s %s, %.2f times the median, %s", g.Rank, g.Device, precisionText(g), phrase.Ms(g.Ms), g.Ratio, report.Judgement(g.Slow, g.Unjudged, g.Err)))
 		}
 	}
 	for _, l := range v.GetLinks() {

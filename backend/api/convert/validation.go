@@ -33,6 +33,7 @@ func gemmToProto(g falcon.GEMMResult) *falconv1.GemmResult {
 	return &falconv1.GemmResult{
 		Rank: clamped(g.Rank), Device: string(g.Device), Ms: g.Ms, MedianMs: g.MedianMs, Ratio: g.Ratio, Slow: g.Slow, Err: g.Err,
 		BestMs: g.BestMs, Runs: clamped(g.Runs), Limit: g.Limit, Unjudged: g.Unjudged, Reference: g.Reference,
+		Bits: clamped(g.Bits),
 	}
 }
 
@@ -41,6 +42,7 @@ func gemmFromProto(p *falconv1.GemmResult) falcon.GEMMResult {
 		Rank: falcon.Rank(p.GetRank()), Device: falcon.Device(p.GetDevice()), Ms: p.GetMs(), MedianMs: p.GetMedianMs(),
 		Ratio: p.GetRatio(), Slow: p.GetSlow(), Err: p.GetErr(),
 		BestMs: p.GetBestMs(), Runs: int(p.GetRuns()), Limit: p.GetLimit(), Unjudged: p.GetUnjudged(), Reference: p.GetReference(),
+		Bits: int(p.GetBits()),
 	}
 }
 

@@ -76,6 +76,35 @@ static void gemm_times(int rank, int n, void *arg) {
   OK(ncclCommDestroy(c));
 }
 
+/* A job that sends many bfloat16 is tested in them, and one whose library has no such
+ * product (the lab's computes in single precision only, unless it is hollow) in floats. */
+static void gemm_precision(int rank, int n, void *arg) {
+  static uint16_t x[1 << 15];
+  int hollow = n > 1;
+  if (hollow) setenv("FALCON_LAB_HOLLOW", "1", 1);
+  set_node(rank);
+  ncclComm_t c = world(arg, rank, n);
+  b = shm_map();
+  CHECK(b);
+  cudaStream_t s;
+  OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+  OK(ncclBroadcast(x, x, 1 << 14, ncclBfloat16, 0, c, s)); /* too few to tell */
+  OK(cudaStreamSynchronize(s));
+  for (uint64_t i = 1; i <= 2; i++) {
+    order(i, 30000);
+    CHECK(arm(0, (int64_t)i));
+    rouse();
+    CHECK(await_state(i, FALCON_PAUSE_QUIET, 5000));
+    falcon_test_result r = gemm(16, 3);
+    CHECK(r.status == FALCON_TEST_DONE && r.bytes == 16u * 16u * (i == 2 && hollow ? 2u : 4u));
+    release();
+    CHECK(await_state(i, FALCON_PAUSE_RELEASED, 5000));
+    OK(ncclBroadcast(x, x, 1 << 15, ncclBfloat16, 0, c, s));
+    OK(cudaStreamSynchronize(s));
+  }
+  OK(ncclCommDestroy(c));
+}
+
 static void hostile(int rank, int n, void *arg) {
   ncclComm_t c = quiet_rank(arg, rank, n);
   falcon_test_result r = gemm(1 << 13, 3);
@@ -296,7 +325,7 @@ static void environment(int rank, int n, void *arg) {
 
 int main(int argc, char **argv) {
   static const struct { const char *name; int ranks; rank_fn run; } cases[] = {
-    {"gemm", 1, gemm_times}, {"hostile", 1, hostile}, {"no_workspace", 1, no_workspace}, {"fuzz", 1, fuzz},
+    {"gemm", 1, gemm_times}, {"single", 1, gemm_precision}, {"half", 2, gemm_precision}, {"hostile", 1, hostile}, {"no_workspace", 1, no_workspace}, {"fuzz", 1, fuzz},
     {"link", 2, link_times}, {"link_alone", 2, link_alone}, {"link_cut_short", 2, link_cut_short},
     {"ids_unused", 1, ids_unused}, {"environment", 1, environment},
   };

@@ -135,7 +135,7 @@ func (e *Engine) results(v *falconv1.Validation, gemm, links bool) {
 	world := int32(min(16, e.opts.world()))
 	for r := range world {
 		if gemm {
-			g := &falconv1.GemmResult{Rank: r, Device: device(r), Ms: 6.2 + 0.01*float64(r%3), MedianMs: 6.21, Ratio: 1}
+			g := &falconv1.GemmResult{Rank: r, Device: device(r), Ms: 6.2 + 0.01*float64(r%3), MedianMs: 6.21, Ratio: 1, Bits: 16}
 			if r == e.opts.culprit() && e.story() >= Onset && e.story() < Cleared {
 				g.Ms, g.Ratio, g.Slow = 12.4, 2, true
 			}

@@ -70,8 +70,11 @@ func compareBools(a, b bool) int {
 // drawGEMMHeading shows what the bars are measured against.
 func drawGEMMHeading(c *widget.Canvas, r widget.Rect, g *falconv1.GemmResult) {
 	pen := c.Pen(r).Put(themes.Dim, "GEMM")
+	if g.Bits > 0 {
+		pen.Putf(themes.Dim, " %d-bit", g.Bits)
+	}
 	if g.MedianMs > 0 {
-		pen.Putf(themes.Dim, " median %s  ╎ %.1f × the median: slow beyond", phrase.Ms(g.MedianMs), limitOf(g))
+		pen.Putf(themes.Dim, " median %s  ╎ slow beyond %.1f ×", phrase.Ms(g.MedianMs), limitOf(g))
 	}
 }
 

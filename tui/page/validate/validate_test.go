@@ -100,7 +100,7 @@ func TestGPUsAreMeasuredAgainstTheMedian(t *testing.T) {
 		v.Gemm = append(v.Gemm, g)
 	}
 	out := draw(t, New(), stateOf(4, v), small)
-	wants(t, out, "GEMM median 6.0 ms  ╎ 1.2 × the median", "12.0 ms  2.00× SLOW")
+	wants(t, out, "GEMM median 6.0 ms  ╎ slow beyond 1.2 ×", "12.0 ms  2.00× SLOW")
 	if n := strings.Count(out, "╎"); n != 5 {
 		t.Errorf("the limit is drawn %d times, want head and each of 4 bars:\n%s", n, out)
 	}

@@ -10431,6 +10431,7 @@ type GemmResult struct {
 	Limit         float64                `protobuf:"fixed64,10,opt,name=limit,proto3" json:"limit,omitempty"`        // ratio over which it is slow
 	Unjudged      string                 `protobuf:"bytes,11,opt,name=unjudged,proto3" json:"unjudged,omitempty"`    // why it is neither slow nor fine; empty = it was judged
 	Reference     bool                   `protobuf:"varint,12,opt,name=reference,proto3" json:"reference,omitempty"` // tested to compare others with, not asked for
+	Bits          int32                  `protobuf:"varint,13,opt,name=bits,proto3" json:"bits,omitempty"`           // of a number that was multiplied: 16, 32, or 0 = 32, by an older hook
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -10547,6 +10548,13 @@ func (x *GemmResult) GetReference() bool {
 		return x.Reference
 	}
 	return false
+}
+
+func (x *GemmResult) GetBits() int32 {
+	if x != nil {
+		return x.Bits
+	}
+	return 0
 }
 
 type LinkResult struct {
@@ -14400,7 +14408,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x10deadline_unix_ns\x18\a \x01(\x03R\x0edeadlineUnixNs\"&\n" +
 	"\bRankPair\x12\f\n" +
 	"\x01a\x18\x01 \x01(\x05R\x01a\x12\f\n" +
-	"\x01b\x18\x02 \x01(\x05R\x01b\"\x9e\x02\n" +
+	"\x01b\x18\x02 \x01(\x05R\x01b\"\xb2\x02\n" +
 	"\n" +
 	"GemmResult\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
@@ -14415,7 +14423,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05limit\x18\n" +
 	" \x01(\x01R\x05limit\x12\x1a\n" +
 	"\bunjudged\x18\v \x01(\tR\bunjudged\x12\x1c\n" +
-	"\treference\x18\f \x01(\bR\treference\"\xd7\x03\n" +
+	"\treference\x18\f \x01(\bR\treference\x12\x12\n" +
+	"\x04bits\x18\r \x01(\x05R\x04bits\"\xd7\x03\n" +
 	"\n" +
 	"LinkResult\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x05R\x04from\x12\x0e\n" +

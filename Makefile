@@ -131,8 +131,8 @@ simulate: ## engine, agents, job, network and clocks under one seed: SIM_COUNT (
 	go test ./backend/sim/cluster -count=1 -timeout $(SIM_TIMEOUT) -v -run 'TestSeeds|TestFound|TestRepeats' -first $(SIM_FIRST) -seeds $(SIM_COUNT)
 
 # TestMemory weighs the heap, where the race detector's allocator gives small numbers twice the room.
-core-race: ## the pure core's tests under the race detector: machines side by side share nothing
-	go test ./detect/... ./mitigate/... ./recovery/... -race -short -timeout 1h -skip '^TestMemory$$'
+core-race: ## what check runs without the race detector, under it: the pure core, the emulation on it, the checks of the tree
+	go test . ./backend/sim ./backend/sim/flow/... ./backend/sim/outage/... ./backend/sim/tabletest ./detect/... ./mitigate/... ./recovery/... -race -short -timeout 1h -skip '^TestMemory$$'
 
 SCHEDULES ?= 100000
 STORIES ?= 1400

@@ -9,7 +9,9 @@
 // decide on actions: it only detects, locates and explains.
 //
 // Use: Step each input, then take Ready, persist and act on it, then Advance.
-// Tick about once a second.
+// Tick about once a second. With Config.CompareAside the profiles of a large window are compared
+// by the caller (Ready.Compare), on any goroutine, and the result is an input (Compared): the
+// decisions are the same, a little later.
 //
 // # Parts
 //

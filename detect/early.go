@@ -155,12 +155,8 @@ func (m *Machine) lookEarly(c cell) {
 	m.early.request(c.iteration)
 }
 
-// endEarly keeps an early window, and judges by it. One that lacks a rank counts for nothing.
-func (m *Machine) endEarly(w *window) {
-	if len(w.parts) < len(m.samples.ranks) {
-		return
-	}
-	res := m.evidence.compare(sortedProfiles(w))
+// endEarly keeps an early window, and judges by it.
+func (m *Machine) endEarly(w *window, res peer.Result) {
 	m.profile.keep(w, res)
 	m.links.addTransfers(&res)
 	m.early.keep(w, res)

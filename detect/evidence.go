@@ -331,8 +331,14 @@ func (ev *evidence) portsBusy(n falcon.Node, link []falcon.Node, since time.Time
 
 // compare judges a window's profiles against each other and the healthy ones.
 func (ev *evidence) compare(profiles []falcon.RankProfile) peer.Result {
-	return peer.Judge(peer.Window{
+	return peer.Judge(ev.comparison(profiles))
+}
+
+// comparison is what compare judges. It shares nothing that is changed in place.
+func (ev *evidence) comparison(profiles []falcon.RankProfile) peer.Window {
+	healthy := ev.healthy
+	return peer.Window{
 		Layout: ev.job.desc.Layout, Placement: ev.job.desc.Placement, Comms: ev.job.desc.Comms,
-		Profiles: profiles, Healthy: &ev.healthy, Rules: ev.rules(),
-	})
+		Profiles: profiles, Healthy: &healthy, Rules: ev.rules(),
+	}
 }

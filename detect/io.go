@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/peer"
 )
 
 // Input is one thing that happened: Job, Samples, Profiled, Readings, Acted,
@@ -99,6 +100,23 @@ func (Restored) input()  {}
 func (Validated) input() {}
 func (Culprits) input()  {}
 func (Look) input()      {}
+func (Compared) input()  {}
+
+// Comparison is the comparison of a window's profiles, for the caller to carry out aside: of a
+// large job it takes long. It shares nothing that later steps change.
+type Comparison struct {
+	Window uint64
+	of     peer.Window
+}
+
+// Run carries the comparison out. Its result belongs into Step.
+func (c Comparison) Run() Compared { return Compared{c.Window, peer.Judge(c.of)} }
+
+// Compared is what a comparison has found.
+type Compared struct {
+	Window uint64
+	Result peer.Result
+}
 
 // ProfileRequest asks for a profile window on all ranks.
 type ProfileRequest struct {
@@ -122,11 +140,12 @@ type Ready struct {
 	Requests  []ProfileRequest
 	Asks      []falcon.ValidationAsk // tests wanted; the engine's policy decides
 	Notes     []Note
+	Compare   *Comparison // to be run aside, see Config.CompareAside; nil = nothing
 }
 
 // Empty reports whether there is nothing to do.
 func (r Ready) Empty() bool {
-	return len(r.Incidents) == 0 && len(r.Requests) == 0 && len(r.Asks) == 0 && len(r.Notes) == 0
+	return len(r.Incidents) == 0 && len(r.Requests) == 0 && len(r.Asks) == 0 && len(r.Notes) == 0 && r.Compare == nil
 }
 
 // RankStatus is the detector's present view of one rank, for consoles.

@@ -11,8 +11,7 @@ import (
 )
 
 // judgeWindow concludes from a window: verdicts, relief, and the healthy state.
-func (m *Machine) judgeWindow(w *window) {
-	res := m.evidence.compare(sortedProfiles(w))
+func (m *Machine) judgeWindow(w *window, res peer.Result) {
 	m.profile.keep(w, res)
 	m.evidence.noteUneven(w.iteration, &res)
 	if res.Missing > 0 {

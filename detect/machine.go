@@ -87,6 +87,8 @@ func (m *Machine) Step(now time.Time, in Input) {
 		m.stepValidated(in)
 	case Culprits:
 		m.culprits.restore(in)
+	case Compared:
+		m.stepCompared(in)
 	case Look:
 		m.profile.want(in.Why)
 	}

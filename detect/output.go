@@ -54,4 +54,6 @@ func (o *output) clear() {
 
 func (o *output) addAsk(a falcon.ValidationAsk) { o.ready.Asks = append(o.ready.Asks, a) }
 
+func (o *output) addComparison(c Comparison) { o.ready.Compare = &c }
+
 func (o *output) addRequest(r ProfileRequest) { o.ready.Requests = append(o.ready.Requests, r) }

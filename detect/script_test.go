@@ -36,8 +36,28 @@ func fields(d *datadriven.TestData) []string {
 	return out
 }
 
+// Each script says the same where windows are compared aside.
+func TestScriptsComparedAside(t *testing.T) {
+	files, _ := filepath.Glob("testdata/*.txt")
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			plain, aside := script{}, script{aside: true}
+			datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
+				want := plain.do(t, fields(d))
+				if got := aside.do(t, fields(d)); got != want {
+					t.Fatalf("%s:\n%s\nwant:\n%s", d.Pos, got, want)
+				}
+				return d.Expected
+			})
+		})
+	}
+}
+
 // script interprets commands against one world.
-type script struct{ w *world }
+type script struct {
+	w     *world
+	aside bool // its machine hands comparisons out
+}
 
 func (s *script) do(t *testing.T, f []string) string {
 	t.Helper()
@@ -51,6 +71,10 @@ func (s *script) do(t *testing.T, f []string) string {
 	case "job": // tp dp pp nodes micro
 		n := numbers(t, f[1:])
 		s.w = newWorld(falcon.Layout{TP: n[0], DP: n[1], PP: n[2]}, n[3], n[4], 7)
+		if s.aside {
+			s.w.m = New(Config{CompareAside: 1})
+			s.w.describe()
+		}
 	case "run":
 		s.w.run(numbers(t, f[1:])[0])
 	case "gpu":

@@ -18,6 +18,7 @@ type window struct {
 	iteration  int64 // newest iteration when it was asked for
 	parts      map[falcon.Rank]falcon.RankProfile
 	refused    []string
+	comparing  time.Time // since when its profiles are compared aside; zero = they are not
 }
 
 // learnState is the need for a profile of the healthy job.
@@ -33,7 +34,8 @@ const (
 	refusalGrace  = 2 * time.Second // for the other nodes' parts after a refusal
 	deadlineTimes = 4               // windows long, at least
 	deadlineMost  = time.Minute
-	earlyDeadline = 5 // iterations besides an early window's own: until it begins, and until all was timed
+	earlyDeadline = 5           // iterations besides an early window's own: until it begins, and until all was timed
+	compareMost   = time.Minute // for a comparison aside
 )
 
 // planWindow requests the window needed most, if none is in flight: for the culprit of an
@@ -144,7 +146,7 @@ func (p *profiler) requestWanted() bool {
 
 func (m *Machine) stepProfiled(in Profiled) {
 	w := m.profile.window
-	if w == nil || in.Window != w.id {
+	if w == nil || in.Window != w.id || !w.comparing.IsZero() {
 		return
 	}
 	if in.Refused != "" && !slices.Contains(w.refused, in.Refused) {
@@ -161,7 +163,7 @@ func (m *Machine) stepProfiled(in Profiled) {
 // checkWindow ends the window when all ranks are in, or when it is late.
 func (m *Machine) checkWindow() {
 	w := m.profile.window
-	if w == nil {
+	if w == nil || m.isComparing(w) {
 		return
 	}
 	waited, deadline := m.clock.now.Sub(w.asked), m.profile.deadlineOf(w, m.early.isOwn(w))
@@ -173,16 +175,50 @@ func (m *Machine) checkWindow() {
 	default:
 		return
 	}
+	switch early := m.early.isOwn(w); {
+	case early && len(w.parts) < len(m.samples.ranks): // counts for nothing
+		m.profile.closeWindow()
+	case len(w.parts) == 0:
+		m.profile.closeWindow()
+		m.windowFailed(w)
+	case m.cfg.CompareAside > 0 && len(w.parts) >= m.cfg.CompareAside:
+		w.comparing = m.clock.now
+		m.out.addComparison(Comparison{Window: w.id, of: m.evidence.comparison(sortedProfiles(w))})
+	default:
+		m.endWindow(w, m.evidence.compare(sortedProfiles(w)))
+	}
+}
+
+// isComparing reports whether a window's profiles are compared aside. One whose comparison
+// does not come back is given up.
+func (m *Machine) isComparing(w *window) bool {
+	if w.comparing.IsZero() {
+		return false
+	}
+	if m.clock.now.Sub(w.comparing) > compareMost {
+		m.profile.closeWindow()
+		w.refused = append(w.refused, "its profiles were not compared in time")
+		m.windowFailed(w)
+	}
+	return true
+}
+
+// stepCompared ends the window whose profiles were compared aside, unless it was dropped
+// meanwhile.
+func (m *Machine) stepCompared(in Compared) {
+	if w := m.profile.window; w != nil && w.id == in.Window && !w.comparing.IsZero() {
+		m.endWindow(w, in.Result)
+	}
+}
+
+// endWindow concludes from what a window's comparison has found.
+func (m *Machine) endWindow(w *window, res peer.Result) {
 	m.profile.closeWindow()
 	if m.early.isOwn(w) {
-		m.endEarly(w)
+		m.endEarly(w, res)
 		return
 	}
-	if len(w.parts) == 0 {
-		m.windowFailed(w)
-		return
-	}
-	m.judgeWindow(w)
+	m.judgeWindow(w, res)
 }
 
 // windowFailed is a window of which nothing came.

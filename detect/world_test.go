@@ -85,6 +85,9 @@ func (w *world) drain() {
 		w.ask = &a
 	}
 	w.m.Advance()
+	if r.Compare != nil {
+		w.step(r.Compare.Run())
+	}
 }
 
 func (w *world) remember(inc falcon.Incident) {

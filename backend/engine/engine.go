@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -35,10 +36,12 @@ var (
 
 // Bounds of the loop.
 const (
-	arrivalsMax  = 4096 // frames that wait for the engine; agents feel the rest
-	requestsMax  = 256  // console calls that wait
-	batchMax     = 512  // arrivals taken into one batch
-	settleMax    = 32   // rounds of Ready in one turn of the loop; more is a defect of a machine
+	arrivalsMax  = 4096                 // frames that wait for the engine; agents feel the rest
+	requestsMax  = 256                  // console calls that wait
+	batchMax     = 512                  // arrivals taken into one batch
+	batchFor     = 5 * time.Millisecond // how long further arrivals are taken into it: profiles come by the thousand
+	compareAside = 1000                 // ranks from which a window's profiles are compared aside: some 10 ms of the loop
+	settleMax    = 32                   // rounds of Ready in one turn of the loop; more is a defect of a machine
 	tickPeriod   = 100 * time.Millisecond
 	earlySamples = 1 << 16 // kept while the job is not yet described
 	reserveBlock = 1024    // command ids promised in one record
@@ -139,6 +142,7 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Fault == nil {
 		cfg.Fault = func(string) error { return nil }
 	}
+	cfg.Detect.CompareAside = cmp.Or(cfg.Detect.CompareAside, compareAside)
 	if cfg.Detector == nil {
 		cfg.Detector = detect.New(cfg.Detect)
 	}
@@ -353,10 +357,15 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // drain takes what else has arrived into the same batch: one fsync for all.
 func (e *Engine) drain() {
+	begun := e.cfg.Now()
 	for range batchMax {
+		now := e.cfg.Now()
+		if now.Sub(begun) > batchFor {
+			return
+		}
 		select {
 		case a := <-e.arrivals:
-			e.handleArrival(a, e.cfg.Now())
+			e.handleArrival(a, now)
 		default:
 			return
 		}

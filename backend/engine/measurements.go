@@ -40,6 +40,22 @@ func (ms *measurements) profile(n *fleet.Node, in *falconv1.Profile, now time.Ti
 	ms.det.Step(now, out)
 }
 
+// compare compares the profiles of a large window beside the loop, which its result reaches as
+// a request does.
+func (e *Engine) compare(c detect.Comparison) {
+	go func() { // until the comparison is done, a second or so at 100,000 ranks
+		done := c.Run()
+		step := func() {
+			e.measured.newSpeeds = true
+			e.det.Step(e.cfg.Now(), done)
+		}
+		select {
+		case e.requests <- step:
+		case <-e.done:
+		}
+	}()
+}
+
 func (ms *measurements) telemetry(n *fleet.Node, in *falconv1.Telemetry, now time.Time) {
 	var out detect.Readings
 	for _, g := range in.GetGpus()[:min(len(in.GetGpus()), gpusMax)] {

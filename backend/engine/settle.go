@@ -124,6 +124,9 @@ func (e *Engine) collectRound(now time.Time, d detect.Ready, p mitigate.Ready, v
 		e.describer.detectorLater = false
 		r.steps = append(r.steps, func() { e.describer.announceLateToDetector(now) })
 	}
+	if d.Compare != nil {
+		r.steps = append(r.steps, func() { e.compare(*d.Compare) })
+	}
 	if p.Look != "" {
 		r.steps = append(r.steps, func() { e.det.Step(now, detect.Look{Why: p.Look}) })
 	}

@@ -24,11 +24,14 @@ func (c pathJudge) onlyPath() (opinion, bool) {
 	groups := 0
 	for i := range t.Groups {
 		g := &t.Groups[i]
-		links := c.ringLinks(g)
-		switch {
-		case !g.Internode || g.Dimension == falcon.DimWorld:
+		if !g.Internode || g.Dimension == falcon.DimWorld {
 			continue
-		case !g.Crowded || len(links) != 1 || groups > 0 && links[0] != path:
+		}
+		if !g.Crowded {
+			return opinion{}, false
+		}
+		links := c.ringLinks(g)
+		if len(links) != 1 || groups > 0 && links[0] != path {
 			return opinion{}, false
 		}
 		path, groups = links[0], groups+1

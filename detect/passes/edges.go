@@ -35,11 +35,20 @@ func TreeEdges(members []falcon.Rank) []Pair {
 	return pairsOf(all)
 }
 
+// pairsOf are the pairs of passes, each once, in the order in which they come first.
 func pairsOf(list []Pass) []Pair {
-	var out []Pair
+	n := 0
+	for _, p := range list {
+		n += len(p.Pairs)
+	}
+	if n == 0 {
+		return nil
+	}
+	out, seen := make([]Pair, 0, n), make(map[Pair]struct{}, n)
 	for _, p := range list {
 		for _, e := range p.Pairs {
-			if !slices.Contains(out, e) {
+			if _, known := seen[e]; !known {
+				seen[e] = struct{}{}
 				out = append(out, e)
 			}
 		}

@@ -2,12 +2,14 @@ package peer
 
 import (
 	"encoding/binary"
+	"maps"
 
 	"github.com/failslow/falcon"
 )
 
 // Healthy is the healthy job: self time and host lead per rank, transfer per group, receives
-// per pair. The zero value and nil know nothing. One goroutine owns it.
+// per pair. The zero value and nil know nothing. One goroutine owns it; a copy stays as it is,
+// as its maps are replaced, not changed.
 type Healthy struct {
 	selfMs, queueMs map[falcon.Rank]float64
 	spreads         map[falcon.Rank]float64
@@ -54,6 +56,7 @@ func (h *Healthy) Learn(res Result) {
 		h.transferMs, h.recvMs = map[class]float64{}, map[reach]float64{}
 		h.logical = map[logical]float64{}
 	}
+	h.unshare()
 	h.learnt, h.overlap = true, res.Overlap
 	for _, r := range res.Ranks {
 		if r.Measured && r.WorkMs > 0 {
@@ -82,6 +85,13 @@ func (h *Healthy) Learn(res Result) {
 	for _, p := range res.Pairs {
 		h.recvMs[reach{way{p.From, p.To, p.Bytes}, p.Internode}] = p.RecvMs
 	}
+}
+
+// unshare replaces the maps, which copies of h may hold too.
+func (h *Healthy) unshare() {
+	h.selfMs, h.queueMs, h.spreads = maps.Clone(h.selfMs), maps.Clone(h.queueMs), maps.Clone(h.spreads)
+	h.workMs, h.outside, h.microBatches = maps.Clone(h.workMs), maps.Clone(h.outside), maps.Clone(h.microBatches)
+	h.transferMs, h.logical, h.recvMs = maps.Clone(h.transferMs), maps.Clone(h.logical), maps.Clone(h.recvMs)
 }
 
 var knowsNothing Healthy

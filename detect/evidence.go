@@ -329,12 +329,8 @@ func (ev *evidence) portsBusy(n falcon.Node, link []falcon.Node, since time.Time
 	return ev.history.Busy(n, link, since)
 }
 
-// compare judges a window's profiles against each other and the healthy ones.
-func (ev *evidence) compare(profiles []falcon.RankProfile) peer.Result {
-	return peer.Judge(ev.comparison(profiles))
-}
-
-// comparison is what compare judges. It shares nothing that is changed in place.
+// comparison judges a window's profiles against each other and the healthy ones. It shares
+// nothing that is changed in place.
 func (ev *evidence) comparison(profiles []falcon.RankProfile) peer.Window {
 	healthy := ev.healthy
 	return peer.Window{

@@ -118,7 +118,7 @@ func (m *Machine) locateCulprit(s *incidentState, res peer.Result) {
 	if s.ID == "" && !named && m.mergeIntoOpen(s, res, false) {
 		return
 	}
-	if !sure && m.retryLater(s) {
+	if !sure && m.profile.retryLater(s) {
 		return
 	}
 	if s.ID == "" && !named && m.mergeIntoOpen(s, res, true) {
@@ -129,17 +129,6 @@ func (m *Machine) locateCulprit(s *incidentState, res peer.Result) {
 		return // as little as before
 	}
 	m.publishVerdict(s, v)
-}
-
-// retryLater puts an incident's verdict off to another window, while tries are left.
-func (m *Machine) retryLater(s *incidentState) bool {
-	s.search.tries++
-	s.search.notBefore, s.search.after = m.samples.lastIteration()+m.cfg.Profile.Spacing, m.profile.windowID
-	if s.search.tries < m.cfg.Profile.Tries {
-		return true
-	}
-	s.search.notBefore = m.samples.lastIteration() + m.cfg.Profile.Retry
-	return false
 }
 
 // concludeUnknown ends the search of an incident for which no window came.

@@ -18,7 +18,7 @@ type window struct {
 	iteration  int64 // newest iteration when it was asked for
 	parts      map[falcon.Rank]falcon.RankProfile
 	refused    []string
-	comparing  time.Time // since when its profiles are compared aside; zero = they are not
+	comparing  time.Time // since when its profiles are compared; zero = they are not
 }
 
 // learnState is the need for a profile of the healthy job.
@@ -163,11 +163,18 @@ func (m *Machine) stepProfiled(in Profiled) {
 // checkWindow ends the window when all ranks are in, or when it is late.
 func (m *Machine) checkWindow() {
 	w := m.profile.window
-	if w == nil || m.isComparing(w) {
+	if w == nil {
 		return
 	}
 	waited, deadline := m.clock.now.Sub(w.asked), m.profile.deadlineOf(w, m.early.isOwn(w))
 	switch {
+	case !w.comparing.IsZero():
+		if m.clock.now.Sub(w.comparing) > compareMost {
+			m.profile.closeWindow()
+			w.refused = append(w.refused, "its profiles were not compared in time")
+			m.windowFailed(w)
+		}
+		return
 	case len(w.parts) == len(m.samples.ranks):
 	case waited >= deadline:
 	case len(w.refused) > 0 && waited >= refusalGrace:
@@ -181,44 +188,26 @@ func (m *Machine) checkWindow() {
 	case len(w.parts) == 0:
 		m.profile.closeWindow()
 		m.windowFailed(w)
-	case m.cfg.CompareAside > 0 && len(w.parts) >= m.cfg.CompareAside:
-		w.comparing = m.clock.now
-		m.out.addComparison(Comparison{Window: w.id, of: m.evidence.comparison(sortedProfiles(w))})
 	default:
-		m.endWindow(w, m.evidence.compare(sortedProfiles(w)))
+		w.comparing = m.clock.now
+		c := Comparison{Window: w.id, of: m.evidence.comparison(sortedProfiles(w))}
+		if m.cfg.CompareAside > 0 && len(w.parts) >= m.cfg.CompareAside {
+			m.out.addComparison(c)
+			return
+		}
+		m.stepCompared(c.Run())
 	}
 }
 
-// isComparing reports whether a window's profiles are compared aside. One whose comparison
-// does not come back is given up.
-func (m *Machine) isComparing(w *window) bool {
-	if w.comparing.IsZero() {
-		return false
-	}
-	if m.clock.now.Sub(w.comparing) > compareMost {
-		m.profile.closeWindow()
-		w.refused = append(w.refused, "its profiles were not compared in time")
-		m.windowFailed(w)
-	}
-	return true
-}
-
-// stepCompared ends the window whose profiles were compared aside, unless it was dropped
-// meanwhile.
+// stepCompared ends the window whose profiles were compared, unless it was dropped meanwhile.
 func (m *Machine) stepCompared(in Compared) {
-	if w := m.profile.window; w != nil && w.id == in.Window && !w.comparing.IsZero() {
-		m.endWindow(w, in.Result)
+	switch w := m.profile.takeCompared(in.Window); {
+	case w == nil:
+	case m.early.isOwn(w):
+		m.endEarly(w, in.Result)
+	default:
+		m.judgeWindow(w, in.Result)
 	}
-}
-
-// endWindow concludes from what a window's comparison has found.
-func (m *Machine) endWindow(w *window, res peer.Result) {
-	m.profile.closeWindow()
-	if m.early.isOwn(w) {
-		m.endEarly(w, res)
-		return
-	}
-	m.judgeWindow(w, res)
 }
 
 // windowFailed is a window of which nothing came.
@@ -230,7 +219,7 @@ func (m *Machine) windowFailed(w *window) {
 	m.out.addNote("", m.samples.lastIteration(), "profile", "Profile %d failed: %s", w.id, why)
 	for _, s := range slices.Clone(m.incidents.list) {
 		if s.Open() && !s.hasVerdict() && w.id > s.search.after {
-			if !m.retryLater(s) {
+			if !m.profile.retryLater(s) {
 				m.concludeUnknown(s)
 			}
 		}
@@ -286,6 +275,27 @@ func (p *profiler) deadlineOf(w *window, early bool) time.Duration {
 func (p *profiler) inFlight() bool { return p.window != nil }
 
 func (p *profiler) closeWindow() { p.window = nil }
+
+// takeCompared ends the window that is being compared, if it is the one of an id.
+func (p *profiler) takeCompared(id uint64) *window {
+	w := p.window
+	if w == nil || w.id != id || w.comparing.IsZero() {
+		return nil
+	}
+	p.closeWindow()
+	return w
+}
+
+// retryLater puts an incident's verdict off to another window, while tries are left.
+func (p *profiler) retryLater(s *incidentState) bool {
+	s.search.tries++
+	s.search.notBefore, s.search.after = p.samples.lastIteration()+p.cfg.Profile.Spacing, p.windowID
+	if s.search.tries < p.cfg.Profile.Tries {
+		return true
+	}
+	s.search.notBefore = p.samples.lastIteration() + p.cfg.Profile.Retry
+	return false
+}
 
 // keep takes the result of a window; only a complete one is shown as a whole.
 func (p *profiler) keep(w *window, res peer.Result) {

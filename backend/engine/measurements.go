@@ -42,16 +42,16 @@ func (ms *measurements) profile(n *fleet.Node, in *falconv1.Profile, now time.Ti
 
 // compare compares the profiles of a large window beside the loop, which its result reaches as
 // a request does.
-func (e *Engine) compare(c detect.Comparison) {
+func (ms *measurements) compare(c detect.Comparison, requests chan<- func(), done <-chan struct{}) {
 	go func() { // until the comparison is done, a second or so at 100,000 ranks
-		done := c.Run()
+		res := c.Run()
 		step := func() {
-			e.measured.newSpeeds = true
-			e.det.Step(e.cfg.Now(), done)
+			ms.newSpeeds = true
+			ms.det.Step(ms.cfg.Now(), res)
 		}
 		select {
-		case e.requests <- step:
-		case <-e.done:
+		case requests <- step:
+		case <-done:
 		}
 	}()
 }

@@ -125,7 +125,7 @@ func (e *Engine) collectRound(now time.Time, d detect.Ready, p mitigate.Ready, v
 		r.steps = append(r.steps, func() { e.describer.announceLateToDetector(now) })
 	}
 	if d.Compare != nil {
-		r.steps = append(r.steps, func() { e.compare(*d.Compare) })
+		r.steps = append(r.steps, func() { e.measured.compare(*d.Compare, e.requests, e.done) })
 	}
 	if p.Look != "" {
 		r.steps = append(r.steps, func() { e.det.Step(now, detect.Look{Why: p.Look}) })

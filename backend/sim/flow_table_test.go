@@ -134,7 +134,6 @@ func (j judged) reason() string {
 // longer does has to leave the list.
 var knownShort = map[string]string{
 	"4 × 2, 4 micro-batches each, weak": "the cost model does not know that reductions overlap, predicts 6 % too much, and sees a gain of 2 % where 8 % are there",
-	mixName:                             "about half of what is still lost goes before a fault is located and the order in force (medians: 126 of 233 s)",
 }
 
 func fallsShort(t *testing.T, name string, short bool, how string) {

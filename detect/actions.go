@@ -61,8 +61,7 @@ func (m *Machine) stepActed(in Acted) {
 // settleAround marks changes around an iteration as an action's, but not those to a level
 // above most.
 func (m *Machine) settleAround(iteration int64, most float64) {
-	from, to := iteration-m.cfg.SettleBefore, iteration+m.cfg.SettleAfter
-	m.baseline.settleUntil(to, most)
-	m.samples.settleRange(from, to, most)
+	m.baseline.settleUntil(iteration+m.cfg.SettleAfter, most)
+	m.samples.settleRange(m.baseline.settleFrom(), m.baseline.settleTo, most)
 	m.onsets.clearAlarms()
 }

@@ -83,7 +83,12 @@ func (bl *baseline) healthyBefore(a alarm) float64 {
 
 // isSettling reports whether a change placed at iteration belongs to an action.
 func (bl *baseline) isSettling(iteration int64) bool {
-	return iteration < bl.settleTo && iteration >= bl.settleTo-bl.cfg.SettleAfter-bl.cfg.SettleBefore
+	return iteration >= bl.settleFrom() && iteration < bl.settleTo
+}
+
+// settleFrom is the first iteration of the settle window that ends at settleTo.
+func (bl *baseline) settleFrom() int64 {
+	return bl.settleTo - bl.cfg.SettleAfter - bl.cfg.SettleBefore
 }
 
 func (bl *baseline) restore(ms float64) { bl.restoredMs = ms }
@@ -111,9 +116,9 @@ func (bl *baseline) mostAfter(in Acted) float64 {
 }
 
 // levelAfter takes the level that an action has led to: a change to a higher one that comes
-// within its settle window is not the action's. Of an action whose level is not known before
-// it is taken, none is.
-func (bl *baseline) levelAfter(ms float64) (lower bool) {
+// within its settle window is not the action's. It reports whether that bound is lower than
+// the one before; of an action whose level is not known before it is taken, it never is.
+func (bl *baseline) levelAfter(ms float64) bool {
 	most := ms * (1 + bl.cfg.Settled)
 	if math.IsInf(bl.settleMost, 1) || most >= bl.settleMost {
 		return false

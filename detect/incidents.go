@@ -186,7 +186,7 @@ func (s *incidentState) isUnexplained() bool {
 
 // reliefByWindows reports whether relief must be looked for on the culprit itself.
 func (n *incidentSet) reliefByWindows(s *incidentState) bool {
-	return s.Open() && s.isLocated() && (s.relief.byWindows || len(s.actions.inForce) > 0 || n.actedSince(s))
+	return s.Open() && s.isLocated() && (s.relief.byWindows || n.isActedOn(s))
 }
 
 // resetEpoch forgets what a new job epoch makes meaningless.
@@ -287,11 +287,12 @@ func (n *incidentSet) acting() bool {
 	return slices.ContainsFunc(n.list, func(s *incidentState) bool { return s.Open() || len(s.actions.inForce) > 0 })
 }
 
-// actedSince reports whether an action that was taken for another incident since the onset of
-// one with a culprit is in force: it may be what the job is fast by, with the culprit as slow as ever.
-func (n *incidentSet) actedSince(s *incidentState) bool {
-	return s.isLocated() && slices.ContainsFunc(n.list, func(o *incidentState) bool {
-		return o != s && len(o.actions.inForce) > 0 && o.actions.since > s.OnsetIteration
+// isActedOn reports whether an action is in force that the job may be fast by with the culprit
+// as slow as ever: the incident's own, or, once it has a culprit, one that was taken for another
+// incident since its onset.
+func (n *incidentSet) isActedOn(s *incidentState) bool {
+	return slices.ContainsFunc(n.list, func(o *incidentState) bool {
+		return len(o.actions.inForce) > 0 && (o == s || s.isLocated() && o.actions.since > s.OnsetIteration)
 	})
 }
 

@@ -69,7 +69,7 @@ func (m *Machine) onJobChange(c bocd.Change) {
 	case c.Kind == bocd.KindSettled || m.baseline.isActions(at, c.AfterMs):
 		m.out.addNote("", at, "settled", "The change from %.1f to %.1f ms belongs to an action", c.BeforeMs, c.AfterMs)
 		if c.AfterMs < c.BeforeMs && m.baseline.levelAfter(c.AfterMs) {
-			m.samples.settleRange(m.baseline.settleTo-m.cfg.SettleAfter-m.cfg.SettleBefore, m.baseline.settleTo, m.baseline.settleMost)
+			m.samples.settleRange(m.baseline.settleFrom(), m.baseline.settleTo, m.baseline.settleMost)
 		}
 		m.incidents.expediteAll()
 	case c.Kind == bocd.KindOnset && c.AfterMs <= m.baseline.currentMs()*(1+m.cfg.Tracker.Least()):

@@ -39,7 +39,7 @@ func (rj *reliefJudge) checkLevel(iteration int64) {
 	}
 	rj.checkClocks()
 	for _, s := range rj.incidents.openIncidents() {
-		if rj.incidents.awaitsNodes(s) || s.relief.blind && s.isLocated() || s.relief.hidden || s.FromStart || s.move.done && s.isLocated() && (rj.incidents.placementInForce() || iteration < s.move.backAt+rj.cfg.SettleAfter) || len(s.actions.inForce) > 0 || rj.incidents.actedSince(s) || s.HealthyMs <= 0 {
+		if rj.incidents.awaitsNodes(s) || s.relief.blind && s.isLocated() || s.relief.hidden || s.FromStart || s.move.done && s.isLocated() && (rj.incidents.placementInForce() || iteration < s.move.backAt+rj.cfg.SettleAfter) || rj.incidents.isActedOn(s) || s.HealthyMs <= 0 {
 			continue
 		}
 		if !rj.levelBack(s, iteration) || rj.pausing(s, iteration) {

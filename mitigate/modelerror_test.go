@@ -28,3 +28,24 @@ func TestDoubt(t *testing.T) {
 		}
 	}
 }
+
+func TestErrorOfChange(t *testing.T) {
+	for _, c := range []struct {
+		name                               string
+		model, healthyModel, ms, healthyMs float64
+		want                               float64
+	}{
+		{"right", 120, 100, 120, 100, 0},
+		{"as wrong when all was well", 132, 110, 120, 100, 0},
+		{"right when all was well, the machines' load since", 120, 100, 138, 100, 18.0 / 138},
+		{"the fastest is slow too", 120, 115, 120, 100, 0},
+		{"wrong the other way when all was well", 132, 95, 120, 100, 0.1},
+		{"the healthy time is not known", 132, 110, 120, 0, 0.1},
+		{"nor what the model makes of it", 132, 0, 120, 100, 0.1},
+		{"nor that of now", 0, 110, 120, 100, 0},
+	} {
+		if got := errorOfChange(c.model, c.healthyModel, c.ms, c.healthyMs); got < c.want-1e-9 || got > c.want+1e-9 {
+			t.Errorf("%s: off by %v, want %v", c.name, got, c.want)
+		}
+	}
+}

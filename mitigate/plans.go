@@ -119,6 +119,17 @@ func modelError(modelMs, measuredMs float64) float64 {
 	return math.Abs(modelMs/measuredMs - 1)
 }
 
+// errorOfChange is the smaller of two errors: that of the present time, and that which is left once
+// the model is scaled to the healthy time. A model that was as wrong when all was well, as it knows
+// nothing of overlap, is right about what the fault changed.
+func errorOfChange(modelMs, modelHealthyMs, measuredMs, healthyMs float64) float64 {
+	off := modelError(modelMs, measuredMs)
+	if !(healthyMs > 0) || !(modelHealthyMs > 0) {
+		return off
+	}
+	return min(off, modelError(modelMs*healthyMs/modelHealthyMs, measuredMs))
+}
+
 // errorExceedsGain is why a plan's gain is no evidence: the model is wrong about the present by as
 // much. A person may still step up by hand.
 func errorExceedsGain(w plan) error {

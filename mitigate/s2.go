@@ -45,7 +45,7 @@ func (pm *planMaker) planS2(s *incidentState) (plan, error) {
 	out.beforeMs = pm.iterations.presentMs(s)
 	out.counts = slices.Clone(best.split.counts)
 	out.predictedMs = best.split.predictMs(out.beforeMs, s.incident.HealthyMs)
-	out.gainMs, out.modelError = out.beforeMs-out.predictedMs, modelError(pm.splitModelMs(s, best.split), out.beforeMs)
+	out.gainMs, out.modelError = out.beforeMs-out.predictedMs, pm.splitError(s, best.split, out.beforeMs)
 	return pm.requireGain(out, "split")
 }
 
@@ -176,19 +176,19 @@ func converted[To, From int | int32](v []From) []To {
 	return out
 }
 
-// splitModelMs is the present iteration time by the model that splits are priced with; 0 = unknown.
+// splitError is by which share the model that splits are priced with misses beforeMs; 0 = unknown.
 // Without a cost model the rest beyond the pipelines is what it was when all took as long as the
 // fastest does with its share of then.
-func (pm *planMaker) splitModelMs(s *incidentState, b split) float64 {
-	if m := pm.profile.newest.model; m != nil && len(pm.job.desc.Placement) == pm.job.desc.Layout.World() {
-		return b.presentMs + m.RestMs
-	}
-	healthy := math.Inf(1)
+func (pm *planMaker) splitError(s *incidentState, b split, beforeMs float64) float64 {
+	fastest, healthyMs := math.Inf(1), s.incident.HealthyMs
 	for _, r := range b.replicas {
-		healthy = min(healthy, r.base)
+		fastest = min(fastest, r.base)
 	}
-	if !(healthy > 0) || !(s.incident.HealthyMs > 0) {
+	if m := pm.profile.newest.model; m != nil && len(pm.job.desc.Placement) == pm.job.desc.Layout.World() {
+		return errorOfChange(b.presentMs+m.RestMs, fastest+m.RestMs, beforeMs, healthyMs)
+	}
+	if !(fastest > 0) || !(healthyMs > 0) {
 		return 0
 	}
-	return b.presentMs + max(0, s.incident.HealthyMs-healthy)
+	return modelError(b.presentMs+max(0, healthyMs-fastest), beforeMs)
 }

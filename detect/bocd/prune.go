@@ -9,14 +9,14 @@ import "math"
 const (
 	dust       = 1e-12 // probability at which a run length is dropped outright
 	weighty    = 0.01  // probability from which a run length is left alone
-	farOff     = 512   // run length from which neighbours may be twice as far apart
+	farOff     = 512   // run length from which neighbours may be twice as far apart, and four times from four of it on
 	exactFor   = 8     // run lengths kept as they are, at least
 	pruneEvery = 4     // observations between prunings, unless MaxRuns is passed
 	forced     = 1e3   // tolerance from which the number of run lengths matters more
 
 	tolStirred = 3e-4 // while a change may be under way
 	tolCalm    = 5e-3 // else
-	tolSteady  = 0.2  // on noise that is as the model has it
+	tolSteady  = 0.2
 
 	stirredAt  = 0.1 // P(r ≤ w) that may be a change under way
 	stirredFor = 64  // observations for which it may be
@@ -118,17 +118,20 @@ func (f *Filter) predictsAlike(older, i int, tolerance float64) bool {
 	newer := i + 1
 	a, r := float64(f.run[older]), float64(f.run[newer])
 	gap := (a - r) * (a - r)
-	if r >= farOff {
+	switch {
+	case r >= 4*farOff:
+		gap /= 16
+	case r >= farOff:
 		gap /= 4
 	}
 	if gap > tolerance*r*r {
 		return false
 	}
+	far := max(math.Abs(f.mu[older]-f.mu[i]), math.Abs(f.mu[older]-f.mu[newer]))
 	alpha := f.cfg.Prior.Alpha
 	va, v, vr := f.beta[older]/(alpha+0.5*a), f.beta[i]/(alpha+0.5*float64(f.run[i])), f.beta[newer]/(alpha+0.5*r)
 	least := min(va, v, vr)
 	spread := (max(va, v, vr) - least) / least
-	far := max(math.Abs(f.mu[older]-f.mu[i]), math.Abs(f.mu[older]-f.mu[newer]))
 	return gap/(r*r)+far*far/least+4*spread*spread < tolerance
 }
 

@@ -47,6 +47,19 @@ func TestPruningIsClose(t *testing.T) {
 	}
 }
 
+// TestPruningOnLongNoise is the same on a longer series, where a chance excursion
+// now and then meets run lengths that were merged long before.
+func TestPruningOnLongNoise(t *testing.T) {
+	rng := rand.New(rand.NewPCG(904, 3))
+	xs := make([]float64, 12_000)
+	for i := range xs {
+		xs[i] = rng.NormFloat64()
+	}
+	if most := compare(t, xs); most > 0.025 {
+		t.Errorf("P(r ≤ w) off by %.4f", most)
+	}
+}
+
 // TestPruningIsCloseInTheTracker does the same for the filter as the tracker
 // feeds it: the exact filter gets the same scaled values and is started over
 // when the tracker's is.

@@ -55,8 +55,9 @@ func (h *Healthy) Learn(res Result) {
 		h.spreads, h.microBatches = map[falcon.Rank]float64{}, map[falcon.Rank]float64{}
 		h.transferMs, h.recvMs = map[class]float64{}, map[reach]float64{}
 		h.logical = map[logical]float64{}
+	} else {
+		h.unshare()
 	}
-	h.unshare()
 	h.learnt, h.overlap = true, res.Overlap
 	for _, r := range res.Ranks {
 		if r.Measured && r.WorkMs > 0 {

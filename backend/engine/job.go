@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -136,6 +138,9 @@ func (j *job) setState(node falcon.Node, s *falconv1.RankState) bool {
 	switch {
 	case at.p == nil:
 		return j.enter(node, s, at)
+	case !at.stale && !at.ahead && at.rank == at.p.rank && j.ranks[at.rank] == at.p && proto.Equal(at.p.state, s):
+		// Agents tell all they know on each new stream: thousands at once after a cut,
+		// and the job would be described again for each.
 	case !s.GetAlive():
 		s = keepShape(s, at.p.state) // an exit says little else
 		s.PlacementOrder = at.p.state.GetPlacementOrder()

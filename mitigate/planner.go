@@ -12,7 +12,7 @@ import (
 const (
 	DefaultSettleIterations  = 2       // after a switch, before the gain is measured
 	DefaultMeasureIterations = 8       // whose median is the measured time
-	DefaultMinGain           = 0.02    // of the slow iteration time: less is not worth an action
+	DefaultMinGain           = 0.03    // of the slow iteration time: less is not worth an action; of a split, two thirds (leastGain)
 	DefaultKeepShare         = 0.3     // of the predicted gain: less is reverted
 	DefaultOverheadS3Ms      = 60_000  // FALCON §5.3: "typically within one minute"
 	DefaultOverheadS4Ms      = 600_000 // FALCON §7.5: a typical restart takes tens of minutes

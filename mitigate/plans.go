@@ -140,10 +140,22 @@ func errorExceedsGain(w plan) error {
 		w.gainMs, 100*w.gainMs/w.beforeMs, 100*w.modelError))
 }
 
+// leastGain is the share of the present iteration time that a rung has to gain. A split takes
+// force between two iterations: it may gain less than what holds the job up.
+func (pm *planMaker) leastGain(r falcon.Rung) float64 {
+	if r == falcon.RungS2 {
+		return pm.cfg.MinGain * splitShare
+	}
+	return pm.cfg.MinGain
+}
+
+// splitShare is what a split has to gain of what other rungs have to.
+const splitShare = 2.0 / 3
+
 // requireGain refuses plans that gain too little.
 func (pm *planMaker) requireGain(w plan, what string) (plan, error) {
-	if !(w.gainMs >= pm.cfg.MinGain*w.beforeMs) {
-		return w, smallGain(fmt.Sprintf("no %s gains %.0f %%: the best saves %.1f ms of %.1f ms", what, 100*pm.cfg.MinGain, max(w.gainMs, 0), w.beforeMs))
+	if !(w.gainMs >= pm.leastGain(w.rung)*w.beforeMs) {
+		return w, smallGain(fmt.Sprintf("no %s gains %.0f %%: the best saves %.1f ms of %.1f ms", what, 100*pm.leastGain(w.rung), max(w.gainMs, 0), w.beforeMs))
 	}
 	return w, nil
 }

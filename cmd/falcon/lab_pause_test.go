@@ -367,7 +367,8 @@ func TestKilledRankWhileHeld(t *testing.T) {
 }
 
 // TestRingPauses measures what the validation of a ring costs the job, for
-// rings of 4, 8 and 16 ranks on as many nodes: one pause, of two passes each.
+// rings of 4, 8 and 16 ranks on as many nodes: one pause, of two passes each. Four paths are
+// too few to compare with: the two between opposite nodes are tested beside them, in a third pass.
 func TestRingPauses(t *testing.T) {
 	if *ringCount == 0 {
 		t.Skip("a measurement: run with -lab-rings N")
@@ -375,6 +376,10 @@ func TestRingPauses(t *testing.T) {
 	var table strings.Builder
 	fmt.Fprintf(&table, "\n%5s %6s %10s %28s %28s\n", "ring", "passes", "pauses", "paused ms, median (range)", "quiet ms, median (range)")
 	for _, n := range []int{4, 8, 16} {
+		passes, times := 2, 2*n
+		if n == 4 {
+			passes, times = 3, 12
+		}
 		c := newCluster(t, falcon.Layout{TP: 1, DP: n, PP: 1}, n, 60+25**ringCount, "--no-reference")
 		var paused, quiet []float64
 		for range *ringCount {
@@ -383,14 +388,14 @@ func TestRingPauses(t *testing.T) {
 				t.Errorf("ring of %d: %s: %s", n, v.GetState(), v.GetReason())
 				continue
 			}
-			if v.GetPasses() != 2 || v.GetExtraPasses() != 0 || len(v.GetLinks()) != 2*n {
-				t.Errorf("ring of %d: %d passes, %d of them extra, %d times; want 2, 0, %d", n, v.GetPasses(), v.GetExtraPasses(), len(v.GetLinks()), 2*n)
+			if int(v.GetPasses()) != passes || v.GetExtraPasses() != 0 || len(v.GetLinks()) != times {
+				t.Errorf("ring of %d: %d passes, %d of them extra, %d times; want %d, 0, %d", n, v.GetPasses(), v.GetExtraPasses(), len(v.GetLinks()), passes, times)
 			}
 			paused, quiet = append(paused, v.GetPausedMs()), append(quiet, v.GetQuietMs())
 		}
 		c.finish()
 		if len(paused) > 0 {
-			fmt.Fprintf(&table, "%5d %6d %10d %28s %28s\n", n, 2, len(paused), spread(paused), spread(quiet))
+			fmt.Fprintf(&table, "%5d %6d %10d %28s %28s\n", n, passes, len(paused), spread(paused), spread(quiet))
 		}
 	}
 	t.Log(table.String())

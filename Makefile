@@ -273,8 +273,8 @@ SCALE_FOR ?= 60s
 scale: build ## what an engine costs with emulated agents of SCALE_NODES nodes of 8 ranks, SCALE_FOR each, up to the first size that does not hold; its part of docs/benchmarks.md
 	go test ./cmd/falcon -count=1 -timeout 2h -v -run TestScaleCurve -swarm-nodes "$(SCALE_NODES)" -swarm-for $(SCALE_FOR) -swarm-out $(PAGES)/benchmarks.md
 
-store-scale: ## the rendezvous store with up to 10,000 clients, beside the installed PyTorch's
-	go test ./backend/tcpstore -count=1 -timeout 30m -v -run TestRelease -store-scale
+store-scale: native ## the rendezvous store with up to 10,000 clients, beside the installed PyTorch's
+	.ci/python run go test ./backend/tcpstore -count=1 -timeout 30m -v -run TestRelease -store-scale
 
 clean: ## remove what was built
 	rm -rf $(BIN)

@@ -109,6 +109,12 @@ func (s *Server) end(c *conn) {
 	c.spoke()
 	s.t.b.used -= connCost + c.charged
 	c.charged, c.gone = 0, true
+	if len(s.conns) == s.doubt.silent.Len() && s.t.size() > 0 {
+		// The job that met here is over. Keys of PyTorch's later versions do not name the
+		// attempt: a job that is started again would look for the old one's addresses.
+		s.o.Log.Info("store: the last client has left, its keys are dropped", "keys", s.t.size())
+		s.t.clear()
+	}
 }
 
 // spoke takes a connection off the lists of those that have shown too little.

@@ -276,7 +276,7 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Stats{
-		Generation: s.t.generation, Conns: len(s.conns), Keys: len(s.t.values) + len(s.t.queues), Bytes: s.t.bytes,
+		Generation: s.t.generation, Conns: len(s.conns), Keys: s.t.size(), Bytes: s.t.bytes,
 		Used: s.t.b.used, Waits: s.t.waiting, Refused: s.refused, Evicted: s.evicted,
 	}
 }

@@ -289,6 +289,29 @@ func TestFence(t *testing.T) {
 	want(t, "the present generation stays", n, 0)
 }
 
+// A job that is over leaves no key behind: the next one's processes would take them for their own.
+func TestLastClientTakesTheKeysAlong(t *testing.T) {
+	s := open(t, Options{})
+	a, b := dial(t, s, storetest.Current), dial(t, s, storetest.Current)
+	must(t, a.Set("address of 0", "10.0.0.1:1"))
+	must(t, b.Set("address of 1", "10.0.0.2:1"))
+	until(t, s, "both keys are there", func(s *Server) bool { return s.t.size() == 2 })
+	must(t, a.Close())
+	n, err := b.NumKeys()
+	must(t, err)
+	want(t, "keys while a client is left", n, 2)
+	dial(t, s, storetest.Current) // it has made no request: somebody who looks whether the port is open
+	must(t, b.Close())
+	until(t, s, "the keys are gone", func(s *Server) bool { return s.t.size() == 0 })
+	c := dial(t, s, storetest.Current)
+	must(t, c.Set("address of 0", "10.0.0.9:1"))
+	must(t, dial(t, s, storetest.Current).Close())
+	n, err = c.NumKeys()
+	must(t, err)
+	want(t, "keys of the next job", n, 1)
+	want(t, "refused", s.Stats().Refused, 0)
+}
+
 // A process of an old attempt that connects anew is known by its keys.
 func TestOldAttemptIsRefused(t *testing.T) {
 	s := open(t, Options{Generation: 2})

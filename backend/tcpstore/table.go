@@ -72,9 +72,12 @@ func (t *table) clear() {
 	t.bytes, t.waiting = 0, 0
 }
 
+// size is how many keys there are.
+func (t *table) size() int { return len(t.values) + len(t.queues) }
+
 // enter charges a new key together with its first value.
 func (t *table) enter(o *Options, key string, v *value) error {
-	if n := len(t.values) + len(t.queues); n >= o.MaxKeys {
+	if n := t.size(); n >= o.MaxKeys {
 		return fmt.Errorf("%w: %d keys are all that it holds", ErrFull, n)
 	}
 	if err := t.take(int64(keyCost+len(key)) + v.cost()); err != nil {

@@ -27,13 +27,16 @@ func torch(t testing.TB) string {
 	ctx, stop := context.WithTimeout(t.Context(), torchLimit)
 	defer stop()
 	const ask = "import torch.distributed as d, torch; assert d.is_gloo_available(); print(torch.__version__)"
-	for _, python := range []string{systemPython, "python3"} {
+	for _, python := range []string{os.Getenv("FALCON_PYTHON"), systemPython, "python3"} {
+		if python == "" {
+			continue
+		}
 		if out, err := exec.CommandContext(ctx, python, "-c", ask).Output(); err == nil {
 			t.Logf("%s has PyTorch %s", python, strings.TrimSpace(string(out)))
 			return python
 		}
 	}
-	t.Skip("no PyTorch with Gloo here: apt-get install python3-torch")
+	t.Skip("no PyTorch with Gloo here: set FALCON_PYTHON, or run make python-torch")
 	return ""
 }
 
@@ -66,8 +69,18 @@ func attempt4(t *testing.T, python string, s *Server, attempt int) (said []strin
 	return said, err
 }
 
-// A real job of the installed PyTorch meets in the store, twice; then its
-// generation is over, and the same attempt is refused.
+// namesAttempts reports whether this PyTorch's keys name the attempt: later versions
+// count on a store that is new, or fenced, for each.
+func namesAttempts(t *testing.T, python string) bool {
+	t.Helper()
+	const ask = "import inspect, torch.distributed.rendezvous as r; print('/worker/attempt_' in inspect.getsource(r))"
+	out, err := exec.Command(python, "-c", ask).Output()
+	must(t, err)
+	return strings.TrimSpace(string(out)) == "True"
+}
+
+// A real job of the installed PyTorch meets in the store, is started again by hand, and meets
+// again; then its generation is over, and the same attempt is refused where its keys name it.
 func TestTorchJob(t *testing.T) {
 	python := torch(t)
 	s := open(t, Options{})
@@ -83,6 +96,9 @@ func TestTorchJob(t *testing.T) {
 		}
 	}
 	want(t, "refused", s.Stats().Refused, 0)
+	if !namesAttempts(t, python) {
+		return
+	}
 	must(t, s.Fence(2))
 	if said, err := attempt4(t, python, s, 1); err == nil {
 		t.Fatalf("an attempt of a fenced generation met: %s", said)

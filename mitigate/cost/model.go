@@ -103,7 +103,11 @@ func (m Model) Iteration(p falcon.Placement, micro []int32) Prediction {
 // the same in either order. T_i(0) is 0, and T_i never decreases. Replicas
 // that are alike share one slice, which must not be written to.
 func (m Model) Curves(p falcon.Placement, most int) [][]float64 {
-	var u Simulator
+	return m.CurvesBy(&Simulator{}, p, most)
+}
+
+// CurvesBy is Curves by a simulator that keeps its schedules from placement to placement.
+func (m Model) CurvesBy(u *Simulator, p falcon.Placement, most int) [][]float64 {
 	tail := m.StageDPMs(p)
 	out := make([][]float64, m.Layout.DP)
 	known := map[string]int{} // replicas that are alike are simulated once

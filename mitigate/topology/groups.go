@@ -40,6 +40,8 @@ type exchange struct {
 	best    []int // by place: the group on it
 	bestAt  groupValue
 	stateMB []float64 // by group
+
+	simulator cost.Simulator
 }
 
 // groupValue judges a placement of groups: lower is better, in this order.
@@ -143,7 +145,7 @@ func (x *exchange) price(at []int) groupValue {
 	x.priced++
 	x.spent += len(at)
 	m, placement := x.p.Model, x.placement(at)
-	curves := m.Curves(placement, x.most)
+	curves := m.CurvesBy(&x.simulator, placement, x.most)
 	out := groupValue{ms: math.Inf(1), unrest: sumCounts(m.StageDPMs(placement))}
 	split, ms, err := microbatch.SolveCurvesWithin(curves, x.p.totalCount(), x.bounds)
 	if err == nil {

@@ -57,7 +57,7 @@ gobench "S2 solver" ./mitigate/microbatch '.'
 section "S2 solver beside SciPy's HiGHS" "$(command -v /usr/bin/python3 || command -v python3)" docs/bench_s2.py bin/falcon
 gobench "1F1B simulation" ./mitigate/cost '.'
 gobench "S3 search, up to 1,024 nodes" ./mitigate/topology '.'
-section "Rendezvous store: all clients of a job released, beside the installed PyTorch's own server" go test ./backend/tcpstore -count=1 -timeout 30m -run TestRelease -store-scale -v
+section "Rendezvous store: all clients of a job released, beside the installed PyTorch's own server" .ci/python run go test ./backend/tcpstore -count=1 -timeout 30m -run TestRelease -store-scale -v
 gobench "Rank table of 18,000 devices" ./recovery/ranktable '.'
 gobench "Engine and journal" ./backend/... '.'
 section "Journal: bytes of a recovery, whole and by what changes" go test ./backend/engine -count=1 -run BytesOfARecovery -v

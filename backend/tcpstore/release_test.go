@@ -135,7 +135,7 @@ func releaseAtScale(t *testing.T) {
 			a = append(a, release(t, mine.address, layout, n).Seconds())
 			am = max(am, peakMiB(t, mine.pid))
 			if late {
-				continue
+				continue // more clients than it can serve in time
 			}
 			took, err := storetest.Meet(theirs.address, layout, n, releaseLimit)
 			late = err != nil // then more clients are not tried

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -200,9 +201,16 @@ func writePage(t *testing.T, part, text string) {
 	}
 }
 
-// writePart replaces one marked part of a page that exists, or adds it at the end.
+// writePart replaces one marked part of a page that exists, or adds it at the end. A part of
+// docs/tables.txt says which code was measured.
 func writePart(path, part, text string) error {
 	if _, err := os.Stat(path); err != nil {
+		return err
+	}
+	switch stamp, err := tabletest.Stamp("../..", filepath.Base(path), part); {
+	case err == nil:
+		text += "\n" + stamp
+	case !errors.Is(err, tabletest.ErrTables):
 		return err
 	}
 	return tabletest.WritePart(path, part, "a command", text)
@@ -220,6 +228,14 @@ func TestWritePart(t *testing.T) {
 	want := "# Page\n\n<!-- a: written by a command -->\nthree\n<!-- end of a -->\n\n<!-- b: written by a command -->\ntwo\n<!-- end of b -->\n"
 	if err != nil || string(got) != want {
 		t.Errorf("%v, got %q", err, got)
+	}
+	path = filepath.Join(t.TempDir(), "recoveries.md")
+	writeFile(t, path, "# Page\n")
+	if err := writePart(path, "soak", "one"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = os.ReadFile(path); err != nil || tabletest.Stamped(string(got)) == "" {
+		t.Errorf("%v, a part of docs/tables.txt does not say what was measured: %q", err, got)
 	}
 }
 

@@ -438,8 +438,12 @@ func falconCost(counters bool) float64 {
 // writePart writes the part of the page that is about rivals.
 func writePart(t *testing.T, path, tables string, took time.Duration) {
 	t.Helper()
-	text := fmt.Sprintf("## Detection beside the rules of others\n\n`go test ./detect/rivals -run TestRivals -rivals-jobs %d -rivals-seed %d` (`make rivals`), %.0f s on %d cores of %s, %s, commit %s, %s. The rivals are implementations of ours after their authors' words and code; `go doc ./detect/rivals` has the sources and what is simplified. All methods get the same work. Delays are in iterations; costs are CPU time of one thread.\n\n%s",
-		*jobsFlag, *seedFlag, took.Seconds(), runtime.GOMAXPROCS(0), tabletest.Processor(), runtime.Version(), tabletest.Commit(), time.Now().UTC().Format(time.DateOnly), tables)
+	stamp, err := tabletest.Stamp("../..", "benchmarks.md", "rivals")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("## Detection beside the rules of others\n\n`go test ./detect/rivals -run TestRivals -rivals-jobs %d -rivals-seed %d` (`make rivals`), %.0f s on %d cores of %s, %s, commit %s, %s. The rivals are implementations of ours after their authors' words and code; `go doc ./detect/rivals` has the sources and what is simplified. All methods get the same work. Delays are in iterations; costs are CPU time of one thread. %s\n\n%s",
+		*jobsFlag, *seedFlag, took.Seconds(), runtime.GOMAXPROCS(0), tabletest.Processor(), runtime.Version(), tabletest.Commit(), time.Now().UTC().Format(time.DateOnly), stamp, tables)
 	if err := tabletest.WritePart(path, "rivals", "make rivals", text); err != nil {
 		t.Fatal(err)
 	}

@@ -84,6 +84,7 @@ func TestTablesSayTheirAge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Log(table.Page, table.Part, "Sources", now+".") // docs/bench.sh reads it
 		want, err := aged(string(page), table, now)
 		if errors.Is(err, errNoPart) {
 			t.Logf("docs/%s: part %s is not measured yet: make %s", table.Page, table.Part, table.Target)

@@ -86,6 +86,6 @@ if [ -f "$out" ]; then
     kept "$other"
   done
 fi
-mv "$tmp" "$out"
+cat "$tmp" >"$out" # which keeps its mode
 .ci/tables
 echo "wrote $out" >&2

@@ -135,7 +135,11 @@ func (w *workflow) approveByPolicy(now time.Time) bool {
 		c.Reason = withSubject(c, "policy approves it when its countdown ends")
 		w.op.setDeadline(now, wait)
 	}
-	if !w.op.clock.Due(now) || w.approval.mayBeOver(now) {
+	if !w.op.clock.Due(now) {
+		return false
+	}
+	if w.approval.mayBeOver(now) {
+		c.Reason = withSubject(c, "policy approves it once the console has listened for a while: the job may go on by itself")
 		return false
 	}
 	w.approveRecovery(now, byPolicyName, byPolicyName)

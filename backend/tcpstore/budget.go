@@ -109,12 +109,21 @@ func (s *Server) end(c *conn) {
 	c.spoke()
 	s.t.b.used -= connCost + c.charged
 	c.charged, c.gone = 0, true
-	if len(s.conns) == s.doubt.silent.Len() && s.t.size() > 0 {
-		// The job that met here is over. Keys of PyTorch's later versions do not name the
-		// attempt: a job that is started again would look for the old one's addresses.
-		s.o.Log.Info("store: the last client has left, its keys are dropped", "keys", s.t.size())
-		s.t.clear()
+	if len(s.conns) == s.doubt.silent.Len() && s.deserted.IsZero() {
+		s.deserted = time.Now()
 	}
+}
+
+// dropDeserted drops the keys once there has been no client for a while: the job that met here is
+// over. Keys of PyTorch's later versions do not name the attempt: a job that is started again would
+// look for the old one's addresses. Processes of a job that comes again load PyTorch first, which
+// takes longer than the gap between clients that come one after another.
+func (s *Server) dropDeserted(now time.Time) {
+	if s.deserted.IsZero() || now.Sub(s.deserted) < s.o.Linger || s.t.size() == 0 {
+		return
+	}
+	s.o.Log.Info("store: no client has been here for a while, its keys are dropped", "keys", s.t.size(), "after", s.o.Linger)
+	s.t.clear()
 }
 
 // spoke takes a connection off the lists of those that have shown too little.
@@ -186,7 +195,7 @@ func (c *conn) Read(p []byte) (int, error) {
 // sweepsPer is how often in a deadline those over it are looked for.
 const sweepsPer = 10
 
-// sweep ends connections that never made a request, or do not complete one.
+// sweep ends connections that never made a request, or do not complete one, and drops deserted keys.
 func (s *Server) sweep() {
 	defer s.wg.Done()
 	tick := time.NewTicker(max(min(s.o.FirstRequest, s.o.OneRequest)/sweepsPer, time.Millisecond))
@@ -205,6 +214,7 @@ func (s *Server) expire(now time.Time) {
 	s.mu.Lock()
 	silent := s.overdue(&s.doubt.silent, func(c *conn) bool { return now.Sub(c.since) >= s.o.FirstRequest })
 	amid := s.overdue(&s.doubt.amid, func(c *conn) bool { return now.Sub(c.begun) >= s.o.OneRequest })
+	s.dropDeserted(now)
 	s.mu.Unlock()
 	for _, c := range silent {
 		s.refuse(c, fmt.Errorf("%w: no request in %s", ErrLate, s.o.FirstRequest))

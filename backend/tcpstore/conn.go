@@ -92,6 +92,10 @@ func (c *conn) do(q request) error {
 func (c *conn) apply(q request) (answer, []*waiter, error) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
+	if !c.s.deserted.IsZero() && !c.gone {
+		c.s.dropDeserted(time.Now())
+		c.s.deserted = time.Time{}
+	}
 	c.spoke()
 	c.listed = false
 	c.endWait() // may let go of the lock: before anything is judged

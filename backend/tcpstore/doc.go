@@ -8,10 +8,10 @@
 // bound or the protocol ends its own connection, with the reason in the log.
 // After Fence(g) has returned, nothing that a connection of an older
 // generation sent takes effect any more, its keys are gone, and keys that name
-// an older attempt (TORCHELASTIC_RESTART_COUNT) are refused. When the last client
-// that has made a request is gone, so are all keys: a job that is started again
-// by hand finds an empty store, as it would with one of its own. After Close no
-// goroutine of the package is left.
+// an older attempt (TORCHELASTIC_RESTART_COUNT) are refused. A second after the last
+// client that has made a request, all keys are gone (Options.Linger): a job that is
+// started again by hand finds an empty store, as it would with one of its own. After
+// Close no goroutine of the package is left.
 //
 // # Memory
 //

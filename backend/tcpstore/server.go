@@ -33,6 +33,7 @@ type Options struct {
 	MaxWaits      int           // keys that are waited for, over all connections, default 4,194,304
 	FirstRequest  time.Duration // for a new connection to make its first request, default 30 s
 	OneRequest    time.Duration // for a request that has begun to be complete, default 10 s
+	Linger        time.Duration // of the keys after the last client, default 1 s
 	Log           *slog.Logger
 }
 
@@ -44,6 +45,7 @@ const (
 	perAddressMost  = 4 << 10
 	firstRequestMax = 30 * time.Second
 	oneRequestMax   = 10 * time.Second
+	lingerDefault   = time.Second
 )
 
 func (o Options) withDefaults() Options {
@@ -53,6 +55,7 @@ func (o Options) withDefaults() Options {
 	fill(&o.MaxWaits, 4<<20)
 	fill(&o.FirstRequest, firstRequestMax)
 	fill(&o.OneRequest, oneRequestMax)
+	fill(&o.Linger, lingerDefault)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -89,14 +92,15 @@ type Server struct {
 	wg   sync.WaitGroup
 	quit chan struct{}
 
-	mu      sync.Mutex
-	t       table
-	conns   map[*conn]struct{}
-	from    map[netip.Addr]int // connections by address
-	doubt   suspects
-	refused int64 // connections and requests
-	evicted int64 // connections that made way for others
-	closed  bool
+	mu       sync.Mutex
+	t        table
+	conns    map[*conn]struct{}
+	from     map[netip.Addr]int // connections by address
+	doubt    suspects
+	deserted time.Time // since when no client is here that has made a request; zero = one is
+	refused  int64     // connections and requests
+	evicted  int64     // connections that made way for others
+	closed   bool
 }
 
 // Listen opens a store at host:port (port 0 = any) and serves until Close.

@@ -290,25 +290,43 @@ func TestFence(t *testing.T) {
 }
 
 // A job that is over leaves no key behind: the next one's processes would take them for their own.
-func TestLastClientTakesTheKeysAlong(t *testing.T) {
-	s := open(t, Options{})
+func TestKeysAreDroppedSomeTimeAfterTheLastClient(t *testing.T) {
+	s := open(t, Options{Linger: time.Hour})
 	a, b := dial(t, s, storetest.Current), dial(t, s, storetest.Current)
 	must(t, a.Set("address of 0", "10.0.0.1:1"))
 	must(t, b.Set("address of 1", "10.0.0.2:1"))
 	until(t, s, "both keys are there", func(s *Server) bool { return s.t.size() == 2 })
 	must(t, a.Close())
-	n, err := b.NumKeys()
-	must(t, err)
-	want(t, "keys while a client is left", n, 2)
 	dial(t, s, storetest.Current) // it has made no request: somebody who looks whether the port is open
 	must(t, b.Close())
-	until(t, s, "the keys are gone", func(s *Server) bool { return s.t.size() == 0 })
+	deserted := func(s *Server) bool { return !s.deserted.IsZero() }
+	until(t, s, "the last client is gone", deserted)
 	c := dial(t, s, storetest.Current)
-	must(t, c.Set("address of 0", "10.0.0.9:1"))
-	must(t, dial(t, s, storetest.Current).Close())
-	n, err = c.NumKeys()
+	n, err := c.NumKeys()
+	must(t, err)
+	want(t, "keys of a job whose clients come one after another", n, 2)
+	must(t, c.Close())
+	until(t, s, "that one is gone too", deserted)
+	s.expire(time.Now())
+	want(t, "keys before it is time", s.Stats().Keys, 2)
+
+	// Long after: found by the sweep, or by the next job's first request.
+	past := func() {
+		s.mu.Lock()
+		s.deserted = s.deserted.Add(-time.Hour)
+		s.mu.Unlock()
+	}
+	past()
+	d := dial(t, s, storetest.Current)
+	must(t, d.Set("address of 0", "10.0.0.9:1"))
+	n, err = d.NumKeys()
 	must(t, err)
 	want(t, "keys of the next job", n, 1)
+	must(t, d.Close())
+	until(t, s, "the next job is gone", deserted)
+	past()
+	s.expire(time.Now())
+	want(t, "keys after the sweep", s.Stats().Keys, 0)
 	want(t, "refused", s.Stats().Refused, 0)
 }
 

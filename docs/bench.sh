@@ -34,7 +34,7 @@ part() {
   "$@" 2>&1 | grep -vE '^(=== RUN|goos|goarch|pkg:|PASS|make|--- PASS|    --- PASS|testing:|ok )|no test files' >>"$tmp"
   printf '```\n<!-- end of %s -->\n' "$name" >>"$tmp"
 }
-# kept NAME: the part as it stands, with the line of its age.
+# kept NAME: the part as it stands; .ci/tables writes the line of its age.
 kept() {
   local body=
   [ -f "$out" ] && body=$(sed -n "/^<!-- $1: /,/^<!-- end of $1 -->/p" "$out")

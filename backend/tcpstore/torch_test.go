@@ -32,7 +32,7 @@ func torch(t testing.TB) string {
 			continue
 		}
 		if out, err := exec.CommandContext(ctx, python, "-c", ask).Output(); err == nil {
-			t.Logf("%s has PyTorch %s", python, strings.TrimSpace(string(out)))
+			t.Logf("the Python here has PyTorch %s", strings.TrimSpace(string(out)))
 			return python
 		}
 	}

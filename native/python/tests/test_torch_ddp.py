@@ -57,19 +57,19 @@ UNEVEN = [
 
 @pytest.mark.parametrize(("world", "micro_batches", "posts"), UNEVEN)
 def test_gradients_with_uneven_splits(world: int, micro_batches: int, posts: list[Post], record_property: Any) -> None:
-    ranks = play(world, train, micro_batches, posts=posts)
+    ranks = play(world, train, micro_batches, ITERATIONS, torch.float64, posts=posts)
     got = ranks[0]["splits"]
     assert got[0] == [micro_batches] * world
     assert [s for k, s in enumerate(got) if k and s != got[k - 1]] == [p.order.values for p in posts]
     assert all(r["splits"] == got for r in ranks)
-    worst = largest_difference(ranks, world * micro_batches)
+    worst = largest_difference(ranks, world * micro_batches, torch.float64)
     record_property("largest_relative_difference", worst)
-    assert worst <= 1e-6
+    assert worst <= model.tolerance(torch.float64)
 
 
-def test_gradients_in_double_precision() -> None:
-    ranks = play(3, train, 4, ITERATIONS, torch.float64, posts=[split(0, 1, [1, 2, 9]), split(4, 2, [6, 5, 1])])
-    assert largest_difference(ranks, 12, torch.float64) <= 1e-14
+def test_gradients_in_single_precision() -> None:
+    ranks = play(3, train, 4, posts=[split(0, 1, [1, 2, 9]), split(4, 2, [6, 5, 1])])
+    assert largest_difference(ranks, 12) <= model.tolerance(torch.float32)
 
 
 def test_every_micro_batch_is_dealt_once() -> None:
@@ -95,7 +95,7 @@ def acks(posts: list[Post], iterations: int = ITERATIONS) -> list[Any]:
     ranks = play(2, train, 4, iterations, posts=posts)
     got = [r["mailbox"].of("ack") for r in ranks]
     assert got[0] == got[1]
-    assert largest_difference(ranks, 8) <= 1e-6
+    assert largest_difference(ranks, 8) <= model.tolerance(torch.float32)
     return got[0]
 
 
@@ -144,7 +144,7 @@ def test_a_rank_without_the_hook_leaves_the_split_alone() -> None:
     ranks = play(3, train, 2, posts=[split(0, 1, [1, 1, 4])], hookless=frozenset({2}))
     assert all(s == [2, 2, 2] for r in ranks for s in r["splits"])
     assert all(not r["mailbox"].of("ack") and not r["mailbox"].of("mesh") for r in ranks)
-    assert largest_difference(ranks, 6) <= 1e-6
+    assert largest_difference(ranks, 6) <= model.tolerance(torch.float32)
 
 
 def skip_a_step(mailbox: Mailbox) -> list[int]:

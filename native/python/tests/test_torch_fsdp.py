@@ -75,27 +75,27 @@ PLAYS = [
 def test_gradients_with_uneven_splits(
     replicas: int, world: int, micro_batches: int, posts: list[Post], sync_shards: bool, record_property: Any
 ) -> None:
-    ranks = play(world, train, replicas, micro_batches, sync_shards, posts=posts)
+    ranks = play(world, train, replicas, micro_batches, sync_shards, torch.float64, posts=posts)
     got = ranks[0]["splits"]
     assert [s for k, s in enumerate(got) if k and s != got[k - 1]] == [p.order.values for p in posts]
     assert sorted(n for r in ranks for n in r["dealt"]) == list(range(ITERATIONS * world * micro_batches))
-    worst = largest_difference(ranks, world * micro_batches)
+    worst = largest_difference(ranks, world * micro_batches, torch.float64)
     record_property("largest_relative_difference", worst)
-    assert worst <= 1e-6
+    assert worst <= model.tolerance(torch.float64)
     text = f"fsdp={world // replicas},dp={replicas}"
     assert {(m[0]) for r in ranks for m in r["mailbox"].of("mesh")} == {text}
 
 
-def test_gradients_in_double_precision() -> None:
-    ranks = play(4, train, 2, 3, True, torch.float64, posts=[split(0, 1, [1, 5])])
-    assert largest_difference(ranks, 12, torch.float64) <= 1e-14
+def test_gradients_in_single_precision() -> None:
+    ranks = play(4, train, 2, 3, True, posts=[split(0, 1, [1, 5])])
+    assert largest_difference(ranks, 12) <= model.tolerance(torch.float32)
 
 
 def test_shards_alone_are_one_replica() -> None:
     ranks = play(4, train, 1, 2, True, posts=[split(0, 1, [1, 1, 3, 3]), split(3, 2, [2])])
     assert all(r["splits"] == [[2]] * ITERATIONS for r in ranks)
     assert all(r["mailbox"].of("ack") == [(1, 2, _hook.REFUSED_VALUES), (2, 5, _hook.APPLIED)] for r in ranks)
-    assert largest_difference(ranks, 8) <= 1e-6
+    assert largest_difference(ranks, 8) <= model.tolerance(torch.float32)
     assert ranks[0]["mailbox"].of("mesh")[0] == ("fsdp=4", 2)
 
 

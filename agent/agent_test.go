@@ -118,7 +118,7 @@ func TestExitIsReportedAndCleared(t *testing.T) {
 	})
 }
 
-// A rank that starts itself anew by exec keeps its pid, and its hook makes a new
+// A rank that starts itself again by exec keeps its pid, and its hook makes a new
 // file in the place of the old one: the agent must not go on with the old memory.
 func TestExecIsFollowed(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {

@@ -63,7 +63,7 @@ func (j *realJob) resumeAt(t *testing.T, dead int32) (step int64, moves []*falco
 }
 
 // A rank of a real job is killed: the agent tells it, has the others park, starts
-// the rank anew, and lets all go on. The survivors are the same processes, and no
+// a replacement, and lets all go on. The survivors are the same processes, and no
 // iteration's time spans the recovery. A second agent takes over in the middle:
 // it goes on from what the processes' memory says.
 func TestRecoversARealJob(t *testing.T) {

@@ -145,7 +145,7 @@ func TestSuspendNamesWhoDoesNotPark(t *testing.T) {
 	})
 }
 
-// The command comes again, from an engine or to an agent that was started anew:
+// The command comes again, from an engine or to an agent that was restarted:
 // nothing is written twice.
 func TestSuspendAgain(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
@@ -234,7 +234,7 @@ func TestRejoinIsDoneWhenAllTrain(t *testing.T) {
 		if o := a.recovery.orders; len(o) != 1 || o[0].Resume != 7 || o[0].Checkpoint || len(o[0].MicroBatches) != 2 || o[0].Moves[0] != (falcon.ShardMove{Rank: 1, From: 0}) {
 			t.Fatalf("orders %+v", o)
 		}
-		n.order(2, time.Second, c) // by an engine that was started anew
+		n.order(2, time.Second, c) // by an engine that was restarted
 		if n.expect(t, accepted, accepted, done, accepted, done); len(a.recovery.orders) != 1 {
 			t.Fatal("the order was given twice")
 		}
@@ -425,7 +425,7 @@ func TestProcessThatJoinsLate(t *testing.T) {
 				t.Fatalf("told as parked in a generation that is over: %v", st)
 			}
 		}
-		// One that trains, of a job that was started anew by hand, is let alone.
+		// One that trains, of a job that was started again by hand, is let alone.
 		other := n.adapted(102, 2, "n1.g2")
 		wait(time.Second)
 		if other.recovery.suspended != 0 {

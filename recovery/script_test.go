@@ -16,7 +16,7 @@ import (
 )
 
 // Each testdata/*.txt is a story: commands, and below each, after "----", what
-// the machine says. Run with -rewrite to write the answers anew, and read them.
+// the machine says. Run with -rewrite to write the answers, and read them.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {

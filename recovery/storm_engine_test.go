@@ -56,7 +56,7 @@ func (s *storm) take(in Input) {
 	s.digest()
 }
 
-// means describes the nodes anew; true = they have changed.
+// means describes the nodes again; true = they have changed.
 func (s *storm) means() bool {
 	s.free = s.free[:0]
 	changed := false
@@ -346,7 +346,7 @@ func (s *storm) check() {
 	}
 }
 
-// wholeRestart ends all processes and starts the job anew.
+// wholeRestart ends all processes and starts the job again.
 func (s *storm) wholeRestart() {
 	if s.whole == nil || s.now.Before(s.wholeAt) {
 		return

@@ -94,7 +94,7 @@ type storm struct {
 	seen    map[string]bool // evidence
 	fences  fences
 	best    int64     // newest step that any rank has finished
-	epochAt time.Time // the job is described anew then; zero = it is
+	epochAt time.Time // the job is described again then; zero = it is
 	whole   *Restart
 	wholeAt time.Time
 	decides time.Time

@@ -292,11 +292,11 @@ func (b banner) recoveryBar() (string, bool) {
 		return layoutRow(b.pal.Style(themes.Urgent), b.w, text, keys, 2), true
 	}
 	if r := b.Live.Recovering(); r != nil {
-		left := " " + b.styled(themes.Warn, r.Id+" ") + b.styled(themes.Text, b.Live.Story(r))
+		left := " " + b.styled(themes.Warn, r.Id+" ") + b.styled(themes.Text, b.Live.RecoverySummary(r))
 		return layoutRow(b.blankStyle(), b.w, left, b.styled(themes.Dim, more), 2), true
 	}
 	if r := b.Live.Stands(); r != nil {
-		left := " " + b.styled(themes.Bad, r.Id+" "+b.Live.Story(r))
+		left := " " + b.styled(themes.Bad, r.Id+" "+b.Live.RecoverySummary(r))
 		return layoutRow(b.blankStyle(), b.w, left, b.styled(themes.Dim, more), 2), true
 	}
 	return "", false

@@ -207,7 +207,7 @@ func incidentText(s *page.State) string {
 }
 
 func recoveryText(s *page.State, r *falconv1.Recovery) string {
-	out := r.GetId() + " " + s.Story(r) + "\n"
+	out := r.GetId() + " " + s.RecoverySummary(r) + "\n"
 	for _, f := range r.GetFaults() {
 		out += fmt.Sprintf("  %s %s %s ranks %v: %s\n", f.GetKind(), f.GetNode(), f.GetDevice(), f.GetRanks(), strings.Join(f.GetEvidence(), "; "))
 	}

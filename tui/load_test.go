@@ -172,7 +172,7 @@ func BenchmarkPrepare100k(b *testing.B) {
 	}
 }
 
-// A whole picture: update and every cell of each page anew.
+// A whole picture: update and every cell of each page again.
 func BenchmarkCompose100k(b *testing.B) {
 	_, states := prepared(b)
 	for _, size := range [][2]int{{120, 40}, {200, 60}} {

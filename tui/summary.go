@@ -70,7 +70,7 @@ func (m summary) essentials() []point {
 		list = append(list, point{2, cmp.Or(job.GetState(), noSnapshot)})
 	}
 	if r := m.Live.Recovering(); r != nil {
-		list = append(list, point{1, r.Id + " " + m.Live.Story(r)})
+		list = append(list, point{1, r.Id + " " + m.Live.RecoverySummary(r)})
 	}
 	if s := m.At; page.Standing(s, s.Awaited()) != "" {
 		list = append(list, point{1, s.Awaited().Rung + " " + page.Standing(s, s.Awaited())})

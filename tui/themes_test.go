@@ -11,7 +11,7 @@ import (
 	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
-// A theme's file that changes is shown anew; a broken one keeps the old look
+// A theme's file that changes is shown again; a broken one keeps the old look
 // and says why, once.
 func TestThemeIsReadAgainWhenItsFileChanges(t *testing.T) {
 	dir := t.TempDir()
@@ -27,7 +27,7 @@ func TestThemeIsReadAgainWhenItsFileChanges(t *testing.T) {
 	look := func() { answer(m, m.themes.watchFile()) }
 	look()
 	if m.skin.pal.Style(themes.Text) != first || m.notes.text != "" {
-		t.Error("an unchanged file was shown anew")
+		t.Error("an unchanged file was shown again")
 	}
 	put("base = \"dark\"\n[roles.text]\nfg = [\"#00ff00\", \"46\", \"10\"] # longer\n")
 	look()

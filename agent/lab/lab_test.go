@@ -162,7 +162,7 @@ func TestReportArithmetic(t *testing.T) {
 		}
 		r.Iterations = append(r.Iterations, Iteration{Index: i, Ms: ms})
 	}
-	r.Incidents = incidentStories(&falconv1.IncidentsReply{
+	r.Incidents = incidentReports(&falconv1.IncidentsReply{
 		Incidents: []*falconv1.Incident{{Id: "INC-0001", OnsetIteration: 40, RelievedIteration: 160}},
 		Ladders: []*falconv1.Ladder{{Actions: []*falconv1.Action{{
 			Rung: "S2", State: "reverted", AppliedIteration: 52, RevertedIteration: 190, BeforeMs: 200, PredictedMs: 120, MeasuredMs: 125,

@@ -38,8 +38,8 @@ const (
 // beginsStep is the step that begins by this line.
 func (l line) beginsStep() (string, bool) { return l.Step, l.Swap != 0 && l.State == stepBegins }
 
-// SwapStory is one placement order as the ranks log it, for the report.
-type SwapStory struct {
+// SwapReport is one placement order as the ranks log it, for the report.
+type SwapReport struct {
 	Order      uint64             `json:"order"`
 	Iteration  int64              `json:"iteration"`   // first that it holds for, or that the ranks went on with
 	StepMs     map[string]float64 `json:"step_ms"`     // slowest rank
@@ -54,24 +54,24 @@ type SwapStory struct {
 }
 
 // orders gathers what ranks log of placements. Owned by the lab's loop.
-type orders struct{ swaps []*SwapStory }
+type orders struct{ swaps []*SwapReport }
 
 func (o *orders) addOrder(l line) {
 	switch {
 	case l.Swap == 0:
 	case l.State == swapOver:
-		o.swapStory(l.Swap).addRankResult(l)
+		o.swapReport(l.Swap).addRankResult(l)
 	default:
-		s := o.swapStory(l.Swap)
+		s := o.swapReport(l.Swap)
 		if slices.Index(falcon.SwapSteps[:], l.Step) > slices.Index(falcon.SwapSteps[:], s.LastStep) {
 			s.LastStep = l.Step
 		}
 	}
 }
 
-// swapStories are the placements with their ranks in order.
-func (o *orders) swapStories() []SwapStory {
-	out := []SwapStory{}
+// swapReports are the placements with their ranks in order.
+func (o *orders) swapReports() []SwapReport {
+	out := []SwapReport{}
 	for _, s := range o.swaps {
 		slices.Sort(s.Applied)
 		slices.Sort(s.Refused)
@@ -80,12 +80,12 @@ func (o *orders) swapStories() []SwapStory {
 	return out
 }
 
-func (o *orders) swapStory(id uint64) *SwapStory {
-	i := slices.IndexFunc(o.swaps, func(s *SwapStory) bool { return s.Order == id })
+func (o *orders) swapReport(id uint64) *SwapReport {
+	i := slices.IndexFunc(o.swaps, func(s *SwapReport) bool { return s.Order == id })
 	if i >= 0 {
 		return o.swaps[i]
 	}
-	s := &SwapStory{Order: id, Iteration: falcon.NoIteration, StepMs: map[string]float64{}, Applied: []int32{}, Refused: []int32{}}
+	s := &SwapReport{Order: id, Iteration: falcon.NoIteration, StepMs: map[string]float64{}, Applied: []int32{}, Refused: []int32{}}
 	if len(o.swaps) < ordersMost {
 		o.swaps = append(o.swaps, s)
 	}
@@ -93,7 +93,7 @@ func (o *orders) swapStory(id uint64) *SwapStory {
 }
 
 // addRankResult takes one rank's account of the whole.
-func (s *SwapStory) addRankResult(l line) {
+func (s *SwapReport) addRankResult(l line) {
 	s.Iteration = max(s.Iteration, l.From)
 	total := 0.0
 	for _, step := range falcon.SwapSteps {

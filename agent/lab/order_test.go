@@ -32,7 +32,7 @@ func TestSwapStory(t *testing.T) {
 		`{"swap":7,"rank":1,"step":"restore","state":"over","committed":true,"new_rank":0,"from_iteration":12,"step_ms":{"pause":2,"dump":21,"swap":31,"restore":20},"emulated_ms":62,"bytes":1000000}`,
 		`{"swap":8,"rank":1,"step":"swap","state":"over","committed":false,"from_iteration":20,"step_ms":{"pause":2,"dump":21},"reason":"a copy was bad"}`,
 	)
-	got := r.orders.swapStories()
+	got := r.orders.swapReports()
 	if len(got) != 2 {
 		t.Fatalf("%+v", got)
 	}

@@ -11,9 +11,9 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// RecoveryStory is one recovery: Falcon's account beside what the lab did and the
+// RecoveryReport is one recovery: Falcon's account beside what the lab did and the
 // ranks' own logs.
-type RecoveryStory struct {
+type RecoveryReport struct {
 	ID         string             `json:"id"`
 	State      string             `json:"state"`
 	Generation uint64             `json:"generation"`
@@ -40,14 +40,14 @@ type RecoveryStory struct {
 
 // recoveries asks the engine for its recoveries, oldest first, and lays the
 // lab's truth beside them. It also notes at each death which recovery saw it.
-func (l *Lab) recoveries(ctx context.Context, client falconv1.ConsoleClient) ([]RecoveryStory, error) {
+func (l *Lab) recoveries(ctx context.Context, client falconv1.ConsoleClient) ([]RecoveryReport, error) {
 	reply, err := client.Recoveries(ctx, &falconv1.RecoveriesRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("lab: the engine gave no recoveries: %w", err)
 	}
-	out := []RecoveryStory{}
+	out := []RecoveryReport{}
 	for _, r := range slices.Backward(reply.GetRecoveries()) {
-		out = append(out, recoveryStory(convert.RecoveryFromProto(r)))
+		out = append(out, recoveryReport(convert.RecoveryFromProto(r)))
 	}
 	since := uint64(0)
 	for i := range out {
@@ -58,8 +58,8 @@ func (l *Lab) recoveries(ctx context.Context, client falconv1.ConsoleClient) ([]
 	return out, nil
 }
 
-func recoveryStory(r falcon.Recovery) RecoveryStory {
-	s := RecoveryStory{
+func recoveryReport(r falcon.Recovery) RecoveryReport {
+	s := RecoveryReport{
 		ID: r.ID, State: string(r.State), Generation: r.Generation, Attempts: r.Attempts, Faults: emptyIfNil(r.Faults),
 		PhasesMs: r.PhaseMs, PredictMs: r.PredictMs, ResumeIteration: r.Resume, RestoredFrom: map[falcon.Rank]falcon.Rank{},
 		Replaced: r.Replaced, Survivors: r.Survivors, Fenced: r.Fenced, Checkpoint: r.Checkpoint, Reason: r.Reason, DecidedBy: r.DecidedBy,
@@ -75,7 +75,7 @@ func recoveryStory(r falcon.Recovery) RecoveryStory {
 
 // fillRecovery adds what the ranks logged of the recovery: of its generations, which
 // lie behind since.
-func (r *records) fillRecovery(s *RecoveryStory, since uint64) {
+func (r *records) fillRecovery(s *RecoveryReport, since uint64) {
 	var first, last *rejoin
 	for _, j := range r.rejoins {
 		if j.generation <= since || j.generation > s.Generation {
@@ -99,7 +99,7 @@ func (r *records) fillRecovery(s *RecoveryStory, since uint64) {
 
 // matchDeaths finds the deaths that the recovery is about, and how long it took to be
 // certain of the first.
-func (s *RecoveryStory) matchDeaths(kills []Kill, sc Scenario) {
+func (s *RecoveryReport) matchDeaths(kills []Kill, sc Scenario) {
 	var said []string
 	first := int64(0)
 	for i := range kills {
@@ -126,7 +126,7 @@ func (s *RecoveryStory) matchDeaths(kills []Kill, sc Scenario) {
 
 // faultOfDeath is the fault of the recovery that a death led to: the earliest that
 // names its rank or its node and was seen after it.
-func (s *RecoveryStory) faultOfDeath(k Kill, sc Scenario) (falcon.Fault, bool) {
+func (s *RecoveryReport) faultOfDeath(k Kill, sc Scenario) (falcon.Fault, bool) {
 	v, err := sc.parseVictim(k.Target)
 	if err != nil || v.what != "rank" && v.what != "node" {
 		return falcon.Fault{}, false
@@ -144,7 +144,7 @@ func (s *RecoveryStory) faultOfDeath(k Kill, sc Scenario) (falcon.Fault, bool) {
 // recovered reports whether a row is the first of a rejoin: the time before it was the
 // recovery's.
 func (r *Report) recovered(it Iteration) bool {
-	return slices.ContainsFunc(r.Recoveries, func(s RecoveryStory) bool {
+	return slices.ContainsFunc(r.Recoveries, func(s RecoveryReport) bool {
 		return s.ResumeIteration == it.Index && it.Generation > 0
 	})
 }

@@ -35,7 +35,7 @@ func again(generation uint64, from int64, source int32) line {
 }
 
 // crash has rank 1 die in iteration 3 and come back as another process.
-func crash(l *Lab, resume int64) (survivor, anew *rankProcess) {
+func crash(l *Lab, resume int64) (survivor, replacement *rankProcess) {
 	survivor = l.ranks[0]
 	l.says(survivor, 0, 1, 2)
 	l.says(l.ranks[1], 0, 1)
@@ -43,33 +43,33 @@ func crash(l *Lab, resume int64) (survivor, anew *rankProcess) {
 		l.records.rows = l.records.rows[:3]
 	}
 	l.ranks[1].exited = true
-	anew = &rankProcess{rank: 1, pid: 300, launch: 2, generation: 2, joining: true}
-	l.handleEvent(event{proc: anew, joined: true})
+	replacement = &rankProcess{rank: 1, pid: 300, launch: 2, generation: 2, joining: true}
+	l.handleEvent(event{proc: replacement, joined: true})
 	failed := again(2, resume, 0)
 	failed.Status = -3
-	l.takeRejoin(anew, failed) // an attempt that came to nothing
+	l.takeRejoin(replacement, failed) // an attempt that came to nothing
 	l.takeRejoin(survivor, again(2, resume, 0))
-	l.takeRejoin(anew, again(2, resume, 0))
-	return survivor, anew
+	l.takeRejoin(replacement, again(2, resume, 0))
+	return survivor, replacement
 }
 
 func TestRejoin(t *testing.T) {
 	l := played(t)
-	survivor, anew := crash(l, 3)
+	survivor, replacement := crash(l, 3)
 	if l.records.done != 3 || !l.records.rows[2].Untold || l.records.rows[1].Untold {
 		t.Fatalf("done %d, rows %+v", l.records.done, l.records.rows)
 	}
 	l.says(survivor, 3, 4)
-	l.says(anew, 3)
+	l.says(replacement, 3)
 	if l.records.done != 4 || l.records.rows[3].Generation != 2 {
 		t.Errorf("done %d, rows %+v", l.records.done, l.records.rows)
 	}
-	s := RecoveryStory{Generation: 2, Replaced: map[falcon.Rank]falcon.Device{1: "n2.g0"}}
+	s := RecoveryReport{Generation: 2, Replaced: map[falcon.Rank]falcon.Device{1: "n2.g0"}}
 	l.records.fillRecovery(&s, 0)
 	if !s.SurvivorPidsKept || s.LostIterations != 1 {
 		t.Errorf("%+v", s)
 	}
-	s = RecoveryStory{Generation: 2} // nobody says that rank 1 was replaced
+	s = RecoveryReport{Generation: 2} // nobody says that rank 1 was replaced
 	if l.records.fillRecovery(&s, 0); s.SurvivorPidsKept {
 		t.Error("rank 1 has another process id")
 	}
@@ -84,12 +84,12 @@ func TestRejoin(t *testing.T) {
 // An iteration that some ranks had finished is run again: it counts as lost.
 func TestRedoneIterations(t *testing.T) {
 	l := played(t)
-	survivor, anew := crash(l, 2)
+	survivor, replacement := crash(l, 2)
 	if l.records.done != 2 || len(l.records.rows) != 2 || l.records.rejoins[0].redone != 2 {
 		t.Errorf("done %d, %d rows, redone %d", l.records.done, len(l.records.rows), l.records.rejoins[0].redone)
 	}
 	l.says(survivor, 2)
-	l.says(anew, 2)
+	l.says(replacement, 2)
 	if l.records.done != 3 {
 		t.Errorf("done %d", l.records.done)
 	}
@@ -99,9 +99,9 @@ func TestRedoneIterations(t *testing.T) {
 func TestFrozenIsNoMember(t *testing.T) {
 	l := played(t)
 	l.ranks[1].exited = false
-	survivor, anew := crash(l, 3)
+	survivor, replacement := crash(l, 3)
 	l.ranks[1].exited = false // it was frozen
-	for _, p := range []*rankProcess{survivor, anew} {
+	for _, p := range []*rankProcess{survivor, replacement} {
 		p.end = endDone
 		l.handleEvent(event{proc: p, exited: true})
 	}
@@ -113,7 +113,7 @@ func TestFrozenIsNoMember(t *testing.T) {
 func TestBlame(t *testing.T) {
 	l := played(t)
 	kills := []Kill{{Target: "console", UnixNs: 1}, {Target: "rank 1", UnixNs: 5e6}, {Target: "node n0", Frozen: true, UnixNs: 9e6}}
-	s := RecoveryStory{ID: "REC-0001", Faults: []falcon.Fault{
+	s := RecoveryReport{ID: "REC-0001", Faults: []falcon.Fault{
 		{Kind: "exit", Node: "n1", Ranks: []falcon.Rank{1}, DetectedNs: 45e6},
 		{Kind: "node", Node: "n0", Ranks: []falcon.Rank{0}, DetectedNs: 109e6},
 	}}
@@ -124,7 +124,7 @@ func TestBlame(t *testing.T) {
 	if k := kills[2]; k.Recovery != "REC-0001" || *k.DetectedMs != 100 || kills[0].Recovery != "" {
 		t.Errorf("%+v", kills)
 	}
-	alone := RecoveryStory{ID: "REC-0002", Faults: []falcon.Fault{{Kind: "device", Node: "n0", Device: "n0.g0", FirstNs: 1e6, DetectedNs: 3e6}}}
+	alone := RecoveryReport{ID: "REC-0002", Faults: []falcon.Fault{{Kind: "device", Node: "n0", Device: "n0.g0", FirstNs: 1e6, DetectedNs: 3e6}}}
 	if alone.matchDeaths(kills, l.sc); alone.Fault != "device of n0 n0.g0" || alone.DetectedMs != 2 {
 		t.Errorf("%q after %v ms", alone.Fault, alone.DetectedMs)
 	}
@@ -136,25 +136,25 @@ func TestFewerRanks(t *testing.T) {
 	l.says(l.ranks[0], 0, 1, 2)
 	l.says(l.ranks[1], 0, 1, 2)
 	l.ranks[0].exited = true // the other is frozen
-	anew := &rankProcess{rank: 0, pid: 300, launch: 2, generation: 2}
-	l.handleEvent(event{proc: anew, joined: true})
-	l.says(anew, 1, 2)
+	replacement := &rankProcess{rank: 0, pid: 300, launch: 2, generation: 2}
+	l.handleEvent(event{proc: replacement, joined: true})
+	l.says(replacement, 1, 2)
 	if l.records.done != 3 || !l.records.fewer || l.records.restarts[0].Redone != 2 {
 		t.Errorf("done %d, fewer %v, %+v", l.records.done, l.records.fewer, l.records.restarts)
 	}
 	if got := l.rankOwners(); len(got) != 1 || got[0] != 300 {
 		t.Errorf("owners %v", got)
 	}
-	if got := l.workingProcesses(); len(got) != 1 || got[0] != anew {
+	if got := l.workingProcesses(); len(got) != 1 || got[0] != replacement {
 		t.Errorf("%d processes work", len(got))
 	}
 }
 
 func TestSamplesNote(t *testing.T) {
 	l := played(t)
-	survivor, anew := crash(l, 3)
+	survivor, replacement := crash(l, 3)
 	l.says(survivor, 3)
-	l.says(anew, 3)
+	l.says(replacement, 3)
 	ref := Reference{}
 	for _, loss := range []float64{0, 0.1, 7, 0.3} { // iteration 2 was not told: nobody knows its loss
 		ref.Rows = append(ref.Rows, Iteration{Loss: loss})

@@ -25,14 +25,14 @@ type Report struct {
 	Injected   []Injected  `json:"injected"`
 	Iterations []Iteration `json:"iterations"`
 	Medians
-	Incidents   []IncidentStory     `json:"incidents"`
+	Incidents   []IncidentReport    `json:"incidents"`
 	Validations []falcon.Validation `json:"validations"` // pauses of the job and what was measured in them, oldest first
-	Swaps       []SwapStory         `json:"swaps"`       // placements, as the ranks report them
+	Swaps       []SwapReport        `json:"swaps"`       // placements, as the ranks report them
 	Restarts    []Restart           `json:"restarts"`    // generations started from a checkpoint
 	Kills       []Kill              `json:"kills"`       // deaths that the scenario dealt
 	Stalls      []Stall             `json:"stalls"`      // of single ranks, that the scenario brought
 	Phases      []Phase             `json:"phases"`      // between one change of faults or actions and the next
-	Recoveries  []RecoveryStory     `json:"recoveries"`
+	Recoveries  []RecoveryReport    `json:"recoveries"`
 	Training
 	Emulated  []string `json:"emulated"`
 	RankCPUMs float64  `json:"rank_cpu_ms_per_iteration"` // all rank processes, user and system, without the first iterations
@@ -119,7 +119,7 @@ func (l *Lab) Report(ctx context.Context, client falconv1.ConsoleClient, ref Ref
 			Scenario: l.sc.Name, Build: l.opt.Build, Seed: l.opt.Seed, Layout: layout, Ranks: layout.World(), Nodes: l.sc.Nodes, Spares: l.sc.Spares,
 		},
 		Injected: emptyIfNil(l.faults.injected), Iterations: l.records.rows[:l.records.done],
-		Swaps: l.records.orders.swapStories(), Restarts: emptyIfNil(l.records.restarts),
+		Swaps: l.records.orders.swapReports(), Restarts: emptyIfNil(l.records.restarts),
 		Training: Training{
 			ReferenceLoss: ref.Loss, ReferenceSha: ref.Sha, WeightsSha: l.records.sha,
 			WeightsNote: l.records.weightsNote(ref), SamplesNote: l.records.samplesNote(ref),
@@ -135,14 +135,14 @@ func (l *Lab) Report(ctx context.Context, client falconv1.ConsoleClient, ref Ref
 	if err != nil {
 		return r, fmt.Errorf("lab: the engine gave no incidents: %w", err)
 	}
-	r.Incidents, r.Validations = incidentStories(reply), []falcon.Validation{}
+	r.Incidents, r.Validations = incidentReports(reply), []falcon.Validation{}
 	for _, v := range slices.Backward(reply.GetValidations()) { // oldest first
 		r.Validations = append(r.Validations, convert.ValidationFromProto(v))
 	}
 	if r.Recoveries, err = l.recoveries(ctx, client); err != nil {
 		return r, err
 	}
-	if r.Stalls, err = l.stalls.stories(ctx, client); err != nil {
+	if r.Stalls, err = l.stalls.reports(ctx, client); err != nil {
 		return r, err
 	}
 	r.Kills = emptyIfNil(l.kills) // with the recoveries that saw them
@@ -257,7 +257,7 @@ func (r *Report) summarise(sc Scenario) {
 // predictRemoved is the share that the planner's own prediction for the last action that
 // was kept would have removed, or for the last at all.
 func (r *Report) predictRemoved() {
-	var last *ActionStory
+	var last *ActionReport
 	for _, a := range r.appliedActions() {
 		better := last == nil || (a.Outcome == outcomeKept) == (last.Outcome == outcomeKept) && *a.AppliedIteration > *last.AppliedIteration ||
 			a.Outcome == outcomeKept && last.Outcome != outcomeKept
@@ -293,8 +293,8 @@ func (r *Report) actionTimes() (applied, kept, reverted *int64) {
 }
 
 // appliedActions are those that took force, of all incidents.
-func (r *Report) appliedActions() []ActionStory {
-	var out []ActionStory
+func (r *Report) appliedActions() []ActionReport {
+	var out []ActionReport
 	for _, in := range r.Incidents {
 		for _, a := range in.Actions {
 			if a.AppliedIteration != nil {

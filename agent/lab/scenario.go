@@ -29,7 +29,7 @@ const (
 	maxFileBytes  = 1 << 20
 )
 
-// Scenario is one story to play on the lab.
+// Scenario is a job and its faults, to play on the lab.
 type Scenario struct {
 	Name         string  `yaml:"name"`
 	About        string  `yaml:"about"`

@@ -111,8 +111,8 @@ func (t Trouble) stallRequest(target string, d time.Duration) error {
 	return t.Stall(v.rank, d)
 }
 
-// stories adds what the engine said of each stall.
-func (list stalls) stories(ctx context.Context, client falconv1.ConsoleClient) ([]Stall, error) {
+// reports adds what the engine said of each stall.
+func (list stalls) reports(ctx context.Context, client falconv1.ConsoleClient) ([]Stall, error) {
 	out := emptyIfNil([]Stall(list))
 	if len(out) == 0 {
 		return out, nil

@@ -106,7 +106,7 @@ func TestCountersOnlyGrow(t *testing.T) {
 	s.put(dir+"hw_counters/out_of_sequence", strconv.Itoa(math.MaxUint32-9))
 	s.look(p)
 	s.put(dir+"hw_counters/out_of_sequence", "10") // 32 bits in hardware: it wrapped
-	s.put(dir+"hw_counters/np_cnp_sent", "7")      // 64 bits: the driver was loaded anew
+	s.put(dir+"hw_counters/np_cnp_sent", "7")      // 64 bits: the driver was loaded again
 	r := s.look(p)[0]
 	if r.OutOfSequence != math.MaxUint32+11 || r.CNPSent != 1001+7 {
 		t.Fatalf("out of sequence %d, CNP %d", r.OutOfSequence, r.CNPSent)

@@ -96,7 +96,7 @@ func TestGrowthOfEccErrorsAndActions(t *testing.T) {
 		set(gonvml.FI_DEV_GET_GPU_RECOVERY_ACTION, uint64(gonvml.GPU_RECOVERY_ACTION_GPU_RESET))
 		time.Sleep(3 * time.Second)
 		set(gonvml.FI_DEV_GET_GPU_RECOVERY_ACTION, uint64(gonvml.GPU_RECOVERY_ACTION_NONE))
-		set(gonvml.FI_DEV_ECC_DBE_VOL_TOTAL, 0) // the driver was loaded anew
+		set(gonvml.FI_DEV_ECC_DBE_VOL_TOTAL, 0) // the driver was loaded again
 		time.Sleep(3 * time.Second)
 		set(gonvml.FI_DEV_GET_GPU_RECOVERY_ACTION, uint64(gonvml.GPU_RECOVERY_ACTION_DRAIN_P2P))
 		time.Sleep(3 * time.Second)

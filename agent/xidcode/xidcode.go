@@ -43,7 +43,7 @@ var meanings = map[int]Meaning{
 	74:  {true, "NVLink error", checkNVLink},
 	79:  {true, "the GPU has fallen off the bus", rebootNode},
 	92:  {false, "high rate of corrected ECC errors", "Watch it; run the vendor's memory diagnostics at the next maintenance."},
-	94:  {false, "contained memory error: the process that it hit must start anew", "Start the process again; reset the GPU when it is convenient."},
+	94:  {false, "contained memory error: the process that it hit must be restarted", "Start the process again; reset the GPU when it is convenient."},
 	95:  {true, "uncontained memory error", resetGPU},
 	109: {false, "context switch timeout", resetGPU},
 	110: {true, "security fault", resetGPU},

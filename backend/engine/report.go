@@ -45,7 +45,7 @@ func (sv *stateViews) reportOn(out *falconv1.IncidentsReply, v falcon.Incident) 
 
 // belongsTo reports whether a recovery belongs to an incident: it handled a fault that
 // came while the incident lasted, or shortly after, or one of a node that the
-// incident names. What was slow and then died is one story.
+// incident names. A device that was slow and then died is one incident.
 func (c *clusterView) belongsTo(r falcon.Recovery, v falcon.Incident) bool {
 	for _, f := range r.Faults {
 		if slices.ContainsFunc(v.Verdict.Devices, func(d falcon.Device) bool { return d.Node() == f.Node }) {

@@ -334,7 +334,7 @@ func TestKeysAreDroppedSomeTimeAfterTheLastClient(t *testing.T) {
 	want(t, "refused", s.Stats().Refused, 0)
 }
 
-// A process of an old attempt that connects anew is known by its keys.
+// A process of an old attempt that connects again is known by its keys.
 func TestOldAttemptIsRefused(t *testing.T) {
 	s := open(t, Options{Generation: 2})
 	for key, ok := range map[string]bool{

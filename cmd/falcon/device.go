@@ -23,8 +23,8 @@ all GPUs, links and ports that incidents have named are listed. Times are UTC. -
   {"devices":[{"name":"n1.g0","incidents":[{"id":"INC-0001","cause":"gpu_degradation",
    "onset":"…","end":"…"}],"tested":"…","bar":{"by":"dana","reason":"…","since":"…","until":"…"}}]}`
 
-// deviceStory is what is known of one device or node.
-type deviceStory struct {
+// deviceReport is what is known of one device or node.
+type deviceReport struct {
 	Name      string           `json:"name"`
 	Incidents []deviceIncident `json:"incidents"` // newest first
 	Tested    string           `json:"tested,omitempty"`
@@ -45,9 +45,9 @@ type deviceBar struct {
 	Until  string `json:"until"`
 }
 
-// deviceStories is the document of falcon device.
-type deviceStories struct {
-	Devices []deviceStory `json:"devices"`
+// devicesReport is the document of falcon device.
+type devicesReport struct {
+	Devices []deviceReport `json:"devices"`
 }
 
 func deviceCommand() *cobra.Command {
@@ -58,21 +58,21 @@ func deviceCommand() *cobra.Command {
 		Long:    deviceHelp,
 		Example: "  falcon device\n  falcon device n1.g0",
 		Args:    cobra.MaximumNArgs(1),
-	}, func(c *cobra.Command, args []string) (deviceStories, error) {
+	}, func(c *cobra.Command, args []string) (devicesReport, error) {
 		k, err := askForDevices(c, &target)
 		if err != nil {
-			return deviceStories{}, err
+			return devicesReport{}, err
 		}
 		if len(args) == 1 {
-			return deviceStories{Devices: []deviceStory{k.story(args[0])}}, nil
+			return devicesReport{Devices: []deviceReport{k.report(args[0])}}, nil
 		}
-		return deviceStories{Devices: k.all()}, nil
+		return devicesReport{Devices: k.all()}, nil
 	}, writeDevices)
 	target.declareFlags(c)
 	return c
 }
 
-// knownDevices are the engine's answers that stories are made of.
+// knownDevices are the engine's answers that a device's report is made of.
 type knownDevices struct {
 	snap    *falconv1.SnapshotReply
 	history *falconv1.HistoryReply
@@ -93,8 +93,8 @@ func askForDevices(c *cobra.Command, t *engineTarget) (knownDevices, error) {
 	})
 }
 
-// all are the stories of what is barred and what was named, by name.
-func (k knownDevices) all() []deviceStory {
+// all are the reports of what is barred and what was named, by name.
+func (k knownDevices) all() []deviceReport {
 	var names []string
 	for _, b := range k.snap.GetBars() {
 		names = append(names, b.GetName())
@@ -103,15 +103,15 @@ func (k knownDevices) all() []deviceStory {
 		names = append(names, cmp.Or(x.GetDevice(), x.GetLink(), x.GetNic()))
 	}
 	slices.Sort(names)
-	out := []deviceStory{}
+	out := []deviceReport{}
 	for _, n := range slices.Compact(names) {
-		out = append(out, k.story(n))
+		out = append(out, k.report(n))
 	}
 	return out
 }
 
-func (k knownDevices) story(name string) deviceStory {
-	out := deviceStory{Name: clean.String(name), Incidents: []deviceIncident{}}
+func (k knownDevices) report(name string) deviceReport {
+	out := deviceReport{Name: clean.String(name), Incidents: []deviceIncident{}}
 	add := func(id, cause string, onset, end int64, named []string) {
 		about := slices.ContainsFunc(named, func(n string) bool { return n == name || string(falcon.Device(n).Node()) == name })
 		if about && !slices.ContainsFunc(out.Incidents, func(i deviceIncident) bool { return i.ID == id }) {
@@ -146,7 +146,7 @@ func stampUTC(ns int64) string {
 	return time.Unix(0, ns).UTC().Format(time.RFC3339)
 }
 
-func writeDevices(w io.Writer, d deviceStories) error {
+func writeDevices(w io.Writer, d devicesReport) error {
 	if len(d.Devices) == 0 {
 		return writeString(w, "nothing is barred, and no incident has named a GPU, link or port\n")
 	}
@@ -157,7 +157,7 @@ func writeDevices(w io.Writer, d deviceStories) error {
 	return writeString(w, b.String())
 }
 
-func (s deviceStory) text() string {
+func (s deviceReport) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", s.Name)
 	for _, i := range s.Incidents {

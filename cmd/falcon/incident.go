@@ -50,7 +50,7 @@ func incidentShowCommand(t *engineTarget) *cobra.Command {
 		Short:   "Show one incident with its evidence and ladder",
 		Example: "  falcon incident show INC-0001",
 		Args:    exactlyOneID("incident", "INC-0001"),
-	}, func(c *cobra.Command, args []string) (report.Incident, error) { return fetchStory(c, t, args[0]) }, writeText)
+	}, func(c *cobra.Command, args []string) (report.Incident, error) { return fetchIncident(c, t, args[0]) }, writeText)
 }
 
 func incidentExportCommand(t *engineTarget) *cobra.Command {
@@ -64,7 +64,7 @@ func incidentExportCommand(t *engineTarget) *cobra.Command {
 			if format != "md" && format != "json" {
 				return fmt.Errorf("%w: --format %q is neither md nor json", errUsage, format)
 			}
-			s, err := fetchStory(c, t, args[0])
+			s, err := fetchIncident(c, t, args[0])
 			if err != nil {
 				return err
 			}
@@ -84,16 +84,16 @@ func fetchIncidents(c *cobra.Command, t *engineTarget, id string) (*falconv1.Inc
 	})
 }
 
-func fetchStory(c *cobra.Command, t *engineTarget, id string) (report.Incident, error) {
+func fetchIncident(c *cobra.Command, t *engineTarget, id string) (report.Incident, error) {
 	r, err := fetchIncidents(c, t, id)
 	if err != nil {
 		return report.Incident{}, err
 	}
-	stories := report.Of(r)
-	if len(stories) == 0 {
+	incidents := report.Of(r)
+	if len(incidents) == 0 {
 		return report.Incident{}, fmt.Errorf("no incident %s; list them with: falcon incident list", clean.String(id))
 	}
-	return stories[0], nil
+	return incidents[0], nil
 }
 
 func listIncidents(w io.Writer, list incidentList) error {

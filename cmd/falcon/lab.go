@@ -58,8 +58,8 @@ func labRunCommand() *cobra.Command {
 	o := labOptions{}
 	c := &cobra.Command{
 		Use:     "run",
-		Short:   "Play a scenario: a console on a terminal, a plain story without one",
-		Long:    "Play a scenario: a console on a terminal, a plain story without one.\nShipped scenarios: " + strings.Join(lab.Names(), ", ") + ".",
+		Short:   "Play a scenario: a console on a terminal, plain lines without one",
+		Long:    "Play a scenario: a console on a terminal, plain lines without one.\nShipped scenarios: " + strings.Join(lab.Names(), ", ") + ".",
 		Example: "  falcon lab run --scenario gpu-throttle --headless --approve s2 --report r.json",
 		Args:    takesNothing,
 		RunE: func(c *cobra.Command, _ []string) error {

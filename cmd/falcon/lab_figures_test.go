@@ -132,8 +132,8 @@ func judgeSums(r lab.Report) []string {
 	return bad
 }
 
-func actionsOf(r lab.Report) []lab.ActionStory {
-	var out []lab.ActionStory
+func actionsOf(r lab.Report) []lab.ActionReport {
+	var out []lab.ActionReport
 	for _, in := range r.Incidents {
 		for _, a := range in.Actions {
 			if a.AppliedIteration != nil {
@@ -141,7 +141,7 @@ func actionsOf(r lab.Report) []lab.ActionStory {
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b lab.ActionStory) int { return int(*a.AppliedIteration - *b.AppliedIteration) })
+	slices.SortFunc(out, func(a, b lab.ActionReport) int { return int(*a.AppliedIteration - *b.AppliedIteration) })
 	return out
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/failslow/falcon/agent/lab"
 )
 
-// story is what one incident of a report must say: all faults of one kind that
+// wantedIncident is what one incident of a report must say: all faults of one kind that
 // were injected at the same iteration.
-type story struct {
+type wantedIncident struct {
 	cause          falcon.Cause
 	devices, links []string
 	first, last    int64
@@ -27,14 +27,14 @@ var causes = map[string]falcon.Cause{
 	"data": falcon.CauseNotHardware, "lengths": falcon.CauseNotHardware,
 }
 
-// truths folds a report's injected faults into the stories to be told.
-func truths(injected []lab.Injected) []story {
-	var out []story
+// truths folds a report's injected faults into the incidents that it must have.
+func truths(injected []lab.Injected) []wantedIncident {
+	var out []wantedIncident
 	for _, in := range injected {
-		i := slices.IndexFunc(out, func(s story) bool { return s.first == in.FirstIteration && s.cause == causes[in.Kind] })
+		i := slices.IndexFunc(out, func(s wantedIncident) bool { return s.first == in.FirstIteration && s.cause == causes[in.Kind] })
 		if i < 0 {
-			during := slices.ContainsFunc(out, func(s story) bool { return in.FirstIteration <= s.last })
-			out = append(out, story{cause: causes[in.Kind], first: in.FirstIteration, last: in.LastIteration, during: during})
+			during := slices.ContainsFunc(out, func(s wantedIncident) bool { return in.FirstIteration <= s.last })
+			out = append(out, wantedIncident{cause: causes[in.Kind], first: in.FirstIteration, last: in.LastIteration, during: during})
 			i = len(out) - 1
 		}
 		out[i].devices = append(out[i].devices, in.Devices...)
@@ -48,7 +48,7 @@ func truths(injected []lab.Injected) []story {
 	return out
 }
 
-// Bounds of a story's telling, in iterations.
+// Bounds of when an incident is reported, in iterations.
 const (
 	onsetLate  = 5  // to know the onset of a fault in a healthy job
 	duringLate = 40 // of a fault that others hide: a profile must find it
@@ -59,7 +59,7 @@ const (
 	hostAhead = 2
 )
 
-// judgeTruth: one incident per story, with its cause and exactly its devices
+// judgeTruth: one incident per injected fault, with its cause and exactly its devices
 // and links, known in time, relieved in time; the loss is the reference's.
 func judgeTruth(r lab.Report) []string {
 	want := truths(r.Injected)
@@ -68,12 +68,12 @@ func judgeTruth(r lab.Report) []string {
 		bad = append(bad, fmt.Sprintf("%d incidents, want %d", len(r.Incidents), len(want)))
 	}
 	for _, w := range want {
-		bad = append(bad, judgeStory(r, w)...)
+		bad = append(bad, judgeIncident(r, w)...)
 	}
 	return append(bad, judgeLoss(r)...)
 }
 
-func judgeStory(r lab.Report, w story) []string {
+func judgeIncident(r lab.Report, w wantedIncident) []string {
 	var told []string
 	for _, in := range r.Incidents {
 		v := in.Verdict
@@ -87,7 +87,7 @@ func judgeStory(r lab.Report, w story) []string {
 
 // judgeRanks: the ranks are those that live on the devices. Links' ranks are
 // not judged: they are whoever uses them.
-func judgeRanks(r lab.Report, v lab.VerdictStory) []string {
+func judgeRanks(r lab.Report, v lab.VerdictReport) []string {
 	var want []int32
 	for _, d := range v.Devices {
 		device := falcon.Device(d)
@@ -103,7 +103,7 @@ func judgeRanks(r lab.Report, v lab.VerdictStory) []string {
 	return nil
 }
 
-func judgeTimes(in lab.IncidentStory, w story) []string {
+func judgeTimes(in lab.IncidentReport, w wantedIncident) []string {
 	var bad []string
 	limit := int64(onsetLate)
 	if w.during {
@@ -196,7 +196,7 @@ func judgeS2(floor float64) func(lab.Report) []string {
 	}
 }
 
-func judgeAction(r lab.Report, in lab.IncidentStory, floor float64) []string {
+func judgeAction(r lab.Report, in lab.IncidentReport, floor float64) []string {
 	for i, a := range in.Actions {
 		// A dearer rung may be worth proposing after S2; without an approval nothing comes of it.
 		if i == 0 && (a.Rung != "S2" || a.AppliedIteration == nil || a.Outcome != "kept") || i > 0 && (a.DecidedBy != "" || a.AppliedIteration != nil || a.Outcome != "expired") {
@@ -270,9 +270,9 @@ func TestJudge(t *testing.T) {
 				{Kind: "link", Links: []string{"n1-n2"}, FirstIteration: 40, LastIteration: 149},
 				{Kind: "gpu", Devices: []string{"n6.g0"}, FirstIteration: 95, LastIteration: 149},
 			},
-			Incidents: []lab.IncidentStory{
-				{DetectedIteration: 43, RelievedIteration: &relieved, Verdict: lab.VerdictStory{Cause: "network_congestion", Links: []string{"n1-n2"}, Ranks: []int32{0, 1}}},
-				{DetectedIteration: 101, RelievedIteration: &relieved, Verdict: lab.VerdictStory{Cause: "gpu_degradation", Devices: []string{"n6.g0"}, Ranks: []int32{6}}},
+			Incidents: []lab.IncidentReport{
+				{DetectedIteration: 43, RelievedIteration: &relieved, Verdict: lab.VerdictReport{Cause: "network_congestion", Links: []string{"n1-n2"}, Ranks: []int32{0, 1}}},
+				{DetectedIteration: 101, RelievedIteration: &relieved, Verdict: lab.VerdictReport{Cause: "gpu_degradation", Devices: []string{"n6.g0"}, Ranks: []int32{6}}},
 			},
 		}
 	}
@@ -298,9 +298,9 @@ func TestJudge(t *testing.T) {
 	stalled := func(reason string, ranks ...int32) lab.Report {
 		return lab.Report{
 			Injected: []lab.Injected{{Kind: "data", Rank: &rank, FirstIteration: 40, LastIteration: 149}},
-			Incidents: []lab.IncidentStory{{
+			Incidents: []lab.IncidentReport{{
 				DetectedIteration: 43, RelievedIteration: &relieved,
-				Verdict: lab.VerdictStory{Cause: "not_hardware", Reason: reason, Ranks: ranks},
+				Verdict: lab.VerdictReport{Cause: "not_hardware", Reason: reason, Ranks: ranks},
 			}},
 		}
 	}

@@ -74,7 +74,7 @@ func slower(after, before []float64) bool {
 	return len(after) > 0 && len(before) > 0 && middle(after) > 1.1*middle(before)
 }
 
-func judgeOne(s lab.RecoveryStory, replaced []int) []string {
+func judgeOne(s lab.RecoveryReport, replaced []int) []string {
 	var bad []string
 	if s.State != "resumed" {
 		bad = append(bad, fmt.Sprintf("%s is %s: %s", s.ID, s.State, s.Reason))
@@ -228,7 +228,7 @@ func TestJudgeRecovery(t *testing.T) {
 		return lab.Report{
 			Training: lab.Training{SamplesNote: lab.SamplesEqual, WeightsNote: "must be equal", WeightsSha: "a", ReferenceSha: "a"},
 			Kills:    []lab.Kill{{Target: "rank 5", Iteration: 30, DetectedMs: &ms}},
-			Recoveries: []lab.RecoveryStory{{
+			Recoveries: []lab.RecoveryReport{{
 				ID: "REC-0001", State: "resumed", Replaced: map[falcon.Rank]falcon.Device{5: "n2.g1"}, RestoredFrom: map[falcon.Rank]falcon.Rank{5: 1},
 				SurvivorPidsKept: true, LostIterations: 1, ResumeIteration: 30,
 			}},
@@ -243,7 +243,7 @@ func TestJudgeRecovery(t *testing.T) {
 		"iteration 9 began with":                func(r *lab.Report) { r.SamplesNote = "iteration 9 began with sample 3" },
 		"2 deaths were dealt":                   func(r *lab.Report) { r.Kills = append(r.Kills, r.Kills[0]) },
 		"never named by a recovery":             func(r *lab.Report) { r.Kills[0].DetectedMs = nil },
-		"rank 5 killed is taken for a slowdown": func(r *lab.Report) { r.Incidents = []lab.IncidentStory{{OnsetIteration: 30}} },
+		"rank 5 killed is taken for a slowdown": func(r *lab.Report) { r.Incidents = []lab.IncidentReport{{OnsetIteration: 30}} },
 		"0 recoveries":                          func(r *lab.Report) { r.Recoveries = nil },
 		"is failed: no spare":                   func(r *lab.Report) { r.Recoveries[0].State, r.Recoveries[0].Reason = "failed", "no spare" },
 		"ranks [4] were replaced":               func(r *lab.Report) { r.Recoveries[0].Replaced = map[falcon.Rank]falcon.Device{4: "n4.g0"} },

@@ -63,7 +63,7 @@ func TestJudgeFewer(t *testing.T) {
 		return lab.Report{
 			Training:   lab.Training{SamplesNote: lab.SamplesShared, WeightsNote: "replicas were given up", WeightsSha: "a", ReferenceSha: "b"},
 			Kills:      []lab.Kill{{Target: "node n1", Iteration: 30, DetectedMs: &ms}},
-			Recoveries: []lab.RecoveryStory{{ID: "REC-0001", State: "resumed", Reason: "1 of 2 replicas", Replaced: map[falcon.Rank]falcon.Device{0: "n0.g0"}}},
+			Recoveries: []lab.RecoveryReport{{ID: "REC-0001", State: "resumed", Reason: "1 of 2 replicas", Replaced: map[falcon.Rank]falcon.Device{0: "n0.g0"}}},
 		}
 	}
 	if bad := judgeFewer(good(), 1, "1 of 2"); bad != nil {

@@ -117,7 +117,7 @@ func (d death) judge(r lab.Report, err error) []string {
 
 // judgeTold: the first S3 of the report took force exactly when the ranks
 // swapped.
-func judgeTold(r lab.Report, s lab.SwapStory) []string {
+func judgeTold(r lab.Report, s lab.SwapReport) []string {
 	for _, in := range r.Incidents {
 		for _, a := range in.Actions {
 			if a.Rung != "S3" {

@@ -66,7 +66,7 @@ func TestTorchKills(t *testing.T) {
 	command := trainTorch(t, "ddp_kills.py")
 	var table strings.Builder
 	for _, backend := range torchBackends {
-		var all []lab.RecoveryStory
+		var all []lab.RecoveryReport
 		for first := 0; first < *torchKills; first += torchPerJob {
 			kills := min(torchPerJob, *torchKills-first)
 			t.Run(fmt.Sprintf("%s-%d", backend, first), func(t *testing.T) {
@@ -80,11 +80,11 @@ func TestTorchKills(t *testing.T) {
 	t.Log(text)
 }
 
-func recoveredRight(s lab.RecoveryStory) bool {
+func recoveredRight(s lab.RecoveryReport) bool {
 	return s.State == "resumed" && !s.Checkpoint && s.SurvivorPidsKept && s.LostIterations <= 1 && len(s.Replaced) == 1
 }
 
-func killsLine(b *strings.Builder, backend string, all []lab.RecoveryStory) {
+func killsLine(b *strings.Builder, backend string, all []lab.RecoveryReport) {
 	var known, down []float64
 	right := 0
 	for _, s := range all {
@@ -98,7 +98,7 @@ func killsLine(b *strings.Builder, backend string, all []lab.RecoveryStory) {
 	}
 }
 
-func playTorchKills(t *testing.T, command, backend string, kills, seed int) []lab.RecoveryStory {
+func playTorchKills(t *testing.T, command, backend string, kills, seed int) []lab.RecoveryReport {
 	t.Setenv("BACKEND", backend)
 	t.Setenv("ITERATIONS", fmt.Sprint(torchIterations(kills)))
 	dir := t.TempDir()

@@ -297,7 +297,7 @@ func awaitEngine(ctx context.Context, client falconv1.ConsoleClient) error {
 	}
 }
 
-// headless plays the scenario with a plain stream and ends with the story.
+// headless plays the scenario with a plain stream and ends with what happened to each incident.
 func (r *labRun) headless(ctx context.Context) error {
 	engineCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan struct{})
@@ -443,7 +443,7 @@ func printSummary(w io.Writer, r lab.Report) {
 }
 
 // recoveryLine says in one line what a recovery came to.
-func recoveryLine(s lab.RecoveryStory) string {
+func recoveryLine(s lab.RecoveryReport) string {
 	if s.State != string(falcon.RecoveryResumed) {
 		return fmt.Sprintf("%s (%s): %s: %s", s.ID, s.Fault, s.State, s.Reason)
 	}

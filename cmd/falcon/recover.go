@@ -103,13 +103,13 @@ func recoverOn(c *cobra.Command, t *engineTarget, q *falconv1.RecoverRequest, as
 	v := r.GetRecovery()
 	switch {
 	case asJSON && v != nil:
-		return writeJSON(c.OutOrStdout(), recoveryStoryOf(v))
+		return writeJSON(c.OutOrStdout(), recoveryReportOf(v))
 	case asJSON:
 		return writeJSON(c.OutOrStdout(), map[string]any{doneWords[q.GetVerb()].json: q.GetNode()})
 	case v == nil:
 		_, err = fmt.Fprintf(c.OutOrStdout(), doneWords[q.GetVerb()].text+"\n", clean.String(q.GetNode()))
 	default:
-		err = writeRecoveryLine(c.OutOrStdout(), recoveryStoryOf(v).Recovery)
+		err = writeRecoveryLine(c.OutOrStdout(), recoveryReportOf(v).Recovery)
 	}
 	return err
 }

@@ -55,16 +55,16 @@ func recoveryListCommand(t *engineTarget) *cobra.Command {
 		Args:    takesNothing,
 	}, func(c *cobra.Command, _ []string) (recoveryList, error) {
 		r, err := fetchRecoveries(c, t, &falconv1.RecoveriesRequest{})
-		list := make([]recoveryStory, 0, len(r.GetRecoveries()))
+		list := make([]recoveryReport, 0, len(r.GetRecoveries()))
 		for _, v := range r.GetRecoveries() {
-			list = append(list, recoveryStoryOf(v))
+			list = append(list, recoveryReportOf(v))
 		}
 		return recoveryList{list}, err
 	}, listRecoveries)
 }
 
 type recoveryList struct {
-	Recoveries []recoveryStory `json:"recoveries"`
+	Recoveries []recoveryReport `json:"recoveries"`
 }
 
 func listRecoveries(w io.Writer, list recoveryList) error {
@@ -108,15 +108,15 @@ func recoveryShowCommand(t *engineTarget) *cobra.Command {
 		Short:   "Show one recovery: evidence, phases, where every shard came from",
 		Example: "  falcon recovery show REC-0001",
 		Args:    exactlyOneID("recovery", "REC-0001"),
-	}, func(c *cobra.Command, args []string) (recoveryStory, error) {
+	}, func(c *cobra.Command, args []string) (recoveryReport, error) {
 		r, err := fetchRecoveries(c, t, &falconv1.RecoveriesRequest{Id: args[0]})
 		if err != nil {
-			return recoveryStory{}, err
+			return recoveryReport{}, err
 		}
 		if len(r.GetRecoveries()) != 1 {
-			return recoveryStory{}, fmt.Errorf("the engine answers with %d recoveries for %s", len(r.GetRecoveries()), clean.String(args[0]))
+			return recoveryReport{}, fmt.Errorf("the engine answers with %d recoveries for %s", len(r.GetRecoveries()), clean.String(args[0]))
 		}
-		return recoveryStoryOf(r.GetRecoveries()[0]), nil
+		return recoveryReportOf(r.GetRecoveries()[0]), nil
 	}, writeRecovery)
 }
 
@@ -161,12 +161,12 @@ func recoveryEndedCommand(t *engineTarget) *cobra.Command {
 
 // exposureMap is what would be lost with each part of the cluster.
 type exposureMap struct {
-	Exposures []exposureStory `json:"exposures"`
-	Note      string          `json:"note"`
+	Exposures []exposureReport `json:"exposures"`
+	Note      string           `json:"note"`
 }
 
-// exposureStory is what would be lost with a part of the cluster.
-type exposureStory struct {
+// exposureReport is what would be lost with a part of the cluster.
+type exposureReport struct {
 	Domain     string        `json:"domain"`
 	Nodes      []falcon.Node `json:"nodes"`
 	Ranks      []int32       `json:"ranks"`
@@ -183,9 +183,9 @@ func recoveryMapCommand(t *engineTarget) *cobra.Command {
 		Args:    takesNothing,
 	}, func(c *cobra.Command, _ []string) (exposureMap, error) {
 		r, err := fetchRecoveries(c, t, &falconv1.RecoveriesRequest{Map: true})
-		out := exposureMap{Exposures: make([]exposureStory, 0, len(r.GetExposures())), Note: clean.String(r.GetNote())}
+		out := exposureMap{Exposures: make([]exposureReport, 0, len(r.GetExposures())), Note: clean.String(r.GetNote())}
 		for _, x := range r.GetExposures() {
-			out.Exposures = append(out.Exposures, exposureStory{
+			out.Exposures = append(out.Exposures, exposureReport{
 				Domain: clean.String(x.GetDomain()), Nodes: report.Cleaned[falcon.Node](x.GetNodes()), Ranks: x.GetRanks(), Why: clean.String(x.GetWhy()),
 				Checkpoint: x.GetCheckpointIteration(), Spare: x.GetSpare(),
 			})

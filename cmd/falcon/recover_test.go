@@ -66,12 +66,12 @@ func remoteRecovery() *falconv1.Recovery {
 }
 
 func TestRecoveryIsShown(t *testing.T) {
-	s := recoveryStoryOf(remoteRecovery())
+	s := recoveryReportOf(remoteRecovery())
 	var b bytes.Buffer
 	if err := writeRecovery(&b, s); err != nil {
 		t.Fatal(err)
 	}
-	if err := listRecoveries(&b, recoveryList{[]recoveryStory{s}}); err != nil {
+	if err := listRecoveries(&b, recoveryList{[]recoveryReport{s}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -102,7 +102,7 @@ func TestRecoveryIsShown(t *testing.T) {
 
 func TestMapIsShown(t *testing.T) {
 	var b bytes.Buffer
-	list := []exposureStory{
+	list := []exposureReport{
 		{Domain: "rack r1", Ranks: []int32{4, 5}, Why: "both copies are in it", Checkpoint: 40},
 		{Domain: "n1", Spare: true},
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/failslow/falcon/tui/report"
 )
 
-// recoveryStory is a recovery as commands write it. Every string in it has been
+// recoveryReport is a recovery as commands write it. Every string in it has been
 // cleaned.
-type recoveryStory struct {
+type recoveryReport struct {
 	falcon.Recovery
 	Stages []recoveryStage `json:"ranks,omitempty"` // while it goes on
 }
@@ -32,8 +32,8 @@ type recoveryStage struct {
 	Steps  []int64       `json:"steps,omitempty"`
 }
 
-func recoveryStoryOf(v *falconv1.Recovery) recoveryStory {
-	out := recoveryStory{Recovery: report.RecoveryOf(v)}
+func recoveryReportOf(v *falconv1.Recovery) recoveryReport {
+	out := recoveryReport{Recovery: report.RecoveryOf(v)}
 	for _, r := range v.GetRanks() {
 		out.Stages = append(out.Stages, recoveryStage{r.GetRank(), falcon.Device(clean.String(r.GetDevice())), clean.String(r.GetStage()), r.GetPid(), r.GetSteps()})
 	}
@@ -41,14 +41,14 @@ func recoveryStoryOf(v *falconv1.Recovery) recoveryStory {
 }
 
 // elapsedText is from the first sign to the end, or to now.
-func (s recoveryStory) elapsedText() string {
+func (s recoveryReport) elapsedText() string {
 	if s.EndedNs == 0 {
 		return "goes on"
 	}
 	return time.Duration(s.EndedNs - s.StartedNs).Round(time.Millisecond).String()
 }
 
-func writeRecovery(w io.Writer, s recoveryStory) error {
+func writeRecovery(w io.Writer, s recoveryReport) error {
 	if err := writeRecoveryLine(w, s.Recovery); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func writeRecovery(w io.Writer, s recoveryStory) error {
 	return s.writePhases(w)
 }
 
-func (s recoveryStory) writeSteps(w io.Writer) {
+func (s recoveryReport) writeSteps(w io.Writer) {
 	if s.Resume >= 0 {
 		fmt.Fprintf(w, "goes on at iteration %d; %d was the newest begun\n", s.Resume, s.Before)
 	}
@@ -93,7 +93,7 @@ func (s recoveryStory) writeSteps(w io.Writer) {
 	}
 }
 
-func (s recoveryStory) writePhases(w io.Writer) error {
+func (s recoveryReport) writePhases(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "\nPHASE\tTOOK\tPREDICTED")
 	for _, p := range phrase.Phases {

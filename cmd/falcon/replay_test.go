@@ -14,7 +14,7 @@ import (
 // falcon lab run --headless --approve s2 --record FILE.
 const labRecording = "testdata/gpu-throttle.frec"
 
-// The recording of a real run tells its story: a GPU found, S2 kept, undone
+// The recording of a real run tells what happened: a GPU found, S2 kept, undone
 // after the relief.
 func TestReplayTellsTheLabsStory(t *testing.T) {
 	r, err := openRecording(labRecording)

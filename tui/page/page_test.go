@@ -428,7 +428,7 @@ func TestLadderStepsAndExplains(t *testing.T) {
 
 // A validation that waits for its moment says for what.
 func TestValidationThatWaits(t *testing.T) {
-	got := validate.Story(&falconv1.Validation{Id: "VAL-0002", By: "ann", State: "surveying", Reason: "waits: a profile window is in progress"})
+	got := validate.Outcome(&falconv1.Validation{Id: "VAL-0002", By: "ann", State: "surveying", Reason: "waits: a profile window is in progress"})
 	if !strings.HasSuffix(got, ". It waits: a profile window is in progress; X calls it off.") {
 		t.Errorf("%q", got)
 	}

@@ -93,8 +93,8 @@ func Awaited(r *falconv1.Recovery) string {
 	return ""
 }
 
-// Story returns in one line where a recovery is.
-func (s *State) Story(r *falconv1.Recovery) string {
+// RecoverySummary returns in one line where a recovery is.
+func (s *State) RecoverySummary(r *falconv1.Recovery) string {
 	switch falcon.RecoveryState(r.GetState()) {
 	case falcon.RecoveryProposed:
 		return "waits for a decision: " + r.Reason

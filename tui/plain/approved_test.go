@@ -20,7 +20,7 @@ func approvedBy(t *testing.T, o enginetest.Options, by string) *enginetest.Engin
 }
 
 // What is approved can be withdrawn by number, and not approved again; a
-// question that was open for the proposal is withdrawn and asked anew.
+// question that was open for the proposal is withdrawn and asked again.
 func TestWithdrawingByNumber(t *testing.T) {
 	e := enginetest.New(enginetest.Options{Rung: "S3", Undo: 600})
 	e.AdvanceTo(enginetest.Proposed + 2)

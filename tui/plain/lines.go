@@ -175,8 +175,8 @@ func stateWord(job *falconv1.Job) string {
 	return job.GetState()
 }
 
-// hangStory is who holds the job up, in lines.
-func hangStory(r *falconv1.SnapshotReply) []string {
+// holdingLines returns who holds the job up.
+func holdingLines(r *falconv1.SnapshotReply) []string {
 	h := r.GetHang()
 	if h == nil {
 		return nil
@@ -191,8 +191,8 @@ func hangStory(r *falconv1.SnapshotReply) []string {
 	return out
 }
 
-// Story is every incident in lines, from onset to end.
-func Story(r *falconv1.IncidentsReply) []string {
+// IncidentLines returns every incident in lines, from onset to end.
+func IncidentLines(r *falconv1.IncidentsReply) []string {
 	if len(r.Incidents) == 0 {
 		return []string{"", "No incident."}
 	}
@@ -223,7 +223,7 @@ func incidentLines(i *falconv1.Incident, l *falconv1.Ladder) []string {
 	}
 	acted := false
 	for _, a := range l.GetActions() {
-		out = append(out, actionStory(a)...)
+		out = append(out, actionLines(a)...)
 		acted = acted || a.AppliedIteration > 0
 	}
 	if !acted {
@@ -246,7 +246,7 @@ func incidentLines(i *falconv1.Incident, l *falconv1.Ladder) []string {
 	return out
 }
 
-func actionStory(a *falconv1.Action) []string {
+func actionLines(a *falconv1.Action) []string {
 	parts := []string{
 		fmt.Sprintf("action    %s (%s) proposed at iteration %s", a.Rung, phrase.Does(a.Rung, a.Variant), phrase.Iteration(a.ProposedIteration)),
 		a.State + phrase.Prefixed(", decided by ", a.DecidedBy),

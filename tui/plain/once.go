@@ -44,7 +44,7 @@ func Once(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, asJ
 		return fmt.Errorf("the link is to job %s, and this engine's is %s", at.Job, here)
 	}
 	if at != nil {
-		switch lines, err := placeStory(ctx, client, *at); {
+		switch lines, err := linkedLines(ctx, client, *at); {
 		case err != nil:
 			return err
 		case lines != nil:
@@ -56,9 +56,9 @@ func Once(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, asJ
 	return w.err
 }
 
-// placeStory is the story of what a link points at; nil where it is no incident
+// linkedLines returns the lines about what a link points at; nil where it is no incident
 // and no recovery: lines have no other places.
-func placeStory(ctx context.Context, client falconv1.ConsoleClient, to link.Target) ([]string, error) {
+func linkedLines(ctx context.Context, client falconv1.ConsoleClient, to link.Target) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, feed.CallTimeout)
 	defer cancel()
 	switch to.Kind {
@@ -68,7 +68,7 @@ func placeStory(ctx context.Context, client falconv1.ConsoleClient, to link.Targ
 			return nil, fmt.Errorf("%s can't be shown: %s", to.ID, sentence(err))
 		}
 		clean.Message(r)
-		return Story(r), nil
+		return IncidentLines(r), nil
 	case link.Recovery:
 		r, err := client.Recoveries(ctx, &falconv1.RecoveriesRequest{Id: to.ID})
 		if err != nil {
@@ -91,7 +91,7 @@ func Present(r *falconv1.SnapshotReply) []string {
 	for _, l := range d.jobLines(r) {
 		out = append(out, at+l)
 	}
-	for _, l := range hangStory(r) {
+	for _, l := range holdingLines(r) {
 		out = append(out, at+l)
 	}
 	for _, i := range now.Snap.Incidents {

@@ -8,7 +8,7 @@
 // that ends decides nothing.
 //
 // Run owns its feed and everything that it starts; it returns when the job
-// has finished or its context ends, after telling the story of every
+// has finished or its context ends, after printing what happened in every
 // incident and recovery. It writes nothing but printable text and newlines.
 package plain
 
@@ -36,8 +36,8 @@ const (
 	Patience      = 30 * time.Second
 )
 
-// storyTimeout bounds the last question for incidents.
-const storyTimeout = 3 * time.Second
+// incidentsTimeout bounds the last question for incidents.
+const incidentsTimeout = 3 * time.Second
 
 // Options shape the stream.
 type Options struct {
@@ -68,7 +68,7 @@ func (o Options) withDefaults() Options {
 }
 
 // Run writes the job's stream to out until the job has finished, ctx ends or
-// the operator leaves, then the incidents' story. Decisions that the caller's
+// the operator leaves, then what happened in each incident. Decisions that the caller's
 // role may give are asked for by numbers on Options.In; nothing is ever
 // approved by its end. Ending by ctx is no error; a failed write is.
 func Run(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, opts Options) error {
@@ -81,7 +81,7 @@ func Run(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, opts
 	}
 	w := &writer{out: out, spoken: opts.Reader}
 	if opts.Open != nil {
-		lines, err := placeStory(ctx, client, *opts.Open)
+		lines, err := linkedLines(ctx, client, *opts.Open)
 		if err != nil { // lines go on without it
 			lines = []string{err.Error()}
 		}
@@ -99,7 +99,7 @@ func Run(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, opts
 	if err != nil {
 		return err
 	}
-	finalStory(ctx, client, f.Latest(), w)
+	writeIncidents(ctx, client, f.Latest(), w)
 	return w.err
 }
 
@@ -140,14 +140,14 @@ func followFeed(ctx context.Context, d *desk, w *writer, opts Options) error {
 	return w.err
 }
 
-// finalStory asks for all incidents once more, as the snapshot holds one ladder
+// writeIncidents asks for all incidents once more, as the snapshot holds one ladder
 // only; without an answer it prints what the last snapshot held.
-func finalStory(ctx context.Context, client falconv1.ConsoleClient, last *feed.State, w *writer) {
+func writeIncidents(ctx context.Context, client falconv1.ConsoleClient, last *feed.State, w *writer) {
 	if last.Received.IsZero() {
 		return
 	}
-	// The stream may have ended because ctx did; the story is still printed.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storyTimeout)
+	// The stream may have ended because ctx did; the incidents are still printed.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), incidentsTimeout)
 	defer cancel()
 	r, err := client.Incidents(ctx, &falconv1.IncidentsRequest{})
 	if err != nil {
@@ -155,7 +155,7 @@ func finalStory(ctx context.Context, client falconv1.ConsoleClient, last *feed.S
 	} else {
 		clean.Message(r)
 	}
-	w.printLines(Story(r)...)
+	w.printLines(IncidentLines(r)...)
 	list, err := client.Recoveries(ctx, &falconv1.RecoveriesRequest{})
 	if err == nil {
 		clean.Message(list)

@@ -10,7 +10,7 @@ import (
 )
 
 // Replay writes the stream of recorded pictures as Run would have written it,
-// at once, then the story as far as the recording holds it. The summaries go by
+// at once, then the incidents as far as the recording holds it. The summaries go by
 // the times that come with the pictures.
 func Replay(out io.Writer, pictures iter.Seq2[time.Time, *feed.State]) error {
 	w := &writer{out: out}
@@ -36,7 +36,7 @@ func Replay(out io.Writer, pictures iter.Seq2[time.Time, *feed.State]) error {
 	if last == nil || last.Received.IsZero() {
 		return w.err
 	}
-	w.printLines(Story(kept.incidents(last.Snap))...)
+	w.printLines(IncidentLines(kept.incidents(last.Snap))...)
 	w.printLines(Recoveries(kept.recoveries)...)
 	return w.err
 }

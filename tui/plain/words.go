@@ -43,7 +43,7 @@ func sayWhy(s *feed.State, _ string, now time.Time) []string {
 	case s.Snap.GetJob() == nil:
 		return []string{page.NoRanks(live)}
 	case s.Snap.GetHang() != nil:
-		return hangStory(s.Snap)
+		return holdingLines(s.Snap)
 	case inc == nil:
 		return []string{"there is no incident; " + phrase.JobLogged(s.Snap.GetJob())}
 	}

@@ -92,7 +92,7 @@ func zoneName(s *page.State) string {
 	return s.EngineNow().In(cmp.Or(s.Zone, time.UTC)).Format("MST")
 }
 
-// deviceTerm begins a filter of one device, whose own story is then shown above the incidents.
+// deviceTerm begins a filter of one device, whose own record is then shown above the incidents.
 const deviceTerm = "device:"
 
 // aboutDevice is what is known of the device that the filter names, besides its incidents: where

@@ -127,7 +127,7 @@ func pastRecovery(s *page.State) string {
 	if v == nil || s.Recovering() != nil {
 		return ""
 	}
-	return fmt.Sprintf("%s (%s) %s", v.Id, phrase.Faults(v.GetFaults()), s.Story(v))
+	return fmt.Sprintf("%s (%s) %s", v.Id, phrase.Faults(v.GetFaults()), s.RecoverySummary(v))
 }
 
 // drawCalm shows that all is well or what is awaited, and the concerns.

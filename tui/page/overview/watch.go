@@ -30,7 +30,7 @@ func concernLines(s *page.State) []page.Line {
 		}
 	}
 	if v := s.Recovering(); v != nil {
-		add(themes.Bad, v.Id+" "+s.Story(v))
+		add(themes.Bad, v.Id+" "+s.RecoverySummary(v))
 	}
 	if v := s.Snap().GetValidation(); page.Underway(v) {
 		text := v.Id + " is " + v.State

@@ -24,7 +24,7 @@ type Page struct {
 	page.NoSeries
 	back   int         // recoveries back from the newest
 	of     string      // recovery that scroll is for
-	scroll page.Scroll // of the story
+	scroll page.Scroll // of the details
 	row    int         // of the map, under the cursor
 	wanted string      // recovery to show once it is known
 	alone  bool        // the ranks fill the page, as drawn last
@@ -33,7 +33,7 @@ type Page struct {
 // New makes the page.
 func New() *Page { return &Page{} }
 
-// Act moves the cursor, scrolls the story and steps through older recoveries.
+// Act moves the cursor, scrolls the details and steps through older recoveries.
 func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	if p.scroll.Act(a, r.H) {
 		return ""
@@ -110,11 +110,11 @@ func (p *Page) Rank(s *page.State) int32 {
 const restRows = 6
 
 // splitPage parts the room between the recovery and ranks or map: the phases have
-// room first, on a large screen the story too, up to three fifths.
+// room first, on a large screen the details too, up to three fifths.
 func splitPage(r widget.Rect, s *page.State, v *falconv1.Recovery) (top, rest widget.Rect) {
 	rows := min(2+len(phrase.Phases)+2, max(4, r.H-restRows))
 	if most := r.H * 3 / 5; rows < most {
-		rows = max(rows, min(most, 1+len(Story(s, v, r.W-phasesW-1))))
+		rows = max(rows, min(most, 1+len(Details(s, v, r.W-phasesW-1))))
 	}
 	return r.Rows(rows)
 }
@@ -179,10 +179,10 @@ func (p *Page) drawRecovery(c *widget.Canvas, r widget.Rect, s *page.State, v *f
 	body := c.Rule(r, title, headlineText(s, v))
 	left, right := body.Columns(phasesW)
 	drawPhases(c, left, s, v)
-	p.drawStory(c, widget.Rect{X: right.X + 1, Y: right.Y, W: right.W - 1, H: right.H}, s, v)
+	p.drawDetails(c, widget.Rect{X: right.X + 1, Y: right.Y, W: right.W - 1, H: right.H}, s, v)
 }
 
-// headlineText describes the deadline last: where that is cut, the story has it.
+// headlineText describes the deadline last: where that is cut, the details have it.
 func headlineText(s *page.State, v *falconv1.Recovery) string {
 	text := "not begun"
 	if v.Attempts > 0 {
@@ -197,7 +197,7 @@ func headlineText(s *page.State, v *falconv1.Recovery) string {
 	return text
 }
 
-func (p *Page) drawStory(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
-	lines := Story(s, v, r.W)
+func (p *Page) drawDetails(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
+	lines := Details(s, v, r.W)
 	p.scroll.Rows(c, r, len(lines), func(row widget.Rect, i int) { page.DrawLines(c, row, lines[i:]) })
 }

@@ -326,7 +326,7 @@ func (p *Page) validation(c *widget.Canvas, r widget.Rect, s *page.State) {
 	if n := len(s.ValidationList()); n > 1 {
 		title += fmt.Sprintf("  %d of %d", n-p.back, n)
 	}
-	body := p.drawStory(c, c.Rule(r, title, Summary(v)), s, v)
+	body := p.drawOutcome(c, c.Rule(r, title, Summary(v)), s, v)
 	if page.Underway(v) && body.H > liveRows {
 		var now widget.Rect
 		now, body = body.Rows(liveRows)

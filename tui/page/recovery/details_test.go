@@ -14,7 +14,7 @@ func TestStoryTellsWhatIsGivenUp(t *testing.T) {
 	v := &falconv1.Recovery{Id: "REC-0001", State: string(falcon.RecoveryReplace), ResumeIteration: -1}
 	story := func() string {
 		text := ""
-		for _, l := range Story(&page.State{}, v, 100) {
+		for _, l := range Details(&page.State{}, v, 100) {
 			text += l.Text + "\n"
 		}
 		return text

@@ -15,9 +15,9 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// drawStory draws what came of a validation, who asked for it and what to do next,
+// drawOutcome draws what came of a validation, who asked for it and what to do next,
 // above the results, and returns what is left.
-func (p *Page) drawStory(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Validation) widget.Rect {
+func (p *Page) drawOutcome(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Validation) widget.Rect {
 	paragraph := func(text string, role themes.Role) {
 		head, rest := r.Rows(min(2, r.H))
 		if used := c.Paragraph(head, text, c.Pal.Style(role)); used < head.H {
@@ -26,7 +26,7 @@ func (p *Page) drawStory(c *widget.Canvas, r widget.Rect, s *page.State, v *falc
 		r = rest
 	}
 	if falcon.ValidationState(v.State) != falcon.ValidationDone {
-		paragraph(Story(v), stateRole(v))
+		paragraph(Outcome(v), stateRole(v))
 		return r
 	}
 	tests := report.ValidationOf(v)
@@ -35,7 +35,7 @@ func (p *Page) drawStory(c *widget.Canvas, r widget.Rect, s *page.State, v *falc
 		paragraph(text, themes.Text)
 	}
 	if r.H > 6 {
-		paragraph(Story(v), themes.Dim)
+		paragraph(Outcome(v), themes.Dim)
 	}
 	return r
 }
@@ -88,8 +88,8 @@ func Summary(v *falconv1.Validation) string {
 	return strings.Join(parts, "  ·  ")
 }
 
-// Story returns in a sentence or two who asked, why, and what came of it.
-func Story(v *falconv1.Validation) string {
+// Outcome returns in a sentence or two who asked, why, and what came of it.
+func Outcome(v *falconv1.Validation) string {
 	t := "Asked by " + cmp.Or(v.By, "the engine")
 	why := strings.TrimRight(v.Why, ".?! ")
 	switch {

@@ -7,20 +7,20 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// IncidentStory is one incident with what was done about it.
-type IncidentStory struct {
+// IncidentReport is one incident with what was done about it.
+type IncidentReport struct {
 	ID                string         `json:"id"`
 	State             string         `json:"state"`
 	OnsetIteration    int64          `json:"onset_iteration"`
 	DetectedIteration int64          `json:"detected_iteration"`
 	RelievedIteration *int64         `json:"relieved_iteration"`
-	Verdict           VerdictStory   `json:"verdict"`
-	Actions           []ActionStory  `json:"actions"`
+	Verdict           VerdictReport  `json:"verdict"`
+	Actions           []ActionReport `json:"actions"`
 	Cost              map[string]any `json:"cost"`
 }
 
-// VerdictStory is a verdict as reports show it.
-type VerdictStory struct {
+// VerdictReport is a verdict as reports show it.
+type VerdictReport struct {
 	Cause      string   `json:"cause"`
 	Reason     string   `json:"reason,omitempty"` // of not_hardware
 	Also       []string `json:"also,omitempty"`
@@ -32,8 +32,8 @@ type VerdictStory struct {
 	Evidence   []string `json:"evidence"`
 }
 
-// ActionStory is an action as reports show it.
-type ActionStory struct {
+// ActionReport is an action as reports show it.
+type ActionReport struct {
 	ID                string  `json:"id"`
 	Rung              string  `json:"rung"`
 	Variant           string  `json:"variant,omitempty"` // of S4
@@ -53,13 +53,13 @@ type ActionStory struct {
 	StepMs       map[string]float64 `json:"step_ms,omitempty"`
 	MovedMB      float64            `json:"moved_mb,omitempty"`
 	Placement    []string           `json:"placement,omitempty"`
-	Preview      *PreviewStory      `json:"preview,omitempty"`
+	Preview      *PreviewReport     `json:"preview,omitempty"`
 	Why          string             `json:"why"`
 	RevertReason string             `json:"revert_reason,omitempty"`
 }
 
-// PreviewStory is what a placement was to change, as reports show it.
-type PreviewStory struct {
+// PreviewReport is what a placement was to change, as reports show it.
+type PreviewReport struct {
 	Swaps    [][2]string         `json:"swaps"`
 	Groups   [][2]string         `json:"groups,omitempty"`
 	Left     map[string][]string `json:"left"`   // links by the dimension that they left
@@ -72,24 +72,24 @@ type PreviewStory struct {
 	Traffic  map[string]float64  `json:"traffic_mb"`
 }
 
-func incidentStories(reply *falconv1.IncidentsReply) []IncidentStory {
-	out := []IncidentStory{}
+func incidentReports(reply *falconv1.IncidentsReply) []IncidentReport {
+	out := []IncidentReport{}
 	for i, in := range reply.GetIncidents() {
-		s := IncidentStory{
+		s := IncidentReport{
 			ID: in.GetId(), State: in.GetState(), OnsetIteration: in.GetOnsetIteration(), DetectedIteration: in.GetDetectedIteration(),
-			RelievedIteration: nilIfNone(in.GetRelievedIteration()), Verdict: verdictStory(in.GetVerdict()),
-			Actions: []ActionStory{}, Cost: map[string]any{},
+			RelievedIteration: nilIfNone(in.GetRelievedIteration()), Verdict: verdictReport(in.GetVerdict()),
+			Actions: []ActionReport{}, Cost: map[string]any{},
 		}
 		if i < len(reply.GetLadders()) {
 			ladder := reply.GetLadders()[i]
 			s.Cost["lost_gpu_hours"], s.Cost["lost_ms"] = ladder.GetLostGpuHours(), ladder.GetImpactMs()
 			for _, a := range ladder.GetActions() {
-				s.Actions = append(s.Actions, actionStory(a, s.RelievedIteration))
+				s.Actions = append(s.Actions, actionReport(a, s.RelievedIteration))
 			}
 		}
 		out = append(out, s)
 	}
-	slices.SortFunc(out, func(a, b IncidentStory) int { return int(a.OnsetIteration - b.OnsetIteration) })
+	slices.SortFunc(out, func(a, b IncidentReport) int { return int(a.OnsetIteration - b.OnsetIteration) })
 	return out
 }
 
@@ -101,8 +101,8 @@ func nilIfNone(i int64) *int64 {
 	return &i
 }
 
-func verdictStory(v *falconv1.Verdict) VerdictStory {
-	out := VerdictStory{
+func verdictReport(v *falconv1.Verdict) VerdictReport {
+	out := VerdictReport{
 		Cause: v.GetCause(), Reason: v.GetReason(), Also: v.GetAlso(), Devices: emptyIfNil(v.GetDevices()), Ranks: emptyIfNil(v.GetRanks()), Links: emptyIfNil(v.GetLinks()),
 		Severity: v.GetSeverity(), Confidence: v.GetConfidence(), Evidence: []string{},
 	}
@@ -123,10 +123,10 @@ func emptyIfNil[T any](v []T) []T {
 	return v
 }
 
-func actionStory(a *falconv1.Action, relieved *int64) ActionStory {
-	s := ActionStory{
+func actionReport(a *falconv1.Action, relieved *int64) ActionReport {
+	s := ActionReport{
 		ID: a.GetId(), Variant: a.GetVariant(), ErrorShare: a.GetErrorShare(), MovedMB: a.GetMovedMb(),
-		Placement: a.GetPlacement(), Preview: previewStory(a.GetPreview()), Why: a.GetWhy(), RevertReason: a.GetRevertReason(),
+		Placement: a.GetPlacement(), Preview: previewReport(a.GetPreview()), Why: a.GetWhy(), RevertReason: a.GetRevertReason(),
 		Rung: a.GetRung(), ProposedIteration: a.GetProposedIteration(), DecidedBy: a.GetDecidedBy(),
 		AppliedIteration: nilIfNone(a.GetAppliedIteration()), RevertedIteration: nilIfNone(a.GetRevertedIteration()),
 		MicroBatches: emptyIfNil(a.GetMicroBatches()), BeforeMs: a.GetBeforeMs(), PredictedMs: a.GetPredictedMs(),
@@ -147,11 +147,11 @@ func actionStory(a *falconv1.Action, relieved *int64) ActionStory {
 	return s
 }
 
-func previewStory(p *falconv1.Preview) *PreviewStory {
+func previewReport(p *falconv1.Preview) *PreviewReport {
 	if p == nil {
 		return nil
 	}
-	out := &PreviewStory{
+	out := &PreviewReport{
 		Swaps: emptyIfNil(pairsOf(p.GetSwaps())), Groups: pairsOf(p.GetGroups()), Left: linksByDimension(p.GetLeft()), Joined: linksByDimension(p.GetJoined()),
 		MovedMB: p.GetMovedMb(), CopyMs: p.GetCopyMs(), Stages: emptyIfNil(p.GetStages()), Replicas: emptyIfNil(p.GetReplicas()),
 		Splits: emptyIfNil(p.GetSplits()), Traffic: p.GetTrafficMb(),

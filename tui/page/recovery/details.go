@@ -31,8 +31,8 @@ func (t *teller) sayLine(role themes.Role, format string, a ...any) {
 	}
 }
 
-// Story describes faults, decision, replacements and shards in rows of w columns.
-func Story(s *page.State, v *falconv1.Recovery, w int) []page.Line {
+// Details describes faults, decision, replacements and shards in rows of w columns.
+func Details(s *page.State, v *falconv1.Recovery, w int) []page.Line {
 	t := &teller{w: w}
 	t.sayState(s, v)
 	for _, f := range v.GetFaults() {
@@ -55,8 +55,8 @@ func (t *teller) sayState(s *page.State, v *falconv1.Recovery) {
 	case falcon.RecoveryProposed:
 		role = themes.Warn
 	}
-	t.sayLine(role, "%s", phrase.Capital(s.Story(v)))
-	if v.GetReason() != "" && v.GetResumeIteration() < 0 && !strings.Contains(s.Story(v), v.Reason) {
+	t.sayLine(role, "%s", phrase.Capital(s.RecoverySummary(v)))
+	if v.GetReason() != "" && v.GetResumeIteration() < 0 && !strings.Contains(s.RecoverySummary(v), v.Reason) {
 		t.sayLine(themes.Warn, "Because %s", v.Reason)
 	}
 	if v.GetDecidedBy() != "" {

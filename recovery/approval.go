@@ -40,6 +40,8 @@ func (ap *approval) whyPerson(now time.Time) string {
 		return "the console can't tell a dead node from its own blindness: look at the nodes that are not heard, then approve to suspend all and rejoin those that answer, or deny"
 	case onlyHang(c):
 		return "the processes are alive and the job may be waiting for something: approve to suspend all and rejoin them, or deny"
+	case onlyUnwatched(c) && !ap.anyoneAlive(now):
+		return "the job may have finished, or somebody may have stopped it: look at its log, then approve to start it again from its newest checkpoint, or deny"
 	case ap.policy.Mode == falcon.ModeObserve:
 		return "the console only observes"
 	case ap.policy.Frozen:
@@ -72,6 +74,13 @@ func (ap *approval) mayBeOver(now time.Time) bool {
 // onlyHang reports whether nothing but the whole job's hang led to a recovery.
 func onlyHang(c *falcon.Recovery) bool {
 	return !slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool { return f.Kind != falcon.FaultHang || f.Node != "" })
+}
+
+// onlyUnwatched reports whether nothing but ends that no agent watched led to a recovery.
+func onlyUnwatched(c *falcon.Recovery) bool {
+	return len(c.Faults) > 0 && !slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool {
+		return f.Kind != falcon.FaultExit || slices.ContainsFunc(f.Evidence, func(e string) bool { return !strings.HasSuffix(e, unwatched) })
+	})
 }
 
 // hasEvidence reports whether the evidence of a fault contains a text.

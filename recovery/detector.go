@@ -73,7 +73,7 @@ func (d *detector) markSuspects(now time.Time) {
 
 // deadNodes finds nodes that are silent and have a second sign against them.
 func (d *detector) deadNodes(now time.Time) []falcon.Fault {
-	if d.op.rec == nil && d.finishing() {
+	if d.op.rec == nil && d.finishing() || d.mayHaveFinished(now) {
 		return nil // agents may well leave with it
 	}
 	var silent []falcon.Node
@@ -102,6 +102,12 @@ func (d *detector) deadNodes(now time.Time) []falcon.Fault {
 		faults = append(faults, f)
 	}
 	return faults
+}
+
+// mayHaveFinished reports whether nothing but ends that no agent watched is known of the job, and
+// a person is asked about them.
+func (d *detector) mayHaveFinished(now time.Time) bool {
+	return d.op.rec != nil && d.op.nothingOrdered() && onlyUnwatched(d.op.rec) && !d.anyoneAlive(now)
 }
 
 // silentRanks finds processes that are frozen or gone without a report, and
@@ -167,9 +173,15 @@ func (d *detector) judgeRank(now time.Time, r falcon.Rank, n falcon.Node) (falco
 	return f, true
 }
 
+// unwatched ends the evidence of an end that no agent watched.
+const unwatched = "as its agent or the console was away"
+
 // exitFault is the fault of a process's end.
 func (s *jobState) exitFault(now time.Time, p Process) falcon.Fault {
 	how := cmp.Or(p.Exit, "how is unknown")
+	if p.Exit == "" && s.ends.Doubtful(p.Rank) {
+		how += ", " + unwatched
+	}
 	f := falcon.Fault{
 		Kind: falcon.FaultExit, Node: p.Node, Device: s.ranks.deviceOf(p.Rank), Ranks: []falcon.Rank{p.Rank}, FirstNs: now.UnixNano(),
 		Evidence: []string{fmt.Sprintf("rank %d (process %d on %s) ended: %s", p.Rank, p.Pid, s.ranks.deviceOf(p.Rank), how)},

@@ -31,7 +31,8 @@
 //
 // A finished job stays finished. Once a rank has ended with success and the job does not
 // go on, unexplained ends are taken for the same, and silence is no sign. Once all have,
-// the job epoch is over, whatever is reported later.
+// the job epoch is over, whatever is reported later. Where nothing is known but ends that
+// nobody saw, as all agents were away, the job may have finished: a person decides.
 //
 // Replacement. A process that ended is replaced on its own device, InPlace times an hour
 // for its node; otherwise, and for every other fault, all ranks of the node go to a

@@ -25,15 +25,24 @@ func (m *Machine) processEnded(now time.Time, p Process) {
 		m.rankSucceeded(now, p.Rank)
 		return
 	case m.op.rec != nil && slices.Contains(m.op.rec.Pending, p.Rank):
+		if idle && p.Exit == "" && m.endedUnwatched(now, p) {
+			m.ends.Doubt(p.Rank)
+		}
 		return
 	case !idle && p.Finished && m.op.rec.State == falcon.RecoverySuspend && !wasHeldBack(m.op.rec, p):
 		m.rankSucceeded(now, p.Rank) // before the order came; where others have parked, the rank is missed later
 		return
 	case idle && p.Exit == "":
-		m.ends.Await(p.Rank, now)
+		m.ends.Await(p.Rank, now, !m.endedUnwatched(now, p))
 		return
 	}
 	m.flow.onFault(now, m.detect.exitFault(now, p))
+}
+
+// endedUnwatched reports whether the agent of a process that ended, or this console, was away
+// since the process was last known to live: nobody saw it end.
+func (m *Machine) endedUnwatched(now time.Time, p Process) bool {
+	return m.nodes.Get(p.Node, now).AwaySince(m.ranks.memberOf(p.Rank).lastAlive())
 }
 
 // wasHeldBack reports whether a process that ended was parked, as far as is known.
@@ -46,7 +55,7 @@ func wasHeldBack(c *falcon.Recovery, p Process) bool {
 // explainEnd takes a later report of how a process ended, where that was unknown.
 func (m *Machine) explainEnd(now time.Time, p Process) {
 	x := m.ranks.memberOf(p.Rank)
-	if !m.ends.Open(p.Rank) || p.Alive || p.Exit == "" || !x.sameProcess(p) {
+	if !m.ends.Open(p.Rank) && !m.ends.Doubtful(p.Rank) || p.Alive || p.Exit == "" || !x.sameProcess(p) {
 		return
 	}
 	m.ends.Explain(p.Rank)

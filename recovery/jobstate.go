@@ -1,6 +1,8 @@
 package recovery
 
 import (
+	"time"
+
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/recovery/internal/completion"
 	"github.com/failslow/falcon/recovery/internal/liveness"
@@ -30,6 +32,16 @@ func newJobState(cfg Config) jobState {
 
 // finishing reports whether a rank has ended with success and the job does not go on.
 func (s *jobState) finishing() bool { return s.ends.Finishing(&s.pace, s.cfg.Beat) }
+
+// anyoneAlive reports whether a node that is heard has a living process of the job.
+func (s *jobState) anyoneAlive(now time.Time) bool {
+	for _, x := range s.ranks.everyRank() {
+		if x.isAlive() && !s.nodes.Get(x.process().Node, now).Unheard(now) {
+			return true
+		}
+	}
+	return false
+}
 
 // chooseStep chooses the step to resume at, and who gives whom its state.
 func (s *jobState) chooseStep(holds map[falcon.Rank]falcon.RankHold, on falcon.Placement) (replica.Choice, error) {

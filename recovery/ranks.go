@@ -26,6 +26,7 @@ type member struct {
 	proc     Process
 	beat     Beat
 	beatAt   time.Time // zero = none
+	aliveAt  time.Time // newest sign of its life; zero = none
 	parkedAt time.Time // since when it parks, if it does
 }
 
@@ -198,6 +199,9 @@ func (x *member) isUnknown() bool { return !x.known }
 // process is the newest report of the rank's process.
 func (x *member) process() Process { return x.proc }
 
+// lastAlive is the newest sign that the rank's process lives, zero = none.
+func (x *member) lastAlive() time.Time { return x.aliveAt }
+
 // sameProcess reports whether p is a report of the same process.
 func (x *member) sameProcess(p Process) bool {
 	return x.proc.Pid == p.Pid && x.proc.Generation == p.Generation
@@ -222,7 +226,7 @@ func (x *member) parkGeneration() (uint64, bool) {
 // takeBeat takes the newest beat; it returns the one before, and this one.
 func (x *member) takeBeat(now time.Time, b Beat) (before, newest progress.Beat) {
 	before = x.progressSign()
-	x.beat, x.beatAt = b, now
+	x.beat, x.beatAt, x.aliveAt = b, now, now
 	return before, x.progressSign()
 }
 
@@ -240,6 +244,9 @@ func (x *member) outdates(p Process) bool {
 func (x *member) takeReport(now time.Time, p Process) {
 	if p.Park != nil && (x.proc.Park == nil || x.proc.Pid != p.Pid) {
 		x.parkedAt = now
+	}
+	if p.Alive {
+		x.aliveAt = now
 	}
 	x.known, x.proc = true, p
 }

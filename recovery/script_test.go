@@ -73,7 +73,7 @@ func (s *script) do(d *datadriven.TestData) string {
 	case "show":
 		return s.show(w["id"])
 	case "restart":
-		return s.restart()
+		return s.restart(list(w["except"]))
 	case "forget": // nobody will tell of this rank's process again
 		delete(s.procs, s.rank(w["rank"]))
 		return ""
@@ -160,8 +160,8 @@ func (s *script) beats(w words) []Input {
 	return out
 }
 
-// restart is the engine's way of bringing a machine back.
-func (s *script) restart() string {
+// restart is the engine's way of bringing a machine back; agents of except are not back yet.
+func (s *script) restart(except []string) string {
 	s.m = New(scriptConfig())
 	back := Restored{NextID: len(s.journal) + 1, Devices: s.devices, Ended: s.ended}
 	for _, id := range slices.Sorted(maps.Keys(s.journal)) {
@@ -174,7 +174,9 @@ func (s *script) restart() string {
 	out := ""
 	in := []Input{s.job, SetPolicy{s.policy}, back}
 	for _, r := range slices.Sorted(maps.Keys(s.procs)) {
-		in = append(in, s.procs[r])
+		if p := s.procs[r]; !slices.Contains(except, string(p.Node)) {
+			in = append(in, p)
+		}
 	}
 	for _, v := range in {
 		s.m.Step(s.now, v)

@@ -24,6 +24,7 @@ type judge struct {
 	gaveUp  int                    // runs that have ended so
 	waits   bool                   // a recovery waits for a spare
 	asks    string                 // the recovery that waits for a person
+	doubts  string                 // the one that asks a person whether the job has finished, which it has
 	barred  map[falcon.Node]string // fenced, and not lifted: by which recovery
 }
 
@@ -128,7 +129,13 @@ func (j *judge) recovery(v falcon.Recovery) {
 			j.c.violate("%s holds a healthy job: %v", v.ID, faults(v))
 		}
 	}
-	if j.c.job.finished && !v.State.Over() && was == "" {
+	asked := j.doubts == v.ID
+	j.doubts = ""
+	switch {
+	case !j.c.job.finished || v.State.Over():
+	case v.State == falcon.RecoveryProposed && strings.Contains(v.Reason, "the job may have finished"):
+		j.doubts = v.ID // it asks a person
+	case was == "" || asked && v.DecidedBy == "policy":
 		j.c.violate("%s is opened for a finished job: %v", v.ID, faults(v))
 	}
 }

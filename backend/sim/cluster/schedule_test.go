@@ -404,11 +404,15 @@ func (c *Cluster) lift() {
 		}
 	}
 	if id := c.judge.asks; id != "" && c.job.broken() != "" { // they look at the job before they approve
+		verb := "approve"
+		if id == c.judge.doubts {
+			verb = "deny" // its log says that it has finished
+		}
 		err := c.host.call(func(ctx context.Context, e *engine.Engine) error {
-			_, err := e.Recover(ctx, operator, &falconv1.RecoverRequest{Verb: "approve", Recovery: id, Reason: "sim"})
+			_, err := e.Recover(ctx, operator, &falconv1.RecoverRequest{Verb: verb, Recovery: id, Reason: "sim"})
 			return err
 		})
-		c.log("operator: approve %s: %v", id, err)
+		c.log("operator: %s %s: %v", verb, id, err)
 	}
 	if c.judge.waits && len(c.order) < nodesMost {
 		n := newNode(c, falcon.Node(fmt.Sprintf("n%d", len(c.order))), c.dir)

@@ -4,7 +4,8 @@
 //
 // It guarantees: the epoch is finished once all ranks have ended with success, and
 // stays so; an unexplained end is open until it is explained, covered by an end with
-// success, or overdue. Time comes in as an argument. What an end means for a recovery
+// success, or overdue. One that is overdue and was not watched stays in doubt: an end
+// with success explains it later. Time comes in as an argument. What an end means for a recovery
 // is for others to decide.
 package completion
 
@@ -19,11 +20,18 @@ import (
 
 // Tracker follows one job epoch.
 type Tracker struct {
-	over     map[falcon.Rank]bool      // ended with success
-	open     map[falcon.Rank]time.Time // ended without an explanation so far, since when
-	newest   time.Time                 // end with success
-	at       int64                     // newest iteration reported by then; NoIteration = none was
-	finished bool                      // all ranks are over: nothing is left to recover in this job epoch
+	over     map[falcon.Rank]bool    // ended with success
+	open     map[falcon.Rank]openEnd // ended without an explanation so far
+	doubtful map[falcon.Rank]bool    // unexplained, overdue, and not watched
+	newest   time.Time               // end with success
+	at       int64                   // newest iteration reported by then; NoIteration = none was
+	finished bool                    // all ranks are over: nothing is left to recover in this job epoch
+}
+
+// openEnd is an end that is not explained yet.
+type openEnd struct {
+	since   time.Time
+	watched bool // an agent was there when it came
 }
 
 // coverTime is how long after one rank's success unexplained ends of others count as the same.
@@ -31,19 +39,20 @@ const coverTime = 30 * time.Second
 
 // New knows of no end.
 func New() Tracker {
-	return Tracker{over: map[falcon.Rank]bool{}, open: map[falcon.Rank]time.Time{}}
+	return Tracker{over: map[falcon.Rank]bool{}, open: map[falcon.Rank]openEnd{}, doubtful: map[falcon.Rank]bool{}}
 }
 
 // Renumber gives the end of rank r to rank perm[r].
 func (t *Tracker) Renumber(perm []falcon.Rank) {
-	over, open := make(map[falcon.Rank]bool, len(t.over)), make(map[falcon.Rank]time.Time, len(t.open))
-	for r := range t.over {
-		over[perm[r]] = true
+	t.over, t.open, t.doubtful = renumber(t.over, perm), renumber(t.open, perm), renumber(t.doubtful, perm)
+}
+
+func renumber[V any](of map[falcon.Rank]V, perm []falcon.Rank) map[falcon.Rank]V {
+	out := make(map[falcon.Rank]V, len(of))
+	for r, v := range of {
+		out[perm[r]] = v
 	}
-	for r, since := range t.open {
-		open[perm[r]] = since
-	}
-	t.over, t.open = over, open
+	return out
 }
 
 // Count is how many ranks have ended with success.
@@ -91,8 +100,11 @@ func (t *Tracker) Succeed(now time.Time, r falcon.Rank, iteration int64) []falco
 	out := []falcon.Rank{r}
 	t.newest, t.at = now, iteration
 	delete(t.open, r)
+	delete(t.doubtful, r)
 	out = slices.AppendSeq(out, maps.Keys(t.open))
+	out = slices.AppendSeq(out, maps.Keys(t.doubtful))
 	clear(t.open)
+	clear(t.doubtful)
 	for _, r := range out {
 		t.over[r] = true
 	}
@@ -101,41 +113,60 @@ func (t *Tracker) Succeed(now time.Time, r falcon.Rank, iteration int64) []falco
 }
 
 // Replaced forgets the end of a rank whose process is launched again.
-func (t *Tracker) Replaced(r falcon.Rank) { delete(t.over, r) }
+func (t *Tracker) Replaced(r falcon.Rank) {
+	delete(t.over, r)
+	delete(t.doubtful, r)
+}
 
-// Await enters an end that is not explained yet.
-func (t *Tracker) Await(r falcon.Rank, now time.Time) { t.open[r] = now }
+// Await enters an end that is not explained yet, and whether its agent watched it.
+func (t *Tracker) Await(r falcon.Rank, now time.Time, watched bool) {
+	t.open[r] = openEnd{since: now, watched: watched}
+}
 
 // Explain closes the open end of a rank; false = it was not open.
 func (t *Tracker) Explain(r falcon.Rank) bool {
 	_, open := t.open[r]
 	delete(t.open, r)
+	delete(t.doubtful, r)
 	return open
 }
 
 // Open reports whether the end of rank r is not explained yet.
 func (t *Tracker) Open(r falcon.Rank) bool { _, open := t.open[r]; return open }
 
+// Doubt enters an end that was not watched, and that is in doubt already.
+func (t *Tracker) Doubt(r falcon.Rank) { t.doubtful[r] = true }
+
+// Doubtful reports whether the end of rank r is overdue and was not watched.
+func (t *Tracker) Doubtful(r falcon.Rank) bool { return t.doubtful[r] }
+
 // AnyOpen reports whether an end is not explained yet.
 func (t *Tracker) AnyOpen() bool { return len(t.open) > 0 }
 
-// ForgetOpen closes all open ends.
-func (t *Tracker) ForgetOpen() { clear(t.open) }
+// ForgetOpen closes all open ends, and those in doubt.
+func (t *Tracker) ForgetOpen() {
+	clear(t.open)
+	clear(t.doubtful)
+}
 
 // Restart gives open ends their whole time again.
 func (t *Tracker) Restart(now time.Time) {
-	for r := range t.open {
-		t.open[r] = now
+	for r, x := range t.open {
+		t.open[r] = openEnd{since: now, watched: x.watched}
 	}
 }
 
 // Overdue closes and lists the ends that were open for too long, ascending.
 func (t *Tracker) Overdue(now time.Time, most time.Duration) []falcon.Rank {
 	var out []falcon.Rank
-	for r, since := range t.open {
-		if now.Sub(since) >= most {
-			out = append(out, r)
-			delete(t.open, r)
+	for r, x := range t.open {
+		if now.Sub(x.since) < most {
+			continue
+		}
+		out = append(out, r)
+		delete(t.open, r)
+		if !x.watched {
+			t.doubtful[r] = true
 		}
 	}
 	slices.Sort(out)

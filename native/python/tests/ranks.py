@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -17,11 +19,17 @@ from fake_hook import Mailbox, Post, install
 from falcon_torch import _votes
 
 LIMIT_S = 120
+MEET_S = 60  # for all ranks to have met, before any of the adapter's code runs
+MEET_TRIES = 3
 torch.set_num_threads(1)  # threads do not survive a fork
 
 
 class RankError(AssertionError):
     """A rank raised; the text has its traceback."""
+
+
+class NotMetError(RankError):
+    """The ranks have not met: a fork of a process with threads may stand in a lock that one of them held."""
 
 
 def play(
@@ -33,22 +41,56 @@ def play(
     stride_most: int = 1,
 ) -> list[Any]:
     """Return what function(mailbox, *args) returns on each rank; at most so many iterations lie between votes."""
+    for _ in range(MEET_TRIES - 1):
+        try:
+            return _play(world, function, args, posts or [], hookless, stride_most)
+        except NotMetError as e:
+            print(e)
+    return _play(world, function, args, posts or [], hookless, stride_most)
+
+
+def _play(
+    world: int,
+    function: Callable[..., Any],
+    args: Any,
+    posts: list[Post],
+    hookless: frozenset[int],
+    stride_most: int,
+) -> list[Any]:
     fork = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
         ranks, pipes = [], []
         for rank in range(world):
             ours, theirs = fork.Pipe(duplex=False)
-            mailbox = Mailbox(rank, list(posts or []), present=rank not in hookless)
+            mailbox = Mailbox(rank, list(posts), present=rank not in hookless)
             ranks.append(fork.Process(target=_rank, args=(theirs, folder, world, mailbox, stride_most, function, args)))
             ranks[-1].start()
             theirs.close()
             pipes.append(ours)
         try:
+            _meet(pipes)
             return _results(pipes)
         finally:
             for rank_process in ranks:
                 rank_process.kill()
                 rank_process.join()
+
+
+def _meet(pipes: list[Connection]) -> None:
+    """Wait until each rank has met the others, or has ended without."""
+    waiting = list(pipes)
+    while waiting:
+        ready = wait(waiting, timeout=MEET_S)
+        if not ready:
+            raise NotMetError(f"{len(waiting)} of {len(pipes)} ranks have not met the others within {MEET_S} s")
+        for pipe in ready:
+            waiting.remove(pipe)  # type: ignore[arg-type]
+            try:
+                met, failure = pipe.recv()  # type: ignore[union-attr]
+            except EOFError:
+                continue
+            if not met:
+                raise RankError(f"rank {pipes.index(pipe)}: {failure}")  # type: ignore[arg-type]
 
 
 def _results(pipes: list[Connection]) -> list[Any]:
@@ -84,6 +126,8 @@ def _rank(
     )
     try:
         dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=mailbox.rank, world_size=world)
+        out.send((True, None))
+        faulthandler.dump_traceback_later(LIMIT_S - 20, file=sys.__stderr__)  # where it stands, before it is killed
         result = function(install(mailbox), *args)
         out.send((True, result))
         out.close()

@@ -40,7 +40,7 @@ func (ap *approval) whyPerson(now time.Time) string {
 		return "the console can't tell a dead node from its own blindness: look at the nodes that are not heard, then approve to suspend all and rejoin those that answer, or deny"
 	case onlyHang(c):
 		return "the processes are alive and the job may be waiting for something: approve to suspend all and rejoin them, or deny"
-	case onlyUnwatched(c) && !ap.anyoneAlive(now):
+	case ap.mayHaveFinished(now, c):
 		return "the job may have finished, or somebody may have stopped it: look at its log, then approve to start it again from its newest checkpoint, or deny"
 	case ap.policy.Mode == falcon.ModeObserve:
 		return "the console only observes"

@@ -73,7 +73,7 @@ func (d *detector) markSuspects(now time.Time) {
 
 // deadNodes finds nodes that are silent and have a second sign against them.
 func (d *detector) deadNodes(now time.Time) []falcon.Fault {
-	if d.op.rec == nil && d.finishing() || d.mayHaveFinished(now) {
+	if d.op.rec == nil && d.finishing() || d.op.rec != nil && d.op.nothingOrdered() && d.mayHaveFinished(now, d.op.rec) {
 		return nil // agents may well leave with it
 	}
 	var silent []falcon.Node
@@ -102,12 +102,6 @@ func (d *detector) deadNodes(now time.Time) []falcon.Fault {
 		faults = append(faults, f)
 	}
 	return faults
-}
-
-// mayHaveFinished reports whether nothing but ends that no agent watched is known of the job, and
-// a person is asked about them.
-func (d *detector) mayHaveFinished(now time.Time) bool {
-	return d.op.rec != nil && d.op.nothingOrdered() && onlyUnwatched(d.op.rec) && !d.anyoneAlive(now)
 }
 
 // silentRanks finds processes that are frozen or gone without a report, and

@@ -55,7 +55,7 @@ func wasHeldBack(c *falcon.Recovery, p Process) bool {
 // explainEnd takes a later report of how a process ended, where that was unknown.
 func (m *Machine) explainEnd(now time.Time, p Process) {
 	x := m.ranks.memberOf(p.Rank)
-	if !m.ends.Open(p.Rank) && !m.ends.Doubtful(p.Rank) || p.Alive || p.Exit == "" || !x.sameProcess(p) {
+	if !m.ends.Open(p.Rank) || p.Alive || p.Exit == "" || !x.sameProcess(p) {
 		return
 	}
 	m.ends.Explain(p.Rank)

@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"slices"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -33,10 +34,15 @@ func newJobState(cfg Config) jobState {
 // finishing reports whether a rank has ended with success and the job does not go on.
 func (s *jobState) finishing() bool { return s.ends.Finishing(&s.pace, s.cfg.Beat) }
 
-// anyoneAlive reports whether a node that is heard has a living process of the job.
-func (s *jobState) anyoneAlive(now time.Time) bool {
+// mayHaveFinished reports whether nothing but ends that no agent watched is known of the job.
+func (s *jobState) mayHaveFinished(now time.Time, c *falcon.Recovery) bool {
+	return onlyUnwatched(c) && !s.anyoneAlive(now, nil)
+}
+
+// anyoneAlive reports whether a node that is heard, and not among some, has a living process of the job.
+func (s *jobState) anyoneAlive(now time.Time, except []falcon.Node) bool {
 	for _, x := range s.ranks.everyRank() {
-		if x.isAlive() && !s.nodes.Get(x.process().Node, now).Unheard(now) {
+		if n := x.process().Node; x.isAlive() && !slices.Contains(except, n) && !s.nodes.Get(n, now).Unheard(now) {
 			return true
 		}
 	}

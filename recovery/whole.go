@@ -33,6 +33,7 @@ func (w *workflow) addUnexplainedEnds(now time.Time) {
 			w.out.addNote(w.op.rec.ID, "fault", 2, "%s: %s", w.op.rec.ID, f.Evidence[0])
 		}
 	}
+	w.ends.ForgetOpen() // as where only some processes end: no end with success explains them later
 }
 
 // proposeAgain asks for another decision, as the plan has changed.

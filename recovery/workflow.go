@@ -247,10 +247,8 @@ func (w *workflow) finishIfOver(now time.Time) {
 	if c == nil || c.State != falcon.RecoverySuspend || c.Whole || w.ends.Count() == 0 || w.ranks.anyProcessFailed() && !w.ends.Most(w.ranks.worldSize()) {
 		return
 	}
-	for _, x := range w.ranks.everyRank() {
-		if x.isAlive() && !w.op.isFenced(x.process().Node) && !w.nodes.Get(x.process().Node, now).Unheard(now) {
-			return
-		}
+	if w.anyoneAlive(now, c.Fenced) {
+		return
 	}
 	w.op.markOvertaken()
 	w.cancelRecovery(now, fmt.Sprintf("%d of %d ranks have ended with success and no other is heard: the job has come to its end", w.ends.Count(), w.ranks.worldSize()))

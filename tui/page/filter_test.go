@@ -53,7 +53,7 @@ func TestFoundAgainstThePlainWay(t *testing.T) {
 	})
 }
 
-// A filter finds nothing again once the feed's side has found it.
+// A filter does not search again once the feed's side has found it.
 func TestFoundOnce(t *testing.T) {
 	f, err := filter.Parse("rank:0")
 	if err != nil {

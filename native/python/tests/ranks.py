@@ -68,38 +68,22 @@ def _play(
             theirs.close()
             pipes.append(ours)
         try:
-            _meet(pipes)
-            return _results(pipes)
+            _receive(pipes, MEET_S, NotMetError)
+            return _receive(pipes, LIMIT_S, RankError)
         finally:
             for rank_process in ranks:
                 rank_process.kill()
                 rank_process.join()
 
 
-def _meet(pipes: list[Connection]) -> None:
-    """Wait until each rank has met the others, or has ended without."""
-    waiting = list(pipes)
-    while waiting:
-        ready = wait(waiting, timeout=MEET_S)
-        if not ready:
-            raise NotMetError(f"{len(waiting)} of {len(pipes)} ranks have not met the others within {MEET_S} s")
-        for pipe in ready:
-            waiting.remove(pipe)  # type: ignore[arg-type]
-            try:
-                met, failure = pipe.recv()  # type: ignore[union-attr]
-            except EOFError:
-                continue
-            if not met:
-                raise RankError(f"rank {pipes.index(pipe)}: {failure}")  # type: ignore[arg-type]
-
-
-def _results(pipes: list[Connection]) -> list[Any]:
+def _receive(pipes: list[Connection], limit_s: int, late: type[RankError]) -> list[Any]:
+    """Take the next message of each rank, None where it has ended; none for so long is an error of that type."""
     results: dict[int, Any] = {}
     while len(results) < len(pipes):
-        ready = wait([p for k, p in enumerate(pipes) if k not in results], timeout=LIMIT_S)
+        ready = wait([p for k, p in enumerate(pipes) if k not in results], timeout=limit_s)
         if not ready:
             missing = sorted(set(range(len(pipes))) - set(results))
-            raise RankError(f"ranks {missing} gave no result within {LIMIT_S} s")
+            raise late(f"ranks {missing} gave no result within {limit_s} s")
         for pipe in ready:
             rank = pipes.index(pipe)  # type: ignore[arg-type]
             try:

@@ -22,7 +22,6 @@ import (
 type Tracker struct {
 	over     map[falcon.Rank]bool    // ended with success
 	open     map[falcon.Rank]openEnd // ended without an explanation so far
-	doubtful map[falcon.Rank]bool    // unexplained, overdue, and not watched
 	newest   time.Time               // end with success
 	at       int64                   // newest iteration reported by then; NoIteration = none was
 	finished bool                    // all ranks are over: nothing is left to recover in this job epoch
@@ -32,6 +31,7 @@ type Tracker struct {
 type openEnd struct {
 	since   time.Time
 	watched bool // an agent was there when it came
+	overdue bool // it was listed as such, and stays open as it was not watched
 }
 
 // coverTime is how long after one rank's success unexplained ends of others count as the same.
@@ -39,12 +39,12 @@ const coverTime = 30 * time.Second
 
 // New knows of no end.
 func New() Tracker {
-	return Tracker{over: map[falcon.Rank]bool{}, open: map[falcon.Rank]openEnd{}, doubtful: map[falcon.Rank]bool{}}
+	return Tracker{over: map[falcon.Rank]bool{}, open: map[falcon.Rank]openEnd{}}
 }
 
 // Renumber gives the end of rank r to rank perm[r].
 func (t *Tracker) Renumber(perm []falcon.Rank) {
-	t.over, t.open, t.doubtful = renumber(t.over, perm), renumber(t.open, perm), renumber(t.doubtful, perm)
+	t.over, t.open = renumber(t.over, perm), renumber(t.open, perm)
 }
 
 func renumber[V any](of map[falcon.Rank]V, perm []falcon.Rank) map[falcon.Rank]V {
@@ -100,11 +100,8 @@ func (t *Tracker) Succeed(now time.Time, r falcon.Rank, iteration int64) []falco
 	out := []falcon.Rank{r}
 	t.newest, t.at = now, iteration
 	delete(t.open, r)
-	delete(t.doubtful, r)
 	out = slices.AppendSeq(out, maps.Keys(t.open))
-	out = slices.AppendSeq(out, maps.Keys(t.doubtful))
 	clear(t.open)
-	clear(t.doubtful)
 	for _, r := range out {
 		t.over[r] = true
 	}
@@ -115,7 +112,7 @@ func (t *Tracker) Succeed(now time.Time, r falcon.Rank, iteration int64) []falco
 // Replaced forgets the end of a rank whose process is launched again.
 func (t *Tracker) Replaced(r falcon.Rank) {
 	delete(t.over, r)
-	delete(t.doubtful, r)
+	delete(t.open, r)
 }
 
 // Await enters an end that is not explained yet, and whether its agent watched it.
@@ -123,51 +120,47 @@ func (t *Tracker) Await(r falcon.Rank, now time.Time, watched bool) {
 	t.open[r] = openEnd{since: now, watched: watched}
 }
 
-// Explain closes the open end of a rank; false = it was not open.
-func (t *Tracker) Explain(r falcon.Rank) bool {
-	_, open := t.open[r]
-	delete(t.open, r)
-	delete(t.doubtful, r)
-	return open
-}
+// Explain closes the open end of a rank.
+func (t *Tracker) Explain(r falcon.Rank) { delete(t.open, r) }
 
 // Open reports whether the end of rank r is not explained yet.
 func (t *Tracker) Open(r falcon.Rank) bool { _, open := t.open[r]; return open }
 
 // Doubt enters an end that was not watched, and that is in doubt already.
-func (t *Tracker) Doubt(r falcon.Rank) { t.doubtful[r] = true }
+func (t *Tracker) Doubt(r falcon.Rank) { t.open[r] = openEnd{overdue: true} }
 
 // Doubtful reports whether the end of rank r is overdue and was not watched.
-func (t *Tracker) Doubtful(r falcon.Rank) bool { return t.doubtful[r] }
+func (t *Tracker) Doubtful(r falcon.Rank) bool { return t.open[r].overdue }
 
 // AnyOpen reports whether an end is not explained yet.
 func (t *Tracker) AnyOpen() bool { return len(t.open) > 0 }
 
-// ForgetOpen closes all open ends, and those in doubt.
-func (t *Tracker) ForgetOpen() {
-	clear(t.open)
-	clear(t.doubtful)
-}
+// ForgetOpen closes all open ends.
+func (t *Tracker) ForgetOpen() { clear(t.open) }
 
 // Restart gives open ends their whole time again.
 func (t *Tracker) Restart(now time.Time) {
 	for r, x := range t.open {
-		t.open[r] = openEnd{since: now, watched: x.watched}
+		x.since = now
+		t.open[r] = x
 	}
 }
 
-// Overdue closes and lists the ends that were open for too long, ascending.
+// Overdue lists the ends that were open for too long, each once, ascending, and closes those
+// that were watched.
 func (t *Tracker) Overdue(now time.Time, most time.Duration) []falcon.Rank {
 	var out []falcon.Rank
 	for r, x := range t.open {
-		if now.Sub(x.since) < most {
+		if x.overdue || now.Sub(x.since) < most {
 			continue
 		}
 		out = append(out, r)
-		delete(t.open, r)
-		if !x.watched {
-			t.doubtful[r] = true
+		if x.watched {
+			delete(t.open, r)
+			continue
 		}
+		x.overdue = true
+		t.open[r] = x
 	}
 	slices.Sort(out)
 	return out

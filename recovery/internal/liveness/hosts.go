@@ -94,7 +94,7 @@ func (t *Hosts) Hear(n falcon.Node, now time.Time) (suspected, gone bool) {
 		t.back = append(t.back, h.spoke)
 	}
 	if gone || !h.met {
-		h.back = now
+		h.returned = now
 	}
 	h.heard, h.spoke, h.met, h.gone, h.suspected = now, now, true, false, false
 	return suspected, gone
@@ -128,7 +128,7 @@ type Host struct {
 	heard     time.Time // or, of one never heard, the end of the time that it has for that
 	spoke     time.Time // truly last heard, whatever has restarted its silence since
 	excused   time.Time // newest, zero = never
-	back      time.Time // when it was first heard after its stream had ended, or at all
+	returned  time.Time // when it was first heard after its stream had ended, or at all
 	met       bool      // heard since the machine began
 	suspected bool
 	gone      bool      // its stream has ended and it has opened no other
@@ -158,7 +158,7 @@ func (h *Host) WasReset() bool { return h.gone && h.how == Reset }
 
 // AwaySince reports whether the node's stream had ended, or the node was not heard at all, at some
 // time since t.
-func (h *Host) AwaySince(t time.Time) bool { return h.gone || !h.met || h.back.After(t) }
+func (h *Host) AwaySince(t time.Time) bool { return h.gone || !h.met || h.returned.After(t) }
 
 // LastHeard is when the node was last heard; if never, when its time for that ends.
 func (h *Host) LastHeard() time.Time { return h.heard }

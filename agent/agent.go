@@ -3,14 +3,12 @@ package agent
 import (
 	"context"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/act"
 	"github.com/failslow/falcon/agent/launch"
-	"github.com/failslow/falcon/agent/ring"
 	"github.com/failslow/falcon/agent/table"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
@@ -77,6 +75,8 @@ type Agent struct {
 
 // findings is what the scans of the directory have come to.
 type findings struct {
+	own     *Folder         // of the agent's files
+	ownBad  bool            // it is missing and can't be made, and that was logged
 	ignored map[string]bool // files that are not this agent's, or unusable
 	fails   bool            // it can't be listed, and that was logged
 }
@@ -84,6 +84,7 @@ type findings struct {
 // Options are what New needs beside the configuration.
 type Options struct {
 	Directory Directory // nil = the configured shm_dir
+	Folder    *Folder   // for the agent's own files; nil = shm_dir, in tests
 	// Probe reads the node's hardware; nil for none. It is called from a goroutine
 	// of its own and may be slow.
 	Probe func(now time.Time, pids map[falcon.Rank]int) *falconv1.AgentFrame
@@ -102,12 +103,16 @@ type Options struct {
 // New builds an agent. Bind gives it its stream before Run.
 func New(cfg Config, opt Options) *Agent {
 	now := func() time.Time { return time.Now().Add(opt.Skew) }
+	own := opt.Folder
+	if own == nil {
+		own = &Folder{shared: cfg.ShmDir, path: cfg.ShmDir, job: cfg.Job, node: cfg.Node}
+	}
 	a := &Agent{
 		node: falcon.Node(cfg.Node), dir: opt.Directory, log: opt.Log, now: now, nicOf: opt.NIC, proc: cfg.Host.Proc,
 		hardware:   hardwareProbe{read: opt.Probe, every: milliseconds(cfg.TelemetryMs), now: now},
 		drainEvery: milliseconds(cfg.DrainMs), beatEvery: milliseconds(cfg.BeatMs),
-		inbox: make(chan *falconv1.Command, inboxMax), welcomes: make(chan *falconv1.Welcome, 1), questions: newQuestions(cfg), wakeup: make(chan struct{}, 1),
-		processes: newProcessSet(), found: findings{ignored: map[string]bool{}}, buf: newBuffers(), table: table.New(cfg.RankTable),
+		inbox: make(chan *falconv1.Command, inboxMax), welcomes: make(chan *falconv1.Welcome, 1), questions: newQuestions(cfg, own.file(outputsFile)), wakeup: make(chan struct{}, 1),
+		processes: newProcessSet(), found: findings{own: own, ignored: map[string]bool{}}, buf: newBuffers(), table: table.New(cfg.RankTable),
 	}
 	if a.dir == nil {
 		a.dir = shmDir{path: cfg.ShmDir, job: cfg.Job, old: opt.Old}
@@ -120,12 +125,12 @@ func New(cfg Config, opt Options) *Agent {
 	}
 	a.stored = newStoredCheckpoint(cfg.Launch.Checkpoint, a.log)
 	a.unseen = newUnseenRanks(cfg.Host.Proc, a.node, cfg.Job, cfg.ShmDir)
-	a.notes = newNotebook(filepath.Join(cfg.ShmDir, notebookName(cfg.Job, cfg.Node)))
+	a.notes = newNotebook(own.file(followedFile))
 	a.next = succession{
-		node: cfg.Node, job: cfg.Job, path: filepath.Join(cfg.ShmDir, handoverName(cfg.Job, cfg.Node)), most: int64(cfg.SpoolMb)<<20 + handoverExtra, monoNs: a.dir.MonoNs,
+		node: cfg.Node, job: cfg.Job, path: own.file(handoverFile), most: int64(cfg.SpoolMb)<<20 + handoverExtra, monoNs: a.dir.MonoNs,
 	}
 	at := launch.At{Node: a.node, Job: cfg.Job, ShmDir: cfg.ShmDir}
-	a.launcher = launch.New(cfg.Launch, at, recordName(cfg.Job, cfg.Node), opt.Launch, a.log)
+	a.launcher = launch.New(cfg.Launch, at, own.file(launchFile), opt.Launch, a.log)
 	a.executor = act.New(a.startCommand, func(r *falconv1.CommandResult) { a.ship.Send(resultFrame(r)) })
 	return a
 }
@@ -385,12 +390,6 @@ func (a *Agent) sendEnd(st *falconv1.RankState) {
 	if falconv1.ExitedWell(st.Exit) {
 		a.notes.endedWell[launchedRank{int(st.Rank), st.Generation}] = true
 	}
-}
-
-// recordName is the file of what this agent has started: one for each job and node
-// that share a directory.
-func recordName(job, node string) string {
-	return "falcon-launch." + ring.FileJob(job) + "." + ring.FileJob(node)
 }
 
 // reapProcess asks for a while how a process ended, then drops it and its file.

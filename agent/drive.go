@@ -1,11 +1,17 @@
 package agent
 
-import "time"
+import (
+	"log/slog"
+	"time"
+)
 
 // Start takes over what earlier lives of the agent left, before any command.
 // Run does it by itself; an owner that drives the agent calls it once.
 func (a *Agent) Start(now time.Time) {
 	a.notes.resumeFollowed(a)
+	if err := a.launcher.CheckRecord(); err != nil {
+		a.log.Error("this node will refuse to start processes", slog.Any("err", err))
+	}
 	a.pollProcesses(now) // before any command, which may be one that a killed predecessor left
 	a.importCommands(now)
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/failslow/falcon/agent/act"
 	"github.com/failslow/falcon/agent/relay"
-	"github.com/failslow/falcon/agent/ring"
 	"github.com/failslow/falcon/agent/ship"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
@@ -28,11 +27,6 @@ const (
 )
 
 const replaced = "the agent was replaced before the work was done"
-
-// handoverName is the file by which an agent that stops hands its work to the next.
-func handoverName(job, node string) string {
-	return "falcon-handover." + ring.FileJob(job) + "." + ring.FileJob(node)
-}
 
 // handoverHead is followed by so many frames, answers and commands in progress.
 type handoverHead struct {

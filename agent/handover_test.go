@@ -236,7 +236,7 @@ func TestHandoversThatAreNotTaken(t *testing.T) {
 		"no number":       seal(t, func(*handoverHead) {}, stream(0)),
 	} {
 		dir := t.TempDir()
-		path := filepath.Join(dir, handoverName("j", "n1"))
+		path := filepath.Join(dir, handoverFile.nameFor("j", "n1"))
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}

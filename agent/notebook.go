@@ -22,13 +22,6 @@ const (
 	followedMax     = 1024 // processes of a node that are written down
 )
 
-// notebookName is the file of the processes that this agent follows, and of the
-// ends that the engine has not acknowledged: one of its own for each job and node
-// that share a directory.
-func notebookName(job, node string) string {
-	return "falcon-agent." + ring.FileJob(job) + "." + ring.FileJob(node)
-}
-
 // notebookHead is followed by the newest state of each process, empty where none
 // was sent, and by the states of the ends.
 type notebookHead struct {

@@ -181,7 +181,7 @@ func TestADamagedNotebook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, ship := newFakeDir(t), &fakeShip{}
 		dir.add(100, 0, "n1.g0")
-		path := filepath.Join(dir.path, notebookName("", "n1"))
+		path := filepath.Join(dir.path, followedFile.nameFor("", "n1"))
 		if err := os.WriteFile(path, []byte("FALCREL1 and so on"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +199,7 @@ func TestADamagedNotebook(t *testing.T) {
 }
 
 func TestNotebookNames(t *testing.T) {
-	if a, b := notebookName("j", "n1"), notebookName("j", "n2"); a == b || strings.HasPrefix(a, "falcon.") {
+	if a, b := followedFile.nameFor("j", "n1"), followedFile.nameFor("j", "n2"); a == b || strings.HasPrefix(a, "falcon.") {
 		t.Fatalf("%s and %s", a, b)
 	}
 }

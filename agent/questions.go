@@ -2,12 +2,10 @@ package agent
 
 import (
 	"log/slog"
-	"path/filepath"
 	"time"
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/peek"
-	"github.com/failslow/falcon/agent/ring"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -34,11 +32,11 @@ type questions struct {
 	fails   bool          // what is known of outputs can't be written down, and that was logged
 }
 
-func newQuestions(cfg Config) questions {
+func newQuestions(cfg Config, said string) questions {
 	return questions{
 		asks: make(chan *falconv1.Ask, 1), peeks: make(chan *falconv1.Peek, peeksMax), busy: make(chan struct{}, 1), looking: make(chan struct{}, 1), found: make(chan outputs, foundMax),
 		proc: cfg.Host.Proc, node: falcon.Node(cfg.Node), sysfs: cfg.NIC.Sysfs, shm: cfg.ShmDir, logs: cfg.Logs,
-		said: peek.NewMemory(filepath.Join(cfg.ShmDir, "falcon-said."+ring.FileJob(cfg.Job)+"."+ring.FileJob(cfg.Node))),
+		said: peek.NewMemory(said),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 // what changed.
 func (a *Agent) scanDirectory() {
 	a.launcher.Collect()
+	a.found.keepFolder(a.log)
 	live, stale, err := a.dir.Discover()
 	if err != nil {
 		if !a.found.fails { // once, not five times a second
@@ -49,6 +50,21 @@ func (a *Agent) scanDirectory() {
 	a.sendChangedStates()
 	a.notes.saveFollowed(a)
 	a.noteOutputs(a.now(), a.processes.living(), a.log)
+}
+
+// keepFolder makes the agent's own folder again where somebody has removed it: a launch
+// would fail without it.
+func (f *findings) keepFolder(log *slog.Logger) {
+	repaired, err := f.own.keep()
+	for _, what := range repaired {
+		if !f.ownBad {
+			log.Warn("the agent's own folder", slog.String("what", what))
+		}
+	}
+	if err != nil && !f.ownBad {
+		log.Error("the agent has no folder of its own: launches will fail", slog.Any("err", err))
+	}
+	f.ownBad = err != nil
 }
 
 // warnUnknown says once that a process's NCCL has functions that pass by the

@@ -25,7 +25,7 @@ var (
 type At struct {
 	Node   falcon.Node
 	Job    string
-	ShmDir string // where the hook's files are; the record lies beside them
+	ShmDir string // where the hook's files are
 }
 
 // Launcher starts and collects the training processes of one node.
@@ -42,13 +42,13 @@ type Launcher struct {
 	killed map[Proc]bool   // by this Launcher
 }
 
-// New builds a Launcher. name is the record's file name, of this job and node
+// New builds a Launcher. record is the path of its record, of this job and node
 // alone. sys nil means the machine itself.
-func New(cfg Config, at At, name string, sys System, log *slog.Logger) *Launcher {
+func New(cfg Config, at At, record string, sys System, log *slog.Logger) *Launcher {
 	if sys == nil {
 		sys = machine{proc: "/proc"}
 	}
-	return &Launcher{cfg: cfg, at: at, path: filepath.Join(at.ShmDir, name), sys: sys, log: log, ended: map[Proc]string{}, killed: map[Proc]bool{}}
+	return &Launcher{cfg: cfg, at: at, path: record, sys: sys, log: log, ended: map[Proc]string{}, killed: map[Proc]bool{}}
 }
 
 // CanStart reports whether this node can start processes.
@@ -161,6 +161,10 @@ func (l *Launcher) forgetEnded() {
 	maps.DeleteFunc(l.ended, func(p Proc, _ string) bool { return !in[p] })
 }
 
+// CheckRecord returns why no launch would be carried out here: a record of earlier ones
+// that can't be read.
+func (l *Launcher) CheckRecord() error { return l.loadRecord() }
+
 // loadRecord reads the record of earlier lives, once.
 func (l *Launcher) loadRecord() error {
 	if l.loaded {
@@ -218,10 +222,34 @@ func (l *Launcher) startRank(i int, r Rank) (Proc, error) {
 	})
 }
 
+// logFileOf is what a rank prints into. A log that can't be written keeps no process
+// from being started: os.DevNull is in its place.
 func (l *Launcher) logFileOf(r Rank) string {
 	if l.cfg.LogDir == "" {
 		return os.DevNull
 	}
+	path := l.logPathOf(r)
+	f, err := openLog(path)
+	if err != nil {
+		l.log.Warn("what a rank prints is not kept: launch.log_dir must be a folder that this user writes", slog.Any("err", err))
+		return os.DevNull
+	}
+	f.Close()
+	return path
+}
+
+// shownLog is where people find what a rank has printed; os.DevNull = nowhere.
+func (l *Launcher) shownLog(r Rank) string {
+	if l.cfg.LogDir == "" {
+		return os.DevNull
+	}
+	if info, err := os.Lstat(l.logPathOf(r)); err != nil || !info.Mode().IsRegular() {
+		return os.DevNull
+	}
+	return l.logPathOf(r)
+}
+
+func (l *Launcher) logPathOf(r Rank) string {
 	return filepath.Join(l.cfg.LogDir, fmt.Sprintf("%s.g%d.rank%d.log", filepath.Base(l.at.Job), l.rec.Plan.Generation, r.Rank))
 }
 
@@ -249,7 +277,7 @@ func (l *Launcher) State(rank int) State {
 		return State{}
 	}
 	how, ended := l.ended[l.rec.Procs[i]]
-	return State{PID: l.rec.Procs[i].PID, Ended: ended, How: how, Log: l.logFileOf(l.rec.Plan.Ranks[i])}
+	return State{PID: l.rec.Procs[i].PID, Ended: ended, How: how, Log: l.shownLog(l.rec.Plan.Ranks[i])}
 }
 
 // How is how a process that was launched ended; false while that is not known, or

@@ -63,7 +63,7 @@ var example = Config{
 
 func newLauncher(t *testing.T, sys System, dir string) *Launcher {
 	t.Helper()
-	return New(example, At{Node: "n1", Job: "gpt", ShmDir: dir}, "record", sys, slog.New(slog.DiscardHandler))
+	return New(example, At{Node: "n1", Job: "gpt", ShmDir: dir}, filepath.Join(dir, "record"), sys, slog.New(slog.DiscardHandler))
 }
 
 func plan(generation uint64, ranks ...int) Plan {
@@ -346,7 +346,7 @@ func TestRecordsThatAreNotTrusted(t *testing.T) {
 			t.Errorf("%s: %v, %d more starts", name, err, len(sys.specs)-starts)
 		}
 	}
-	l := New(example, At{Node: "n1", ShmDir: filepath.Join(t.TempDir(), "absent")}, "record", sys, slog.New(slog.DiscardHandler))
+	l := New(example, At{Node: "n1"}, filepath.Join(t.TempDir(), "absent", "record"), sys, slog.New(slog.DiscardHandler))
 	starts := len(sys.specs)
 	if err := l.Begin(plan(1, 0), nil); !errors.Is(err, ErrRecord) || len(sys.specs) != starts {
 		t.Errorf("without room for the record: %v", err)

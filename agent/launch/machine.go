@@ -53,9 +53,12 @@ func (m machine) Start(s Spec) (Proc, error) {
 		return Proc{}, err
 	}
 	defer null.Close()
-	log, err := os.OpenFile(s.Log, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	log, err := openLog(s.Log)
+	if err != nil { // what it prints is lost, and the job goes on
+		log, err = os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	}
 	if err != nil {
-		return Proc{}, fmt.Errorf("%w (launch.log_dir must exist)", err)
+		return Proc{}, err
 	}
 	defer log.Close()
 	started, err := os.StartProcess(s.Argv[0], s.Argv, &os.ProcAttr{
@@ -73,6 +76,19 @@ func (m machine) Start(s Spec) (Proc, error) {
 	}
 	p.Start = st.Start
 	return p, nil
+}
+
+// openLog opens what a process prints into: a regular file, or none at all. It waits for nobody.
+func openLog(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() && path != os.DevNull {
+		f.Close()
+		return nil, fmt.Errorf("%s is no regular file", path)
+	}
+	return f, nil
 }
 
 func (m machine) Ended(p Proc) (string, bool) {

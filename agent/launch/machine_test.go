@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -27,7 +28,7 @@ func until(t *testing.T, what string, ok func() bool) {
 func real(t *testing.T, dir string, script string) *Launcher {
 	t.Helper()
 	cfg := Config{Command: []string{"/bin/sh", "-c", script}, NodeRanks: 4, LogDir: dir}
-	return New(cfg, At{Node: "n1", Job: "gpt", ShmDir: dir}, "record", nil, slog.New(slog.DiscardHandler))
+	return New(cfg, At{Node: "n1", Job: "gpt", ShmDir: dir}, filepath.Join(dir, "record"), nil, slog.New(slog.DiscardHandler))
 }
 
 // Real processes: they lead sessions, print to their files, are collected, and
@@ -74,9 +75,33 @@ func TestRealStartThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	l = real(t, dir, "true")
-	l.cfg.LogDir = filepath.Join(dir, "nowhere")
-	if err := l.Begin(plan(2, 0), nil); err == nil || !strings.Contains(err.Error(), "log_dir") {
-		t.Fatal(err)
+}
+
+// A log that can't be written, whoever has seen to that, keeps no rank from being started.
+func TestLogsThatCanNotBeWritten(t *testing.T) {
+	for what, spoil := range map[string]func(path string) error{
+		"no folder":    func(path string) error { return os.Remove(filepath.Dir(path)) },
+		"a folder":     func(path string) error { return os.Mkdir(path, 0o700) },
+		"a link":       func(path string) error { return os.Symlink("/dev/zero", path) },
+		"a pipe":       func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"a device":     func(path string) error { return os.Symlink("/dev/full", path) },
+		"nobody there": func(string) error { return nil },
+	} {
+		dir := t.TempDir()
+		l := real(t, dir, "exit 0")
+		l.cfg.LogDir = filepath.Join(dir, "logs")
+		path := filepath.Join(l.cfg.LogDir, "gpt.g2.rank0.log")
+		if err := errors.Join(os.Mkdir(l.cfg.LogDir, 0o700), spoil(path)); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Begin(plan(2, 0), nil); err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		until(t, "the end of rank 0", func() bool { l.Collect(); return l.State(0).Ended })
+		if at := l.State(0); (at.Log == path) != (what == "nobody there") || at.How != "exited normally" {
+			t.Errorf("%s: %+v", what, at)
+		}
 	}
 }
 

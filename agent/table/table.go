@@ -73,6 +73,12 @@ type Store struct {
 	table  []byte  // nil where the file does not fit the sidecar
 }
 
+// Places are the paths that a table at path is written to.
+func Places(path string) []string {
+	side := path + sidecarEnd
+	return []string{path, path + ownfile.NextSuffix, side, side + ownfile.NextSuffix}
+}
+
 // New keeps the table at path; nothing is read or written before the first Put.
 func New(path string) *Store { return &Store{path: path} }
 

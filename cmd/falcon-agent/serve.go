@@ -33,6 +33,10 @@ func serveAgent(cfg agent.Config) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 
+	own, err := agent.OpenFolder(cfg, log)
+	if err != nil {
+		return err
+	}
 	if cfg.Store.Listen != "" {
 		p, err := store.Open(store.Options{Listen: cfg.Store.Listen, Upstream: cfg.Store.Upstream, Log: log})
 		if err != nil {
@@ -51,7 +55,7 @@ func serveAgent(cfg agent.Config) error {
 		}
 	}
 	ports := openNICProbe(cfg, reports)
-	opt := agent.Options{Probe: hardwareFrame(cfg, gpus, ports), Log: log, Old: oldKernel(), Skew: labClockSkew(cfg.Lab.State != "")}
+	opt := agent.Options{Probe: hardwareFrame(cfg, gpus, ports), Folder: own, Log: log, Old: oldKernel(), Skew: labClockSkew(cfg.Lab.State != "")}
 	if ports != nil {
 		stopPorts = sync.OnceFunc(ports.Close)
 		defer stopPorts()

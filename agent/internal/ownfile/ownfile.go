@@ -1,17 +1,16 @@
 // Package ownfile reads and replaces the small files that one life of an agent leaves
-// to the next.
+// to the next, and makes the folder that they lie in.
 //
 // It guarantees that a reader sees the old content or the new one, whole, that a file is
-// this user's alone (regular, 0600, followed through no link), and that no more than the
-// allowed bytes are read. It is safe for one writer at a time, and must not interpret
-// what is in a file.
+// this user's alone (regular, 0600, followed through no link), that no more than the
+// allowed bytes are read, and that a folder from Claim is writable by this user alone. It
+// is safe for one writer at a time, and must not interpret what is in a file.
 package ownfile
 
 import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -33,11 +32,14 @@ func Read(path string, most int64) ([]byte, error) {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 || st.Size > most {
+	if !isOwn(&st) || st.Size > most {
 		return nil, fmt.Errorf("%s is %w (%d bytes are allowed)", path, ErrForeign, most)
 	}
 	return io.ReadAll(io.LimitReader(f, most))
 }
+
+// NextSuffix ends the name of the file that replaces another.
+const NextSuffix = ".new"
 
 // Replace replaces a file at once.
 func Replace(path string, content []byte) error {
@@ -57,8 +59,11 @@ func ReplaceDurably(path string, content []byte) error {
 }
 
 func replace(path string, content []byte, sync func(*os.File) error) error {
-	next := path + ".new"
-	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	next := path + NextSuffix
+	if _, err := ClearPlace(next); err != nil {
+		return err
+	}
+	if err := unix.Unlink(next); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
 	}
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/failslow/falcon/backend/api/netaddr"
+	"github.com/failslow/falcon/backend/api/strangers"
 	"github.com/failslow/falcon/backend/auth"
 )
 
@@ -58,7 +59,7 @@ type Config struct {
 // listener of their role.
 type Door struct {
 	cfg     Config
-	waiting *waiting
+	waiting *strangers.Room
 	guests  *guests
 	agents  *Queue
 	people  *Queue
@@ -78,7 +79,7 @@ func Open(cfg Config) *Door {
 	}
 	cfg.TLS = secured(cfg.TLS)
 	d := &Door{
-		cfg: cfg, waiting: newWaiting(cfg.Limits.Unproven, cfg.Limits.PerSource, speakGrace), guests: newGuests(cfg.Limits),
+		cfg: cfg, waiting: strangers.NewRoom(cfg.Limits.Unproven, cfg.Limits.PerSource, speakGrace), guests: newGuests(cfg.Limits),
 		agents: NewQueue(cfg.Listener.Addr()), people: NewQueue(cfg.Listener.Addr()), stop: make(chan struct{}),
 	}
 	d.running.Go(d.accept)
@@ -115,7 +116,7 @@ func (d *Door) People() net.Listener { return d.people }
 type Counts struct{ Unproven, Proven int }
 
 // Counts looks at the door.
-func (d *Door) Counts() Counts { return Counts{d.waiting.len(), d.guests.len()} }
+func (d *Door) Counts() Counts { return Counts{d.waiting.Len(), d.guests.len()} }
 
 // acceptPause is how long the door waits when the kernel has no descriptor.
 const acceptPause = 10 * time.Millisecond
@@ -127,7 +128,7 @@ func (d *Door) accept() {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-			d.waiting.evictOldest()
+			d.waiting.EvictOldest()
 			d.pause()
 		case err != nil:
 			d.pause()
@@ -145,7 +146,7 @@ func (d *Door) pause() {
 }
 
 func (d *Door) enter(c net.Conn) {
-	s, ok := d.waiting.enter(c, netaddr.Network(c.RemoteAddr()), d.cfg.Now())
+	s, ok := d.waiting.Enter(c, netaddr.Network(c.RemoteAddr()), d.cfg.Now())
 	if !ok {
 		_ = c.Close()
 		return
@@ -154,13 +155,13 @@ func (d *Door) enter(c net.Conn) {
 }
 
 // prove shakes hands and hands the connection on.
-func (d *Door) prove(s *stranger) {
-	conn := tls.Server(&listened{Conn: s.conn, s: s}, d.cfg.TLS)
+func (d *Door) prove(s *strangers.Stranger) {
+	conn := tls.Server(s, d.cfg.TLS)
 	ctx, cancel := context.WithTimeout(context.Background(), d.cfg.Limits.Handshake)
 	err := conn.HandshakeContext(ctx)
 	cancel()
-	if !d.waiting.leave(s) || err != nil {
-		_ = s.conn.Close()
+	if !d.waiting.Leave(s) || err != nil {
+		_ = s.Close()
 		return
 	}
 	g, err := d.identify(conn)
@@ -258,7 +259,7 @@ func (d *Door) Close() {
 	d.once.Do(func() {
 		close(d.stop)
 		_ = d.cfg.Listener.Close() // the second time says so; nothing is lost
-		d.waiting.close()
+		d.waiting.Close()
 		_ = errors.Join(d.agents.Close(), d.people.Close())
 	})
 	d.running.Wait()

@@ -196,31 +196,6 @@ func TestPicturesWaitForTheLink(t *testing.T) {
 	})
 }
 
-func TestDoorForgetsNobodyTooEarly(t *testing.T) {
-	d := newConnectionLimiter(Limits{PerMinute: 2}.withDefaults())
-	for _, x := range []struct {
-		from desk
-		in   bool
-	}{
-		{"10.0.0.1", true},
-		{"10.0.0.1", true},
-		{"10.0.0.1", false},
-		{"10.0.0.2", true},
-		{"2001:db8::1", true},
-		{"2001:db8::2", true},
-		{"2001:db8::3", false}, // one customer's network
-	} {
-		if why := d.admit(x.from); (why == "") != x.in {
-			t.Errorf("%s: %q", x.from, why)
-		}
-	}
-}
-
-type desk string
-
-func (desk) Network() string  { return "tcp" }
-func (d desk) String() string { return "[" + string(d) + "]:4711" }
-
 // bytesInFlight is how many bytes are not known to have arrived.
 func (l *flowControl) bytesInFlight() uint64 {
 	l.mu.Lock()

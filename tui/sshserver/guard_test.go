@@ -191,31 +191,90 @@ func TestSeatsAndDoorAreBounded(t *testing.T) {
 		_ = s.Close()
 		t.Error("a third session of two was let in")
 	}
-	q := newPlace(t, Limits{PerMinute: 3})
-	k = q.person("maria", "viewer")
-	for range 3 {
-		q.dial(k)
-	}
-	if c, err := q.try(k); err == nil {
-		_ = c.Close()
-		t.Error("a fourth connection of three a minute was let in")
-	}
 	r := newPlace(t, Limits{Connections: 1})
-	k = r.person("maria", "viewer")
-	first := r.dial(k)
-	if c, err := r.try(k); err == nil {
+	first := r.dial(r.person("maria", "viewer"))
+	other := r.person("omar", "viewer")
+	if c, err := r.try(other); err == nil {
 		_ = c.Close()
 		t.Error("a second connection of one was let in")
 	}
 	_ = first.Close()
 	for deadline := time.Now().Add(patience); ; { // its place is free once the server has noticed
-		if c, err := r.try(k); err == nil {
+		if c, err := r.try(other); err == nil {
 			_ = c.Close()
 			break
 		}
 		if time.Now().After(deadline) {
 			t.Fatal("the place of a connection that has gone stays taken")
 		}
+	}
+}
+
+// Connections without a login, as many as an attacker likes and whatever they have sent, keep
+// nobody out who has a key, also not who comes from the same address.
+func TestNobodyIsLockedOut(t *testing.T) {
+	for what, sends := range map[string]string{"nothing": "", "a version": "SSH-2.0-x\r\n", "no SSH": "GET / HTTP/1.1\r\n"} {
+		p := newPlace(t, Limits{Handshake: time.Hour})
+		k := p.person("maria", "viewer")
+		for range 64 {
+			p.hold(sends)
+		}
+		for i := range 8 {
+			if c, err := p.try(k); err != nil {
+				t.Errorf("64 that send %s: login %d of 8: %v", what, i+1, err)
+			} else {
+				_ = c.Close()
+			}
+		}
+	}
+}
+
+// More than there is room for: the oldest that have proven nothing go.
+func TestUnprovenOnesMakePlace(t *testing.T) {
+	p := newPlace(t, Limits{Handshake: time.Hour, Unproven: 8, PerSource: 4})
+	k := p.person("maria", "viewer")
+	c := p.dial(k)
+	for range 3 {
+		for range 6 {
+			p.hold("")
+		}
+		p.dial(k)
+	}
+	if n := p.server.door.unproven.Len(); n > 4 {
+		t.Errorf("%d of one address have proven nothing", n)
+	}
+	if _, _, err := c.SendRequest("still-there", true, nil); err != nil {
+		t.Errorf("a person's connection went for theirs: %v", err)
+	}
+}
+
+// hold opens a connection that proves nothing and stays.
+func (p *place) hold(sends string) {
+	p.t.Helper()
+	c, err := net.Dial("tcp", p.server.Address())
+	if err == nil {
+		p.t.Cleanup(func() { _ = c.Close() })
+		_, err = io.WriteString(c, sends)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// One person's newest connections stay.
+func TestOnePersonsConnectionsAreBounded(t *testing.T) {
+	p := newPlace(t, Limits{})
+	k := p.person("maria", "viewer")
+	first := p.dial(k)
+	for range perPersonConnections {
+		p.dial(k)
+	}
+	if err := first.Wait(); err == nil {
+		t.Error("the oldest ended in order")
+	}
+	other := p.dial(p.person("omar", "viewer"))
+	if _, _, err := other.SendRequest("still-there", true, nil); err != nil {
+		t.Errorf("another person's: %v", err)
 	}
 }
 

@@ -1,69 +1,125 @@
 package sshserver
 
 import (
+	"errors"
+	"maps"
 	"net"
-	"net/netip"
+	"slices"
 	"sync"
+	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	gossh "golang.org/x/crypto/ssh"
-	"golang.org/x/time/rate"
 
 	"github.com/failslow/falcon/backend/api/netaddr"
+	"github.com/failslow/falcon/backend/api/strangers"
 )
 
-// addressesMax bounds the addresses that are remembered; the longest quiet are forgotten.
-const addressesMax = 4096
+// speakGrace is none: where there is no place for another the oldest goes, as a login takes
+// less time than it takes to fill the room.
+const speakGrace = 0
 
-// connectionLimiter bounds open connections, and new ones a minute from one address.
+// perPersonConnections is how many connections of one person are open: the newest.
+const perPersonConnections = 16
+
+// connectionLimiter bounds open connections: those that have proven nothing, in all and by
+// source, apart from those of people with a key.
 type connectionLimiter struct {
-	limits Limits
+	limits   Limits
+	unproven *strangers.Room
+
 	mu     sync.Mutex
-	open   int
-	seen   *lru.Cache[netip.Prefix, *rate.Limiter]
+	proven map[string][]*limited // by the person's name, oldest first
+	open   int                   // of them
 }
 
 func newConnectionLimiter(l Limits) *connectionLimiter {
-	seen, _ := lru.New[netip.Prefix, *rate.Limiter](addressesMax) // fails for no size below 1
-	return &connectionLimiter{limits: l, seen: seen}
+	return &connectionLimiter{
+		limits: l, unproven: strangers.NewRoom(l.Unproven, l.PerSource, speakGrace), proven: map[string][]*limited{},
+	}
 }
 
-// admit returns why a connection is turned away, or "".
-func (d *connectionLimiter) admit(a net.Addr) string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	key := netaddr.Network(a)
-	l, ok := d.seen.Get(key)
+// admit makes a place for a connection, or reports that the room is closed.
+func (d *connectionLimiter) admit(c net.Conn, now time.Time) (*limited, bool) {
+	s, ok := d.unproven.Enter(c, netaddr.Network(c.RemoteAddr()), now)
 	if !ok {
-		l = rate.NewLimiter(rate.Limit(float64(d.limits.PerMinute)/60), d.limits.PerMinute)
-		d.seen.Add(key, l)
+		return nil, false
 	}
-	switch {
-	case !l.Allow():
-		return "too many connections from one address"
-	case d.open >= d.limits.Connections:
-		return "too many connections"
-	}
-	d.open++
-	return ""
+	return &limited{Stranger: s, limiter: d}, true
 }
 
-func (d *connectionLimiter) release() {
+// limited is a connection that gives its place back, once.
+type limited struct {
+	*strangers.Stranger
+	limiter *connectionLimiter
+	name    string // of the person who has proven a key; the limiter's mutex guards it
+	once    sync.Once
+}
+
+var (
+	errEvicted = errors.New("closed: others needed the place of a connection that has proven nothing")
+	errFull    = errors.New("too many connections of people with a key: close some, or have fewer screens")
+)
+
+// prove has a connection be a person's. The person's oldest ones go where they are too many.
+func (c *limited) prove(name string) error {
+	d := c.limiter
+	if !d.unproven.Leave(c.Stranger) {
+		return errEvicted
+	}
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.open--
+	mine := d.proven[name]
+	var old []*limited
+	for len(mine) > 0 && (len(mine) >= perPersonConnections || d.open >= d.limits.Connections) {
+		old, mine = append(old, mine[0]), mine[1:]
+		old[len(old)-1].name = ""
+		d.open--
+	}
+	full := d.open >= d.limits.Connections // of others: this person has none
+	if !full {
+		c.name = name
+		d.proven[name] = append(slices.Clone(mine), c)
+		d.open++
+	}
+	d.mu.Unlock()
+	for _, o := range old {
+		_ = o.Stranger.Close()
+	}
+	if full {
+		return errFull
+	}
+	return nil
 }
 
-// counted is a connection that gives its place back, once.
-type counted struct {
-	net.Conn
-	once  sync.Once
-	leave func()
+// close closes all connections, and those that come.
+func (d *connectionLimiter) close() {
+	d.unproven.Close()
+	d.mu.Lock()
+	d.limits.Connections = 0
+	open := slices.Concat(slices.Collect(maps.Values(d.proven))...)
+	d.mu.Unlock()
+	for _, c := range open {
+		_ = c.Stranger.Close()
+	}
 }
 
-func (c *counted) Close() error {
-	c.once.Do(c.leave)
-	return c.Conn.Close()
+// Close closes the connection and frees its place.
+func (c *limited) Close() error {
+	c.once.Do(func() {
+		d := c.limiter
+		d.unproven.Leave(c.Stranger)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		mine := d.proven[c.name]
+		if i := slices.Index(mine, c); i >= 0 {
+			d.open--
+			mine = slices.Delete(mine, i, i+1)
+			d.proven[c.name] = mine
+		}
+		if len(mine) == 0 {
+			delete(d.proven, c.name)
+		}
+	})
+	return c.Stranger.Close()
 }
 
 // sessionLimiter bounds sessions in all, of one connection and of one person.

@@ -40,8 +40,9 @@ type Engine struct {
 // Limits bound the server; zero values mean the defaults.
 type Limits struct {
 	Sessions    int           // open at once, 32
-	Connections int           // open at once, those that have not proven anything included, 64
-	PerMinute   int           // connections from one address, 60
+	Connections int           // of people who have proven a key, 64
+	Unproven    int           // connections that have proven nothing so far, 256
+	PerSource   int           // of them from one address, a quarter of Unproven
 	Handshake   time.Duration // until the key is proven, 20 s
 	Idle        time.Duration // a screen without a key, 1 h; negative = never closed
 	Stall       time.Duration // a client that takes nothing, 30 s
@@ -49,8 +50,10 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
+	l.Unproven = cmp.Or(l.Unproven, 256)
 	return Limits{
-		Sessions: cmp.Or(l.Sessions, 32), Connections: cmp.Or(l.Connections, 64), PerMinute: cmp.Or(l.PerMinute, 60),
+		Sessions: cmp.Or(l.Sessions, 32), Connections: cmp.Or(l.Connections, 64),
+		Unproven: l.Unproven, PerSource: cmp.Or(l.PerSource, max(l.Unproven/4, 1)),
 		Handshake: cmp.Or(l.Handshake, 20*time.Second), Idle: cmp.Or(l.Idle, time.Hour),
 		Stall: cmp.Or(l.Stall, 30*time.Second), Recheck: cmp.Or(l.Recheck, 15*time.Second),
 	}
@@ -159,14 +162,19 @@ func (s *Server) configure(key gossh.Signer) ssh.Option {
 }
 
 // admitConnection lets a connection in or turns it away, before any byte is read.
-func (s *Server) admitConnection(_ ssh.Context, c net.Conn) net.Conn {
-	if why := s.door.admit(c.RemoteAddr()); why != "" {
-		s.log.Info("ssh: turned away", "from", c.RemoteAddr().String(), "why", why)
+func (s *Server) admitConnection(ctx ssh.Context, c net.Conn) net.Conn {
+	l, ok := s.door.admit(c, s.now())
+	if !ok {
+		s.log.Info("ssh: turned away", "from", c.RemoteAddr().String(), "why", "the server is closing")
 		return nil
 	}
 	boundUnacknowledged(c, s.limits.Stall)
-	return &counted{Conn: c, leave: s.door.release}
+	ctx.SetValue(connectionKey{}, l)
+	return l
 }
+
+// connectionKey is where the context of a connection has it.
+type connectionKey struct{}
 
 // Extensions of a connection's permissions. They belong to the key whose
 // signature was checked, which need not be the one that was offered last.
@@ -177,9 +185,16 @@ const (
 	extKey  = "falcon-key"
 )
 
-func (s *Server) authenticate(ssh.Context) *gossh.ServerConfig {
+func (s *Server) authenticate(ctx ssh.Context) *gossh.ServerConfig {
 	return &gossh.ServerConfig{
 		MaxAuthTries: maxTries,
+		VerifiedPublicKeyCallback: func(_ gossh.ConnMetadata, _ gossh.PublicKey, who *gossh.Permissions, _ string) (*gossh.Permissions, error) {
+			c, ok := ctx.Value(connectionKey{}).(*limited)
+			if !ok {
+				return nil, errEvicted
+			}
+			return who, c.prove(who.Extensions[extName])
+		},
 		PublicKeyCallback: func(c gossh.ConnMetadata, key gossh.PublicKey) (*gossh.Permissions, error) {
 			who, err := s.cfg.Identify(key, c.RemoteAddr())
 			if err != nil {
@@ -223,6 +238,7 @@ func (s *Server) Close() {
 		case <-timer.C:
 		}
 		_ = s.ssh.Close()
+		s.door.close()
 		<-gone
 		<-s.served
 		ctx, cancel := context.WithTimeout(context.Background(), leaveWait)

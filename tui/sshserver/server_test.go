@@ -46,9 +46,6 @@ func newPlace(t testing.TB, limits Limits) *place {
 	t.Helper()
 	p := &place{t: t, engine: enginetest.New(enginetest.Options{}), people: map[string]Caller{}}
 	behind := p.engine.ServeInMemory()
-	if limits.PerMinute == 0 {
-		limits.PerMinute = 10_000
-	}
 	var err error
 	p.server, err = Listen(Config{
 		Address: "127.0.0.1:0", HostKey: filepath.Join(t.TempDir(), "host_key"), Limits: limits,

@@ -11,6 +11,7 @@ import (
 	"github.com/failslow/falcon/agent/launch"
 	"github.com/failslow/falcon/agent/table"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/clock"
 )
 
 // Bounds and periods of the loop.
@@ -102,7 +103,7 @@ type Options struct {
 
 // New builds an agent. Bind gives it its stream before Run.
 func New(cfg Config, opt Options) *Agent {
-	now := func() time.Time { return time.Now().Add(opt.Skew) }
+	now := func() time.Time { return clock.Now().Add(opt.Skew) }
 	own := opt.Folder
 	if own == nil {
 		own = &Folder{shared: cfg.ShmDir, path: cfg.ShmDir, job: cfg.Job, node: cfg.Node}
@@ -309,7 +310,17 @@ func (a *Agent) pollProcesses(now time.Time) {
 	}
 	if now.Sub(a.last.beaten) >= a.processes.beatPeriod(a.beatEvery) {
 		a.last.beaten = now
-		a.ship.Beat(now, a.rankBeats(), a.unseen.report())
+		watchClock(a.log)
+		a.ship.Beat(now.Add(clock.Process().Offset()), a.rankBeats(), a.unseen.report())
+	}
+}
+
+// watchClock logs a step of the machine's wall clock, once. The agent's own time does
+// not follow it; a beat has the wall clock's, so that the engine can say whose is wrong.
+func watchClock(log *slog.Logger) {
+	if step, stepped := clock.Process().Look(); stepped {
+		log.Warn("clock stepped: the machine's wall clock was set; nothing depends on it",
+			slog.Duration("by", step.By), slog.Duration("offset", step.Offset))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/failslow/falcon/agent/nic"
 	"github.com/failslow/falcon/agent/peek"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/clock"
 )
 
 // Bounds of what the kernel's messages make an agent send.
@@ -50,7 +51,7 @@ func (q *questions) watchKernel(ctx context.Context, send func(*falconv1.AgentFr
 	tick := time.NewTicker(kernelEvery)
 	defer tick.Stop()
 	for first := true; ; first = false {
-		if notes := w.look(time.Now(), first); len(notes) > 0 {
+		if notes := w.look(clock.Now(), first); len(notes) > 0 {
 			send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Kernel{Kernel: &falconv1.KernelNotes{Notes: notes}}})
 		}
 		select {

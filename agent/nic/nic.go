@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/clock"
 )
 
 // Bounds of the probe.
@@ -133,7 +134,7 @@ func (p *Prober) probeLoop() {
 // readPorts reads every port once.
 func (p *Prober) readPorts() {
 	p.mu.Lock()
-	p.started = time.Now()
+	p.started = clock.Now()
 	p.mu.Unlock()
 
 	found := scanPorts(p.cfg.Sysfs)
@@ -142,7 +143,7 @@ func (p *Prober) readPorts() {
 	readings := make([]falcon.NICReading, 0, len(p.ports))
 	for _, o := range p.ports {
 		r := o.readPort(p.cfg.Sysfs)
-		r.AtNs, r.Emulated = time.Now().UnixNano(), err == nil
+		r.AtNs, r.Emulated = clock.Now().UnixNano(), err == nil
 		readings = append(readings, r)
 		p.watchFall(o, r)
 	}

@@ -57,7 +57,7 @@ func TestXidsAreToldOnce(t *testing.T) {
 		for i := range 20 {
 			storm[3+i] = 31 // for 20 s, from second 4 on
 		}
-		p := newProber(Config{Node: "n1", Event: h.take}, eventful(storm...))
+		p := newProber(Config{Node: "n1", Now: time.Now, Event: h.take}, eventful(storm...))
 		defer p.Close()
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
@@ -85,7 +85,7 @@ func TestGrowthOfEccErrorsAndActions(t *testing.T) {
 			defer s.mu.Unlock()
 			s.fields[field] = n
 		}
-		p := newProber(Config{Node: "n1", Period: time.Second, Event: h.take}, library([]*mock.Device{s.device()}))
+		p := newProber(Config{Node: "n1", Now: time.Now, Period: time.Second, Event: h.take}, library([]*mock.Device{s.device()}))
 		defer p.Close()
 		time.Sleep(3 * time.Second)
 		if got := h.all(); len(got) != 0 {

@@ -24,6 +24,7 @@ import (
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/clock"
 )
 
 // Bounds of the probe.
@@ -49,11 +50,14 @@ type Config struct {
 	// Event takes a GPU's own reports of faults, each once; nil = they are dropped. It is
 	// called from the prober's goroutines and must not block.
 	Event func(Event)
+	// Now is the time of readings; nil = this process's, which never steps.
+	Now func() time.Time
 }
 
 // Prober owns the library and the goroutines that call it.
 type Prober struct {
 	node  falcon.Node
+	now   func() time.Time
 	lib   gonvml.Interface
 	event func(Event)
 	calls symbols // the goroutine's own, as the library is loaded there
@@ -110,7 +114,10 @@ func checkLibrary(path string) error {
 }
 
 func newProber(cfg Config, lib gonvml.Interface) *Prober {
-	p := &Prober{node: cfg.Node, lib: lib, event: cfg.Event, pace: newPace(cfg.Period), stop: make(chan struct{})}
+	p := &Prober{node: cfg.Node, now: cfg.Now, lib: lib, event: cfg.Event, pace: newPace(cfg.Period), stop: make(chan struct{})}
+	if p.now == nil {
+		p.now = clock.Now
+	}
 	p.why = fmt.Sprintf("nvml has not answered for %.0f s: the driver hangs", OpenMax.Seconds())
 	loaded := make(chan struct{})
 	p.done.Go(func() { p.loadAndProbe(loaded) })
@@ -248,7 +255,7 @@ func (p *Prober) probeUntilLost() {
 func (p *Prober) reachable(i int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.at, p.started = i, time.Now()
+	p.at, p.started = i, p.now()
 }
 
 // readGPUs reads every GPU once and returns when to read again.

@@ -103,7 +103,7 @@ func library(gpus []*mock.Device, missing ...string) *mock.Interface {
 
 func TestReadsEverythingInOneLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newProber(Config{Node: "n1"}, library([]*mock.Device{newSilicon().device(), newSilicon().device()}))
+		p := newProber(Config{Node: "n1", Now: time.Now}, library([]*mock.Device{newSilicon().device(), newSilicon().device()}))
 		defer p.Close()
 		synctest.Wait()
 		got := p.Latest(time.Now())
@@ -127,7 +127,7 @@ func TestMissingSymbolsAreNamedNotCalled(t *testing.T) {
 		d := newSilicon().device()
 		d.GetFieldValuesFunc, d.GetTemperatureFunc, d.GetCurrentClocksEventReasonsFunc = nil, nil, nil // panic when called
 		d.GetCurrentClocksThrottleReasonsFunc = func() (uint64, gonvml.Return) { return 0x8, gonvml.SUCCESS }
-		p := newProber(Config{Node: "n1"}, library([]*mock.Device{d}, "nvmlDeviceGetFieldValues", "nvmlDeviceGetTemperature", "nvmlDeviceGetCurrentClocksEventReasons", "nvmlEventSet"))
+		p := newProber(Config{Node: "n1", Now: time.Now}, library([]*mock.Device{d}, "nvmlDeviceGetFieldValues", "nvmlDeviceGetTemperature", "nvmlDeviceGetCurrentClocksEventReasons", "nvmlEventSet"))
 		defer p.Close()
 		synctest.Wait()
 		got := p.Latest(time.Now())[0]
@@ -160,7 +160,7 @@ func TestBacksOffWhenLooksAreDear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSilicon()
 		s.stall = 3 * time.Millisecond
-		p := newProber(Config{Node: "n1", Period: time.Second}, library([]*mock.Device{s.device()}))
+		p := newProber(Config{Node: "n1", Now: time.Now, Period: time.Second}, library([]*mock.Device{s.device()}))
 		defer p.Close()
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
@@ -186,7 +186,7 @@ func TestStallNamesTheGPU(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSilicon()
 		s.stall, s.once = 45*time.Second, true
-		p := newProber(Config{Node: "n1"}, library([]*mock.Device{newSilicon().device(), s.device(), newSilicon().device()}))
+		p := newProber(Config{Node: "n1", Now: time.Now}, library([]*mock.Device{newSilicon().device(), s.device(), newSilicon().device()}))
 		defer p.Close()
 		time.Sleep(12 * time.Second)
 		got := p.Latest(time.Now())
@@ -208,7 +208,7 @@ func TestHangingStart(t *testing.T) {
 			return gonvml.SUCCESS
 		}
 		began := time.Now()
-		p := newProber(Config{Node: "n1"}, lib)
+		p := newProber(Config{Node: "n1", Now: time.Now}, lib)
 		defer p.Close()
 		if took := time.Since(began); took != OpenMax || !strings.Contains(p.Err(), "has not answered for 10 s") || p.Devices() != nil || p.Latest(time.Now()) != nil {
 			t.Fatalf("took %v, %q", took, p.Err())
@@ -225,7 +225,7 @@ func TestStalledProbeIsEvidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSilicon()
 		s.stall, s.once = 45*time.Second, true
-		p := newProber(Config{Node: "n1"}, library([]*mock.Device{s.device()}))
+		p := newProber(Config{Node: "n1", Now: time.Now}, library([]*mock.Device{s.device()}))
 		defer p.Close()
 		time.Sleep(2 * time.Second)
 		if got := p.Latest(time.Now()); got != nil {
@@ -245,7 +245,7 @@ func TestFailedQueryIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSilicon()
 		s.broken = gonvml.ERROR_GPU_IS_LOST
-		p := newProber(Config{Node: "n1"}, library([]*mock.Device{s.device()}))
+		p := newProber(Config{Node: "n1", Now: time.Now}, library([]*mock.Device{s.device()}))
 		defer p.Close()
 		synctest.Wait()
 		if got := p.Latest(time.Now())[0]; got.Err != "SM clock: the GPU is lost" || got.TemperatureC != 61 {
@@ -274,7 +274,7 @@ func TestXidsAreCounted(t *testing.T) {
 				},
 			}, gonvml.SUCCESS
 		}
-		p := newProber(Config{Node: "n1"}, lib)
+		p := newProber(Config{Node: "n1", Now: time.Now}, lib)
 		defer p.Close()
 		time.Sleep(3 * time.Second)
 		synctest.Wait()

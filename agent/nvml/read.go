@@ -85,7 +85,7 @@ func (r *reading) runQuery(symbol, what string, query func() gonvml.Return) bool
 // timedRead reads one GPU and returns how long that took.
 func (p *Prober) timedRead(g gpu) (reading, time.Duration) {
 	begun := time.Now()
-	r := reading{GPUReading: falcon.GPUReading{Device: g.name, AtNs: begun.UnixNano(), MaxSMClockMHz: g.maxMHz}, calls: p.calls}
+	r := reading{GPUReading: falcon.GPUReading{Device: g.name, AtNs: p.now().UnixNano(), MaxSMClockMHz: g.maxMHz}, calls: p.calls}
 	r.readRemaining(g.handle)
 	r.readFields(g.handle)
 	took := time.Since(begun)

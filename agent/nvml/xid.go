@@ -51,7 +51,7 @@ func (p *Prober) countXid(e gonvml.EventData) {
 		p.xids[i].count++
 		p.xids[i].last = code
 		p.mu.Unlock()
-		p.reportXid(i, code, time.Now())
+		p.reportXid(i, code, p.now())
 	}
 }
 

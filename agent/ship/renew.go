@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/clock"
 )
 
 // nextSuffix marks files that are about to take the place of others.
@@ -45,13 +46,13 @@ const (
 func (s *Shipper) keepCertificate(ctx context.Context, conn *grpc.ClientConn, leaf *x509.Certificate) {
 	at := renewalTime(leaf)
 	again := min(max(leaf.NotAfter.Sub(leaf.NotBefore)/50, renewAgainLeast), renewAgainMost)
-	for sleepContext(ctx, max(time.Until(at), 0)) {
+	for sleepContext(ctx, max(at.Sub(clock.Now()), 0)) {
 		got, err := s.renewCertificate(ctx, conn)
 		switch {
 		case err == nil:
 			s.log.Info("the certificate was renewed", slog.String("file", s.cfg.CertFile), slog.Time("good_until", got.NotAfter))
-			if at = renewalTime(got); time.Until(at) < again {
-				at = time.Now().Add(withJitter(again)) // a life so short that its tolerance of skewed clocks is most of it
+			if at = renewalTime(got); at.Sub(clock.Now()) < again {
+				at = clock.Now().Add(withJitter(again)) // a life so short that its tolerance of skewed clocks is most of it
 			}
 			continue
 		case status.Code(err) == codes.Unimplemented:
@@ -60,7 +61,7 @@ func (s *Shipper) keepCertificate(ctx context.Context, conn *grpc.ClientConn, le
 			return
 		}
 		s.log.Warn("the certificate could not be renewed", slog.Any("err", err), slog.Duration("again_in", again))
-		at = time.Now().Add(withJitter(again))
+		at = clock.Now().Add(withJitter(again))
 	}
 }
 

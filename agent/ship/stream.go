@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/clock"
 )
 
 // Small buffers, shared between streams (the default): an agent sends a few KiB a second, and the engine holds
@@ -53,6 +54,7 @@ func credentials(cfg Config) (grpccreds.TransportCredentials, *x509.Certificate,
 	}
 	return grpccreds.NewTLS(&tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, RootCAs: pool, ServerName: name,
+		Time: clock.ValidityTime(cert.Leaf),
 	}), cert.Leaf, nil
 }
 

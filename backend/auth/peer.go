@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
+
+	"github.com/failslow/falcon/backend/clock"
 )
 
 // ErrPeer is wrapped where a caller can't be identified.
@@ -121,16 +123,17 @@ type Certified interface {
 func certified(info credentials.TLSInfo, from string) (Identity, error) {
 	id, err := FromChains(info.State.VerifiedChains)
 	if err == nil {
-		err = unexpired(info.State.VerifiedChains[0][0], time.Now())
+		err = unexpired(info.State.VerifiedChains[0][0], time.Now(), clock.Now())
 	}
 	id.From = from
 	return id, err
 }
 
 // unexpired checks a certificate again: a connection may outlive the one that
-// it began with.
-func unexpired(leaf *x509.Certificate, now time.Time) error {
-	if now.After(leaf.NotAfter) {
+// it began with. It has expired when both the wall clock and the time of this process,
+// which no step of the wall clock changes, say so.
+func unexpired(leaf *x509.Certificate, wall, steady time.Time) error {
+	if wall.After(leaf.NotAfter) && steady.After(leaf.NotAfter) {
 		return fmt.Errorf("%w: the certificate of %s expired at %s; issue another and connect again", ErrCert, leaf.Subject.CommonName, leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	return nil

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/failslow/falcon/backend/clock"
 )
 
 // Files are the three that one side of a mutual TLS connection needs.
@@ -38,6 +40,7 @@ func ServerTLS(f Files) (*tls.Config, error) {
 		Certificates: []tls.Certificate{cert},
 		ClientCAs:    pool,
 		ClientAuth:   tls.RequireAndVerifyClientCert,
+		Time:         clock.ValidityTime(cert.Leaf),
 	}, nil
 }
 
@@ -52,6 +55,7 @@ func ClientTLS(f Files) (*tls.Config, error) {
 		MinVersion:   tls.VersionTLS13,
 		Certificates: []tls.Certificate{cert},
 		RootCAs:      pool,
+		Time:         clock.ValidityTime(cert.Leaf),
 	}, nil
 }
 

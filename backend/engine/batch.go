@@ -32,8 +32,8 @@ func newBatch(state *journalState) *batch {
 	return &batch{state: state, nextID: max(state.Reserved, 1), promised: state.Reserved}
 }
 
-// addRecords adds records that are applied to the journal's state once they are
-// durable.
+// addRecords adds records that are applied to the journal's state when the turn's
+// batch is written.
 func (b *batch) addRecords(records ...journal.Record) {
 	for _, r := range records {
 		b.records = append(b.records, pendingRecord{Record: r})
@@ -41,8 +41,8 @@ func (b *batch) addRecords(records ...journal.Record) {
 }
 
 // apply adds a record and applies it at once: what follows in this turn is
-// decided on it. Nothing is sent before it is durable. What can't be applied
-// ends the engine when the batch is written.
+// decided on it. Nothing is sent before it is durable. What can't be applied is
+// tried once more, and then refused, before the batch is written.
 func (b *batch) apply(r journal.Record) {
 	err := b.applyNow(r)
 	b.records = append(b.records, pendingRecord{Record: r, applied: err == nil})

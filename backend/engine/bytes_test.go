@@ -190,7 +190,7 @@ func BenchmarkStartAt100000Ranks(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := restore(j); err != nil {
+		if _, _, err := restore(j); err != nil {
 			b.Fatal(err)
 		}
 		if err := j.Close(); err != nil {

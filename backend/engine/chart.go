@@ -38,12 +38,7 @@ func (m *journalState) foldPace(r journal.Record) error {
 	if err := json.Unmarshal(r.Body, &list); err != nil {
 		return err
 	}
-	for _, s := range list {
-		if err := m.pace.Apply(s); err != nil {
-			return err
-		}
-	}
-	return nil
+	return m.pace.Apply(list...)
 }
 
 func (m *journalState) putPace(put func(any)) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/clock"
 	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/backend/outbox"
@@ -65,9 +66,12 @@ type Config struct {
 	Restart    restart.Config
 	Recovery   Recovery
 	Retention  Retention
-	Now        func() time.Time
+	Clock      clock.Source     // of the machine: programs give clock.System
+	Now        func() time.Time // where there is no Clock: a time that never steps, for tests
 	Log        *slog.Logger
 	Fault      func(point string) error // tests stop the engine here; see Points
+
+	steady *clock.Clock // Now is its time
 }
 
 // Points at which Config.Fault is asked; an error stops the engine as a kill
@@ -133,9 +137,6 @@ type Engine struct {
 
 // New restores the engine from its journal. Run must be called to make it work.
 func New(cfg Config) (*Engine, error) {
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -155,11 +156,14 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Policy.Mode == "" {
 		cfg.Policy.Mode = falcon.ModeObserve
 	}
-	mem, err := restore(cfg.Journal)
+	mem, refused, err := restore(cfg.Journal)
 	if err != nil {
 		return nil, err
 	}
+	gap := cfg.beginClock(mem)
 	e := assemble(cfg, mem)
+	e.logGap(gap)
+	e.alarmRefused(refused)
 	return e, e.begin()
 }
 
@@ -271,6 +275,7 @@ func (e *Engine) begin() error {
 		e.batch.addRecords(record(now, kindEpoch, epochRecord{Epoch: uint64(now.UnixNano())}))
 	}
 	e.batch.reserve(now)
+	e.markClock(now)
 	e.policies.adoptConfigured(now)
 	e.restoreMachines(now)
 	if err := e.settleMachines(now); err != nil {
@@ -377,6 +382,7 @@ func (e *Engine) onTick(now time.Time) {
 		return
 	}
 	e.links.noteTick(now)
+	e.watchClock(now)
 	e.oplog.tellNews(now)
 	e.intake.release(now)
 	if e.describer.recheck {

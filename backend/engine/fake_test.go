@@ -14,6 +14,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/clock"
 	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/detect"
@@ -402,7 +403,8 @@ type bench struct {
 	script    *fakePlanner // instead of the planner
 	each      func(*bench) // done in every turn of playTo
 
-	recovers bool // the recovery machine that is shipped is at work
+	clock    clock.Source // nil = time.Now
+	recovers bool         // the recovery machine that is shipped is at work
 	recovery recovery.Config
 }
 
@@ -426,7 +428,7 @@ func (b *bench) start() bool {
 	}
 	b.journal, b.det = j, &fakeDetector{newest: -1, ask: b.ask, askAt: 6}
 	conf := Config{JobName: "test", Journal: j, Validation: b.tests, Detector: b.det, Policy: b.policy, Mitigate: b.plan, Fault: b.fault, Retention: b.retention}
-	conf.Recoverer, conf.Recovery.Machine = asleep{}, b.recovery
+	conf.Recoverer, conf.Recovery.Machine, conf.Clock = asleep{}, b.recovery, b.clock
 	if b.recovers {
 		conf.Recoverer = nil
 	}

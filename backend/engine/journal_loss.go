@@ -24,7 +24,7 @@ func MarkLoss(path string, now time.Time, text string) error {
 }
 
 func markLoss(j *journal.Journal, now time.Time, text string) error {
-	m, err := restore(j)
+	m, _, err := restore(j)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/bars"
+	"github.com/failslow/falcon/backend/clock"
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/backend/pace"
 	"github.com/failslow/falcon/backend/triage"
@@ -54,6 +55,8 @@ const (
 	kindTriage      journal.Kind = "triage"       // triage.Entry
 	kindPace        journal.Kind = "pace"         // list of pace.Stretch
 	kindBar         journal.Kind = "bar"          // bars.Entry
+	kindClock       journal.Kind = "clock"        // clock.Mark
+	kindAside       journal.Kind = "aside"        // asideRecord
 )
 
 type epochRecord struct {
@@ -161,6 +164,9 @@ type journalState struct {
 	sent       []sentRecord                  // newest last
 	ended      endedRecord                   // of the newest job epoch that has any
 
+	clock *clock.Mark // newest
+	aside []uint64    // records that a person has had passed over
+
 	eventLines
 }
 
@@ -175,6 +181,7 @@ type counters struct {
 	NextValidation int    `json:"next_validation"` // VAL-0001 has 1
 	NextRecovery   int    `json:"next_recovery"`   // REC-0001 has 1
 	Generation     uint64 `json:"generation"`      // highest that a recovery has used
+	NewestNs       int64  `json:"newest_unix_ns"`  // steady time of the newest record
 }
 
 type eventLines struct {
@@ -196,76 +203,81 @@ func record(now time.Time, kind journal.Kind, v any) journal.Record {
 	return journal.Record{AtNs: now.UnixNano(), Kind: kind, Body: encode(v)}
 }
 
-// apply folds one record in. A kind that it does not know can only come of a
-// damaged journal or of a defect, as newer formats are refused: without it
-// memory would say something else than what was decided.
+// foldFunc folds one record of its kind in, or leaves all as it was.
+type foldFunc func(*journalState, journal.Record) error
+
+// folded is the fold of a kind whose body one method takes.
+func folded[T any](use func(*journalState, T)) foldFunc {
+	return foldedWith(func(m *journalState, v T, _ journal.Record) { use(m, v) })
+}
+
+// foldedWith is folded for a method that also looks at the record.
+func foldedWith[T any](use func(*journalState, T, journal.Record)) foldFunc {
+	return func(m *journalState, r journal.Record) error {
+		return decodeInto(r, func(v T) { use(m, v, r) })
+	}
+}
+
+// folds are those of all kinds. A kind that is not here can only come of a damaged
+// journal or of a defect, as newer formats are refused: without it memory would say
+// something else than what was decided.
+var folds map[journal.Kind]foldFunc
+
+// The folds are set at the start: that of a snapshot's part leads back to them.
+func init() {
+	folds = map[journal.Kind]foldFunc{
+		kindEpoch:            folded(func(m *journalState, v epochRecord) { m.Epoch = v.Epoch }),
+		kindReserve:          folded(func(m *journalState, v reserveRecord) { m.Reserved = max(m.Reserved, v.Below) }),
+		kindJob:              (*journalState).foldJob,
+		kindBaseline:         folded(func(m *journalState, v baselineRecord) { m.baseline = v }),
+		kindIncident:         foldedWith(func(m *journalState, v falcon.Incident, r journal.Record) { m.setIncident(v, r.AtNs) }),
+		kindAction:           foldedWith(func(m *journalState, v falcon.Action, r journal.Record) { m.setAction(v, r.AtNs) }),
+		kindOrder:            folded((*journalState).addOrder),
+		kindVote:             folded((*journalState).setVote),
+		kindOutcome:          folded((*journalState).endOrder),
+		kindDecision:         foldedWith(func(m *journalState, v DecisionRecord, r journal.Record) { m.setDecision(v, r.AtNs) }),
+		kindPolicy:           (*journalState).foldPolicy,
+		kindOverhead:         folded(func(m *journalState, v map[falcon.Rung]float64) { m.overheads = v }),
+		kindSpeeds:           folded(func(m *journalState, v speedsRecord) { m.speeds[v.Incident] = v }),
+		kindImpact:           folded((*journalState).setImpact),
+		kindWatched:          foldedWith(func(m *journalState, v history.Watched, r journal.Record) { m.past.Watch(r.AtNs, v) }),
+		kindTriage:           folded(func(m *journalState, v triage.Entry) { m.triage.Apply(v) }),
+		kindBar:              folded(func(m *journalState, v bars.Entry) { m.bars.Apply(v) }),
+		kindPace:             (*journalState).foldPace,
+		kindEvent:            foldedWith(func(m *journalState, v eventRecord, r journal.Record) { m.addEvent(v, r) }),
+		kindValidation:       folded((*journalState).setValidation),
+		kindRestart:          folded(func(m *journalState, v restart.State) { m.restart = v }),
+		kindRecovery:         (*journalState).foldRecovery,
+		kindFence:            folded(func(m *journalState, v fenceRecord) { m.fences.apply(v, m.job.Processes) }),
+		kindSent:             (*journalState).foldSent,
+		kindEnded:            folded(func(m *journalState, v endedRecord) { m.ended.addRanks(v) }),
+		kindLaunchEnded:      folded(func(m *journalState, v launchEndedRecord) { m.restart.NoteEnded(v.Generation, v.Rank) }),
+		kindClock:            folded(func(m *journalState, v clock.Mark) { m.clock = &v }),
+		kindAside:            folded((*journalState).passOver),
+		kindDevice:           foldedWith(func(m *journalState, v deviceRecord, r journal.Record) { m.setDevice(v, r.AtNs) }),
+		journal.KindSnapshot: func(*journalState, journal.Record) error { return nil }, // its parts follow
+		journal.KindPart:     func(m *journalState, r journal.Record) error { return m.foldPart(r.Body) },
+	}
+}
+
+// apply folds one record in.
 func (m *journalState) apply(r journal.Record) error {
 	var err error
-	switch r.Kind {
-	case kindEpoch:
-		err = decodeInto(r, func(v epochRecord) { m.Epoch = v.Epoch })
-	case kindReserve:
-		err = decodeInto(r, func(v reserveRecord) { m.Reserved = max(m.Reserved, v.Below) })
-	case kindJob:
-		err = m.foldJob(r)
-	case kindBaseline:
-		err = decodeInto(r, func(v baselineRecord) { m.baseline = v })
-	case kindIncident:
-		err = decodeInto(r, func(v falcon.Incident) { m.setIncident(v, r.AtNs) })
-	case kindAction:
-		err = decodeInto(r, func(v falcon.Action) { m.setAction(v, r.AtNs) })
-	case kindOrder:
-		err = decodeInto(r, m.addOrder)
-	case kindVote:
-		err = decodeInto(r, m.setVote)
-	case kindOutcome:
-		err = decodeInto(r, m.endOrder)
-	case kindDecision:
-		err = decodeInto(r, func(v DecisionRecord) { m.setDecision(v, r.AtNs) })
-	case kindPolicy:
-		err = m.foldPolicy(r)
-	case kindOverhead:
-		err = decodeInto(r, func(v map[falcon.Rung]float64) { m.overheads = v })
-	case kindSpeeds:
-		err = decodeInto(r, func(v speedsRecord) { m.speeds[v.Incident] = v })
-	case kindImpact:
-		err = decodeInto(r, m.setImpact)
-	case kindWatched:
-		err = decodeInto(r, func(v history.Watched) { m.past.Watch(r.AtNs, v) })
-	case kindTriage:
-		err = decodeInto(r, func(v triage.Entry) { m.triage.Apply(v) })
-	case kindBar:
-		err = decodeInto(r, func(v bars.Entry) { m.bars.Apply(v) })
-	case kindPace:
-		err = m.foldPace(r)
-	case kindEvent:
-		err = decodeInto(r, func(v eventRecord) { m.addEvent(v, r) })
-	case kindValidation:
-		err = decodeInto(r, m.setValidation)
-	case kindRestart:
-		err = decodeInto(r, func(v restart.State) { m.restart = v })
-	case kindRecovery:
-		err = m.foldRecovery(r)
-	case kindFence:
-		err = decodeInto(r, func(v fenceRecord) { m.fences.apply(v, m.job.Processes) })
-	case kindSent:
-		err = m.foldSent(r)
-	case kindEnded:
-		err = decodeInto(r, m.ended.addRanks)
-	case kindLaunchEnded:
-		err = decodeInto(r, func(v launchEndedRecord) { m.restart.NoteEnded(v.Generation, v.Rank) })
-	case kindDevice:
-		err = decodeInto(r, func(v deviceRecord) { m.setDevice(v, r.AtNs) })
-	case journal.KindSnapshot: // its parts follow
-	case journal.KindPart:
-		err = m.foldPart(r.Body)
-	default:
+	if f, known := folds[r.Kind]; known {
+		err = f(m, r)
+	} else {
 		err = fmt.Errorf("%w: this falcon knows no records of this kind; it is not passed over, as what it says would be forgotten", errKind)
 	}
 	if err != nil {
 		return fmt.Errorf("engine: journal record %d (%s): %w", r.Seq, r.Kind, err)
 	}
+	m.NewestNs = max(m.NewestNs, r.AtNs)
 	return nil
+}
+
+// passOver takes a person's consent in.
+func (m *journalState) passOver(v asideRecord) {
+	m.aside = keepNewest(append(m.aside, v.Records...), asideMost)
 }
 
 // errKind is wrapped by an error about a kind of records.
@@ -459,14 +471,4 @@ func (m *journalState) unfinished() []falcon.Incident {
 		}
 	}
 	return out
-}
-
-// restore folds the whole journal: its snapshot, and what came after it.
-func restore(j *journal.Journal) (*journalState, error) {
-	m := newJournalState()
-	if err := j.Each(m.apply); err != nil {
-		return nil, err
-	}
-	m.adoptPast()
-	return m, nil
 }

@@ -141,8 +141,9 @@ func endedHere(cause error) bool {
 	return !transport || s.Code() == codes.OK
 }
 
-// compareClock compares a node's clock with the engine's own.
-func (w *linkWatch) compareClock(n falcon.Node, atNs int64) {
+// compareClock compares a node's wall clock with that of the engine, which is offset
+// from the engine's time.
+func (w *linkWatch) compareClock(n falcon.Node, atNs int64, offset time.Duration) {
 	if atNs <= 0 || atNs == math.MaxInt64 {
 		return
 	}
@@ -151,7 +152,7 @@ func (w *linkWatch) compareClock(n falcon.Node, atNs int64) {
 		s = &skew{}
 		w.clocks[n] = s
 	}
-	s.addBeat(time.Unix(0, atNs).Sub(w.came))
+	s.addBeat(time.Unix(0, atNs).Sub(w.came.Add(offset)))
 	switch size := s.smallestOffset(); {
 	case !s.logged && size.Abs() > skewMost:
 		s.logged = true

@@ -46,12 +46,16 @@ func (e *Engine) settleMachines(now time.Time) error {
 			continue
 		}
 		r := e.collectRound(now, d, p, v, x)
+		var err error
+		if r.records, err = e.writer.fold(r.records); err != nil {
+			return err
+		}
 		if v.Persist == nil && e.promised(r.tests) {
 			// The job may be held: it does not wait for records of something else.
 			e.sendTests(r.tests)
 			r.tests = nil
 		}
-		if err := e.writer.persist(r.records); journal.Transient(err) {
+		if err = e.writer.persist(r.records); journal.Transient(err) {
 			e.holdRound(now, &r, err)
 			return nil
 		} else if err != nil {

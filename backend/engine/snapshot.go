@@ -94,6 +94,8 @@ var sections = []section{
 	one("counters", func(m *journalState) *counters { return &m.counters }),
 	one("policy", func(m *journalState) *policyRecord { return &m.policy }),
 	{name: "job", out: func(m *journalState, put func(any)) { put(m.job) }, in: (*journalState).takeJob},
+	{name: "clock", out: (*journalState).putClock, in: (*journalState).takeClock},
+	many("aside", func(m *journalState) *[]uint64 { return &m.aside }),
 	one("baseline", func(m *journalState) *baselineRecord { return &m.baseline }),
 	one("overheads", func(m *journalState) *map[falcon.Rung]float64 { return &m.overheads }),
 	one("restart", func(m *journalState) *restart.State { return &m.restart }),
@@ -167,13 +169,27 @@ func (m *journalState) foldPart(body []byte) error {
 	if i < 0 {
 		return fmt.Errorf("%w: section %q of a snapshot", errKind, p.Section)
 	}
+	var refused error
 	for n, item := range p.Items {
-		if err := sections[i].in(m, item); err != nil {
+		err := sections[i].in(m, item)
+		switch {
+		case err == nil:
+		case sectionCarriesSafety(p.Section):
 			return fmt.Errorf("section %s, item %d: %w", p.Section, n, err)
+		case refused == nil:
+			refused = fmt.Errorf("section %s, item %d: %w: %w", p.Section, n, errPassable, err)
 		}
 	}
-	return nil
+	return refused
 }
+
+func (m *journalState) putClock(put func(any)) {
+	if m.clock != nil {
+		put(m.clock)
+	}
+}
+
+func (m *journalState) takeClock(item json.RawMessage) error { return json.Unmarshal(item, &m.clock) }
 
 func (m *journalState) takeJob(item json.RawMessage) error {
 	err := json.Unmarshal(item, &m.job)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/bars"
+	"github.com/failslow/falcon/backend/clock"
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/backend/pace"
 	"github.com/failslow/falcon/backend/triage"
@@ -184,6 +185,7 @@ func (h *randomRecords) other() {
 		record(t0, kindTriage, triage.Entry{Incident: fmt.Sprintf("INC-%04d", n%4), Verb: triage.Assign, To: "lee", By: "dana"}),
 		record(t0, kindBar, bars.Entry{Name: fmt.Sprint("n", n%3), UntilNs: 1 << 62, Reason: "fan", By: "dana", AtNs: int64(n)}),
 		record(t0, kindPace, []pace.Stretch{{Epoch: n, First: int64(n), N: 3, Per: 2, BeginNs: 5, EndNs: 9, Points: []byte{1, 2, 3, 4}}}),
+		record(t0, kindClock, clock.Mark{SteadyNs: int64(n), SinceNs: 1, BootID: "a"}), record(t0, kindAside, asideRecord{Records: []uint64{n}}),
 		record(t0, kindDevice, deviceRecord{Node: falcon.Node(fmt.Sprint("n", n%3)), Device: "n1.g0", Code: 79, Text: "gone"}),
 	}
 	from := h.number("kind", len(records)-1)
@@ -282,7 +284,7 @@ func TestJournalOfFormat1IsFolded(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer j.Close()
-			m, err := restore(j)
+			m, _, err := restore(j)
 			if err != nil || !check(m) {
 				t.Fatalf("%+v, %v", m, err)
 			}
@@ -292,7 +294,7 @@ func TestJournalOfFormat1IsFolded(t *testing.T) {
 			if err := j.Compact(1, m.snapshot(), Retention{}.auditKept(time.Now())); err != nil {
 				t.Fatal(err)
 			}
-			if after, err := restore(j); err != nil || sameMemory(m, after) != "" {
+			if after, _, err := restore(j); err != nil || sameMemory(m, after) != "" {
 				t.Errorf("after the compaction: %v, %s", err, sameMemory(m, after))
 			}
 		})

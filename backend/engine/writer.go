@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/failslow/falcon/backend/journal"
@@ -18,8 +20,42 @@ type journalWriter struct {
 	unmade int64     // size of the journal at which no snapshot could be made
 }
 
-// persist writes the batch and folds it into memory. Events reach watchers
-// only from here.
+// fold folds a batch into memory before it is written, and returns what is to be
+// written: what a fold refuses is never stored, as the next start would refuse it
+// too. Without a record that carries safety the engine can't go on, and the error
+// says so; any other is left out and logged.
+func (jw *journalWriter) fold(pending []pendingRecord) ([]pendingRecord, error) {
+	kept := pending[:0]
+	for _, r := range pending {
+		err := jw.foldPending(&r)
+		if err != nil && carriesSafety(r.Kind) {
+			return nil, fmt.Errorf("%w: it is not stored, and nothing was sent that depends on it; the engine ends: start it again", err)
+		}
+		if err != nil {
+			jw.log.Error("a record was left out of the journal", slog.Any("err", err))
+			jw.oplog.logf("journal", 2, "", "a record of kind %s was left out of the journal: %s; report this to Falcon's developers", r.Kind, err)
+			continue
+		}
+		kept = append(kept, r)
+	}
+	return kept, nil
+}
+
+// foldPending folds one record, but for an event line: its place in the journal is
+// known once it is written, and it can always be added if it can be read.
+func (jw *journalWriter) foldPending(r *pendingRecord) error {
+	switch {
+	case r.applied:
+		return nil
+	case r.Kind == kindEvent:
+		return decodeInto(r.Record, func(eventRecord) {})
+	}
+	err := jw.batch.applyNow(r.Record)
+	r.applied = err == nil
+	return err
+}
+
+// persist writes a batch that was folded. Events reach watchers only from here.
 func (jw *journalWriter) persist(pending []pendingRecord) error {
 	if len(pending) == 0 {
 		return nil
@@ -44,9 +80,7 @@ func (jw *journalWriter) persist(pending []pendingRecord) error {
 		if err := jw.batch.applyNow(r); err != nil {
 			return err
 		}
-		if r.Kind == kindEvent {
-			jw.hub.publish(jw.state.events[len(jw.state.events)-1])
-		}
+		jw.hub.publish(jw.state.events[len(jw.state.events)-1])
 	}
 	jw.batch.written(jw.state.Reserved)
 	return nil

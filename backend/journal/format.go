@@ -19,7 +19,8 @@ import (
 //	3  how long jobs were watched, and a history of incidents in snapshots
 //	4  who looks after which incident
 //	5  iteration times for charts, and when actions were proposed, in force and reverted
-const Version = 5
+//	6  how time goes on from the machine's boot clock, and records that are passed over
+const Version = 6
 
 const (
 	logBucket  = "log"   // records by number: from the beginning, or from a snapshot on

@@ -113,7 +113,11 @@ type Stretch struct {
 
 func stretchOf(list []Iteration, per int) Stretch {
 	last := list[len(list)-1]
-	out := Stretch{Epoch: last.Epoch, First: list[0].Index, N: len(list), Per: per, BeginNs: list[0].AtNs, EndNs: last.AtNs}
+	begin := list[0].AtNs
+	out := Stretch{
+		Epoch: last.Epoch, First: list[0].Index, N: len(list), Per: per,
+		BeginNs: begin, EndNs: max(begin, last.AtNs),
+	}
 	for chunk := range slices.Chunk(list, per) {
 		sum := 0.0
 		for _, it := range chunk {
@@ -168,11 +172,21 @@ func (s *Stretch) cutTo(n int) {
 // Book is what a journal keeps. Its zero value is empty.
 type Book []Stretch // by first iteration, none of which overlap
 
-// Apply takes one in. Iterations from its first on are replaced.
-func (b *Book) Apply(s Stretch) error {
-	if err := s.check(); err != nil {
-		return err
+// Apply takes stretches in, all or none. Iterations from the first of each on are replaced.
+func (b *Book) Apply(list ...Stretch) error {
+	for i := range list {
+		if err := list[i].check(); err != nil {
+			return err
+		}
 	}
+	for _, s := range list {
+		b.add(s)
+	}
+	return nil
+}
+
+// add takes in a stretch that was checked.
+func (b *Book) add(s Stretch) {
 	list := *b
 	for len(list) > 0 && list[len(list)-1].First >= s.First {
 		list = list[:len(list)-1]
@@ -181,7 +195,6 @@ func (b *Book) Apply(s Stretch) error {
 		list[n-1].cutTo(int(s.First - list[n-1].First))
 	}
 	*b = slices.Delete(append(list, s), 0, max(0, len(list)+1-booked))
-	return nil
 }
 
 // before are the newest n iterations before an index, oldest first.

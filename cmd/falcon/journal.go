@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/failslow/falcon/backend/engine"
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/tui/clean"
 )
@@ -32,21 +33,54 @@ func journalCommand() *cobra.Command {
 func journalVerifyCommand() *cobra.Command {
 	return documentCommand(&cobra.Command{
 		Use:     "verify [FILE]",
-		Short:   "Check every record's place in the hash chain; the engine must not be running",
-		Long:    "Check every record's place in the hash chain, and the chain's end against the head file beside it (journal.head of journal.db): a journal that ends before that has lost records. Older records that a snapshot has replaced can't be checked any more; those that it has kept for the audit are proved by it.",
+		Short:   "Check every record and its place in the hash chain; the engine must not be running",
+		Long:    "Check every record's place in the hash chain, and the chain's end against the head file beside it (journal.head of journal.db): a journal that ends before that has lost records. Then read every record as an engine does at its start: one that can't be read is named, with whether the engine starts without it. Older records that a snapshot has replaced can't be checked any more; those that it has kept for the audit are proved by it.",
 		Example: "  falcon journal verify /var/lib/falcon/journal.db",
 		Args:    oneJournal,
 	}, func(_ *cobra.Command, args []string) (verified, error) {
 		path := journalPath(args)
 		r, err := journal.Verify(path)
-		return verified{path, r}, err
-	}, func(w io.Writer, v verified) error { return writeString(w, v.path+": "+reportText(v.report)+"\n") })
+		if err != nil {
+			return verified{path: path}, err
+		}
+		refused, err := engine.VerifyRecords(path)
+		return verified{path, r, refused}, err
+	}, func(w io.Writer, v verified) error {
+		if err := writeString(w, v.path+": "+reportText(v.report)+"\n"); err != nil {
+			return err
+		}
+		return writeRefused(w, v)
+	})
 }
 
 // verified is what verify writes.
 type verified struct {
-	path   string
-	report journal.Report
+	path    string
+	report  journal.Report
+	refused []engine.Refusal
+}
+
+// writeRefused names the records that can't be read; the error ends the command where
+// an engine does not start for one of them.
+func writeRefused(w io.Writer, v verified) error {
+	for _, r := range v.refused {
+		what := "an engine starts without it"
+		if r.Safety {
+			what = "no engine starts"
+		}
+		if err := writeString(w, fmt.Sprintf("%s: %s (%s)\n", v.path, r, what)); err != nil {
+			return err
+		}
+	}
+	if n := len(stopping(v.refused)); n > 0 {
+		return fmt.Errorf("%w: %d records of %s keep an engine from starting; restore a backup, or have them passed over by falcon journal repair --accept-loss", engine.ErrJournal, n, v.path)
+	}
+	return nil
+}
+
+// stopping are the refusals that keep an engine from starting.
+func stopping(list []engine.Refusal) []engine.Refusal {
+	return slices.DeleteFunc(slices.Clone(list), func(r engine.Refusal) bool { return !r.Safety })
 }
 
 // MarshalJSON counts as records all that there ever were: the number of the newest.
@@ -54,7 +88,7 @@ func (v verified) MarshalJSON() ([]byte, error) {
 	r := v.report
 	return json.Marshal(map[string]any{
 		"file": v.path, "records": r.Head.Seq, "head": hex.EncodeToString(r.Head.Hash[:]), "format": r.Version, "written_by": r.By,
-		"replaced": r.From.Seq, "audit_records": r.Kept, "audit_lost": r.TailLost, "head_file": r.Anchored,
+		"refused": v.refused, "replaced": r.From.Seq, "audit_records": r.Kept, "audit_lost": r.TailLost, "head_file": r.Anchored,
 	})
 }
 

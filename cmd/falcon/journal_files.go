@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,8 +66,8 @@ func journalRepairCommand() *cobra.Command {
 	var accept bool
 	c := &cobra.Command{
 		Use:     "repair [FILE]",
-		Short:   "Keep the records before the first broken one; the engine must not be running",
-		Long:    "Keep the records before the first broken one and say what is given up: nothing is changed without --accept-loss where records are. The damaged file stays beside the new one. A head file that is missing or damaged is written again from an unbroken journal. Restore a backup instead where there is a newer one.",
+		Short:   "Keep the records before the first broken one, and pass unreadable ones over; the engine must not be running",
+		Long:    "Keep the records before the first broken one and say what is given up: nothing is changed without --accept-loss where records are. Records that are unbroken and that no engine can read, which falcon journal verify names, are passed over from then on. The damaged file stays beside the new one. A head file that is missing or damaged is written again from an unbroken journal. Restore a backup instead where there is a newer one.",
 		Example: "  falcon journal repair\n  falcon journal repair --accept-loss /var/lib/falcon/journal.db",
 		Args:    oneJournal,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -78,14 +79,32 @@ func journalRepairCommand() *cobra.Command {
 			if out.Lost > 0 || out.Aside != "" {
 				err = engine.MarkLoss(path, time.Now(), fmt.Sprintf("the journal was repaired and ends at record %d: %s", out.Head.Seq, lossText(out)))
 			}
-			if err == nil {
-				_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", path, repairedText(out))
+			if err != nil {
+				return err
 			}
-			return err
+			if _, err := fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", path, repairedText(out)); err != nil {
+				return err
+			}
+			return passOver(c.OutOrStdout(), path, accept)
 		},
 	}
 	c.Flags().BoolVar(&accept, "accept-loss", false, "give up the records after the first broken one")
 	return c
+}
+
+// passOver has an engine start without records that it can't read, if it needs leave for any.
+func passOver(w io.Writer, path string, accept bool) error {
+	refused, err := engine.VerifyRecords(path)
+	if err != nil || len(stopping(refused)) == 0 {
+		return err
+	}
+	if !accept {
+		return fmt.Errorf("%w: %s, and %d more; restore a backup with falcon journal restore, or have them passed over with --accept-loss: look first which nodes must stay out", engine.ErrJournal, refused[0], len(refused)-1)
+	}
+	if err := engine.PassOver(path, time.Now(), refused); err != nil {
+		return err
+	}
+	return writeString(w, fmt.Sprintf("%s: %d records that can't be read are passed over from now on; fences and decisions in them are not known\n", path, len(refused)))
 }
 
 func journalFlag(c *cobra.Command, path *string) {

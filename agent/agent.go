@@ -97,13 +97,18 @@ type Options struct {
 	Launch launch.System
 	// Old has the agent do without what newer kernels have, in tests and labs.
 	Old OldKernel
+	// Now is the agent's time, which must not step; nil = this process's.
+	Now func() time.Time
 	// Skew is by how much the agent's clock is ahead, on emulated nodes.
 	Skew time.Duration
 }
 
 // New builds an agent. Bind gives it its stream before Run.
 func New(cfg Config, opt Options) *Agent {
-	now := func() time.Time { return clock.Now().Add(opt.Skew) }
+	if opt.Now == nil {
+		opt.Now = clock.Now
+	}
+	now := func() time.Time { return opt.Now().Add(opt.Skew) }
 	own := opt.Folder
 	if own == nil {
 		own = &Folder{shared: cfg.ShmDir, path: cfg.ShmDir, job: cfg.Job, node: cfg.Node}

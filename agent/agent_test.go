@@ -324,7 +324,7 @@ func TestStoppedAgentBeginsANewStream(t *testing.T) {
 		}
 		cfg := Defaults()
 		cfg.Node, cfg.ShmDir = "n1", t.TempDir()
-		a := New(cfg, Options{Directory: n.dir})
+		a := New(cfg, Options{Now: time.Now, Directory: n.dir})
 		ship := &fakeShip{}
 		a.Bind(ship)
 		now := time.Now()

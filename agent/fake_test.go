@@ -457,7 +457,7 @@ type node struct {
 // onNode runs test against a running agent, in virtual time.
 func onNode(t *testing.T, test func(t *testing.T, n *node)) {
 	t.Helper()
-	onNodeWith(t, Defaults(), Options{}, test)
+	onNodeWith(t, Defaults(), Options{Now: time.Now}, test)
 }
 
 func onNodeWith(t *testing.T, cfg Config, opt Options, test func(t *testing.T, n *node)) {
@@ -466,7 +466,7 @@ func onNodeWith(t *testing.T, cfg Config, opt Options, test func(t *testing.T, n
 		cfg.Node = "n1"
 		n := &node{dir: newFakeDir(t), ship: &fakeShip{}}
 		cfg.ShmDir, opt.Directory = n.dir.path, n.dir
-		n.Agent = New(cfg, opt)
+		n.Agent = New(cfg, withTime(opt))
 		n.Bind(n.ship)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -484,4 +484,10 @@ func onNodeWith(t *testing.T, cfg Config, opt Options, test func(t *testing.T, n
 func wait(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
+}
+
+// withTime has an agent live in a test's time.
+func withTime(opt Options) Options {
+	opt.Now = time.Now
+	return opt
 }

@@ -148,7 +148,7 @@ func TestTheFolderIsTakenAway(t *testing.T) {
 func launchesStill(t *testing.T, cfg Config, own *Folder, what string) {
 	t.Helper()
 	m := &fakeMachine{how: map[int]string{}}
-	a := New(cfg, Options{Folder: own, Launch: m, Directory: newFakeDir(t)})
+	a := New(cfg, Options{Now: time.Now, Folder: own, Launch: m, Directory: newFakeDir(t)})
 	ship := &fakeShip{}
 	a.Bind(ship)
 	now := time.Now()
@@ -158,7 +158,7 @@ func launchesStill(t *testing.T, cfg Config, own *Folder, what string) {
 	if len(m.started) != 2 {
 		t.Errorf("a %s: %d processes were started: %v", what, len(m.started), ship.results())
 	}
-	again := New(cfg, Options{Folder: own, Launch: m, Directory: newFakeDir(t)})
+	again := New(cfg, Options{Now: time.Now, Folder: own, Launch: m, Directory: newFakeDir(t)})
 	again.Bind(&fakeShip{})
 	if err := again.launcher.CheckRecord(); err != nil || !again.launcher.Fresh(2) {
 		t.Errorf("a %s: the next agent does not know the launch: %v", what, err)
@@ -187,7 +187,7 @@ func TestFilesOfAnEarlierRelease(t *testing.T) {
 	asRoot(t)
 	cfg := folderConfig(sharedFolder(t))
 	m := &fakeMachine{how: map[int]string{}}
-	before := New(cfg, Options{Launch: m, Directory: newFakeDir(t)}) // writes into shm_dir
+	before := New(cfg, Options{Now: time.Now, Launch: m, Directory: newFakeDir(t)}) // writes into shm_dir
 	before.Bind(&fakeShip{})
 	before.Start(time.Now())
 	before.Command(launchCommand(1, 2, 4, 5))
@@ -199,7 +199,7 @@ func TestFilesOfAnEarlierRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := New(cfg, Options{Folder: own, Launch: m, Directory: newFakeDir(t)})
+	next := New(cfg, Options{Now: time.Now, Folder: own, Launch: m, Directory: newFakeDir(t)})
 	if h := next.TakeOver(); h == nil || h.Next != 5 || !next.launcher.Fresh(2) {
 		t.Errorf("handover %v, the launch is known: %v", h, next.launcher.Fresh(2))
 	}

@@ -30,7 +30,7 @@ func succeed(t *testing.T, dir *fakeDir, ship *fakeShip, during func(a *Agent)) 
 func succeedWith(t *testing.T, cfg Config, opt Options, ship *fakeShip, during func(a *Agent)) {
 	t.Helper()
 	cfg.Node, cfg.ShmDir, cfg.Job = "n1", opt.Directory.(*fakeDir).path, "j"
-	a := New(cfg, opt)
+	a := New(cfg, withTime(opt))
 	a.Bind(ship)
 	a.TakeOver()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -205,7 +205,7 @@ func newAgent(t *testing.T, dir, node, job string) *Agent {
 	t.Helper()
 	cfg := Defaults()
 	cfg.Node, cfg.ShmDir, cfg.Job = node, dir, job
-	a := New(cfg, Options{})
+	a := New(cfg, Options{Now: time.Now})
 	a.Bind(&fakeShip{})
 	return a
 }

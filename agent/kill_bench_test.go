@@ -41,7 +41,7 @@ func BenchmarkKillToFrame(b *testing.B) {
 	ship := endsShip{make(chan time.Time, 1)}
 	cfg := Defaults()
 	cfg.Node, cfg.ShmDir = "n1", dir.path
-	a := New(cfg, Options{Directory: dir})
+	a := New(cfg, Options{Now: time.Now, Directory: dir})
 	a.Bind(ship)
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan error, 1)

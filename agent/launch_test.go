@@ -172,7 +172,7 @@ func TestLaunchedProcessesOutliveTheAgent(t *testing.T) {
 	var pids []int
 	for life := range 2 {
 		ship := &fakeShip{}
-		a := New(cfg, Options{})
+		a := New(cfg, Options{Now: time.Now})
 		a.Bind(ship)
 		a.executor.Execute(launchCommand(1, 2, 0, 1), time.Now())
 		a.pollProcesses(time.Now())

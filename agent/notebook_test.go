@@ -37,7 +37,7 @@ func life(t *testing.T, dir *fakeDir, ship *fakeShip, during func(a *Agent)) {
 	t.Helper()
 	cfg := Defaults()
 	cfg.Node, cfg.ShmDir = "n1", dir.path
-	a := New(cfg, Options{Directory: dir})
+	a := New(cfg, Options{Now: time.Now, Directory: dir})
 	a.Bind(ship)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

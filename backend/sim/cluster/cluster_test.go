@@ -26,6 +26,9 @@ type setup struct {
 	cap             falcon.Rung
 	skews           []time.Duration // of the nodes' clocks, by node; they stay
 	verbose         bool
+	alone           bool // nobody brings spares
+	hosted          bool // the framework neither parks nor rejoins
+	reuse           bool // of process ids
 }
 
 // Cluster is one run.
@@ -62,7 +65,7 @@ func newCluster(seed uint64, change func(*setup)) (*Cluster, error) {
 	c.host = newHost(c, dir)
 	for i := range c.setup.nodes + c.setup.spares {
 		n := newNode(c, falcon.Node(fmt.Sprintf("n%d", i)), dir)
-		n.skew, n.old = c.setup.skews[i], c.setup.old[i]
+		n.clock.offset, n.old = c.setup.skews[i], c.setup.old[i]
 		c.nodes[n.name] = n
 		c.order = append(c.order, n)
 	}
@@ -71,6 +74,7 @@ func newCluster(seed uint64, change func(*setup)) (*Cluster, error) {
 	for _, n := range c.order {
 		c.after(c.between(0, time.Second), n.boot)
 	}
+	c.after(copyEvery, c.host.keepCopies)
 	c.after(2*time.Second, c.train)
 	c.after(time.Second, c.watch)
 	return c, nil
@@ -164,7 +168,7 @@ const watchEvery = 100 * time.Millisecond
 func (c *Cluster) watch() {
 	for _, n := range c.order {
 		a := n.agent
-		if a == nil || a.stopped || a.conn == nil || !a.conn.agentUp || !a.conn.engUp || a.conn.session == nil || n.path.up.cut {
+		if a == nil || a.halted() || a.conn == nil || !a.conn.agentUp || !a.conn.engUp || a.conn.session == nil || n.path.up.cut {
 			continue
 		}
 		n.audible = c.now

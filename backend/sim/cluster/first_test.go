@@ -27,7 +27,9 @@ var (
 	share     = flag.Float64("faults", 0.15, "share of real faults")
 	keep      = flag.String("keep", "", "write what was found, shrunk, into this directory")
 	linesTold = flag.Int("lines", 60, "how many lines of a story are printed")
+	stories   = flag.String("stories", "testdata/*.txt", "the stories that TestFound plays")
 	hashes    = flag.Bool("hashes", false, "print the hash of every run's trace")
+	upset     = flag.String("upsets", "", "clocks, pauses and journals too: all, or only these kinds, by commas")
 	whole     = flag.Bool("whole", false, "print what was found without shrinking it")
 )
 
@@ -74,7 +76,7 @@ func play(t testing.TB, s story) *Cluster {
 	over := start
 	for _, d := range s.deeds {
 		c.after(d.at, func() { c.do(d) })
-		over = max(over, d.at+d.last)
+		over = max(over, d.until())
 	}
 	c.after(start, c.lift)
 	c.after(over, c.heal)
@@ -117,6 +119,10 @@ func drawn(seed uint64) story {
 		}
 	}
 	s := story{seed: seed, exitInfo: seed%3 != 0, deeds: schedule(seed, p)}
+	if kinds := upsetKinds(*upset); len(kinds) > 0 {
+		s.deeds = upsetting(seed, kinds, s.deeds)
+		s.alone, s.hosted, s.reuse = seed%5 == 1, seed%7 == 2, seed%2 == 1
+	}
 	if seed%2 == 0 {
 		s.iterations = 200 + int64(seed%7)*100
 	}

@@ -32,18 +32,22 @@ type host struct {
 	watcher *engine.Watcher
 	seen    uint64 // newest line of the event log that was looked at
 	woken   bool
-	skew    time.Duration
+	clock   *clock
 	full    int  // disks that are full, and not freed
 	doom    int  // points until the engine is killed at one, 0 = it is not to be
 	seldom  bool // only those of a compaction count
 	dying   bool
+	copies  []copied // of the journal's folder, oldest first
 }
 
 // errKilled ends an engine at one of its points.
 var errKilled = errors.New("killed")
 
 func newHost(c *Cluster, dir string) *host {
-	return &host{c: c, path: filepath.Join(dir, "journal.db")}
+	if err := os.MkdirAll(filepath.Join(dir, "engine"), 0o700); err != nil {
+		c.violate("%s", err)
+	}
+	return &host{c: c, clock: &clock{w: c.World}, path: filepath.Join(dir, "engine", "journal.db")}
 }
 
 // start opens the journal and restores an engine from it.
@@ -54,7 +58,7 @@ func (h *host) start() {
 		return
 	}
 	e, err := engine.New(engine.Config{
-		JobName: "sim", Journal: j, Fault: h.strike, Now: func() time.Time { return h.c.at(h.skew) },
+		JobName: "sim", Journal: j, Fault: h.strike, Now: h.clock.now,
 		Policy:     falcon.Policy{Mode: falcon.ModeAuto, Cap: h.c.setup.cap, Owner: "sim", Recovery: falcon.RecoveryPolicy{PerHour: 1000}},
 		Retention:  engine.Retention{SnapshotBytes: h.c.setup.snapshotBytes},
 		Validation: engine.Validation{Auto: h.c.setup.autoTests},

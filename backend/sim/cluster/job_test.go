@@ -84,7 +84,11 @@ func (j *job) leave(p *proc) {
 
 // overdue fails a rejoin that did not become whole.
 func (t *team) overdue(p *proc) {
-	if t.running || p.team != t || !p.alive || p.frozen {
+	if p.n.paused {
+		t.j.c.after(awhile, func() { t.overdue(p) })
+		return
+	}
+	if t.running || p.team != t || !p.alive || p.still() {
 		return
 	}
 	p.team = nil
@@ -239,7 +243,7 @@ func (t *team) compute() {
 	c.after(longest+transfer, func() {
 		for _, r := range t.ranks() {
 			if p := t.members[r]; p.team == t && p.alive {
-				enter := (begin + own[r] + time.Hour).Nanoseconds()
+				enter := p.monoAt(begin + own[r])
 				p.call("dp", t.iteration, enter, (longest + transfer - own[r]).Nanoseconds(), 8<<20)
 			}
 		}
@@ -424,6 +428,8 @@ func (j *job) broken() string {
 				why = p.String() + " has ended: " + p.how
 			case p.frozen:
 				why = p.String() + " is frozen"
+			case p.n.paused:
+				why = p.String() + " is on a paused node"
 			case p.team != t:
 				why = p.String() + " has left"
 			}
@@ -435,7 +441,7 @@ func (j *job) broken() string {
 // intact reports whether every member of the team is still in it and runs.
 func (t *team) intact() bool {
 	for _, p := range t.members {
-		if !p.alive || p.frozen || p.team != t {
+		if !p.alive || p.frozen || p.n.pausedLong() || p.team != t {
 			return false
 		}
 	}

@@ -17,6 +17,7 @@ type judge struct {
 	state   map[string]falcon.RecoveryState
 	launch  map[[2]uint64]int // processes started, by generation and rank
 	sick    time.Duration     // when it was last seen to be broken
+	short   time.Duration     // when the devices last did not suffice
 	begins  int
 	resumed int
 	fences  int
@@ -35,7 +36,7 @@ type fence struct {
 }
 
 func newJudge(c *Cluster) *judge {
-	return &judge{c: c, fenced: map[fence]bool{}, state: map[string]falcon.RecoveryState{}, launch: map[[2]uint64]int{}, barred: map[falcon.Node]string{}, sick: -time.Hour}
+	return &judge{c: c, fenced: map[fence]bool{}, state: map[string]falcon.RecoveryState{}, launch: map[[2]uint64]int{}, barred: map[falcon.Node]string{}, sick: -time.Hour, short: -time.Hour}
 }
 
 // spy is the recovery machine with the judge looking at what it decides.
@@ -74,6 +75,9 @@ const sickFor = 15 * time.Second
 
 // look follows the truth.
 func (j *judge) look() {
+	if j.c.fit() < j.c.setup.layout.World() {
+		j.short = j.c.now
+	}
 	if j.c.job.broken() != "" {
 		j.sick = j.c.now
 	}
@@ -106,6 +110,7 @@ func (j *judge) recovery(v falcon.Recovery) {
 	j.waits = !v.State.Over() && strings.Contains(v.Reason, "no spare is left")
 	if v.State == falcon.RecoveryFailed && was != v.State {
 		j.stands = true // it says why, and what to do
+		j.ruin(v)
 	}
 	if v.State == falcon.RecoveryResumed && was != v.State {
 		j.resumed++
@@ -138,6 +143,27 @@ func (j *judge) recovery(v falcon.Recovery) {
 	case was == "" || asked && v.DecidedBy == "policy":
 		j.c.violate("%s is opened for a finished job: %v", v.ID, faults(v))
 	}
+}
+
+// shortFor is how long after the devices were too few a recovery may still fail for it.
+const shortFor = 3 * time.Minute
+
+// ruin judges the failure of a recovery, which is the job's end: it is right where the devices
+// did not suffice.
+func (j *judge) ruin(v falcon.Recovery) {
+	if j.c.now-j.short > shortFor {
+		j.c.violate("%s ends a job whose devices were there: %s", v.ID, v.Reason)
+	}
+}
+
+// fit is how many devices can run a rank.
+func (c *Cluster) fit() (devices int) {
+	for _, n := range c.order {
+		if n.power && !n.demanded && !c.broken(n) && n.ends() < 3 {
+			devices += c.setup.perNode
+		}
+	}
+	return devices
 }
 
 func faults(v falcon.Recovery) []string {
@@ -281,7 +307,7 @@ func (j *judge) end() {
 	if len(c.bad) > 0 || c.job.over || j.trains() {
 		return
 	}
-	if j.stands {
+	if j.stands || c.now-j.short <= shortFor {
 		j.gaveUp++
 		return
 	}

@@ -33,7 +33,7 @@ func (w *watch) Signal(sig unix.Signal) error {
 	if !w.p.alive {
 		return os.ErrProcessDone
 	}
-	if sig == unix.SIGKILL || !w.p.frozen {
+	if sig == unix.SIGKILL || !w.p.still() {
 		how := fmt.Sprintf("killed by signal %d (%s)", sig, unix.SignalName(sig))
 		w.p.c.after(time.Millisecond, func() { w.p.kill(how) })
 	}
@@ -62,7 +62,7 @@ type directory struct{ n *node }
 
 func (d directory) Discover() (live, stale []ring.Entry, err error) {
 	for _, p := range d.n.procs {
-		e := ring.Entry{Path: p.path, Job: "sim", PID: p.pid, StartMonoNs: (p.born + time.Hour).Nanoseconds()}
+		e := ring.Entry{Path: p.path, Job: "sim", PID: p.pid, StartMonoNs: p.monoAt(p.born)}
 		switch {
 		case !p.shown:
 		case p.alive:
@@ -131,7 +131,7 @@ func (d directory) Ended() ([]ring.Ended, map[string]error, error) {
 	return out, nil, nil
 }
 
-func (d directory) MonoNs() int64 { return (d.n.c.now + time.Hour).Nanoseconds() }
+func (d directory) MonoNs() int64 { return d.n.clock.mono(d.n.c.now).Nanoseconds() }
 
 // machine starts processes on a node.
 type machine struct{ n *node }
@@ -149,8 +149,13 @@ func (m machine) Start(s launch.Spec) (launch.Proc, error) {
 	c := m.n.c
 	c.log("%s: started rank %d as pid %d, generation %d (join %s, resume %s)", m.n.name, rank, p.pid, gen, env["FALCON_JOIN"], env["FALCON_RESUME"])
 	c.judge.started(p)
-	c.after(c.between(importLeast, importMost), func() {
-		if !p.alive {
+	var ready func()
+	ready = func() {
+		switch {
+		case !p.alive:
+			return
+		case p.n.paused:
+			c.after(awhile, ready)
 			return
 		}
 		p.show()
@@ -163,7 +168,8 @@ func (m machine) Start(s launch.Spec) (launch.Proc, error) {
 			resume = c.job.checkpoint
 		}
 		c.job.join(p, gen, resume, true)
-	})
+	}
+	c.after(c.between(importLeast, importMost), ready)
 	return launch.Proc{PID: p.pid, Start: uint64(p.pid)}, nil
 }
 

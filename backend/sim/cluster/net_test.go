@@ -123,13 +123,13 @@ func (c *conn) probe() {
 		return
 	}
 	whole := !c.node.path.up.cut && !c.node.path.down.cut
-	if whole && c.agentUp && c.engUp && c.node.power && !c.agent.stopped {
+	if whole && c.agentUp && c.engUp && c.node.power && !c.agent.halted() {
 		c.up.heard, c.down.heard = c.w.now, c.w.now
 	}
 	if c.engUp && c.host.life == c.life && !c.host.stopped && c.w.now-c.up.heard >= keepalive {
 		c.closeEngine("keepalive")
 	}
-	if c.agentUp && !c.agent.stopped && c.w.now-c.down.heard >= keepalive {
+	if c.agentUp && !c.agent.halted() && c.w.now-c.down.heard >= keepalive {
 		c.closeAgent("keepalive")
 	}
 	c.w.after(keepaliveEvery, c.probe)

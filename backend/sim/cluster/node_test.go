@@ -19,10 +19,16 @@ type node struct {
 	name  falcon.Node
 	dir   string
 	power bool
-	skew  time.Duration // of its wall clock
+	clock *clock
 	path  path
 	agent *agentLife // nil while none runs
 	boots int
+
+	paused    bool // nothing runs on it
+	pausedAt  time.Duration
+	resumedAt time.Duration
+	pauses    int
+
 	procs []*proc // that were ever started here, oldest first
 
 	audible  time.Duration // when the engine could last hear the agent
@@ -51,18 +57,22 @@ type agentLife struct {
 }
 
 func newNode(c *Cluster, name falcon.Node, dir string) *node {
-	n := &node{c: c, name: name, dir: filepath.Join(dir, string(name)), power: true}
+	n := &node{c: c, name: name, dir: filepath.Join(dir, string(name)), clock: &clock{w: c.World}, power: true}
 	if err := os.MkdirAll(n.dir, 0o700); err != nil {
 		c.violate("%s", err)
 	}
 	return n
 }
 
-func (n *node) now() time.Time { return n.c.at(n.skew) }
+func (n *node) now() time.Time { return n.clock.now() }
 
 // boot starts the node's agent.
 func (n *node) boot() {
 	if n.agent != nil || !n.power {
+		return
+	}
+	if n.paused {
+		n.c.after(awhile, n.boot)
 		return
 	}
 	n.boots++
@@ -130,7 +140,7 @@ func (a *agentLife) probe() {
 		r.ThermalNs = n.hot
 		readings = append(readings, r)
 	}
-	if !a.stopped {
+	if !a.halted() {
 		a.link.Shipper().Send(agent.TelemetryFrame(readings, nil, falcon.HostReading{AtNs: n.now().UnixNano()}))
 	}
 	n.c.after(telemetryEvery, a.probe)
@@ -139,7 +149,7 @@ func (a *agentLife) probe() {
 // complain has a device report a fault, which is fatal or not. Nothing comes of it
 // by itself: its process goes on.
 func (n *node) complain(d falcon.Device, fatal bool) {
-	if n.agent == nil || n.agent.stopped || !n.power {
+	if n.agent == nil || n.agent.halted() || !n.power {
 		return
 	}
 	code, text := 13, "a page fault of the application"
@@ -174,7 +184,7 @@ func (a *agentLife) turn() {
 	if a.over {
 		return
 	}
-	if a.stopped {
+	if a.halted() {
 		return // it goes on with cont
 	}
 	next := a.agent.Tick(a.n.now())
@@ -197,7 +207,7 @@ func (a *agentLife) received(c *conn, f *falconv1.EngineFrame) {
 	if a.over || a.conn != c || !c.agentUp {
 		return
 	}
-	if a.stopped {
+	if a.halted() {
 		a.n.c.after(100*time.Millisecond, func() { a.received(c, f) }) // it waits in the socket
 		return
 	}
@@ -235,12 +245,15 @@ func (a *agentLife) failed(why string) {
 func (a *agentLife) redial() {
 	switch {
 	case a.over:
-	case a.stopped:
+	case a.halted():
 		a.n.c.after(100*time.Millisecond, a.redial)
 	default:
 		a.n.dial(a)
 	}
 }
+
+// halted reports whether the agent does not run.
+func (a *agentLife) halted() bool { return a.stopped || a.n.paused }
 
 // end ends the agent: in order, or as kill -9 does.
 func (n *node) end(order bool) {
@@ -253,7 +266,7 @@ func (n *node) end(order bool) {
 	if order && !a.old {
 		a.agent.Halt(n.now())
 		a.push()
-		if c := a.conn; c != nil && c.agentUp && !a.stopped && a.link.Shipper().Stats().Connected {
+		if c := a.conn; c != nil && c.agentUp && !a.halted() && a.link.Shipper().Stats().Connected {
 			c.toEngine(a.link.Goodbye())
 		}
 		if err := a.agent.HandOver(a.link.Shipper().Handover()); err != nil {
@@ -281,7 +294,7 @@ func (n *node) cont() {
 	if n.agent != nil && n.agent.stopped {
 		n.c.log("%s: agent goes on", n.name)
 		n.agent.stopped = false
-		n.agent.wake(0)
+		n.agent.wake(0) // a paused node's waits
 	}
 }
 
@@ -292,6 +305,8 @@ func (n *node) die(reset bool) {
 		return
 	}
 	n.c.log("%s: node dies (reset: %t)", n.name, reset)
+	n.paused = false
+	n.clock.run()
 	if !reset {
 		n.power = false
 	}

@@ -82,6 +82,9 @@ func (c *Cluster) newProc(n *node, rank int, dev falcon.Device, gen uint64) *pro
 		ctl:      ring.Control{Iteration: -1, StepTag: -1, Coverage: ring.CoverAdapter | ring.CoverInit | ring.CoverColl, Generation: gen, GenerationNow: gen, TestWorkspace: 64 << 20},
 		boundary: -1, old: n.old,
 	}
+	if c.setup.hosted {
+		p.ctl.Coverage |= ring.CoverStays
+	}
 	l := c.setup.layout
 	p.ctl.TP, p.ctl.DP, p.ctl.PP, p.ctl.MicroBatches, p.ctl.Described = l.TP, l.DP, l.PP, 8, 1
 	n.procs = append(n.procs, p)
@@ -148,7 +151,11 @@ func (p *proc) kill(how string) { p.end(how, false) }
 
 // finish ends it in order: it takes its file back.
 func (p *proc) finish() {
-	if !p.alive {
+	switch {
+	case !p.alive:
+		return
+	case p.n.paused:
+		p.c.after(awhile, p.finish)
 		return
 	}
 	if !p.old {
@@ -182,19 +189,25 @@ func (p *proc) String() string { return fmt.Sprintf("rank %d (pid %d on %s)", p.
 
 // able reports whether the process takes part in what comes next.
 func (p *proc) able(t *team) bool {
-	return p.alive && !p.frozen && p.team == t && p.n.power && !p.held()
+	return p.alive && !p.still() && p.team == t && p.n.power && !p.held()
 }
+
+// still reports whether the process does not run: it is frozen, or its node is paused.
+func (p *proc) still() bool { return p.frozen || p.n.paused }
 
 // held reports whether a pause holds the process before the next iteration.
 func (p *proc) held() bool { return p.pause.Wanted != 0 && p.pause.State == ring.PauseQuiet }
 
-func (p *proc) mono() int64 { return (p.c.now + time.Hour).Nanoseconds() }
+func (p *proc) mono() int64 { return p.monoAt(p.c.now) }
+
+// monoAt is what the node's monotonic clock showed at a moment.
+func (p *proc) monoAt(at time.Duration) int64 { return p.n.clock.mono(at).Nanoseconds() }
 
 // Header and what follows is what the agent sees.
 func (p *proc) Header() ring.Header {
 	return ring.Header{
 		PID: p.pid, Rank: p.env, World: p.c.setup.layout.World(), LocalRank: p.dev.Index(), Job: "sim", Device: string(p.dev),
-		StartMonoNs: (p.born + time.Hour).Nanoseconds(),
+		StartMonoNs: p.monoAt(p.born),
 	}
 }
 func (p *proc) UnixNs(mono int64) int64 { return p.n.now().UnixNano() + mono - p.mono() }
@@ -240,18 +253,18 @@ func (p *proc) Control() ring.Control {
 	c := p.ctl
 	c.HeartbeatNs = p.mono()
 	if p.frozen {
-		c.HeartbeatNs -= (p.c.now - p.frozenAt).Nanoseconds()
+		c.HeartbeatNs = p.monoAt(p.frozenAt)
 	}
 	if !p.alive {
-		c.HeartbeatNs = (p.endedAt + time.Hour).Nanoseconds()
+		c.HeartbeatNs = p.monoAt(p.endedAt)
 	}
 	if p.normal && !p.old {
-		c.Ended = ring.End{AtNs: (p.endedAt + time.Hour).Nanoseconds()}
+		c.Ended = ring.End{AtNs: p.monoAt(p.endedAt)}
 	}
 	if !p.old {
 		c.Coverage |= ring.CoverWaiting
 		if t := p.team; t != nil && t.waits(p) && p.alive {
-			c.WaitingSinceNs = (max(t.stuck, t.stall) + time.Hour).Nanoseconds() // in storage it waits for none
+			c.WaitingSinceNs = p.monoAt(max(t.stuck, t.stall)) // in storage it waits for none
 		}
 	}
 	c.StepTag = p.tag()
@@ -307,7 +320,7 @@ func (p *proc) PutTest(t ring.Test) error {
 		r.IDs = [2][]byte{id, id}
 	}
 	p.c.after(p.c.between(5*time.Millisecond, 80*time.Millisecond), func() {
-		if p.alive && !p.frozen && p.mono() < t.UntilNs {
+		if p.alive && !p.still() && p.mono() < t.UntilNs {
 			p.result = r
 			p.n.poke()
 		}
@@ -356,7 +369,7 @@ func (p *proc) unwind(generation uint64, untilNs int64) {
 	switch {
 	case !p.alive || p.leaving || generation < p.ctl.SuspendWanted || p.ctl.Suspended >= generation:
 		return
-	case p.frozen:
+	case p.still():
 		again()
 		return
 	case p.team != nil && p.team.in(p) && p.mono() < untilNs:
@@ -405,13 +418,13 @@ func (p *proc) stand(generation uint64, status int32, tag int64) {
 // Stop ends the process where it parks; one that is frozen there, once it goes on.
 func (p *proc) Stop(generation uint64) {
 	p.stopGen = max(p.stopGen, generation)
-	if p.park.On && !p.frozen {
+	if p.park.On && !p.still() {
 		p.c.after(10*time.Millisecond, p.obeyStop)
 	}
 }
 
 func (p *proc) obeyStop() {
-	if p.stopGen > 0 && p.park.On && !p.frozen {
+	if p.stopGen > 0 && p.park.On && !p.still() {
 		p.finish()
 	}
 }
@@ -425,7 +438,7 @@ func (p *proc) PutRejoin(r ring.Rejoin) error {
 
 func (p *proc) take(r ring.Rejoin) {
 	switch {
-	case p.frozen && p.alive:
+	case p.still() && p.alive:
 		p.c.after(50*time.Millisecond, func() { p.take(r) })
 	case !p.alive || !p.park.On || p.park.Generation != r.Generation || p.ctl.SuspendWanted > r.Generation:
 	default:

@@ -182,8 +182,10 @@ func (c *Cluster) do(d deed) {
 		n.complain(falcon.NewDevice(n.name, d.rank%c.setup.perNode), d.flag)
 	case "test", "freeze", "decide", "demand":
 		c.operate(d)
-	default:
+	case "rank-kill", "rank-freeze", "rank-thaw", "node-reset", "node-silent":
 		c.fault(d)
+	default:
+		c.upset(d)
 	}
 }
 
@@ -280,6 +282,9 @@ var errNothing = errors.New("no incident is open")
 
 // down ends a node's agent and starts it again later.
 func (c *Cluster) down(n *node, order bool, last time.Duration) {
+	if n.paused {
+		return // it takes no signal
+	}
 	n.end(order)
 	c.after(last, n.boot)
 }
@@ -414,7 +419,7 @@ func (c *Cluster) lift() {
 		})
 		c.log("operator: %s %s: %v", verb, id, err)
 	}
-	if c.judge.waits && len(c.order) < nodesMost {
+	if c.judge.waits && !c.setup.alone && len(c.order) < nodesMost {
 		n := newNode(c, falcon.Node(fmt.Sprintf("n%d", len(c.order))), c.dir)
 		c.nodes[n.name] = n
 		c.order = append(c.order, n)
@@ -441,6 +446,7 @@ func (c *Cluster) heal() {
 		c.mend(n)
 		n.path.up.slow, n.path.down.slow = 0, 0
 		if n.power {
+			n.goOn()
 			n.cont()
 			n.boot()
 		}

@@ -15,6 +15,9 @@ type story struct {
 	seed       uint64
 	iterations int64 // the job's length, 0 = it does not end
 	exitInfo   bool
+	alone      bool // no spares, and nobody brings one
+	hosted     bool // the framework neither parks nor rejoins
+	reuse      bool // of process ids
 	deeds      []deed
 }
 
@@ -23,12 +26,30 @@ func (s story) setup(to *setup) {
 	if s.iterations > 0 {
 		to.iterations = s.iterations
 	}
-	to.exitInfo = s.exitInfo
+	to.exitInfo, to.hosted, to.reuse = s.exitInfo, s.hosted, s.reuse
+	if to.alone = s.alone; s.alone {
+		to.spares, to.skews, to.old = 0, to.skews[:to.nodes], to.old[:to.nodes]
+	}
+}
+
+// word is what a story says by one word alone.
+type word struct {
+	word string
+	is   *bool
+}
+
+func (s *story) words() []word {
+	return []word{{"alone", &s.alone}, {"hosted", &s.hosted}, {"reuse", &s.reuse}}
 }
 
 func (s story) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d\niterations %d\nexit-info %t\n", s.seed, s.iterations, s.exitInfo)
+	for _, x := range s.words() {
+		if *x.is {
+			fmt.Fprintln(&b, x.word)
+		}
+	}
 	for _, d := range s.deeds {
 		fmt.Fprintf(&b, "at %v %s node %d rank %d for %v %t\n", d.at, d.kind, d.node, d.rank, d.last, d.flag)
 	}
@@ -56,6 +77,12 @@ func readStory(path string) (story, error) {
 			_, err = fmt.Sscan(rest, &s.iterations)
 		case "exit-info":
 			_, err = fmt.Sscan(rest, &s.exitInfo)
+		case "alone":
+			s.alone = true
+		case "hosted":
+			s.hosted = true
+		case "reuse":
+			s.reuse = true
 		default:
 			if _, err = fmt.Sscanf(line, "at %s %s node %d rank %d for %s %t", &at, &d.kind, &d.node, &d.rank, &last, &d.flag); err == nil {
 				if d.at, err = time.ParseDuration(at); err == nil {
@@ -73,9 +100,9 @@ func readStory(path string) (story, error) {
 
 // TestFound plays the schedules that have found something, each shrunk.
 func TestFound(t *testing.T) {
-	files, _ := filepath.Glob("testdata/*.txt")
+	files, _ := filepath.Glob(*stories)
 	if len(files) == 0 {
-		t.Fatal("no stories in testdata")
+		t.Fatalf("no stories in %s", *stories)
 	}
 	for _, path := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {

@@ -57,9 +57,6 @@ func newWorld(seed uint64) *World {
 	return &World{rng: rand.New(rand.NewPCG(seed, 0xfa1c04)), sum: sha256.New()}
 }
 
-// at is the time by a clock that is skew ahead.
-func (w *World) at(skew time.Duration) time.Time { return epoch.Add(w.now + skew) }
-
 func (w *World) after(d time.Duration, do func()) {
 	w.no++
 	heap.Push(&w.queue, event{w.now + max(d, 0), w.no, do})

@@ -57,7 +57,11 @@ type Clock struct {
 
 	lock   sync.Mutex
 	offset time.Duration // of the wall clock, as of the newest look
+	shown  time.Duration // the same, and unchanged while it hardly changes
 }
+
+// driftShown is how far a slowly corrected wall clock goes before Offset follows it.
+const driftShown = 100 * time.Millisecond
 
 // New begins a clock at the wall clock's time.
 func New(read Source) *Clock {
@@ -70,12 +74,13 @@ func (c *Clock) Now() time.Time { return c.at(c.read()) }
 
 func (c *Clock) at(r Reading) time.Time { return c.steady.Add(max(r.Since-c.since, 0)) }
 
-// Offset is the wall clock minus steady time, as of the newest look: what is added
-// to a steady time to show it to a person.
+// Offset is the wall clock minus steady time, as of the newest look and to a tenth of a
+// second: what is added to a steady time to show it to a person. It is 0 as long as the
+// wall clock was not set.
 func (c *Clock) Offset() time.Duration {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	return c.offset
+	return c.shown
 }
 
 // Look compares the wall clock with steady time and reports whether it has stepped
@@ -90,6 +95,9 @@ func (c *Clock) Look() (Step, bool) {
 	defer c.lock.Unlock()
 	by := offset - c.offset
 	c.offset = offset
+	if (offset - c.shown).Abs() >= driftShown {
+		c.shown = offset
+	}
 	return Step{By: by, Offset: offset}, by.Abs() >= StepLeast
 }
 

@@ -34,6 +34,9 @@ func Resume(read Source, mark *Mark, newestNs int64) (*Clock, Gap) {
 		c.steady = r.Wall.Round(0)
 	}
 	c.offset = r.Wall.Sub(c.steady)
+	if c.offset.Abs() >= driftShown {
+		c.shown = c.offset
+	}
 	return c, gap
 }
 

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"encoding/json"
 	"log/slog"
 	"time"
 
 	"github.com/failslow/falcon/backend/clock"
+	"github.com/failslow/falcon/backend/journal"
 )
 
 // beginClock begins the engine's time where the journal's ends. From here on
@@ -30,10 +32,27 @@ func (c *Config) wallOffset() time.Duration {
 	return c.steady.Offset()
 }
 
+// WallOffset is what is added to the engine's times to show them to people. It may be
+// called from any goroutine.
+func (s *shared) WallOffset() time.Duration { return s.cfg.wallOffset() }
+
+// Time is the engine's time. It may be called from any goroutine.
+func (s *shared) Time() time.Time { return s.cfg.Now() }
+
 // markClock keeps in the journal how this engine's time goes on from the machine's
 // boot clock.
 func (s *shared) markClock(now time.Time) {
 	s.batch.addRecords(record(now, kindClock, s.cfg.steady.Mark()))
+}
+
+// OffsetAfter is the wall clock minus the engine's time once a record was read, for who
+// reads a journal in order and shows its times; before is the one until then.
+func OffsetAfter(r journal.Record, before time.Duration) time.Duration {
+	var mark clock.Mark
+	if r.Kind != kindClock || json.Unmarshal(r.Body, &mark) != nil {
+		return before
+	}
+	return time.Duration(mark.OffsetNs)
 }
 
 // logGap says what the engine took to have passed since the process before it.

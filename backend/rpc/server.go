@@ -90,7 +90,11 @@ func Listen(cfg Config) (*Server, error) {
 		s.closeListeners()
 		return nil, err
 	}
-	console := &consoleService{engine: cfg.Engine, presence: newPresence(cfg.Now)}
+	now := cfg.Now
+	if now == nil {
+		now = cfg.Engine.Time
+	}
+	console := &consoleService{engine: cfg.Engine, presence: newPresence(now)}
 	if s.network != nil {
 		console.listening = s.network.Addr().String()
 	}
@@ -192,11 +196,12 @@ func clearSocket(path string) error {
 
 // options are those of every server; later ones of the same kind win.
 func (s *Server) options(creds credentials.TransportCredentials) []grpc.ServerOption {
+	shown := wallTime{s.cfg.Engine.WallOffset}
 	return []grpc.ServerOption{
 		grpc.Creds(creds),
 		grpc.ConnectionTimeout(cmp.Or(s.cfg.Limits.Handshake, handshakeWait)),
-		grpc.UnaryInterceptor(s.gate.unaryInterceptor),
-		grpc.StreamInterceptor(s.gate.stream),
+		grpc.ChainUnaryInterceptor(s.gate.unaryInterceptor, shown.unary),
+		grpc.ChainStreamInterceptor(s.gate.stream, shown.stream),
 		grpc.UnknownServiceHandler(elsewhere),
 		grpc.MaxRecvMsgSize(RequestBytesMax),
 		grpc.InitialWindowSize(windowBytes),

@@ -31,7 +31,8 @@ func journalCommand() *cobra.Command {
 }
 
 func journalVerifyCommand() *cobra.Command {
-	return documentCommand(&cobra.Command{
+	var found verified
+	c := documentCommand(&cobra.Command{
 		Use:     "verify [FILE]",
 		Short:   "Check every record and its place in the hash chain; the engine must not be running",
 		Long:    "Check every record's place in the hash chain, and the chain's end against the head file beside it (journal.head of journal.db): a journal that ends before that has lost records. Then read every record as an engine does at its start: one that can't be read is named, with whether the engine starts without it. Older records that a snapshot has replaced can't be checked any more; those that it has kept for the audit are proved by it.",
@@ -44,13 +45,19 @@ func journalVerifyCommand() *cobra.Command {
 			return verified{path: path}, err
 		}
 		refused, err := engine.VerifyRecords(path)
-		return verified{path, r, refused}, err
+		found = verified{path, r, refused}
+		return found, err
 	}, func(w io.Writer, v verified) error {
-		if err := writeString(w, v.path+": "+reportText(v.report)+"\n"); err != nil {
+		return writeString(w, v.path+": "+reportText(v.report)+"\n"+refusedText(v))
+	})
+	write := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := write(c, args); err != nil {
 			return err
 		}
-		return writeRefused(w, v)
-	})
+		return found.check()
+	}
+	return c
 }
 
 // verified is what verify writes.
@@ -60,22 +67,26 @@ type verified struct {
 	refused []engine.Refusal
 }
 
-// writeRefused names the records that can't be read; the error ends the command where
-// an engine does not start for one of them.
-func writeRefused(w io.Writer, v verified) error {
+// refusedText names the records that can't be read, one a line.
+func refusedText(v verified) string {
+	var b strings.Builder
 	for _, r := range v.refused {
 		what := "an engine starts without it"
 		if r.Safety {
 			what = "no engine starts"
 		}
-		if err := writeString(w, fmt.Sprintf("%s: %s (%s)\n", v.path, r, what)); err != nil {
-			return err
-		}
+		fmt.Fprintf(&b, "%s: %s (%s)\n", v.path, r, what)
 	}
-	if n := len(stopping(v.refused)); n > 0 {
-		return fmt.Errorf("%w: %d records of %s keep an engine from starting; restore a backup, or have them passed over by falcon journal repair --accept-loss", engine.ErrJournal, n, v.path)
+	return b.String()
+}
+
+// check is the error of a journal that no engine starts with.
+func (v verified) check() error {
+	n := len(stopping(v.refused))
+	if n == 0 {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%w: %d records of %s keep an engine from starting; restore a backup, or have them passed over by falcon journal repair --accept-loss", engine.ErrJournal, n, v.path)
 }
 
 // stopping are the refusals that keep an engine from starting.
@@ -133,8 +144,11 @@ func journalShowCommand() *cobra.Command {
 		Args:    oneJournal,
 		RunE: func(c *cobra.Command, args []string) error {
 			found := map[string]bool{}
+			var offset time.Duration
 			_, err := journal.Read(journalPath(args), func(r journal.Record) error {
 				found[string(r.Kind)] = true
+				offset = engine.OffsetAfter(r, offset)
+				r.AtNs += int64(offset)
 				if len(kinds) > 0 && !slices.Contains(kinds, string(r.Kind)) {
 					return nil
 				}

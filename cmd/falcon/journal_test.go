@@ -147,3 +147,32 @@ func TestRunningEngineKeepsCopies(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A record that no engine can read is named by verify, whose exit says so, and passed
+// over by repair, with leave.
+func TestUnreadableRecordIsNamedAndPassedOver(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	j, err := journal.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Append([]journal.Record{{AtNs: 1, Kind: "pace", Body: []byte(`[{"first":-1}]`)}, {AtNs: 2, Kind: "fence", Body: []byte(`{"generation":"x"}`)}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	code, out, why := command(t, "journal", "verify", path)
+	if code != 1 || !strings.Contains(out, "record 1 (pace) can't be read") || !strings.Contains(out, "record 2 (fence)") || !strings.Contains(why, "1 records of "+path) {
+		t.Errorf("verify: %d, %q, %q", code, out, why)
+	}
+	if code, _, why := command(t, "journal", "repair", path); code != 1 || !strings.Contains(why, "--accept-loss") {
+		t.Errorf("repair without leave: %d, %q", code, why)
+	}
+	if code, out, why := command(t, "journal", "repair", "--accept-loss", path); code != 0 || !strings.Contains(out, "2 records that can't be read are passed over") {
+		t.Errorf("repair: %d, %q, %q", code, out, why)
+	}
+	if code, out, why := command(t, "journal", "verify", path); code != 0 || strings.Contains(out, "can't be read") {
+		t.Errorf("verify after the repair: %d, %q, %q", code, out, why)
+	}
+}

@@ -212,3 +212,14 @@ func TestPicturesAreWhole(t *testing.T) {
 		return true
 	})
 }
+
+// Ranks that no layout has yet are a group of no dimension: a job may stand still before it
+// is described.
+func TestDimensionWithoutALayout(t *testing.T) {
+	if got := dimensionOf(falcon.Layout{}, []falcon.Rank{0, 1}); got != "" {
+		t.Errorf("ranks of no layout are a group of %s", got)
+	}
+	if got := dimensionOf(falcon.Layout{TP: 1, DP: 2, PP: 1}, []falcon.Rank{1, 2}); got != "" {
+		t.Errorf("a rank beyond the layout is in a group of %s", got)
+	}
+}

@@ -326,10 +326,10 @@ func (j *job) comms(l falcon.Layout) map[falcon.Rank][]falcon.Comm {
 }
 
 // dimensionOf finds the dimension along which the ranks, ascending, are a group; "" for
-// a set that is none (a split of the framework's own). A gradient's group over dp and
+// a set that is none (a split of the framework's own), or that the layout does not have. A gradient's group over dp and
 // what is inside it counts as dp.
 func dimensionOf(l falcon.Layout, ranks []falcon.Rank) falcon.Dimension {
-	if len(ranks) < 2 {
+	if len(ranks) < 2 || int(ranks[len(ranks)-1]) >= l.World() {
 		return ""
 	}
 	for _, d := range []falcon.Dimension{falcon.DimTP, falcon.DimDP, falcon.DimPP, falcon.DimCP, falcon.DimFSDP, falcon.DimEP, falcon.DimETP, falcon.DimEDP, falcon.DimWorld} {

@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"fmt"
 	"testing"
 	"time"
-	"unsafe"
+
+	steady "github.com/failslow/falcon/backend/clock"
 )
 
 // clock is a machine's: a wall clock that may step, drift and stop, and beside it a
@@ -14,6 +16,7 @@ type clock struct {
 	rate   float64       // by which it gains from then on
 	since  time.Duration
 	stops  []stop
+	boots  int
 }
 
 // stop is a time in which the monotonic clock stood.
@@ -25,8 +28,7 @@ const stopOpen = 1 << 62
 // bootAge is what the monotonic clock shows when a run begins.
 const bootAge = time.Hour
 
-// offMost bounds how far a wall clock may be off: time.Time knows some 130 years around the
-// runs' epoch beside a monotonic reading.
+// offMost bounds how far a wall clock may be off.
 const offMost = 60 * 365 * 24 * time.Hour
 
 // off is by how much the wall clock is ahead now.
@@ -66,58 +68,45 @@ func (k *clock) mono(at time.Duration) time.Duration {
 	return shown
 }
 
-// now is the time by both clocks, as time.Now has it.
-func (k *clock) now() time.Time {
-	return bothClocks(epoch.Add(k.w.now+k.off()), k.mono(k.w.now))
+// wall is what the wall clock shows.
+func (k *clock) wall() time.Time { return epoch.Add(k.w.now + k.off()) }
+
+// read is one look at both clocks, as a process of the machine takes it.
+func (k *clock) read() steady.Reading {
+	return steady.Reading{Wall: k.wall(), Since: k.mono(k.w.now), BootID: fmt.Sprint("boot ", k.boots)}
 }
 
-// rawTime is time.Time as Go lays it out. With the highest bit of wall set, wall holds 33 bits of
-// seconds since 1885 and 30 of nanoseconds, and ext the monotonic reading.
-type rawTime struct {
-	wall uint64
-	ext  int64
-	loc  *time.Location
+// reboot begins the monotonic clock anew.
+func (k *clock) reboot() {
+	k.run()
+	k.boots++
+	k.stops = append(k.stops[:0], stop{at: -bootAge, last: k.w.now + bootAge - time.Second})
 }
 
-const (
-	hasMono   = 1 << 63
-	nanosBits = 30
-)
-
-var year1885 = time.Date(1885, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
-
-// bothClocks is a time with a monotonic reading, which the time package only makes of this
-// machine's own clocks.
-func bothClocks(wall time.Time, mono time.Duration) time.Time {
-	raw := rawTime{
-		wall: hasMono | uint64(wall.Unix()-year1885)<<nanosBits | uint64(wall.Nanosecond()),
-		ext:  int64(mono), loc: time.Local,
-	}
-	return *(*time.Time)(unsafe.Pointer(&raw))
-}
-
-// A time of both clocks is what the time package makes of it: its wall clock steps, and
-// differences do not.
-func TestBothClocks(t *testing.T) {
+// The wall clock steps, drifts and stands; the monotonic one does not, but while its machine is
+// paused.
+func TestClock(t *testing.T) {
 	w := newWorld(1)
 	k := &clock{w: w}
-	was := k.now()
-	w.now = 10 * time.Second
 	k.step(-20 * 365 * 24 * time.Hour)
-	now := k.now()
-	if got := now.Sub(was); got != 10*time.Second {
-		t.Errorf("the difference is %v, want 10s", got)
+	w.now = 10 * time.Second
+	k.drift(-1)
+	w.now = 15 * time.Second
+	if got, want := k.wall(), epoch.Add(10*time.Second-20*365*24*time.Hour); !got.Equal(want) {
+		t.Errorf("the wall clock shows %v, want %v", got, want)
 	}
-	if got, want := now.UnixNano(), epoch.Add(10*time.Second-20*365*24*time.Hour).UnixNano(); got != want {
-		t.Errorf("the wall clock shows %d, want %d", got, want)
-	}
-	if got := now.Add(time.Minute).Sub(was); got != 70*time.Second {
-		t.Errorf("a sum has lost its monotonic reading: %v", got)
+	if got, want := k.mono(w.now), bootAge+15*time.Second; got != want {
+		t.Errorf("the monotonic clock shows %v, want %v", got, want)
 	}
 	k.stand()
-	w.now = 15 * time.Second
+	w.now = 25 * time.Second
 	k.run()
-	if got := k.now().Sub(now); got != 0 {
-		t.Errorf("a clock that stood went on by %v", got)
+	if got, want := k.mono(w.now), bootAge+15*time.Second; got != want {
+		t.Errorf("after a pause the monotonic clock shows %v, want %v", got, want)
+	}
+	k.reboot()
+	w.now = 26 * time.Second
+	if got, want := k.mono(w.now), 2*time.Second; got != want {
+		t.Errorf("after a start of the machine the monotonic clock shows %v, want %v", got, want)
 	}
 }

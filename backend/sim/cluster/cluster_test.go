@@ -38,13 +38,18 @@ type Cluster struct {
 	dir   string
 	nodes map[falcon.Node]*node
 	order []*node
-	host  *host
+	host  *host // of the engine
+	rival *host // of a second one, while it is there
 	conns []*conn
 	job   *job
 	judge *judge
 
-	pids int
-	did  map[string]int // deeds, by kind
+	armed []deed // pauses that wait for a step of a recovery
+
+	pids    int
+	starts  uint64 // of processes
+	doubles int
+	did     map[string]int // deeds, by kind
 
 	struck map[string]int // engines killed, by point
 }
@@ -62,7 +67,7 @@ func newCluster(seed uint64, change func(*setup)) (*Cluster, error) {
 	}
 	c.setup.fit()
 	c.job, c.judge = newJob(c), newJudge(c)
-	c.host = newHost(c, dir)
+	c.host = newHost(c, "engine")
 	for i := range c.setup.nodes + c.setup.spares {
 		n := newNode(c, falcon.Node(fmt.Sprintf("n%d", i)), dir)
 		n.clock.offset, n.old = c.setup.skews[i], c.setup.old[i]
@@ -84,9 +89,11 @@ func (c *Cluster) close() {
 	for _, n := range c.order {
 		n.end(false)
 	}
-	if c.host.engine != nil {
-		c.host.engine.Halt()
-		_ = c.host.journal.Close()
+	for _, h := range c.hosts() {
+		if h.engine != nil {
+			h.engine.Halt()
+			_ = h.journal.Close()
+		}
 	}
 	_ = os.RemoveAll(c.dir)
 }
@@ -149,17 +156,33 @@ func (c *Cluster) train() {
 	}
 }
 
+// reach is when a node and an engine could speak.
+type reach struct {
+	audible time.Duration // when the engine could last hear the agent
+	reached time.Duration // when both could last speak
+	back    time.Duration // when that was possible again, after an outage
+	outage  time.Duration // how long that one was
+}
+
+// reach is that of the node to an engine, which knows of none before its first start.
+func (n *node) reach(h *host) *reach {
+	if n.by[h] == nil {
+		n.by[h] = &reach{audible: h.began, reached: h.began}
+	}
+	return n.by[h]
+}
+
 // endOutage notes how long the node was out of reach, when it has been. A time between two
 // outages that was shorter than its latency let nothing through: they are one.
-func (n *node) endOutage() {
-	d, open := n.c.now-n.reached, n.reached-n.back
+func (n *node) endOutage(at *reach) {
+	d, open := n.c.now-at.reached, at.reached-at.back
 	if d <= time.Second {
 		return
 	}
 	if late := max(n.path.up.slow, n.path.down.slow); late > 0 && open < late+2*watchEvery {
-		d += open + n.outage
+		d += open + at.outage
 	}
-	n.outage, n.back = d, n.c.now
+	at.outage, at.back = d, n.c.now
 }
 
 const watchEvery = 100 * time.Millisecond
@@ -171,10 +194,11 @@ func (c *Cluster) watch() {
 		if a == nil || a.halted() || a.conn == nil || !a.conn.agentUp || !a.conn.engUp || a.conn.session == nil || n.path.up.cut {
 			continue
 		}
-		n.audible = c.now
+		at := n.reach(a.conn.host)
+		at.audible = c.now
 		if !n.path.down.cut {
-			n.endOutage()
-			n.reached = c.now
+			n.endOutage(at)
+			at.reached = c.now
 		}
 	}
 	c.after(watchEvery, c.watch)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -23,6 +24,10 @@ const tickEvery = 100 * time.Millisecond
 // host is the machine of the engine.
 type host struct {
 	c       *Cluster
+	name    string
+	belief  *belief
+	began   time.Duration // when it was first started
+	retired bool          // the other engine was kept
 	engine  *engine.Engine
 	journal *journal.Journal
 	path    string
@@ -43,11 +48,18 @@ type host struct {
 // errKilled ends an engine at one of its points.
 var errKilled = errors.New("killed")
 
-func newHost(c *Cluster, dir string) *host {
-	if err := os.MkdirAll(filepath.Join(dir, "engine"), 0o700); err != nil {
+func newHost(c *Cluster, name string) *host {
+	dir := filepath.Join(c.dir, name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		c.violate("%s", err)
 	}
-	return &host{c: c, clock: &clock{w: c.World}, path: filepath.Join(dir, "engine", "journal.db")}
+	h := &host{c: c, name: name, clock: &clock{w: c.World}, began: c.now, path: filepath.Join(dir, "journal.db")}
+	h.belief = c.judge.of(h)
+	return h
+}
+
+func (h *host) log(format string, args ...any) {
+	h.c.log("%s: %s", h.name, fmt.Sprintf(format, args...))
 }
 
 // start opens the journal and restores an engine from it.
@@ -58,11 +70,11 @@ func (h *host) start() {
 		return
 	}
 	e, err := engine.New(engine.Config{
-		JobName: "sim", Journal: j, Fault: h.strike, Now: h.clock.now,
+		JobName: "sim", Journal: j, Fault: h.strike, Clock: h.clock.read,
 		Policy:     falcon.Policy{Mode: falcon.ModeAuto, Cap: h.c.setup.cap, Owner: "sim", Recovery: falcon.RecoveryPolicy{PerHour: 1000}},
 		Retention:  engine.Retention{SnapshotBytes: h.c.setup.snapshotBytes},
 		Validation: engine.Validation{Auto: h.c.setup.autoTests},
-		Recoverer:  &spy{Machine: recovery.New(recovery.Config{}), j: h.c.judge},
+		Recoverer:  &spy{Machine: recovery.New(recovery.Config{}), j: h.belief},
 	})
 	if journal.Transient(err) { // it says so and exits, and whoever supervises it tries again
 		_ = j.Close()
@@ -82,7 +94,7 @@ func (h *host) start() {
 		line, _, _ := h.watcher.Next(context.Background())
 		h.seen = line.GetSeq()
 	}
-	h.c.log("engine: life %d begins", h.life)
+	h.log("life %d begins", h.life)
 	h.tick(h.life)
 }
 
@@ -92,7 +104,7 @@ func (h *host) strike(point string) error {
 		if h.doom--; h.doom == 0 {
 			h.dying = true
 			h.c.struck[point]++
-			h.c.log("engine: is killed %s", point)
+			h.log("is killed %s", point)
 		}
 	}
 	if h.dying {
@@ -114,7 +126,7 @@ func (h *host) fault(point string) error {
 
 // fill fills the disk for a while.
 func (h *host) fill(last time.Duration) {
-	h.c.log("engine: its disk is full for %v", last)
+	h.log("its disk is full for %v", last)
 	h.full++
 	h.c.after(last, func() { h.full = max(0, h.full-1) })
 }
@@ -124,13 +136,13 @@ func (h *host) kill() {
 	if h.engine == nil {
 		return
 	}
-	h.c.log("engine: killed")
+	h.log("killed")
 	h.dying = true // what is under way ends where it is
 	h.engine.Halt()
 	_ = h.journal.Close()
 	h.engine, h.stopped, h.doom, h.dying = nil, false, 0, false
 	for _, c := range h.c.conns {
-		if c.life == h.life && c.engUp {
+		if c.host == h && c.life == h.life && c.engUp {
 			c.closeEngine("the engine was killed")
 		}
 	}
@@ -138,7 +150,7 @@ func (h *host) kill() {
 
 // revive starts the engine where none runs.
 func (h *host) revive() {
-	if h.engine == nil {
+	if h.engine == nil && !h.retired {
 		h.start()
 	}
 }
@@ -148,7 +160,7 @@ func (h *host) stop(last time.Duration) {
 	if h.engine == nil || h.stopped {
 		return
 	}
-	h.c.log("engine: stopped for %v", last)
+	h.log("stopped for %v", last)
 	h.stopped = true
 	h.stops++
 	no := h.stops
@@ -161,7 +173,7 @@ func (h *host) stop(last time.Duration) {
 
 func (h *host) cont() {
 	if h.stopped {
-		h.c.log("engine: goes on")
+		h.log("goes on")
 		h.stopped = false
 		h.turn(true)
 	}
@@ -218,6 +230,9 @@ func (h *host) wake() {
 
 // ends is an engine that has ended by itself, or was killed at a point.
 func (h *host) ends(err error) {
+	if !h.dying && h.c.yields(h, err) {
+		return
+	}
 	if !h.dying {
 		h.c.violate("the engine has ended: %s", err)
 		return
@@ -243,8 +258,8 @@ func (h *host) turn(tick bool) {
 			continue // told by the life before
 		}
 		h.seen = line.GetSeq()
-		h.c.judge.stands = h.c.judge.stands || strings.Contains(line.GetText(), standsText)
-		h.c.log("engine: [%s %d] %s", line.GetKind(), line.GetSeverity(), line.GetText())
+		h.belief.stands = h.belief.stands || strings.Contains(line.GetText(), standsText)
+		h.log("[%s %d] %s", line.GetKind(), line.GetSeverity(), line.GetText())
 	}
 	h.c.conns = slices.DeleteFunc(h.c.conns, func(c *conn) bool { return !c.agentUp && !c.engUp })
 	for _, c := range h.c.conns {

@@ -13,20 +13,30 @@ import (
 // judge holds the engine's deeds against what is true.
 type judge struct {
 	c       *Cluster
-	fenced  map[fence]bool
-	state   map[string]falcon.RecoveryState
 	launch  map[[2]uint64]int // processes started, by generation and rank
 	sick    time.Duration     // when it was last seen to be broken
 	short   time.Duration     // when the devices last did not suffice
 	begins  int
 	resumed int
 	fences  int
-	stands  bool                   // a restart was given up, and the engine has said so
-	gaveUp  int                    // runs that have ended so
-	waits   bool                   // a recovery waits for a spare
-	asks    string                 // the recovery that waits for a person
-	doubts  string                 // the one that asks a person whether the job has finished, which it has
-	barred  map[falcon.Node]string // fenced, and not lifted: by which recovery
+	gaveUp  int // runs that have ended with a sentence
+}
+
+// belief is what one engine has decided, as far as the judge has seen it.
+type belief struct {
+	*judge
+	h      *host
+	fenced map[fence]bool
+	state  map[string]falcon.RecoveryState
+	stands bool                   // a restart was given up, and the engine has said so
+	waits  bool                   // a recovery waits for a spare
+	asks   string                 // the recovery that waits for a person
+	doubts string                 // the one that asks a person whether the job has finished, which it has
+	barred map[falcon.Node]string // fenced, and not lifted: by which recovery
+}
+
+func (j *judge) of(h *host) *belief {
+	return &belief{judge: j, h: h, fenced: map[fence]bool{}, state: map[string]falcon.RecoveryState{}, barred: map[falcon.Node]string{}}
 }
 
 // fence is one node that a recovery has given up.
@@ -36,13 +46,13 @@ type fence struct {
 }
 
 func newJudge(c *Cluster) *judge {
-	return &judge{c: c, fenced: map[fence]bool{}, state: map[string]falcon.RecoveryState{}, launch: map[[2]uint64]int{}, barred: map[falcon.Node]string{}, sick: -time.Hour, short: -time.Hour}
+	return &judge{c: c, launch: map[[2]uint64]int{}, sick: -time.Hour, short: -time.Hour}
 }
 
 // spy is the recovery machine with the judge looking at what it decides.
 type spy struct {
 	*recovery.Machine
-	j     *judge
+	j     *belief
 	knows bool // the judge knows what the journal kept
 }
 
@@ -85,7 +95,7 @@ func (j *judge) look() {
 
 // restored forgets what an engine decided that was killed before the journal kept it: none of
 // that came into force, and what the next one decides is judged by itself.
-func (j *judge) restored(kept []falcon.Recovery) {
+func (j *belief) restored(kept []falcon.Recovery) {
 	state, fenced := map[string]falcon.RecoveryState{}, map[fence]bool{}
 	for _, v := range kept {
 		state[v.ID] = v.State
@@ -97,10 +107,13 @@ func (j *judge) restored(kept []falcon.Recovery) {
 	maps.DeleteFunc(j.barred, func(n falcon.Node, id string) bool { return !fenced[fence{id, n}] })
 }
 
-func (j *judge) recovery(v falcon.Recovery) {
+func (j *belief) recovery(v falcon.Recovery) {
 	was := j.state[v.ID]
 	if was != v.State {
-		j.c.log("engine: %s is %s (generation %d, fenced %v, pending %v, resume %d): %s", v.ID, v.State, v.Generation, v.Fenced, v.Pending, v.Resume, v.Reason)
+		j.h.log("%s is %s (generation %d, fenced %v, pending %v, resume %d): %s", v.ID, v.State, v.Generation, v.Fenced, v.Pending, v.Resume, v.Reason)
+	}
+	if was != v.State {
+		j.c.reach(v.State)
 	}
 	j.state[v.ID] = v.State
 	j.asks = ""
@@ -150,7 +163,7 @@ const shortFor = 3 * time.Minute
 
 // ruin judges the failure of a recovery, which is the job's end: it is right where the devices
 // did not suffice.
-func (j *judge) ruin(v falcon.Recovery) {
+func (j *belief) ruin(v falcon.Recovery) {
 	if j.c.now-j.short > shortFor {
 		j.c.violate("%s ends a job whose devices were there: %s", v.ID, v.Reason)
 	}
@@ -159,7 +172,7 @@ func (j *judge) ruin(v falcon.Recovery) {
 // fit is how many devices can run a rank.
 func (c *Cluster) fit() (devices int) {
 	for _, n := range c.order {
-		if n.power && !n.demanded && !c.broken(n) && n.ends() < 3 {
+		if n.power && !n.demanded && !c.broken(n) && n.ends() < 3 && (!n.lost || !c.host.belief.isFenced(n.name)) {
 			devices += c.setup.perNode
 		}
 	}
@@ -187,15 +200,16 @@ const backFor = 1500 * time.Millisecond
 
 // fence judges one fence: the node must be at fault, or out of reach for a while
 // in a recovery that has another cause, as are out of its nodes.
-func (j *judge) fence(v falcon.Recovery, name falcon.Node, out, of int) {
+func (j *belief) fence(v falcon.Recovery, name falcon.Node, out, of int) {
 	n := j.c.nodes[name]
 	if n == nil || n.guilty() || n.demanded || byAction(v, name) && n.slowOfLate() {
 		return
 	}
 	late := max(n.path.up.slow, n.path.down.slow) // what comes now was sent that long before
-	away, broken := j.c.now-n.reached+late, j.c.job.broken()
-	if j.c.now-n.back < backFor+late {
-		away = max(away, n.outage) // the engine has not heard of its return so far
+	at := n.reach(j.h)
+	away, broken := j.c.now-at.reached+late, j.c.job.broken()
+	if j.c.now-at.back < backFor+late {
+		away = max(away, at.outage) // the engine has not heard of its return so far
 	}
 	if (broken != "" || j.c.now-j.sick <= sickFor) && (away > reachFor && 2*out <= max(of, 2) || away > keepalive) {
 		return
@@ -274,7 +288,7 @@ func (j *judge) started(p *proc) {
 	}
 }
 
-func (j *judge) isFenced(n falcon.Node) bool { return j.barred[n] != "" }
+func (j *belief) isFenced(n falcon.Node) bool { return j.barred[n] != "" }
 
 // settleMost is how long a job may stand once everything is whole again.
 const settleMost = 3 * time.Minute
@@ -285,11 +299,12 @@ const settleLeast = 45 * time.Second
 
 // settled reports whether the job trains, or has finished, and no recovery is open.
 func (j *judge) settled() bool {
-	return !j.open() && (j.c.job.finished || !j.stands && j.trains())
+	b := j.c.host.belief
+	return !b.open() && (j.c.job.finished || !b.stands && j.trains())
 }
 
 // open reports whether a recovery is.
-func (j *judge) open() bool {
+func (j *belief) open() bool {
 	for _, state := range j.state {
 		if !state.Over() {
 			return true
@@ -307,7 +322,7 @@ func (j *judge) end() {
 	if len(c.bad) > 0 || c.job.over || j.trains() {
 		return
 	}
-	if j.stands || c.now-j.short <= shortFor {
+	if c.host.belief.stands || c.now-j.short <= shortFor {
 		j.gaveUp++
 		return
 	}
@@ -316,7 +331,7 @@ func (j *judge) end() {
 
 // unreached counts the nodes of a placement that the engine can't hear for a
 // while, and all of them, without those that are fenced.
-func (j *judge) unreached(on falcon.Placement) (out, of int) {
+func (j *belief) unreached(on falcon.Placement) (out, of int) {
 	seen := map[falcon.Node]bool{}
 	for _, d := range on {
 		n := j.c.nodes[d.Node()]
@@ -324,7 +339,7 @@ func (j *judge) unreached(on falcon.Placement) (out, of int) {
 			continue
 		}
 		seen[n.name] = true
-		if of++; j.c.now-n.audible > knownFor {
+		if of++; j.c.now-n.reach(j.h).audible > knownFor {
 			out++
 		}
 	}

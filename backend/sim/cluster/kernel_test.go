@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -79,7 +80,7 @@ func (d directory) Discover() (live, stale []ring.Entry, err error) {
 }
 
 func (d directory) Open(path string) (agent.Segment, error) {
-	for _, p := range d.n.procs {
+	for _, p := range slices.Backward(d.n.procs) {
 		if p.path == path {
 			return p, nil
 		}
@@ -99,10 +100,8 @@ func (d directory) Exit(pid int, ended func()) (agent.Exit, error) {
 }
 
 func (d directory) Born(pid int) (uint64, bool) {
-	for _, p := range d.n.procs {
-		if p.pid == pid && p.alive {
-			return uint64(pid), true
-		}
+	if p := d.n.holder(pid); p != nil && p.alive {
+		return p.start, true
 	}
 	return 0, false
 }
@@ -170,14 +169,13 @@ func (m machine) Start(s launch.Spec) (launch.Proc, error) {
 		c.job.join(p, gen, resume, true)
 	}
 	c.after(c.between(importLeast, importMost), ready)
-	return launch.Proc{PID: p.pid, Start: uint64(p.pid)}, nil
+	return launch.Proc{PID: p.pid, Start: p.start}, nil
 }
 
-func (m machine) find(pid int) *proc {
-	for _, p := range m.n.procs {
-		if p.pid == pid {
-			return p
-		}
+// find is the process that is meant: another one with its number is not.
+func (m machine) find(x launch.Proc) *proc {
+	if p := m.n.holder(x.PID); p != nil && p.start == x.Start {
+		return p
 	}
 	return nil
 }
@@ -185,12 +183,12 @@ func (m machine) find(pid int) *proc {
 // Ended never says how: the launcher then learns it as of a process that an
 // earlier agent has started.
 func (m machine) Ended(x launch.Proc) (string, bool) {
-	p := m.find(x.PID)
+	p := m.find(x)
 	return "", p == nil || !p.alive
 }
 
 func (m machine) Kill(x launch.Proc) {
-	if p := m.find(x.PID); p != nil {
+	if p := m.find(x); p != nil {
 		p.kill("killed by signal 9 (SIGKILL)")
 	}
 }
@@ -198,7 +196,7 @@ func (m machine) Kill(x launch.Proc) {
 func (m machine) Find(assignment string) (launch.Proc, bool) {
 	for _, p := range m.n.procs {
 		if p.mark == assignment && p.alive {
-			return launch.Proc{PID: p.pid, Start: uint64(p.pid)}, true
+			return launch.Proc{PID: p.pid, Start: p.start}, true
 		}
 	}
 	return launch.Proc{}, false

@@ -68,11 +68,11 @@ func (n *node) dial(a *agentLife) {
 		}
 		w.after(wait, func() { a.failed("no way") })
 		return
-	case n.c.host.engine == nil:
+	case n.lead().engine == nil:
 		w.after(w.between(latencyLeast, latencyMost), func() { a.failed("refused") })
 		return
 	}
-	c := &conn{w: w, node: n, host: n.c.host, life: n.c.host.life, agentUp: true, engUp: true, agent: a}
+	c := &conn{w: w, node: n, host: n.lead(), life: n.lead().life, agentUp: true, engUp: true, agent: a}
 	c.up.heard, c.down.heard = w.now, w.now
 	a.conn = c
 	n.c.conns = append(n.c.conns, c)

@@ -11,6 +11,7 @@ import (
 	"github.com/failslow/falcon/agent/launch"
 	"github.com/failslow/falcon/agent/ship"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	steady "github.com/failslow/falcon/backend/clock"
 )
 
 // node is one machine of the cluster.
@@ -20,6 +21,7 @@ type node struct {
 	dir   string
 	power bool
 	clock *clock
+	time  *steady.Clock // of the newest agent
 	path  path
 	agent *agentLife // nil while none runs
 	boots int
@@ -31,13 +33,12 @@ type node struct {
 
 	procs []*proc // that were ever started here, oldest first
 
-	audible  time.Duration // when the engine could last hear the agent
-	reached  time.Duration // when both could last speak
-	back     time.Duration // when that was possible again, after an outage
-	outage   time.Duration // how long that one was
+	by       map[*host]*reach
+	leads    *host         // where its agent's address leads to, nil = to the engine
 	thawed   time.Duration // when a process here last went on after a freeze
 	hot      uint64        // thermal time of its GPUs so far, ns
 	blamed   time.Duration // when a device here last reported a fatal fault, 0 = never
+	lost     bool          // it lost its power, and no fence of it was lifted since
 	demanded bool          // an operator has asked for its replacement
 	old      bool          // its agent is of the version before, until it is started again
 }
@@ -57,14 +58,15 @@ type agentLife struct {
 }
 
 func newNode(c *Cluster, name falcon.Node, dir string) *node {
-	n := &node{c: c, name: name, dir: filepath.Join(dir, string(name)), clock: &clock{w: c.World}, power: true}
+	n := &node{c: c, name: name, dir: filepath.Join(dir, string(name)), clock: &clock{w: c.World}, by: map[*host]*reach{}, power: true}
 	if err := os.MkdirAll(n.dir, 0o700); err != nil {
 		c.violate("%s", err)
 	}
 	return n
 }
 
-func (n *node) now() time.Time { return n.clock.now() }
+// now is the time of the node's agent, which began with the wall clock and never steps.
+func (n *node) now() time.Time { return n.time.Now() }
 
 // boot starts the node's agent.
 func (n *node) boot() {
@@ -76,13 +78,14 @@ func (n *node) boot() {
 		return
 	}
 	n.boots++
+	n.time = steady.New(n.clock.read)
 	cfg := agent.Defaults()
 	cfg.Node, cfg.Job, cfg.ShmDir = string(n.name), "sim", n.dir
 	cfg.DrainMs, cfg.RankTable = n.c.setup.drainMs, filepath.Join(n.dir, "table.json")
 	cfg.Launch = launch.Config{Command: []string{"/bin/true"}, NodeRanks: n.c.setup.perNode}
 	cfg.Host.Proc = n.dir // nothing of this machine's processes is theirs
 	a := &agentLife{n: n, backoff: ship.BackoffMin, old: n.old}
-	a.agent = agent.New(cfg, agent.Options{Directory: directory{n}, Launch: machine{n}})
+	a.agent = agent.New(cfg, agent.Options{Directory: directory{n}, Launch: machine{n}, Now: n.now})
 	boot, from := fmt.Sprintf("%s-%d", n.name, n.boots), a.agent.TakeOver()
 	if from != nil {
 		boot = from.Boot
@@ -305,7 +308,7 @@ func (n *node) die(reset bool) {
 		return
 	}
 	n.c.log("%s: node dies (reset: %t)", n.name, reset)
-	n.paused = false
+	n.paused, n.lost = false, true
 	n.clock.run()
 	if !reset {
 		n.power = false

@@ -16,15 +16,17 @@ import (
 // proc is one training process with its hook: a small state machine whose
 // shared memory the agent reads.
 type proc struct {
-	c    *Cluster
-	n    *node
-	pid  int
-	rank int
-	dev  falcon.Device
-	gen  uint64 // launch that started it, 0 = by hand
-	mark string // FALCON_LAUNCH
-	path string
-	born time.Duration
+	c          *Cluster
+	n          *node
+	pid        int
+	start      uint64 // by the kernel: with the pid it names the process for ever
+	rank       int
+	dev        falcon.Device
+	gen        uint64 // launch that started it, 0 = by hand
+	mark       string // FALCON_LAUNCH
+	path       string
+	born       time.Duration
+	bornUnixNs int64 // by the wall clock
 
 	shown    bool // its file is there
 	spoke    bool // the file of its last word may be there
@@ -74,10 +76,11 @@ const (
 )
 
 func (c *Cluster) newProc(n *node, rank int, dev falcon.Device, gen uint64) *proc {
-	c.pids++
+	c.starts++
+	pid := n.freePid()
 	p := &proc{
-		c: c, n: n, pid: c.pids, rank: rank, env: rank, dev: dev, gen: gen, alive: true, born: c.now, kept: falcon.NoIteration, step: falcon.NoIteration,
-		path:     filepath.Join(n.dir, "falcon.sim."+strconv.Itoa(c.pids)),
+		c: c, n: n, pid: pid, start: c.starts, rank: rank, env: rank, dev: dev, gen: gen, alive: true, born: c.now, kept: falcon.NoIteration, step: falcon.NoIteration,
+		path:     filepath.Join(n.dir, "falcon.sim."+strconv.Itoa(pid)),
 		comms:    []ring.Comm{},
 		ctl:      ring.Control{Iteration: -1, StepTag: -1, Coverage: ring.CoverAdapter | ring.CoverInit | ring.CoverColl, Generation: gen, GenerationNow: gen, TestWorkspace: 64 << 20},
 		boundary: -1, old: n.old,
@@ -87,8 +90,34 @@ func (c *Cluster) newProc(n *node, rank int, dev falcon.Device, gen uint64) *pro
 	}
 	l := c.setup.layout
 	p.ctl.TP, p.ctl.DP, p.ctl.PP, p.ctl.MicroBatches, p.ctl.Described = l.TP, l.DP, l.PP, 8, 1
+	p.bornUnixNs = n.clock.wall().UnixNano()
 	n.procs = append(n.procs, p)
 	return p
+}
+
+// freePid is a process's number: a new one, or, where numbers come round, that of one that has
+// ended on the node. A file of that one that is still there is the new one's now.
+func (n *node) freePid() int {
+	if n.c.setup.reuse && n.c.starts%2 == 0 {
+		for _, p := range n.procs {
+			if !p.alive && n.holder(p.pid) == p {
+				p.shown, p.spoke = false, false
+				return p.pid
+			}
+		}
+	}
+	n.c.pids++
+	return n.c.pids
+}
+
+// holder is the process that has a number now, or had it last.
+func (n *node) holder(pid int) *proc {
+	for _, p := range slices.Backward(n.procs) {
+		if p.pid == pid {
+			return p
+		}
+	}
+	return nil
 }
 
 // show makes the process's file.
@@ -210,7 +239,9 @@ func (p *proc) Header() ring.Header {
 		StartMonoNs: p.monoAt(p.born),
 	}
 }
-func (p *proc) UnixNs(mono int64) int64 { return p.n.now().UnixNano() + mono - p.mono() }
+
+// UnixNs is by the wall clock as the process was started.
+func (p *proc) UnixNs(mono int64) int64 { return p.bornUnixNs + mono - p.monoAt(p.born) }
 
 func (p *proc) Drain(buf []ring.Record) (int, uint64) {
 	n := copy(buf, p.records)

@@ -396,21 +396,23 @@ func (n *node) repair() {
 // spare where a recovery waits for one.
 func (c *Cluster) lift() {
 	for _, n := range c.order {
-		if n.power && c.judge.isFenced(n.name) && !c.broken(n) {
+		if n.power && c.host.belief.isFenced(n.name) && !c.broken(n) {
 			err := c.host.call(func(ctx context.Context, e *engine.Engine) error {
 				_, err := e.Recover(ctx, operator, &falconv1.RecoverRequest{Verb: "lift", Node: string(n.name), Reason: "repaired"})
 				return err
 			})
-			if err == nil || errors.Is(err, engine.ErrNotFound) && !c.judge.open() { // the engine died before its fence, or as it lifted it
-				delete(c.judge.barred, n.name)
-				n.demanded = false
+			if err == nil || errors.Is(err, engine.ErrNotFound) && !c.host.belief.open() { // the engine died before its fence, or as it lifted it
+				delete(c.host.belief.barred, n.name)
+				n.demanded, n.lost = false, false
 				c.log("operator: lifted the fence of %s", n.name)
+			} else {
+				c.log("operator: lift %s: %v", n.name, err)
 			}
 		}
 	}
-	if id := c.judge.asks; id != "" && c.job.broken() != "" { // they look at the job before they approve
+	if id := c.host.belief.asks; id != "" && c.job.broken() != "" { // they look at the job before they approve
 		verb := "approve"
-		if id == c.judge.doubts {
+		if id == c.host.belief.doubts {
 			verb = "deny" // its log says that it has finished
 		}
 		err := c.host.call(func(ctx context.Context, e *engine.Engine) error {
@@ -419,7 +421,7 @@ func (c *Cluster) lift() {
 		})
 		c.log("operator: %s %s: %v", verb, id, err)
 	}
-	if c.judge.waits && !c.setup.alone && len(c.order) < nodesMost {
+	if c.host.belief.waits && !c.setup.alone && len(c.order) < nodesMost {
 		n := newNode(c, falcon.Node(fmt.Sprintf("n%d", len(c.order))), c.dir)
 		c.nodes[n.name] = n
 		c.order = append(c.order, n)
@@ -451,6 +453,7 @@ func (c *Cluster) heal() {
 			n.boot()
 		}
 	}
+	c.reunite(false)
 	c.host.full = 0
 	c.host.cont()
 	c.host.revive()

@@ -27,6 +27,9 @@ var upsets = []weighted{
 	{"all-pause", 1},
 	{"journal-back", 3},
 	{"journal-lost", 1},
+	{"engine-reboot", 2},
+	{"engine-twice", 2},
+	{"step-pause", 4},
 }
 
 // Bounds of upsets.
@@ -108,10 +111,18 @@ func (c *Cluster) upset(d deed) {
 		}
 	case "journal-back":
 		c.host.rollBack(d)
+	case "engine-reboot":
+		c.host.kill()
+		c.host.clock.reboot()
+		c.after(min(d.last, 20*time.Second), c.host.revive)
 	case "journal-lost":
 		c.host.kill()
 		c.host.empty()
 		c.after(min(d.last, 20*time.Second), c.host.revive)
+	case "engine-twice":
+		c.double(d)
+	case "step-pause":
+		c.armed = append(c.armed, d)
 	default:
 		c.violate("no entry is called %s", d.kind)
 	}
@@ -233,7 +244,7 @@ func (h *host) empty() {
 			h.c.violate("%s", err)
 		}
 	}
-	h.c.log("engine: its state folder is empty")
+	h.log("its state folder is empty")
 }
 
 // rollBack brings an earlier journal back: by the documented command, or by its files.
@@ -243,7 +254,7 @@ func (h *host) rollBack(d deed) {
 	}
 	h.kill()
 	was := h.copies[len(h.copies)-1-d.rank%len(h.copies)]
-	h.c.log("engine: its journal is that of %v (restored: %t)", was.at, d.flag)
+	h.log("its journal is that of %v (restored: %t)", was.at, d.flag)
 	if d.flag {
 		h.restore(was)
 	} else {
@@ -268,7 +279,7 @@ func (h *host) restore(was copied) {
 	h.write(backup, was.files[name])
 	r, _, err := journal.Restore(filepath.Join(h.dir(), backup), h.path, true)
 	if err == nil {
-		err = engine.MarkLoss(h.path, h.clock.now(), fmt.Sprintf("restored up to record %d", r.Head.Seq))
+		err = engine.MarkLoss(h.path, h.clock.wall(), fmt.Sprintf("restored up to record %d", r.Head.Seq))
 	}
 	if err != nil {
 		h.c.violate("a journal can't be restored: %s", err)

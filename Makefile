@@ -118,7 +118,7 @@ PAGES   ?= $(CURDIR)/docs
 RESULTS ?= $(BIN)
 
 # Exact on any machine first, then what is timed.
-NIGHTLY := simulate core-race schedules crashes attacks eval one-slow table7 flow rivals outage pictures seeds pauses swaps harmless ends recoveries torch-kills torch-pauses torch-versions torch-screen torch-lab hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
+NIGHTLY := simulate core-race schedules crashes attacks eval one-slow table7 flow rivals outage pictures seeds pauses swaps harmless node-pauses old-journals ends recoveries torch-kills torch-pauses torch-versions torch-screen torch-lab hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
 .PHONY: $(NIGHTLY)
 export NIGHT_SEEDS ?= 10000
 nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped
@@ -202,6 +202,14 @@ harmless: build ## disturb the agents of a lab that trains HARM (100) times, and
 	@if [ "$$(id -u)" = 0 ] && command -v ip >/dev/null && command -v iptables >/dev/null; then \
 	  go test -count=1 -timeout 3h -v -run TestHarmless ./cmd/falcon -lab-harm $(HARM); \
 	else echo "harmless: skipped: it needs root, ip and iptables, to make a network namespace"; fi
+
+NODE_PAUSES ?= 100
+node-pauses: build ## stop nodes whole, for 1 to 60 s and at each step of a recovery, NODE_PAUSES (100) times: each job must come to its end, and no node be left fenced
+	go test -count=1 -timeout 5h -v -run TestNodePauses ./cmd/falcon -lab-node-pauses $(NODE_PAUSES)
+
+OLD_JOURNALS ?= 20
+old-journals: build ## give the engine a journal of 1, 3 and 10 recoveries before, or none, OLD_JOURNALS (20) times each, then kill a rank and a node
+	go test -count=1 -timeout 3h -v -run TestJournalsOfBefore ./cmd/falcon -lab-journals $(OLD_JOURNALS)
 
 ENDS ?= 20
 ends: build ## jobs that recover once and end, ENDS (20) of them, on agents that no kernel tells how a process ended

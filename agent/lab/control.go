@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // ErrNoLab is returned where there is no lab to talk to.
@@ -25,10 +27,10 @@ const (
 
 // Request is one wish to a running lab.
 type Request struct {
-	Op     string        `json:"op"` // status, stop, inject, kill, freeze; stop-agent, kill-agent, freeze-agent, thaw-agent, cut-agent, stall
+	Op     string        `json:"op"` // status, stop, inject, kill, freeze, thaw; stop-agent, kill-agent, freeze-agent, thaw-agent, cut-agent, stall; stop-engine
 	Event  *Event        `json:"event,omitempty"`
 	For    time.Duration `json:"for,omitempty"`
-	Target string        `json:"target,omitempty"` // rank number or node, for kill and freeze; a rank for stall, else all of them; for kill also console and agent NODE; for agents their node
+	Target string        `json:"target,omitempty"` // rank number or node, for kill, freeze and thaw; a rank for stall, else all of them; for kill also console and agent NODE; for agents their node
 	Mode   CutMode       `json:"mode,omitempty"`   // of cut-agent
 }
 
@@ -91,7 +93,9 @@ func (c *control) runRequest(req Request) error {
 	case "kill":
 		return c.strikeNow(Event{Kill: req.Target})
 	case "freeze":
-		return c.strikeNow(Event{Freeze: req.Target})
+		return c.freezeFor(req.Target, req.For)
+	case "thaw":
+		return c.thaw(req.Target)
 	}
 	return c.lab.Trouble().carryOut(req)
 }
@@ -117,6 +121,27 @@ func (c *control) strikeNow(e Event) error {
 	case <-c.lab.closing.Done():
 		return errors.New("the lab is ending")
 	}
+}
+
+// freezeFor stops a rank or a node, and lets it go on after so long; 0 = never.
+func (c *control) freezeFor(target string, span time.Duration) error {
+	if err := checkDuration(span); err != nil {
+		return err
+	}
+	if err := c.strikeNow(Event{Freeze: target}); err != nil || span == 0 {
+		return err
+	}
+	c.lab.runAfter(span, func() { _ = c.thaw(target) }) // gone already is as good
+	return nil
+}
+
+// thaw lets a frozen rank or node go on.
+func (c *control) thaw(target string) error {
+	v, err := c.lab.sc.parseVictim(target)
+	if err != nil {
+		return fmt.Errorf("thaw is %q: %w", target, err)
+	}
+	return c.lab.signalTarget(v, unix.SIGCONT)
 }
 
 // injectFault adds the fault from the next iteration on, and takes it back after

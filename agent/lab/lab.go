@@ -99,6 +99,8 @@ type Lab struct {
 	kills   []Kill
 	stalls  stalls
 
+	engineAway atomic.Int64 // how long the engine stays away after its next end, in ns; 0 = as usual
+
 	closing context.Context // done when Close begins
 	stop    context.CancelFunc
 	wait    sync.WaitGroup // every goroutine and child

@@ -185,18 +185,19 @@ func (l *Lab) followRank(p *rankProcess, out io.Reader) {
 	l.postEvent(event{proc: p, exited: true, err: err, unixNs: time.Now().UnixNano()})
 }
 
-// handleLine takes a line of a process: the rank that it holds now, and its event.
-func (l *Lab) handleLine(p *rankProcess, ln line) {
+// handleLine takes a line of a process: the rank that it holds now, and its event. It reports
+// whether the process has rejoined, or has tried to.
+func (l *Lab) handleLine(p *rankProcess, ln line) bool {
 	if ln.End != "" {
 		p.end = ln.End
 	}
 	if ln.Fault != "" {
 		l.reachedPoint(p.rank, ln.Fault, ln.UnixNs)
-		return
+		return false
 	}
 	if ln.Rejoin > 0 {
 		l.takeRejoin(p, ln)
-		return
+		return true
 	}
 	if r := falcon.Rank(ln.Rank); ln.Iteration != nil && r != p.rank {
 		p.rank = r
@@ -212,6 +213,7 @@ func (l *Lab) handleLine(p *rankProcess, ln line) {
 		l.faults.setPlacement(l.placement(p.generation))
 		l.applyDueFaults()
 	}
+	return false
 }
 
 // assignRank notes which process holds a rank.

@@ -3,6 +3,7 @@ package lab
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/failslow/falcon"
 )
@@ -78,6 +79,36 @@ func TestRejoin(t *testing.T) {
 	}
 	if generation, members := l.newestGeneration(); generation != 2 || len(members) != 2 {
 		t.Errorf("generation %d has %d members", generation, len(members))
+	}
+}
+
+// A job that has rejoined is waited for without a limit: one that is left from the wait for
+// its recovery would end it minutes later.
+func TestNoLimitAfterARejoin(t *testing.T) {
+	l := parkingLab(t)
+	l.status.RankPids = map[string]int{}
+	l.faults = newFaults(l.sc, testSilicon(t, l.sc))
+	for r := range falcon.Rank(l.records.world) {
+		l.ranks = append(l.ranks, &rankProcess{rank: r, pid: 100 + int(r)})
+	}
+	limit := time.Duration(0)
+	take := func(e event) {
+		if l.handleEvent(e) {
+			limit = l.waitLimit()
+		}
+	}
+	lost, replacement := l.ranks[5], &rankProcess{rank: 5, pid: 300, launch: 2, generation: 2, joining: true}
+	take(event{proc: lost, exited: true})
+	take(event{proc: replacement, joined: true})
+	if limit != recoverWait {
+		t.Fatalf("a recovery is waited for for %s, want %s", limit, recoverWait)
+	}
+	for _, p := range append(l.ranks[:5:5], l.ranks[6:]...) {
+		ln := again(2, 0, int32(p.rank))
+		take(event{proc: p, line: &ln})
+	}
+	if limit != 0 {
+		t.Errorf("the job has rejoined, and its ranks would be killed after %s", limit)
 	}
 }
 

@@ -38,7 +38,10 @@ func (l *Lab) Run(ctx context.Context) error {
 		if l.jobEnded() {
 			return l.describeOutcome()
 		}
-		patience = l.waitLimit()
+		patience = nil
+		if limit := l.waitLimit(); limit > 0 {
+			patience = time.After(limit)
+		}
 	}
 }
 
@@ -64,21 +67,21 @@ func (l *Lab) mayReturn() bool {
 }
 
 // waitLimit is how long the loop waits from now on for the job to go on: for
-// the others once one rank has ended, for a launch once all have.
-func (l *Lab) waitLimit() <-chan time.Time {
+// the others once one rank has ended, for a launch once all have. 0 = for ever.
+func (l *Lab) waitLimit() time.Duration {
 	_, members := l.newestGeneration()
 	switch {
 	case len(l.workingProcesses()) == 0:
-		return time.After(launchWait)
+		return launchWait
 	case l.recoveryExpected() && slices.ContainsFunc(members, func(p *rankProcess) bool { return p.exited && p.end != endDone }): // dead, or stopped on a fenced node
 		if l.opt.Attended {
-			return time.After(decideWait)
+			return decideWait
 		}
-		return time.After(recoverWait)
+		return recoverWait
 	case slices.ContainsFunc(members, func(p *rankProcess) bool { return p.exited }):
-		return time.After(stragglerWait)
+		return stragglerWait
 	}
-	return nil
+	return 0
 }
 
 func (l *Lab) neverLaunched() error {
@@ -87,7 +90,7 @@ func (l *Lab) neverLaunched() error {
 		ErrRanks, generation, l.records.done-1, launchWait)
 }
 
-// handleEvent takes one event and reports whether a rank has come or gone.
+// handleEvent takes one event and reports whether a rank has come or gone, or has rejoined.
 func (l *Lab) handleEvent(e event) bool {
 	switch {
 	case e.call != nil:
@@ -97,7 +100,7 @@ func (l *Lab) handleEvent(e event) bool {
 		l.assignRank(e.proc)
 		return true
 	case e.line != nil:
-		l.handleLine(e.proc, *e.line)
+		return l.handleLine(e.proc, *e.line)
 	case e.exited:
 		e.proc.exited, e.proc.err = true, e.err
 		if !e.proc.endedWell() {

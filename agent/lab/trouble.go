@@ -92,6 +92,20 @@ func (t Trouble) CutAgent(node string, mode CutMode, d time.Duration) error {
 	return t.writeUntil(cutFile+string(a.setup.Node), string(mode)+" ", d, 0)
 }
 
+// StopEngine ends the engine as a service manager does (SIGTERM). It is started again after so
+// long, 0 for as soon as usual: its files are at rest meanwhile.
+func (t Trouble) StopEngine(away time.Duration) error {
+	if err := checkDuration(away); err != nil {
+		return err
+	}
+	t.lab.engineAway.Store(int64(away))
+	return t.lab.signalTarget(victim{what: "console"}, unix.SIGTERM)
+}
+
+// EngineAway is how long the engine that has just ended is to stay away, 0 for as usual. It
+// holds for one end.
+func (t Trouble) EngineAway() time.Duration { return time.Duration(t.lab.engineAway.Swap(0)) }
+
 // writeUntil writes a file that holds for so long, from an iteration on.
 func (t Trouble) writeUntil(name, prefix string, d time.Duration, from int64) error {
 	return replaceFile(filepath.Join(t.lab.place.dir, name), prefix+fmt.Sprint(time.Now().Add(d).UnixNano(), from))
@@ -110,6 +124,8 @@ func (t Trouble) carryOut(r Request) error {
 		return t.ThawAgent(r.Target)
 	case "cut-agent":
 		return t.CutAgent(r.Target, r.Mode, r.For)
+	case "stop-engine":
+		return t.StopEngine(r.For)
 	case "stall":
 		return t.stallRequest(r.Target, r.For)
 	}

@@ -146,7 +146,7 @@ func labInjectCommand() *cobra.Command {
 		injectWork("stage STAGE", "Change the job's own work on one pipeline stage; no hardware is at fault", "  falcon lab inject stage 1 --load 2 --for 60s", oneTarget),
 		injectWork("work", "Change the job's own work on all ranks; no hardware is at fault", "  falcon lab inject work --load 2", takesNothing),
 		injectSignal("kill RANK|NODE|console|agent NODE", "Kill a rank, a whole node, the engine or a node's agent", "kill"),
-		injectSignal("freeze RANK|NODE", "Stop a rank or a whole node without killing it", "freeze"),
+		injectFreeze(),
 		injectStall(),
 	)
 	return c
@@ -215,7 +215,7 @@ func injectSignal(use, short, op string) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Example: "  falcon lab inject " + op + " 5",
 		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 2 && args[0] == "agent" {
+			if len(args) == 2 && args[0] == "agent" && op == "kill" {
 				return nil
 			}
 			return oneTarget(c, args)
@@ -224,6 +224,17 @@ func injectSignal(use, short, op string) *cobra.Command {
 			return requestLab(c, lab.Request{Op: op, Target: strings.Join(args, " ")})
 		},
 	}
+}
+
+// injectFreeze stops a rank or a node, for good or for a while.
+func injectFreeze() *cobra.Command {
+	c := injectSignal("freeze RANK|NODE", "Stop a rank or a whole node without killing it", "freeze")
+	c.Example = "  falcon lab inject freeze n1 --for 8s"
+	span := c.Flags().Duration("for", 0, "let it go on after this long (0 = never)")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return requestLab(c, lab.Request{Op: "freeze", Target: args[0], For: *span})
+	}
+	return c
 }
 
 // injectStall has one rank stay away from its next call.

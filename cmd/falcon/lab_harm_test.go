@@ -47,12 +47,13 @@ type liveLab struct {
 }
 
 // startLab starts a scenario and waits until it trains.
-func startLab(t *testing.T, sc lab.Scenario, netns string) *liveLab {
+func startLab(t *testing.T, sc lab.Scenario, netns string, more ...string) *liveLab {
 	t.Helper()
 	l := &liveLab{
 		t: t, rng: rand.New(rand.NewPCG(*labHarmSeed, 7)), netns: netns, report: filepath.Join(t.TempDir(), "report.json"), ended: make(chan error, 1),
 	}
 	args := []string{binFalcon(t), "lab", "run", "--headless", "--no-reference", "--report", l.report, "--scenario", scenarioFile(t, sc)}
+	args = append(args, more...)
 	if netns != "" {
 		args = append([]string{"ip", "netns", "exec", netns}, args...)
 	}

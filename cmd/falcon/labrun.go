@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -266,7 +267,7 @@ func (r *labRun) keepServing(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(engineRestart):
+		case <-time.After(cmp.Or(r.lab.Trouble().EngineAway(), engineRestart)):
 		}
 	}
 }

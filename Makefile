@@ -118,7 +118,7 @@ PAGES   ?= $(CURDIR)/docs
 RESULTS ?= $(BIN)
 
 # Exact on any machine first, then what is timed.
-NIGHTLY := simulate core-race schedules crashes attacks eval one-slow table7 flow rivals outage pictures seeds pauses swaps harmless node-pauses old-journals ends recoveries torch-kills torch-pauses torch-versions torch-screen torch-lab hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
+NIGHTLY := simulate core-race schedules crashes attacks eval one-slow table7 flow rivals outage pictures seeds pauses swaps harmless node-pauses clock-steps old-journals ends recoveries torch-kills torch-pauses torch-versions torch-screen torch-lab hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
 .PHONY: $(NIGHTLY)
 export NIGHT_SEEDS ?= 10000
 nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped
@@ -206,6 +206,10 @@ harmless: build ## disturb the agents of a lab that trains HARM (100) times, and
 NODE_PAUSES ?= 100
 node-pauses: build ## stop nodes whole, for 1 to 60 s and at each step of a recovery, NODE_PAUSES (100) times: each job must come to its end, and no node be left fenced
 	go test -count=1 -timeout 5h -v -run TestNodePauses ./cmd/falcon -lab-node-pauses $(NODE_PAUSES)
+
+CLOCK_STEPS ?= 40
+clock-steps: build ## step the engine's wall clock by 3 s to 10 years in the midst of a recovery, CLOCK_STEPS (40) times, then kill a rank and restart the engine
+	go test -count=1 -timeout 3h -v -run TestClockSteps ./cmd/falcon -lab-clock-steps $(CLOCK_STEPS)
 
 OLD_JOURNALS ?= 20
 old-journals: build ## give the engine a journal of 1, 3 and 10 recoveries before, or none, OLD_JOURNALS (20) times each, then kill a rank and a node

@@ -27,9 +27,9 @@ const (
 
 // Request is one wish to a running lab.
 type Request struct {
-	Op     string        `json:"op"` // status, stop, inject, kill, freeze, thaw; stop-agent, kill-agent, freeze-agent, thaw-agent, cut-agent, stall; stop-engine
+	Op     string        `json:"op"` // status, stop, inject, kill, freeze, thaw; stop-agent, kill-agent, freeze-agent, thaw-agent, cut-agent, stall; stop-engine, step-clock
 	Event  *Event        `json:"event,omitempty"`
-	For    time.Duration `json:"for,omitempty"`
+	For    time.Duration `json:"for,omitempty"`    // how long; the step itself for step-clock
 	Target string        `json:"target,omitempty"` // rank number or node, for kill, freeze and thaw; a rank for stall, else all of them; for kill also console and agent NODE; for agents their node
 	Mode   CutMode       `json:"mode,omitempty"`   // of cut-agent
 }

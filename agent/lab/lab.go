@@ -100,6 +100,7 @@ type Lab struct {
 	stalls  stalls
 
 	engineAway atomic.Int64 // how long the engine stays away after its next end, in ns; 0 = as usual
+	clockOff   atomic.Int64 // of the engine's wall clock, in ns
 
 	closing context.Context // done when Close begins
 	stop    context.CancelFunc
@@ -302,7 +303,7 @@ func (l *Lab) shapeArgs() []string {
 // Spawn starts a process that dies with the lab: the engine. Its standard
 // files are the caller's; it gets the lab's mark in its environment.
 func (l *Lab) Spawn(cmd *exec.Cmd, sameGroup bool) error {
-	cmd.Env = l.labEnvironment()
+	cmd.Env = append(l.labEnvironment(), envClock+"="+filepath.Join(l.place.dir, clockFile))
 	pgid := 0
 	if sameGroup {
 		pgid = -1

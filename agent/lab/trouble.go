@@ -124,6 +124,8 @@ func (t Trouble) carryOut(r Request) error {
 		return t.ThawAgent(r.Target)
 	case "cut-agent":
 		return t.CutAgent(r.Target, r.Mode, r.For)
+	case "step-clock":
+		return t.StepClock(r.For)
 	case "stop-engine":
 		return t.StopEngine(r.For)
 	case "stall":

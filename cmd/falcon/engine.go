@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/lab"
 	"github.com/failslow/falcon/backend/auth"
 	"github.com/failslow/falcon/backend/clock"
 	"github.com/failslow/falcon/backend/engine"
@@ -223,7 +224,7 @@ func startWith(ctx context.Context, j *journal.Journal, store rendezvous, cfg en
 	conf := engine.Config{
 		JobName: cfg.Job, JobKind: cfg.Probe, Mesh: cfg.Mesh, Journal: j, Detect: cfg.Detect, Mitigate: cfg.Mitigate, Policy: cfg.Policy.policy(), Validation: cfg.Validation.settings(),
 		Restart: cfg.Restart, Recovery: cfg.Recovery, Retention: cfg.Journal.retention(), Log: log,
-		Clock: clock.System,
+		Clock: lab.EmulatedClock(clock.System),
 	}
 	conf.Recovery.Beat = cfg.Recovery.Machine.Beat
 	if store != nil {

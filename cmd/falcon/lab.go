@@ -148,6 +148,7 @@ func labInjectCommand() *cobra.Command {
 		injectSignal("kill RANK|NODE|console|agent NODE", "Kill a rank, a whole node, the engine or a node's agent", "kill"),
 		injectFreeze(),
 		injectStall(),
+		injectClock(),
 	)
 	return c
 }
@@ -248,6 +249,23 @@ func injectStall() *cobra.Command {
 		},
 	}
 	c.Flags().DurationVar(&span, "for", 30*time.Second, "how long")
+	return c
+}
+
+// injectClock steps the engine's wall clock.
+func injectClock() *cobra.Command {
+	var step time.Duration
+	c := &cobra.Command{
+		Use: "clock", Short: "Step the wall clock that the engine sees, as when a machine's date is set", Example: "  falcon lab inject clock --step -30s",
+		Args: takesNothing,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if step == 0 {
+				return fmt.Errorf("%w: give --step, such as -30s or 87600h", errUsage)
+			}
+			return requestLab(c, lab.Request{Op: "step-clock", For: step})
+		},
+	}
+	c.Flags().DurationVar(&step, "step", 0, "by how much, back with a minus sign")
 	return c
 }
 

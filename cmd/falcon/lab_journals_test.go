@@ -75,7 +75,7 @@ func (j journalLoss) play(t *testing.T) []string {
 // disturb copies the journal, has the job recover so often, brings the copy back, and kills a rank
 // and a node.
 func (j journalLoss) disturb(l *livePlay, dir string) error {
-	if err := l.withoutEngine(func(state string) error { return j.keep(l, state, dir) }); err != nil {
+	if err := l.withoutEngine(engineGone, func(state string) error { return j.keep(l, state, dir) }); err != nil {
 		return err
 	}
 	for i := range j.age {
@@ -83,7 +83,7 @@ func (j journalLoss) disturb(l *livePlay, dir string) error {
 			return fmt.Errorf("kill %d before the loss: %w", i+1, err)
 		}
 	}
-	if err := l.withoutEngine(func(state string) error { return j.lose(l, state, dir) }); err != nil {
+	if err := l.withoutEngine(engineGone, func(state string) error { return j.lose(l, state, dir) }); err != nil {
 		return err
 	}
 	if err := l.killAndGoOn("rank 1"); err != nil {
@@ -106,21 +106,22 @@ func (p *livePlay) killAndGoOn(target string) error {
 	return p.goesOn()
 }
 
-// withoutEngine stops the engine, does something to its files, and waits until it answers again.
-func (p *livePlay) withoutEngine(do func(state string) error) error {
+// withoutEngine stops the engine for so long, does something to its files, and waits until it
+// answers again.
+func (p *livePlay) withoutEngine(away time.Duration, do func(state string) error) error {
 	pid := p.status().EnginePid
-	if _, err := lab.Ask(p.dir, lab.Request{Op: "stop-engine", For: engineGone}); err != nil {
+	if _, err := lab.Ask(p.dir, lab.Request{Op: "stop-engine", For: away}); err != nil {
 		return err
 	}
-	for end := time.Now().Add(engineGone / 2); processLives(pid); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(away / 2); processLives(pid); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			return fmt.Errorf("the engine did not end within %s of SIGTERM", engineGone/2)
+			return fmt.Errorf("the engine did not end within %s of SIGTERM", away/2)
 		}
 	}
 	if err := do(p.dir); err != nil {
 		return err
 	}
-	return p.engineAnswers(engineGone + engineWait)
+	return p.engineAnswers(away + engineWait)
 }
 
 // processLives reports whether a process of the lab, which reaps it, is still there.

@@ -15,6 +15,7 @@
 package tui
 
 import (
+	"math/rand/v2"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -25,6 +26,7 @@ import (
 	"github.com/failslow/falcon/tui/alert"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/keyguard"
 	"github.com/failslow/falcon/tui/link"
 	"github.com/failslow/falcon/tui/widget"
 )
@@ -104,7 +106,10 @@ func New(src feed.Source, opts Options) (*Model, error) {
 	m.work = newWorkspace(src, m.keys, m.now, m.notes, opts.Open, opts.Zone)
 	m.alerts.Name(opts.Context)
 	m.work.context = opts.Context
-	m.decisions = decisions{src: src, keys: m.keys, now: m.now, notes: m.notes, redraw: redrawAfter}
+	m.decisions = decisions{
+		src: src, keys: m.keys, notes: m.notes, redraw: redrawAfter,
+		now: m.now, keyTime: m.now, guard: keyguard.New(rand.Uint64()),
+	}
 	return m, nil
 }
 
@@ -201,7 +206,7 @@ func (m *Model) handleMessage(msg tea.Msg) tea.Cmd {
 	case tickMsg:
 		m.screen.keepPage = m.mayKeepPage()
 		m.screen.dirty = true
-		return tea.Batch(nextTick(), m.work.fetchAgain(), m.alertIfDue(), m.themes.watchFile())
+		return tea.Batch(nextTick(), m.work.fetchAgain(), m.alertIfDue(), m.themes.watchFile(), m.handleGuard(msg))
 	case tea.KeyPressMsg:
 		m.noteActivity()
 		cmd := tea.Batch(m.hint.markSeen(), m.handleKey(msg))
@@ -217,7 +222,9 @@ func (m *Model) handleMessage(msg tea.Msg) tea.Cmd {
 		m.noteActivity()
 		m.pasteText(msg)
 	case tea.WindowSizeMsg:
-		m.resizeTo(msg.Width, msg.Height)
+		return m.resizeTo(msg.Width, msg.Height)
+	case armedMsg, sentMsg, tea.CursorPositionMsg:
+		return m.handleGuard(msg)
 	default:
 		if cmd, ok := m.handleTerminal(msg); ok {
 			return cmd
@@ -268,6 +275,8 @@ func (m *Model) handleAnswer(msg tea.Msg) tea.Cmd {
 		m.screen.dirty = m.screen.dirty || text != ""
 	case exportedMsg:
 		role, text, cmd = m.exporter.exportedNote(msg)
+	case oversizeMsg:
+		role, text = themes.Warn, msg.noteText()
 	case savedMsg:
 		role, text = msg.noteText()
 	case incidentMsg:
@@ -276,8 +285,6 @@ func (m *Model) handleAnswer(msg tea.Msg) tea.Cmd {
 	case searchedMsg:
 		m.work.applySearched()
 		m.previewFilter()
-		m.screen.dirty = true
-	case armedMsg:
 		m.screen.dirty = true
 	case outputMsg:
 		m.output.takeAnswer(msg)
@@ -320,11 +327,13 @@ func (m *Model) askForData() {
 	}
 }
 
-func (m *Model) resizeTo(w, h int) {
+func (m *Model) resizeTo(w, h int) tea.Cmd {
 	m.w, m.h = w, h
+	m.decisions.w, m.decisions.h = w, h
 	m.work.body = widget.Rect{X: 0, Y: headerRows, W: w, H: max(0, h-headerRows-barRows-footerRows)}
 	m.noteActivity()
 	m.askForData()
+	return m.decisions.watchResized()
 }
 
 // View returns the composed screen; bubbletea asks after every message.

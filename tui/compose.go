@@ -66,7 +66,7 @@ func (m *Model) drawOverlay(screen string, body widget.Rect, cursor *tea.Cursor)
 		}
 		return overlayLayer(screen, m.help.drawOver(m.skin, body)), cursor
 	case m.decisions.dialog != nil:
-		box, at, zones := m.decisions.dialog.drawOver(m.skin, m.work.live, m.now(), body)
+		box, at, zones := m.decisions.dialog.drawOver(m.skin, m.work.live, m.decisions.viewGuard(), body)
 		m.pointer.zones = zones
 		return overlayLayer(screen, box), at
 	case m.output != nil:

@@ -1,7 +1,9 @@
 package tui
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"charm.land/bubbles/v2/textinput"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/keyguard"
 	"github.com/failslow/falcon/tui/page"
 )
 
@@ -35,6 +38,8 @@ type dialog struct {
 	pane     viewport.Model // what is asked
 	sending  bool
 	err      string
+	code     string          // letters that stand in for a report, "" where none are asked for
+	refused  keyguard.Reason // why the last key did not count
 }
 
 func newDialog(id int, q decision.Question, keys *key.Map, now time.Time) *dialog {
@@ -76,21 +81,18 @@ func (d *dialog) asksToLeave() bool {
 func (d *dialog) typedSoFar() decision.Typed {
 	t := decision.Typed{Reason: d.reason.Value()}
 	if d.entry.Word != "" {
-		t.Word = d.word.Value()
+		t.Word = strings.TrimSpace(strings.TrimSuffix(d.word.Value(), d.code))
 	}
 	return t
 }
 
 // blockedBy returns why the button can't be pressed now, or "".
 func (d *dialog) blockedBy(live *page.State) string {
-	return decision.Blocked(d.question, live, d.typedSoFar())
+	return cmp.Or(decision.Blocked(d.question, live, d.typedSoFar()), d.missingCode())
 }
 
-// isGuarded reports whether the dialog is too young to take an answer.
 // isSpent reports whether the question no longer fits what the engine shows: there is nothing left to decide.
 func (d *dialog) isSpent(live *page.State) bool { return !d.sending && d.question.Stale(live) != "" }
-
-func (d *dialog) isGuarded(now time.Time) bool { return now.Sub(d.opened) < decision.Guard }
 
 // twoFields reports whether the dialog asks for a typed word and a reason.
 func (d *dialog) twoFields() bool { return d.entry.Word != "" && d.entry.Reason != decision.NoReason }
@@ -119,23 +121,8 @@ func (d *dialog) moveFocus(by int) {
 	d.focus = list[(slices.Index(list, d.focus)+by+len(list))%len(list)]
 }
 
-// outcome is what a key does to an open dialog.
-type outcome int
-
-const (
-	keepOpen outcome = iota
-	cancelled
-	pressed // the button; all is typed and nothing prevents it
-)
-
-// handleKey handles a key. Cancelling always works; the rest waits for the guard and for a call.
-func (d *dialog) handleKey(k tea.KeyPressMsg, a key.Action, live *page.State, now time.Time) outcome {
-	if a == key.Cancel {
-		return cancelled
-	}
-	if d.sending || d.isGuarded(now) {
-		return keepOpen
-	}
+// takeKey takes a key that counts and confirms nothing; it reports whether it closes the dialog.
+func (d *dialog) takeKey(k tea.KeyPressMsg, a key.Action, live *page.State) (closed bool) {
 	switch a {
 	case key.Left:
 		d.moveFocus(-1)
@@ -150,26 +137,21 @@ func (d *dialog) handleKey(k tea.KeyPressMsg, a key.Action, live *page.State, no
 	default:
 		d.writeText(k)
 	}
-	return keepOpen
+	return false
 }
 
-// pressFocused presses what has the focus.
-func (d *dialog) pressFocused(live *page.State) outcome {
-	if d.isSpent(live) && d.focus != buttonCancel {
+// pressFocused presses what has the focus, but the button that acts; it reports whether that
+// closes the dialog.
+func (d *dialog) pressFocused(live *page.State) (closed bool) {
+	switch {
+	case d.focus == buttonCancel:
+		return true
+	case d.isSpent(live):
 		d.focus = buttonCancel // who pressed as it changed still reads why; the next one closes
-		return keepOpen
-	}
-	switch d.focus {
-	case buttonCancel:
-		return cancelled
-	case fieldWord, fieldReason:
+	case d.focus == fieldWord || d.focus == fieldReason:
 		d.moveFocus(+1) // enter ends a field; only the button acts
-		return keepOpen
 	}
-	if d.blockedBy(live) != "" {
-		return keepOpen
-	}
-	return pressed
+	return false
 }
 
 // takeRequest marks the question as sent and returns what to send.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/decision"
+	"github.com/failslow/falcon/tui/keyguard"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/phrase"
 	"github.com/failslow/falcon/tui/widget"
@@ -20,12 +21,12 @@ import (
 const dialogW = 76
 
 // drawOver draws the dialog over the page; clicks on zones focus its buttons.
-func (d *dialog) drawOver(s *skin, live *page.State, now time.Time, over widget.Rect) (*lipgloss.Layer, *tea.Cursor, []zone) {
+func (d *dialog) drawOver(s *skin, live *page.State, g guardView, over widget.Rect) (*lipgloss.Layer, *tea.Cursor, []zone) {
 	title, do := dialogTitles(d.question)
 	w := min(dialogW, over.W-2)
 	lines := dialogLines(d.question, live, w-4)
 	fixed := 5 + d.fieldCount() // frame, message, gap, buttons
-	others := reviewing(d.subjectName(), live, now)
+	others := reviewing(d.subjectName(), live)
 	if others != "" {
 		fixed++
 	}
@@ -35,7 +36,7 @@ func (d *dialog) drawOver(s *skin, live *page.State, now time.Time, over widget.
 	if others != "" {
 		rows = append(rows, s.styled(themes.Warn, others))
 	}
-	rows = append(rows, d.messageText(s, live), "", d.drawButtons(s, live, now, do))
+	rows = append(rows, d.messageText(s, live, g), "", d.drawButtons(s, live, g, do))
 	for i, r := range rows {
 		rows[i] = lipgloss.PlaceHorizontal(w-4, lipgloss.Left, ansi.Truncate(r, w-4, "…"))
 	}
@@ -65,20 +66,20 @@ func (d *dialog) drawFields(s *skin, rows []string, box widget.Rect, w int) ([]s
 	return append(rows, text), cursor
 }
 
-func (d *dialog) messageText(s *skin, live *page.State) string {
+func (d *dialog) messageText(s *skin, live *page.State, g guardView) string {
 	switch why := d.blockedBy(live); {
-	case d.sending:
+	case d.sending || g.why == keyguard.Held:
 		return s.styled(themes.Accent, "sending …")
 	case d.err != "":
 		return s.styled(themes.Bad, d.err)
 	case why != "":
 		return s.styled(themes.Warn, why)
 	}
-	return ""
+	return s.styled(themes.Warn, g.text)
 }
 
 // drawButtons draws Cancel and the action; they look active when they can be pressed.
-func (d *dialog) drawButtons(s *skin, live *page.State, now time.Time, do string) string {
+func (d *dialog) drawButtons(s *skin, live *page.State, g guardView, do string) string {
 	if d.isSpent(live) {
 		return s.styled(themes.Focus, focusMark(true, "Close")) + "  " + s.styled(themes.Dim, "nothing can be decided here any more; enter or esc closes")
 	}
@@ -88,7 +89,7 @@ func (d *dialog) drawButtons(s *skin, live *page.State, now time.Time, do string
 		if i == d.focus {
 			role = themes.Focus
 		}
-		if d.isGuarded(now) || d.sending || i == buttonDo && d.blockedBy(live) != "" {
+		if g.why != keyguard.Counts || d.sending || i == buttonDo && d.blockedBy(live) != "" {
 			role = themes.Dim
 		}
 		out += s.styled(role, focusMark(i == d.focus, label)) + "  "
@@ -120,10 +121,7 @@ func (d *dialog) buttonZones(do string, x, y int) (zones []zone, cursor *tea.Cur
 	for i, label := range []string{"Cancel", do} {
 		w := widget.Width(focusMark(true, label))
 		zones = append(zones, zone{widget.Rect{X: x, Y: y, W: w, H: 1}, func(m *Model) tea.Cmd {
-			if m.decisions.dialog == d && !d.sending && !d.isGuarded(m.now()) {
-				d.focus = i
-			}
-			return nil
+			return m.decisions.clickButton(d, i)
 		}})
 		if i == d.focus {
 			cursor = underlineCursor(x+len("> "), y)
@@ -134,7 +132,8 @@ func (d *dialog) buttonZones(do string, x, y int) (zones []zone, cursor *tea.Cur
 }
 
 // reviewing names who else has the same question open, or "".
-func reviewing(subject string, live *page.State, now time.Time) string {
+func reviewing(subject string, live *page.State) string {
+	now := live.EngineNow()
 	var names []string
 	longest := time.Duration(0)
 	for _, o := range live.Feed.Others() {

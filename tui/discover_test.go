@@ -207,8 +207,10 @@ func TestRemappedKeysAreShown(t *testing.T) {
 
 func mouseAt(m *Model, x, y int) {
 	m.View()
+	pass(m, personGap)
 	_, cmd := m.Update(tea.MouseClickMsg{X: x, Y: y, Button: tea.MouseLeft})
 	run(m, cmd)
+	behold(m)
 	m.View()
 }
 

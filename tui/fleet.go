@@ -115,7 +115,7 @@ func RunFleet(ctx context.Context, src FleetSource, t Terminal, opts Options) er
 	if err != nil {
 		return err
 	}
-	_, err = newProgram(ctx, f, t).Run()
+	err = runLocal(ctx, f, t)
 	if f.visit != nil {
 		f.visit.close()
 	}
@@ -181,6 +181,12 @@ func (f *Fleet) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		f.skin.pal = f.themes.theme.Palette(f.skin.pal.Profile)
 		f.say(role, text)
 		return f, nil
+	case oversizeMsg:
+		if f.visit == nil {
+			f.say(themes.Warn, msg.noteText())
+			return f, nil
+		}
+		return f, f.tellVisited(msg)
 	case savedMsg:
 		f.say(msg.noteText())
 		return f, nil

@@ -124,17 +124,35 @@ func quietFleet(t interface{ Fatal(...any) }, src FleetSource, opts Options, w, 
 func pressAll(f *Fleet, keys ...string) {
 	for _, k := range keys {
 		visited := f.visit != nil
+		if visited {
+			pass(f.visit.model, personGap)
+		}
 		_, cmd := f.Update(keyMsg(k))
 		if f.visit != nil { // the injected clock stands in for it
 			f.visit.model.decisions.redraw = func(time.Duration) tea.Cmd { return nil }
 		}
-		if cmd == nil || visited != (f.visit != nil) {
+		if visited != (f.visit != nil) {
+			if f.visit != nil {
+				pacePerson(f.visit.model)
+			}
 			continue // what begins a visit only waits
 		}
-		if msg, ok := cmd().(jobMsg); ok {
-			_, last := f.Update(msg)
-			closeAll(f, last)
+		takeBrought(f, cmd)
+		if f.visit != nil {
+			behold(f.visit.model)
+			takeBrought(f, ofVisit(f.visit.number, stayQuiet(f.visit.model)))
 		}
+	}
+}
+
+// takeBrought hands back what a command brings.
+func takeBrought(f *Fleet, cmd tea.Cmd) {
+	if cmd == nil {
+		return
+	}
+	if msg, ok := cmd().(jobMsg); ok {
+		_, last := f.Update(msg)
+		closeAll(f, last)
 	}
 }
 
@@ -409,10 +427,10 @@ func TestNoApprovalReachesAnotherJob(t *testing.T) {
 		f := quietFleet(t, s, Options{Theme: "dark", Now: clk.now}, 100, 30)
 		for range rapid.IntRange(1, 80).Draw(t, "n") {
 			k := rapid.SampledFrom([]string{"enter", "enter", "a", "a", "a", "tab", "tab", "esc", "0", "j", "k", "n", "v", "x", "F", "5", "left", "right", "down", "y"}).Draw(t, "key")
-			clk.pass(time.Duration(rapid.SampledFrom([]int{0, 50, 500}).Draw(t, "ms")) * time.Millisecond)
+			clk.pass(time.Duration(rapid.SampledFrom([]int{0, 50, 500, 1600}).Draw(t, "ms")) * time.Millisecond)
 			at, may := "", false
 			if f.visit != nil {
-				at, may = f.visit.name, fullPath(f.visit.model, k, clk.now())
+				at, may = f.visit.name, fullPath(f.visit.model, k)
 			}
 			before := map[string]int{}
 			for name, src := range s.sources {

@@ -9,6 +9,7 @@ import (
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/keyguard"
 	"github.com/failslow/falcon/tui/page/ladder"
 	"github.com/failslow/falcon/tui/page/recovery"
 	"github.com/failslow/falcon/tui/page/validate"
@@ -18,9 +19,12 @@ import (
 // handleKey gives a key to whoever owns the keyboard: help, dialog, prompt, page.
 func (m *Model) handleKey(k tea.KeyPressMsg) tea.Cmd {
 	switch {
+	case m.leaving:
+		return m.leave()
 	case m.isTooSmall():
 		return m.handleSmallKey(k)
 	case m.help != nil:
+		m.decisions.noteKey(keyguard.KeyStep)
 		if m.help.handleKey(k, m.w) {
 			m.help = nil
 		}
@@ -28,20 +32,40 @@ func (m *Model) handleKey(k tea.KeyPressMsg) tea.Cmd {
 	case m.decisions.dialog != nil:
 		return m.dialogKey(k)
 	case m.output != nil:
+		m.decisions.noteKey(keyguard.KeyStep)
 		return outputKey(m, k)
 	case m.prompt != nil:
+		m.decisions.noteKey(promptKind(k))
 		return m.promptKey(k)
 	case m.work.marks.asks != "":
+		m.decisions.noteKey(keyguard.KeyStep)
 		return m.work.handleMarkKey(k)
 	}
-	return m.perform(m.keys.Lookup(k, m.keyScopes(true)...))
+	a := m.keys.Lookup(k, m.keyScopes(true)...)
+	m.decisions.noteKey(pageKind(a))
+	return m.perform(a)
+}
+
+// promptKind is what a key means to a prompt.
+func promptKind(k tea.KeyPressMsg) keyguard.Kind {
+	if k.Text != "" {
+		return keyguard.KeyText
+	}
+	return keyguard.KeyStep
+}
+
+// pageKind is what a key means to a page.
+func pageKind(a key.Action) keyguard.Kind {
+	if a == key.None {
+		return keyguard.KeyStray
+	}
+	return keyguard.KeyStep
 }
 
 func (m *Model) dialogKey(k tea.KeyPressMsg) tea.Cmd {
 	cmd, leave := m.decisions.handleKey(k, m.work.live)
 	if leave {
-		m.leaving = true
-		return tea.Quit
+		return m.leave()
 	}
 	return cmd
 }
@@ -248,8 +272,7 @@ func (m *Model) togglePause() {
 
 func (m *Model) askToQuit() tea.Cmd {
 	if m.opts.QuitNote == "" || m.work.live.Over() {
-		m.leaving = true
-		return tea.Quit
+		return m.leave()
 	}
 	return m.decisions.askQuestion(&decision.Leave{Note: m.opts.QuitNote}, decision.Refusal{})
 }
@@ -290,6 +313,7 @@ func (m *Model) previewFilter() {
 
 // pasteText reaches a prompt or a reason, never a confirmation.
 func (m *Model) pasteText(msg tea.PasteMsg) {
+	m.decisions.guard.Paste(m.decisions.keyTime())
 	switch p := m.searching(); {
 	case p != nil:
 		p.takeText(msg)

@@ -118,12 +118,12 @@ func TestPromptIsEditedWithinItsRow(t *testing.T) {
 // to read above them.
 func TestDialogScrollsOnASmallScreen(t *testing.T) {
 	m := screen(t, moments[1], key.Overview, minWidth, minHeight, "dark", colorprofile.TrueColor, false)
-	m.now = newClock().now
+	pacePerson(m)
 	send(m, "a")
 	if s := text(m); !containsAll(s, "▸ Cancel", "Approve", "more, ↓") || strings.Contains(s, "without a gain") {
 		t.Fatalf("the dialog at %d × %d:\n%s", minWidth, minHeight, s)
 	}
-	m.decisions.dialog.opened = m.decisions.dialog.opened.Add(-decision.Guard)
+	pass(m, decision.Guard)
 	for range 30 {
 		send(m, "down")
 	}

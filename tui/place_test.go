@@ -39,8 +39,11 @@ func proposedWithPast(t *testing.T) (*Model, *still) {
 
 // drive sends a key and runs the command that it gives, which must not block.
 func drive(m *Model, k string) {
+	pass(m, personGap)
 	_, cmd := m.Update(keyMsg(k))
 	answer(m, cmd)
+	behold(m)
+	answer(m, stayQuiet(m))
 }
 
 func answer(m *Model, cmd tea.Cmd) {

@@ -37,7 +37,7 @@ func Run(ctx context.Context, src feed.Source, t Terminal, opts Options) error {
 	if t.Remote != nil {
 		err = runRemote(ctx, m, t)
 	} else {
-		_, err = newProgram(ctx, m, t).Run()
+		err = runLocal(ctx, m, t)
 	}
 	if err == nil || ctx.Err() != nil || errors.Is(err, tea.ErrInterrupted) {
 		return nil
@@ -48,9 +48,14 @@ func Run(ctx context.Context, src feed.Source, t Terminal, opts Options) error {
 // newProgram leaves signals to whoever made ctx: the library's own handler
 // waits for an event loop that the same signal may have ended by ctx.
 func newProgram(ctx context.Context, m tea.Model, t Terminal, more ...tea.ProgramOption) *tea.Program {
-	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond), tea.WithInput(t.In), tea.WithOutput(t.Out)}
+	out := &outlet{to: t.Out}
+	options := []tea.ProgramOption{
+		tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond), tea.WithInput(t.In), tea.WithOutput(out),
+	}
 	if t.Env != nil {
 		options = append(options, tea.WithEnvironment(t.Env))
 	}
-	return tea.NewProgram(m, append(options, more...)...)
+	p := tea.NewProgram(m, append(options, more...)...)
+	out.send = p.Send
+	return p
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/internal/enginetest"
+	"github.com/failslow/falcon/tui/keyguard"
 )
 
 // A program's pending tick outlives it by up to a second, and its input reader
@@ -62,6 +63,7 @@ type term struct {
 	wrote  chan struct{}
 	ended  chan error
 	raw    *lockedBuffer
+	hands  *clock // of keys and reports
 }
 
 type lockedBuffer struct {
@@ -123,8 +125,10 @@ func openTerm(t *testing.T, e *enginetest.Engine, w, h int) *term {
 	if err != nil {
 		t.Fatal(err)
 	}
+	x.hands = newClock()
+	m.decisions.keyTime = x.hands.now
 	in, keys := io.Pipe()
-	x.prog = newProgram(context.Background(), m, Terminal{In: in, Out: screenWriter{x}, Env: []string{"TERM=xterm-256color"}},
+	x.prog = newProgram(context.Background(), asked{m}, Terminal{In: in, Out: screenWriter{x}, Env: []string{"TERM=xterm-256color"}},
 		tea.WithWindowSize(w, h), tea.WithColorProfile(colorprofile.TrueColor), tea.WithoutSignals())
 	drained := make(chan struct{})
 	go func() { // the terminal's replies come back as input
@@ -180,7 +184,44 @@ func (x *term) press(code rune) {
 	if code < 0x110000 && code >= ' ' && code != tea.KeyBackspace {
 		k.Text = string(code)
 	}
+	x.hands.pass(personGap)
 	x.prog.Send(tea.KeyPressMsg(k))
+	held := false
+	x.ask(func(m *Model) {
+		why, _ := m.decisions.guard.Block(x.hands.now())
+		held = why == keyguard.Held
+	})
+	if held {
+		x.hands.pass(keyguard.Rest) // nobody presses a key meanwhile
+	}
+}
+
+// asked is a model that a test may look into.
+type asked struct{ *Model }
+
+type askMsg struct {
+	look func(*Model)
+	done chan struct{}
+}
+
+func (a asked) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	if q, ok := msg.(askMsg); ok {
+		q.look(a.Model)
+		close(q.done)
+		return a, nil
+	}
+	_, cmd := a.Model.Update(msg)
+	return a, cmd
+}
+
+// ask looks into the model, after all that was sent before.
+func (x *term) ask(look func(*Model)) {
+	q := askMsg{look, make(chan struct{})}
+	x.prog.Send(q)
+	select {
+	case <-q.done:
+	case <-time.After(patience):
+	}
 }
 
 func (x *term) types(s string) {
@@ -189,8 +230,18 @@ func (x *term) types(s string) {
 	}
 }
 
-// armed lets the dialog's guard pass.
-func (x *term) armed() { x.clock.pass(decision.Guard + time.Millisecond) }
+// armed waits until the terminal has told that the dialog is drawn, and lets its guard pass.
+func (x *term) armed() {
+	x.t.Helper()
+	why := keyguard.Unseen
+	for end := time.Now().Add(patience); why == keyguard.Unseen; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			x.t.Fatal("the terminal has not told that the dialog is drawn")
+		}
+		x.ask(func(m *Model) { why, _ = m.decisions.guard.Block(x.hands.now()) })
+	}
+	x.hands.pass(decision.Guard + time.Millisecond)
+}
 
 func TestApprovePath(t *testing.T) {
 	e := enginetest.New(enginetest.Options{})

@@ -362,9 +362,9 @@ func TestNoWordWithoutTheFullPath(t *testing.T) {
 		m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 		for range rapid.IntRange(1, 60).Draw(t, "n") {
 			k := rapid.SampledFrom(sessionKeys).Draw(t, "key")
-			clk.pass(time.Duration(rapid.SampledFrom([]int{0, 390, 410}).Draw(t, "ms")) * time.Millisecond)
+			clk.pass(time.Duration(rapid.SampledFrom([]int{0, 390, 410, 1600}).Draw(t, "ms")) * time.Millisecond)
 			d := m.decisions.dialog
-			may := m.help == nil && (kindOf(d) == kindRecovery || kindOf(d) == kindDemand) && k == "enter" && d.focus == buttonDo && !d.sending && clk.now().Sub(d.opened) >= decision.Guard
+			may := m.help == nil && (kindOf(d) == kindRecovery || kindOf(d) == kindDemand) && k == "enter" && d.focus == buttonDo && !d.sending && m.decisions.keyTime().Add(personGap).Sub(d.opened) >= decision.Guard
 			before := len(src.words)
 			send(m, k)
 			m.View()

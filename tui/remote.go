@@ -18,9 +18,6 @@ type Remote struct {
 	Sizes <-chan Size // what it changes to
 }
 
-// Size is a terminal's, in cells.
-type Size struct{ W, H int }
-
 // runRemote runs a program on a terminal that this process has no signals from
 // and can't ask for its size. What is typed is read beside the program, and
 // may outlive it until In ends: the program's own reader would wait for ever
@@ -31,8 +28,9 @@ func runRemote(ctx context.Context, m *Model, t Terminal) error {
 	quiet := make(silence)
 	typed := t.In
 	t.In = quiet
+	size := t.Remote.Size.bounded()
 	p := newProgram(ctx, m, t,
-		tea.WithWindowSize(t.Remote.Size.W, t.Remote.Size.H),
+		tea.WithWindowSize(size.W, size.H),
 		tea.WithColorProfile(colorprofile.Env(t.Env)), // until it answers what it can show
 		tea.WithoutSignals(), tea.WithoutSignalHandler())
 	stop := followSizes(p, t.Remote.Sizes)
@@ -76,24 +74,6 @@ func pumpInput(ctx context.Context, p *tea.Program, in io.Reader, term string, e
 			p.Send(e)
 		}
 	}()
-}
-
-// followSizes sends the program its terminal's sizes until stop, which waits. It
-// blocks while the terminal is stalled, and holds up no one but itself.
-func followSizes(p *tea.Program, sizes <-chan Size) (stop func()) {
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-done:
-				return
-			case s := <-sizes:
-				p.Send(tea.WindowSizeMsg{Width: s.W, Height: s.H})
-			}
-		}
-	}()
-	return func() { close(done); <-ended }
 }
 
 func terminalName(env []string) string {

@@ -51,11 +51,11 @@ func TestTheSecondSeesWhoDecided(t *testing.T) {
 }
 
 func TestDialogNamesWhoElseReviews(t *testing.T) {
-	e, src, clk, m := opened(t, enginetest.Options{}, 80, 24)
+	e, src, _, m := opened(t, enginetest.Options{}, 80, 24)
 	if got := src.want.Attending; got != "INC-0001/S2/1" {
 		t.Errorf("others are told that it attends to %q", got)
 	}
-	since := clk.now().Add(-40 * time.Second).UnixNano()
+	since := pictureOf(t, e, wide).Snap.GetAtUnixNs() - (39500 * time.Millisecond).Nanoseconds() // by the engine's clock
 	look := func(list ...*falconv1.Operator) string {
 		s := pictureOf(t, e, wide)
 		s.Session, s.Operators = "mine", append(list, &falconv1.Operator{Name: "maria", Session: "mine", Attending: "INC-0001/S2/1"})

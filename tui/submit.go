@@ -12,6 +12,7 @@ import (
 	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/keyguard"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/phrase"
 )
@@ -107,6 +108,11 @@ type decisions struct {
 	notes  *notes
 	redraw func(time.Duration) tea.Cmd // draws again later; tests have no use for it
 
+	guard   *keyguard.Guard
+	keyTime func() time.Time // of keys and reports
+	w, h    int              // the screen
+	again   bool             // it is to be asked when it has answered
+
 	dialog *dialog
 	opened int                  // numbers dialogs, so that a late answer finds its own
 	begun  *falconv1.Validation // the engine's newest answer to a test; a snapshot may come after it
@@ -124,8 +130,9 @@ func (d *decisions) askQuestion(q decision.Question, why decision.Refusal) tea.C
 		return nil
 	}
 	d.opened++
-	d.dialog = newDialog(d.opened, q, d.keys, d.now())
-	return d.redraw(decision.Guard + redrawMargin)
+	d.dialog = newDialog(d.opened, q, d.keys, d.keyTime())
+	d.guard.Open(d.keyTime())
+	return tea.Batch(d.watchDialog(), d.redraw(unseenSaid+redrawMargin))
 }
 
 // interrupt leaves when it is pressed twice.
@@ -133,19 +140,36 @@ const interrupt = "ctrl+c"
 
 // handleKey handles a key while a dialog is open; leave is that the console ends.
 func (d *decisions) handleKey(k tea.KeyPressMsg, live *page.State) (cmd tea.Cmd, leave bool) {
-	open := d.dialog
-	if open.asksToLeave() && k.String() == interrupt {
+	open, now := d.dialog, d.keyTime()
+	if open.asksToLeave() && k.String() == interrupt && d.guard.Interrupt(now) {
 		return nil, true // asked for twice
 	}
-	switch open.handleKey(k, d.keys.Lookup(k, key.Dialog), live, d.now()) {
-	case cancelled:
-		d.dialog = nil
-	case pressed:
-		r := open.takeRequest()
-		return submitRequest(d.src, open.id, r), r.Leave
-	case keepOpen:
+	a := d.keys.Lookup(k, key.Dialog)
+	open.refused = d.guard.Press(now, open.keyKind(k, a, live))
+	switch {
+	case a == key.Cancel:
+		d.closeDialog()
+	case open.sending:
+	case open.refused == keyguard.Held:
+		return d.redraw(d.guard.Wait(now) + redrawMargin), false
+	case open.refused == keyguard.Counts:
+		if open.takeKey(k, a, live) {
+			d.closeDialog()
+		}
+	default:
+		return d.refuseKey(now), false
 	}
 	return nil, false
+}
+
+// refuseKey says why a key does not count, for as long as that holds. After keys that were
+// not meant for the dialog the focus is where enter decides nothing.
+func (d *decisions) refuseKey(now time.Time) tea.Cmd {
+	if why := d.dialog.refused; why == keyguard.Strayed || why == keyguard.Followed {
+		d.dialog.focus = buttonCancel
+	}
+	_, left := d.guard.Block(now)
+	return d.redraw(left + redrawMargin)
 }
 
 // takeAnswer shows the engine's answer: a refusal in the dialog, or in the
@@ -162,7 +186,7 @@ func (d *decisions) takeAnswer(msg answerMsg, live *page.State) {
 		d.notes.showNote(themes.Bad, msg.failed+": "+msg.err.Error())
 	default:
 		if own {
-			d.dialog = nil
+			d.closeDialog()
 		}
 		if msg.begun != nil {
 			d.begun = msg.begun

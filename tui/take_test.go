@@ -7,6 +7,7 @@ import (
 
 	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/internal/enginetest"
+	"github.com/failslow/falcon/tui/keyguard"
 )
 
 // A restart of the whole job is taken only by typing the job's name and its
@@ -62,6 +63,7 @@ func restart(t *testing.T, src *still, clk *clock, m *Model) {
 	}
 	presses(m, "left")
 	m.Update(tea.PasteMsg{Content: "dead node"})
+	pass(m, keyguard.Pause)
 	presses(m, "enter")
 	if len(src.decides) != 0 {
 		t.Fatal("enter in a field took it")

@@ -105,10 +105,10 @@ func TestNoTestWithoutTheFullPath(t *testing.T) {
 		m.work.showPage(key.Validate)
 		for range rapid.IntRange(1, 60).Draw(t, "n") {
 			k := rapid.SampledFrom(keys).Draw(t, "key")
-			clk.pass(time.Duration(rapid.SampledFrom([]int{0, 50, 390, 410, 1000}).Draw(t, "ms")) * time.Millisecond)
+			clk.pass(time.Duration(rapid.SampledFrom([]int{0, 50, 390, 410, 1600}).Draw(t, "ms")) * time.Millisecond)
 			d := m.decisions.dialog
 			may := m.help == nil && kindOf(d) == kindTest && k == "enter" && d.focus == buttonDo &&
-				!d.sending && clk.now().Sub(d.opened) >= decision.Guard
+				!d.sending && m.decisions.keyTime().Add(personGap).Sub(d.opened) >= decision.Guard
 			before := len(src.tests)
 			send(m, k)
 			m.View()

@@ -17,8 +17,6 @@ const (
 	envBytesMax = 256     // of one
 	termMax     = 64      // bytes of TERM
 	startWait   = 30 * time.Second
-	columnsMax  = 600
-	rowsMax     = 300
 )
 
 // known are the variables that say what a terminal shows; no other is taken.

@@ -247,5 +247,5 @@ func (o *openSession) showScreen(ctx context.Context, engine Engine) error {
 		opts.Profile = p
 	}
 	env := append(slices.Clone(o.sess.Environ()), "TERM="+o.pty.Term)
-	return tui.Run(ctx, src, tui.Terminal{In: o.input, Out: o.link, Env: env, Remote: &tui.Remote{Size: boundedSize(o.pty.Window), Sizes: o.sizes}}, opts)
+	return tui.Run(ctx, src, tui.Terminal{In: o.input, Out: o.link, Env: env, Remote: &tui.Remote{Size: claimedSize(o.pty.Window), Sizes: o.sizes}}, opts)
 }

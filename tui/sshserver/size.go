@@ -6,10 +6,8 @@ import (
 	"github.com/failslow/falcon/tui"
 )
 
-// boundedSize is a window's size within bounds: a client may claim any.
-func boundedSize(w ssh.Window) tui.Size {
-	return tui.Size{W: min(max(1, w.Width), columnsMax), H: min(max(1, w.Height), rowsMax)}
-}
+// claimedSize is a window's size as the client has it; what is drawn into is bounded elsewhere.
+func claimedSize(w ssh.Window) tui.Size { return tui.Size{W: w.Width, H: w.Height} }
 
 // watchSizes passes the newest size on. It reads until the channel closes, as the
 // library's request loop waits for a reader.
@@ -21,7 +19,7 @@ func watchSizes(in <-chan ssh.Window) <-chan tui.Size {
 			case <-out: // no one took the older one
 			default:
 			}
-			out <- boundedSize(w)
+			out <- claimedSize(w)
 		}
 	}()
 	return out

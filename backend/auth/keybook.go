@@ -32,34 +32,52 @@ const fileMax = 8 << 20
 
 // KeyBook knows who may come by SSH: by the lines of an authorized_keys file
 // and by certificates of an authority. It reads its files again when they have
-// changed; a file that has become unreadable lets nobody in until it is mended,
-// as it may have been changed to revoke access.
+// changed. A line that is not understood lets nobody in, nor does a file that can't be
+// read, until it is mended: it may have been changed to revoke access.
 type KeyBook struct {
 	now         func() time.Time
-	keys        *watched[roster]            // nil = no keys
-	authorities *watched[[]gossh.PublicKey] // nil = no certificates
+	keys        *watched[roster]      // nil = no keys
+	authorities *watched[authorities] // nil = no certificates
 }
 
-// OpenKeyBook reads both files, "" leaves one out. Now is for the validity of
-// certificates; nil is the real clock.
-func OpenKeyBook(keys, authority string, now func() time.Time) (*KeyBook, error) {
+// OpenKeyBook reads both files, "" leaves one out; Problems has what is wrong with them.
+// Now is for the validity of certificates; nil is the real clock.
+func OpenKeyBook(keys, authority string, now func() time.Time) *KeyBook {
 	if now == nil {
 		now = time.Now
 	}
 	b := &KeyBook{now: now}
 	if keys != "" {
 		b.keys = &watched[roster]{path: keys, parse: parseRoster}
-		if _, err := b.keys.get(); err != nil {
-			return nil, err
-		}
 	}
 	if authority != "" {
-		b.authorities = &watched[[]gossh.PublicKey]{path: authority, parse: parseAuthorities}
-		if _, err := b.authorities.get(); err != nil {
-			return nil, err
-		}
+		b.authorities = &watched[authorities]{path: authority, parse: parseAuthorities}
 	}
-	return b, nil
+	return b
+}
+
+// Problems are what is wrong with the files now: those that let nobody in, and single lines
+// that are not taken. It looks at the files again.
+func (b *KeyBook) Problems() (list []error) {
+	if b.keys != nil {
+		list = problemsOf(b.keys, func(r roster) []error { return r.bad })
+	}
+	if b.authorities != nil {
+		list = append(list, problemsOf(b.authorities, func(a authorities) []error { return a.bad })...)
+	}
+	return list
+}
+
+// problemsOf has the file's name before what is wrong with its lines.
+func problemsOf[T any](w *watched[T], bad func(T) []error) (list []error) {
+	v, err := w.get()
+	if err != nil {
+		return []error{err}
+	}
+	for _, err := range bad(v) {
+		list = append(list, fmt.Errorf("%s: %w", w.path, err))
+	}
+	return list
 }
 
 // Identify says who comes with a key from an address. The signature is the
@@ -79,7 +97,7 @@ func (b *KeyBook) Identify(key gossh.PublicKey, addr net.Addr) (Identity, error)
 	if err != nil {
 		return Identity{}, err
 	}
-	e, ok := list[string(key.Marshal())]
+	e, ok := list.entries[string(key.Marshal())]
 	if !ok {
 		return Identity{}, fmt.Errorf("%w: no line of %s has the key %s", ErrRefused, b.keys.path, gossh.FingerprintSHA256(key))
 	}
@@ -102,7 +120,7 @@ func (b *KeyBook) certified(cert *gossh.Certificate, addr net.Addr) (Identity, e
 	if cert.CertType != gossh.UserCert {
 		return Identity{}, fmt.Errorf("%w: a host's certificate, not a user's", ErrRefused)
 	}
-	if !slices.ContainsFunc(trusted, func(k gossh.PublicKey) bool { return bytes.Equal(k.Marshal(), cert.SignatureKey.Marshal()) }) {
+	if !slices.ContainsFunc(trusted.keys, func(k gossh.PublicKey) bool { return bytes.Equal(k.Marshal(), cert.SignatureKey.Marshal()) }) {
 		return Identity{}, fmt.Errorf("%w: the certificate is signed by another authority", ErrRefused)
 	}
 	principal, err := rolePrincipal(cert)

@@ -48,10 +48,7 @@ func TestKeysCarryRoles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	writeFile(t, path, "# on call\n\n"+keyLine(`falcon-role="approver",falcon-name="maria"`, maria.PublicKey())+
 		keyLine(`falcon-name="dana",from="192.0.2.0/24,2001:db8::1",falcon-role="viewer"`, dana.PublicKey()), 0o600)
-	b, err := OpenKeyBook(path, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := OpenKeyBook(path, "", nil)
 	id, err := b.Identify(maria.PublicKey(), desk)
 	if want := "ssh 10.0.0.7 " + gossh.FingerprintSHA256(maria.PublicKey()); err != nil || id.Role != RoleApprover || id.Name != "maria" || id.From != want {
 		t.Errorf("%+v, %v", id, err)
@@ -96,8 +93,14 @@ func TestKeyFilesAreStrict(t *testing.T) {
 		`"10.0.0.0/99" is no address`:        keyLine(ok+`,from="10.0.0.0/99"`, k),
 		"a line has at most":                 keyLine(ok, k) + strings.Repeat("x", lineMax+1),
 	} {
-		if _, err := parseRoster(strings.NewReader(text)); !errors.Is(err, ErrKeys) || !strings.Contains(err.Error(), say) {
-			t.Errorf("got %v, want %q", err, say)
+		list, err := parseRoster(strings.NewReader(text))
+		if err != nil || len(list.bad) != 1 || !errors.Is(list.bad[0], ErrKeys) || !strings.Contains(list.bad[0].Error(), say) {
+			t.Errorf("got %v and %v, want %q", list.bad, err, say)
+		}
+		for _, e := range list.entries {
+			if e.line != 1 || e.role != RoleViewer {
+				t.Errorf("%q: taken: %+v", say, e)
+			}
 		}
 	}
 	if _, err := parseAuthorities(strings.NewReader(keyLine(ok, k))); err == nil {
@@ -115,14 +118,11 @@ func TestKeyFileIsReadAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	line := keyLine(`falcon-role="approver",falcon-name="maria"`, maria.PublicKey())
 	writeFile(t, path, line, 0o620)
-	if _, err := OpenKeyBook(path, "", nil); err == nil || !strings.Contains(err.Error(), "chmod") {
-		t.Errorf("a file that others may write: %v", err)
+	b := OpenKeyBook(path, "", nil)
+	if list := b.Problems(); len(list) != 1 || !strings.Contains(list[0].Error(), "chmod") {
+		t.Errorf("a file that others may write: %v", list)
 	}
 	writeFile(t, path, line, 0o600)
-	b, err := OpenKeyBook(path, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	in := func(s gossh.Signer) bool { _, err := b.Identify(s.PublicKey(), desk); return err == nil }
 	if !in(maria) || in(dana) {
 		t.Error("at first")
@@ -131,9 +131,12 @@ func TestKeyFileIsReadAgain(t *testing.T) {
 	if in(maria) || !in(dana) {
 		t.Error("after the change")
 	}
-	writeFile(t, path, line+"nonsense\n", 0o600)
-	if in(maria) || in(dana) {
-		t.Error("a broken file lets somebody in")
+	writeFile(t, path, line+"nonsense\n"+keyLine(`falcon-role="root",falcon-name="dana"`, dana.PublicKey()), 0o600)
+	if list := b.Problems(); !in(maria) || in(dana) || len(list) != 2 || !strings.Contains(list[0].Error(), path+": ") {
+		t.Errorf("two bad lines: maria %v, dana %v, %v", in(maria), in(dana), list)
+	}
+	if writeFile(t, path, line, 0o622); in(maria) || in(dana) || len(b.Problems()) != 1 {
+		t.Error("a file that others may write lets somebody in")
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
@@ -152,10 +155,7 @@ func TestCertificatesCarryRoles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ca.pub")
 	writeFile(t, path, keyLine("", ca.PublicKey()), 0o600)
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	b, err := OpenKeyBook("", path, func() time.Time { return now })
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := OpenKeyBook("", path, func() time.Time { return now })
 	certify := func(by gossh.Signer, change func(*gossh.Certificate)) *gossh.Certificate {
 		c := &gossh.Certificate{
 			Key: user.PublicKey(), Serial: 7, CertType: gossh.UserCert, KeyId: "maria", ValidPrincipals: []string{"maria", "role:approver"},
@@ -210,14 +210,13 @@ func FuzzAuthorizedKeys(f *testing.F) {
 	f.Add([]byte("falcon-role=\"viewer\",falcon-name=\"a\" ssh-ed25519 AAAA\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		list, err := parseRoster(bytes.NewReader(text))
-		if err != nil {
-			if !errors.Is(err, ErrKeys) {
+		for _, err := range append(list.bad, err) {
+			if err != nil && !errors.Is(err, ErrKeys) {
 				t.Fatalf("unmarked: %v", err)
 			}
-			return
 		}
 		lines := bytes.Split(text, []byte("\n"))
-		for _, e := range list {
+		for _, e := range list.entries {
 			if !e.role.Covers(RoleViewer) || CheckName(e.name) != nil || e.key == nil {
 				t.Fatalf("taken: %+v", e)
 			}

@@ -45,38 +45,51 @@ func (e entry) allows(addr netip.Addr) bool {
 	return len(e.from) == 0 || slices.ContainsFunc(e.from, func(p netip.Prefix) bool { return p.Contains(addr.Unmap()) })
 }
 
-// roster is a parsed authorized_keys file, by the key's wire form.
-type roster map[string]entry
+// roster is a parsed authorized_keys file, by the key's wire form. What could not be
+// understood lets nobody in, and is no reason to keep others out.
+type roster struct {
+	entries map[string]entry
+	bad     []error // one for each line that is not taken; each wraps ErrKeys
+}
 
 // parseRoster reads authorized_keys: blank lines, comments, and lines of
 //
 //	falcon-role="approver",falcon-name="maria" ssh-ed25519 AAAA… comment
 //
-// with an optional from="10.0.0.0/8,192.0.2.7". It is strict: anything else is
-// an error that names the line.
+// with an optional from="10.0.0.0/8,192.0.2.7". It is strict: any other line is not taken,
+// and neither is a key that stands there twice. The error is about the whole file.
 func parseRoster(r io.Reader) (roster, error) {
-	out := roster{}
-	err := eachLine(r, func(n int, line []byte) error {
+	out := roster{entries: map[string]entry{}}
+	twice := map[string]bool{}
+	bad, err := eachLine(r, func(n int, line []byte) error {
 		e, err := parseEntry(line)
 		if err != nil {
 			return err
 		}
 		e.line = n
 		id := string(e.key.Marshal())
-		if old, ok := out[id]; ok {
-			return fmt.Errorf("the key of line %d stands here again; remove one of them", old.line)
+		if old, ok := out.entries[id]; ok || twice[id] {
+			delete(out.entries, id)
+			twice[id] = true
+			return fmt.Errorf("the key of line %d stands here again: neither is taken; remove one of them", old.line)
 		}
-		out[id] = e
+		out.entries[id] = e
 		return nil
 	})
+	out.bad = bad
 	return out, err
 }
 
-// parseAuthorities reads public keys whose certificates are trusted, one a
-// line and without options.
-func parseAuthorities(r io.Reader) ([]gossh.PublicKey, error) {
-	var out []gossh.PublicKey
-	err := eachLine(r, func(_ int, line []byte) error {
+// authorities are parsed public keys whose certificates are trusted.
+type authorities struct {
+	keys []gossh.PublicKey
+	bad  []error // as a roster's
+}
+
+// parseAuthorities reads public keys, one a line and without options. An empty file is an
+// error.
+func parseAuthorities(r io.Reader) (out authorities, err error) {
+	out.bad, err = eachLine(r, func(_ int, line []byte) error {
 		key, options, err := parsePublicKey(line)
 		if err != nil {
 			return err
@@ -84,37 +97,45 @@ func parseAuthorities(r io.Reader) ([]gossh.PublicKey, error) {
 		if len(options) > 0 {
 			return fmt.Errorf("an authority takes no options, got %q", options[0])
 		}
-		out = append(out, key)
+		out.keys = append(out.keys, key)
 		return nil
 	})
-	if err == nil && len(out) == 0 {
-		err = fmt.Errorf("%w: it holds no key", ErrKeys)
+	if err == nil && len(out.keys) == 0 {
+		err = errors.Join(append([]error{fmt.Errorf("%w: it holds no key", ErrKeys)}, out.bad...)...)
 	}
 	return out, err
 }
 
-// eachLine calls with every line that is neither blank nor a comment, and puts
-// the line's number before an error.
-func eachLine(r io.Reader, take func(n int, line []byte) error) error {
-	s := bufio.NewScanner(r)
-	s.Buffer(make([]byte, 0, 4096), lineMax)
+// eachLine calls with every line that is neither blank nor a comment. The errors of single
+// lines are bad, each with the line's number.
+func eachLine(r io.Reader, take func(n int, line []byte) error) (bad []error, err error) {
+	in := bufio.NewReaderSize(r, lineMax)
 	taken := 0
-	for n := 1; s.Scan(); n++ {
-		line := bytes.TrimSpace(s.Bytes())
-		if len(line) == 0 || line[0] == '#' {
-			continue
+	for n := 1; ; n++ {
+		line, err := in.ReadSlice('\n')
+		tooLong := errors.Is(err, bufio.ErrBufferFull)
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = in.ReadSlice('\n')
 		}
-		if taken++; taken > keysMax {
-			return fmt.Errorf("%w: more than %d keys", ErrKeys, keysMax)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("%w: %w", ErrKeys, err)
 		}
-		if err := take(n, line); err != nil {
-			return fmt.Errorf("%w: line %d: %w", ErrKeys, n, err)
+		line = bytes.TrimSpace(line)
+		switch {
+		case tooLong:
+			bad = append(bad, fmt.Errorf("%w: line %d: a line has at most %d bytes", ErrKeys, n, lineMax))
+		case len(line) > 0 && line[0] != '#':
+			if taken++; taken > keysMax {
+				return nil, fmt.Errorf("%w: more than %d keys", ErrKeys, keysMax)
+			}
+			if err := take(n, line); err != nil {
+				bad = append(bad, fmt.Errorf("%w: line %d: %w", ErrKeys, n, err))
+			}
+		}
+		if err != nil {
+			return bad, nil
 		}
 	}
-	if err := s.Err(); err != nil {
-		return fmt.Errorf("%w: %w (a line has at most %d bytes)", ErrKeys, err, lineMax)
-	}
-	return nil
 }
 
 func parsePublicKey(line []byte) (gossh.PublicKey, []string, error) {

@@ -69,6 +69,7 @@ type stateViews struct {
 	levels    []shown       // by rank
 	seats     seatTable
 	alarms    jobAlarms
+	impaired  string // what does not work of the engine itself
 	culprits  culpritCache
 }
 
@@ -123,7 +124,8 @@ func (sv *stateViews) jobView(now time.Time) *falconv1.Job {
 	return v
 }
 
-// jobAlarm is the first thing that makes the picture itself doubtful.
+// jobAlarm is the first thing that makes the picture itself doubtful, else what does not
+// work of the engine.
 func (sv *stateViews) jobAlarm(now time.Time) string {
 	if sv.waits.round != nil {
 		return sv.waits.text(now)
@@ -138,7 +140,7 @@ func (sv *stateViews) jobAlarm(now time.Time) string {
 	if name := sv.cluster.blindNode(now); name != "" {
 		return fmt.Sprintf("the agent of node %s is gone: its ranks are not watched", name)
 	}
-	return cmp.Or(sv.describer.machine.Doubt(), alarms.traffic)
+	return cmp.Or(sv.describer.machine.Doubt(), alarms.traffic, sv.impaired)
 }
 
 // rankTable is what is known of all ranks, and the one to look at: a culprit,

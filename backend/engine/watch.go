@@ -199,6 +199,15 @@ func (w *Watcher) Close() {
 // Waiting is how many lines Next would return at once.
 func (w *Watcher) Waiting() int { return len(w.lines) }
 
+// Impair has consoles show which part of the engine does not work, where nothing worse is
+// to be shown; "" = all do.
+func Impair(ctx context.Context, e *Engine, text string) error {
+	return e.readInLoop(ctx, func() {
+		e.views.dirty = e.views.dirty || e.views.impaired != text
+		e.views.impaired = text
+	})
+}
+
 // Alarm writes a line about the engine itself that a person should know, such
 // as its certificates or its memory.
 func (e *Engine) Alarm(ctx context.Context, severity int32, text string) error {

@@ -100,11 +100,8 @@ func TestAdmissionIsChecked(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, auth.CAKeyFile)); err != nil {
 		t.Fatal(err)
 	}
-	if h, err := startEngine(t.Context(), cfg, loggerTo(os.Stderr)); err == nil || !strings.Contains(err.Error(), "renew: false") {
-		if h != nil {
-			_ = h.Close()
-		}
-		t.Errorf("renewal without the authority's key: %v", err)
+	if f := checkEngine(cfg); len(f.refused) > 0 || len(f.off) != 1 || !strings.Contains(f.off[0], "renew: false") {
+		t.Errorf("renewal without the authority's key: %+v", f)
 	}
 }
 

@@ -164,10 +164,10 @@ func consoleWithEngine(ctx context.Context, config string, opts consoleOptions) 
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
-		return fmt.Errorf("state_dir: %w", err)
+	if err := claimStateDir(cfg.StateDir); err != nil {
+		return err
 	}
-	log, err := os.OpenFile(filepath.Join(cfg.StateDir, "console.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(filepath.Join(cfg.StateDir, consoleLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}

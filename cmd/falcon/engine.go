@@ -9,7 +9,9 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -28,14 +30,15 @@ import (
 	"github.com/failslow/falcon/detect/history"
 	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery/restart"
-	"github.com/failslow/falcon/tui/sshserver"
 )
 
 // Names inside the state directory, and where agents look by default.
 const (
 	journalName   = "journal.db"
+	journalHead   = "journal.head"
 	socketName    = "falcon.sock"
 	certsName     = "certs"
+	consoleLog    = "console.log"
 	defaultListen = "127.0.0.1:7440"
 )
 
@@ -64,6 +67,8 @@ type engineConfig struct {
 	Revoked     string        `yaml:"revoked"`      // list of revoked certificates; default: revoked beside certs.ca
 	Renew       bool          `yaml:"renew"`        // agents' certificates are renewed, with the authority's key beside certs.ca
 	StreamMost  time.Duration `yaml:"stream_most"`  // how old a stream may become; 0 = 24h
+
+	lookEvery time.Duration // at certificates and parts; for tests
 }
 
 // defaultStateDir follows the XDG base directories; FALCON_STATE_DIR wins.
@@ -74,11 +79,36 @@ func defaultStateDir() string {
 	if d := os.Getenv("XDG_STATE_HOME"); d != "" {
 		return filepath.Join(d, "falcon")
 	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		home = os.TempDir()
+	if home, err := os.UserHomeDir(); err == nil {
+		return stateDirBelow(home)
 	}
-	return filepath.Join(home, ".local", "state", "falcon")
+	if who, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil && who.HomeDir != "" {
+		return stateDirBelow(who.HomeDir)
+	}
+	return noStateDir
+}
+
+// noStateDir is the state directory of a user who has no home: there is none, and nobody
+// can prepare one.
+const noStateDir = "/nonexistent/falcon"
+
+func stateDirBelow(home string) string { return filepath.Join(home, ".local", "state", "falcon") }
+
+// claimStateDir makes the state directory, and refuses one in which others have a say: what
+// lies there decides who comes in.
+func claimStateDir(dir string) error {
+	if dir == noStateDir {
+		return fmt.Errorf("%w: state_dir: none of FALCON_STATE_DIR, XDG_STATE_HOME and HOME is set, and this user has no home: set state_dir", errUsage)
+	}
+	if err := auth.OwnFolder(dir); err != nil {
+		return fmt.Errorf("state_dir: %w", err)
+	}
+	for _, name := range []string{journalName, journalHead, certsName, hostKeyName, consoleLog} {
+		if err := auth.OwnPlace(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("state_dir: %w", err)
+		}
+	}
+	return nil
 }
 
 // loadEngineConfig reads falcon.yaml strictly; "" means the defaults.
@@ -153,7 +183,7 @@ func (c *engineConfig) validate() error {
 	}
 	for _, check := range []func() error{
 		c.Validation.validate, func() error { return checkRestart(c.Restart) }, c.Mitigate.Check, c.Recovery.Machine.Check,
-		c.checkProbe, c.Store.validate, c.SSH.validate, c.Journal.validate, c.checkAdmission, c.Detect.Check,
+		c.checkProbe, c.Store.validate, c.Journal.validate, c.checkAdmission, c.Detect.Check,
 	} {
 		if err := check(); errors.Is(err, errUsage) {
 			return err
@@ -178,7 +208,7 @@ type engineHandle struct {
 	Socket  string // path of the local socket
 	Address string // HOST:PORT for agents, "" when local only
 	Store   string // HOST:PORT of the job's rendezvous store, "" = none
-	SSH     string // HOST:PORT of the SSH front, "" = none
+	SSH     string // HOST:PORT of the SSH front, "" = none, or not so far
 
 	care  *care
 	stop  context.CancelFunc
@@ -191,8 +221,8 @@ type engineHandle struct {
 // returns. The engine runs until ctx ends, Close is called, or its journal
 // fails. It is what serve, console and lab share.
 func startEngine(ctx context.Context, cfg engineConfig, log *slog.Logger) (*engineHandle, error) {
-	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
-		return nil, fmt.Errorf("state_dir: %w", err)
+	if err := claimStateDir(cfg.StateDir); err != nil {
+		return nil, err
 	}
 	j, err := journal.Open(filepath.Join(cfg.StateDir, journalName))
 	if err != nil {
@@ -238,27 +268,24 @@ func startWith(ctx context.Context, j *journal.Journal, store rendezvous, cfg en
 	if err != nil {
 		return nil, err
 	}
-	ssh, err := cfg.SSH.startServer(server, log)
-	if err != nil {
-		server.Close()
-		care.stopWatching()
-		return nil, err
-	}
+	ssh, copies := newSSHFront(&cfg.SSH, server, log), &copying{}
+	care.parts = append(care.parts, copies)
 	ctx, cancel := context.WithCancel(ctx)
 	h := &engineHandle{Socket: server.Socket(), Address: server.Address(), care: care, stop: cancel, ended: make(chan struct{})}
 	if store != nil {
 		h.Store = store.Addr()
 	}
 	if ssh != nil {
-		h.SSH = ssh.Address()
+		h.SSH = ssh.address()
+		care.parts = append(care.parts, ssh)
 	}
-	go h.runParts(ctx, e, server, ssh, store, j, func(ctx context.Context) error { return cfg.Journal.keepCopies(ctx, j, log) })
+	go h.runParts(ctx, e, server, ssh, store, j, func(ctx context.Context) error { return cfg.Journal.keepCopies(ctx, j, copies.note) })
 	return h, nil
 }
 
 // runParts ends the parts in their order: the engine first, so that watchers and agents
 // are notified; then the servers, consoles' before agents'; the journal last.
-func (h *engineHandle) runParts(ctx context.Context, e *engine.Engine, server *rpc.Server, ssh *sshserver.Server, store rendezvous, j *journal.Journal, copies func(context.Context) error) {
+func (h *engineHandle) runParts(ctx context.Context, e *engine.Engine, server *rpc.Server, ssh *sshFront, store rendezvous, j *journal.Journal, copies func(context.Context) error) {
 	defer close(h.ended)
 	var g group.Group
 	engineCtx, cancel := context.WithCancel(ctx)
@@ -274,9 +301,9 @@ func (h *engineHandle) runParts(ctx context.Context, e *engine.Engine, server *r
 	h.err = errors.Join(h.err, j.Close())
 }
 
-func closeDoors(ssh *sshserver.Server, server *rpc.Server) {
+func closeDoors(ssh *sshFront, server *rpc.Server) {
 	if ssh != nil {
-		ssh.Close()
+		ssh.closeFront()
 	}
 	server.Close()
 }

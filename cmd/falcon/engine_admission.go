@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -37,7 +38,7 @@ func openDoors(e *engine.Engine, cfg engineConfig, log *slog.Logger) (*rpc.Serve
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: memory_limit: %w", errUsage, err)
 	}
-	k := &care{engine: e, log: log, limit: limit, alarmed: map[string]bool{}, levels: make(chan string, 16)}
+	k := &care{engine: e, log: log, limit: limit, every: cfg.lookEvery, alarmed: map[string]bool{}, levels: make(chan string, 16)}
 	rc := rpc.Config{Engine: e, Socket: cfg.Socket, Log: log, Load: k, Shed: k.framesToShed, Budgets: fleet.Limits{Waiting: limit / 4, Log: log}}
 	rc.Limits.StreamAge = cfg.StreamMost
 	if cfg.Listen != "none" {
@@ -62,25 +63,35 @@ func (k *care) openCertificates(cfg engineConfig, rc *rpc.Config) (err error) {
 	}
 	rc.Address, rc.TLS, rc.Check = cfg.Listen, k.certs.ServerTLS(), k.admitsGuest
 	if cfg.Renew {
-		rc.Renew, err = authoritySigner(cfg.Certs.CA)
+		rc.Renew = authoritySigner(cfg.Certs.CA)
+		k.parts = append(k.parts, renewal{cfg.Certs.CA})
 	}
-	return err
+	return nil
 }
 
-// authoritySigner signs agents' requests with the authority's key, which lies beside its
-// certificate.
-func authoritySigner(caFile string) (rpc.Signer, error) {
+// openAuthority reads the authority's key, which lies beside its certificate.
+func openAuthority(caFile string) (*auth.CA, error) {
 	ca, err := auth.OpenCA(filepath.Dir(caFile))
 	if err != nil {
 		return nil, fmt.Errorf("renew: %w; without the authority's key on this machine set renew: false", err)
 	}
+	return ca, nil
+}
+
+// authoritySigner signs agents' requests with the authority's key, which is read each time:
+// that it is missing costs renewals alone, until it is there.
+func authoritySigner(caFile string) rpc.Signer {
 	return func(csr []byte, leaf *x509.Certificate) (cert, roots []byte, err error) {
+		ca, err := openAuthority(caFile)
+		if err != nil {
+			return nil, nil, err
+		}
 		if cert, err = ca.Renew(csr, leaf, time.Now()); err != nil {
 			return nil, nil, err
 		}
 		roots, err = os.ReadFile(caFile)
 		return cert, roots, err
-	}, nil
+	}
 }
 
 // care looks after what the engine's doors depend on: memory and certificates.
@@ -92,8 +103,11 @@ type care struct {
 	log    *slog.Logger
 	limit  int64
 
-	levels  chan string     // what the gauge has to say
-	alarmed map[string]bool // what was said of certificates; of run's goroutine
+	levels   chan string     // what the gauge has to say
+	every    time.Duration   // between two looks; 0 = careEvery
+	parts    []part          // what the engine can do without
+	alarmed  map[string]bool // what was said of certificates and parts; of run's goroutine
+	impaired map[string]bool // what was wrong with the parts at the last look
 }
 
 // NoWatches and NoSnapshots are what the doors ask before a call.
@@ -133,15 +147,16 @@ func (k *care) admitsGuest(g *door.Guest) error {
 	return nil
 }
 
-// careEvery is how often certificates are looked at.
+// careEvery is how often certificates and parts are looked at.
 const careEvery = 15 * time.Second
 
 func (k *care) watchLimits(ctx context.Context) {
-	tick := time.NewTicker(careEvery)
+	tick := time.NewTicker(cmp.Or(k.every, careEvery))
 	defer tick.Stop()
 	defer k.stopWatching()
 	for {
 		k.lookAtCertificates(ctx, time.Now())
+		k.checkParts(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -158,8 +173,10 @@ func (k *care) stopWatching() {
 	}
 }
 
-func (k *care) raiseAlarm(ctx context.Context, text string) {
-	if err := k.engine.Alarm(ctx, 2, text); err != nil && ctx.Err() == nil {
+func (k *care) raiseAlarm(ctx context.Context, text string) { k.tell(ctx, 2, text) }
+
+func (k *care) tell(ctx context.Context, severity int32, text string) {
+	if err := k.engine.Alarm(ctx, severity, text); err != nil && ctx.Err() == nil {
 		k.log.Error("an alarm could not be written", slog.String("alarm", text), slog.Any("err", err))
 	}
 }

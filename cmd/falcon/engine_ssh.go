@@ -55,16 +55,9 @@ func (c *sshConfig) sessionLimits() sshserver.Limits {
 	return l
 }
 
-// startServer starts the SSH server, if one is configured. Every session gets a
+// listen starts the SSH server. Every session gets a
 // client of the engine that is bound to whom the key or certificate proves.
-func (c *sshConfig) startServer(server *rpc.Server, log *slog.Logger) (*sshserver.Server, error) {
-	if c.Listen == "" {
-		return nil, nil
-	}
-	book, err := auth.OpenKeyBook(c.AuthorizedKeys, c.UserCA, nil)
-	if err != nil {
-		return nil, fmt.Errorf("%w: ssh: %w", errUsage, err)
-	}
+func (c *sshConfig) listen(book *auth.KeyBook, server *rpc.Server, log *slog.Logger) (*sshserver.Server, error) {
 	return sshserver.Listen(sshserver.Config{
 		Address: c.Listen, HostKey: c.HostKey, Limits: c.sessionLimits(), Log: log,
 		Identify: func(key gossh.PublicKey, addr net.Addr) (sshserver.Caller, error) {

@@ -45,7 +45,7 @@ func sshEngine(t *testing.T, keys, authority string) *engineHandle {
 		t.Fatal(err)
 	}
 	cfg.fillDefaults()
-	if err := cfg.validate(); err != nil {
+	if err := errors.Join(cfg.validate(), cfg.SSH.validate()); err != nil {
 		t.Fatal(err)
 	}
 	h, err := startEngine(context.Background(), cfg, slog.New(slog.DiscardHandler))
@@ -151,7 +151,7 @@ func TestSSHConfigIsChecked(t *testing.T) {
 	cfg := engineConfig{StateDir: shortDir(t), Listen: "none"}
 	cfg.SSH = sshConfig{Listen: "127.0.0.1:0", AuthorizedKeys: filepath.Join(cfg.StateDir, "none")}
 	cfg.fillDefaults()
-	if _, err := startEngine(context.Background(), cfg, slog.New(slog.DiscardHandler)); !errors.Is(err, errUsage) {
-		t.Errorf("no file of keys: %v", err)
+	if f := checkEngine(cfg); len(f.refused) > 0 || len(f.off) != 1 || !strings.Contains(f.off[0], "no such file") {
+		t.Errorf("no file of keys: %+v", f)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,8 +56,8 @@ func (c journalConfig) retention() engine.Retention {
 	return engine.Retention{SnapshotBytes: int64(c.SnapshotMB) << 20, AuditAge: time.Duration(c.AuditDays) * 24 * time.Hour, AuditRecords: c.AuditRecords}
 }
 
-// keepCopies writes a copy now and then until ctx ends.
-func (c journalConfig) keepCopies(ctx context.Context, j *journal.Journal, log *slog.Logger) error {
+// keepCopies writes a copy now and then until ctx ends; note takes what came of each.
+func (c journalConfig) keepCopies(ctx context.Context, j *journal.Journal, note func(error)) error {
 	every := c.BackupEvery
 	if every == 0 {
 		every = backupEvery
@@ -66,9 +65,7 @@ func (c journalConfig) keepCopies(ctx context.Context, j *journal.Journal, log *
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for c.BackupDir != "" {
-		if err := c.copyOnce(j, time.Now()); err != nil {
-			log.Error("no backup of the journal could be written", slog.Any("err", err))
-		}
+		note(c.copyOnce(j, time.Now()))
 		select {
 		case <-ctx.Done():
 			return nil

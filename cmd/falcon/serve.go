@@ -15,12 +15,12 @@ import (
 
 func serveCommand() *cobra.Command {
 	var config string
-	var example bool
+	var example, check bool
 	c := &cobra.Command{
 		Use:     "serve",
 		Short:   "Run the engine without a screen",
 		Long:    "Run the engine without a screen. It keeps its journal, and serves agents and consoles until it is stopped.\n\nEvery key of falcon.yaml, with its default:\n\n" + engineExample,
-		Example: "  falcon serve --config falcon.yaml",
+		Example: "  falcon serve --config falcon.yaml\n  falcon serve --config falcon.yaml --check",
 		Args:    takesNothing,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if example {
@@ -31,11 +31,15 @@ func serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if check {
+				return writeFindings(c.OutOrStdout(), checkEngine(cfg))
+			}
 			return serveEngine(c, cfg)
 		},
 	}
 	c.Flags().StringVar(&config, "config", "", "configuration file (YAML); default: everything in the state directory "+defaultStateDir())
 	c.Flags().BoolVar(&example, "example", false, "write a configuration file with every key and its default, and end")
+	c.Flags().BoolVar(&check, "check", false, "look at the configuration, folders, keys, certificates, lists and addresses, start nothing, and end")
 	return c
 }
 

@@ -40,6 +40,16 @@ func loadHostKey(path string) (gossh.Signer, error) {
 	return signer, nil
 }
 
+// CheckHostKey returns why the server's key can't be used; one that is missing is made at the
+// start.
+func CheckHostKey(path string) error {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	_, err := loadHostKey(path)
+	return err
+}
+
 // makeHostKey writes the key whole or not at all, and never over another.
 func makeHostKey(path string) ([]byte, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)

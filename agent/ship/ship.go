@@ -30,6 +30,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -302,7 +304,11 @@ func sleepContext(ctx context.Context, d time.Duration) bool {
 
 // helloFrame is the first frame of every stream.
 func (s *Shipper) helloFrame() *falconv1.AgentFrame {
-	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Hello{Hello: s.cfg.Hello}}
+	h := proto.CloneOf(s.cfg.Hello)
+	s.mu.Lock()
+	h.Living = int32(len(s.ranks))
+	s.mu.Unlock()
+	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Hello{Hello: h}}
 }
 
 func errWelcome(got *falconv1.EngineFrame) error {

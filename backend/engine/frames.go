@@ -80,6 +80,7 @@ func (e *Engine) onAttach(s *fleet.Session, now time.Time) {
 	was := e.nodes.Node(falcon.Node(s.Hello.GetNode()))
 	renewed := was != nil && was.Connected()
 	n, acked, err := e.nodes.Attach(s, now)
+	e.oplog.tellTwins(e.nodes.Node(falcon.Node(s.Hello.GetNode())), now)
 	if err != nil {
 		s.End(err)
 		return

@@ -137,6 +137,9 @@ func (sv *stateViews) jobAlarm(now time.Time) string {
 	if text := sv.cluster.unseenText(); text != "" {
 		return text
 	}
+	if t := sv.cluster.nodes.Twins(now); t != nil {
+		return clean(t.Error())
+	}
 	if name := sv.cluster.blindNode(now); name != "" {
 		return fmt.Sprintf("the agent of node %s is gone: its ranks are not watched", name)
 	}

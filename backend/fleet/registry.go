@@ -29,6 +29,7 @@ type Node struct {
 	Beat     *falconv1.Beat // newest of the present stream, or of the last one; nil before its first
 	Steal    float64        // share of CPU time withheld, from the last telemetry
 
+	twins *Twins // newest case of two agents with this name; nil = none
 	boot  string
 	taken uint64 // newest frame of this boot that the engine took
 	acked uint64 // newest one whose consequences are durable
@@ -56,7 +57,8 @@ func (r *Registry) Changes() uint64 { return r.changes }
 func NewRegistry() *Registry { return &Registry{nodes: map[falcon.Node]*Node{}} }
 
 // Attach enters a new stream, ends the node's older one, and says up to where
-// this agent's frames are done with: 0 for an agent that was restarted.
+// this agent's frames are done with: 0 for an agent that was restarted. A second agent of
+// the same name is refused with an error that wraps ErrTwin.
 func (r *Registry) Attach(s *Session, now time.Time) (*Node, uint64, error) {
 	name := falcon.Node(s.Hello.GetNode())
 	n := r.nodes[name]
@@ -67,11 +69,11 @@ func (r *Registry) Attach(s *Session, now time.Time) (*Node, uint64, error) {
 		n = &Node{Name: name}
 		r.nodes[name], r.sorted = n, nil
 	}
-	r.changes++
-	if n.Session != nil {
-		n.Session.End(ErrSuperseded)
+	if err := n.judgeTwin(s, now); err != nil {
+		return nil, 0, err
 	}
-	if boot := s.Hello.GetAgent() + "\x00" + s.Hello.GetBoot(); boot != n.boot {
+	r.changes++
+	if boot := bootOf(s); boot != n.boot {
 		n.boot, n.taken, n.acked = boot, 0, 0
 	}
 	n.Session, n.Hello, n.LastSeen, n.Host, n.Beat = s, s.Hello, now, s.Host, nil

@@ -18,6 +18,7 @@ var (
 	ErrSlow       = errors.New("fleet: the agent does not read its commands")
 	ErrSuperseded = errors.New("fleet: the agent has opened a newer stream")
 	ErrClosed     = errors.New("fleet: the engine is stopping")
+	ErrTwin       = errors.New("fleet: two agents have one node's name")
 	ErrBudget     = errors.New("fleet: the agent sends frames beyond what one may hold")
 )
 
@@ -30,6 +31,7 @@ const QueueFrames = 256
 type Session struct {
 	Hello *falconv1.Hello
 	Host  string // address that the agent speaks from, "" = unknown
+	Addr  string // Host with the port
 
 	out    chan *falconv1.EngineFrame
 	acked  atomic.Uint64 // newest frame handled; the sender's loop reads it after nudge
@@ -47,8 +49,16 @@ func NewSession(ctx context.Context, hello *falconv1.Hello) *Session {
 		Hello: hello,
 		out:   make(chan *falconv1.EngineFrame, QueueFrames),
 		nudge: make(chan struct{}, 1),
-		ctx:   ctx, cancel: cancel, Host: hostOf(ctx),
+		ctx:   ctx, cancel: cancel, Host: hostOf(ctx), Addr: addressOf(ctx),
 	}
+}
+
+// addressOf is where the caller of a stream speaks from, with the port.
+func addressOf(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		return p.Addr.String()
+	}
+	return ""
 }
 
 // hostOf is where the caller of a stream speaks from.

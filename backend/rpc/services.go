@@ -254,6 +254,8 @@ func wireError(err error) error {
 		code = codes.PermissionDenied
 	case errors.Is(err, fleet.ErrFull), errors.Is(err, fleet.ErrSlow), errors.Is(err, fleet.ErrBudget), errors.Is(err, engine.ErrCrowded), errors.Is(err, engine.ErrBusy):
 		code = codes.ResourceExhausted
+	case errors.Is(err, fleet.ErrTwin):
+		code = codes.AlreadyExists
 	case errors.Is(err, fleet.ErrSuperseded), errors.Is(err, door.ErrReplaced):
 		code = codes.Aborted
 	case errors.Is(err, door.ErrRevoked), errors.Is(err, door.ErrExpired):

@@ -1532,6 +1532,7 @@ type Hello struct {
 	LaunchRanks   int32                  `protobuf:"varint,9,opt,name=launch_ranks,json=launchRanks,proto3" json:"launch_ranks,omitempty"` // training processes that the node can start by its own configuration, 0 = none
 	Protocol      uint32                 `protobuf:"varint,10,opt,name=protocol,proto3" json:"protocol,omitempty"`                         // newest revision of this contract that the agent knows (ProtocolRevision), 0 = before they were counted
 	RankTable     bool                   `protobuf:"varint,11,opt,name=rank_table,json=rankTable,proto3" json:"rank_table,omitempty"`      // it puts rank tables into a file; one of protocol 3 that does not is sent none
+	Living        int32                  `protobuf:"varint,20,opt,name=living,proto3" json:"living,omitempty"`                             // training processes that the agent follows now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1641,6 +1642,13 @@ func (x *Hello) GetRankTable() bool {
 		return x.RankTable
 	}
 	return false
+}
+
+func (x *Hello) GetLiving() int32 {
+	if x != nil {
+		return x.Living
+	}
+	return 0
 }
 
 type Beat struct {
@@ -13498,7 +13506,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
 	"RenewReply\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x14\n" +
-	"\x05roots\x18\x02 \x01(\fR\x05roots\"\x9b\x02\n" +
+	"\x05roots\x18\x02 \x01(\fR\x05roots\"\xb3\x02\n" +
 	"\x05Hello\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
@@ -13512,7 +13520,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\bprotocol\x18\n" +
 	" \x01(\rR\bprotocol\x12\x1d\n" +
 	"\n" +
-	"rank_table\x18\v \x01(\bR\trankTable\"\xc8\x01\n" +
+	"rank_table\x18\v \x01(\bR\trankTable\x12\x16\n" +
+	"\x06living\x18\x14 \x01(\x05R\x06living\"\xc8\x01\n" +
 	"\x04Beat\x12\x1c\n" +
 	"\n" +
 	"at_unix_ns\x18\x01 \x01(\x03R\batUnixNs\x12!\n" +

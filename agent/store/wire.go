@@ -10,10 +10,11 @@ import (
 
 // Limits of one request; those of the store.
 const (
-	MaxKey     = 8 << 10
+	MaxKey     = 64 << 10
 	MaxValue   = 8 << 20
 	MaxKeys    = 128 << 10
 	MaxRequest = 16 << 20
+	maxListed  = 1 << 20  // keys that a store names
 	chunk      = 64 << 10 // of a value that is believed before it has come
 )
 
@@ -46,6 +47,7 @@ const (
 	aVector  // length and bytes
 	vectors  // one vector for each key of the request
 	popped   // a count, and a vector unless it is 0
+	listed   // a count, and so many vectors
 	waiting  // a byte, some time
 	canceled // answered here
 )
@@ -75,7 +77,7 @@ var (
 	legacy  = map[byte]kind{0: set, 1: compare, 2: get, 3: add, 4: check, 5: wait, 6: numKeys, 8: remove, 9: set, 10: multiGet, 11: multiSet}
 	current = map[byte]kind{
 		1: set, 2: compare, 3: get, 4: add, 5: check, 6: wait, 7: numKeys, 8: remove, 9: set, 10: multiGet, 11: multiSet,
-		12: {"", canceled}, 13: {"p", fourBytes}, 14: set, 15: {"k", popped}, 16: {"k", eightBytes},
+		12: {"", canceled}, 13: {"p", fourBytes}, 14: set, 15: {"k", popped}, 16: {"k", eightBytes}, 17: {"", listed},
 	}
 )
 
@@ -249,6 +251,12 @@ func readAnswer(r *bufio.Reader, q request, b *bill) ([]byte, error) {
 	case vectors:
 		for i := 0; i < q.keys && err == nil; i++ {
 			err = d.readVector(MaxValue)
+		}
+	case listed:
+		var n int
+		n, err = d.readLength(maxListed)
+		for ; n > 0 && err == nil; n-- {
+			err = d.readVector(MaxKey)
 		}
 	case popped:
 		var n []byte

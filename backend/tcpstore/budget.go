@@ -117,13 +117,21 @@ func (s *Server) end(c *conn) {
 // dropDeserted drops the keys once there has been no client for a while: the job that met here is
 // over. Keys of PyTorch's later versions do not name the attempt: a job that is started again would
 // look for the old one's addresses. Processes of a job that comes again load PyTorch first, which
-// takes longer than the gap between clients that come one after another.
+// takes longer than the gap between clients that come one after another. Where no two were here at
+// a time no job has met: a script that leaves something for the next one gets longer.
 func (s *Server) dropDeserted(now time.Time) {
-	if s.deserted.IsZero() || now.Sub(s.deserted) < s.o.Linger || s.t.size() == 0 {
+	linger := s.o.Linger
+	if !s.met {
+		linger = s.o.LingerAlone
+	}
+	if s.deserted.IsZero() || now.Sub(s.deserted) < linger {
 		return
 	}
-	s.o.Log.Info("store: no client has been here for a while, its keys are dropped", "keys", s.t.size(), "after", s.o.Linger)
+	if s.t.size() > 0 {
+		s.o.Log.Info("store: no client has been here for a while, its keys are dropped", "keys", s.t.size(), "after", linger)
+	}
 	s.t.clear()
+	s.met = false
 }
 
 // spoke takes a connection off the lists of those that have shown too little.

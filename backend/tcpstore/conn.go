@@ -97,6 +97,7 @@ func (c *conn) apply(q request) (answer, []*waiter, error) {
 		c.s.deserted = time.Time{}
 	}
 	c.spoke()
+	c.s.met = c.s.met || len(c.s.conns)-c.s.doubt.silent.Len() > 1
 	c.listed = false
 	c.endWait() // may let go of the lock: before anything is judged
 	if c.gone {
@@ -177,6 +178,8 @@ func (c *conn) read(q request) (answer, error) {
 		return c.vector(t.values[q.key]), nil
 	case opMultiGet:
 		return c.multiGet(q)
+	case opListKeys:
+		return c.listKeys()
 	case opCheck:
 		if t.ready(q.keys) {
 			return c.one(isReady), nil
@@ -247,6 +250,27 @@ func (c *conn) multiGet(q request) (answer, error) {
 	return a, nil
 }
 
+// listKeys names the keys that have a value, in no order. It pays for the whole answer.
+func (c *conn) listKeys() (answer, error) {
+	size := 8
+	for k := range c.s.t.values {
+		if size += 8 + len(k); size > maxReply {
+			return answer{}, fmt.Errorf("%w: all keys have more than %d bytes", ErrProtocol, maxReply)
+		}
+	}
+	if size > freeHeld {
+		if err := c.pay(size, size > bigFrom); err != nil {
+			return answer{}, err
+		}
+	}
+	head := binary.LittleEndian.AppendUint64(make([]byte, 0, size), uint64(len(c.s.t.values)))
+	for k := range c.s.t.values {
+		head = binary.LittleEndian.AppendUint64(head, uint64(len(k)))
+		head = append(head, k...)
+	}
+	return answer{head: head}, nil
+}
+
 func (c *conn) one(b byte) answer {
 	c.out = append(c.out[:0], b)
 	return answer{head: c.out}
@@ -305,7 +329,7 @@ func (c *conn) send(a answer) error {
 	if len(a.head) == 0 && len(a.more) == 0 {
 		return nil
 	}
-	if len(a.more) == 0 {
+	if len(a.more) == 0 && len(a.head) <= chunk {
 		_, err := c.nc.Write(a.head)
 		return err
 	}

@@ -3,15 +3,24 @@
 //
 // It guarantees, while a server is open: requests take effect one at a time, in
 // the order in which each client sent them; a blocked wait costs one entry a
-// key and no thread; what a client sends is bounded (key 8 KiB, value 8 MiB,
+// key and no thread; what a client sends is bounded (key 64 KiB, value 8 MiB,
 // 16 MiB a request) and costs memory only as it arrives. A request that breaks a
 // bound or the protocol ends its own connection, with the reason in the log.
 // After Fence(g) has returned, nothing that a connection of an older
 // generation sent takes effect any more, its keys are gone, and keys that name
 // an older attempt (TORCHELASTIC_RESTART_COUNT) are refused. A second after the last
 // client that has made a request, all keys are gone (Options.Linger): a job that is
-// started again by hand finds an empty store, as it would with one of its own. After
-// Close no goroutine of the package is left.
+// started again by hand finds an empty store, as it would with one of its own. Where
+// no two clients were there at a time, no job has met, and the keys stay for a minute
+// (Options.LingerAlone). After Close no goroutine of the package is left.
+//
+// # What differs from PyTorch's own server
+//
+// TestOperationsBesidePyTorch compares the two. An add to a value that is no number,
+// such as " 41x", or whose sum leaves 64 bits is refused here: PyTorch's reads the digits
+// that it finds, or wraps around. Keys that are longer than PyTorch's newer server takes
+// are taken. Keys are dropped when everybody has left, which PyTorch's server need not
+// do: it ends with its job.
 //
 // # Memory
 //

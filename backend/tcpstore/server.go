@@ -33,7 +33,8 @@ type Options struct {
 	MaxWaits      int           // keys that are waited for, over all connections, default 4,194,304
 	FirstRequest  time.Duration // for a new connection to make its first request, default 30 s
 	OneRequest    time.Duration // for a request that has begun to be complete, default 10 s
-	Linger        time.Duration // of the keys after the last client, default 1 s
+	Linger        time.Duration // of the keys after the last client of a job, default 1 s
+	LingerAlone   time.Duration // the same where no two clients were here at a time, default 1 min
 	Log           *slog.Logger
 }
 
@@ -46,6 +47,7 @@ const (
 	firstRequestMax = 30 * time.Second
 	oneRequestMax   = 10 * time.Second
 	lingerDefault   = time.Second
+	aloneDefault    = time.Minute
 )
 
 func (o Options) withDefaults() Options {
@@ -56,6 +58,7 @@ func (o Options) withDefaults() Options {
 	fill(&o.FirstRequest, firstRequestMax)
 	fill(&o.OneRequest, oneRequestMax)
 	fill(&o.Linger, lingerDefault)
+	fill(&o.LingerAlone, aloneDefault)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -97,6 +100,7 @@ type Server struct {
 	conns    map[*conn]struct{}
 	from     map[netip.Addr]int // connections by address
 	doubt    suspects
+	met      bool      // two clients were here at a time since there were no keys
 	deserted time.Time // since when no client is here that has made a request; zero = one is
 	refused  int64     // connections and requests
 	evicted  int64     // connections that made way for others
@@ -236,6 +240,7 @@ func (s *Server) Fence(generation uint64) error {
 	}
 	s.t.generation = generation
 	s.t.clear()
+	s.met = false
 	s.hangUp()
 	s.o.Log.Info("store: fenced", "generation", generation)
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -101,6 +102,39 @@ func requests(t *testing.T, c *storetest.Client) {
 	must(t, err)
 	want(t, "multi-get", string(bytes.Join(vs, []byte("|"))), "xyz|1||")
 	must(t, c.Wait(patience))
+}
+
+// Keys that have a value are named, those of queues are not; a long list comes whole, and is paid for.
+func TestListKeys(t *testing.T) {
+	s := open(t, Options{})
+	c := dial(t, s, storetest.Current)
+	keys, err := c.ListKeys()
+	must(t, err)
+	want(t, "keys of an empty store", len(keys), 0)
+	must(t, c.Push("queue", "v"))
+	wanted := []string{"", strings.Repeat("k", MaxKey)}
+	for i := range 5000 {
+		wanted = append(wanted, fmt.Sprintf("key %d", i))
+	}
+	must(t, c.MultiSet(wanted, make([]string, len(wanted))))
+	keys, err = c.ListKeys()
+	must(t, err)
+	slices.Sort(keys)
+	slices.Sort(wanted)
+	want(t, "all keys", slices.Equal(keys, wanted), true)
+	used := s.Stats().Used
+	_, err = c.ListKeys()
+	must(t, err)
+	_, err = c.NumKeys()
+	must(t, err)
+	want(t, "charged once the list is out", s.Stats().Used, used)
+
+	full := open(t, Options{Budget: 128 << 10})
+	d := dial(t, full, storetest.Current)
+	must(t, d.Set(strings.Repeat("k", 60<<10), ""))
+	if _, err := d.ListKeys(); err == nil {
+		t.Error("a list came that the budget has no room for")
+	}
 }
 
 func TestQueues(t *testing.T) {
@@ -332,6 +366,39 @@ func TestKeysAreDroppedSomeTimeAfterTheLastClient(t *testing.T) {
 	s.expire(time.Now())
 	want(t, "keys after the sweep", s.Stats().Keys, 0)
 	want(t, "refused", s.Stats().Refused, 0)
+}
+
+// Clients that come one at a time are no job: what one leaves is there for the next, longer than a
+// job's keys are.
+func TestKeysOfOneClientAtATimeStayLonger(t *testing.T) {
+	s := open(t, Options{Linger: time.Minute, LingerAlone: time.Hour})
+	deserted := func(s *Server) bool { return !s.deserted.IsZero() }
+	since := func() time.Time {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.deserted
+	}
+	a := dial(t, s, storetest.Current)
+	must(t, a.Set("left", "v"))
+	_, err := a.NumKeys()
+	must(t, err)
+	must(t, a.Close())
+	until(t, s, "the first client is gone", deserted)
+	s.expire(since().Add(59 * time.Minute))
+	want(t, "keys before it is time", s.Stats().Keys, 1)
+	b := dial(t, s, storetest.Current)
+	v, err := b.Read("left")
+	must(t, err)
+	want(t, "what the first client left", string(v), "v")
+	c := dial(t, s, storetest.Current)
+	must(t, c.Set("address of 1", "10.0.0.2:1"))
+	_, err = c.NumKeys()
+	must(t, err)
+	must(t, b.Close())
+	must(t, c.Close())
+	until(t, s, "both are gone", deserted)
+	s.expire(since().Add(time.Minute))
+	want(t, "keys of a job that has met", s.Stats().Keys, 0)
 }
 
 // A process of an old attempt that connects again is known by its keys.

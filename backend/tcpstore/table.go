@@ -211,7 +211,7 @@ func (t *table) listed(o *Options, key string, behind int) error {
 	if t.waiting >= o.MaxWaits {
 		return fmt.Errorf("%w: %d waits for a key are all that it holds", ErrFull, t.waiting)
 	}
-	if !t.b.take(waitPrice(key), behind*waitCost > bigFrom) {
+	if !t.b.take(waitPrice(key), behind*waitCost+len(key) > bigFrom) {
 		return t.b.full()
 	}
 	return nil

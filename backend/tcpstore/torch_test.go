@@ -2,6 +2,7 @@ package tcpstore
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/failslow/falcon/backend/tcpstore/storetest"
 )
 
 // systemPython is where apt-get puts PyTorch.
@@ -36,8 +39,36 @@ func torch(t testing.TB) string {
 			return python
 		}
 	}
+	if python := installed(ctx, t); python != "" {
+		return python
+	}
 	t.Skip("no PyTorch with Gloo here: set FALCON_PYTHON, or run make python-torch")
 	return ""
+}
+
+// installed is the Python with torch that .ci/python finds, "" for none. The test's processes get
+// the environment that it needs.
+func installed(ctx context.Context, t testing.TB) string {
+	find := exec.CommandContext(ctx, "../../.ci/python", "run", "env")
+	out, err := find.Output()
+	if err != nil {
+		return ""
+	}
+	found := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		found[name] = value
+	}
+	python := found["FALCON_PYTHON"]
+	if python == "" || exec.CommandContext(ctx, "env", append(strings.Split(strings.TrimSpace(string(out)), "\n"), python, "-c", "import torch")...).Run() != nil {
+		return ""
+	}
+	for _, name := range []string{"FALCON_PYTHON", "LD_LIBRARY_PATH", "LD_PRELOAD"} {
+		if value, is := found[name]; is {
+			t.Setenv(name, value)
+		}
+	}
+	return python
 }
 
 // attempt4 runs four ranks that meet in the store, and returns what each said.
@@ -67,6 +98,57 @@ func attempt4(t *testing.T, python string, s *Server, attempt int) (said []strin
 		said, err = append(said, e.said), errors.Join(err, e.err)
 	}
 	return said, err
+}
+
+// unlike are the operations in which this store differs from PyTorch's, and why.
+var unlike = map[string]string{
+	"key of 9 KiB":           "PyTorch's newer server takes 8 KiB",
+	"add to digits and more": "PyTorch adds to the digits that it finds",
+	"add beyond the most":    "PyTorch wraps around",
+	"add beyond the least":   "PyTorch wraps around",
+}
+
+// PyTorch's client finds here what it finds at PyTorch's own server, but for what is listed.
+func TestOperationsBesidePyTorch(t *testing.T) {
+	python := torch(t)
+	theirs, mine := start(t, exec.Command(python, "testdata/server.py")), open(t, Options{})
+	if layoutOf(theirs.name) == storetest.Legacy {
+		t.Skipf("PyTorch %s has not all of the operations", theirs.name)
+	}
+	want, got := operations(t, python, theirs.address), operations(t, python, mine.Addr())
+	same := 0
+	for i, w := range want {
+		name := w[0]
+		switch why, differs := unlike[name]; {
+		case got[i] == w && differs:
+			t.Errorf("%s: both say %s, and it is listed as different: %s", name, w[1], why)
+		case got[i] != w && !differs:
+			t.Errorf("%s: %s, PyTorch's own server says %s", name, got[i][1], w[1])
+		case got[i] == w:
+			same++
+		}
+	}
+	t.Logf("PyTorch %s: %d of %d operations are equal", theirs.name, same, len(want))
+}
+
+// operations has PyTorch's client carry out testdata/operations.py: the name and the result of each.
+func operations(t *testing.T, python, address string) [][2]string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(address)
+	must(t, err)
+	ctx, stop := context.WithTimeout(t.Context(), torchLimit)
+	defer stop()
+	out, err := exec.CommandContext(ctx, python, "testdata/operations.py", port).Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var list [][2]string
+	for line := range strings.Lines(string(out)) {
+		var one [2]string
+		must(t, json.Unmarshal([]byte(line), &one))
+		list = append(list, one)
+	}
+	return list
 }
 
 // namesAttempts reports whether this PyTorch's keys name the attempt: later versions

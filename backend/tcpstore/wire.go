@@ -8,9 +8,10 @@ import (
 	"io"
 )
 
-// Limits of what a client may send; those of PyTorch's own server.
+// Limits of what a client may send; those of PyTorch's own server, whose newer kind takes keys of
+// 8 KiB at most, and whose older one takes longer ones.
 const (
-	MaxKey     = 8 << 10   // bytes of a key
+	MaxKey     = 64 << 10  // bytes of a key
 	MaxValue   = 8 << 20   // bytes of a value
 	MaxPerCall = 128 << 10 // keys in one request
 	MaxRequest = 16 << 20  // bytes of keys and values in one request: a compare-and-set of two whole values
@@ -60,13 +61,14 @@ const (
 	opPush
 	opPop
 	opLen
+	opListKeys
 	opWatch
 )
 
 // opcodes of each layout by number.
 var opcodes = [...][]op{
 	Legacy:  {opSet, opCompareSet, opGet, opAdd, opCheck, opWait, opNumKeys, opWatch, opDelete, opAppend, opMultiGet, opMultiSet},
-	Current: {opNone, opSet, opCompareSet, opGet, opAdd, opCheck, opWait, opNumKeys, opDelete, opAppend, opMultiGet, opMultiSet, opCancelWait, opPing, opPush, opPop, opLen},
+	Current: {opNone, opSet, opCompareSet, opGet, opAdd, opCheck, opWait, opNumKeys, opDelete, opAppend, opMultiGet, opMultiSet, opCancelWait, opPing, opPush, opPop, opLen, opListKeys},
 }
 
 // request is one decoded request; which fields count depends on op.

@@ -226,6 +226,19 @@ func list(keys []string) []byte {
 	return b
 }
 
+// ListKeys names all keys that have a value.
+func (c *Client) ListKeys() ([]string, error) {
+	n, err := c.number(opListKeys, nil)
+	var out []string
+	for ; n > 0 && err == nil; n-- {
+		var k []byte
+		if k, err = c.vector(); err == nil {
+			out = append(out, string(k))
+		}
+	}
+	return out, err
+}
+
 // Check reports whether all keys are there.
 func (c *Client) Check(keys ...string) (bool, error) {
 	var b [1]byte

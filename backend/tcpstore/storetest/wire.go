@@ -47,6 +47,7 @@ const (
 	opPush
 	opPop
 	opLen
+	opListKeys
 	opWatch
 )
 
@@ -58,6 +59,6 @@ var numbers = [...]map[op]int{
 	},
 	Current: {
 		opSet: 1, opCompareSet: 2, opGet: 3, opAdd: 4, opCheck: 5, opWait: 6, opNumKeys: 7, opDelete: 8, opAppend: 9,
-		opMultiGet: 10, opMultiSet: 11, opCancelWait: 12, opPing: 13, opPush: 14, opPop: 15, opLen: 16,
+		opMultiGet: 10, opMultiSet: 11, opCancelWait: 12, opPing: 13, opPush: 14, opPop: 15, opLen: 16, opListKeys: 17,
 	},
 }

@@ -17,14 +17,25 @@ const (
 type Fault struct {
 	Kind       FaultKind `json:"kind"`
 	Node       Node      `json:"node"`
-	Device     Device    `json:"device,omitempty"`   // empty = the whole node
-	Ranks      []Rank    `json:"ranks"`              // whose processes must be replaced
-	Evidence   []string  `json:"evidence"`           // one sentence each, oldest first
-	AskedBy    string    `json:"asked_by,omitempty"` // who demanded it without a sign; "" = it was found
-	Action     string    `json:"action,omitempty"`   // the action (S4 fence) that has the node replaced; "" = none
-	Spare      Node      `json:"spare,omitempty"`    // that the action names for the node's ranks; another where that is gone
-	FirstNs    int64     `json:"first_unix_ns"`      // of the first sign
-	DetectedNs int64     `json:"detected_unix_ns"`   // when it was certain enough to act
+	Device     Device    `json:"device,omitempty"`           // empty = the whole node
+	Ranks      []Rank    `json:"ranks"`                      // whose processes must be replaced
+	Evidence   []string  `json:"evidence"`                   // one sentence each, oldest first
+	AskedBy    string    `json:"asked_by,omitempty"`         // who demanded it without a sign; "" = it was found
+	Action     string    `json:"action,omitempty"`           // the action (S4 fence) that has the node replaced; "" = none
+	Spare      Node      `json:"spare,omitempty"`            // that the action names for the node's ranks; another where that is gone
+	Silent     bool      `json:"silent,omitempty"`           // nothing but silence speaks against the node: it holds until the node is heard again with its processes
+	FirstNs    int64     `json:"first_unix_ns"`              // of the first sign
+	DetectedNs int64     `json:"detected_unix_ns"`           // when it was certain enough to act
+	ReturnedNs int64     `json:"returned_unix_ns,omitempty"` // when the node was heard again with its processes, and taken back; 0 = it was not
+}
+
+// Holds reports whether the fault still stands: its node was not taken back since.
+func (f Fault) Holds() bool { return f.ReturnedNs == 0 }
+
+// LosesNode reports whether the fault takes its node with it: the node can't be trusted
+// to run the rank again, and what still runs on it is stopped.
+func (f Fault) LosesNode() bool {
+	return f.Kind == FaultNode || f.Kind == FaultFrozen || f.Kind == FaultDevice
 }
 
 // ZeRO is how the optimizer's state is spread (Rajbhandari et al. 2020):
@@ -152,7 +163,29 @@ type RecoveryExecution struct {
 	Launched      map[Rank]uint64 `json:"launched,omitempty"`         // generation of the newest launch of each replaced rank
 	FailedRejoins int             `json:"failed_rejoins,omitempty"`   // rejoins that failed without a new fault
 	AwaitsProof   bool            `json:"awaits_proof,omitempty"`     // it waits for a proof, or a person's statement, that no rank of the job trains on
+	Wait          *RecoveryWait   `json:"wait,omitempty"`             // whom it waits for; nil = nobody
 }
+
+// RecoveryWait is for whom parked ranks wait, and what a restart from storage would cost instead.
+type RecoveryWait struct {
+	Nodes    []Node    `json:"nodes,omitempty"` // given up for their silence alone, ascending: each is taken back when it is heard again
+	Spare    bool      `json:"spare,omitempty"` // a spare ends it too
+	UntilNs  int64     `json:"until_unix_ns"`
+	Then     AfterWait `json:"then"`
+	RedoMs   float64   `json:"redo_ms,omitempty"`   // training that a restart from the newest checkpoint does again
+	LaunchMs float64   `json:"launch_ms,omitempty"` // and until it trains
+}
+
+// AfterWait is what follows when a recovery has waited for nothing.
+type AfterWait string
+
+// What follows a wait.
+const (
+	ThenFail       AfterWait = "fail"       // the recovery fails
+	ThenFewer      AfterWait = "fewer"      // the job goes on from the checkpoint with fewer replicas
+	ThenCheckpoint AfterWait = "checkpoint" // the node is replaced, and all ranks load the checkpoint
+	ThenRestart    AfterWait = "restart"    // the whole job is started again from the checkpoint
+)
 
 // RecoveryOutcome is the reason of its present state, and the times that it took.
 type RecoveryOutcome struct {

@@ -94,7 +94,8 @@ func (d *detector) deadNodes(now time.Time) []falcon.Fault {
 		if sign == "" {
 			continue
 		}
-		f := falcon.Fault{Kind: falcon.FaultNode, Node: n, FirstNs: h.LastHeard().UnixNano()}
+		_, _, failed := h.Fatal(now)
+		f := falcon.Fault{Kind: falcon.FaultNode, Node: n, FirstNs: h.LastHeard().UnixNano(), Silent: !failed}
 		f.Evidence = []string{fmt.Sprintf("nothing was heard of node %s for %d beats", n, h.MissedBeats(now)), sign}
 		if h.WasReset() {
 			f.Evidence = append(f.Evidence, "its connection was reset")
@@ -156,7 +157,7 @@ func (d *detector) judgeRank(now time.Time, r falcon.Rank, n falcon.Node) (falco
 		f.Kind, f.FirstNs = falcon.FaultDevice, at.UnixNano()
 		f.Evidence = []string{fatal.String(), "the job stalls"}
 	case x.isAlive() && x.beatWithin(now, 2*d.cfg.Beat) && age > 2*d.cfg.Beat:
-		f.Kind, f.FirstNs = falcon.FaultFrozen, now.Add(-age).UnixNano()
+		f.Kind, f.FirstNs, f.Silent = falcon.FaultFrozen, now.Add(-age).UnixNano(), true
 		f.Evidence = []string{fmt.Sprintf("the hook of rank %d (process %d on %s) was last alive %.1f s ago", r, x.process().Pid, f.Device, age.Seconds()), "the job stalls"}
 	case x.isUnknown() && d.op.rec == nil && d.ranks.anyProcessAlive() && !d.ends.Has(r):
 		f.Kind, f.FirstNs, f.Ranks = falcon.FaultExit, d.pace.Moved().UnixNano(), []falcon.Rank{r}

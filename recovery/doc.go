@@ -40,6 +40,9 @@
 // with the next generation; processes that are starting go on starting, and obey one
 // more suspension when they park.
 //
+// A return. A node that was given up for silence alone is taken back while nothing has taken its
+// place, when it is heard again and its hooks beat; it is not told to end anything until then.
+//
 // Where that is not possible. No spare: it waits for one, then restarts the job with the
 // replicas that are whole where policy allows that, else fails. No replica of a shard,
 // or rejoins that fail: the checkpoint, in place. No checkpoint: it fails with that

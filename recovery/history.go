@@ -168,6 +168,11 @@ func cloneRecovery(c *falcon.Recovery) falcon.Recovery {
 	out.PhaseMs, out.PredictMs = maps.Clone(c.PhaseMs), maps.Clone(c.PredictMs)
 	out.Survivors, out.Fenced, out.Pending = slices.Clone(c.Survivors), slices.Clone(c.Fenced), slices.Clone(c.Pending)
 	out.Placement, out.Moves, out.Splits = slices.Clone(c.Placement), slices.Clone(c.Moves), slices.Clone(c.Splits)
+	if w := c.Wait; w != nil {
+		wait := *w
+		wait.Nodes = slices.Clone(w.Nodes)
+		out.Wait = &wait
+	}
 	if s := c.Shrink; s != nil {
 		out.Shrink = &falcon.Shrink{
 			Layout: s.Layout, Of: s.Of, Kept: slices.Clone(s.Kept), Placement: slices.Clone(s.Placement), Splits: slices.Clone(s.Splits),

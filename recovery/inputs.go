@@ -52,6 +52,7 @@ func (m *Machine) onProcess(now time.Time, p Process) {
 	}
 	if !m.op.nothingOrdered() && slices.Contains(m.op.rec.Fenced, p.Node) {
 		m.op.proof.note(p)
+		m.noteAwaited(now, p)
 		return
 	}
 	if rejoined := m.hist.rejoinedGeneration(m.job.Epoch); m.op.rec == nil && p.Generation <= rejoined && p.Rejoined < rejoined {
@@ -70,6 +71,15 @@ func (m *Machine) onProcess(now time.Time, p Process) {
 		m.processEnded(now, p)
 	case m.op.rec != nil && p.Alive:
 		m.flow.onProcess(now, p.Rank)
+	}
+}
+
+// noteAwaited takes a report of a process on a node that is given up and may be taken back: it is
+// no fault, and whoever ended is replaced then.
+func (m *Machine) noteAwaited(now time.Time, p Process) {
+	x := m.ranks.memberOf(p.Rank)
+	if (returns{&m.op}).onlySilence(now, p.Node) && !x.outdates(p) {
+		x.takeReport(now, p)
 	}
 }
 

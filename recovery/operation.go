@@ -26,13 +26,15 @@ type operation struct {
 	jobFinished   bool                 // all have, before they were suspended
 	rejoinFailed  bool                 // the attempt was begun because a rejoin failed
 	tableFailures map[falcon.Node]int  // over all attempts
+
+	givenUp map[falcon.Node]time.Time // when nodes were given up by this engine, over all attempts
 }
 
 // openRecord begins a recovery.
 func (op *operation) openRecord(now time.Time, c *falcon.Recovery) {
 	op.rec, op.proof = c, proof{}
 	op.resetAttempt(attempt.NewClock(now, now))
-	op.tableFailures = map[falcon.Node]int{}
+	op.tableFailures, op.givenUp = map[falcon.Node]int{}, map[falcon.Node]time.Time{}
 }
 
 // takeUpRecord goes on with a recovery from before the engine's start; its time away counts.
@@ -52,9 +54,9 @@ func (op *operation) beginAttempt(now time.Time, generation uint64, why string) 
 	c := op.rec
 	c.Generation, c.Attempts, c.Reason = generation, c.Attempts+1, why
 	op.enterState(now, falcon.RecoverySuspend, op.cfg.SuspendMost)
-	next, failures := op.replies.Next(), op.tableFailures
+	next, failures, givenUp := op.replies.Next(), op.tableFailures, op.givenUp
 	op.resetAttempt(op.clock)
-	op.replies, op.tableFailures = next, failures
+	op.replies, op.tableFailures, op.givenUp = next, failures, givenUp
 	op.gatherFaults(now)
 }
 
@@ -140,9 +142,10 @@ func (op *operation) stayingNodes() []falcon.Node {
 // addFault adds a fault to the same node's unless something was launched for that, else as new.
 func (op *operation) addFault(now time.Time, f falcon.Fault) falcon.Fault {
 	c := op.rec
-	if losesNode(f) {
+	if f.LosesNode() {
 		f.Ranks = slices.Clone(op.ranks.ranksOnNode(f.Node))
 		op.fenceNode(f.Node)
+		op.givenUp[f.Node] = now
 	}
 	for _, r := range f.Ranks {
 		op.replies.Arrived(r)
@@ -152,7 +155,7 @@ func (op *operation) addFault(now time.Time, f falcon.Fault) falcon.Fault {
 	op.clock.Advance(now)
 	early := c.State == falcon.RecoveryProposed || c.State == falcon.RecoverySuspend
 	for i := range c.Faults {
-		if o := &c.Faults[i]; early && f.Node != "" && o.Node == f.Node && o.DetectedNs >= now.Add(-hour).UnixNano() && op.anyPending(o.Ranks) {
+		if o := &c.Faults[i]; early && f.Node != "" && o.Node == f.Node && joinsFault(o, f) && o.DetectedNs >= now.Add(-hour).UnixNano() && op.anyPending(o.Ranks) {
 			mergeFault(o, f)
 			return f
 		}

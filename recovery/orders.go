@@ -3,6 +3,7 @@ package recovery
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/failslow/falcon"
 )
@@ -41,12 +42,12 @@ func (o *orders) stopReplaced() (stop []falcon.Rank, done bool) {
 }
 
 // launchReplacements fences what is faulty and launches what replaces it.
-func (o *orders) launchReplacements() {
+func (o *orders) launchReplacements(now time.Time) {
 	c, ranks := o.op.rec, o.launchedRanks()
 	if len(c.Fenced) > 0 || len(ranks) > 0 {
 		o.out.addCommand(Fence{Generation: c.Generation, Nodes: slices.Clone(c.Fenced), Ranks: ranks})
 	}
-	o.stopFenced()
+	o.stopFenced(now)
 	if len(ranks) == 0 {
 		return
 	}
@@ -61,11 +62,11 @@ func (o *orders) launchReplacements() {
 // repeatLaunches orders again what an earlier generation launched and did not park, with what comes
 // before it, as either order may be lost. Where a later generation was launched on the same node,
 // the agent refuses the earlier one.
-func (o *orders) repeatLaunches() {
+func (o *orders) repeatLaunches(now time.Time) {
 	again := o.awaitedLaunches()
 	for _, g := range slices.Sorted(maps.Keys(again)) {
-		o.out.addCommand(Fence{Generation: g, Nodes: slices.Clone(o.op.rec.Fenced), Ranks: slices.Sorted(maps.Keys(again[g]))})
-		o.stopFenced()
+		o.out.addCommand(Fence{Generation: g, Nodes: returns{o.op}.refusedNodes(now), Ranks: slices.Sorted(maps.Keys(again[g]))})
+		o.stopFenced(now)
 		o.out.addCommand(Launch{Generation: g, Ranks: again[g], World: o.ranks.worldSize()})
 	}
 }
@@ -97,10 +98,22 @@ func (o *orders) awaitedLaunches() map[uint64]map[falcon.Rank]falcon.Device {
 	return again
 }
 
-// stopFenced ends what runs on the nodes that are given up.
-func (o *orders) stopFenced() {
-	if len(o.op.rec.Fenced) > 0 {
-		o.out.addCommand(Stop{Generation: o.op.rec.Generation, Nodes: slices.Clone(o.op.rec.Fenced)})
+// stopFenced ends what runs on the nodes that are given up for good.
+func (o *orders) stopFenced(now time.Time) {
+	if nodes := (returns{o.op}).refusedNodes(now); len(nodes) > 0 {
+		o.out.addCommand(Stop{Generation: o.op.rec.Generation, Nodes: nodes})
+	}
+}
+
+// stopForProof ends what runs on the nodes that are given up, where nothing else proves that the job
+// has stopped. Those that are only silent are suspended when they are heard again.
+func (o *orders) stopForProof(now time.Time) {
+	nodes := slices.DeleteFunc(slices.Clone(o.op.rec.Fenced), func(n falcon.Node) bool {
+		rt := returns{o.op}
+		return rt.onlySilence(now, n) && !rt.hasFrozen(n)
+	})
+	if len(nodes) > 0 {
+		o.out.addCommand(Stop{Generation: o.op.rec.Generation, Nodes: nodes})
 	}
 }
 

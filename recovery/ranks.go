@@ -235,6 +235,12 @@ func (x *member) beatWithin(now time.Time, most time.Duration) bool {
 	return !x.beatAt.IsZero() && now.Sub(x.beatAt) <= most
 }
 
+// beatsSince reports whether the process lives, and its newest beat, of after some time, shows its
+// hook alive.
+func (x *member) beatsSince(since, now time.Time, beat time.Duration) bool {
+	return x.isAlive() && x.beatAt.After(since) && x.beatWithin(now, 2*beat) && x.hookAge() <= 2*beat
+}
+
 // outdates reports whether a report is older than what is known of the rank.
 func (x *member) outdates(p Process) bool {
 	return x.known && (p.Generation < x.proc.Generation || (!x.proc.Alive && p.Pid == x.proc.Pid) || (!p.Alive && x.proc.Alive && p.Pid != x.proc.Pid))

@@ -66,7 +66,7 @@ func (w *workflow) beginReplace(now time.Time) bool {
 	w.spareCame()
 	w.op.enterState(now, falcon.RecoveryReplace, w.cfg.ReplaceMost)
 	w.applyAssignment(a)
-	w.orders.launchReplacements()
+	w.orders.launchReplacements(now)
 	return true
 }
 

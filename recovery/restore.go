@@ -95,11 +95,11 @@ func (w *workflow) repeatOrders(now time.Time) {
 		w.op.gatherFaults(now)
 		w.op.setDeadline(now, w.cfg.SuspendMost)
 		w.orders.suspendNodes()
-		w.orders.repeatLaunches()
+		w.orders.repeatLaunches(now)
 	case falcon.RecoveryReplace:
 		w.op.setDeadline(now, w.cfg.ReplaceMost)
-		w.orders.launchReplacements()
-		w.orders.repeatLaunches()
+		w.orders.launchReplacements(now)
+		w.orders.repeatLaunches(now)
 	case falcon.RecoveryTable:
 		w.op.setDeadline(now, w.cfg.TableMost)
 		w.orders.sendTable()

@@ -126,7 +126,11 @@ func (s *script) run(w words) string {
 func (s *script) beats(w words) []Input {
 	var out []Input
 	except := list(w["except"])
-	for _, n := range s.nodes(words{}) {
+	heard := s.nodes(words{})
+	for _, n := range list(w["back"]) {
+		heard = append(heard, falcon.Node(n))
+	}
+	for _, n := range heard {
 		if !slices.Contains(except, string(n)) {
 			out = append(out, Node{Node: n, Alive: true})
 		}

@@ -10,7 +10,7 @@ import (
 
 // agent takes orders in, and answers those that are done.
 func (s *storm) agent(n *station) {
-	if !n.up || n.cut {
+	if !n.up || n.cut || n.paused(s.now) {
 		return
 	}
 	if !n.attached && !s.now.Before(n.attach) && !s.now.Before(s.down) {
@@ -241,7 +241,7 @@ func (reply) input() {}
 
 // report tells of what has changed, and every two seconds that all are alive.
 func (s *storm) report(n *station) {
-	if !n.up || !n.attached {
+	if !n.up || !n.attached || n.paused(s.now) {
 		return
 	}
 	for _, p := range s.procs {

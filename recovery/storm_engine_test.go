@@ -130,6 +130,9 @@ func (s *storm) persist(c falcon.Recovery) {
 	}
 	for _, f := range c.Faults {
 		s.accused(f)
+		if !f.Holds() {
+			s.saw["taken back"] = true
+		}
 	}
 	s.harmless(c)
 	if c.Attempts > 1 && len(c.Faults) > 1 {

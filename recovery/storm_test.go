@@ -58,7 +58,7 @@ func TestRandomSchedules(t *testing.T) {
 		"resumed", "failed", "checkpoint", "second fault", "engine restart", "rank 0 lost", "spare used", "in place", "waits for a person",
 		"lost order", "late word", "refused word", "whole restart", "parked in the optimizer", "nothing lost", "cancelled", "denied", "restart in suspend", "restart in rejoin",
 		"fewer replicas", "fewer are asked for", "recovered with fewer", "agents awaited",
-		"goodbye", "blackout", "all agents restart", "pause", "late engine", "unexplained end", "finished", "engine restart as it finishes",
+		"goodbye", "blackout", "all agents restart", "pause", "late engine", "node pause", "taken back", "unexplained end", "finished", "engine restart as it finishes",
 	} {
 		if rare := testing.Short() && k == "recovered with fewer"; sum[k] == 0 && !rare {
 			t.Errorf("no schedule had: %s", k)
@@ -108,6 +108,8 @@ type station struct {
 	up       bool
 	cut      bool // nothing comes through, either way
 	cutEnds  time.Time
+	pause    time.Time // it stands still until then; zero = it does not
+	wentOn   time.Time // after its newest pause
 	attach   time.Time
 	attached bool
 	in       []letter // to the engine
@@ -142,6 +144,7 @@ type proc struct {
 	launch   uint64
 	alive    bool
 	frozen   bool
+	paused   bool // frozen with its node, which goes on
 	normal   bool
 	over     bool      // it ended with success, by itself
 	ready    time.Time // it starts until then
@@ -380,6 +383,7 @@ func (s *storm) step() {
 	}
 	for _, n := range s.nodes {
 		s.clears(n)
+		s.goOn(n)
 		s.agent(n)
 	}
 	for _, p := range s.procs {

@@ -19,7 +19,7 @@ type weather struct {
 }
 
 func (s *storm) trouble(n *station) {
-	switch s.rng.IntN(6) {
+	switch s.rng.IntN(8) {
 	case 0:
 		s.saw["goodbye"] = true
 		s.agentRestarts(n, Goodbye)
@@ -40,6 +40,42 @@ func (s *storm) trouble(n *station) {
 		s.saw["late engine"] = true
 		s.weather.lag = s.now.Add(time.Duration(s.rng.IntN(9000)) * time.Millisecond)
 		s.logf("the engine is late until %.1f", s.weather.lag.Sub(s.start).Seconds())
+	case 6, 7:
+		s.pauseNode(n)
+	}
+}
+
+// pauseNode has a node's agent and processes stand still for a while, as in a live migration.
+func (s *storm) pauseNode(n *station) {
+	if !n.up || n.paused(s.now) {
+		return
+	}
+	s.saw["node pause"] = true
+	n.pause = s.now.Add(time.Duration(1000+s.rng.IntN(20000)) * time.Millisecond)
+	s.logf("node %s stands still until %.1f", n.name, n.pause.Sub(s.start).Seconds())
+	for _, p := range s.procs {
+		if p.node == n.name && p.alive && !p.frozen {
+			p.frozen, p.paused = true, true
+		}
+	}
+}
+
+func (n *station) paused(now time.Time) bool { return now.Before(n.pause) }
+
+// goOn has a node that stood still go on; some agents begin a new stream then.
+func (s *storm) goOn(n *station) {
+	if n.pause.IsZero() || n.paused(s.now) {
+		return
+	}
+	n.pause, n.wentOn = time.Time{}, s.now
+	s.logf("node %s goes on", n.name)
+	for _, p := range s.procs {
+		if p.node == n.name && p.paused {
+			p.frozen, p.paused = false, false
+		}
+	}
+	if s.chance(0.5) {
+		s.agentRestarts(n, Reset)
 	}
 }
 
@@ -99,6 +135,9 @@ func (s *storm) harmless(c falcon.Recovery) {
 	}
 	if s.pol.Recovery.FenceAlone {
 		return // that asks for less than the word of those who are heard
+	}
+	if n := s.station(f.Node); !n.wentOn.IsZero() && s.now.Sub(n.wentOn) < 4*time.Second {
+		return // it has just gone on, and that is not known yet
 	}
 	if stood := s.now.Sub(s.weather.advanced); stood < 4*time.Second && s.weather.measured {
 		s.fail("node %s is given up while iterations begin, the newest %s ago: %v", f.Node, stood, f.Evidence)

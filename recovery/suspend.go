@@ -118,7 +118,7 @@ func (w *workflow) awaitProof(now time.Time, because string) bool {
 	wait := noProof + nodeList(nodes) + "); bring one of their agents back, or see yourself that all processes of the job have ended, and state that: falcon recovery ended " + c.ID
 	c.AwaitsProof, c.Reason = true, because+wait
 	w.op.setDeadline(now, 0)
-	w.orders.stopFenced() // who is heard after all ends them, and says so
+	w.orders.stopForProof(now) // who is heard after all ends them, and says so
 	w.out.addNote(c.ID, "recovery", 2, "%s waits: %s", c.ID, wait)
 	return true
 }

@@ -78,10 +78,10 @@ func (w *workflow) openRecovery(now time.Time, f falcon.Fault) {
 	w.op.markChanged()
 }
 
-// losesNode reports whether a fault takes its node with it: the node can't be trusted
-// to run the rank again, and what still runs on it is stopped.
-func losesNode(f falcon.Fault) bool {
-	return f.Kind == falcon.FaultNode || f.Kind == falcon.FaultFrozen || f.Kind == falcon.FaultDevice
+// joinsFault reports whether a later sign may join a fault of its node. What a person has asked for
+// stays apart from a silence that may end, and so does what was taken back.
+func joinsFault(o *falcon.Fault, f falcon.Fault) bool {
+	return o.Holds() && (!f.Silent || o.AskedBy == "")
 }
 
 // mergeFault adds a later sign against the same node to its fault.
@@ -91,10 +91,13 @@ func mergeFault(o *falcon.Fault, f falcon.Fault) {
 	if f.AskedBy == "" {
 		o.AskedBy = ""
 	}
+	if f.LosesNode() {
+		o.Silent = f.Silent && (o.Silent || !o.LosesNode())
+	}
 	switch {
-	case losesNode(f) && !losesNode(*o), o.Kind == falcon.FaultHang:
+	case f.LosesNode() && !o.LosesNode(), o.Kind == falcon.FaultHang:
 		o.Kind, o.Device = f.Kind, f.Device
-	case o.Device != f.Device && !losesNode(*o):
+	case o.Device != f.Device && !o.LosesNode():
 		o.Device = ""
 	}
 }
@@ -104,7 +107,9 @@ func (w *workflow) giveUpNode(now time.Time, kind falcon.FaultKind, n falcon.Nod
 	if w.op.isFenced(n) {
 		return
 	}
-	w.onFault(now, falcon.Fault{Kind: kind, Node: n, FirstNs: w.op.clock.Entered().UnixNano(), Evidence: []string{why}})
+	h := w.nodes.Get(n, now)
+	f := falcon.Fault{Kind: kind, Node: n, FirstNs: w.op.clock.Entered().UnixNano(), Evidence: []string{why}, Silent: h.Unheard(now)}
+	w.onFault(now, f)
 }
 
 func (w *workflow) approveRecovery(now time.Time, by, from string) {
@@ -159,8 +164,11 @@ func (w *workflow) advanceStates(now time.Time) {
 func (w *workflow) advanceOnce(now time.Time) bool {
 	switch w.op.rec.State {
 	case falcon.RecoveryProposed:
-		return w.approveByPolicy(now)
+		return newComeback(w).takeBack(now) || w.approveByPolicy(now)
 	case falcon.RecoverySuspend:
+		if newComeback(w).takeBack(now) {
+			return true
+		}
 		if w.op.rec.Whole {
 			return w.finishAgentWait(now)
 		}

@@ -24,6 +24,11 @@ func RecoveryToProto(v falcon.Recovery) *falconv1.Recovery {
 	if v.Shrink != nil {
 		out.Shrink = &falconv1.Shrink{Of: clamped(v.Shrink.Of), Kept: mapped(v.Shrink.Kept, clamped[int])}
 	}
+	if w := v.Wait; w != nil {
+		out.Wait = &falconv1.RecoveryWait{
+			Nodes: Strings(w.Nodes), Spare: w.Spare, UntilUnixNs: w.UntilNs, Then: string(w.Then), RedoMs: w.RedoMs, LaunchMs: w.LaunchMs,
+		}
+	}
 	return out
 }
 
@@ -51,13 +56,19 @@ func RecoveryFromProto(p *falconv1.Recovery) falcon.Recovery {
 	if s := p.GetShrink(); s != nil {
 		out.Shrink = &falcon.Shrink{Of: int(s.GetOf()), Kept: mapped(s.GetKept(), widened)}
 	}
+	if w := p.GetWait(); w != nil {
+		out.Wait = &falcon.RecoveryWait{
+			Nodes: names[falcon.Node](w.GetNodes()), Spare: w.GetSpare(), UntilNs: w.GetUntilUnixNs(), Then: falcon.AfterWait(w.GetThen()),
+			RedoMs: w.GetRedoMs(), LaunchMs: w.GetLaunchMs(),
+		}
+	}
 	return out
 }
 
 func faultToProto(f falcon.Fault) *falconv1.Fault {
 	return &falconv1.Fault{
 		Kind: string(f.Kind), Node: string(f.Node), Device: string(f.Device), Ranks: Ranks(f.Ranks), Evidence: f.Evidence,
-		FirstUnixNs: f.FirstNs, DetectedUnixNs: f.DetectedNs,
+		FirstUnixNs: f.FirstNs, DetectedUnixNs: f.DetectedNs, Silent: f.Silent, ReturnedUnixNs: f.ReturnedNs,
 		Action: f.Action, Spare: string(f.Spare),
 	}
 }
@@ -66,7 +77,7 @@ func faultFromProto(p *falconv1.Fault) falcon.Fault {
 	return falcon.Fault{
 		Kind: falcon.FaultKind(p.GetKind()), Node: falcon.Node(p.GetNode()), Device: falcon.Device(p.GetDevice()),
 		Ranks: RanksFromProto(p.GetRanks()), Evidence: names[string](p.GetEvidence()), FirstNs: p.GetFirstUnixNs(), DetectedNs: p.GetDetectedUnixNs(),
-		Action: p.GetAction(), Spare: falcon.Node(p.GetSpare()),
+		Action: p.GetAction(), Spare: falcon.Node(p.GetSpare()), Silent: p.GetSilent(), ReturnedNs: p.GetReturnedUnixNs(),
 	}
 }
 

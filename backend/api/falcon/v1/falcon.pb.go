@@ -12508,8 +12508,10 @@ type Fault struct {
 	Evidence       []string               `protobuf:"bytes,5,rep,name=evidence,proto3" json:"evidence,omitempty"`
 	FirstUnixNs    int64                  `protobuf:"varint,6,opt,name=first_unix_ns,json=firstUnixNs,proto3" json:"first_unix_ns,omitempty"`
 	DetectedUnixNs int64                  `protobuf:"varint,7,opt,name=detected_unix_ns,json=detectedUnixNs,proto3" json:"detected_unix_ns,omitempty"`
-	Action         string                 `protobuf:"bytes,8,opt,name=action,proto3" json:"action,omitempty"` // that has the node replaced (S4 fence)
-	Spare          string                 `protobuf:"bytes,9,opt,name=spare,proto3" json:"spare,omitempty"`   // that the action names for the node's ranks
+	Action         string                 `protobuf:"bytes,8,opt,name=action,proto3" json:"action,omitempty"`                                           // that has the node replaced (S4 fence)
+	Spare          string                 `protobuf:"bytes,9,opt,name=spare,proto3" json:"spare,omitempty"`                                             // that the action names for the node's ranks
+	Silent         bool                   `protobuf:"varint,10,opt,name=silent,proto3" json:"silent,omitempty"`                                         // nothing but silence speaks against the node: it is taken back when it is heard again with its processes
+	ReturnedUnixNs int64                  `protobuf:"varint,11,opt,name=returned_unix_ns,json=returnedUnixNs,proto3" json:"returned_unix_ns,omitempty"` // when it was; 0 = it was not
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -12607,6 +12609,20 @@ func (x *Fault) GetSpare() string {
 	return ""
 }
 
+func (x *Fault) GetSilent() bool {
+	if x != nil {
+		return x.Silent
+	}
+	return false
+}
+
+func (x *Fault) GetReturnedUnixNs() int64 {
+	if x != nil {
+		return x.ReturnedUnixNs
+	}
+	return 0
+}
+
 // Recovery: see falcon.Recovery.
 type Recovery struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -12637,6 +12653,7 @@ type Recovery struct {
 	Shrink          *Shrink                `protobuf:"bytes,25,opt,name=shrink,proto3" json:"shrink,omitempty"`                               // what a whole restart goes on with where no spare came; absent = all replicas
 	AwaitsProof     bool                   `protobuf:"varint,26,opt,name=awaits_proof,json=awaitsProof,proto3" json:"awaits_proof,omitempty"` // it waits for a proof, or an approver's statement ("ended"), that no rank of the job trains on
 	StatedBy        string                 `protobuf:"bytes,27,opt,name=stated_by,json=statedBy,proto3" json:"stated_by,omitempty"`           // who made that statement; empty = no one
+	Wait            *RecoveryWait          `protobuf:"bytes,28,opt,name=wait,proto3" json:"wait,omitempty"`                                   // whom it waits for; absent = nobody
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -12860,6 +12877,98 @@ func (x *Recovery) GetStatedBy() string {
 	return ""
 }
 
+func (x *Recovery) GetWait() *RecoveryWait {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+// RecoveryWait is for whom parked ranks wait, and what a restart from storage would cost instead.
+type RecoveryWait struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nodes         []string               `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`  // given up for their silence alone: each is taken back when it is heard again
+	Spare         bool                   `protobuf:"varint,2,opt,name=spare,proto3" json:"spare,omitempty"` // a spare ends it too
+	UntilUnixNs   int64                  `protobuf:"varint,3,opt,name=until_unix_ns,json=untilUnixNs,proto3" json:"until_unix_ns,omitempty"`
+	Then          string                 `protobuf:"bytes,4,opt,name=then,proto3" json:"then,omitempty"`                           // what follows: "fail", "fewer", "checkpoint" or "restart"
+	RedoMs        float64                `protobuf:"fixed64,5,opt,name=redo_ms,json=redoMs,proto3" json:"redo_ms,omitempty"`       // training that a restart from the newest checkpoint does again
+	LaunchMs      float64                `protobuf:"fixed64,6,opt,name=launch_ms,json=launchMs,proto3" json:"launch_ms,omitempty"` // and until it trains
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecoveryWait) Reset() {
+	*x = RecoveryWait{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecoveryWait) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecoveryWait) ProtoMessage() {}
+
+func (x *RecoveryWait) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecoveryWait.ProtoReflect.Descriptor instead.
+func (*RecoveryWait) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
+}
+
+func (x *RecoveryWait) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *RecoveryWait) GetSpare() bool {
+	if x != nil {
+		return x.Spare
+	}
+	return false
+}
+
+func (x *RecoveryWait) GetUntilUnixNs() int64 {
+	if x != nil {
+		return x.UntilUnixNs
+	}
+	return 0
+}
+
+func (x *RecoveryWait) GetThen() string {
+	if x != nil {
+		return x.Then
+	}
+	return ""
+}
+
+func (x *RecoveryWait) GetRedoMs() float64 {
+	if x != nil {
+		return x.RedoMs
+	}
+	return 0
+}
+
+func (x *RecoveryWait) GetLaunchMs() float64 {
+	if x != nil {
+		return x.LaunchMs
+	}
+	return 0
+}
+
 // Shrink is a job with fewer replicas.
 type Shrink struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -12871,7 +12980,7 @@ type Shrink struct {
 
 func (x *Shrink) Reset() {
 	*x = Shrink{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12883,7 +12992,7 @@ func (x *Shrink) String() string {
 func (*Shrink) ProtoMessage() {}
 
 func (x *Shrink) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12896,7 +13005,7 @@ func (x *Shrink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shrink.ProtoReflect.Descriptor instead.
 func (*Shrink) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *Shrink) GetOf() int32 {
@@ -12928,7 +13037,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12940,7 +13049,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12953,7 +13062,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -13008,7 +13117,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13020,7 +13129,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13033,7 +13142,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -13061,7 +13170,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13073,7 +13182,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13086,7 +13195,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -13125,7 +13234,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13137,7 +13246,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13150,7 +13259,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -13211,7 +13320,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13223,7 +13332,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13236,7 +13345,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{132}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -13304,7 +13413,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13316,7 +13425,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13329,7 +13438,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{133}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -13353,7 +13462,7 @@ type Bar struct {
 
 func (x *Bar) Reset() {
 	*x = Bar{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13365,7 +13474,7 @@ func (x *Bar) String() string {
 func (*Bar) ProtoMessage() {}
 
 func (x *Bar) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13378,7 +13487,7 @@ func (x *Bar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bar.ProtoReflect.Descriptor instead.
 func (*Bar) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{134}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *Bar) GetName() string {
@@ -14634,7 +14743,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04last\x18\t \x01(\tR\x04last\x12\x14\n" +
 	"\x05lasts\x18\n" +
 	" \x01(\bR\x05lasts\x12\x16\n" +
-	"\x06causes\x18\v \x03(\tR\x06causes\"\xf5\x01\n" +
+	"\x06causes\x18\v \x03(\tR\x06causes\"\xb7\x02\n" +
 	"\x05Fault\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
@@ -14644,7 +14753,10 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\rfirst_unix_ns\x18\x06 \x01(\x03R\vfirstUnixNs\x12(\n" +
 	"\x10detected_unix_ns\x18\a \x01(\x03R\x0edetectedUnixNs\x12\x16\n" +
 	"\x06action\x18\b \x01(\tR\x06action\x12\x14\n" +
-	"\x05spare\x18\t \x01(\tR\x05spare\"\xaa\t\n" +
+	"\x05spare\x18\t \x01(\tR\x05spare\x12\x16\n" +
+	"\x06silent\x18\n" +
+	" \x01(\bR\x06silent\x12(\n" +
+	"\x10returned_unix_ns\x18\v \x01(\x03R\x0ereturnedUnixNs\"\xd7\t\n" +
 	"\bRecovery\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1e\n" +
@@ -14678,7 +14790,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05whole\x18\x18 \x01(\bR\x05whole\x12)\n" +
 	"\x06shrink\x18\x19 \x01(\v2\x11.falcon.v1.ShrinkR\x06shrink\x12!\n" +
 	"\fawaits_proof\x18\x1a \x01(\bR\vawaitsProof\x12\x1b\n" +
-	"\tstated_by\x18\x1b \x01(\tR\bstatedBy\x1a;\n" +
+	"\tstated_by\x18\x1b \x01(\tR\bstatedBy\x12+\n" +
+	"\x04wait\x18\x1c \x01(\v2\x17.falcon.v1.RecoveryWaitR\x04wait\x1a;\n" +
 	"\rReplacedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
@@ -14687,7 +14800,14 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1a>\n" +
 	"\x10PredictedMsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\",\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\xa8\x01\n" +
+	"\fRecoveryWait\x12\x14\n" +
+	"\x05nodes\x18\x01 \x03(\tR\x05nodes\x12\x14\n" +
+	"\x05spare\x18\x02 \x01(\bR\x05spare\x12\"\n" +
+	"\runtil_unix_ns\x18\x03 \x01(\x03R\vuntilUnixNs\x12\x12\n" +
+	"\x04then\x18\x04 \x01(\tR\x04then\x12\x17\n" +
+	"\aredo_ms\x18\x05 \x01(\x01R\x06redoMs\x12\x1b\n" +
+	"\tlaunch_ms\x18\x06 \x01(\x01R\blaunchMs\",\n" +
 	"\x06Shrink\x12\x0e\n" +
 	"\x02of\x18\x01 \x01(\x05R\x02of\x12\x12\n" +
 	"\x04kept\x18\x02 \x03(\x05R\x04kept\"\x8a\x01\n" +
@@ -14820,7 +14940,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 141)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 142)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -14956,20 +15076,21 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*Culprit)(nil),           // 131: falcon.v1.Culprit
 	(*Fault)(nil),             // 132: falcon.v1.Fault
 	(*Recovery)(nil),          // 133: falcon.v1.Recovery
-	(*Shrink)(nil),            // 134: falcon.v1.Shrink
-	(*RankRecovery)(nil),      // 135: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 136: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 137: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 138: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 139: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 140: falcon.v1.RecoverReply
-	(*Bar)(nil),               // 141: falcon.v1.Bar
-	nil,                       // 142: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 143: falcon.v1.Policy.RungsEntry
-	nil,                       // 144: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 145: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 146: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 147: falcon.v1.Recovery.PredictedMsEntry
+	(*RecoveryWait)(nil),      // 134: falcon.v1.RecoveryWait
+	(*Shrink)(nil),            // 135: falcon.v1.Shrink
+	(*RankRecovery)(nil),      // 136: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 137: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 138: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 139: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 140: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 141: falcon.v1.RecoverReply
+	(*Bar)(nil),               // 142: falcon.v1.Bar
+	nil,                       // 143: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 144: falcon.v1.Policy.RungsEntry
+	nil,                       // 145: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 146: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 147: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 148: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	19,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
@@ -15005,7 +15126,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	40,  // 30: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
 	41,  // 31: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
 	39,  // 32: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	142, // 33: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	143, // 33: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
 	0,   // 34: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
 	43,  // 35: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
 	61,  // 36: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
@@ -15057,12 +15178,12 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	131, // 82: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
 	117, // 83: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
 	72,  // 84: falcon.v1.SnapshotReply.brief:type_name -> falcon.v1.Brief
-	141, // 85: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
+	142, // 85: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
 	71,  // 86: falcon.v1.SnapshotReply.recent:type_name -> falcon.v1.Recent
 	74,  // 87: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
 	74,  // 88: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
 	77,  // 89: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
-	143, // 90: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	144, // 90: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
 	81,  // 91: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
 	6,   // 92: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
 	9,   // 93: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
@@ -15075,7 +15196,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	94,  // 100: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
 	95,  // 101: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
 	95,  // 102: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	144, // 103: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	145, // 103: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
 	94,  // 104: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
 	93,  // 105: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
 	96,  // 106: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
@@ -15111,49 +15232,50 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	131, // 136: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
 	128, // 137: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
 	132, // 138: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	145, // 139: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	146, // 139: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
 	54,  // 140: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	146, // 141: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	147, // 142: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	135, // 143: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	134, // 144: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	133, // 145: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	138, // 146: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	133, // 147: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	82,  // 148: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 149: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	17,  // 150: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
-	69,  // 151: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	100, // 152: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	102, // 153: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	104, // 154: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	112, // 155: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	106, // 156: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	136, // 157: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	139, // 158: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	121, // 159: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
-	123, // 160: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
-	115, // 161: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
-	119, // 162: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
-	44,  // 163: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	18,  // 164: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
-	70,  // 165: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	101, // 166: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	103, // 167: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	105, // 168: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	113, // 169: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	114, // 170: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	137, // 171: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	140, // 172: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	122, // 173: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
-	124, // 174: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
-	116, // 175: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
-	120, // 176: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
-	163, // [163:177] is the sub-list for method output_type
-	149, // [149:163] is the sub-list for method input_type
-	149, // [149:149] is the sub-list for extension type_name
-	149, // [149:149] is the sub-list for extension extendee
-	0,   // [0:149] is the sub-list for field type_name
+	147, // 141: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	148, // 142: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	136, // 143: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	135, // 144: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	134, // 145: falcon.v1.Recovery.wait:type_name -> falcon.v1.RecoveryWait
+	133, // 146: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	139, // 147: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	133, // 148: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	82,  // 149: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 150: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	17,  // 151: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	69,  // 152: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	100, // 153: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	102, // 154: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	104, // 155: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	112, // 156: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	106, // 157: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	137, // 158: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	140, // 159: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	121, // 160: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
+	123, // 161: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
+	115, // 162: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
+	119, // 163: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
+	44,  // 164: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	18,  // 165: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	70,  // 166: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	101, // 167: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	103, // 168: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	105, // 169: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	113, // 170: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	114, // 171: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	138, // 172: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	141, // 173: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	122, // 174: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
+	124, // 175: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
+	116, // 176: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
+	120, // 177: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
+	164, // [164:178] is the sub-list for method output_type
+	150, // [150:164] is the sub-list for method input_type
+	150, // [150:150] is the sub-list for extension type_name
+	150, // [150:150] is the sub-list for extension extendee
+	0,   // [0:150] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -15204,7 +15326,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   141,
+			NumMessages:   142,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -76,10 +76,12 @@ type Agent struct {
 
 // findings is what the scans of the directory have come to.
 type findings struct {
-	own     *Folder         // of the agent's files
-	ownBad  bool            // it is missing and can't be made, and that was logged
-	ignored map[string]bool // files that are not this agent's, or unusable
-	fails   bool            // it can't be listed, and that was logged
+	own     *Folder                    // of the agent's files
+	ownBad  bool                       // it is missing and can't be made, and that was logged
+	ignored map[string]bool            // files that are not this agent's, or unusable
+	refused map[string]falcon.Unproven // of those, why, where it is to be said
+	user    jobUser
+	fails   bool // it can't be listed, and that was logged
 }
 
 // Options are what New needs beside the configuration.
@@ -118,10 +120,10 @@ func New(cfg Config, opt Options) *Agent {
 		hardware:   hardwareProbe{read: opt.Probe, every: milliseconds(cfg.TelemetryMs), now: now},
 		drainEvery: milliseconds(cfg.DrainMs), beatEvery: milliseconds(cfg.BeatMs),
 		inbox: make(chan *falconv1.Command, inboxMax), welcomes: make(chan *falconv1.Welcome, 1), questions: newQuestions(cfg, own.file(outputsFile)), wakeup: make(chan struct{}, 1),
-		processes: newProcessSet(), found: findings{own: own, ignored: map[string]bool{}}, buf: newBuffers(), table: table.New(cfg.RankTable),
+		processes: newProcessSet(), found: newFindings(cfg, own), buf: newBuffers(), table: table.New(cfg.RankTable),
 	}
 	if a.dir == nil {
-		a.dir = shmDir{path: cfg.ShmDir, job: cfg.Job, old: opt.Old}
+		a.dir = newShmDir(cfg.ShmDir, cfg.Job, opt.Old)
 	}
 	if a.nicOf == nil {
 		a.nicOf = func(falcon.Device) falcon.NIC { return "" }
@@ -131,7 +133,7 @@ func New(cfg Config, opt Options) *Agent {
 	}
 	a.stored = newStoredCheckpoint(cfg.Launch.Checkpoint, a.log)
 	a.unseen = newUnseenRanks(cfg.Host.Proc, a.node, cfg.Job, cfg.ShmDir)
-	a.notes = newNotebook(own.file(followedFile))
+	a.notes = newNotebook(own.file(followedFile), a.dir.Namespace())
 	a.next = succession{
 		node: cfg.Node, job: cfg.Job, path: own.file(handoverFile), most: int64(cfg.SpoolMb)<<20 + handoverExtra, monoNs: a.dir.MonoNs,
 	}

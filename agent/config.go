@@ -37,6 +37,7 @@ type Config struct {
 	Key    string `yaml:"key"`
 	CA     string `yaml:"ca"`
 	ShmDir string `yaml:"shm_dir"`
+	User   string `yaml:"user"` // whose processes are followed; empty = see jobUser
 	// RankTable is the file for the rank tables of recoveries; empty = kept in memory only.
 	RankTable string `yaml:"rank_table"`
 	LogLevel  string `yaml:"log_level"` // debug, info, warn, error
@@ -186,6 +187,9 @@ func (c Config) validate() error {
 	}
 	if (c.Store.Listen == "") != (c.Store.Upstream == "") {
 		return fmt.Errorf("%w: store.listen and store.upstream belong together", ErrConfig)
+	}
+	if _, err := lookUpUser(c.User); c.User != "" && err != nil {
+		return fmt.Errorf("%w: user: %w; give a name or a number that this machine knows", ErrConfig, err)
 	}
 	if c.RankTable != "" && !filepath.IsAbs(c.RankTable) {
 		return fmt.Errorf("%w: rank_table: %q is no absolute path", ErrConfig, c.RankTable)

@@ -278,13 +278,14 @@ func (e *fakeExit) die(how string) {
 
 // fakeDir is a node with the processes that the test puts there.
 type fakeDir struct {
-	t     *testing.T
-	path  string
-	mu    sync.Mutex
-	segs  map[string]*fakeSegment
-	exits map[int]*fakeExit
-	stale []ring.Entry
-	words []ring.Ended // end records whose files are there
+	t        *testing.T
+	path     string
+	mu       sync.Mutex
+	segs     map[string]*fakeSegment
+	exits    map[int]*fakeExit
+	stale    []ring.Entry
+	unproven []ring.Entry
+	words    []ring.Ended // end records whose files are there
 
 	hidden []int // pids that Discover does not list as live
 }
@@ -320,15 +321,16 @@ func (d *fakeDir) exists(pid int) bool {
 	return err == nil
 }
 
-func (d *fakeDir) Discover() (live, stale []ring.Entry, err error) {
+func (d *fakeDir) Discover() (ring.Listing, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	out := ring.Listing{Stale: d.stale, Unproven: d.unproven}
 	for path, s := range d.segs {
 		if pid := s.Header().PID; d.exists(pid) && !slices.Contains(d.hidden, pid) {
-			live = append(live, ring.Entry{Path: path, Job: "j", PID: pid, StartMonoNs: s.Header().StartMonoNs})
+			out.Live = append(out.Live, ring.Entry{Path: path, Job: "j", PID: pid, StartMonoNs: s.Header().StartMonoNs, UID: os.Geteuid()})
 		}
 	}
-	return live, d.stale, nil
+	return out, nil
 }
 
 func (d *fakeDir) Open(path string) (Segment, error) {
@@ -340,7 +342,7 @@ func (d *fakeDir) Open(path string) (Segment, error) {
 	return nil, fmt.Errorf("%w: test", ring.ErrCorrupt)
 }
 
-func (d *fakeDir) Exit(pid int, ended func()) (Exit, error) {
+func (d *fakeDir) Exit(pid int, _ ring.Header, ended func()) (Exit, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.exits[pid].ended = ended
@@ -361,6 +363,13 @@ func (d *fakeDir) Born(pid int) (uint64, bool) {
 		return uint64(pid), true
 	}
 }
+
+func (d *fakeDir) Ends(made ring.Header) (gone, known bool) {
+	_, runs := d.Born(made.PID)
+	return !runs, true
+}
+
+func (d *fakeDir) Namespace() uint64 { return 0 }
 
 func (d *fakeDir) Owner(string) (int, error) { return os.Geteuid(), nil }
 

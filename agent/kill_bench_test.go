@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/failslow/falcon/agent/ring"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
 // watchedDir is a fakeDir whose processes are real ones.
 type watchedDir struct{ *fakeDir }
 
-func (d watchedDir) Exit(pid int, ended func()) (Exit, error) {
+func (d watchedDir) Exit(pid int, _ ring.Header, ended func()) (Exit, error) {
 	return watchExit(pid, ended, OldKernel{})
 }
 

@@ -25,8 +25,9 @@ const (
 // notebookHead is followed by the newest state of each process, empty where none
 // was sent, and by the states of the ends.
 type notebookHead struct {
-	Version int        `json:"version"`
-	Procs   []followed `json:"procs"`
+	Version   int        `json:"version"`
+	Procs     []followed `json:"procs"`
+	Namespace uint64     `json:"pid_ns"` // where the numbers count, 0 = not said
 }
 
 // followed is a process for certain, and what it takes to report its end
@@ -47,13 +48,15 @@ type notebook struct {
 	have *noted // what is in the file; nil while that is unknown
 	uid  int    // this agent's
 
+	namespace uint64 // of this agent's numbers of processes
+
 	parted    []*parted             // followed by an earlier life, and not by this one
 	endedWell map[launchedRank]bool // who has ended with success, of the newest launch
 	failed    bool                  // it can't be written, and that was said
 }
 
-func newNotebook(path string) notebook {
-	return notebook{path: path, uid: os.Geteuid(), endedWell: map[launchedRank]bool{}}
+func newNotebook(path string, namespace uint64) notebook {
+	return notebook{path: path, uid: os.Geteuid(), namespace: namespace, endedWell: map[launchedRank]bool{}}
 }
 
 // launchedRank is a rank of a launch.
@@ -81,7 +84,7 @@ func (n *notebook) writeStates(procs []followed, ends []*falconv1.RankState) err
 	for _, e := range ends {
 		parts = append(parts, marshalState(e))
 	}
-	sealed, err := relay.Encode(notebookHead{Version: notebookVersion, Procs: procs}, parts)
+	sealed, err := relay.Encode(notebookHead{Version: notebookVersion, Procs: procs, Namespace: n.namespace}, parts)
 	if err == nil {
 		err = relay.Save(n.path, sealed)
 	}
@@ -109,7 +112,11 @@ func (n *notebook) readStates() ([]followed, []*falconv1.RankState, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return head.decodeStates(parts)
+	procs, ends, err := head.decodeStates(parts)
+	if head.Namespace != 0 && head.Namespace != n.namespace {
+		procs = nil // their numbers are other processes' here, or nobody's: that is no end
+	}
+	return procs, ends, err
 }
 
 func (h notebookHead) decodeStates(parts [][]byte) (procs []followed, ends []*falconv1.RankState, err error) {
@@ -207,14 +214,18 @@ func (n *notebook) reportUnseenEnds(a *Agent) {
 // takeEndRecord takes up the end record of a process. One that is followed keeps it until
 // it has gone.
 func (n *notebook) takeEndRecord(a *Agent, w ring.Ended) {
+	base := w.Path[:len(w.Path)-len(filepath.Ext(w.Path))]
 	for _, p := range n.parted {
-		if p.PID == w.Header.PID && p.MadeNs == w.Header.StartMonoNs && p.UID == w.UID {
+		if p.Path == base && p.MadeNs == w.Header.StartMonoNs && p.UID == w.UID {
 			p.record = &w
 			return
 		}
 	}
-	base := w.Path[:len(w.Path)-len(filepath.Ext(w.Path))]
-	if _, runs := a.dir.Born(w.Header.PID); runs || a.processes.processAt(base) != nil || elsewhere(a.node, w.Header.Device) || a.found.ignored[w.Path] {
+	gone, known := a.dir.Ends(w.Header)
+	if !known {
+		a.found.ignored[w.Path] = true // another agent's, which sees the process
+	}
+	if !gone || a.processes.processAt(base) != nil || elsewhere(a.node, w.Header.Device) || a.found.ignored[w.Path] {
 		return
 	}
 	if st := strayState(w); w.UID == n.uid && w.Rank >= 0 { // of others anybody could claim anything

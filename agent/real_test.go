@@ -33,6 +33,12 @@ type realJob struct {
 // startJob skips where the native parts are not built.
 func startJob(t *testing.T, args ...string) *realJob {
 	t.Helper()
+	return startJobBy(t, func(_ int, argv []string) []string { return argv }, args...)
+}
+
+// startJobBy starts each rank by the command that how makes of its own.
+func startJobBy(t *testing.T, how func(rank int, argv []string) []string, args ...string) *realJob {
+	t.Helper()
 	bin := os.Getenv("FALCON_TEST_BIN") // of another build
 	if bin == "" {
 		bin = "../bin"
@@ -59,7 +65,8 @@ func startJob(t *testing.T, args ...string) *realJob {
 	)}
 	j.follow(t)
 	for r := range realRanks {
-		cmd := exec.Command(trainer, args...)
+		argv := how(r, append([]string{trainer}, args...))
+		cmd := exec.Command(argv[0], argv[1:]...)
 		cmd.Env = append(os.Environ(), "RANK="+strconv.Itoa(r), "WORLD_SIZE="+strconv.Itoa(realRanks), "LOCAL_RANK="+strconv.Itoa(r),
 			"LD_PRELOAD="+hook, "FALCON_JOB=real", "FALCON_SHM_DIR="+j.dir, "FALCON_TEST_MB=64", fmt.Sprintf("FALCON_DEVICE=n1.g%d", r))
 		if err := cmd.Start(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/failslow/falcon"
@@ -15,7 +16,7 @@ import (
 func (a *Agent) scanDirectory() {
 	a.launcher.Collect()
 	a.found.keepFolder(a.log)
-	live, stale, err := a.dir.Discover()
+	listing, err := a.dir.Discover()
 	if err != nil {
 		if !a.found.fails { // once, not five times a second
 			a.log.Warn("can't look for training processes", slog.Any("err", err))
@@ -25,11 +26,11 @@ func (a *Agent) scanDirectory() {
 	}
 	a.found.fails = false
 	here := map[string]bool{}
-	for _, e := range stale {
+	for _, e := range slices.Concat(listing.Stale, listing.Unproven, listing.Live) {
 		here[e.Path] = true
 	}
-	for _, e := range live {
-		here[e.Path] = true
+	a.found.user.settle(a.now(), a.processes.living(), listing.Live)
+	for _, e := range listing.Live {
 		if p := a.processes.processAt(e.Path); p != nil && !p.dead && e.StartMonoNs != p.header.StartMonoNs {
 			a.supersede(p)
 		}
@@ -41,12 +42,14 @@ func (a *Agent) scanDirectory() {
 	for path := range a.found.ignored {
 		if !here[path] && !strings.HasSuffix(path, ring.EndedSuffix) {
 			delete(a.found.ignored, path)
+			delete(a.found.refused, path)
 		}
 	}
-	for _, e := range stale {
+	for _, e := range listing.Stale {
 		a.removeStale(e)
 	}
-	a.unseen.scanProcesses(a.now(), live)
+	a.unseen.takeFiles(listing, a.found.refused, a.log)
+	a.unseen.scanProcesses(a.now(), listing.Live)
 	a.sendChangedStates()
 	a.notes.saveFollowed(a)
 	a.noteOutputs(a.now(), a.processes.living(), a.log)
@@ -88,14 +91,15 @@ func (a *Agent) warnMesh(p *process) {
 	}
 }
 
-// adoptProcess opens one new process's memory when it is this node's.
+// adoptProcess opens one new process's memory when it is this node's and the job's, and
+// the process is proven to be its maker.
 func (a *Agent) adoptProcess(e ring.Entry) {
 	seg, err := a.dir.Open(e.Path)
 	if errors.Is(err, ring.ErrNotReady) || errors.Is(err, os.ErrNotExist) {
 		return
 	}
 	if err != nil {
-		a.found.ignored[e.Path] = true
+		a.found.refuseFile(e, falcon.UnprovenDamaged)
 		a.log.Warn("ignored a file", slog.Any("err", err))
 		return
 	}
@@ -104,22 +108,36 @@ func (a *Agent) adoptProcess(e ring.Entry) {
 		_ = seg.Close()
 		return
 	}
-	exit, err := a.dir.Exit(e.PID, a.wake)
-	if err != nil { // it ended between the listing and now
+	uid, _ := a.dir.Owner(e.Path)
+	if a.found.user.isForeign(uid) {
+		a.found.refuseFile(e, falcon.UnprovenUser)
+		_ = seg.Close()
+		return
+	}
+	exit, err := a.dir.Exit(e.PID, seg.Header(), a.wake)
+	if err != nil { // it ended between the listing and now, or the file is another one
 		_ = seg.Close()
 		return
 	}
 	p := newProcess(e.Path, seg, exit)
+	p.header.PID, p.uid = e.PID, uid
 	p.stored = a.stored
 	a.stored.searchSoon()
 	p.born, _ = a.dir.Born(e.PID)
-	p.uid, _ = a.dir.Owner(e.Path)
 	a.notes.followAgain(p)
 	a.next.resumeMarks(p)
 	p.releaseLeftoverPause(a.log)
 	a.suspendLateJoiner(p)
 	a.processes.addProcess(p)
 	a.log.Info("following a training process", slog.String("process", p.String()), slog.String("job", e.Job))
+}
+
+// refuseFile leaves a file alone whose process is proven, and notes why.
+func (f *findings) refuseFile(e ring.Entry, why falcon.UnprovenReason) {
+	f.ignored[e.Path] = true
+	f.refused[e.Path] = falcon.Unproven{
+		Reason: why, Rank: -1, PID: e.PID, Path: e.Path, User: e.UID, JobUser: f.user.uid,
+	}
 }
 
 // removeStale removes a dead process's file, unless this agent still follows it or

@@ -2,10 +2,12 @@ package agent
 
 import (
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/proof"
 	"github.com/failslow/falcon/agent/ring"
 )
 
@@ -43,13 +45,19 @@ type Segment interface {
 
 // Directory is where segments are found; the hook's directory on a real node.
 type Directory interface {
-	// Discover lists the files of live processes and those left by dead ones.
-	Discover() (live, stale []ring.Entry, err error)
+	// Discover lists the files of live processes, those left by dead ones, and those of
+	// processes that can't be proven.
+	Discover() (ring.Listing, error)
 	Open(path string) (Segment, error)
-	// Exit begins to watch a process for its end. An error means that it can't
-	// be seen from here. ended is called once Gone is closed, from another
-	// goroutine; it must not block.
-	Exit(pid int, ended func()) (Exit, error)
+	// Exit begins to watch the process that has made a file for its end. pid is its
+	// number here; an error means that it is not that process (any more). ended is called
+	// once Gone is closed, from another goroutine; it must not block.
+	Exit(pid int, made ring.Header, ended func()) (Exit, error)
+	// Ends reports whether the process of an end record has gone; it can't be known of
+	// one that can't be seen from here.
+	Ends(made ring.Header) (gone, known bool)
+	// Namespace names where this agent's numbers of processes count, 0 = unknown.
+	Namespace() uint64
 	MonoNs() int64
 	// Born is when the process with this number began, in ticks that no later
 	// process of that number has; false where none runs.
@@ -69,7 +77,8 @@ type Exit interface {
 	// collected it yet, or the kernel does not report it).
 	How() (string, bool)
 	// Signal sends a signal to the process and to no other that has its number
-	// since; os.ErrProcessDone where it has ended.
+	// since; os.ErrProcessDone where it has ended, errStranger where it is not proven to
+	// be the process that made the file.
 	Signal(sig unix.Signal) error
 	Close()
 }
@@ -78,17 +87,29 @@ type Exit interface {
 type shmDir struct {
 	path, job string
 	old       OldKernel
+	scanner   *ring.Scanner
+	prover    *proof.Prover
 }
 
-func (d shmDir) Discover() (live, stale []ring.Entry, err error) { return ring.Discover(d.path, d.job) }
-func (d shmDir) Open(path string) (Segment, error)               { return openSegment(path) }
-func (d shmDir) Exit(pid int, ended func()) (Exit, error)        { return watchExit(pid, ended, d.old) }
-func (d shmDir) MonoNs() int64                                   { return ring.MonoNs() }
-func (d shmDir) Born(pid int) (uint64, bool)                     { return startTicks(pid) }
+func newShmDir(path, job string, old OldKernel) *shmDir {
+	return &shmDir{path: path, job: job, old: old, scanner: ring.NewScanner(path, job), prover: proof.NewProver("/proc")}
+}
 
-func (d shmDir) Ended() ([]ring.Ended, map[string]error, error) { return ring.EndedIn(d.path, d.job) }
+func (d *shmDir) Discover() (ring.Listing, error)   { return d.scanner.Discover(time.Now()) }
+func (d *shmDir) Open(path string) (Segment, error) { return openSegment(path) }
+func (d *shmDir) MonoNs() int64                     { return ring.MonoNs() }
+func (d *shmDir) Born(pid int) (uint64, bool)       { return startTicks(pid) }
+func (d *shmDir) Namespace() uint64                 { return d.prover.PIDNs() }
 
-func (d shmDir) Owner(path string) (int, error) {
+func (d *shmDir) Ended() ([]ring.Ended, map[string]error, error) { return ring.EndedIn(d.path, d.job) }
+
+func (d *shmDir) Ends(made ring.Header) (gone, known bool) {
+	d.prover.Renew()
+	_, outcome, why := d.prover.Find(made.Claim)
+	return outcome == proof.Gone, why != falcon.UnprovenHidden
+}
+
+func (d *shmDir) Owner(path string) (int, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
 		return -1, fmt.Errorf("agent: %s: %w", path, err)

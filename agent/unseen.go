@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/internal/procstat"
 	"github.com/failslow/falcon/agent/ring"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -39,6 +42,8 @@ type unseenRanks struct {
 	others            map[int]uint64 // by their start: processes that hold no rank of this node, or have been seen
 	next              []unseenRank
 	found             []unseenRank
+	files             []falcon.Unproven // by files of the hook
+	logged            map[string]falcon.UnprovenReason
 }
 
 type unseenRank struct {
@@ -48,7 +53,30 @@ type unseenRank struct {
 
 // newUnseenRanks looks below proc; without one it finds nothing.
 func newUnseenRanks(proc string, node falcon.Node, job, shmDir string) unseenRanks {
-	return unseenRanks{proc: proc, node: node, job: ring.FileJob(job), shmDir: shmDir, others: map[int]uint64{}}
+	return unseenRanks{proc: proc, node: node, job: ring.FileJob(job), shmDir: shmDir, others: map[int]uint64{}, logged: map[string]falcon.UnprovenReason{}}
+}
+
+// takeFiles notes the files whose processes are not followed, and logs each once.
+// refused are those that the agent has left alone itself.
+func (u *unseenRanks) takeFiles(listing ring.Listing, refused map[string]falcon.Unproven, log *slog.Logger) {
+	u.files = u.files[:0]
+	for _, e := range listing.Unproven {
+		if !elsewhere(u.node, e.Device) {
+			u.files = append(u.files, e.Unproven)
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(refused)) {
+		u.files = append(u.files, refused[path])
+	}
+	u.files = u.files[:min(len(u.files), unseenMax)]
+	here := map[string]bool{}
+	for _, f := range u.files {
+		if here[f.Path] = true; u.logged[f.Path] != f.Reason {
+			log.Warn("a process is not followed: "+f.String(), slog.String("file", f.Path))
+		}
+		u.logged[f.Path] = f.Reason
+	}
+	maps.DeleteFunc(u.logged, func(path string, _ falcon.UnprovenReason) bool { return !here[path] })
 }
 
 // scanProcesses looks at the next processes. Those in live have files of the hook.
@@ -65,7 +93,8 @@ func (u *unseenRanks) scanProcesses(now time.Time, live []ring.Entry) {
 	}
 	n := min(len(u.todo), unseenStep)
 	followed := func(pid int) bool {
-		return slices.ContainsFunc(live, func(e ring.Entry) bool { return e.PID == pid })
+		return slices.ContainsFunc(live, func(e ring.Entry) bool { return e.PID == pid }) ||
+			slices.ContainsFunc(u.files, func(f falcon.Unproven) bool { return f.PID == pid })
 	}
 	for _, pid := range u.todo[:n] {
 		if r, ok := u.examine(pid, followed(pid)); ok {
@@ -206,8 +235,17 @@ func (u *unseenRanks) hasAncestor(pid int, is func(pid int) bool) bool {
 // report is what the engine is sent of them.
 func (u *unseenRanks) report() []*falconv1.UnseenRank {
 	var out []*falconv1.UnseenRank
-	for _, r := range u.found {
-		out = append(out, &falconv1.UnseenRank{Rank: int32(r.rank), Pid: int32(r.pid), Hooked: r.hooked})
+	for _, f := range u.files {
+		out = append(out, convert.UnprovenToProto(f))
+		out[len(out)-1].Hooked = true // for engines that know no reasons
+	}
+	for _, r := range u.found[:min(len(u.found), unseenMax-len(out))] {
+		why := falcon.UnprovenNoHook
+		if r.hooked {
+			why = falcon.UnprovenNoCall
+		}
+		out = append(out, convert.UnprovenToProto(falcon.Unproven{Reason: why, Rank: falcon.Rank(r.rank), PID: r.pid}))
+		out[len(out)-1].Hooked = r.hooked
 	}
 	return out
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/ring"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
@@ -86,7 +87,10 @@ func TestRanksThatTheHookDoesNotShow(t *testing.T) {
 	p.process(37, 1, 0, "RANK=nine", ncclMap)                                                  // no rank
 	p.process(38, 38, 0, "RANK=10", ncclMap)                                                   // a loop of parents
 	u := p.ranks()
-	want := []*falconv1.UnseenRank{{Rank: 3, Pid: 10}, {Rank: 4, Pid: 11, Hooked: true}}
+	want := []*falconv1.UnseenRank{
+		{Rank: 3, Pid: 10, Reason: uint32(falcon.UnprovenNoHook)},
+		{Rank: 4, Pid: 11, Hooked: true, Reason: uint32(falcon.UnprovenNoCall)},
+	}
 	if diff := cmp.Diff(want, p.look(&u, time.Unix(1e6, 0), 12), protocmp.Transform()); diff != "" {
 		t.Error(diff)
 	}

@@ -4,7 +4,7 @@ package ring
 
 const (
 	shmMagic               = 3544333242877100358
-	shmVersion             = 5
+	shmVersion             = 6
 	pageBytes              = 4096
 	ringsMax               = 8
 	ringSlots              = 8192
@@ -14,6 +14,10 @@ const (
 	orderValues            = 1024
 	nameBytes              = 64
 	meshBytes              = 128
+	bootBytes              = 40
+	refusedSize            = 1
+	refusedMap             = 2
+	refusedThread          = 3
 	commNone               = 4294967295
 	drainMs                = 5000
 	opNone                 = 0
@@ -67,7 +71,7 @@ const (
 	testRefused            = 3
 	testFailed             = 4
 	testLate               = 5
-	endedMagic             = 3550048465663574342
+	endedMagic             = 3622106059701502278
 	covWaiting             = 128
 	covProfiler            = 256
 	modePause              = 2
@@ -111,7 +115,7 @@ const (
 	recDepth               = 58
 	recFlags               = 59
 	recStep                = 60
-	headerBytes            = 280
+	headerBytes            = 352
 	hdrMagic               = 0
 	hdrVersion             = 8
 	hdrHeaderBytes         = 12
@@ -139,6 +143,12 @@ const (
 	hdrCalibSeq            = 256
 	hdrCalibTicks          = 264
 	hdrCalibMonoNs         = 272
+	hdrProcStart           = 280
+	hdrPIDNs               = 288
+	hdrTimeNs              = 296
+	hdrBoot                = 304
+	hdrRefused             = 344
+	hdrRefusedErrno        = 348
 	ringBytes              = 16
 	rngHead                = 0
 	rngTID                 = 8
@@ -264,7 +274,7 @@ const (
 	ctlRejoin              = 24704
 	ctlTest                = 28832
 	ctlResult              = 32768
-	endedBytes             = 296
+	endedBytes             = 312
 	endMagic               = 0
 	endBytes               = 8
 	endPID                 = 12
@@ -292,7 +302,9 @@ const (
 	endRejoined            = 152
 	endJob                 = 160
 	endDevice              = 224
-	endCheck               = 288
+	endProcStart           = 288
+	endPIDNs               = 296
+	endCheck               = 304
 	testBytes              = 304
 	tstSeq                 = 0
 	tstID                  = 8

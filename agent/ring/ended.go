@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/failslow/falcon/agent/proof"
 )
 
 // EndedSuffix is what the name of an end record has behind that of the file.
@@ -101,22 +103,46 @@ func readEnded(path string) (Ended, error) {
 	return e, err
 }
 
+// endedMagicOlder is of hooks whose record ends before the proof of who has made it.
+const (
+	endedMagicOlder = 0x31444e45434c4146
+	endedBytesOlder = endProcStart + 8
+)
+
+// endedSum is where the checksum of a record lies, by its size and magic number.
+func endedSum(b []byte) (int, error) {
+	size, check := endedBytes, endCheck
+	if len(b) == endedBytesOlder {
+		size, check = endedBytesOlder, endProcStart
+	}
+	magic := uint64(endedMagic)
+	if size == endedBytesOlder {
+		magic = endedMagicOlder
+	}
+	if len(b) != size || binary.LittleEndian.Uint64(b[endMagic:]) != magic || binary.LittleEndian.Uint32(b[endBytes:]) != uint32(size) {
+		return 0, fmt.Errorf("%w: the end record of a process has %d bytes, or does not start as one; remove it", ErrCorrupt, len(b))
+	}
+	return check, nil
+}
+
 // DecodeEnded reads struct falcon_ended; the error wraps ErrCorrupt.
 func DecodeEnded(b []byte) (Ended, error) {
-	if len(b) != endedBytes || binary.LittleEndian.Uint64(b[endMagic:]) != endedMagic || binary.LittleEndian.Uint32(b[endBytes:]) != endedBytes {
-		return Ended{}, fmt.Errorf("%w: the end record of a process has %d bytes, or does not start as one; remove it", ErrCorrupt, len(b))
+	check, err := endedSum(b)
+	if err != nil {
+		return Ended{}, err
 	}
 	sum := fnv.New64a()
-	sum.Write(b[:endCheck])
-	if sum.Sum64() != binary.LittleEndian.Uint64(b[endCheck:]) {
+	sum.Write(b[:check])
+	if sum.Sum64() != binary.LittleEndian.Uint64(b[check:]) {
 		return Ended{}, fmt.Errorf("%w: the end record of a process is damaged; remove it", ErrCorrupt)
 	}
-	m := make(image, len(b)+8) // its words are read as words
-	copy(m, b)
+	m := make(image, endedBytes+8) // its words are read as words
+	copy(m, b[:check])
 	e := Ended{
 		Header: Header{
 			PID: int(m.readUint32(endPID)), Rank: int(m.readInt32(endRank)), World: int(m.readInt32(endWorld)), LocalRank: int(m.readInt32(endLocalRank)),
 			StartUnixNs: m.readInt64(endStartUnixNs), StartMonoNs: m.readInt64(endStartMonoNs), Job: printableName(m.copyName(endJob)), Device: printableName(m.copyName(endDevice)),
+			Claim: proof.Claim{PID: int(m.readUint32(endPID)), Start: m.readUint64(endProcStart), PIDNs: m.readUint64(endPIDNs)},
 		},
 		End: m.exitMark(endEndedNs, endEndedStatus), Generation: m.readUint64(endGeneration), GenNow: m.readUint64(endGenerationNow), Iteration: m.readInt64(endIteration), StepTag: m.readInt64(endStepTag),
 		Rejoined: m.readUint64(endRejoined), TP: clampSize(m.readInt32(endTP)), DP: clampSize(m.readInt32(endDP)), PP: clampSize(m.readInt32(endPP)),

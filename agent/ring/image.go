@@ -2,6 +2,7 @@ package ring
 
 import (
 	"bytes"
+	"encoding/binary"
 	"strings"
 	"sync/atomic"
 	"unsafe"
@@ -49,6 +50,19 @@ func (m image) copyName(off uint64) [8]uint64 {
 		w[i] = m.readUint64(off + 8*uint64(i))
 	}
 	return w
+}
+
+// copyBoot reads a boot id; what is none reads as "".
+func (m image) copyBoot(off uint64) string {
+	var b []byte
+	for at := off; at < off+bootBytes; at += 8 {
+		b = binary.LittleEndian.AppendUint64(b, m.readUint64(at))
+	}
+	text, _, _ := bytes.Cut(b, []byte{0})
+	if bytes.ContainsFunc(text, func(r rune) bool { return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'f') }) {
+		return ""
+	}
+	return string(text)
 }
 
 // printableName turns a copied, zero-terminated field into printable text: control

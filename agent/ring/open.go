@@ -6,14 +6,19 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/failslow/falcon/agent/proof"
 )
 
 // Errors of this package.
 var (
 	// ErrCorrupt is wrapped when a file cannot be the hook's, or changed its size.
 	ErrCorrupt = errors.New("ring: corrupt shared-memory file")
+	// ErrVersion is wrapped when the hook of another release has made a file.
+	ErrVersion = errors.New("ring: shared-memory file of another version")
 	// ErrNotReady is wrapped while the hook is still filling a new file: try again.
 	ErrNotReady = errors.New("ring: file not ready")
 	// ErrOrder is wrapped when an order cannot be put into the mailbox.
@@ -30,6 +35,9 @@ type Header struct {
 	Job, Device            string
 	StartUnixNs            int64
 	StartMonoNs            int64 // the same instant by CLOCK_MONOTONIC
+	// Claim is by what the process is proven; PID above is its number in its own
+	// namespace, until an agent that knows its own number of it sets that.
+	Claim proof.Claim
 }
 
 // Process is one training process's shared memory. Use it from one goroutine
@@ -66,9 +74,6 @@ func Open(path string) (*Process, error) {
 	if !info.Mode().IsRegular() || info.Size() < headerBytes || info.Size() > 1<<30 {
 		return nil, sizeError(path, info)
 	}
-	if err := checkOwner(path, info); err != nil {
-		return nil, err
-	}
 	mem, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("ring: cannot map %s: %w", path, err)
@@ -77,6 +82,9 @@ func Open(path string) (*Process, error) {
 	if err != nil {
 		_ = unix.Munmap(mem)
 		return nil, err
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		p.header.Claim.Dev, p.header.Claim.Ino, p.header.Claim.UID = st.Dev, st.Ino, st.Uid
 	}
 	if e, ok := parseName(filepath.Split(path)); ok && e.PID != p.header.PID {
 		return nil, errors.Join(fmt.Errorf("%w: %s says that it is of process %d: remove it", ErrForeign, path, p.header.PID), p.Close())
@@ -102,7 +110,7 @@ func parseImage(path string, mem image) (p *Process, err error) {
 	p.header = Header{
 		PID: int(mem.readUint32(hdrPID)), Rank: int(mem.readInt32(hdrRank)), World: int(mem.readInt32(hdrWorld)),
 		LocalRank: int(mem.readInt32(hdrLocalRank)), StartUnixNs: mem.readInt64(hdrStartUnixNs), StartMonoNs: mem.readInt64(hdrStartMonoNs),
-		Job: printableName(mem.copyName(hdrJob)), Device: printableName(mem.copyName(hdrDevice)),
+		Job: printableName(mem.copyName(hdrJob)), Device: printableName(mem.copyName(hdrDevice)), Claim: claimOf(mem),
 	}
 	p.tsc = mem.readUint32(hdrClock) == clockTSC
 	if err = p.readClock(); err != nil {
@@ -128,8 +136,12 @@ func (p *Process) checkHeader() error {
 	if magic != shmMagic {
 		return fmt.Errorf("%w: %s does not start with the hook's magic number; remove it", ErrCorrupt, p.path)
 	}
-	if v := m.readUint32(hdrVersion); v != shmVersion {
-		return fmt.Errorf("%w: %s is of version %d, this agent reads version %d; install hook and agent of one release", ErrCorrupt, p.path, v, shmVersion)
+	version, length := m.readUint32(hdrVersion), uint64(headerBytes)
+	switch {
+	case version == oldestVersion:
+		length = headerBytesOlder
+	case version != shmVersion:
+		return fmt.Errorf("%w: %s is of version %d, this agent reads versions %d and %d; install hook and agent of one release", ErrVersion, p.path, version, oldestVersion, shmVersion)
 	}
 	p.control = roundUpToPage(headerBytes)
 	p.comms = p.control + roundUpToPage(controlBytes)
@@ -140,20 +152,20 @@ func (p *Process) checkHeader() error {
 	}
 	p.rings = p.timings + roundUpToPage(p.timingSlots*timingBytes)
 	p.stride = pageBytes + ringSlots*recordBytes
-	return p.checkNumbers()
+	return p.checkNumbers(length)
 }
 
 // timingSlotsOlder is what hooks wrote before they had room for iterations of
 // thousands of calls; jobs outlive an agent's upgrade.
 const timingSlotsOlder = 8192
 
-func (p *Process) checkNumbers() error {
+func (p *Process) checkNumbers(length uint64) error {
 	m, total := p.mem, p.rings+ringsMax*p.stride
 	for _, f := range []struct {
 		name      string
 		got, want uint64
 	}{
-		{"header size", uint64(m.readUint32(hdrHeaderBytes)), headerBytes},
+		{"header size", uint64(m.readUint32(hdrHeaderBytes)), length},
 		{"number of rings", uint64(m.readUint32(hdrRings)), ringsMax},
 		{"ring size", uint64(m.readUint32(hdrRingSlots)), ringSlots},
 		{"number of communicators", uint64(m.readUint32(hdrComms)), commsMax},

@@ -14,7 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	falcon "github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/internal/procstat"
 )
 
 // peer is a process under the real hook, driven over its standard input.
@@ -279,38 +282,72 @@ func TestNormalExitRemovesTheFile(t *testing.T) {
 	}
 }
 
-// A pid that a younger process has taken makes the old file stale.
-func TestRecycledPID(t *testing.T) {
-	dir, m := t.TempDir(), blank()
-	m.writeUint64(hdrStartUnixNs, uint64(time.Now().UnixNano())) // says nothing: the wall clock may have been set
-	path := filepath.Join(dir, fmt.Sprintf("falcon.a.b.%d", os.Getpid()))
-	if err := os.WriteFile(path, m, 0o600); err != nil {
+// ownHead is what the hook would write of this process.
+func ownHead(t *testing.T) image {
+	t.Helper()
+	m := blank()
+	var pids, times unix.Stat_t
+	st, err := procstat.Read("/proc", os.Getpid())
+	boot, err2 := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err = errors.Join(err, err2, unix.Stat("/proc/self/ns/pid", &pids), unix.Stat("/proc/self/ns/time", &times)); err != nil {
 		t.Fatal(err)
 	}
-	live, stale, err := Discover(dir, "a.b")
-	if err != nil || len(live) != 0 || len(stale) != 1 || stale[0].Job != "a.b" {
-		t.Errorf("live %v, stale %v, %v", live, stale, err)
+	m.writeUint32(hdrPID, uint32(os.Getpid()))
+	m.writeUint64(hdrProcStart, st.Start)
+	m.writeUint64(hdrPIDNs, pids.Ino)
+	m.writeUint64(hdrTimeNs, times.Ino)
+	copy(m[hdrBoot:], strings.TrimSpace(string(boot)))
+	m.writeUint64(hdrStartUnixNs, uint64(time.Now().AddDate(-1, 0, 0).UnixNano())) // says nothing: the wall clock may have been set
+	return m
+}
+
+// A number alone proves nothing: the start, the boot and the mapping have to be the
+// process's own.
+func TestFilesOfThisProcessAreProven(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(m image)
+		mapped bool
+		live   int
+	}{
+		"its own":                   {func(image) {}, true, 1},
+		"not mapped":                {func(image) {}, false, 0},
+		"of an older process":       {func(m image) { m.writeUint64(hdrProcStart, 7) }, true, 0},
+		"of an earlier boot":        {func(m image) { copy(m[hdrBoot:], "0a0a0a0a") }, true, 0},
+		"of an older hook":          {forgetProof, true, 1},
+		"of an older hook, old":     {forgetProof, false, 0},
+		"in a namespace that is no": {func(m image) { m.writeUint64(hdrPIDNs, 12) }, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, m := t.TempDir(), ownHead(t)
+			c.change(m)
+			path := filepath.Join(dir, fmt.Sprintf("falcon.a.b.%d", os.Getpid()))
+			if err := os.WriteFile(path, m, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if c.mapped {
+				p, err := Open(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = p.Close() }()
+			}
+			live, stale, err := Discover(dir, "a.b")
+			if err != nil || len(live) != c.live || len(stale) != 1-c.live {
+				t.Errorf("live %v, stale %v, %v", live, stale, err)
+			}
+			for _, e := range append(live, stale...) {
+				if e.Job != "a.b" || e.PID != os.Getpid() {
+					t.Errorf("%+v", e)
+				}
+			}
+		})
 	}
 }
 
-// The wall clock is set by a year after a process's start: it lives on. A file
-// of an earlier boot has a start that is yet to come.
-func TestStartIsComparedByTheMonotonicClock(t *testing.T) {
-	for _, c := range []struct {
-		ahead time.Duration
-		live  int
-	}{{0, 1}, {time.Hour, 0}} {
-		dir, m := t.TempDir(), blank()
-		m.writeUint64(hdrStartUnixNs, uint64(time.Now().AddDate(-1, 0, 0).UnixNano()))
-		m.writeUint64(hdrStartMonoNs, uint64(MonoNs()+c.ahead.Nanoseconds()))
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("falcon.j.%d", os.Getpid())), m, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		live, stale, err := Discover(dir, "j")
-		if err != nil || len(live) != c.live || len(stale) != 1-c.live {
-			t.Errorf("made %v ahead: live %v, stale %v, %v", c.ahead, live, stale, err)
-		}
-	}
+func forgetProof(m image) {
+	m.writeUint32(hdrVersion, oldestVersion)
+	m.writeUint32(hdrHeaderBytes, headerBytesOlder)
+	clear(m[headerBytesOlder:headerBytes])
 }
 
 // TestShrinkingFile: a file that is cut under the mapping is an error, not a

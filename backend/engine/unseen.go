@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -11,8 +12,8 @@ import (
 // FALCON_TRAFFIC_DEVICE and FALCON_TRAFFIC_ONESIDED of native/include/falcon_shm.h.
 const trafficUnseen = 1<<0 | 1<<2
 
-// unseenText is the alarm about processes that train as ranks and that the hook shows
-// nothing of; "" where there are none.
+// unseenText is the alarm about processes that seem to hold ranks and that are not
+// followed; "" where there are none. Nothing else is concluded from them.
 func (c *clusterView) unseenText() string {
 	n, first := 0, ""
 	for _, node := range c.nodes.Nodes() {
@@ -20,11 +21,11 @@ func (c *clusterView) unseenText() string {
 			continue
 		}
 		for _, u := range node.Beat.GetUnseen()[:min(len(node.Beat.GetUnseen()), gpusMax)] {
-			if !c.job.mayLack(falcon.Rank(u.GetRank())) {
+			if !c.job.mayLack(falcon.Rank(u.GetRank())) && !(u.GetRank() < 0 && c.job.lacksRanks()) {
 				continue
 			}
 			if n++; n == 1 {
-				first = describeUnseen(node.Name, u)
+				first = unprovenOf(u).On(node.Name)
 			}
 		}
 	}
@@ -34,11 +35,32 @@ func (c *clusterView) unseenText() string {
 	return first
 }
 
-func describeUnseen(node falcon.Node, u *falconv1.UnseenRank) string {
-	if u.GetHooked() {
-		return fmt.Sprintf("rank %d on %s (process %d): no NCCL call has come to the hook", u.GetRank(), node, u.GetPid())
+// unprovenOf reads what an agent says of one process. One that gives no reason says
+// whether the hook is loaded.
+func unprovenOf(m *falconv1.UnseenRank) falcon.Unproven {
+	u := convert.UnprovenFromProto(m)
+	u.Path, u.RefusedCall, u.RefusedBy = clean(u.Path), clean(u.RefusedCall), clean(u.RefusedBy)
+	switch {
+	case u.Reason != falcon.UnprovenNone:
+	case m.GetHooked():
+		u.Reason = falcon.UnprovenNoCall
+	default:
+		u.Reason = falcon.UnprovenNoHook
 	}
-	return fmt.Sprintf("rank %d on %s (process %d) runs without the hook: start it with falcon-agent run", u.GetRank(), node, u.GetPid())
+	return u
+}
+
+// lacksRanks reports whether a process of an unknown rank could be one of the job's.
+func (j *job) lacksRanks() bool {
+	if j.world() == 0 {
+		return true
+	}
+	for r := range j.world() {
+		if j.mayLack(falcon.Rank(r)) {
+			return true
+		}
+	}
+	return false
 }
 
 // mayLack reports whether a rank could be held by a process that is not seen: not by

@@ -33,9 +33,16 @@ func TestUnseenRanksAreNamed(t *testing.T) {
 			t.Errorf("all ranks are seen, and yet: %s", got)
 		}
 		b.job.agents[1].send(killed(b.job.rankState("n1", 2)))
-		want := "rank 2 on n1 (process 77): no NCCL call has come to the hook"
+		want := "rank 2 on n1 (process 77) has loaded the hook, and no NCCL call has come to it: it has made no communicator yet, or its NCCL can't be hooked"
 		if got := alarm(three, &falconv1.UnseenRank{Rank: 2, Pid: 77, Hooked: true}); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		want = "rank 2 on n1 (process 77) has a hook of format 6, and this agent reads format 5: install hook and agent of one release, the agent first"
+		if got := alarm(&falconv1.UnseenRank{Rank: 2, Pid: 77, Reason: uint32(falcon.UnprovenVersion), HookFormat: 6, AgentFormat: 5}); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		if got := alarm(&falconv1.UnseenRank{Rank: -1, Reason: uint32(falcon.UnprovenHidden)}); !strings.Contains(got, "--pid=host") || !strings.Contains(got, "n1") {
+			t.Errorf("a process that can't be seen: %q", got)
 		}
 		b.job.agents[1].send(killed(b.job.rankState("n1", 3)))
 		list := []*falconv1.UnseenRank{three, {Rank: 2, Pid: 77, Hooked: true}}

@@ -49,6 +49,7 @@ static falcon_ended word(const falcon_header *h, const falcon_control *c, uint64
     .tp = c->tp, .dp = c->dp, .pp = c->pp, .place_rank = c->place_rank, .place_order = c->place_order, .place_iteration = c->place_iteration,
     .committed_order = c->committed_order, .committed_iteration = c->committed_iteration, .committed_status = c->committed_status,
     .resume_iteration = c->resume_iteration, .rejoined = c->rejoin_status ? 0 : c->rejoin_order,
+    .proc_start = h->proc_start, .pid_ns = h->pid_ns,
   };
   memcpy(e.job, h->job, sizeof e.job);
   memcpy(e.device, h->device, sizeof e.device);

@@ -16,4 +16,8 @@ void falcon_part_exiting(void);            /* exit() was called; before the dest
 void falcon_part_closing(void);            /* the end, also of a process that was never active */
 uint64_t falcon_part_tick(uint64_t now_ns, uint32_t round); /* side thread; ns to the next round */
 
+void falcon_proof_fill(falcon_header *h);  /* who this process is; fields stay 0 where /proc can't be read */
+/* Makes the file at path, which becomes longer where the name is taken; -1 where it can't. */
+int falcon_proof_file(char *path, size_t size, const falcon_header *h);
+
 #endif

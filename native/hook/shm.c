@@ -82,7 +82,7 @@ static void identity(falcon_header *h) {
   const char *job = getenv("FALCON_JOB");
   clean_name(h->job, sizeof h->job, job && *job ? job : "job");
   clean_name(h->device, sizeof h->device, getenv("FALCON_DEVICE"));
-  h->pid = (uint32_t)getpid();
+  falcon_proof_fill(h);
   h->rank = env_int("RANK");
   h->world = env_int("WORLD_SIZE");
   h->local_rank = env_int("LOCAL_RANK");
@@ -95,30 +95,6 @@ static void clocks(falcon_header *h) {
   h->start_unix_ns = falcon_hook.load_unix_ns;
   while (falcon_mono_ns() < h->start_mono_ns + RATE_BASE_NS) usleep(200);
   falcon_clock_pair(&h->calib_ticks, &h->calib_mono_ns);
-}
-
-/* Another library of ours in this process has made the file. */
-static bool mapped_here(const char *path) {
-  FILE *f = fopen("/proc/self/maps", "re");
-  char line[PATH_MAX + 128];
-  bool found = false;
-  while (f && !found && fgets(line, sizeof line, f)) {
-    char *at = strchr(line, '/');
-    if (!at) continue;
-    at[strcspn(at, "\n")] = 0;
-    found = !strcmp(at, path);
-  }
-  if (f) fclose(f);
-  return found;
-}
-
-/* A file of this name that nobody here has is left from a dead process that had our
- * pid: replace it. */
-static int create_file(const char *path) {
-  int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-  int fd = open(path, flags, 0600);
-  if (fd >= 0 || errno != EEXIST || mapped_here(path) || unlink(path)) return fd;
-  return open(path, flags, 0600);
 }
 
 static bool populate(void *from, size_t bytes) {
@@ -148,8 +124,8 @@ static bool reserve_all(int fd, uint64_t bytes) {
   return falcon_hook.reserved = !rc;
 }
 
-static void *map_file(const char *path, const falcon_header *h) {
-  int fd = create_file(path);
+static void *map_file(char *path, size_t size, const falcon_header *h) {
+  int fd = falcon_proof_file(path, size, h);
   if (fd < 0) return NULL;
   void *p = MAP_FAILED;
   if (!ftruncate(fd, (off_t)h->file_bytes)) p = mmap(NULL, h->file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -188,7 +164,7 @@ static bool create(void) {
   if (!realpath(dir && *dir ? dir : "/dev/shm", whole)) return false;
   int n = snprintf(falcon_hook.path, sizeof falcon_hook.path, "%s/falcon.%s.%u", whole, h.job, h.pid);
   if (n < 0 || (size_t)n >= sizeof falcon_hook.path) return false;
-  char *base = map_file(falcon_hook.path, &h);
+  char *base = map_file(falcon_hook.path, sizeof falcon_hook.path, &h);
   if (!base) return false;
   publish(base, &h);
   return true;

@@ -1,7 +1,8 @@
 /*
  * Shared memory between one training process (the hook writes) and the node
  * agent (reads, and writes the control block). One file per process:
- * $FALCON_SHM_DIR/falcon.<job>.<pid> (default directory /dev/shm), mode 0600.
+ * $FALCON_SHM_DIR/falcon.<job>.<pid> (default directory /dev/shm), mode 0600; where a
+ * process of another PID namespace has that name, falcon.<job>.<pid>-<its own namespace>.
  * A process that ends in order marks that in its control block and removes the file
  * (falcon_ended); one that is killed leaves the file as it is.
  *
@@ -19,7 +20,7 @@
 #include <stdint.h>
 
 #define FALCON_SHM_MAGIC   0x3130004e434c4146ull /* "FALCN\0" "01", little endian */
-#define FALCON_SHM_VERSION 5u
+#define FALCON_SHM_VERSION 6u      /* raised with every change of shape. 5: the header ends before proc_start */
 #define FALCON_PAGE        4096u
 
 #define FALCON_RINGS_MAX   8u     /* calling threads that get a ring of their own */
@@ -30,8 +31,9 @@
 #define FALCON_ORDER_VALUES 1024u /* micro-batch counts, one per replica */
 #define FALCON_MESH_BYTES  128u  /* of a mesh's text, with its NUL */
 #define FALCON_NAME_BYTES  64u
+#define FALCON_BOOT_BYTES  40u  /* of a boot id's text, with its NUL */
 #define FALCON_COMM_NONE   0xffffffffu
-#define FALCON_ENDED_MAGIC 0x31444e45434c4146ull /* "FALCEND1", little endian */
+#define FALCON_ENDED_MAGIC 0x32444e45434c4146ull /* "FALCEND2", little endian */
 #define FALCON_ENDED_SUFFIX ".ended"
 #define FALCON_ENDED_UNKNOWN (-1) /* an end in order, by a mark without the exit status */
 #define FALCON_DRAIN_MS    5000u  /* after a profile window ends, its timings are written within this time */
@@ -97,7 +99,19 @@ typedef struct falcon_header {
   char     device[FALCON_NAME_BYTES]; /* FALCON_DEVICE ("n1.g0") when set */
   /* Calibration, refreshed by the side thread under calib_seq (odd = being written). */
   uint64_t calib_seq, calib_ticks, calib_mono_ns;
+  /* Who made the file: proof for an agent that may see the process under another number.
+   * All 0 where /proc could not be read. */
+  uint64_t proc_start;       /* field 22 of /proc/self/stat: clock ticks since boot, by time_ns */
+  uint64_t pid_ns, time_ns;  /* inodes of /proc/self/ns/pid (pid counts in it) and /proc/self/ns/time */
+  char     boot[FALCON_BOOT_BYTES]; /* /proc/sys/kernel/random/boot_id */
+  /* Where the memory was refused, the file is this header alone. */
+  uint32_t refused;          /* enum falcon_refused */
+  int32_t  refused_errno;
 } falcon_header;
+
+/* What the kernel did not let the hook do. */
+enum falcon_refused { FALCON_REFUSED_NONE = 0, FALCON_REFUSED_SIZE = 1 /* ftruncate, fallocate or madvise */,
+  FALCON_REFUSED_MAP = 2 /* mmap */, FALCON_REFUSED_THREAD = 3 /* the side thread */ };
 
 /* Head of a ring; its slots start FALCON_PAGE bytes behind it. */
 typedef struct falcon_ring {
@@ -418,6 +432,7 @@ typedef struct falcon_ended {
   uint32_t reserved;
   uint64_t rejoined;            /* newest rejoin that succeeded, 0 = none */
   char     job[FALCON_NAME_BYTES], device[FALCON_NAME_BYTES];
+  uint64_t proc_start, pid_ns;  /* the header's */
   uint64_t check;               /* FNV-1a 64 of all before */
 } falcon_ended;
 

@@ -49,6 +49,7 @@ var (
 		"Comm.unseen":             "of the agent, for the alarm",
 		"OrderCommand.generation": "of the order's envelope in the engine",
 		"RankProfile.columns":     "another form of calls, see TestColumnsKeepCalls",
+		"UnseenRank.hooked":       "of agents that give no reason",
 		"Validation.now":          "progress, of the validator",
 		"Recovery.ranks":          "progress, of the engine",
 		"Incident.onset_unix_ns":  "estimated by the engine, from its history",
@@ -58,7 +59,7 @@ var (
 		"Action.reverted_unix_ns": "of the engine's journal",
 	}
 	// ownShape are messages that no value of the vocabulary stands for.
-	ownShape = strings.Fields(`AgentFrame Goodbye RenewRequest RenewReply Hello Beat RankBeat UnseenRank DeviceEvent RankState Commitment Park
+	ownShape = strings.Fields(`AgentFrame Goodbye RenewRequest RenewReply Hello Beat RankBeat DeviceEvent RankState Commitment Park
 		Samples Profile Telemetry CommandResult RankAck EngineFrame Welcome Ack Ask Calls RankCalls CommCalls Call Command LaunchCommand SuspendCommand TableCommand
 		RejoinCommand RankSeat StopCommand RankLaunch PauseCommand RankCut CommLimit RankPause CommCount PeerCount TestCommand RankTest
 		TestResult ProfileCommand CallColumns CallClass SnapshotRequest SnapshotReply Brief Operator RankColumns Column Recurrence Job RankView NodeView Series Recent Mark Moment
@@ -94,6 +95,7 @@ var pairs = []pair{
 	pairOf(RecoveryToProto, RecoveryFromProto),
 	pairOf(HangToProto, HangFromProto),
 	pairOf(ValidationToProto, ValidationFromProto),
+	pairOf(UnprovenToProto, UnprovenFromProto),
 	pairOf(SampleToProto, SampleFromProto),
 	pairOf(CommToProto, CommFromProto),
 	pairOf(TrafficToProto, TrafficFromProto),

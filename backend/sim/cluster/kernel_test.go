@@ -61,22 +61,23 @@ func (n *node) poke() {
 // directory is a node's view of its processes.
 type directory struct{ n *node }
 
-func (d directory) Discover() (live, stale []ring.Entry, err error) {
+func (d directory) Discover() (ring.Listing, error) {
+	var out ring.Listing
 	for _, p := range d.n.procs {
-		e := ring.Entry{Path: p.path, Job: "sim", PID: p.pid, StartMonoNs: p.monoAt(p.born)}
+		e := ring.Entry{Path: p.path, Job: "sim", PID: p.pid, UID: os.Getuid(), StartMonoNs: p.monoAt(p.born)}
 		switch {
 		case !p.shown:
 		case p.alive:
-			live = append(live, e)
+			out.Live = append(out.Live, e)
 		default:
 			if _, err := os.Lstat(p.path); err != nil {
 				p.shown = false
 				continue
 			}
-			stale = append(stale, e)
+			out.Stale = append(out.Stale, e)
 		}
 	}
-	return live, stale, nil
+	return out, nil
 }
 
 func (d directory) Open(path string) (agent.Segment, error) {
@@ -88,7 +89,7 @@ func (d directory) Open(path string) (agent.Segment, error) {
 	return nil, os.ErrNotExist
 }
 
-func (d directory) Exit(pid int, ended func()) (agent.Exit, error) {
+func (d directory) Exit(pid int, _ ring.Header, ended func()) (agent.Exit, error) {
 	for _, p := range d.n.procs {
 		if p.pid == pid && p.alive {
 			w := &watch{p: p, gone: make(chan struct{}), ended: ended}
@@ -105,6 +106,13 @@ func (d directory) Born(pid int) (uint64, bool) {
 	}
 	return 0, false
 }
+
+func (d directory) Ends(made ring.Header) (gone, known bool) {
+	_, runs := d.Born(made.PID)
+	return !runs, true
+}
+
+func (d directory) Namespace() uint64 { return 0 }
 
 func (d directory) Owner(string) (int, error) { return os.Getuid(), nil }
 

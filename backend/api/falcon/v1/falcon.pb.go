@@ -1727,12 +1727,21 @@ func (x *Beat) GetUnseen() []*UnseenRank {
 	return nil
 }
 
-// UnseenRank is a process that uses NCCL as a rank and that is not seen.
+// UnseenRank is a process that seems to hold a rank and that is not followed. It is never
+// a sign of death.
 type UnseenRank struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"` // its RANK
-	Pid           int32                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
-	Hooked        bool                   `protobuf:"varint,3,opt,name=hooked,proto3" json:"hooked,omitempty"` // the hook is loaded, and no NCCL call has come to it
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`                                  // its RANK, -1 = unknown
+	Pid           int32                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`                                    // 0 = unknown
+	Hooked        bool                   `protobuf:"varint,3,opt,name=hooked,proto3" json:"hooked,omitempty"`                              // the hook is loaded, and no NCCL call has come to it
+	Reason        uint32                 `protobuf:"varint,4,opt,name=reason,proto3" json:"reason,omitempty"`                              // falcon.UnprovenReason, 0 = of an agent that does not say it: see hooked
+	Path          string                 `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`                                   // its file
+	User          int64                  `protobuf:"varint,6,opt,name=user,proto3" json:"user,omitempty"`                                  // whose process it is, or whose file
+	JobUser       int64                  `protobuf:"varint,7,opt,name=job_user,json=jobUser,proto3" json:"job_user,omitempty"`             // whose the job's processes are, or whose process
+	HookFormat    uint32                 `protobuf:"varint,8,opt,name=hook_format,json=hookFormat,proto3" json:"hook_format,omitempty"`    // of the file, and
+	AgentFormat   uint32                 `protobuf:"varint,9,opt,name=agent_format,json=agentFormat,proto3" json:"agent_format,omitempty"` // the one that the agent reads
+	RefusedCall   string                 `protobuf:"bytes,10,opt,name=refused_call,json=refusedCall,proto3" json:"refused_call,omitempty"`
+	RefusedBy     string                 `protobuf:"bytes,11,opt,name=refused_by,json=refusedBy,proto3" json:"refused_by,omitempty"` // the error, as "EPERM"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1786,6 +1795,62 @@ func (x *UnseenRank) GetHooked() bool {
 		return x.Hooked
 	}
 	return false
+}
+
+func (x *UnseenRank) GetReason() uint32 {
+	if x != nil {
+		return x.Reason
+	}
+	return 0
+}
+
+func (x *UnseenRank) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *UnseenRank) GetUser() int64 {
+	if x != nil {
+		return x.User
+	}
+	return 0
+}
+
+func (x *UnseenRank) GetJobUser() int64 {
+	if x != nil {
+		return x.JobUser
+	}
+	return 0
+}
+
+func (x *UnseenRank) GetHookFormat() uint32 {
+	if x != nil {
+		return x.HookFormat
+	}
+	return 0
+}
+
+func (x *UnseenRank) GetAgentFormat() uint32 {
+	if x != nil {
+		return x.AgentFormat
+	}
+	return 0
+}
+
+func (x *UnseenRank) GetRefusedCall() string {
+	if x != nil {
+		return x.RefusedCall
+	}
+	return ""
+}
+
+func (x *UnseenRank) GetRefusedBy() string {
+	if x != nil {
+		return x.RefusedBy
+	}
+	return ""
 }
 
 // RankBeat is one process's sign of life: its own, by the hook's side thread,
@@ -13637,12 +13702,23 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\fspool_frames\x18\x02 \x01(\x04R\vspoolFrames\x12%\n" +
 	"\x0edropped_frames\x18\x03 \x01(\x04R\rdroppedFrames\x12)\n" +
 	"\x05ranks\x18\x04 \x03(\v2\x13.falcon.v1.RankBeatR\x05ranks\x12-\n" +
-	"\x06unseen\x18\x05 \x03(\v2\x15.falcon.v1.UnseenRankR\x06unseen\"J\n" +
+	"\x06unseen\x18\x05 \x03(\v2\x15.falcon.v1.UnseenRankR\x06unseen\"\xab\x02\n" +
 	"\n" +
 	"UnseenRank\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12\x16\n" +
-	"\x06hooked\x18\x03 \x01(\bR\x06hooked\"\x83\x02\n" +
+	"\x06hooked\x18\x03 \x01(\bR\x06hooked\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\rR\x06reason\x12\x12\n" +
+	"\x04path\x18\x05 \x01(\tR\x04path\x12\x12\n" +
+	"\x04user\x18\x06 \x01(\x03R\x04user\x12\x19\n" +
+	"\bjob_user\x18\a \x01(\x03R\ajobUser\x12\x1f\n" +
+	"\vhook_format\x18\b \x01(\rR\n" +
+	"hookFormat\x12!\n" +
+	"\fagent_format\x18\t \x01(\rR\vagentFormat\x12!\n" +
+	"\frefused_call\x18\n" +
+	" \x01(\tR\vrefusedCall\x12\x1d\n" +
+	"\n" +
+	"refused_by\x18\v \x01(\tR\trefusedBy\"\x83\x02\n" +
 	"\bRankBeat\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12\x1c\n" +

@@ -31,6 +31,16 @@ func (k fileKind) nameFor(job, node string) string {
 	return string(k) + "." + ring.FileJob(job) + "." + ring.FileJob(node)
 }
 
+// SharedNames are the names that an agent has used in shm_dir itself, of this release and
+// earlier ones.
+func SharedNames(job, node string) []string {
+	names := []string{ownfile.FolderName(os.Geteuid())}
+	for _, k := range fileKinds {
+		names = append(names, k.nameFor(job, node), k.nameFor(job, node)+ownfile.NextSuffix)
+	}
+	return names
+}
+
 // Folder is where an agent keeps files of its own.
 type Folder struct {
 	shared, path string
@@ -55,10 +65,21 @@ func OpenFolder(cfg Config, log *slog.Logger) (*Folder, error) {
 			return nil, err
 		}
 	}
+	freeUsers(cfg.ShmDir, log)
 	if err := checkRankTable(cfg.RankTable); err != nil {
 		return nil, fmt.Errorf("agent: rank_table: %w", err)
 	}
 	return f, nil
+}
+
+// freeUsers names what stands where the hooks of users would have their folders, and
+// removes it where it may and no file of a hook lies there.
+func freeUsers(shared string, log *slog.Logger) {
+	_, taken, _ := ring.Folders(shared) // a folder that can't be listed is told of by the first scan
+	for _, t := range taken {
+		removed := t.Free && os.Geteuid() == 0 && ownfile.Clear(t.Path) == nil
+		log.Warn("shm_dir: a user's folder", slog.String("what", t.Text), slog.Bool("removed", removed))
+	}
 }
 
 // claim makes the folder, also after somebody has removed it, and clears the places of its files.

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/failslow/falcon/agent/internal/ownfile"
+	"github.com/failslow/falcon/agent/ring"
 )
 
 const stranger = 61234
@@ -74,8 +75,11 @@ func folderConfig(shared string) Config {
 // is now, and where agents of earlier releases had it.
 func everyName(cfg Config) []string {
 	own := &Folder{shared: cfg.ShmDir, path: filepath.Join(cfg.ShmDir, ownfile.FolderName(os.Geteuid())), job: cfg.Job, node: cfg.Node}
-	older := &Folder{shared: cfg.ShmDir, path: cfg.ShmDir, job: cfg.Job, node: cfg.Node}
-	return slices.Concat([]string{own.path}, own.places(), older.places())
+	names := own.places()
+	for _, name := range SharedNames(cfg.Job, cfg.Node) {
+		names = append(names, filepath.Join(cfg.ShmDir, name))
+	}
+	return names
 }
 
 // Before the start a stranger has taken each name in turn, in each way: the agent says
@@ -245,4 +249,55 @@ func TestEveryNameIsInTheTable(t *testing.T) {
 		}
 	}
 	t.Logf("%v", slices.Sorted(maps.Keys(found)))
+}
+
+// Hooks' files are found in the shared folder and in the folders of all users below it;
+// what has such a name and is none is told of once.
+func TestFoldersOfUsers(t *testing.T) {
+	asRoot(t)
+	shared := sharedFolder(t)
+	list := func() []string {
+		t.Helper()
+		list, taken, err := ring.Folders(shared)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, path := range list {
+			list[i], _ = filepath.Rel(shared, path)
+		}
+		for _, t := range taken {
+			list = append(list, t.Text)
+		}
+		return list
+	}
+	for name, put := range map[string]func(path string) error{
+		"falcon-1":     func(p string) error { return errors.Join(os.Mkdir(p, 0o700), os.Chown(p, 1, 1)) },
+		"falcon-2":     func(p string) error { return errors.Join(os.Mkdir(p, 0o700), os.Chown(p, 2, 2), os.Chmod(p, 0o777)) },
+		"falcon-3":     func(p string) error { return os.Symlink("/etc", p) },
+		"falcon-4":     func(p string) error { return errors.Join(os.Mkdir(p, 0o700), os.Chown(p, stranger, -1)) },
+		"falcon-lab-0": func(p string) error { return os.Mkdir(p, 0o700) },
+		"other":        func(p string) error { return os.Mkdir(p, 0o700) },
+	} {
+		if err := put(filepath.Join(shared, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := list()
+	if !slices.Equal(got[:3], []string{".", "falcon-1", "falcon-4"}) || len(got) != 6 {
+		t.Fatalf("%q", got)
+	}
+	for i, want := range []string{"falcon-2 is no folder that only user 2", "falcon-3 is no folder", "falcon-4 belongs to user 61234"} {
+		if !strings.Contains(got[3+i], want) {
+			t.Errorf("%q, want %q", got[3+i], want)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(shared, "falcon-4", "falcon.j.77"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenFolder(folderConfig(shared), slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	if got := list(); !slices.Equal(got[:4], []string{".", "falcon-0", "falcon-1", "falcon-4"}) || len(got) != 5 {
+		t.Errorf("after the start: %q", got)
+	}
 }

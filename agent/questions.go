@@ -23,7 +23,6 @@ type questions struct {
 	proc    string
 	node    falcon.Node
 	sysfs   string
-	shm     string
 	signs   map[int]sign // by process
 	logs    LogsConfig
 	said    *peek.Memory
@@ -35,7 +34,7 @@ type questions struct {
 func newQuestions(cfg Config, said string) questions {
 	return questions{
 		asks: make(chan *falconv1.Ask, 1), peeks: make(chan *falconv1.Peek, peeksMax), busy: make(chan struct{}, 1), looking: make(chan struct{}, 1), found: make(chan outputs, foundMax),
-		proc: cfg.Host.Proc, node: falcon.Node(cfg.Node), sysfs: cfg.NIC.Sysfs, shm: cfg.ShmDir, logs: cfg.Logs,
+		proc: cfg.Host.Proc, node: falcon.Node(cfg.Node), sysfs: cfg.NIC.Sysfs, logs: cfg.Logs,
 		said: peek.NewMemory(said),
 	}
 }

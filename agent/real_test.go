@@ -53,7 +53,7 @@ func startJobBy(t *testing.T, how func(rank int, argv []string) []string, args .
 			t.Skipf("%s is not built: run make build first", need)
 		}
 	}
-	j := &realJob{dir: t.TempDir(), ship: &fakeShip{}}
+	j := &realJob{dir: sharedFolder(t), ship: &fakeShip{}}
 	rendezvous := filepath.Join(j.dir, "rendezvous")
 	if err := os.Mkdir(rendezvous, 0o700); err != nil {
 		t.Fatal(err)
@@ -212,7 +212,9 @@ func checkRealEnd(t *testing.T, j *realJob, iterations int) {
 				ends[st.Rank] = st
 			}
 		}
-		left, _ := filepath.Glob(filepath.Join(j.dir, "falcon.real.*"))
+		left, _ := filepath.Glob(filepath.Join(j.dir, "falcon-*", "falcon.real.*"))
+		top, _ := filepath.Glob(filepath.Join(j.dir, "falcon.real.*"))
+		left = append(left, top...)
 		return len(ends) == realRanks && len(left) == 0
 	})
 	for r, got := range j.byRank() {

@@ -54,7 +54,7 @@ func wideJob(t *testing.T) *realJob {
 	if _, missing := os.Stat(hook); missing != nil || err != nil {
 		t.Skipf("%s or python3 is not there: run make build first", hook)
 	}
-	j := &realJob{dir: t.TempDir(), ship: &fakeShip{}}
+	j := &realJob{dir: sharedFolder(t), ship: &fakeShip{}}
 	j.follow(t)
 	for r := range wideRanks {
 		cmd := exec.Command(python, "-c", wideRank, strconv.Itoa(wideCalls))

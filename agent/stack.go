@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/failslow/falcon/agent/internal/procstat"
@@ -25,7 +26,7 @@ func (q *questions) stackReader(p *falconv1.Peek) (peekRead, string) {
 		return nil, fmt.Sprintf("rank %d does not stand still (%s): ask with --sure to read its stack all the same", p.GetRank(), why)
 	}
 	return func() ([]*falconv1.PeekPart, string) {
-		return []*falconv1.PeekPart{peek.Python(q.shm, k.PID, k.UID), peek.Threads(q.proc, k.PID, time.Now)}, ""
+		return []*falconv1.PeekPart{peek.Python(filepath.Dir(k.Path), k.PID, k.UID), peek.Threads(q.proc, k.PID, time.Now)}, ""
 	}, ""
 }
 

@@ -220,6 +220,11 @@ func (l *Lab) prepareNode(i int) error {
 	if err := os.Mkdir(n.ShmDir, 0o700); err != nil {
 		return fmt.Errorf("lab: %w", err)
 	}
+	if l.sc.Strangers {
+		if err := inviteStrangers(l, n); err != nil {
+			return err
+		}
+	}
 	if err := l.network.createTree(&n); err != nil {
 		return err
 	}

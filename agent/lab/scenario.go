@@ -53,6 +53,10 @@ type Scenario struct {
 	// that died; absent: yes.
 	Park *bool `yaml:"park,omitempty"`
 
+	// Strangers has another user of each machine take every name that its agent uses in
+	// shared memory.
+	Strangers bool `yaml:"strangers,omitempty"`
+
 	// Policy is the engine's, with the keys of falcon.yaml; it holds unless the
 	// caller asks for another. Overheads are the rungs' costs in ms before any
 	// was measured.

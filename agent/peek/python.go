@@ -30,7 +30,8 @@ func stackName(dir string, pid int) string {
 
 // Python asks a process for the stacks of its Python threads, which falcon_torch writes by a
 // thread of its own, and waits for them a moment. A process without it, or whose
-// interpreter does not let that thread run, gives none. uid is the process's.
+// interpreter does not let that thread run, gives none. dir is where the hook has the
+// process's file, uid is the process's.
 func Python(dir string, pid, uid int) *falconv1.PeekPart {
 	part := &falconv1.PeekPart{Source: "python"}
 	ask, out := askName(dir, pid), stackName(dir, pid)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -62,13 +63,13 @@ func (e Ended) Remove() error { return Entry{Path: e.Path}.Remove() }
 // EndedIn lists what processes of a job (of all jobs when it is empty) have left
 // in dir. bad are files that can't be read as such, with the reasons.
 func EndedIn(dir, job string) (found []Ended, bad map[string]error, err error) {
-	names, err := os.ReadDir(dir)
+	names, err := listFiles(dir)
 	if err != nil {
-		return nil, nil, fmt.Errorf("ring: cannot list %s: %w", dir, err)
+		return nil, nil, err
 	}
-	for _, n := range names {
-		base, ok := strings.CutSuffix(n.Name(), EndedSuffix)
-		entry, known := parseName(dir, base)
+	for _, path := range names {
+		base, ok := strings.CutSuffix(path, EndedSuffix)
+		entry, known := parseName(filepath.Split(base))
 		if !ok || !known || (job != "" && entry.Job != FileJob(job)) {
 			continue
 		}
@@ -81,7 +82,7 @@ func EndedIn(dir, job string) (found []Ended, bad map[string]error, err error) {
 			if bad == nil {
 				bad = map[string]error{}
 			}
-			bad[entry.Path+EndedSuffix] = errors.Join(err, fmt.Errorf("%w: %s is of process %d", ErrCorrupt, n.Name(), e.Header.PID))
+			bad[entry.Path+EndedSuffix] = errors.Join(err, fmt.Errorf("%w: %s is of process %d", ErrCorrupt, path, e.Header.PID))
 		}
 	}
 	return found, bad, nil

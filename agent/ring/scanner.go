@@ -2,9 +2,9 @@ package ring
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -19,8 +19,8 @@ const (
 	beatsWithin = 5 * time.Second // a hook that has beaten since is alive
 )
 
-// Scanner finds the files of a job's processes in one folder, each with its process. Use
-// it from one goroutine.
+// Scanner finds the files of a job's processes, in a shared folder and in those of users below
+// it (Folders), each with its process. Use it from one goroutine.
 type Scanner struct {
 	dir, job string
 	prover   *proof.Prover
@@ -61,15 +61,15 @@ func Discover(dir, job string) (live, stale []Entry, err error) {
 
 // Discover lists the files. One whose hook has not finished its header yet is left out.
 func (s *Scanner) Discover(now time.Time) (Listing, error) {
-	names, err := os.ReadDir(s.dir)
+	names, err := listFiles(s.dir)
 	if err != nil {
-		return Listing{}, fmt.Errorf("ring: cannot list %s: %w", s.dir, err)
+		return Listing{}, err
 	}
 	s.prover.Renew()
 	var out Listing
 	here := map[string]bool{}
-	for _, n := range names {
-		e, ok := parseName(s.dir, n.Name())
+	for _, path := range names {
+		e, ok := parseName(filepath.Split(path))
 		if !ok || s.job != "" && e.Job != s.job {
 			continue
 		}

@@ -58,6 +58,12 @@ func credentials(cfg Config) (grpccreds.TransportCredentials, *x509.Certificate,
 	}), cert.Leaf, nil
 }
 
+// Check returns why no stream could be opened with these files; the engine is not asked.
+func Check(cfg Config) error {
+	_, _, err := credentials(cfg)
+	return err
+}
+
 func (s *Shipper) dialOptions() ([]grpc.DialOption, *x509.Certificate, error) {
 	creds, leaf, err := credentials(s.cfg)
 	if err != nil {

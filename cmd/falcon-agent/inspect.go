@@ -19,11 +19,11 @@ func inspectProcess(args []string, out io.Writer) error {
 		return err
 	}
 	if flags.NArg() != 1 {
-		return fmt.Errorf("%w: name one file, such as /dev/shm/falcon.gpt.4711", errUsage)
+		return fmt.Errorf("%w: name one file, such as /dev/shm/falcon-0/falcon.gpt.4711", errUsage)
 	}
 	p, err := ring.Open(flags.Arg(0))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("no such file: %s; list those of living processes with: ls /dev/shm/falcon.*", flags.Arg(0))
+		return fmt.Errorf("no such file: %s; list those of living processes with: ls /dev/shm/falcon-*/falcon.* /dev/shm/falcon.*", flags.Arg(0))
 	}
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/failslow/falcon/agent"
 )
@@ -20,9 +21,12 @@ const usage = `falcon-agent follows the training processes of one machine and sp
 them to the engine.
 
 Usage:
-  falcon-agent --config agent.yaml
+  falcon-agent --config agent.yaml [--check]
   falcon-agent run [--job NAME] [--hook PATH] [--monitor [--nccl VERSION]] -- CMD [ARGUMENT ...]
   falcon-agent inspect FILE
+
+--check looks at the configuration, the agent's folder and its certificate, starts
+nothing, and ends with 1 where something is wrong.
 
 "run" starts a training process with the hook. It becomes that process, so
 nothing stands between the launcher and the training. "inspect" prints what the
@@ -44,7 +48,9 @@ func runCommand(args []string, out, errs io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintf(errs, "falcon-agent: %s\n", withoutMarker(err))
+	for line := range strings.Lines(withoutMarker(err)) {
+		fmt.Fprintf(errs, "falcon-agent: %s\n", strings.TrimSpace(line))
+	}
 	if errors.Is(err, errUsage) || errors.Is(err, agent.ErrConfig) {
 		return 2
 	}
@@ -69,6 +75,7 @@ func dispatch(args []string, out io.Writer) error {
 	}
 	flags := newFlagSet("falcon-agent")
 	path := flags.String("config", "", "configuration file (YAML)")
+	check := flags.Bool("check", false, "look at the configuration, the agent's folder and its certificate, start nothing, and end")
 	if help, err := parseFlags(flags, args, out); help || err != nil {
 		return err
 	}
@@ -81,6 +88,9 @@ func dispatch(args []string, out io.Writer) error {
 	cfg, err := agent.ReadConfig(*path)
 	if err != nil {
 		return err
+	}
+	if *check {
+		return checkAgent(cfg, out)
 	}
 	return serveAgent(cfg)
 }

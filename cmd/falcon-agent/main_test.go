@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/failslow/falcon/agent/ship/shiptest"
 )
 
 func TestWrongUse(t *testing.T) {
@@ -59,6 +61,38 @@ func TestEnvironment(t *testing.T) {
 	} {
 		if got := environment(c.before, watchers{hook: "/h.so"}, c.job); !slices.Equal(got, c.want) {
 			t.Errorf("%v: %v, want %v", c.before, got, c.want)
+		}
+	}
+}
+
+// --check says everything that is wrong, a line each, and starts nothing.
+func TestCheck(t *testing.T) {
+	e := shiptest.NewEngine(t)
+	f := e.Agent()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "agent.yaml")
+	good := "node: n1\njob: j\nengine: " + e.Address() + "\ncert: " + f.Cert + "\nkey: " + f.Key + "\nca: " + f.CA + "\nshm_dir: " + dir + "\n"
+	for _, c := range []struct {
+		text string
+		code int
+		says []string
+	}{
+		{good, 0, []string{"nothing is wrong"}},
+		{good + "launch: {command: [/nowhere/train], node_ranks: 1, log_dir: /nowhere/logs, dir: /dev/null}\n", 1, []string{"launch.command", "launch.log_dir", "launch.dir"}},
+		{strings.Replace(good, f.Key, "/nowhere/key", 1), 1, []string{"/nowhere/key"}},
+		{strings.Replace(good, "shm_dir: "+dir, "shm_dir: /nowhere/shm", 1), 1, []string{"shm_dir: /nowhere/shm", "name another"}},
+		{good + "rank_table: /dev/null\n", 1, []string{"rank_table", "remove it"}},
+		{good + "rank_tables: x\n", 2, []string{"rank_tables"}},
+	} {
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out, errs bytes.Buffer
+		code := runCommand([]string{"--config", path, "--check"}, &out, &errs)
+		for _, say := range c.says {
+			if !strings.Contains(out.String()+errs.String(), say) || code != c.code {
+				t.Errorf("exit %d, want %d and %q: %s%s", code, c.code, say, &out, &errs)
+			}
 		}
 	}
 }

@@ -94,6 +94,10 @@ const noStateDir = "/nonexistent/falcon"
 
 func stateDirBelow(home string) string { return filepath.Join(home, ".local", "state", "falcon") }
 
+// stateNames are the files and folders that an engine opens by name in its state directory; what
+// stands in the place of the socket is looked at where it is made.
+var stateNames = []string{journalName, journalHead, certsName, hostKeyName, consoleLog}
+
 // claimStateDir makes the state directory, and refuses one in which others have a say: what
 // lies there decides who comes in.
 func claimStateDir(dir string) error {
@@ -103,7 +107,7 @@ func claimStateDir(dir string) error {
 	if err := auth.OwnFolder(dir); err != nil {
 		return fmt.Errorf("state_dir: %w", err)
 	}
-	for _, name := range []string{journalName, journalHead, certsName, hostKeyName, consoleLog} {
+	for _, name := range stateNames {
 		if err := auth.OwnPlace(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("state_dir: %w", err)
 		}

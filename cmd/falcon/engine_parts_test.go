@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -214,5 +215,38 @@ func TestNoStateDirectoryIsTemporary(t *testing.T) {
 	}
 	if dir := defaultStateDir(); strings.HasPrefix(dir, os.TempDir()) || !filepath.IsAbs(dir) {
 		t.Errorf("without HOME: %s", dir)
+	}
+}
+
+// Whatever a stranger has put in the place of a name in the state directory, the start is
+// refused with the path, and --check says it before.
+func TestSquattersInTheStateDirectory(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can play two users")
+	}
+	for what, put := range map[string]func(path string) error{
+		"file":   func(p string) error { return os.WriteFile(p, nil, 0o600) },
+		"folder": func(p string) error { return os.MkdirAll(filepath.Join(p, "x"), 0o755) },
+		"link":   func(p string) error { return os.Symlink("/etc/passwd", p) },
+		"pipe":   func(p string) error { return syscall.Mkfifo(p, 0o600) },
+	} {
+		for _, name := range append(stateNames, socketName) {
+			cfg := engineConfig{StateDir: shortDir(t), Listen: "none"}
+			cfg.fillDefaults()
+			path := filepath.Join(cfg.StateDir, name)
+			if err := errors.Join(put(path), os.Lchown(path, 61234, 61234)); err != nil {
+				t.Fatal(err)
+			}
+			h, err := startEngine(context.Background(), cfg, slog.New(slog.DiscardHandler))
+			if err == nil {
+				_ = h.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), path) {
+				t.Errorf("a %s at %s: %v", what, name, err)
+			}
+			if f := checkEngine(cfg); name != socketName && len(f.refused) != 1 {
+				t.Errorf("a %s at %s: --check: %+v", what, name, f)
+			}
+		}
 	}
 }

@@ -12,6 +12,7 @@ void falcon_part_load(void);               /* once, when the library is loaded *
 void falcon_part_created(void);            /* the file is there, not yet published */
 void falcon_part_started(void);            /* the process is active */
 void falcon_part_forked(void);             /* in the child */
+bool falcon_folder(char *out);             /* of this user's files; out has PATH_MAX bytes */
 void falcon_part_exiting(void);            /* exit() was called; before the destructors */
 void falcon_part_closing(void);            /* the end, also of a process that was never active */
 uint64_t falcon_part_tick(uint64_t now_ns, uint32_t round); /* side thread; ns to the next round */

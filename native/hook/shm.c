@@ -159,9 +159,8 @@ static bool create(void) {
   offsets(&h);
   identity(&h);
   clocks(&h);
-  const char *dir = getenv("FALCON_SHM_DIR");
-  char whole[PATH_MAX]; /* the program may change its directory before the end */
-  if (!realpath(dir && *dir ? dir : "/dev/shm", whole)) return false;
+  char whole[PATH_MAX];
+  if (!falcon_folder(whole)) return false;
   int n = snprintf(falcon_hook.path, sizeof falcon_hook.path, "%s/falcon.%s.%u", whole, h.job, h.pid);
   if (n < 0 || (size_t)n >= sizeof falcon_hook.path) return false;
   char *base = map_file(falcon_hook.path, sizeof falcon_hook.path, &h);

@@ -1,7 +1,8 @@
 /*
  * Shared memory between one training process (the hook writes) and the node
  * agent (reads, and writes the control block). One file per process:
- * $FALCON_SHM_DIR/falcon.<job>.<pid> (default directory /dev/shm), mode 0600; where a
+ * falcon.<job>.<pid> in $FALCON_SHM_DIR (default /dev/shm) where that is its user's alone,
+ * else in falcon-<uid> below it (folder.c), mode 0600; where a
  * process of another PID namespace has that name, falcon.<job>.<pid>-<its own namespace>.
  * A process that ends in order marks that in its control block and removes the file
  * (falcon_ended); one that is killed leaves the file as it is.

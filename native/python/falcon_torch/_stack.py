@@ -24,15 +24,33 @@ def start(folder: str = "") -> None:
     if _started:
         return
     _started = True
-    folder = folder or os.environ.get("FALCON_SHM_DIR") or "/dev/shm"
-    threading.Thread(target=_watch, args=(folder,), name="falcon-stack", daemon=True).start()
+    shared = folder or os.environ.get("FALCON_SHM_DIR") or "/dev/shm"
+    threading.Thread(target=_watch, args=(shared,), name="falcon-stack", daemon=True).start()
 
 
-def _watch(folder: str) -> None:
+def folders(shared: str) -> list[str]:
+    """The folders where the agent may ask: the hook's own file lies in one of them (native/hook/folder.c)."""
+    return [os.path.join(shared, f"falcon-{_outer_user()}"), shared]
+
+
+def _outer_user() -> int:
+    """This user's number outside of its user namespace, as the hook takes it."""
+    me = os.geteuid()
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/uid_map") as table:
+        for line in table:
+            inside, outside, count = map(int, line.split())
+            if inside <= me < inside + count:
+                return outside + me - inside
+    return me
+
+
+def _watch(shared: str) -> None:
+    places = folders(shared)
     while True:
         time.sleep(LOOK_S)
-        with contextlib.suppress(OSError):
-            _answer(folder, os.getpid())
+        for folder in places:
+            with contextlib.suppress(OSError):
+                _answer(folder, os.getpid())
 
 
 def _answer(folder: str, pid: int) -> None:

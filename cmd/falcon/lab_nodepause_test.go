@@ -53,9 +53,9 @@ var pauseSteps = []falcon.RecoveryState{
 }
 
 // randomPause draws a pause of 1 to 60 s, each length with the same chance by its logarithm. The
-// nodes and steps come in turn, so that few plays have them all.
+// steps come in turn, without and with a spare, so that few plays have them all.
 func randomPause(rng *rand.Rand, i int) nodePause {
-	p := nodePause{step: pauseSteps[i%len(pauseSteps)], spares: i / len(pauseSteps) % 2}
+	p := nodePause{step: pauseSteps[i%len(pauseSteps)], spares: i % 2}
 	count := []int{1, playNodes / 2, 1, playNodes}[rng.IntN(4)]
 	for _, n := range rng.Perm(playNodes)[:count] {
 		p.nodes = append(p.nodes, fmt.Sprintf("n%d", n))
@@ -67,7 +67,8 @@ func randomPause(rng *rand.Rand, i int) nodePause {
 
 // shortPauses are played in make check.
 var shortPauses = []nodePause{
-	{nodes: []string{"n1"}, span: 2 * time.Second},
+	{nodes: []string{"n1"}, span: 8 * time.Second},
+	{nodes: []string{"n0", "n2"}, span: 8 * time.Second, step: falcon.RecoverySuspend},
 	{nodes: []string{"n0", "n1", "n2", "n3"}, span: 8 * time.Second, spares: 1},
 }
 

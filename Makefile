@@ -27,8 +27,10 @@ PROTOC_GRPC := $(TOOLS)/protoc-gen-go-grpc
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-15s %s\n", $$1, $$2}'
 
+# What a program says of itself: a tag, or the commit.
+STAMP := $(shell git describe --tags --always --dirty 2>/dev/null)
 build: native ## build bin/falcon, bin/falcon-agent, bin/falcon-trainer and bin/lib
-	go build -o $(BIN)/ ./cmd/...
+	go build -ldflags "-X github.com/failslow/falcon/backend/api/version.stamp=$(STAMP)" -o $(BIN)/ ./cmd/...
 	@mkdir -p $(BIN)/python && cp -r native/python/falcon_torch $(BIN)/python/
 
 native: ## build the hook, the profiler plug-in and the CPU stand-ins into bin/lib
@@ -62,6 +64,7 @@ fmt: $(GOLANGCI) ## format Go code
 
 proto: $(BUF) $(PROTOC_GO) $(PROTOC_GRPC) ## regenerate the protobuf code
 	cd backend/api && $(BUF) lint && $(BUF) generate
+	go generate ./backend/api/falcon/v1
 
 proto-check: $(BUF) $(PROTOC_GO) $(PROTOC_GRPC) ## prove that the committed protobuf code is fresh
 	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && cp -r backend/api "$$tmp/" && \

@@ -13,6 +13,12 @@ import (
 // then nothing is started.
 var ErrRecord = errors.New("launch: bad record of earlier launches")
 
+// Versions of the record: the one that is written, and the oldest that is read.
+const (
+	RecordVersion = recordVersion
+	RecordOldest  = 1
+)
+
 const (
 	recordVersion  = 2 // version 1 has no joins, and reads as such
 	recordBytesMax = 64 << 10
@@ -68,7 +74,7 @@ func decodeRecord(text []byte) (record, error) {
 		return record{}, err
 	}
 	switch {
-	case r.Version < 1 || r.Version > recordVersion:
+	case r.Version < RecordOldest || r.Version > recordVersion:
 		return record{}, fmt.Errorf("version %d, this agent writes %d", r.Version, recordVersion)
 	case r.Plan.Generation == 0 || len(r.Procs) != len(r.Plan.Ranks) || len(r.Procs) > RanksMax:
 		return record{}, fmt.Errorf("%d processes of %d ranks in generation %d", len(r.Procs), len(r.Plan.Ranks), r.Plan.Generation)

@@ -32,6 +32,10 @@ const (
 	sidecarEnd = ".generation"
 )
 
+// Version is of what is written about tables: the sidecar, and the delta that the engine
+// sends. It is raised together with falconv1.ProtocolRevision.
+const Version = 1
+
 // Sidecar describes the table beside it. Sum is the CRC-32C of its bytes.
 type Sidecar struct {
 	Generation uint64 `json:"generation"`

@@ -5,9 +5,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"runtime/debug"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/failslow/falcon/backend/api/version"
 )
 
 // Version is the format of the journals that this falcon writes. It is raised
@@ -38,15 +39,7 @@ type format struct {
 	By      string `json:"written_by"`
 }
 
-func ownFormat() format { return format{Version: Version, By: "falcon " + ownVersion()} }
-
-func ownVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
-		return "devel"
-	}
-	return info.Main.Version
-}
+func ownFormat() format { return format{Version: Version, By: "falcon " + version.Own()} }
 
 func (f format) encode() []byte {
 	b, err := json.Marshal(f)

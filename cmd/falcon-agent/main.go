@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/failslow/falcon/agent"
+	"github.com/failslow/falcon/backend/api/version"
 )
 
 // errUsage marks wrong use: exit code 2.
@@ -24,6 +25,7 @@ Usage:
   falcon-agent --config agent.yaml [--check]
   falcon-agent run [--job NAME] [--hook PATH] [--monitor [--nccl VERSION]] -- CMD [ARGUMENT ...]
   falcon-agent inspect FILE
+  falcon-agent version
 
 --check looks at the configuration, the agent's folder and its certificate, starts
 nothing, and ends with 1 where something is wrong.
@@ -31,7 +33,8 @@ nothing, and ends with 1 where something is wrong.
 "run" starts a training process with the hook. It becomes that process, so
 nothing stands between the launcher and the training. "inspect" prints what the
 hook of one process says, from its file in /dev/shm: among it, whether the
-process is held at a cut, and how many calls its gates still let through.
+process is held at a cut, and how many calls its gates still let through. "version"
+prints the version and the formats that this agent reads and writes.
 
 Examples:
   falcon-agent --config /etc/falcon/agent.yaml
@@ -73,6 +76,9 @@ func dispatch(args []string, out io.Writer) error {
 	if len(args) > 0 && args[0] == "inspect" {
 		return inspectProcess(args[1:], out)
 	}
+	if len(args) > 0 && args[0] == "version" {
+		return printVersion(args[1:], out)
+	}
 	flags := newFlagSet("falcon-agent")
 	path := flags.String("config", "", "configuration file (YAML)")
 	check := flags.Bool("check", false, "look at the configuration, the agent's folder and its certificate, start nothing, and end")
@@ -112,4 +118,16 @@ func parseFlags(flags *flag.FlagSet, args []string, out io.Writer) (help bool, e
 		return false, fmt.Errorf("%w: %w; see falcon-agent --help", errUsage, err)
 	}
 	return false, nil
+}
+
+func printVersion(args []string, out io.Writer) error {
+	flags := newFlagSet("falcon-agent version")
+	if help, err := parseFlags(flags, args, out); help || err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("%w: unexpected argument %q: falcon-agent version takes none", errUsage, flags.Arg(0))
+	}
+	_, err := fmt.Fprint(out, version.Describe("falcon-agent", agent.Formats()))
+	return err
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strconv"
 	"sync"
 	"syscall"
@@ -22,6 +21,7 @@ import (
 	"github.com/failslow/falcon/agent/ship"
 	"github.com/failslow/falcon/agent/store"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/api/version"
 )
 
 // serveAgent runs the daemon until SIGINT or SIGTERM.
@@ -159,7 +159,7 @@ func hardwareFrame(cfg agent.Config, gpus *nvml.Prober, ports *nic.Prober) func(
 
 func newHello(cfg agent.Config, gpus *nvml.Prober, boot string) *falconv1.Hello {
 	h := &falconv1.Hello{
-		Agent: cfg.Node, Node: cfg.Node, Boot: boot, Version: version(), Protocol: falconv1.ProtocolRevision, Job: cfg.Job,
+		Agent: cfg.Node, Node: cfg.Node, Boot: boot, Version: version.Own(), Protocol: falconv1.ProtocolRevision, Job: cfg.Job,
 		Emulated: cfg.Lab.State != "", Sysfs: cfg.Host.Cgroup, LaunchRanks: int32(cfg.Launch.Ranks()), RankTable: cfg.RankTable != "",
 	}
 	if gpus != nil {
@@ -173,12 +173,4 @@ func newBootID() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
-}
-
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
-		return "devel" // without Go's brackets: it is printed in brackets itself
-	}
-	return info.Main.Version
 }

@@ -29,6 +29,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/version"
+	"github.com/failslow/falcon/cmd/falcon-trainer/adapter"
 	"github.com/failslow/falcon/cmd/falcon-trainer/fault"
 	"github.com/failslow/falcon/cmd/falcon-trainer/model"
 	"github.com/failslow/falcon/cmd/falcon-trainer/train"
@@ -138,8 +140,22 @@ func newCommand() *cobra.Command {
 	}
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w; see --help", errUsage, err) })
 	o.declareFlags(c)
-	c.AddCommand(localCommand(&o))
+	c.AddCommand(localCommand(&o), versionCommand())
 	return c
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version, and that of the hook's interface which this trainer uses",
+		Example: "  falcon-trainer version",
+		Args:    rejectArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			formats := []version.Format{{Name: "adapter", Number: adapter.Version, Oldest: 1}}
+			_, err := fmt.Fprint(c.OutOrStdout(), version.Describe("falcon-trainer", formats))
+			return err
+		},
+	}
 }
 
 func (o *options) declareFlags(c *cobra.Command) {

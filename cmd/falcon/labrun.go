@@ -22,6 +22,7 @@ import (
 	"github.com/failslow/falcon/agent/lab"
 	"github.com/failslow/falcon/agent/launch"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/api/version"
 	"github.com/failslow/falcon/backend/auth"
 	"github.com/failslow/falcon/backend/engine"
 	"github.com/failslow/falcon/mitigate"
@@ -135,7 +136,7 @@ func (r *labRun) prepare() error {
 	}
 	r.opt = lab.Options{
 		Bin: filepath.Dir(self), Seed: r.o.seed, Hook: r.o.hook != "off", Plugin: r.o.hook == "plugin", Marks: r.o.marks == "on", NoAdapter: r.o.adapter == "off", Unpaced: r.o.unpaced,
-		Build: version(), AgentConfig: r.agentConfig, Attended: r.screen || r.policy.Recovery.Approval == falcon.ApprovalPerson, Hold: r.holds(),
+		Build: version.Own(), AgentConfig: r.agentConfig, Attended: r.screen || r.policy.Recovery.Approval == falcon.ApprovalPerson, Hold: r.holds(),
 	}
 	if r.o.train != "" {
 		if r.opt.Train, err = ownTraining(r.o, filepath.Dir(self)); err != nil {

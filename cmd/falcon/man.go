@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/failslow/falcon/backend/api/version"
 )
 
 // manCommand writes a man page of each command.
@@ -21,7 +23,7 @@ func manCommand() *cobra.Command {
 				return fmt.Errorf("can't make the folder for the man pages: %w", err)
 			}
 			date := time.Unix(0, 0).UTC() // pages of one version are the same wherever they are written
-			head := &doc.GenManHeader{Title: "FALCON", Section: "1", Source: "falcon " + version(), Manual: "Falcon", Date: &date}
+			head := &doc.GenManHeader{Title: "FALCON", Section: "1", Source: "falcon " + version.Own(), Manual: "Falcon", Date: &date}
 			root := c.Root()
 			root.DisableAutoGenTag = true
 			if err := doc.GenManTree(root, head, args[0]); err != nil {

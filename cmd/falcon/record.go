@@ -7,6 +7,7 @@ import (
 	"os"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/api/version"
 	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/record"
@@ -37,7 +38,7 @@ func newRecording(opts consoleOptions) (*record.Writer, error) {
 	if from == "" {
 		from = "falcon console"
 	}
-	w, err := record.Create(opts.Record, record.Options{Version: version(), From: from, Resume: opts.Resume})
+	w, err := record.Create(opts.Record, record.Options{Version: version.Own(), From: from, Resume: opts.Resume})
 	switch {
 	case errors.Is(err, record.ErrExists):
 		return nil, fmt.Errorf("%w: --record: %s exists; choose another name, or go on with it by --record-on", errUsage, clean.String(opts.Record))

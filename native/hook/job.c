@@ -29,6 +29,8 @@ falcon_control *falcon_adapter(void) {
   return falcon_hook.control;
 }
 
+FALCON_EXPORT uint32_t falcon_job_version(void) { return FALCON_JOB_VERSION; }
+
 FALCON_EXPORT void falcon_job_describe(int tp, int dp, int pp, int micro_batches) {
   falcon_control *c = falcon_adapter();
   if (!c) return;

@@ -15,6 +15,7 @@
 
 #include "falcon_shm.h" /* enum falcon_order_kind, enum falcon_park_status */
 
+#define FALCON_JOB_VERSION 1u /* of this interface; raised when a call or a value changes its meaning or its shape */
 #define FALCON_JOB_VALUES_MAX 1024
 
 typedef struct falcon_job_order {
@@ -33,6 +34,9 @@ typedef struct falcon_job_order {
    * storage where from is -2. Who is not named keeps its own. */
   int32_t  values[FALCON_JOB_VALUES_MAX];
 } falcon_job_order;
+
+/* The hook's FALCON_JOB_VERSION. A hook that lacks this call has version 1. */
+uint32_t falcon_job_version(void);
 
 /* The layout and the micro-batches per iteration of this rank. */
 void falcon_job_describe(int tp, int dp, int pp, int micro_batches);

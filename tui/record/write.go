@@ -17,11 +17,14 @@ import (
 	"github.com/failslow/falcon/tui/feed"
 )
 
-// magic is the first line of a recording; the number is the format's version.
-const (
-	magicName = "falcon recording "
-	magic     = magicName + "3\n"
-)
+// Version is the format of the recordings that this falcon writes, and the only one that
+// it plays.
+const Version = 3
+
+// magicName begins the first line of a recording; the number behind it is the format's.
+const magicName = "falcon recording "
+
+var magic = fmt.Sprintf("%s%d\n", magicName, Version)
 
 // Bounds of a writer.
 const (

@@ -23,6 +23,9 @@ import (
 	"github.com/failslow/falcon"
 )
 
+// Version is that of the hook's interface which this adapter was made for.
+const Version = C.FALCON_JOB_VERSION
+
 // ErrGone is returned where an order is not, or no longer, in the mailbox.
 var ErrGone = errors.New("trainer: order is gone")
 

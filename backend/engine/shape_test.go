@@ -12,6 +12,7 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/api/shapetest"
 	"github.com/failslow/falcon/backend/bars"
+	"github.com/failslow/falcon/backend/clock"
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/backend/pace"
 	"github.com/failslow/falcon/backend/triage"
@@ -30,7 +31,7 @@ var bodies = map[journal.Kind][]any{
 	kindValidation: {validationRecord{}}, kindRestart: {restart.State{}}, kindRecovery: {falcon.Recovery{}, delta{}},
 	kindFence: {fenceRecord{}}, kindSent: {sentRecord{}, sentDelta{}}, kindDevice: {deviceRecord{}}, kindEnded: {endedRecord{}},
 	kindLaunchEnded: {launchEndedRecord{}}, kindWatched: {history.Watched{}}, kindTriage: {triage.Entry{}},
-	kindPace: {[]pace.Stretch{}}, kindBar: {bars.Entry{}},
+	kindPace: {[]pace.Stretch{}}, kindBar: {bars.Entry{}}, kindClock: {clock.Mark{}}, kindAside: {asideRecord{}},
 }
 
 // kept are what parts of a snapshot hold beside bodies of records.

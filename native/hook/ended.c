@@ -5,6 +5,7 @@
  * or leaves by _exit, comes by here never: its file stays, without a mark.
  */
 #include "clock.h"
+#include "guard.h"
 #include "parts.h"
 
 #include <errno.h>
@@ -69,7 +70,10 @@ static void leave(const falcon_ended *e) {
   char path[sizeof falcon_hook.path + sizeof FALCON_ENDED_SUFFIX], next[sizeof path + 4];
   snprintf(path, sizeof path, "%s" FALCON_ENDED_SUFFIX, falcon_hook.path);
   snprintf(next, sizeof next, "%s.new", path);
+  falcon_quiet quiet;
+  falcon_quiet_begin(&quiet);
   if (!put(next, e) || rename(next, path)) unlink(next);
+  falcon_quiet_end(&quiet);
 }
 
 /* At falcon_job_finish the status is not known; a later exit() adds it. */

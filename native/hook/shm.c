@@ -4,6 +4,7 @@
  * end. A crash leaves the file for the agent to find.
  */
 #include "clock.h"
+#include "guard.h"
 #include "parts.h"
 
 #include <dlfcn.h>
@@ -163,9 +164,13 @@ static bool create(void) {
   if (!falcon_folder(whole)) return false;
   int n = snprintf(falcon_hook.path, sizeof falcon_hook.path, "%s/falcon.%s.%u", whole, h.job, h.pid);
   if (n < 0 || (size_t)n >= sizeof falcon_hook.path) return false;
+  falcon_quiet quiet;
+  falcon_quiet_begin(&quiet);
   char *base = map_file(falcon_hook.path, sizeof falcon_hook.path, &h);
+  falcon_quiet_end(&quiet);
   if (!base) return false;
   publish(base, &h);
+  falcon_guard_mapping(base, h.file_bytes);
   return true;
 }
 

@@ -3,7 +3,7 @@
  * (parts.h: the profile window, a pause, a suspension). It sleeps on the control block's mode and pause_word (the
  * agent wakes them with a futex call; on kernels before 5.16 on mode alone, so
  * the agent always wakes both), is detached, lives as long as the process and blocks all
- * signals, so that none of the program's handlers ever runs on it.
+ * signals but SIGBUS (guard.c), so that none of the program's handlers runs on it.
  */
 #include "clock.h"
 #include "parts.h"
@@ -80,6 +80,7 @@ bool falcon_side_start(void) {
   pthread_attr_t attr;
   pthread_t id;
   sigfillset(&all);
+  sigdelset(&all, SIGBUS);
   if (pthread_attr_init(&attr)) return false;
   pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
   pthread_attr_setstacksize(&attr, STACK_BYTES);

@@ -34,7 +34,7 @@ lab=$(cd "$LAB_LIB" && pwd)
 top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
 export dir hook first lab top
-for p in t_linked t_open t_profile t_pause t_hold t_wait t_end t_folder t_suspend t_park t_probe t_world t_recover; do
+for p in t_linked t_open t_profile t_pause t_hold t_wait t_end t_guard t_folder t_suspend t_park t_probe t_world t_recover; do
   [ -x "$dir/$p" ] || continue
   lib=$dir
   case $p in t_probe|t_world|t_recover) lib=$lab;; esac

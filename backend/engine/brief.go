@@ -27,7 +27,7 @@ func Brief(ctx context.Context, e *Engine, who Actor) (*falconv1.SnapshotReply, 
 // withoutRanks is what a brief picture is made of.
 func (sv *stateViews) withoutRanks(now time.Time) *falconv1.SnapshotReply {
 	out := &falconv1.SnapshotReply{
-		Version: sv.version, EngineId: sv.id, AtUnixNs: now.UnixNano(),
+		Version: sv.version, EngineId: sv.id, AtUnixNs: now.UnixNano(), Engine: ownBuild(),
 		Job: sv.jobView(now), Policy: convert.PolicyToProto(sv.plan.Policy(), sv.state.policy.Version),
 		Validation: sv.validations.newestView(), Recovery: sv.newestRecovery(), Hang: sv.hangs.view(),
 	}

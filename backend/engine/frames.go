@@ -7,6 +7,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/api/version"
 	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/backend/outbox"
 	"github.com/failslow/falcon/backend/validate"
@@ -91,9 +92,10 @@ func (e *Engine) onAttach(s *fleet.Session, now time.Time) {
 	e.cluster.attached[n.Name] = now
 	e.links.attached(n.Name)
 	e.job.emulated = e.job.emulated || s.Hello.GetEmulated()
-	e.oplog.nodeSays(now, agentsCame(clean(s.Hello.GetVersion())), n.Name)
+	e.oplog.nodeSays(now, agentCame(s.Hello), n.Name)
 	s.Send(&falconv1.EngineFrame{Body: &falconv1.EngineFrame_Welcome{Welcome: &falconv1.Welcome{
 		Epoch: e.state.Epoch, Acked: acked, BeatPeriodMs: e.cfg.beatPeriod().Milliseconds(),
+		Protocol: falconv1.ProtocolRevision, Version: version.Own(),
 	}}})
 	e.rec.Step(now, recovery.Node{Node: n.Name, Alive: true})
 	e.resendOpen(n, now)

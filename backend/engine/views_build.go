@@ -93,7 +93,7 @@ func (sv *stateViews) build(now time.Time) {
 	reply := &falconv1.SnapshotReply{
 		Version: sv.version, EngineId: sv.id, AtUnixNs: now.UnixNano(),
 		Job: sv.jobView(now), Policy: convert.PolicyToProto(sv.plan.Policy(), sv.state.policy.Version),
-		Nodes:      sv.nodeViews(now),
+		Nodes: sv.nodeViews(now), Engine: ownBuild(),
 		Validation: sv.validations.newestView(), Nics: sv.readings.nicViews(), Recurring: sv.recurrenceViews(),
 		Recovery: sv.newestRecovery(), Bars: sv.state.barViews(now), Hang: sv.hangs.view(), Culprits: sv.culpritViews(now),
 		Events: slices.Clone(sv.state.events[max(0, len(sv.state.events)-snapshotEvents):]),
@@ -254,6 +254,7 @@ func (sv *stateViews) nodeViews(now time.Time) []*falconv1.NodeView {
 			Node: string(n.Name), Connected: n.Connected(), AgeMs: n.Age(now).Milliseconds(),
 			Version: clean(n.Hello.GetVersion()), Dropped: n.Beat.GetDroppedFrames(), StealShare: n.Steal,
 			SkewMs: sv.links.skewMs(n.Name), Kernel: sv.kernel.views(n.Name, now),
+			Protocol: n.Hello.GetProtocol(), Formats: formatViews(n.Hello),
 		})
 	}
 	return out

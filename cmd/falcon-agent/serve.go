@@ -69,7 +69,7 @@ func serveAgent(cfg agent.Config) error {
 	stream, err := ship.Open(ship.Config{
 		Address: cfg.Engine, ServerName: cfg.Server, CertFile: cfg.Cert, KeyFile: cfg.Key, CAFile: cfg.CA,
 		FramesMax: cfg.SpoolFrames, BytesMax: cfg.SpoolMb << 20, Log: log,
-		Hello: newHello(cfg, gpus, boot), From: from, Dial: labDialer(cfg.Lab.State != ""), Welcome: a.Welcome, Command: a.Command, Ask: a.Ask, Peek: a.Peek,
+		Hello: newHello(cfg, gpus, boot), From: from, Dial: labDialer(cfg.Lab.State != ""), Welcome: agent.NoteEngine(log, a.Welcome), Command: a.Command, Ask: a.Ask, Peek: a.Peek,
 	})
 	if err != nil {
 		return err
@@ -161,6 +161,7 @@ func newHello(cfg agent.Config, gpus *nvml.Prober, boot string) *falconv1.Hello 
 	h := &falconv1.Hello{
 		Agent: cfg.Node, Node: cfg.Node, Boot: boot, Version: version.Own(), Protocol: falconv1.ProtocolRevision, Job: cfg.Job,
 		Emulated: cfg.Lab.State != "", Sysfs: cfg.Host.Cgroup, LaunchRanks: int32(cfg.Launch.Ranks()), RankTable: cfg.RankTable != "",
+		Formats: agent.HelloFormats(),
 	}
 	if gpus != nil {
 		h.Devices = gpus.Devices()

@@ -60,11 +60,11 @@ func AgentText(s *State, node string) string {
 		if n.GetNode() != node {
 			continue
 		}
-		age := phrase.Ms(float64(n.GetAgeMs()))
+		age, which := phrase.Ms(float64(n.GetAgeMs())), phrase.Prefixed(" ", n.GetVersion())
 		if !n.GetConnected() {
-			return fmt.Sprintf("agent on %s lost, last heard %s ago", node, age)
+			return fmt.Sprintf("agent%s on %s lost, last heard %s ago", which, node, age)
 		}
-		return fmt.Sprintf("agent on %s heard %s ago", node, age)
+		return fmt.Sprintf("agent%s on %s heard %s ago", which, node, age)
 	}
 	return "no agent on " + cmp.Or(node, "its node")
 }

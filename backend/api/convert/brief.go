@@ -24,6 +24,9 @@ func Brief(r *falconv1.SnapshotReply) *falconv1.SnapshotReply {
 		Validation: briefValidation(r.GetValidation()), Recovery: briefRecovery(r.GetRecovery()), Hang: briefHang(r.GetHang()),
 		Brief: &falconv1.Brief{Revision: falconv1.ConsoleRevision},
 	}
+	if e := r.GetEngine(); e != nil {
+		out.Engine = &falconv1.Build{Version: e.GetVersion(), Agents: e.GetAgents(), Consoles: e.GetConsoles()}
+	}
 	if r.GetRecovery().GetState() == string(falcon.RecoveryProposed) && needsPerson(r, r.GetRecovery().GetDeadlineUnixNs()) {
 		out.Brief.Waiting++
 	}

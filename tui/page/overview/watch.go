@@ -45,6 +45,8 @@ func concernLines(s *page.State) []page.Line {
 	add(themes.Warn, s.Snap().GetJob().GetAlarm())
 	add(themes.Warn, layoutDoubt(s))
 	add(themes.Bad, lostAgents(s))
+	add(themes.Warn, otherConsole(s))
+	add(themes.Warn, otherAgents(s))
 	add(themes.Warn, stealText(s))
 	for _, x := range s.Snap().GetRecurring()[:min(namesMost, len(s.Snap().GetRecurring()))] {
 		add(themes.Warn, Recurs(x, s))

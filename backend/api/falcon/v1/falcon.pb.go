@@ -1533,6 +1533,7 @@ type Hello struct {
 	Protocol      uint32                 `protobuf:"varint,10,opt,name=protocol,proto3" json:"protocol,omitempty"`                         // newest revision of this contract that the agent knows (ProtocolRevision), 0 = before they were counted
 	RankTable     bool                   `protobuf:"varint,11,opt,name=rank_table,json=rankTable,proto3" json:"rank_table,omitempty"`      // it puts rank tables into a file; one of protocol 3 that does not is sent none
 	Living        int32                  `protobuf:"varint,20,opt,name=living,proto3" json:"living,omitempty"`                             // training processes that the agent follows now
+	Formats       []*Format              `protobuf:"bytes,12,rep,name=formats,proto3" json:"formats,omitempty"`                            // that the agent shares with others, at most 16; none from agents that do not say
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1651,6 +1652,74 @@ func (x *Hello) GetLiving() int32 {
 	return 0
 }
 
+func (x *Hello) GetFormats() []*Format {
+	if x != nil {
+		return x.Formats
+	}
+	return nil
+}
+
+// Format is one shape that a program shares with others.
+type Format struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`      // "hook", "agents", "launches", ...
+	Number        uint32                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"` // that it writes
+	Oldest        uint32                 `protobuf:"varint,3,opt,name=oldest,proto3" json:"oldest,omitempty"` // that it still reads
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Format) Reset() {
+	*x = Format{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Format) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Format) ProtoMessage() {}
+
+func (x *Format) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Format.ProtoReflect.Descriptor instead.
+func (*Format) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Format) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Format) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Format) GetOldest() uint32 {
+	if x != nil {
+		return x.Oldest
+	}
+	return 0
+}
+
 type Beat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AtUnixNs      int64                  `protobuf:"varint,1,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`
@@ -1664,7 +1733,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1676,7 +1745,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1689,7 +1758,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{13}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Beat) GetAtUnixNs() int64 {
@@ -1748,7 +1817,7 @@ type UnseenRank struct {
 
 func (x *UnseenRank) Reset() {
 	*x = UnseenRank{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1760,7 +1829,7 @@ func (x *UnseenRank) String() string {
 func (*UnseenRank) ProtoMessage() {}
 
 func (x *UnseenRank) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1773,7 +1842,7 @@ func (x *UnseenRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnseenRank.ProtoReflect.Descriptor instead.
 func (*UnseenRank) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{14}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UnseenRank) GetRank() int32 {
@@ -1872,7 +1941,7 @@ type RankBeat struct {
 
 func (x *RankBeat) Reset() {
 	*x = RankBeat{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1884,7 +1953,7 @@ func (x *RankBeat) String() string {
 func (*RankBeat) ProtoMessage() {}
 
 func (x *RankBeat) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1897,7 +1966,7 @@ func (x *RankBeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankBeat.ProtoReflect.Descriptor instead.
 func (*RankBeat) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{15}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RankBeat) GetRank() int32 {
@@ -1977,7 +2046,7 @@ type DeviceEvent struct {
 
 func (x *DeviceEvent) Reset() {
 	*x = DeviceEvent{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2058,7 @@ func (x *DeviceEvent) String() string {
 func (*DeviceEvent) ProtoMessage() {}
 
 func (x *DeviceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2071,7 @@ func (x *DeviceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceEvent.ProtoReflect.Descriptor instead.
 func (*DeviceEvent) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{16}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DeviceEvent) GetDevice() string {
@@ -2085,7 +2154,7 @@ type RankState struct {
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2097,7 +2166,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2110,7 +2179,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{17}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RankState) GetRank() int32 {
@@ -2375,7 +2444,7 @@ type Traffic struct {
 
 func (x *Traffic) Reset() {
 	*x = Traffic{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2387,7 +2456,7 @@ func (x *Traffic) String() string {
 func (*Traffic) ProtoMessage() {}
 
 func (x *Traffic) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2400,7 +2469,7 @@ func (x *Traffic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Traffic.ProtoReflect.Descriptor instead.
 func (*Traffic) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{18}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Traffic) GetComm() uint64 {
@@ -2466,7 +2535,7 @@ type Commitment struct {
 
 func (x *Commitment) Reset() {
 	*x = Commitment{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2547,7 @@ func (x *Commitment) String() string {
 func (*Commitment) ProtoMessage() {}
 
 func (x *Commitment) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2560,7 @@ func (x *Commitment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commitment.ProtoReflect.Descriptor instead.
 func (*Commitment) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{19}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Commitment) GetOrder() uint64 {
@@ -2536,7 +2605,7 @@ type Park struct {
 
 func (x *Park) Reset() {
 	*x = Park{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2548,7 +2617,7 @@ func (x *Park) String() string {
 func (*Park) ProtoMessage() {}
 
 func (x *Park) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2561,7 +2630,7 @@ func (x *Park) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Park.ProtoReflect.Descriptor instead.
 func (*Park) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{20}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Park) GetGeneration() uint64 {
@@ -2613,7 +2682,7 @@ type Comm struct {
 
 func (x *Comm) Reset() {
 	*x = Comm{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2625,7 +2694,7 @@ func (x *Comm) String() string {
 func (*Comm) ProtoMessage() {}
 
 func (x *Comm) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2638,7 +2707,7 @@ func (x *Comm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Comm.ProtoReflect.Descriptor instead.
 func (*Comm) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{21}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Comm) GetId() uint64 {
@@ -2692,7 +2761,7 @@ type Samples struct {
 
 func (x *Samples) Reset() {
 	*x = Samples{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2704,7 +2773,7 @@ func (x *Samples) String() string {
 func (*Samples) ProtoMessage() {}
 
 func (x *Samples) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2717,7 +2786,7 @@ func (x *Samples) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Samples.ProtoReflect.Descriptor instead.
 func (*Samples) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{22}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Samples) GetSamples() []*Sample {
@@ -2742,7 +2811,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2754,7 +2823,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2767,7 +2836,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{23}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Sample) GetRank() int32 {
@@ -2838,7 +2907,7 @@ type Work struct {
 
 func (x *Work) Reset() {
 	*x = Work{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2850,7 +2919,7 @@ func (x *Work) String() string {
 func (*Work) ProtoMessage() {}
 
 func (x *Work) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2863,7 +2932,7 @@ func (x *Work) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Work.ProtoReflect.Descriptor instead.
 func (*Work) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{24}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Work) GetWaitMs() float64 {
@@ -2940,7 +3009,7 @@ type CallChange struct {
 
 func (x *CallChange) Reset() {
 	*x = CallChange{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2952,7 +3021,7 @@ func (x *CallChange) String() string {
 func (*CallChange) ProtoMessage() {}
 
 func (x *CallChange) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2965,7 +3034,7 @@ func (x *CallChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallChange.ProtoReflect.Descriptor instead.
 func (*CallChange) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{25}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CallChange) GetOp() uint32 {
@@ -3000,7 +3069,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3012,7 +3081,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3025,7 +3094,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{26}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Profile) GetWindow() uint64 {
@@ -3065,7 +3134,7 @@ type RankProfile struct {
 
 func (x *RankProfile) Reset() {
 	*x = RankProfile{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3077,7 +3146,7 @@ func (x *RankProfile) String() string {
 func (*RankProfile) ProtoMessage() {}
 
 func (x *RankProfile) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3090,7 +3159,7 @@ func (x *RankProfile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankProfile.ProtoReflect.Descriptor instead.
 func (*RankProfile) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{27}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RankProfile) GetRank() int32 {
@@ -3165,7 +3234,7 @@ type CallColumns struct {
 
 func (x *CallColumns) Reset() {
 	*x = CallColumns{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3177,7 +3246,7 @@ func (x *CallColumns) String() string {
 func (*CallColumns) ProtoMessage() {}
 
 func (x *CallColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3190,7 +3259,7 @@ func (x *CallColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallColumns.ProtoReflect.Descriptor instead.
 func (*CallColumns) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{28}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CallColumns) GetClasses() []*CallClass {
@@ -3248,7 +3317,7 @@ type CallClass struct {
 
 func (x *CallClass) Reset() {
 	*x = CallClass{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3260,7 +3329,7 @@ func (x *CallClass) String() string {
 func (*CallClass) ProtoMessage() {}
 
 func (x *CallClass) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3273,7 +3342,7 @@ func (x *CallClass) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClass.ProtoReflect.Descriptor instead.
 func (*CallClass) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{29}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CallClass) GetComm() uint64 {
@@ -3320,7 +3389,7 @@ type CallTiming struct {
 
 func (x *CallTiming) Reset() {
 	*x = CallTiming{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3332,7 +3401,7 @@ func (x *CallTiming) String() string {
 func (*CallTiming) ProtoMessage() {}
 
 func (x *CallTiming) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3345,7 +3414,7 @@ func (x *CallTiming) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTiming.ProtoReflect.Descriptor instead.
 func (*CallTiming) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{30}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CallTiming) GetComm() uint64 {
@@ -3415,7 +3484,7 @@ type Telemetry struct {
 
 func (x *Telemetry) Reset() {
 	*x = Telemetry{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3427,7 +3496,7 @@ func (x *Telemetry) String() string {
 func (*Telemetry) ProtoMessage() {}
 
 func (x *Telemetry) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3440,7 +3509,7 @@ func (x *Telemetry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Telemetry.ProtoReflect.Descriptor instead.
 func (*Telemetry) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{31}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Telemetry) GetGpus() []*Gpu {
@@ -3489,7 +3558,7 @@ type Nic struct {
 
 func (x *Nic) Reset() {
 	*x = Nic{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3501,7 +3570,7 @@ func (x *Nic) String() string {
 func (*Nic) ProtoMessage() {}
 
 func (x *Nic) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3514,7 +3583,7 @@ func (x *Nic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nic.ProtoReflect.Descriptor instead.
 func (*Nic) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{32}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Nic) GetName() string {
@@ -3654,7 +3723,7 @@ type Gpu struct {
 
 func (x *Gpu) Reset() {
 	*x = Gpu{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3666,7 +3735,7 @@ func (x *Gpu) String() string {
 func (*Gpu) ProtoMessage() {}
 
 func (x *Gpu) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3679,7 +3748,7 @@ func (x *Gpu) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gpu.ProtoReflect.Descriptor instead.
 func (*Gpu) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Gpu) GetDevice() string {
@@ -3817,7 +3886,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3829,7 +3898,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3842,7 +3911,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Host) GetAtUnixNs() int64 {
@@ -3916,7 +3985,7 @@ type CommandResult struct {
 
 func (x *CommandResult) Reset() {
 	*x = CommandResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3928,7 +3997,7 @@ func (x *CommandResult) String() string {
 func (*CommandResult) ProtoMessage() {}
 
 func (x *CommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3941,7 +4010,7 @@ func (x *CommandResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResult.ProtoReflect.Descriptor instead.
 func (*CommandResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CommandResult) GetEpoch() uint64 {
@@ -4012,7 +4081,7 @@ type RankAck struct {
 
 func (x *RankAck) Reset() {
 	*x = RankAck{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4024,7 +4093,7 @@ func (x *RankAck) String() string {
 func (*RankAck) ProtoMessage() {}
 
 func (x *RankAck) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4037,7 +4106,7 @@ func (x *RankAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankAck.ProtoReflect.Descriptor instead.
 func (*RankAck) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RankAck) GetRank() int32 {
@@ -4133,7 +4202,7 @@ type EngineFrame struct {
 
 func (x *EngineFrame) Reset() {
 	*x = EngineFrame{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4145,7 +4214,7 @@ func (x *EngineFrame) String() string {
 func (*EngineFrame) ProtoMessage() {}
 
 func (x *EngineFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4158,7 +4227,7 @@ func (x *EngineFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineFrame.ProtoReflect.Descriptor instead.
 func (*EngineFrame) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *EngineFrame) GetBody() isEngineFrame_Body {
@@ -4262,7 +4331,7 @@ type Peek struct {
 
 func (x *Peek) Reset() {
 	*x = Peek{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4274,7 +4343,7 @@ func (x *Peek) String() string {
 func (*Peek) ProtoMessage() {}
 
 func (x *Peek) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4287,7 +4356,7 @@ func (x *Peek) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peek.ProtoReflect.Descriptor instead.
 func (*Peek) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Peek) GetId() uint64 {
@@ -4337,7 +4406,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4349,7 +4418,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4362,7 +4431,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Ask) GetId() uint64 {
@@ -4385,13 +4454,14 @@ type Welcome struct {
 	Acked         uint64                 `protobuf:"varint,2,opt,name=acked,proto3" json:"acked,omitempty"`
 	BeatPeriodMs  int64                  `protobuf:"varint,3,opt,name=beat_period_ms,json=beatPeriodMs,proto3" json:"beat_period_ms,omitempty"`
 	Protocol      uint32                 `protobuf:"varint,4,opt,name=protocol,proto3" json:"protocol,omitempty"` // newest revision that the engine knows, 0 = before they were counted
+	Version       string                 `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`    // of the engine, empty = before it said
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4403,7 +4473,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4416,7 +4486,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Welcome) GetEpoch() uint64 {
@@ -4447,6 +4517,13 @@ func (x *Welcome) GetProtocol() uint32 {
 	return 0
 }
 
+func (x *Welcome) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
 type Ack struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"` // all frames up to here are handled
@@ -4456,7 +4533,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4468,7 +4545,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4481,7 +4558,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Ack) GetSeq() uint64 {
@@ -4517,7 +4594,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4529,7 +4606,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4542,7 +4619,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Command) GetEpoch() uint64 {
@@ -4738,7 +4815,7 @@ type LaunchCommand struct {
 
 func (x *LaunchCommand) Reset() {
 	*x = LaunchCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4750,7 +4827,7 @@ func (x *LaunchCommand) String() string {
 func (*LaunchCommand) ProtoMessage() {}
 
 func (x *LaunchCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4763,7 +4840,7 @@ func (x *LaunchCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchCommand.ProtoReflect.Descriptor instead.
 func (*LaunchCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *LaunchCommand) GetGeneration() uint64 {
@@ -4814,7 +4891,7 @@ type SuspendCommand struct {
 
 func (x *SuspendCommand) Reset() {
 	*x = SuspendCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4826,7 +4903,7 @@ func (x *SuspendCommand) String() string {
 func (*SuspendCommand) ProtoMessage() {}
 
 func (x *SuspendCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4839,7 +4916,7 @@ func (x *SuspendCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspendCommand.ProtoReflect.Descriptor instead.
 func (*SuspendCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SuspendCommand) GetGeneration() uint64 {
@@ -4873,7 +4950,7 @@ type TableCommand struct {
 
 func (x *TableCommand) Reset() {
 	*x = TableCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4885,7 +4962,7 @@ func (x *TableCommand) String() string {
 func (*TableCommand) ProtoMessage() {}
 
 func (x *TableCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4898,7 +4975,7 @@ func (x *TableCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableCommand.ProtoReflect.Descriptor instead.
 func (*TableCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *TableCommand) GetGeneration() uint64 {
@@ -4953,7 +5030,7 @@ type RejoinCommand struct {
 
 func (x *RejoinCommand) Reset() {
 	*x = RejoinCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4965,7 +5042,7 @@ func (x *RejoinCommand) String() string {
 func (*RejoinCommand) ProtoMessage() {}
 
 func (x *RejoinCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4978,7 +5055,7 @@ func (x *RejoinCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RejoinCommand.ProtoReflect.Descriptor instead.
 func (*RejoinCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RejoinCommand) GetGeneration() uint64 {
@@ -5034,7 +5111,7 @@ type ShardMove struct {
 
 func (x *ShardMove) Reset() {
 	*x = ShardMove{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5046,7 +5123,7 @@ func (x *ShardMove) String() string {
 func (*ShardMove) ProtoMessage() {}
 
 func (x *ShardMove) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5059,7 +5136,7 @@ func (x *ShardMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMove.ProtoReflect.Descriptor instead.
 func (*ShardMove) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ShardMove) GetRank() int32 {
@@ -5093,7 +5170,7 @@ type RankSeat struct {
 
 func (x *RankSeat) Reset() {
 	*x = RankSeat{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5105,7 +5182,7 @@ func (x *RankSeat) String() string {
 func (*RankSeat) ProtoMessage() {}
 
 func (x *RankSeat) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5118,7 +5195,7 @@ func (x *RankSeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankSeat.ProtoReflect.Descriptor instead.
 func (*RankSeat) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RankSeat) GetRank() int32 {
@@ -5146,7 +5223,7 @@ type StopCommand struct {
 
 func (x *StopCommand) Reset() {
 	*x = StopCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5158,7 +5235,7 @@ func (x *StopCommand) String() string {
 func (*StopCommand) ProtoMessage() {}
 
 func (x *StopCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5171,7 +5248,7 @@ func (x *StopCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopCommand.ProtoReflect.Descriptor instead.
 func (*StopCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *StopCommand) GetGeneration() uint64 {
@@ -5199,7 +5276,7 @@ type RankLaunch struct {
 
 func (x *RankLaunch) Reset() {
 	*x = RankLaunch{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5211,7 +5288,7 @@ func (x *RankLaunch) String() string {
 func (*RankLaunch) ProtoMessage() {}
 
 func (x *RankLaunch) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5224,7 +5301,7 @@ func (x *RankLaunch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankLaunch.ProtoReflect.Descriptor instead.
 func (*RankLaunch) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RankLaunch) GetRank() int32 {
@@ -5270,7 +5347,7 @@ type PauseCommand struct {
 
 func (x *PauseCommand) Reset() {
 	*x = PauseCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5282,7 +5359,7 @@ func (x *PauseCommand) String() string {
 func (*PauseCommand) ProtoMessage() {}
 
 func (x *PauseCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5295,7 +5372,7 @@ func (x *PauseCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCommand.ProtoReflect.Descriptor instead.
 func (*PauseCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PauseCommand) GetPause() uint64 {
@@ -5337,7 +5414,7 @@ type RankCut struct {
 
 func (x *RankCut) Reset() {
 	*x = RankCut{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5349,7 +5426,7 @@ func (x *RankCut) String() string {
 func (*RankCut) ProtoMessage() {}
 
 func (x *RankCut) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5362,7 +5439,7 @@ func (x *RankCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankCut.ProtoReflect.Descriptor instead.
 func (*RankCut) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RankCut) GetRank() int32 {
@@ -5396,7 +5473,7 @@ type CommLimit struct {
 
 func (x *CommLimit) Reset() {
 	*x = CommLimit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5408,7 +5485,7 @@ func (x *CommLimit) String() string {
 func (*CommLimit) ProtoMessage() {}
 
 func (x *CommLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5421,7 +5498,7 @@ func (x *CommLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommLimit.ProtoReflect.Descriptor instead.
 func (*CommLimit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CommLimit) GetComm() uint64 {
@@ -5458,7 +5535,7 @@ type RankPause struct {
 
 func (x *RankPause) Reset() {
 	*x = RankPause{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5470,7 +5547,7 @@ func (x *RankPause) String() string {
 func (*RankPause) ProtoMessage() {}
 
 func (x *RankPause) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5483,7 +5560,7 @@ func (x *RankPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPause.ProtoReflect.Descriptor instead.
 func (*RankPause) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RankPause) GetRank() int32 {
@@ -5587,7 +5664,7 @@ type CommCount struct {
 
 func (x *CommCount) Reset() {
 	*x = CommCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5599,7 +5676,7 @@ func (x *CommCount) String() string {
 func (*CommCount) ProtoMessage() {}
 
 func (x *CommCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5612,7 +5689,7 @@ func (x *CommCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommCount.ProtoReflect.Descriptor instead.
 func (*CommCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CommCount) GetComm() uint64 {
@@ -5684,7 +5761,7 @@ type PeerCount struct {
 
 func (x *PeerCount) Reset() {
 	*x = PeerCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5696,7 +5773,7 @@ func (x *PeerCount) String() string {
 func (*PeerCount) ProtoMessage() {}
 
 func (x *PeerCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5709,7 +5786,7 @@ func (x *PeerCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerCount.ProtoReflect.Descriptor instead.
 func (*PeerCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *PeerCount) GetPeer() int32 {
@@ -5760,7 +5837,7 @@ type TestCommand struct {
 
 func (x *TestCommand) Reset() {
 	*x = TestCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5772,7 +5849,7 @@ func (x *TestCommand) String() string {
 func (*TestCommand) ProtoMessage() {}
 
 func (x *TestCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5785,7 +5862,7 @@ func (x *TestCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestCommand.ProtoReflect.Descriptor instead.
 func (*TestCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *TestCommand) GetPause() uint64 {
@@ -5826,7 +5903,7 @@ type RankTest struct {
 
 func (x *RankTest) Reset() {
 	*x = RankTest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5838,7 +5915,7 @@ func (x *RankTest) String() string {
 func (*RankTest) ProtoMessage() {}
 
 func (x *RankTest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5851,7 +5928,7 @@ func (x *RankTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankTest.ProtoReflect.Descriptor instead.
 func (*RankTest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *RankTest) GetRank() int32 {
@@ -5937,7 +6014,7 @@ type TestResult struct {
 
 func (x *TestResult) Reset() {
 	*x = TestResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5949,7 +6026,7 @@ func (x *TestResult) String() string {
 func (*TestResult) ProtoMessage() {}
 
 func (x *TestResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5962,7 +6039,7 @@ func (x *TestResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestResult.ProtoReflect.Descriptor instead.
 func (*TestResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *TestResult) GetTest() uint64 {
@@ -6061,7 +6138,7 @@ type ProfileCommand struct {
 
 func (x *ProfileCommand) Reset() {
 	*x = ProfileCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6073,7 +6150,7 @@ func (x *ProfileCommand) String() string {
 func (*ProfileCommand) ProtoMessage() {}
 
 func (x *ProfileCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6086,7 +6163,7 @@ func (x *ProfileCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileCommand.ProtoReflect.Descriptor instead.
 func (*ProfileCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ProfileCommand) GetWindow() uint64 {
@@ -6134,7 +6211,7 @@ type OrderCommand struct {
 
 func (x *OrderCommand) Reset() {
 	*x = OrderCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6146,7 +6223,7 @@ func (x *OrderCommand) String() string {
 func (*OrderCommand) ProtoMessage() {}
 
 func (x *OrderCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6159,7 +6236,7 @@ func (x *OrderCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderCommand.ProtoReflect.Descriptor instead.
 func (*OrderCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *OrderCommand) GetOrder() uint64 {
@@ -6234,7 +6311,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6246,7 +6323,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6259,7 +6336,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SnapshotRequest) GetRank() int32 {
@@ -6369,13 +6446,14 @@ type SnapshotReply struct {
 	Bars          []*Bar                 `protobuf:"bytes,26,rep,name=bars,proto3" json:"bars,omitempty"`             // in force, by name
 	Recent        *Recent                `protobuf:"bytes,27,opt,name=recent,proto3" json:"recent,omitempty"`         // with SnapshotRequest.recent, of jobs of fewer than 64 ranks
 	Listening     string                 `protobuf:"bytes,28,opt,name=listening,proto3" json:"listening,omitempty"`   // HOST:PORT where the engine takes agents; empty = none over the network
+	Engine        *Build                 `protobuf:"bytes,29,opt,name=engine,proto3" json:"engine,omitempty"`         // which engine this is; absent = one that does not say
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SnapshotReply) Reset() {
 	*x = SnapshotReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6387,7 +6465,7 @@ func (x *SnapshotReply) String() string {
 func (*SnapshotReply) ProtoMessage() {}
 
 func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6400,7 +6478,7 @@ func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotReply.ProtoReflect.Descriptor instead.
 func (*SnapshotReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SnapshotReply) GetVersion() uint64 {
@@ -6599,6 +6677,74 @@ func (x *SnapshotReply) GetListening() string {
 	return ""
 }
 
+func (x *SnapshotReply) GetEngine() *Build {
+	if x != nil {
+		return x.Engine
+	}
+	return nil
+}
+
+// Build is a program's version, and the revisions of its contracts.
+type Build struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	Agents        uint32                 `protobuf:"varint,2,opt,name=agents,proto3" json:"agents,omitempty"`     // ProtocolRevision
+	Consoles      uint32                 `protobuf:"varint,3,opt,name=consoles,proto3" json:"consoles,omitempty"` // ConsoleRevision
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Build) Reset() {
+	*x = Build{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Build) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Build) ProtoMessage() {}
+
+func (x *Build) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Build.ProtoReflect.Descriptor instead.
+func (*Build) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *Build) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Build) GetAgents() uint32 {
+	if x != nil {
+		return x.Agents
+	}
+	return 0
+}
+
+func (x *Build) GetConsoles() uint32 {
+	if x != nil {
+		return x.Consoles
+	}
+	return 0
+}
+
 // Recent is the newest iteration times of every rank, and the processes that run the ranks.
 type Recent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6612,7 +6758,7 @@ type Recent struct {
 
 func (x *Recent) Reset() {
 	*x = Recent{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6624,7 +6770,7 @@ func (x *Recent) String() string {
 func (*Recent) ProtoMessage() {}
 
 func (x *Recent) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6637,7 +6783,7 @@ func (x *Recent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recent.ProtoReflect.Descriptor instead.
 func (*Recent) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Recent) GetLastIteration() int64 {
@@ -6683,7 +6829,7 @@ type Brief struct {
 
 func (x *Brief) Reset() {
 	*x = Brief{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6695,7 +6841,7 @@ func (x *Brief) String() string {
 func (*Brief) ProtoMessage() {}
 
 func (x *Brief) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6708,7 +6854,7 @@ func (x *Brief) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Brief.ProtoReflect.Descriptor instead.
 func (*Brief) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Brief) GetRevision() uint32 {
@@ -6762,7 +6908,7 @@ type Hang struct {
 
 func (x *Hang) Reset() {
 	*x = Hang{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6774,7 +6920,7 @@ func (x *Hang) String() string {
 func (*Hang) ProtoMessage() {}
 
 func (x *Hang) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6787,7 +6933,7 @@ func (x *Hang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hang.ProtoReflect.Descriptor instead.
 func (*Hang) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Hang) GetSinceUnixNs() int64 {
@@ -6858,7 +7004,7 @@ type HangPart struct {
 
 func (x *HangPart) Reset() {
 	*x = HangPart{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6870,7 +7016,7 @@ func (x *HangPart) String() string {
 func (*HangPart) ProtoMessage() {}
 
 func (x *HangPart) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6883,7 +7029,7 @@ func (x *HangPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HangPart.ProtoReflect.Descriptor instead.
 func (*HangPart) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *HangPart) GetKind() string {
@@ -6971,7 +7117,7 @@ type Operator struct {
 
 func (x *Operator) Reset() {
 	*x = Operator{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6983,7 +7129,7 @@ func (x *Operator) String() string {
 func (*Operator) ProtoMessage() {}
 
 func (x *Operator) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6996,7 +7142,7 @@ func (x *Operator) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operator.ProtoReflect.Descriptor instead.
 func (*Operator) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Operator) GetName() string {
@@ -7058,7 +7204,7 @@ type RankColumns struct {
 
 func (x *RankColumns) Reset() {
 	*x = RankColumns{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7070,7 +7216,7 @@ func (x *RankColumns) String() string {
 func (*RankColumns) ProtoMessage() {}
 
 func (x *RankColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7083,7 +7229,7 @@ func (x *RankColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankColumns.ProtoReflect.Descriptor instead.
 func (*RankColumns) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *RankColumns) GetBaseVersion() uint64 {
@@ -7134,7 +7280,7 @@ type Column struct {
 
 func (x *Column) Reset() {
 	*x = Column{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7146,7 +7292,7 @@ func (x *Column) String() string {
 func (*Column) ProtoMessage() {}
 
 func (x *Column) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7159,7 +7305,7 @@ func (x *Column) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Column.ProtoReflect.Descriptor instead.
 func (*Column) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Column) GetPlace() int32 {
@@ -7206,7 +7352,7 @@ type Recurrence struct {
 
 func (x *Recurrence) Reset() {
 	*x = Recurrence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7218,7 +7364,7 @@ func (x *Recurrence) String() string {
 func (*Recurrence) ProtoMessage() {}
 
 func (x *Recurrence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7231,7 +7377,7 @@ func (x *Recurrence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recurrence.ProtoReflect.Descriptor instead.
 func (*Recurrence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Recurrence) GetDevice() string {
@@ -7306,7 +7452,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7318,7 +7464,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7331,7 +7477,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Job) GetName() string {
@@ -7506,7 +7652,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7518,7 +7664,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7531,7 +7677,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Policy) GetMode() string {
@@ -7619,7 +7765,7 @@ type RecoveryPolicy struct {
 
 func (x *RecoveryPolicy) Reset() {
 	*x = RecoveryPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7631,7 +7777,7 @@ func (x *RecoveryPolicy) String() string {
 func (*RecoveryPolicy) ProtoMessage() {}
 
 func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7644,7 +7790,7 @@ func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryPolicy.ProtoReflect.Descriptor instead.
 func (*RecoveryPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *RecoveryPolicy) GetApproval() string {
@@ -7702,7 +7848,7 @@ type RungPolicy struct {
 
 func (x *RungPolicy) Reset() {
 	*x = RungPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7714,7 +7860,7 @@ func (x *RungPolicy) String() string {
 func (*RungPolicy) ProtoMessage() {}
 
 func (x *RungPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7727,7 +7873,7 @@ func (x *RungPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungPolicy.ProtoReflect.Descriptor instead.
 func (*RungPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *RungPolicy) GetApproval() string {
@@ -7796,7 +7942,7 @@ type RankView struct {
 
 func (x *RankView) Reset() {
 	*x = RankView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7808,7 +7954,7 @@ func (x *RankView) String() string {
 func (*RankView) ProtoMessage() {}
 
 func (x *RankView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7821,7 +7967,7 @@ func (x *RankView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankView.ProtoReflect.Descriptor instead.
 func (*RankView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *RankView) GetRank() int32 {
@@ -7974,13 +8120,15 @@ type NodeView struct {
 	StealShare    float64                `protobuf:"fixed64,6,opt,name=steal_share,json=stealShare,proto3" json:"steal_share,omitempty"`
 	SkewMs        float64                `protobuf:"fixed64,7,opt,name=skew_ms,json=skewMs,proto3" json:"skew_ms,omitempty"` // its clock is so far ahead of the engine's, as far as beats can tell; 0 = less than 2 s
 	Kernel        []*KernelNote          `protobuf:"bytes,8,rep,name=kernel,proto3" json:"kernel,omitempty"`                 // of the last day, oldest first, at most 4
+	Protocol      uint32                 `protobuf:"varint,9,opt,name=protocol,proto3" json:"protocol,omitempty"`            // see Hello
+	Formats       []*Format              `protobuf:"bytes,10,rep,name=formats,proto3" json:"formats,omitempty"`              // see Hello
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeView) Reset() {
 	*x = NodeView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7992,7 +8140,7 @@ func (x *NodeView) String() string {
 func (*NodeView) ProtoMessage() {}
 
 func (x *NodeView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8005,7 +8153,7 @@ func (x *NodeView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeView.ProtoReflect.Descriptor instead.
 func (*NodeView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *NodeView) GetNode() string {
@@ -8064,6 +8212,20 @@ func (x *NodeView) GetKernel() []*KernelNote {
 	return nil
 }
 
+func (x *NodeView) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+func (x *NodeView) GetFormats() []*Format {
+	if x != nil {
+		return x.Formats
+	}
+	return nil
+}
+
 type Series struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Rank           int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -8084,7 +8246,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8096,7 +8258,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8109,7 +8271,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Series) GetRank() int32 {
@@ -8207,7 +8369,7 @@ type Moment struct {
 
 func (x *Moment) Reset() {
 	*x = Moment{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8219,7 +8381,7 @@ func (x *Moment) String() string {
 func (*Moment) ProtoMessage() {}
 
 func (x *Moment) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8232,7 +8394,7 @@ func (x *Moment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Moment.ProtoReflect.Descriptor instead.
 func (*Moment) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Moment) GetIteration() int64 {
@@ -8259,7 +8421,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8271,7 +8433,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8284,7 +8446,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Mark) GetIteration() int64 {
@@ -8312,7 +8474,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8324,7 +8486,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8337,7 +8499,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Evidence) GetKind() string {
@@ -8379,7 +8541,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8391,7 +8553,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8404,7 +8566,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Verdict) GetCause() string {
@@ -8498,7 +8660,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8510,7 +8672,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8523,7 +8685,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Incident) GetId() string {
@@ -8661,7 +8823,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8673,7 +8835,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8686,7 +8848,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Action) GetId() string {
@@ -8954,7 +9116,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8966,7 +9128,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8979,7 +9141,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Approval) GetBy() string {
@@ -9029,7 +9191,7 @@ type Preview struct {
 
 func (x *Preview) Reset() {
 	*x = Preview{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9041,7 +9203,7 @@ func (x *Preview) String() string {
 func (*Preview) ProtoMessage() {}
 
 func (x *Preview) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9054,7 +9216,7 @@ func (x *Preview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preview.ProtoReflect.Descriptor instead.
 func (*Preview) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Preview) GetSwaps() []*NodeSwap {
@@ -9137,7 +9299,7 @@ type NodeSwap struct {
 
 func (x *NodeSwap) Reset() {
 	*x = NodeSwap{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9149,7 +9311,7 @@ func (x *NodeSwap) String() string {
 func (*NodeSwap) ProtoMessage() {}
 
 func (x *NodeSwap) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9162,7 +9324,7 @@ func (x *NodeSwap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSwap.ProtoReflect.Descriptor instead.
 func (*NodeSwap) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *NodeSwap) GetA() string {
@@ -9189,7 +9351,7 @@ type LinksOf struct {
 
 func (x *LinksOf) Reset() {
 	*x = LinksOf{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9201,7 +9363,7 @@ func (x *LinksOf) String() string {
 func (*LinksOf) ProtoMessage() {}
 
 func (x *LinksOf) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9214,7 +9376,7 @@ func (x *LinksOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinksOf.ProtoReflect.Descriptor instead.
 func (*LinksOf) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *LinksOf) GetDimension() string {
@@ -9258,7 +9420,7 @@ type RungView struct {
 
 func (x *RungView) Reset() {
 	*x = RungView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9270,7 +9432,7 @@ func (x *RungView) String() string {
 func (*RungView) ProtoMessage() {}
 
 func (x *RungView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9283,7 +9445,7 @@ func (x *RungView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungView.ProtoReflect.Descriptor instead.
 func (*RungView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *RungView) GetRung() string {
@@ -9435,7 +9597,7 @@ type Ladder struct {
 
 func (x *Ladder) Reset() {
 	*x = Ladder{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9447,7 +9609,7 @@ func (x *Ladder) String() string {
 func (*Ladder) ProtoMessage() {}
 
 func (x *Ladder) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9460,7 +9622,7 @@ func (x *Ladder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ladder.ProtoReflect.Descriptor instead.
 func (*Ladder) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Ladder) GetIncident() string {
@@ -9537,7 +9699,7 @@ type EventLine struct {
 
 func (x *EventLine) Reset() {
 	*x = EventLine{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9549,7 +9711,7 @@ func (x *EventLine) String() string {
 func (*EventLine) ProtoMessage() {}
 
 func (x *EventLine) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9562,7 +9724,7 @@ func (x *EventLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventLine.ProtoReflect.Descriptor instead.
 func (*EventLine) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *EventLine) GetSeq() uint64 {
@@ -9652,7 +9814,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9664,7 +9826,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9677,7 +9839,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Audit) GetActor() string {
@@ -9738,7 +9900,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9750,7 +9912,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9763,7 +9925,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -9786,7 +9948,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9798,7 +9960,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9811,7 +9973,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -9872,7 +10034,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9884,7 +10046,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9897,7 +10059,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -9972,7 +10134,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9984,7 +10146,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9997,7 +10159,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -10016,7 +10178,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10028,7 +10190,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10041,7 +10203,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -10060,7 +10222,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10072,7 +10234,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10085,7 +10247,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -10105,7 +10267,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10117,7 +10279,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10130,7 +10292,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -10177,7 +10339,7 @@ type Validation struct {
 
 func (x *Validation) Reset() {
 	*x = Validation{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10189,7 +10351,7 @@ func (x *Validation) String() string {
 func (*Validation) ProtoMessage() {}
 
 func (x *Validation) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10202,7 +10364,7 @@ func (x *Validation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validation.ProtoReflect.Descriptor instead.
 func (*Validation) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Validation) GetId() string {
@@ -10361,7 +10523,7 @@ type ValidationNow struct {
 
 func (x *ValidationNow) Reset() {
 	*x = ValidationNow{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10373,7 +10535,7 @@ func (x *ValidationNow) String() string {
 func (*ValidationNow) ProtoMessage() {}
 
 func (x *ValidationNow) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10386,7 +10548,7 @@ func (x *ValidationNow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidationNow.ProtoReflect.Descriptor instead.
 func (*ValidationNow) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ValidationNow) GetStep() string {
@@ -10448,7 +10610,7 @@ type RankPair struct {
 
 func (x *RankPair) Reset() {
 	*x = RankPair{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10460,7 +10622,7 @@ func (x *RankPair) String() string {
 func (*RankPair) ProtoMessage() {}
 
 func (x *RankPair) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10473,7 +10635,7 @@ func (x *RankPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPair.ProtoReflect.Descriptor instead.
 func (*RankPair) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *RankPair) GetA() int32 {
@@ -10511,7 +10673,7 @@ type GemmResult struct {
 
 func (x *GemmResult) Reset() {
 	*x = GemmResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10523,7 +10685,7 @@ func (x *GemmResult) String() string {
 func (*GemmResult) ProtoMessage() {}
 
 func (x *GemmResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10536,7 +10698,7 @@ func (x *GemmResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
 func (*GemmResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *GemmResult) GetRank() int32 {
@@ -10658,7 +10820,7 @@ type LinkResult struct {
 
 func (x *LinkResult) Reset() {
 	*x = LinkResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10670,7 +10832,7 @@ func (x *LinkResult) String() string {
 func (*LinkResult) ProtoMessage() {}
 
 func (x *LinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10683,7 +10845,7 @@ func (x *LinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
 func (*LinkResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *LinkResult) GetFrom() int32 {
@@ -10843,7 +11005,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10855,7 +11017,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10868,7 +11030,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ValidateRequest) GetRanks() []int32 {
@@ -10943,7 +11105,7 @@ type ValidateReply struct {
 
 func (x *ValidateReply) Reset() {
 	*x = ValidateReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10955,7 +11117,7 @@ func (x *ValidateReply) String() string {
 func (*ValidateReply) ProtoMessage() {}
 
 func (x *ValidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10968,7 +11130,7 @@ func (x *ValidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
 func (*ValidateReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ValidateReply) GetValidation() *Validation {
@@ -10997,7 +11159,7 @@ type IncidentsReply struct {
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11009,7 +11171,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11022,7 +11184,7 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
@@ -11109,7 +11271,7 @@ type TriageRequest struct {
 
 func (x *TriageRequest) Reset() {
 	*x = TriageRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11121,7 +11283,7 @@ func (x *TriageRequest) String() string {
 func (*TriageRequest) ProtoMessage() {}
 
 func (x *TriageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11134,7 +11296,7 @@ func (x *TriageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageRequest.ProtoReflect.Descriptor instead.
 func (*TriageRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *TriageRequest) GetIncident() string {
@@ -11182,7 +11344,7 @@ type TriageReply struct {
 
 func (x *TriageReply) Reset() {
 	*x = TriageReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11194,7 +11356,7 @@ func (x *TriageReply) String() string {
 func (*TriageReply) ProtoMessage() {}
 
 func (x *TriageReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11207,7 +11369,7 @@ func (x *TriageReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageReply.ProtoReflect.Descriptor instead.
 func (*TriageReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *TriageReply) GetTriage() []*Triage {
@@ -11243,7 +11405,7 @@ type Triage struct {
 
 func (x *Triage) Reset() {
 	*x = Triage{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11255,7 +11417,7 @@ func (x *Triage) String() string {
 func (*Triage) ProtoMessage() {}
 
 func (x *Triage) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11268,7 +11430,7 @@ func (x *Triage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Triage.ProtoReflect.Descriptor instead.
 func (*Triage) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *Triage) GetIncident() string {
@@ -11352,7 +11514,7 @@ type TriageNote struct {
 
 func (x *TriageNote) Reset() {
 	*x = TriageNote{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11364,7 +11526,7 @@ func (x *TriageNote) String() string {
 func (*TriageNote) ProtoMessage() {}
 
 func (x *TriageNote) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11377,7 +11539,7 @@ func (x *TriageNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageNote.ProtoReflect.Descriptor instead.
 func (*TriageNote) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *TriageNote) GetBy() string {
@@ -11414,7 +11576,7 @@ type PeekRequest struct {
 
 func (x *PeekRequest) Reset() {
 	*x = PeekRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11426,7 +11588,7 @@ func (x *PeekRequest) String() string {
 func (*PeekRequest) ProtoMessage() {}
 
 func (x *PeekRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11439,7 +11601,7 @@ func (x *PeekRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekRequest.ProtoReflect.Descriptor instead.
 func (*PeekRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *PeekRequest) GetWhat() string {
@@ -11490,7 +11652,7 @@ type PeekReply struct {
 
 func (x *PeekReply) Reset() {
 	*x = PeekReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11502,7 +11664,7 @@ func (x *PeekReply) String() string {
 func (*PeekReply) ProtoMessage() {}
 
 func (x *PeekReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11515,7 +11677,7 @@ func (x *PeekReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekReply.ProtoReflect.Descriptor instead.
 func (*PeekReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *PeekReply) GetNode() string {
@@ -11564,7 +11726,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11576,7 +11738,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11589,7 +11751,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *HistoryRequest) GetSinceUnixNs() int64 {
@@ -11634,7 +11796,7 @@ type HistoryReply struct {
 
 func (x *HistoryReply) Reset() {
 	*x = HistoryReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11646,7 +11808,7 @@ func (x *HistoryReply) String() string {
 func (*HistoryReply) ProtoMessage() {}
 
 func (x *HistoryReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11659,7 +11821,7 @@ func (x *HistoryReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryReply.ProtoReflect.Descriptor instead.
 func (*HistoryReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *HistoryReply) GetAtUnixNs() int64 {
@@ -11759,7 +11921,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11771,7 +11933,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11784,7 +11946,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -11831,7 +11993,7 @@ type ProbeReply struct {
 
 func (x *ProbeReply) Reset() {
 	*x = ProbeReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11843,7 +12005,7 @@ func (x *ProbeReply) String() string {
 func (*ProbeReply) ProtoMessage() {}
 
 func (x *ProbeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11856,7 +12018,7 @@ func (x *ProbeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeReply.ProtoReflect.Descriptor instead.
 func (*ProbeReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ProbeReply) GetDeadlineUnixNs() int64 {
@@ -11890,7 +12052,7 @@ type PastIncident struct {
 
 func (x *PastIncident) Reset() {
 	*x = PastIncident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11902,7 +12064,7 @@ func (x *PastIncident) String() string {
 func (*PastIncident) ProtoMessage() {}
 
 func (x *PastIncident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11915,7 +12077,7 @@ func (x *PastIncident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastIncident.ProtoReflect.Descriptor instead.
 func (*PastIncident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *PastIncident) GetIncident() string {
@@ -12037,7 +12199,7 @@ type CauseCount struct {
 
 func (x *CauseCount) Reset() {
 	*x = CauseCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12049,7 +12211,7 @@ func (x *CauseCount) String() string {
 func (*CauseCount) ProtoMessage() {}
 
 func (x *CauseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12062,7 +12224,7 @@ func (x *CauseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CauseCount.ProtoReflect.Descriptor instead.
 func (*CauseCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *CauseCount) GetCause() string {
@@ -12121,7 +12283,7 @@ type JobCauses struct {
 
 func (x *JobCauses) Reset() {
 	*x = JobCauses{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12133,7 +12295,7 @@ func (x *JobCauses) String() string {
 func (*JobCauses) ProtoMessage() {}
 
 func (x *JobCauses) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12146,7 +12308,7 @@ func (x *JobCauses) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCauses.ProtoReflect.Descriptor instead.
 func (*JobCauses) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *JobCauses) GetKind() string {
@@ -12194,7 +12356,7 @@ type JobCategory struct {
 
 func (x *JobCategory) Reset() {
 	*x = JobCategory{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12206,7 +12368,7 @@ func (x *JobCategory) String() string {
 func (*JobCategory) ProtoMessage() {}
 
 func (x *JobCategory) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12219,7 +12381,7 @@ func (x *JobCategory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCategory.ProtoReflect.Descriptor instead.
 func (*JobCategory) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *JobCategory) GetCategory() string {
@@ -12248,7 +12410,7 @@ type Spread struct {
 
 func (x *Spread) Reset() {
 	*x = Spread{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12260,7 +12422,7 @@ func (x *Spread) String() string {
 func (*Spread) ProtoMessage() {}
 
 func (x *Spread) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12273,7 +12435,7 @@ func (x *Spread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spread.ProtoReflect.Descriptor instead.
 func (*Spread) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{122}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *Spread) GetN() int32 {
@@ -12319,7 +12481,7 @@ type PastJob struct {
 
 func (x *PastJob) Reset() {
 	*x = PastJob{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12331,7 +12493,7 @@ func (x *PastJob) String() string {
 func (*PastJob) ProtoMessage() {}
 
 func (x *PastJob) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12344,7 +12506,7 @@ func (x *PastJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastJob.ProtoReflect.Descriptor instead.
 func (*PastJob) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{123}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *PastJob) GetNumber() uint64 {
@@ -12458,7 +12620,7 @@ type Culprit struct {
 
 func (x *Culprit) Reset() {
 	*x = Culprit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12470,7 +12632,7 @@ func (x *Culprit) String() string {
 func (*Culprit) ProtoMessage() {}
 
 func (x *Culprit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12483,7 +12645,7 @@ func (x *Culprit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Culprit.ProtoReflect.Descriptor instead.
 func (*Culprit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *Culprit) GetDevice() string {
@@ -12583,7 +12745,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12595,7 +12757,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12608,7 +12770,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *Fault) GetKind() string {
@@ -12725,7 +12887,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12737,7 +12899,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12750,7 +12912,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *Recovery) GetId() string {
@@ -12964,7 +13126,7 @@ type RecoveryWait struct {
 
 func (x *RecoveryWait) Reset() {
 	*x = RecoveryWait{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12976,7 +13138,7 @@ func (x *RecoveryWait) String() string {
 func (*RecoveryWait) ProtoMessage() {}
 
 func (x *RecoveryWait) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12989,7 +13151,7 @@ func (x *RecoveryWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryWait.ProtoReflect.Descriptor instead.
 func (*RecoveryWait) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *RecoveryWait) GetNodes() []string {
@@ -13045,7 +13207,7 @@ type Shrink struct {
 
 func (x *Shrink) Reset() {
 	*x = Shrink{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13057,7 +13219,7 @@ func (x *Shrink) String() string {
 func (*Shrink) ProtoMessage() {}
 
 func (x *Shrink) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13070,7 +13232,7 @@ func (x *Shrink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shrink.ProtoReflect.Descriptor instead.
 func (*Shrink) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *Shrink) GetOf() int32 {
@@ -13102,7 +13264,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13114,7 +13276,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13127,7 +13289,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -13182,7 +13344,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13194,7 +13356,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13207,7 +13369,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -13235,7 +13397,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13247,7 +13409,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13260,7 +13422,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -13299,7 +13461,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13311,7 +13473,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13324,7 +13486,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{132}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -13385,7 +13547,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13397,7 +13559,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13410,7 +13572,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{133}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -13478,7 +13640,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13490,7 +13652,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13503,7 +13665,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{134}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -13527,7 +13689,7 @@ type Bar struct {
 
 func (x *Bar) Reset() {
 	*x = Bar{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13539,7 +13701,7 @@ func (x *Bar) String() string {
 func (*Bar) ProtoMessage() {}
 
 func (x *Bar) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13552,7 +13714,7 @@ func (x *Bar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bar.ProtoReflect.Descriptor instead.
 func (*Bar) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{135}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *Bar) GetName() string {
@@ -13680,7 +13842,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
 	"RenewReply\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x14\n" +
-	"\x05roots\x18\x02 \x01(\fR\x05roots\"\xb3\x02\n" +
+	"\x05roots\x18\x02 \x01(\fR\x05roots\"\xe0\x02\n" +
 	"\x05Hello\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
@@ -13695,7 +13857,12 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	" \x01(\rR\bprotocol\x12\x1d\n" +
 	"\n" +
 	"rank_table\x18\v \x01(\bR\trankTable\x12\x16\n" +
-	"\x06living\x18\x14 \x01(\x05R\x06living\"\xc8\x01\n" +
+	"\x06living\x18\x14 \x01(\x05R\x06living\x12+\n" +
+	"\aformats\x18\f \x03(\v2\x11.falcon.v1.FormatR\aformats\"L\n" +
+	"\x06Format\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\rR\x06number\x12\x16\n" +
+	"\x06oldest\x18\x03 \x01(\rR\x06oldest\"\xc8\x01\n" +
 	"\x04Beat\x12\x1c\n" +
 	"\n" +
 	"at_unix_ns\x18\x01 \x01(\x03R\batUnixNs\x12!\n" +
@@ -13984,12 +14151,13 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04sure\x18\x05 \x01(\bR\x04sure\"+\n" +
 	"\x03Ask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
-	"\x05calls\x18\x02 \x01(\rR\x05calls\"w\n" +
+	"\x05calls\x18\x02 \x01(\rR\x05calls\"\x91\x01\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x14\n" +
 	"\x05acked\x18\x02 \x01(\x04R\x05acked\x12$\n" +
 	"\x0ebeat_period_ms\x18\x03 \x01(\x03R\fbeatPeriodMs\x12\x1a\n" +
-	"\bprotocol\x18\x04 \x01(\rR\bprotocol\"\x17\n" +
+	"\bprotocol\x18\x04 \x01(\rR\bprotocol\x12\x18\n" +
+	"\aversion\x18\x05 \x01(\tR\aversion\"\x17\n" +
 	"\x03Ack\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\xbf\x04\n" +
 	"\aCommand\x12\x14\n" +
@@ -14164,7 +14332,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x0fcolumns_version\x18\t \x01(\x04R\x0ecolumnsVersion\x12\x14\n" +
 	"\x05brief\x18\n" +
 	" \x01(\bR\x05brief\x12\x16\n" +
-	"\x06recent\x18\v \x01(\x05R\x06recent\"\xec\b\n" +
+	"\x06recent\x18\v \x01(\x05R\x06recent\"\x96\t\n" +
 	"\rSnapshotReply\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1c\n" +
 	"\tunchanged\x18\x02 \x01(\bR\tunchanged\x12 \n" +
@@ -14197,7 +14365,12 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05brief\x18\x19 \x01(\v2\x10.falcon.v1.BriefR\x05brief\x12\"\n" +
 	"\x04bars\x18\x1a \x03(\v2\x0e.falcon.v1.BarR\x04bars\x12)\n" +
 	"\x06recent\x18\x1b \x01(\v2\x11.falcon.v1.RecentR\x06recent\x12\x1c\n" +
-	"\tlistening\x18\x1c \x01(\tR\tlistening\"m\n" +
+	"\tlistening\x18\x1c \x01(\tR\tlistening\x12(\n" +
+	"\x06engine\x18\x1d \x01(\v2\x10.falcon.v1.BuildR\x06engine\"U\n" +
+	"\x05Build\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
+	"\x06agents\x18\x02 \x01(\rR\x06agents\x12\x1a\n" +
+	"\bconsoles\x18\x03 \x01(\rR\bconsoles\"m\n" +
 	"\x06Recent\x12%\n" +
 	"\x0elast_iteration\x18\x01 \x01(\x03R\rlastIteration\x12\x18\n" +
 	"\acolumns\x18\x02 \x01(\x05R\acolumns\x12\x0e\n" +
@@ -14346,7 +14519,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x10temperature_step\x18\x12 \x01(\x05R\x0ftemperatureStep\x12\x1d\n" +
 	"\n" +
 	"clock_step\x18\x13 \x01(\x05R\tclockStep\x12\x19\n" +
-	"\bcnp_step\x18\x14 \x01(\x05R\acnpStep\"\xf0\x01\n" +
+	"\bcnp_step\x18\x14 \x01(\x05R\acnpStep\"\xb9\x02\n" +
 	"\bNodeView\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1c\n" +
 	"\tconnected\x18\x02 \x01(\bR\tconnected\x12\x15\n" +
@@ -14356,7 +14529,10 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\vsteal_share\x18\x06 \x01(\x01R\n" +
 	"stealShare\x12\x17\n" +
 	"\askew_ms\x18\a \x01(\x01R\x06skewMs\x12-\n" +
-	"\x06kernel\x18\b \x03(\v2\x15.falcon.v1.KernelNoteR\x06kernel\"\x87\x03\n" +
+	"\x06kernel\x18\b \x03(\v2\x15.falcon.v1.KernelNoteR\x06kernel\x12\x1a\n" +
+	"\bprotocol\x18\t \x01(\rR\bprotocol\x12+\n" +
+	"\aformats\x18\n" +
+	" \x03(\v2\x11.falcon.v1.FormatR\aformats\"\x87\x03\n" +
 	"\x06Series\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12'\n" +
 	"\x0ffirst_iteration\x18\x02 \x01(\x03R\x0efirstIteration\x12\x0e\n" +
@@ -15016,7 +15192,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 142)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 144)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -15038,145 +15214,147 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*RenewRequest)(nil),      // 17: falcon.v1.RenewRequest
 	(*RenewReply)(nil),        // 18: falcon.v1.RenewReply
 	(*Hello)(nil),             // 19: falcon.v1.Hello
-	(*Beat)(nil),              // 20: falcon.v1.Beat
-	(*UnseenRank)(nil),        // 21: falcon.v1.UnseenRank
-	(*RankBeat)(nil),          // 22: falcon.v1.RankBeat
-	(*DeviceEvent)(nil),       // 23: falcon.v1.DeviceEvent
-	(*RankState)(nil),         // 24: falcon.v1.RankState
-	(*Traffic)(nil),           // 25: falcon.v1.Traffic
-	(*Commitment)(nil),        // 26: falcon.v1.Commitment
-	(*Park)(nil),              // 27: falcon.v1.Park
-	(*Comm)(nil),              // 28: falcon.v1.Comm
-	(*Samples)(nil),           // 29: falcon.v1.Samples
-	(*Sample)(nil),            // 30: falcon.v1.Sample
-	(*Work)(nil),              // 31: falcon.v1.Work
-	(*CallChange)(nil),        // 32: falcon.v1.CallChange
-	(*Profile)(nil),           // 33: falcon.v1.Profile
-	(*RankProfile)(nil),       // 34: falcon.v1.RankProfile
-	(*CallColumns)(nil),       // 35: falcon.v1.CallColumns
-	(*CallClass)(nil),         // 36: falcon.v1.CallClass
-	(*CallTiming)(nil),        // 37: falcon.v1.CallTiming
-	(*Telemetry)(nil),         // 38: falcon.v1.Telemetry
-	(*Nic)(nil),               // 39: falcon.v1.Nic
-	(*Gpu)(nil),               // 40: falcon.v1.Gpu
-	(*Host)(nil),              // 41: falcon.v1.Host
-	(*CommandResult)(nil),     // 42: falcon.v1.CommandResult
-	(*RankAck)(nil),           // 43: falcon.v1.RankAck
-	(*EngineFrame)(nil),       // 44: falcon.v1.EngineFrame
-	(*Peek)(nil),              // 45: falcon.v1.Peek
-	(*Ask)(nil),               // 46: falcon.v1.Ask
-	(*Welcome)(nil),           // 47: falcon.v1.Welcome
-	(*Ack)(nil),               // 48: falcon.v1.Ack
-	(*Command)(nil),           // 49: falcon.v1.Command
-	(*LaunchCommand)(nil),     // 50: falcon.v1.LaunchCommand
-	(*SuspendCommand)(nil),    // 51: falcon.v1.SuspendCommand
-	(*TableCommand)(nil),      // 52: falcon.v1.TableCommand
-	(*RejoinCommand)(nil),     // 53: falcon.v1.RejoinCommand
-	(*ShardMove)(nil),         // 54: falcon.v1.ShardMove
-	(*RankSeat)(nil),          // 55: falcon.v1.RankSeat
-	(*StopCommand)(nil),       // 56: falcon.v1.StopCommand
-	(*RankLaunch)(nil),        // 57: falcon.v1.RankLaunch
-	(*PauseCommand)(nil),      // 58: falcon.v1.PauseCommand
-	(*RankCut)(nil),           // 59: falcon.v1.RankCut
-	(*CommLimit)(nil),         // 60: falcon.v1.CommLimit
-	(*RankPause)(nil),         // 61: falcon.v1.RankPause
-	(*CommCount)(nil),         // 62: falcon.v1.CommCount
-	(*PeerCount)(nil),         // 63: falcon.v1.PeerCount
-	(*TestCommand)(nil),       // 64: falcon.v1.TestCommand
-	(*RankTest)(nil),          // 65: falcon.v1.RankTest
-	(*TestResult)(nil),        // 66: falcon.v1.TestResult
-	(*ProfileCommand)(nil),    // 67: falcon.v1.ProfileCommand
-	(*OrderCommand)(nil),      // 68: falcon.v1.OrderCommand
-	(*SnapshotRequest)(nil),   // 69: falcon.v1.SnapshotRequest
-	(*SnapshotReply)(nil),     // 70: falcon.v1.SnapshotReply
-	(*Recent)(nil),            // 71: falcon.v1.Recent
-	(*Brief)(nil),             // 72: falcon.v1.Brief
-	(*Hang)(nil),              // 73: falcon.v1.Hang
-	(*HangPart)(nil),          // 74: falcon.v1.HangPart
-	(*Operator)(nil),          // 75: falcon.v1.Operator
-	(*RankColumns)(nil),       // 76: falcon.v1.RankColumns
-	(*Column)(nil),            // 77: falcon.v1.Column
-	(*Recurrence)(nil),        // 78: falcon.v1.Recurrence
-	(*Job)(nil),               // 79: falcon.v1.Job
-	(*Policy)(nil),            // 80: falcon.v1.Policy
-	(*RecoveryPolicy)(nil),    // 81: falcon.v1.RecoveryPolicy
-	(*RungPolicy)(nil),        // 82: falcon.v1.RungPolicy
-	(*RankView)(nil),          // 83: falcon.v1.RankView
-	(*NodeView)(nil),          // 84: falcon.v1.NodeView
-	(*Series)(nil),            // 85: falcon.v1.Series
-	(*Moment)(nil),            // 86: falcon.v1.Moment
-	(*Mark)(nil),              // 87: falcon.v1.Mark
-	(*Evidence)(nil),          // 88: falcon.v1.Evidence
-	(*Verdict)(nil),           // 89: falcon.v1.Verdict
-	(*Incident)(nil),          // 90: falcon.v1.Incident
-	(*Action)(nil),            // 91: falcon.v1.Action
-	(*Approval)(nil),          // 92: falcon.v1.Approval
-	(*Preview)(nil),           // 93: falcon.v1.Preview
-	(*NodeSwap)(nil),          // 94: falcon.v1.NodeSwap
-	(*LinksOf)(nil),           // 95: falcon.v1.LinksOf
-	(*RungView)(nil),          // 96: falcon.v1.RungView
-	(*Ladder)(nil),            // 97: falcon.v1.Ladder
-	(*EventLine)(nil),         // 98: falcon.v1.EventLine
-	(*Audit)(nil),             // 99: falcon.v1.Audit
-	(*WatchRequest)(nil),      // 100: falcon.v1.WatchRequest
-	(*Event)(nil),             // 101: falcon.v1.Event
-	(*DecideRequest)(nil),     // 102: falcon.v1.DecideRequest
-	(*DecideReply)(nil),       // 103: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil),  // 104: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),    // 105: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil),  // 106: falcon.v1.IncidentsRequest
-	(*Validation)(nil),        // 107: falcon.v1.Validation
-	(*ValidationNow)(nil),     // 108: falcon.v1.ValidationNow
-	(*RankPair)(nil),          // 109: falcon.v1.RankPair
-	(*GemmResult)(nil),        // 110: falcon.v1.GemmResult
-	(*LinkResult)(nil),        // 111: falcon.v1.LinkResult
-	(*ValidateRequest)(nil),   // 112: falcon.v1.ValidateRequest
-	(*ValidateReply)(nil),     // 113: falcon.v1.ValidateReply
-	(*IncidentsReply)(nil),    // 114: falcon.v1.IncidentsReply
-	(*TriageRequest)(nil),     // 115: falcon.v1.TriageRequest
-	(*TriageReply)(nil),       // 116: falcon.v1.TriageReply
-	(*Triage)(nil),            // 117: falcon.v1.Triage
-	(*TriageNote)(nil),        // 118: falcon.v1.TriageNote
-	(*PeekRequest)(nil),       // 119: falcon.v1.PeekRequest
-	(*PeekReply)(nil),         // 120: falcon.v1.PeekReply
-	(*HistoryRequest)(nil),    // 121: falcon.v1.HistoryRequest
-	(*HistoryReply)(nil),      // 122: falcon.v1.HistoryReply
-	(*ProbeRequest)(nil),      // 123: falcon.v1.ProbeRequest
-	(*ProbeReply)(nil),        // 124: falcon.v1.ProbeReply
-	(*PastIncident)(nil),      // 125: falcon.v1.PastIncident
-	(*CauseCount)(nil),        // 126: falcon.v1.CauseCount
-	(*JobCauses)(nil),         // 127: falcon.v1.JobCauses
-	(*JobCategory)(nil),       // 128: falcon.v1.JobCategory
-	(*Spread)(nil),            // 129: falcon.v1.Spread
-	(*PastJob)(nil),           // 130: falcon.v1.PastJob
-	(*Culprit)(nil),           // 131: falcon.v1.Culprit
-	(*Fault)(nil),             // 132: falcon.v1.Fault
-	(*Recovery)(nil),          // 133: falcon.v1.Recovery
-	(*RecoveryWait)(nil),      // 134: falcon.v1.RecoveryWait
-	(*Shrink)(nil),            // 135: falcon.v1.Shrink
-	(*RankRecovery)(nil),      // 136: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 137: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 138: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 139: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 140: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 141: falcon.v1.RecoverReply
-	(*Bar)(nil),               // 142: falcon.v1.Bar
-	nil,                       // 143: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 144: falcon.v1.Policy.RungsEntry
-	nil,                       // 145: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 146: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 147: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 148: falcon.v1.Recovery.PredictedMsEntry
+	(*Format)(nil),            // 20: falcon.v1.Format
+	(*Beat)(nil),              // 21: falcon.v1.Beat
+	(*UnseenRank)(nil),        // 22: falcon.v1.UnseenRank
+	(*RankBeat)(nil),          // 23: falcon.v1.RankBeat
+	(*DeviceEvent)(nil),       // 24: falcon.v1.DeviceEvent
+	(*RankState)(nil),         // 25: falcon.v1.RankState
+	(*Traffic)(nil),           // 26: falcon.v1.Traffic
+	(*Commitment)(nil),        // 27: falcon.v1.Commitment
+	(*Park)(nil),              // 28: falcon.v1.Park
+	(*Comm)(nil),              // 29: falcon.v1.Comm
+	(*Samples)(nil),           // 30: falcon.v1.Samples
+	(*Sample)(nil),            // 31: falcon.v1.Sample
+	(*Work)(nil),              // 32: falcon.v1.Work
+	(*CallChange)(nil),        // 33: falcon.v1.CallChange
+	(*Profile)(nil),           // 34: falcon.v1.Profile
+	(*RankProfile)(nil),       // 35: falcon.v1.RankProfile
+	(*CallColumns)(nil),       // 36: falcon.v1.CallColumns
+	(*CallClass)(nil),         // 37: falcon.v1.CallClass
+	(*CallTiming)(nil),        // 38: falcon.v1.CallTiming
+	(*Telemetry)(nil),         // 39: falcon.v1.Telemetry
+	(*Nic)(nil),               // 40: falcon.v1.Nic
+	(*Gpu)(nil),               // 41: falcon.v1.Gpu
+	(*Host)(nil),              // 42: falcon.v1.Host
+	(*CommandResult)(nil),     // 43: falcon.v1.CommandResult
+	(*RankAck)(nil),           // 44: falcon.v1.RankAck
+	(*EngineFrame)(nil),       // 45: falcon.v1.EngineFrame
+	(*Peek)(nil),              // 46: falcon.v1.Peek
+	(*Ask)(nil),               // 47: falcon.v1.Ask
+	(*Welcome)(nil),           // 48: falcon.v1.Welcome
+	(*Ack)(nil),               // 49: falcon.v1.Ack
+	(*Command)(nil),           // 50: falcon.v1.Command
+	(*LaunchCommand)(nil),     // 51: falcon.v1.LaunchCommand
+	(*SuspendCommand)(nil),    // 52: falcon.v1.SuspendCommand
+	(*TableCommand)(nil),      // 53: falcon.v1.TableCommand
+	(*RejoinCommand)(nil),     // 54: falcon.v1.RejoinCommand
+	(*ShardMove)(nil),         // 55: falcon.v1.ShardMove
+	(*RankSeat)(nil),          // 56: falcon.v1.RankSeat
+	(*StopCommand)(nil),       // 57: falcon.v1.StopCommand
+	(*RankLaunch)(nil),        // 58: falcon.v1.RankLaunch
+	(*PauseCommand)(nil),      // 59: falcon.v1.PauseCommand
+	(*RankCut)(nil),           // 60: falcon.v1.RankCut
+	(*CommLimit)(nil),         // 61: falcon.v1.CommLimit
+	(*RankPause)(nil),         // 62: falcon.v1.RankPause
+	(*CommCount)(nil),         // 63: falcon.v1.CommCount
+	(*PeerCount)(nil),         // 64: falcon.v1.PeerCount
+	(*TestCommand)(nil),       // 65: falcon.v1.TestCommand
+	(*RankTest)(nil),          // 66: falcon.v1.RankTest
+	(*TestResult)(nil),        // 67: falcon.v1.TestResult
+	(*ProfileCommand)(nil),    // 68: falcon.v1.ProfileCommand
+	(*OrderCommand)(nil),      // 69: falcon.v1.OrderCommand
+	(*SnapshotRequest)(nil),   // 70: falcon.v1.SnapshotRequest
+	(*SnapshotReply)(nil),     // 71: falcon.v1.SnapshotReply
+	(*Build)(nil),             // 72: falcon.v1.Build
+	(*Recent)(nil),            // 73: falcon.v1.Recent
+	(*Brief)(nil),             // 74: falcon.v1.Brief
+	(*Hang)(nil),              // 75: falcon.v1.Hang
+	(*HangPart)(nil),          // 76: falcon.v1.HangPart
+	(*Operator)(nil),          // 77: falcon.v1.Operator
+	(*RankColumns)(nil),       // 78: falcon.v1.RankColumns
+	(*Column)(nil),            // 79: falcon.v1.Column
+	(*Recurrence)(nil),        // 80: falcon.v1.Recurrence
+	(*Job)(nil),               // 81: falcon.v1.Job
+	(*Policy)(nil),            // 82: falcon.v1.Policy
+	(*RecoveryPolicy)(nil),    // 83: falcon.v1.RecoveryPolicy
+	(*RungPolicy)(nil),        // 84: falcon.v1.RungPolicy
+	(*RankView)(nil),          // 85: falcon.v1.RankView
+	(*NodeView)(nil),          // 86: falcon.v1.NodeView
+	(*Series)(nil),            // 87: falcon.v1.Series
+	(*Moment)(nil),            // 88: falcon.v1.Moment
+	(*Mark)(nil),              // 89: falcon.v1.Mark
+	(*Evidence)(nil),          // 90: falcon.v1.Evidence
+	(*Verdict)(nil),           // 91: falcon.v1.Verdict
+	(*Incident)(nil),          // 92: falcon.v1.Incident
+	(*Action)(nil),            // 93: falcon.v1.Action
+	(*Approval)(nil),          // 94: falcon.v1.Approval
+	(*Preview)(nil),           // 95: falcon.v1.Preview
+	(*NodeSwap)(nil),          // 96: falcon.v1.NodeSwap
+	(*LinksOf)(nil),           // 97: falcon.v1.LinksOf
+	(*RungView)(nil),          // 98: falcon.v1.RungView
+	(*Ladder)(nil),            // 99: falcon.v1.Ladder
+	(*EventLine)(nil),         // 100: falcon.v1.EventLine
+	(*Audit)(nil),             // 101: falcon.v1.Audit
+	(*WatchRequest)(nil),      // 102: falcon.v1.WatchRequest
+	(*Event)(nil),             // 103: falcon.v1.Event
+	(*DecideRequest)(nil),     // 104: falcon.v1.DecideRequest
+	(*DecideReply)(nil),       // 105: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil),  // 106: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),    // 107: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil),  // 108: falcon.v1.IncidentsRequest
+	(*Validation)(nil),        // 109: falcon.v1.Validation
+	(*ValidationNow)(nil),     // 110: falcon.v1.ValidationNow
+	(*RankPair)(nil),          // 111: falcon.v1.RankPair
+	(*GemmResult)(nil),        // 112: falcon.v1.GemmResult
+	(*LinkResult)(nil),        // 113: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),   // 114: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),     // 115: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),    // 116: falcon.v1.IncidentsReply
+	(*TriageRequest)(nil),     // 117: falcon.v1.TriageRequest
+	(*TriageReply)(nil),       // 118: falcon.v1.TriageReply
+	(*Triage)(nil),            // 119: falcon.v1.Triage
+	(*TriageNote)(nil),        // 120: falcon.v1.TriageNote
+	(*PeekRequest)(nil),       // 121: falcon.v1.PeekRequest
+	(*PeekReply)(nil),         // 122: falcon.v1.PeekReply
+	(*HistoryRequest)(nil),    // 123: falcon.v1.HistoryRequest
+	(*HistoryReply)(nil),      // 124: falcon.v1.HistoryReply
+	(*ProbeRequest)(nil),      // 125: falcon.v1.ProbeRequest
+	(*ProbeReply)(nil),        // 126: falcon.v1.ProbeReply
+	(*PastIncident)(nil),      // 127: falcon.v1.PastIncident
+	(*CauseCount)(nil),        // 128: falcon.v1.CauseCount
+	(*JobCauses)(nil),         // 129: falcon.v1.JobCauses
+	(*JobCategory)(nil),       // 130: falcon.v1.JobCategory
+	(*Spread)(nil),            // 131: falcon.v1.Spread
+	(*PastJob)(nil),           // 132: falcon.v1.PastJob
+	(*Culprit)(nil),           // 133: falcon.v1.Culprit
+	(*Fault)(nil),             // 134: falcon.v1.Fault
+	(*Recovery)(nil),          // 135: falcon.v1.Recovery
+	(*RecoveryWait)(nil),      // 136: falcon.v1.RecoveryWait
+	(*Shrink)(nil),            // 137: falcon.v1.Shrink
+	(*RankRecovery)(nil),      // 138: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 139: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 140: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 141: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 142: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 143: falcon.v1.RecoverReply
+	(*Bar)(nil),               // 144: falcon.v1.Bar
+	nil,                       // 145: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 146: falcon.v1.Policy.RungsEntry
+	nil,                       // 147: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 148: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 149: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 150: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	19,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
-	20,  // 1: falcon.v1.AgentFrame.beat:type_name -> falcon.v1.Beat
-	29,  // 2: falcon.v1.AgentFrame.samples:type_name -> falcon.v1.Samples
-	33,  // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
-	38,  // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
-	42,  // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
-	24,  // 6: falcon.v1.AgentFrame.rank:type_name -> falcon.v1.RankState
-	23,  // 7: falcon.v1.AgentFrame.device:type_name -> falcon.v1.DeviceEvent
+	21,  // 1: falcon.v1.AgentFrame.beat:type_name -> falcon.v1.Beat
+	30,  // 2: falcon.v1.AgentFrame.samples:type_name -> falcon.v1.Samples
+	34,  // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
+	39,  // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
+	43,  // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
+	25,  // 6: falcon.v1.AgentFrame.rank:type_name -> falcon.v1.RankState
+	24,  // 7: falcon.v1.AgentFrame.device:type_name -> falcon.v1.DeviceEvent
 	16,  // 8: falcon.v1.AgentFrame.goodbye:type_name -> falcon.v1.Goodbye
 	12,  // 9: falcon.v1.AgentFrame.calls:type_name -> falcon.v1.Calls
 	10,  // 10: falcon.v1.AgentFrame.peeked:type_name -> falcon.v1.Peeked
@@ -15186,172 +15364,175 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	13,  // 14: falcon.v1.Calls.ranks:type_name -> falcon.v1.RankCalls
 	14,  // 15: falcon.v1.RankCalls.comms:type_name -> falcon.v1.CommCalls
 	15,  // 16: falcon.v1.RankCalls.calls:type_name -> falcon.v1.Call
-	22,  // 17: falcon.v1.Beat.ranks:type_name -> falcon.v1.RankBeat
-	21,  // 18: falcon.v1.Beat.unseen:type_name -> falcon.v1.UnseenRank
-	28,  // 19: falcon.v1.RankState.comms:type_name -> falcon.v1.Comm
-	27,  // 20: falcon.v1.RankState.park:type_name -> falcon.v1.Park
-	26,  // 21: falcon.v1.RankState.committed:type_name -> falcon.v1.Commitment
-	25,  // 22: falcon.v1.RankState.traffic:type_name -> falcon.v1.Traffic
-	30,  // 23: falcon.v1.Samples.samples:type_name -> falcon.v1.Sample
-	31,  // 24: falcon.v1.Sample.work:type_name -> falcon.v1.Work
-	32,  // 25: falcon.v1.Work.changed:type_name -> falcon.v1.CallChange
-	34,  // 26: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
-	37,  // 27: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
-	35,  // 28: falcon.v1.RankProfile.columns:type_name -> falcon.v1.CallColumns
-	36,  // 29: falcon.v1.CallColumns.classes:type_name -> falcon.v1.CallClass
-	40,  // 30: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
-	41,  // 31: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
-	39,  // 32: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	143, // 33: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
-	0,   // 34: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
-	43,  // 35: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
-	61,  // 36: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
-	66,  // 37: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
-	47,  // 38: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
-	48,  // 39: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
-	49,  // 40: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
-	46,  // 41: falcon.v1.EngineFrame.ask:type_name -> falcon.v1.Ask
-	45,  // 42: falcon.v1.EngineFrame.peek:type_name -> falcon.v1.Peek
-	67,  // 43: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
-	68,  // 44: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
-	58,  // 45: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
-	64,  // 46: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
-	50,  // 47: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
-	51,  // 48: falcon.v1.Command.suspend:type_name -> falcon.v1.SuspendCommand
-	52,  // 49: falcon.v1.Command.table:type_name -> falcon.v1.TableCommand
-	53,  // 50: falcon.v1.Command.rejoin:type_name -> falcon.v1.RejoinCommand
-	56,  // 51: falcon.v1.Command.stop:type_name -> falcon.v1.StopCommand
-	57,  // 52: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
-	54,  // 53: falcon.v1.RejoinCommand.moves:type_name -> falcon.v1.ShardMove
-	55,  // 54: falcon.v1.RejoinCommand.seats:type_name -> falcon.v1.RankSeat
-	1,   // 55: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
-	59,  // 56: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
-	60,  // 57: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
-	2,   // 58: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
-	62,  // 59: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
-	3,   // 60: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
-	63,  // 61: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
-	65,  // 62: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
-	4,   // 63: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
-	4,   // 64: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
-	5,   // 65: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
-	79,  // 66: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
-	80,  // 67: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
-	83,  // 68: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
-	85,  // 69: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
-	90,  // 70: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	97,  // 71: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	98,  // 72: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
-	84,  // 73: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	107, // 74: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
-	39,  // 75: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	133, // 76: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
-	76,  // 77: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
-	78,  // 78: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
-	75,  // 79: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
-	97,  // 80: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
-	73,  // 81: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
-	131, // 82: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
-	117, // 83: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
-	72,  // 84: falcon.v1.SnapshotReply.brief:type_name -> falcon.v1.Brief
-	142, // 85: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
-	71,  // 86: falcon.v1.SnapshotReply.recent:type_name -> falcon.v1.Recent
-	74,  // 87: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
-	74,  // 88: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
-	77,  // 89: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
-	144, // 90: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
-	81,  // 91: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
-	6,   // 92: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	9,   // 93: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
-	87,  // 94: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	86,  // 95: falcon.v1.Series.moments:type_name -> falcon.v1.Moment
-	88,  // 96: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	89,  // 97: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	93,  // 98: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	92,  // 99: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
-	94,  // 100: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	95,  // 101: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	95,  // 102: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	145, // 103: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	94,  // 104: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
-	93,  // 105: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	96,  // 106: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	91,  // 107: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	91,  // 108: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	99,  // 109: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
-	98,  // 110: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	91,  // 111: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	80,  // 112: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	80,  // 113: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	110, // 114: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	111, // 115: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	108, // 116: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
-	109, // 117: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
-	107, // 118: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	90,  // 119: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	107, // 120: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	97,  // 121: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	98,  // 122: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
-	85,  // 123: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
-	79,  // 124: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	133, // 125: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
-	117, // 126: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
-	117, // 127: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
-	118, // 128: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
-	11,  // 129: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
-	125, // 130: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
-	126, // 131: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
-	127, // 132: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
-	129, // 133: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
-	129, // 134: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
-	130, // 135: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
-	131, // 136: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
-	128, // 137: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
-	132, // 138: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	146, // 139: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	54,  // 140: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	147, // 141: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	148, // 142: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	136, // 143: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	135, // 144: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	134, // 145: falcon.v1.Recovery.wait:type_name -> falcon.v1.RecoveryWait
-	133, // 146: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	139, // 147: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	133, // 148: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	82,  // 149: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 150: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	17,  // 151: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
-	69,  // 152: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	100, // 153: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	102, // 154: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	104, // 155: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	112, // 156: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	106, // 157: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	137, // 158: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	140, // 159: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	121, // 160: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
-	123, // 161: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
-	115, // 162: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
-	119, // 163: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
-	44,  // 164: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	18,  // 165: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
-	70,  // 166: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	101, // 167: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	103, // 168: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	105, // 169: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	113, // 170: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	114, // 171: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	138, // 172: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	141, // 173: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	122, // 174: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
-	124, // 175: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
-	116, // 176: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
-	120, // 177: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
-	164, // [164:178] is the sub-list for method output_type
-	150, // [150:164] is the sub-list for method input_type
-	150, // [150:150] is the sub-list for extension type_name
-	150, // [150:150] is the sub-list for extension extendee
-	0,   // [0:150] is the sub-list for field type_name
+	20,  // 17: falcon.v1.Hello.formats:type_name -> falcon.v1.Format
+	23,  // 18: falcon.v1.Beat.ranks:type_name -> falcon.v1.RankBeat
+	22,  // 19: falcon.v1.Beat.unseen:type_name -> falcon.v1.UnseenRank
+	29,  // 20: falcon.v1.RankState.comms:type_name -> falcon.v1.Comm
+	28,  // 21: falcon.v1.RankState.park:type_name -> falcon.v1.Park
+	27,  // 22: falcon.v1.RankState.committed:type_name -> falcon.v1.Commitment
+	26,  // 23: falcon.v1.RankState.traffic:type_name -> falcon.v1.Traffic
+	31,  // 24: falcon.v1.Samples.samples:type_name -> falcon.v1.Sample
+	32,  // 25: falcon.v1.Sample.work:type_name -> falcon.v1.Work
+	33,  // 26: falcon.v1.Work.changed:type_name -> falcon.v1.CallChange
+	35,  // 27: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
+	38,  // 28: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
+	36,  // 29: falcon.v1.RankProfile.columns:type_name -> falcon.v1.CallColumns
+	37,  // 30: falcon.v1.CallColumns.classes:type_name -> falcon.v1.CallClass
+	41,  // 31: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
+	42,  // 32: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
+	40,  // 33: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
+	145, // 34: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	0,   // 35: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
+	44,  // 36: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
+	62,  // 37: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
+	67,  // 38: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
+	48,  // 39: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
+	49,  // 40: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
+	50,  // 41: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
+	47,  // 42: falcon.v1.EngineFrame.ask:type_name -> falcon.v1.Ask
+	46,  // 43: falcon.v1.EngineFrame.peek:type_name -> falcon.v1.Peek
+	68,  // 44: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
+	69,  // 45: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
+	59,  // 46: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
+	65,  // 47: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
+	51,  // 48: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
+	52,  // 49: falcon.v1.Command.suspend:type_name -> falcon.v1.SuspendCommand
+	53,  // 50: falcon.v1.Command.table:type_name -> falcon.v1.TableCommand
+	54,  // 51: falcon.v1.Command.rejoin:type_name -> falcon.v1.RejoinCommand
+	57,  // 52: falcon.v1.Command.stop:type_name -> falcon.v1.StopCommand
+	58,  // 53: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
+	55,  // 54: falcon.v1.RejoinCommand.moves:type_name -> falcon.v1.ShardMove
+	56,  // 55: falcon.v1.RejoinCommand.seats:type_name -> falcon.v1.RankSeat
+	1,   // 56: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
+	60,  // 57: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
+	61,  // 58: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
+	2,   // 59: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
+	63,  // 60: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
+	3,   // 61: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
+	64,  // 62: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
+	66,  // 63: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
+	4,   // 64: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
+	4,   // 65: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
+	5,   // 66: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
+	81,  // 67: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
+	82,  // 68: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
+	85,  // 69: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
+	87,  // 70: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
+	92,  // 71: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
+	99,  // 72: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	100, // 73: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	86,  // 74: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
+	109, // 75: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	40,  // 76: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
+	135, // 77: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	78,  // 78: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
+	80,  // 79: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
+	77,  // 80: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
+	99,  // 81: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
+	75,  // 82: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
+	133, // 83: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
+	119, // 84: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
+	74,  // 85: falcon.v1.SnapshotReply.brief:type_name -> falcon.v1.Brief
+	144, // 86: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
+	73,  // 87: falcon.v1.SnapshotReply.recent:type_name -> falcon.v1.Recent
+	72,  // 88: falcon.v1.SnapshotReply.engine:type_name -> falcon.v1.Build
+	76,  // 89: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
+	76,  // 90: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
+	79,  // 91: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
+	146, // 92: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	83,  // 93: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
+	6,   // 94: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	9,   // 95: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
+	20,  // 96: falcon.v1.NodeView.formats:type_name -> falcon.v1.Format
+	89,  // 97: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	88,  // 98: falcon.v1.Series.moments:type_name -> falcon.v1.Moment
+	90,  // 99: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	91,  // 100: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	95,  // 101: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	94,  // 102: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
+	96,  // 103: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	97,  // 104: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	97,  // 105: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	147, // 106: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	96,  // 107: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
+	95,  // 108: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	98,  // 109: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	93,  // 110: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	93,  // 111: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	101, // 112: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	100, // 113: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	93,  // 114: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	82,  // 115: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	82,  // 116: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	112, // 117: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	113, // 118: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	110, // 119: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	111, // 120: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	109, // 121: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	92,  // 122: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	109, // 123: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	99,  // 124: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	100, // 125: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	87,  // 126: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	81,  // 127: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	135, // 128: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	119, // 129: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
+	119, // 130: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
+	120, // 131: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
+	11,  // 132: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
+	127, // 133: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
+	128, // 134: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
+	129, // 135: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
+	131, // 136: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
+	131, // 137: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
+	132, // 138: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
+	133, // 139: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
+	130, // 140: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
+	134, // 141: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	148, // 142: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	55,  // 143: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	149, // 144: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	150, // 145: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	138, // 146: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	137, // 147: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	136, // 148: falcon.v1.Recovery.wait:type_name -> falcon.v1.RecoveryWait
+	135, // 149: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	141, // 150: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	135, // 151: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	84,  // 152: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 153: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	17,  // 154: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	70,  // 155: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	102, // 156: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	104, // 157: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	106, // 158: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	114, // 159: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	108, // 160: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	139, // 161: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	142, // 162: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	123, // 163: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
+	125, // 164: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
+	117, // 165: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
+	121, // 166: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
+	45,  // 167: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	18,  // 168: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	71,  // 169: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	103, // 170: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	105, // 171: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	107, // 172: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	115, // 173: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	116, // 174: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	140, // 175: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	143, // 176: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	124, // 177: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
+	126, // 178: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
+	118, // 179: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
+	122, // 180: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
+	167, // [167:181] is the sub-list for method output_type
+	153, // [153:167] is the sub-list for method input_type
+	153, // [153:153] is the sub-list for extension type_name
+	153, // [153:153] is the sub-list for extension extendee
+	0,   // [0:153] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -15373,14 +15554,14 @@ func file_falcon_v1_falcon_proto_init() {
 		(*AgentFrame_Peeked)(nil),
 		(*AgentFrame_Kernel)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[37].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[38].OneofWrappers = []any{
 		(*EngineFrame_Welcome)(nil),
 		(*EngineFrame_Ack)(nil),
 		(*EngineFrame_Command)(nil),
 		(*EngineFrame_Ask)(nil),
 		(*EngineFrame_Peek)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[42].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[43].OneofWrappers = []any{
 		(*Command_Profile)(nil),
 		(*Command_Order)(nil),
 		(*Command_Pause)(nil),
@@ -15391,8 +15572,8 @@ func file_falcon_v1_falcon_proto_init() {
 		(*Command_Rejoin)(nil),
 		(*Command_Stop)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[61].OneofWrappers = []any{}
-	file_falcon_v1_falcon_proto_msgTypes[94].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[62].OneofWrappers = []any{}
+	file_falcon_v1_falcon_proto_msgTypes[96].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -15402,7 +15583,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   142,
+			NumMessages:   144,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -121,7 +121,7 @@ PAGES   ?= $(CURDIR)/docs
 RESULTS ?= $(BIN)
 
 # Exact on any machine first, then what is timed.
-NIGHTLY := simulate core-race schedules crashes attacks eval one-slow table7 flow rivals outage pictures seeds pauses swaps harmless node-pauses clock-steps old-journals ends recoveries torch-kills torch-pauses torch-versions torch-screen torch-lab hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
+NIGHTLY := simulate core-race schedules crashes attacks eval one-slow table7 flow rivals outage pictures seeds pauses swaps harmless node-pauses clock-steps old-journals ends recoveries torch-kills torch-pauses torch-versions torch-screen torch-lab version-pairs hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
 .PHONY: $(NIGHTLY)
 export NIGHT_SEEDS ?= 10000
 nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped
@@ -241,6 +241,11 @@ torch-versions: build ## a rank of a PyTorch job on emulated GPUs killed and rep
 	python=$$(.ci/python version $$v) || { echo "torch-versions: $$v skipped: it can't be installed"; continue; }; \
 	"$$python" native/gpu/gpu.py --bin $(BIN) --hollow --only machine,recovery --out $(RESULTS)/torch-$$v || exit 1; \
 	grep -h killed $(RESULTS)/torch-$$v/gpu.md; done
+
+# A fixed release: what is played beside it must work together, or say why not.
+VERSION_BEFORE ?= 1c7bcb9d
+version-pairs: build ## engine, agents, hook and adapter of this build beside those of VERSION_BEFORE (a commit, built once), in all 16 pairs with a kill each; recordings of both; upgrades in the midst of a recovery and of a swap
+	go test -count=1 -timeout 3h -v -run 'TestVersionPairs|TestUpgradesInTheMidst|TestUpgradesInASwap' ./cmd/falcon -lab-versions $(VERSION_BEFORE) -lab-versions-bin $(RESULTS)/versions
 
 torch-screen: build ## mitigations of a PyTorch job on emulated GPUs, approved by keys on a real terminal; skipped without torch
 	go test -count=1 -timeout 1h -v -run TestTorchScreen ./cmd/falcon -torch-screen

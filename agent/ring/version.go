@@ -4,5 +4,5 @@ package ring
 // agent reads.
 const (
 	Version       = shmVersion
-	OldestVersion = shmVersion
+	OldestVersion = oldestVersion
 )

@@ -31,6 +31,8 @@ type shipper interface {
 	Ends() []*falconv1.RankState
 	// Renew replaces the present stream by a new one.
 	Renew()
+	// Hears reports whether the engine has welcomed the present stream.
+	Hears() bool
 }
 
 // Agent is one node's daemon. Build it with New, feed it the engine's frames
@@ -339,7 +341,7 @@ func (a *Agent) pollProcess(p *process, now time.Time) {
 	}
 	gone := a.hasExited(p)
 	a.samples = p.drainRings(a.buf, a.samples)
-	p.seg.Beat()
+	p.seg.Beat(p.keepsParked() && a.ship.Hears())
 	p.iterations.publishPeriod(p.seg)
 	a.suspendLateJoiner(p)
 	a.announceChanges(p)

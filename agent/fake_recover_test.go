@@ -17,6 +17,7 @@ type fakeRecovery struct {
 	park      ring.Park
 	rejoined  ring.Rejoined
 	job       ring.JobState
+	kept      int64 // the newest time from which its longest wait counts
 	deny      error // what Suspend and PutRejoin say
 }
 

@@ -116,7 +116,13 @@ func (s *fakeSegment) hold(state ring.PauseState) {
 }
 
 func (s *fakeSegment) UnixNs(monoNs int64) int64 { return monoNs + 5e9 }
-func (s *fakeSegment) Beat()                     {}
+func (s *fakeSegment) Beat(keepParked bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if keepParked {
+		s.recovery.kept = time.Now().UnixNano()
+	}
+}
 
 func (s *fakeSegment) Header() ring.Header {
 	s.mu.Lock()
@@ -391,6 +397,7 @@ type fakeShip struct {
 	mu      sync.Mutex
 	frames  []*falconv1.AgentFrame
 	beats   int
+	alone   bool                  // no engine has welcomed it
 	renewed int                   // streams that the agent asked for
 	ranks   []*falconv1.RankBeat  // of the newest beat
 	kept    []*falconv1.RankState // ends that were sent and not acknowledged
@@ -403,6 +410,12 @@ func (s *fakeShip) Send(f *falconv1.AgentFrame) {
 	if st := f.GetRank(); st != nil && !st.Alive {
 		s.kept = append(s.kept, st)
 	}
+}
+
+func (s *fakeShip) Hears() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.alone
 }
 
 func (s *fakeShip) Renew() {

@@ -31,6 +31,7 @@ func (s endsShip) Send(f *falconv1.AgentFrame) {
 }
 
 func (endsShip) Beat(time.Time, []*falconv1.RankBeat, []*falconv1.UnseenRank) {}
+func (endsShip) Hears() bool                                                  { return true }
 func (endsShip) Renew()                                                       {}
 
 func (endsShip) Ends() []*falconv1.RankState { return nil }

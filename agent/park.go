@@ -91,6 +91,11 @@ func (p *process) parkedForNewest() bool {
 	return p.recovery.park.On && p.recovery.park.Generation >= p.status.SuspendWanted
 }
 
+// keepsParked reports whether the process waits in a recovery, and is to wait on while an engine is
+// there, which ends the wait itself: it may be for a spare, or for a node to come back, and last longer
+// than the hook waits.
+func (p *process) keepsParked() bool { return !p.dead && p.parkedForNewest() }
+
 // suspendLateJoiner suspends a replacement process that has come up to park only after the
 // job was suspended once more, for another fault: it belongs to the newer
 // generation then, and parks in that one.

@@ -86,6 +86,29 @@ func TestSuspendIsDoneWhenAllArePark(t *testing.T) {
 	})
 }
 
+// A parked process waits on as long as an engine is there, and one that trains is left alone.
+func TestParkedProcessesAreKept(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		a, b := n.pair()
+		n.order(1, 10*time.Second, suspendCommand(2, 300))
+		a.parks(2, 7, 6, 7)
+		wait(time.Second)
+		before := a.recovery.kept
+		wait(time.Minute)
+		if before == 0 || a.recovery.kept-before < int64(59*time.Second) || b.recovery.kept != 0 {
+			t.Fatalf("kept at %d, a minute later at %d; who trains at %d", before, a.recovery.kept, b.recovery.kept)
+		}
+		n.ship.mu.Lock()
+		n.ship.alone = true
+		n.ship.mu.Unlock()
+		before = a.recovery.kept
+		wait(time.Minute)
+		if a.recovery.kept-before > int64(time.Second) {
+			t.Fatalf("without an engine it is kept for %v more", time.Duration(a.recovery.kept-before))
+		}
+	})
+}
+
 // A rank that can't park keeps its whole node as it is.
 func TestSuspendIsAllOrNothing(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {

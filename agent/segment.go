@@ -38,7 +38,7 @@ type Segment interface {
 	Park() (p ring.Park, ok bool)
 	Rejoined() (r ring.Rejoined, ok bool)
 	JobState() ring.JobState
-	Beat()
+	Beat(keepParked bool)
 	Err() error
 	Close() error
 }

@@ -45,7 +45,10 @@ func (w *workflow) onSuspendDeadline(now time.Time) {
 		w.op.setDeadline(now, w.cfg.SuspendMost)
 		return
 	}
-	waited := w.op.stopAwaitingSpare()
+	if w.op.rec.Wait != nil && !w.op.rec.Wait.Spare && w.op.isSettled() {
+		return // nobody came back: it goes on by itself
+	}
+	waited, before := w.op.stopAwaitingSpare(), w.op.rec.Wait
 	if a := w.alloc.assignRanks(now); waited && a.lack != "" {
 		w.onNoSpare(now, a)
 		return
@@ -57,6 +60,7 @@ func (w *workflow) onSuspendDeadline(now time.Time) {
 	w.giveUpWaiting(now, falcon.FaultFrozen, what, w.cfg.SuspendMost)
 	switch {
 	case w.op.rec == nil || w.op.rec.State != falcon.RecoverySuspend:
+	case before == nil && w.op.rec.Wait != nil: // half of the nodes or more are not heard
 	case len(w.op.rec.Fenced) == fenced && !w.op.gathering(now): // no node is late, and still it does not go on
 		w.finishRecovery(now, falcon.RecoveryFailed, "the job could not be suspended; start it again from its checkpoint")
 	default:
@@ -70,8 +74,8 @@ func (w *workflow) onAgentDeadline(now time.Time) {
 	w.giveUpWaiting(now, falcon.FaultNode, "the agent of node %s did not come back within %s", w.cfg.AgentWait)
 }
 
-// giveUpWaiting gives up the nodes that the state waits for, unless they are the
-// most: then it is not they who are at fault.
+// giveUpWaiting gives up the nodes that the state waits for. Where they are half of all or more and
+// none is heard it waits for them; where they are the most it is not they who are at fault.
 func (w *workflow) giveUpWaiting(now time.Time, kind falcon.FaultKind, format string, limit time.Duration) {
 	var late []falcon.Node
 	for _, n := range w.op.stayingNodes() {
@@ -79,7 +83,12 @@ func (w *workflow) giveUpWaiting(now time.Time, kind falcon.FaultKind, format st
 			late = append(late, n)
 		}
 	}
-	if nodes := len(w.ranks.usedNodes()); w.op.rec.State != falcon.RecoveryReplace && len(late) > 1 && 2*len(late) > nodes {
+	nodes := len(w.ranks.usedNodes())
+	many := w.op.rec.State != falcon.RecoveryReplace && len(late) > 1
+	switch {
+	case many && 2*len(late) >= nodes && newWaits(w).awaitMost(now, late):
+		return
+	case many && 2*len(late) > nodes:
 		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf(format, late[0], limit)+fmt.Sprintf(", nor did %d of %d nodes: the console's own network may be at fault; start the job again from its checkpoint", len(late), nodes))
 		return
 	}

@@ -14,13 +14,14 @@ import (
 type detector struct {
 	*jobState
 	op      *operation
+	hist    *history
 	out     *outbox
 	copies  copies
 	doubted bool // processes of too many nodes are silent to be believed
 }
 
 func newDetector(m *Machine) detector {
-	return detector{jobState: &m.jobState, op: &m.op, out: &m.out, copies: copies{jobState: &m.jobState, op: &m.op}}
+	return detector{jobState: &m.jobState, op: &m.op, hist: &m.hist, out: &m.out, copies: copies{jobState: &m.jobState, op: &m.op}}
 }
 
 // assessHearing judges the console's own hearing before that of any node. It reports for how
@@ -78,7 +79,7 @@ func (d *detector) deadNodes(now time.Time) []falcon.Fault {
 	}
 	var silent []falcon.Node
 	for _, n := range d.op.stayingNodes() {
-		if d.nodes.Get(n, now).SilentFor(now, d.cfg.Dead) {
+		if d.nodes.Get(n, now).SilentFor(now, d.cfg.Dead*d.silenceFactor(now, n)) {
 			silent = append(silent, n)
 		}
 	}
@@ -137,7 +138,7 @@ func (d *detector) silentRanks(now time.Time) []falcon.Fault {
 // tooManyToBelieve reports whether too many nodes have silent processes at once to believe it.
 func (d *detector) tooManyToBelieve(nodes int) bool {
 	before, all := d.doubted, len(d.ranks.usedNodes())
-	d.doubted = nodes > 1 && 2*nodes > all
+	d.doubted = nodes > 1 && 2*nodes >= all
 	if d.doubted && !before {
 		d.out.addNote("", "fault", 2, "%d of %d nodes are without a sign of life of a process at once: nothing is fenced, the console's own network may be at fault", nodes, all)
 	}
@@ -156,7 +157,7 @@ func (d *detector) judgeRank(now time.Time, r falcon.Rank, n falcon.Node) (falco
 	case failed && x.isAlive() && fatal.Concerns(f.Device):
 		f.Kind, f.FirstNs = falcon.FaultDevice, at.UnixNano()
 		f.Evidence = []string{fatal.String(), "the job stalls"}
-	case x.isAlive() && x.beatWithin(now, 2*d.cfg.Beat) && age > 2*d.cfg.Beat:
+	case x.isAlive() && x.beatWithin(now, 2*d.cfg.Beat) && age > time.Duration(2*d.silenceFactor(now, n))*d.cfg.Beat:
 		f.Kind, f.FirstNs, f.Silent = falcon.FaultFrozen, now.Add(-age).UnixNano(), true
 		f.Evidence = []string{fmt.Sprintf("the hook of rank %d (process %d on %s) was last alive %.1f s ago", r, x.process().Pid, f.Device, age.Seconds()), "the job stalls"}
 	case x.isUnknown() && d.op.rec == nil && d.ranks.anyProcessAlive() && !d.ends.Has(r):

@@ -25,7 +25,7 @@
 // stall. An agent that said goodbye has time to come back. A job in which nothing moves
 // and nothing is certain to be faulty is reported, and a person decides.
 //
-// The machine distrusts itself first. Where most nodes are not heard, at its start, and
+// The machine distrusts itself first. Where half of the nodes or more are not heard, at its start, and
 // while the engine is late, no node is judged by silence and no deadline runs;
 // afterwards all clocks start again.
 //

@@ -27,14 +27,15 @@ type operation struct {
 	rejoinFailed  bool                 // the attempt was begun because a rejoin failed
 	tableFailures map[falcon.Node]int  // over all attempts
 
-	givenUp map[falcon.Node]time.Time // when nodes were given up by this engine, over all attempts
+	givenUp moments // when nodes were given up by this engine, over all attempts
+	failing moments // when it was said that nodes fall silent too often
 }
 
 // openRecord begins a recovery.
 func (op *operation) openRecord(now time.Time, c *falcon.Recovery) {
 	op.rec, op.proof = c, proof{}
 	op.resetAttempt(attempt.NewClock(now, now))
-	op.tableFailures, op.givenUp = map[falcon.Node]int{}, map[falcon.Node]time.Time{}
+	op.tableFailures, op.givenUp, op.failing = map[falcon.Node]int{}, moments{}, moments{}
 }
 
 // takeUpRecord goes on with a recovery from before the engine's start; its time away counts.
@@ -54,9 +55,9 @@ func (op *operation) beginAttempt(now time.Time, generation uint64, why string) 
 	c := op.rec
 	c.Generation, c.Attempts, c.Reason = generation, c.Attempts+1, why
 	op.enterState(now, falcon.RecoverySuspend, op.cfg.SuspendMost)
-	next, failures, givenUp := op.replies.Next(), op.tableFailures, op.givenUp
+	next, failures, givenUp, failing := op.replies.Next(), op.tableFailures, op.givenUp, op.failing
 	op.resetAttempt(op.clock)
-	op.replies, op.tableFailures, op.givenUp = next, failures, givenUp
+	op.replies, op.tableFailures, op.givenUp, op.failing = next, failures, givenUp, failing
 	op.gatherFaults(now)
 }
 
@@ -145,7 +146,7 @@ func (op *operation) addFault(now time.Time, f falcon.Fault) falcon.Fault {
 	if f.LosesNode() {
 		f.Ranks = slices.Clone(op.ranks.ranksOnNode(f.Node))
 		op.fenceNode(f.Node)
-		op.givenUp[f.Node] = now
+		op.givenUp.setAt(f.Node, now)
 	}
 	for _, r := range f.Ranks {
 		op.replies.Arrived(r)
@@ -266,7 +267,7 @@ func (op *operation) updateSurvivors() {
 // enterState books the time of the state that ends, and begins the next.
 func (op *operation) enterState(now time.Time, s falcon.RecoveryState, limit time.Duration) {
 	op.bookPhase(now)
-	op.rec.State = s
+	op.rec.State, op.rec.Wait = s, nil
 	op.clock.Enter(now)
 	op.setDeadline(now, limit)
 }
@@ -279,6 +280,9 @@ func (op *operation) setDeadline(now time.Time, limit time.Duration) {
 
 func (op *operation) showDeadline() {
 	op.rec.DeadlineNs = op.clock.DeadlineNs()
+	if wait := op.rec.Wait; wait != nil {
+		wait.UntilNs = op.rec.DeadlineNs
+	}
 	op.markChanged()
 }
 

@@ -17,7 +17,7 @@ import (
 var owners = []string{"approval", "proof", "allocator", "copies", "generations", "history", "member", "orders", "outbox", "rankTable", "stoppage", "operation"}
 
 // shared are parts that a type lends: they hide their own fields.
-var shared = []string{"operation.rec", "operation.clock", "operation.replies", "operation.proof"}
+var shared = []string{"operation.rec", "operation.clock", "operation.givenUp", "operation.failing", "operation.replies", "operation.proof"}
 
 // A field of a part is read and written by the part's own file alone.
 func TestPartsHideTheirFields(t *testing.T) {

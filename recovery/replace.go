@@ -60,7 +60,10 @@ func planHash(c *falcon.Recovery, a assignment) string {
 func (w *workflow) beginReplace(now time.Time) bool {
 	a := w.alloc.assignRanks(now)
 	if a.lack != "" {
-		w.awaitSpare(now, a)
+		newWaits(w).awaitSpare(now, a)
+		return false
+	}
+	if newWaits(w).awaitReturn(now, a) {
 		return false
 	}
 	w.spareCame()
@@ -68,19 +71,6 @@ func (w *workflow) beginReplace(now time.Time) bool {
 	w.applyAssignment(a)
 	w.orders.launchReplacements(now)
 	return true
-}
-
-func (w *workflow) awaitSpare(now time.Time, a assignment) {
-	c := w.op.rec
-	if !w.op.awaitSpare() {
-		return
-	}
-	c.Reason = a.lack + "; connect a spare node, or abort"
-	if s, _ := w.alloc.shrinkPlan(a); s != nil {
-		c.Reason += fmt.Sprintf("; in %s it goes on with %d of %d replicas", w.cfg.SpareWait, len(s.Kept), s.Of)
-	}
-	w.op.setDeadline(now, w.cfg.SpareWait)
-	w.out.addNote(c.ID, "recovery", 2, "%s waits: %s", c.ID, c.Reason)
 }
 
 func (w *workflow) spareCame() {

@@ -261,6 +261,9 @@ func (s *script) show(id string) string {
 	for _, v := range c.Moves {
 		out += fmt.Sprintf("  move %d<-%d\n", v.Rank, v.From)
 	}
+	if v := c.Wait; v != nil {
+		out += fmt.Sprintf("  waits for %v spare %v for %.1f s, then %s (redo %.0f ms, launch %.0f ms)\n", v.Nodes, v.Spare, time.Unix(0, v.UntilNs).Sub(s.now).Seconds(), v.Then, v.RedoMs, v.LaunchMs)
+	}
 	if v := c.Shrink; v != nil {
 		out += fmt.Sprintf("  replicas %v of %d on %v, splits %v\n", v.Kept, v.Of, v.Placement, v.Splits)
 	}

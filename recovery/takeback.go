@@ -14,6 +14,14 @@ import (
 // and those that ended meanwhile are replaced where they were. A node that is back without any, as
 // after a repair, is taken back where no spare is left for it.
 
+// moments are when something became of nodes.
+type moments map[falcon.Node]time.Time
+
+func (m moments) setAt(n falcon.Node, now time.Time) { m[n] = now }
+
+// lastAt is when it was; zero = never.
+func (m moments) lastAt(n falcon.Node) time.Time { return m[n] }
+
 // returns is what is known of the nodes that a recovery has given up and that may come back.
 type returns struct{ *operation }
 
@@ -61,7 +69,7 @@ func (rt returns) isBack(now time.Time, n falcon.Node) (back, alive bool) {
 		x := rt.ranks.memberOf(r)
 		switch {
 		case x.hasEnded():
-		case x.beatsSince(rt.givenUp[n], now, rt.cfg.Beat):
+		case x.beatsSince(rt.givenUp.lastAt(n), now, rt.cfg.Beat):
 			alive = true
 		default:
 			return false, false
@@ -91,7 +99,7 @@ func (w comeback) takeBack(now time.Time) bool {
 	var back []falcon.Node
 	for _, n := range w.returns.awaitedBack(now) {
 		here, alive := w.returns.isBack(now, n)
-		if here && (alive || w.alloc.assignRanks(now).lack != "") {
+		if here && !w.isFailing(now, n) && (alive || w.alloc.assignRanks(now).lack != "") {
 			back = append(back, n)
 		}
 	}

@@ -151,8 +151,15 @@ func (p *Process) markAt(k uint64) (m Mark, ok bool) {
 	return m, w.readUint64(markSeq) == k+1
 }
 
-// Beat shows the hook that the agent runs.
-func (p *Process) Beat() { p.write64(ctlAgentAliveNs, uint64(MonoNs())) }
+// Beat shows the hook that the agent runs. With keepParked a process that is parked waits on: its
+// longest wait counts from now. Only for one that is parked, as it ends the time of a rank in its optimizer.
+func (p *Process) Beat(keepParked bool) {
+	now := uint64(MonoNs())
+	if keepParked {
+		p.write64(ctlSuspendUntilNs, now)
+	}
+	p.write64(ctlAgentAliveNs, now)
+}
 
 // SetPeriod notes the inferred calls per iteration and the class of the anchor
 // call, for whoever reads the memory of a process.

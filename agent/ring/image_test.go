@@ -312,7 +312,7 @@ func exercise(p *Process) {
 	p.StartProfile(1, MonoNs(), CommMask{})
 	p.StopProfile()
 	p.SetPeriod(1, 2)
-	p.Beat()
+	p.Beat(false)
 	_ = p.PutOrder(falcon.Order{ID: 3, Kind: falcon.OrderMicroBatches, MicroBatches: []int32{1, 2}})
 	for _, c := range p.Comms(nil) {
 		_ = p.Arm(2, soon(), -1, []Cut{{Comm: c.ID, Calls: c.Calls + 1}})

@@ -209,6 +209,13 @@ func (s *Shipper) Stats() Stats {
 	return Stats{Frames: uint64(len(s.spool.frames)), Dropped: s.spool.dropped, Lost: s.spool.lost, Connected: s.connected}
 }
 
+// Hears reports whether the engine has welcomed the present stream.
+func (s *Shipper) Hears() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.connected
+}
+
 // Renew ends the present stream, so that another begins. What the engine has sent on
 // the old one and the agent has not taken is lost: the engine says again what still
 // holds.

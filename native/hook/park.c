@@ -3,9 +3,9 @@
  * a recovery. Called from one thread of the framework.
  *
  * A rejoin is taken once, only while parked, only when it answers the newest
- * suspension, and only after every communicator before it has ended. Whatever
- * the agent writes, the wait ends: without a live agent after
- * FALCON_PARK_AGENT_S, in any case after FALCON_PARK_MAX_S.
+ * suspension, and only after every communicator before it has ended. The wait
+ * ends: without a live agent after FALCON_PARK_AGENT_S, and FALCON_PARK_MAX_S
+ * after the agent, which keeps it up while it is connected to an engine, last did.
  */
 #include "park.h"
 #include "clock.h"
@@ -109,11 +109,17 @@ static void publish(falcon_control *c, const parked *p, bool on) {
   end_write(&c->park_seq, seq);
 }
 
-/* No agent has looked for too long, or it has been too long altogether. */
+/* A time that somebody else wrote: since the wait began, and not to come. */
+static uint64_t since(const parked *p, uint64_t at_ns, uint64_t now_ns) {
+  if (at_ns > now_ns) return now_ns;
+  return at_ns < p->begun_ns ? p->begun_ns : at_ns;
+}
+
+/* No agent has looked for too long, or none that hears the engine has kept the wait up. */
 static bool nobody_comes(const falcon_control *c, const parked *p, uint64_t agent_ns, uint64_t max_ns) {
-  uint64_t now = falcon_mono_ns(), looked = GET(agent_alive_ns);
-  if (looked < p->begun_ns || looked > now) looked = looked > now ? now : p->begun_ns;
-  return now - p->begun_ns > max_ns || now - looked > agent_ns;
+  uint64_t looked = GET(agent_alive_ns), kept = GET(suspend_until_ns), now = falcon_mono_ns();
+  if (kept > now + FALCON_SUSPEND_MAX_MS * 1000000ull) kept = 0; /* none that an agent writes */
+  return now - since(p, kept, now) > max_ns || now - since(p, looked, now) > agent_ns;
 }
 
 /* The counts and pairs fill the order exactly. */

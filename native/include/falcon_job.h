@@ -91,7 +91,7 @@ uint64_t falcon_job_suspended(void);
 
 #define FALCON_PARK_REJOIN 0   /* *out is a REJOIN order */
 #define FALCON_PARK_STOP 1     /* end with success */
-#define FALCON_PARK_NOBODY (-1) /* no agent for FALCON_PARK_AGENT_S (default 120 s), or parked for FALCON_PARK_MAX_S (1800 s) */
+#define FALCON_PARK_NOBODY (-1) /* no agent for FALCON_PARK_AGENT_S (default 120 s), or parked for FALCON_PARK_MAX_S (1800 s) without an engine */
 #define FALCON_PARK_NO_HOOK (-2) /* there is no mailbox to wait on */
 
 /* Leaves training and blocks until the agent's order. The device queues must be

@@ -319,7 +319,9 @@ typedef struct falcon_control {
    * generation (generation_now below): they are aborted once, and calls on them
    * and creations of new ones fail, until a rejoin of that or a later generation.
    * A rank whose step tag is -1 is left alone until it has another one, or until
-   * suspend_until_ns. It is never taken back. */
+   * suspend_until_ns. It is never taken back. While the process is parked the agent
+   * writes the present time there as long as an engine is connected: the longest
+   * wait counts from it. */
   uint64_t suspend_until_ns;    /* CLOCK_MONOTONIC; a time that is over = no wait */
   uint64_t suspend_generation;  /* 0 = none; only grows; stored last, release */
   uint64_t stop_generation;     /* not 0: a parked process is to end with success */

@@ -92,6 +92,48 @@ func Fault(f *falconv1.Fault) string {
 	return s
 }
 
+// Returned is what became of a node that was given up for its silence, "" where it did not come back.
+func Returned(f *falconv1.Fault) string {
+	if f.GetReturnedUnixNs() == 0 {
+		return ""
+	}
+	return "taken back, as it was heard again after " + Ms(float64(f.ReturnedUnixNs-f.GetFirstUnixNs())/1e6)
+}
+
+// WaitsFor is for whom parked ranks wait, what follows, and what that costs.
+func WaitsFor(w *falconv1.RecoveryWait, left time.Duration) string {
+	var whom []string
+	if len(w.GetNodes()) > 0 {
+		whom = append(whom, strings.Join(w.Nodes, ", ")+" to come back")
+	}
+	if w.GetSpare() {
+		whom = append(whom, "a spare")
+	}
+	if len(whom) == 0 {
+		whom = []string{"nobody"}
+	}
+	text := "waits " + Seconds(left) + " more for " + strings.Join(whom, " or ") + ", then " + afterWait(w.GetThen())
+	if w.GetLaunchMs() > 0 {
+		text += " (that costs " + Span(w.GetRedoMs()) + " of training again and " + Span(w.LaunchMs) + " to start)"
+	}
+	return text
+}
+
+// afterWait is what follows a wait in words.
+func afterWait(then string) string {
+	switch falcon.AfterWait(then) {
+	case falcon.ThenFail:
+		return "the recovery fails"
+	case falcon.ThenFewer:
+		return "the job goes on from its checkpoint with fewer replicas"
+	case falcon.ThenCheckpoint:
+		return "a spare takes its place and all ranks load the checkpoint"
+	case falcon.ThenRestart:
+		return "the whole job is started again from its checkpoint"
+	}
+	return then
+}
+
 // gravest orders the kinds of faults: what is lost first, what merely waits last.
 var gravest = []falcon.FaultKind{falcon.FaultNode, falcon.FaultDevice, falcon.FaultExit, falcon.FaultFrozen}
 

@@ -326,7 +326,7 @@ func (p *proc) Pause() ring.Pause                   { return p.pause }
 func (p *proc) TestResult() (ring.TestResult, bool) { return p.result, p.result.ID != 0 }
 func (p *proc) Park() (ring.Park, bool)             { return p.park, true }
 func (p *proc) Rejoined() (ring.Rejoined, bool)     { return p.rejoined, true }
-func (p *proc) Beat()                               {}
+func (p *proc) Beat(bool)                           {}
 func (p *proc) Err() error                          { return nil }
 func (p *proc) Close() error                        { return nil }
 

@@ -274,7 +274,7 @@ func (c *crew) parks(m *member) bool {
 	if p == nil {
 		return false
 	}
-	p.Beat()
+	p.Beat(false)
 	park, ok := p.Park()
 	return ok && park.On && park.Generation >= c.generation
 }

@@ -100,6 +100,7 @@ type catch struct {
 
 func (c *catch) Beat(time.Time, []*falconv1.RankBeat, []*falconv1.UnseenRank) {}
 func (*catch) Ends() []*falconv1.RankState                                    { return nil }
+func (*catch) Hears() bool                                                    { return true }
 func (*catch) Renew()                                                         {}
 
 func (c *catch) Send(f *falconv1.AgentFrame) {

@@ -171,6 +171,31 @@ static void case_nobody(void) {
   CHECK(outcome() == FALCON_PARK_NOBODY && now_ns() - begun >= 3000 * MS);
 }
 
+/* An agent that hears the engine keeps the wait up, for as long as it does. */
+static void case_kept(void) {
+  setenv("FALCON_PARK_MAX_S", "1", 1);
+  start();
+  uint64_t begun = now_ns(), kept = begun + 3000 * MS;
+  park_aside(FALCON_PARK_SUSPENDED, 1, -1);
+  for (; LOAD(me.rc) == -9; usleep(1000)) {
+    __atomic_store_n(&CTL(b)->agent_alive_ns, now_ns(), __ATOMIC_RELEASE);
+    if (now_ns() < kept) __atomic_store_n(&CTL(b)->suspend_until_ns, now_ns(), __ATOMIC_RELEASE);
+  }
+  CHECK(outcome() == FALCON_PARK_NOBODY && now_ns() - begun >= 4000 * MS - 100 * MS);
+}
+
+/* A time that no agent writes keeps nothing up. */
+static void case_kept_for_ever(void) {
+  setenv("FALCON_PARK_MAX_S", "1", 1);
+  start();
+  park_aside(FALCON_PARK_SUSPENDED, 1, -1);
+  for (; LOAD(me.rc) == -9; usleep(1000)) {
+    __atomic_store_n(&CTL(b)->agent_alive_ns, now_ns(), __ATOMIC_RELEASE);
+    __atomic_store_n(&CTL(b)->suspend_until_ns, UINT64_MAX, __ATOMIC_RELEASE);
+  }
+  CHECK(outcome() == FALCON_PARK_NOBODY);
+}
+
 /* Without a file there is no agent to wait for. */
 static void case_no_hook(void) {
   FIND(falcon_job_park);
@@ -197,7 +222,7 @@ static void case_state(void) {
 }
 
 static const test_case cases[] = {
-  CASE(word), CASE(joining), CASE(orders_void), CASE(absurd), CASE(stop), CASE(nobody), CASE(no_hook), CASE(state),
+  CASE(word), CASE(joining), CASE(orders_void), CASE(absurd), CASE(stop), CASE(nobody), CASE(kept), CASE(kept_for_ever), CASE(no_hook), CASE(state),
 };
 
 int main(int argc, char **argv) { return run_case(cases, sizeof cases / sizeof *cases, argc, argv); }

@@ -2,11 +2,11 @@ package liveness
 
 import "time"
 
-// Hearing is how well the console itself hears. While it is blind (most nodes unheard at once, or
+// Hearing is how well the console itself hears. While it is blind (half of the nodes or more unheard at once, or
 // none heard at all) or late (its reports are old) no node is judged by silence: a hold begins, and
 // when it ends all clocks start again.
 type Hearing struct {
-	blind bool      // most nodes are not heard now
+	blind bool      // half of the nodes or more are not heard now
 	began time.Time // of the hold; zero = there is none
 	grace time.Time // after blindness, until then: for those who are not back yet
 	late  time.Time // until then the console catches up
@@ -20,7 +20,7 @@ const lateNote = time.Minute
 // Holds reports whether no node may be judged by silence now.
 func (h *Hearing) Holds() bool { return !h.began.IsZero() }
 
-// Blind reports whether most nodes are not heard now.
+// Blind reports whether half of the nodes or more are not heard now.
 func (h *Hearing) Blind() bool { return h.blind }
 
 // Since is when all clocks began again, zero = never.
@@ -76,7 +76,7 @@ type Count struct {
 // Assess takes how many nodes are heard. It reports for how long all clocks were held
 // when the hold ends: they start again at this moment.
 func (h *Hearing) Assess(now time.Time, c Count, grace time.Duration) (held time.Duration, over bool) {
-	if h.blind = c.Deaf || c.Unheard > 1 && 2*c.Unheard > c.Nodes; h.blind {
+	if h.blind = c.Deaf || c.Unheard > 1 && 2*c.Unheard >= c.Nodes; h.blind {
 		h.beginHold(now)
 		h.grace = now.Add(grace)
 	}

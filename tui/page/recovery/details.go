@@ -59,6 +59,9 @@ func (t *teller) sayState(s *page.State, v *falconv1.Recovery) {
 	if v.GetReason() != "" && v.GetResumeIteration() < 0 && !strings.Contains(s.RecoverySummary(v), v.Reason) {
 		t.sayLine(themes.Warn, "Because %s", v.Reason)
 	}
+	if left, limited := s.Left(v); v.GetWait() != nil && limited && feed.Recovering(v) {
+		t.sayLine(themes.Warn, "%s", phrase.Capital(phrase.WaitsFor(v.Wait, left)))
+	}
 	if v.GetDecidedBy() != "" {
 		text := "Decided by " + v.DecidedBy
 		if feed.Recovering(v) && v.GetNoReturn() {
@@ -77,6 +80,9 @@ func (t *teller) sayFault(s *page.State, f *falconv1.Fault) {
 		text += ", certain " + phrase.Ms(known) + " later"
 	}
 	t.sayLine(themes.Title, "%s", text)
+	if back := phrase.Returned(f); back != "" {
+		t.sayLine(themes.Good, "%s", phrase.Capital(back))
+	}
 	for _, e := range f.GetEvidence() {
 		t.sayLine(themes.Text, "+ %s", e)
 	}

@@ -37,7 +37,7 @@ type Config struct {
 	Key    string `yaml:"key"`
 	CA     string `yaml:"ca"`
 	ShmDir string `yaml:"shm_dir"`
-	User   string `yaml:"user"` // whose processes are followed; empty = see jobUser
+	User   string `yaml:"user,omitempty"` // whose processes are followed; empty = see jobUser
 	// RankTable is the file for the rank tables of recoveries; empty = kept in memory only.
 	RankTable string `yaml:"rank_table"`
 	LogLevel  string `yaml:"log_level"` // debug, info, warn, error

@@ -9,6 +9,7 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/act"
 	"github.com/failslow/falcon/agent/launch"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -23,8 +24,9 @@ type launchTask struct {
 	agent    *Agent
 	plan     launch.Plan
 	began    time.Time
-	reported int  // ranks in the last report
-	waits    bool // for others, which were ordered to end, and still run here
+	reported int       // ranks in the last report
+	waits    bool      // for others, which were ordered to end, and still run here
+	doubted  time.Time // when a process of the plan was first found to be unproven
 }
 
 func (a *Agent) startLaunch(cmd *falconv1.LaunchCommand, now time.Time) (act.Task, error) {
@@ -85,6 +87,13 @@ func (t *launchTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
 			known = append(known, ack)
 		}
 	}
+	if len(known) < len(t.plan.Ranks) {
+		if u := t.unprovenProcess(now); u != nil {
+			r := t.failLaunch(falconv1.CommandStatus_COMMAND_STATUS_REFUSED, u.String())
+			r.Unproven = convert.UnprovenToProto(*u)
+			return r, true
+		}
+	}
 	switch {
 	case len(known) == len(t.plan.Ranks):
 		return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE, Ranks: known}, true
@@ -96,6 +105,29 @@ func (t *launchTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
 		return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED, Ranks: known}, false
 	}
 	return nil, false
+}
+
+// unprovenWait is how long a process that was started may be without proof.
+const unprovenWait = 2 * time.Second
+
+// unprovenProcess is one that was started and can't be followed, as under a hook of
+// another format; nil where there is none. No waiting helps, and the node is not at fault.
+func (t *launchTask) unprovenProcess(now time.Time) *falcon.Unproven {
+	for _, r := range t.plan.Ranks {
+		u := t.agent.unseen.unprovenRank(r.Rank, t.agent.launcher.State(r.Rank).PID)
+		switch {
+		case u == nil:
+			continue
+		case t.doubted.IsZero():
+			t.doubted = now
+		}
+		if now.Sub(t.doubted) >= unprovenWait {
+			return u
+		}
+		return nil
+	}
+	t.doubted = time.Time{}
+	return nil
 }
 
 // stateOf is a rank's acknowledgement once it has made itself known, and why it can't

@@ -38,6 +38,8 @@ func (m *fakeMachine) Ended(p launch.Proc) (string, bool) {
 
 func (m *fakeMachine) Kill(p launch.Proc) { m.end(p.PID, "killed by signal 9 (SIGKILL)") }
 
+func (m *fakeMachine) Place() string { return "here" }
+
 func (m *fakeMachine) Find(string) (launch.Proc, bool) { return launch.Proc{}, false }
 
 func (m *fakeMachine) end(pid int, how string) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/failslow/falcon/agent/ring"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -161,4 +162,78 @@ func TestARestartSignalsNoStranger(t *testing.T) {
 	for _, s := range c.strangers {
 		s.checkUntouched(t)
 	}
+}
+
+// Where the agent can see neither the ranks nor their namespaces, nothing is followed and
+// nothing signalled: the sentence says what is missing. The agent's own namespace has a
+// process with each of the ranks' numbers.
+func TestRanksThatCantBeSeenAreNamed(t *testing.T) {
+	needNamespaces(t)
+	if dir := os.Getenv("FALCON_TEST_HIDDEN"); dir != "" {
+		for end := time.Now().Add(realPatience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			all, err := ring.NewScanner(dir, "real").Discover(time.Now())
+			if err != nil || len(all.Live) > 0 {
+				t.Fatalf("%+v, %v", all, err)
+			}
+			if len(all.Unproven) == realRanks {
+				for _, e := range all.Unproven {
+					t.Log(e.Unproven)
+				}
+				return
+			}
+		}
+		t.Fatal("not all are named")
+	}
+	j := startJob(t, "--iterations", "100000")
+	j.until(t, "the first iterations", j.iterations(5))
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("unshare", "--pid", "--fork", "--mount-proc", self, "-test.run", "^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), "FALCON_TEST_HIDDEN="+j.dir)
+	out, err := cmd.CombinedOutput()
+	if err != nil || strings.Count(string(out), "is in a PID namespace that the agent can't see") != realRanks || !strings.Contains(string(out), "--pid=host") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// Containers in a container: the agent in a namespace that holds the ranks' sees them.
+func TestNestedNamespacesAreSeen(t *testing.T) {
+	needNamespaces(t)
+	if os.Getenv("FALCON_TEST_NESTED") == "" {
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", self, "-test.run", "^"+t.Name()+"$", "-test.v")
+		cmd.Env = append(os.Environ(), "FALCON_TEST_NESTED=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	c := startContained(t, "--iterations", "100000")
+	c.until(t, "the first iterations", c.iterations(5))
+	for _, st := range c.ship.states() {
+		if _, runs := startTicks(int(st.Pid)); !runs || int(st.Pid) == c.strangers[st.Rank].cmd.Process.Pid {
+			t.Fatalf("rank %d is followed as %d", st.Rank, st.Pid)
+		}
+	}
+	c.strangers[0].end()
+	n := len(c.byRank()[0])
+	c.until(t, "a few iterations more", func() bool { return len(c.byRank()[0]) > n+20 })
+	if ends := c.endsOf(0); len(ends) > 0 {
+		t.Fatalf("a stranger ended, and rank 0 is reported: %v", ends)
+	}
+	for _, s := range c.strangers[1:] {
+		s.checkUntouched(t)
+	}
+}
+
+// Containers that share a folder and have equal numbers have files of their own.
+func TestEqualNumbersInTwoNamespaces(t *testing.T) {
+	needNamespaces(t)
+	j := startJobBy(t, func(_ int, argv []string) []string { return inNamespace(77, argv...) }, "--iterations", "100000")
+	j.until(t, "the first iterations of all ranks", j.iterations(5))
 }

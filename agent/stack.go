@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/failslow/falcon/agent/internal/procstat"
@@ -25,8 +27,9 @@ func (q *questions) stackReader(p *falconv1.Peek) (peekRead, string) {
 	if why := q.stillTrains(k.PID); why != "" && !p.GetSure() {
 		return nil, fmt.Sprintf("rank %d does not stand still (%s): ask with --sure to read its stack all the same", p.GetRank(), why)
 	}
+	name := cmp.Or(q.signs[k.PID].name, strconv.Itoa(k.PID))
 	return func() ([]*falconv1.PeekPart, string) {
-		return []*falconv1.PeekPart{peek.Python(filepath.Dir(k.Path), k.PID, k.UID), peek.Threads(q.proc, k.PID, time.Now)}, ""
+		return []*falconv1.PeekPart{peek.Python(filepath.Dir(k.Path), name, k.UID), peek.Threads(q.proc, k.PID, time.Now)}, ""
 	}, ""
 }
 
@@ -52,6 +55,7 @@ type sign struct {
 	silent time.Duration // since its hook was last alive
 	idle   time.Duration // since its newest call was entered: it is in it, or in its own code
 	paused bool
+	name   string // see proof.Claim
 }
 
 // noteSigns looks whether the processes stand still.
@@ -60,6 +64,7 @@ func (q *questions) noteSigns(processes []*process, monoNs int64) {
 	for _, p := range processes {
 		c := p.status
 		s := sign{
+			name:   p.header.Claim.Name(),
 			paused: p.seg.Pause().State == ring.PauseQuiet,
 			idle:   time.Duration(max(0, monoNs-max(p.tail.Newest(), p.header.StartMonoNs))),
 		}

@@ -79,6 +79,19 @@ func (u *unseenRanks) takeFiles(listing ring.Listing, refused map[string]falcon.
 	maps.DeleteFunc(u.logged, func(path string, _ falcon.UnprovenReason) bool { return !here[path] })
 }
 
+// unprovenRank is what keeps a process from being followed that was started under this
+// number as this rank; nil for nothing. Where its number can't be known, the rank names it.
+func (u *unseenRanks) unprovenRank(rank, pid int) *falcon.Unproven {
+	for _, f := range u.files {
+		unknown := f.Reason == falcon.UnprovenHidden && int(f.Rank) == rank
+		if unknown || u.hasAncestor(f.PID, func(of int) bool { return of == pid }) {
+			f.Rank = falcon.Rank(rank)
+			return &f
+		}
+	}
+	return nil
+}
+
 // scanProcesses looks at the next processes. Those in live have files of the hook.
 func (u *unseenRanks) scanProcesses(now time.Time, live []ring.Entry) {
 	if len(u.todo) == 0 {

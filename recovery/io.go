@@ -129,6 +129,9 @@ type Launched struct {
 	Node       falcon.Node
 	Generation uint64
 	Failed     string
+	// Unproven is of a process that runs and can't be followed, as under a hook of
+	// another release: no fault of the node, and no better on the next one.
+	Unproven bool
 }
 
 // Tabled reports that a node has the generation's rank table.

@@ -109,7 +109,12 @@ func (w *workflow) onLaunched(now time.Time, l Launched) {
 		return
 	}
 	ranks := w.ranks.ranksOnNode(l.Node)
-	if slices.ContainsFunc(ranks, func(r falcon.Rank) bool { return w.op.replies.Awaits(r) && c.Launched[r] == l.Generation }) {
-		w.giveUpNode(now, falcon.FaultNode, l.Node, fmt.Sprintf("node %s could not start %s: %s", l.Node, rankList(ranks), l.Failed))
+	if !slices.ContainsFunc(ranks, func(r falcon.Rank) bool { return w.op.replies.Awaits(r) && c.Launched[r] == l.Generation }) {
+		return
 	}
+	if l.Unproven {
+		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("what node %s started can't be followed: %s; then start the job again from its checkpoint", l.Node, l.Failed))
+		return
+	}
+	w.giveUpNode(now, falcon.FaultNode, l.Node, fmt.Sprintf("node %s could not start %s: %s", l.Node, rankList(ranks), l.Failed))
 }

@@ -67,7 +67,7 @@ func (s *script) inputs(verb string, w words) []Input {
 	case "joined":
 		return s.joined(w)
 	case "launched":
-		return []Input{Launched{Node: falcon.Node(w["node"]), Generation: uint64(s.num(w, "generation", int64(s.launch.Generation))), Failed: w["failed"]}}
+		return []Input{Launched{Node: falcon.Node(w["node"]), Generation: uint64(s.num(w, "generation", int64(s.launch.Generation))), Failed: w["failed"], Unproven: w["unproven"] != ""}}
 	case "tabled":
 		return each(s.nodes(w), func(n falcon.Node) Input {
 			return Tabled{Node: n, Generation: uint64(s.num(w, "generation", int64(s.generation()))), Failed: w["failed"]}

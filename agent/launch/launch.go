@@ -119,7 +119,7 @@ func (l *Launcher) beginGeneration(p Plan) error {
 		}
 		stay = append(stay, o)
 	}
-	l.rec = record{Plan: p, Procs: make([]Proc, len(p.Ranks)), Older: stay}
+	l.rec = record{Plan: p, Procs: make([]Proc, len(p.Ranks)), Older: stay, Place: l.sys.Place()}
 	l.forgetEnded()
 	return writeRecord(l.path, l.rec)
 }
@@ -173,6 +173,12 @@ func (l *Launcher) loadRecord() error {
 	rec, err := readRecord(l.path)
 	if err != nil {
 		return err
+	}
+	if rec.Place != "" && rec.Place != l.sys.Place() {
+		l.log.Warn("processes that were started before are out of sight: the machine or the agent's container was started again since")
+		clear(rec.Procs) // their numbers are other processes' here
+		rec.Older = nil
+		rec.Ended = true
 	}
 	l.rec, l.loaded = rec, true
 	return nil

@@ -46,6 +46,8 @@ func (s *fakeSystem) Kill(p Proc) {
 	delete(s.alive, p.PID)
 }
 
+func (s *fakeSystem) Place() string { return "here" }
+
 func (s *fakeSystem) Find(assignment string) (Proc, bool) {
 	for i, spec := range s.specs {
 		if pid := 101 + i; s.alive[pid] && slices.Contains(spec.Env, assignment) {
@@ -280,6 +282,20 @@ func TestJoinRefusals(t *testing.T) {
 }
 
 // An agent that was updated knows what the one before has started.
+// Numbers of another boot, or of another container's namespace, are other processes' here.
+func TestProcessesOfAnotherPlaceAreNotTouched(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "record")
+	r := record{Plan: Plan{Generation: 3, World: 1, Ranks: []Rank{{Rank: 0, Device: "n1.g0"}}}, Procs: []Proc{{PID: 77, Start: 77}}, Place: "elsewhere"}
+	if err := writeRecord(path, r); err != nil {
+		t.Fatal(err)
+	}
+	sys := &fakeSystem{alive: map[int]bool{77: true}, how: map[int]string{}}
+	l := New(example, At{Node: "n1", Job: "gpt"}, path, sys, slog.New(slog.DiscardHandler))
+	if left := l.EndUnseen(9, nil); left != 0 || len(sys.killed) > 0 {
+		t.Errorf("%d are ended, killed %v", left, sys.killed)
+	}
+}
+
 func TestRecordOfVersionOne(t *testing.T) {
 	r, err := decodeRecord(spoilt(77))
 	if err != nil || r.Procs[0].PID != 77 {

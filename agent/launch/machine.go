@@ -40,6 +40,9 @@ type System interface {
 	Ended(p Proc) (how string, ended bool)
 	// Kill ends a process and its group.
 	Kill(p Proc)
+	// Place names where the numbers of processes count: the machine's boot and the PID
+	// namespace.
+	Place() string
 	// Find looks for a session's leader with this assignment in its environment.
 	Find(assignment string) (Proc, bool)
 }
@@ -108,10 +111,26 @@ func (m machine) isRunning(p Proc) bool {
 	return err == nil && st.Start == p.Start && st.State != 'Z'
 }
 
+// Kill proves the process after it is held by a pidfd: another one that gets its number
+// meanwhile is not meant. The group keeps the number while any of its members lives.
 func (m machine) Kill(p Proc) {
-	if st, err := procstat.Read(m.proc, p.PID); err == nil && st.Start == p.Start {
-		_ = unix.Kill(-p.PID, unix.SIGKILL) // the group that it leads; gone already is as good
+	fd, err := unix.PidfdOpen(p.PID, 0)
+	if err == nil {
+		defer unix.Close(fd)
 	}
+	if st, read := procstat.Read(m.proc, p.PID); read != nil || st.Start != p.Start {
+		return
+	}
+	if err == nil && unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) != nil {
+		return // it has ended since
+	}
+	_ = unix.Kill(-p.PID, unix.SIGKILL) // the group that it leads; gone already is as good
+}
+
+func (m machine) Place() string {
+	boot, _ := os.ReadFile(filepath.Join(m.proc, "sys/kernel/random/boot_id"))
+	namespace, _ := os.Readlink(filepath.Join(m.proc, "self/ns/pid"))
+	return strings.TrimSpace(string(boot)) + " " + namespace
 }
 
 func (m machine) Find(assignment string) (Proc, bool) {

@@ -32,6 +32,7 @@ type record struct {
 	Procs   []Proc `json:"procs"` // by index into Plan.Ranks
 	Ended   bool   `json:"ended"` // by the agent: it failed, and is not taken up again
 	Older   []kept `json:"older"` // processes of earlier generations that others have joined
+	Place   string `json:"place"` // boot and PID namespace in which the numbers count, "" = not said
 }
 
 // kept is a process of an earlier generation.

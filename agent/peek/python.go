@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,19 +21,17 @@ const (
 
 // askName and stackName are the files by which the Python stacks of a process are asked for and
 // given; falcon_torch has the same names.
-func askName(dir string, pid int) string { return filepath.Join(dir, "falcon-ask."+strconv.Itoa(pid)) }
+func askName(dir, process string) string { return filepath.Join(dir, "falcon-ask."+process) }
 
-func stackName(dir string, pid int) string {
-	return filepath.Join(dir, "falcon-stack."+strconv.Itoa(pid))
-}
+func stackName(dir, process string) string { return filepath.Join(dir, "falcon-stack."+process) }
 
 // Python asks a process for the stacks of its Python threads, which falcon_torch writes by a
 // thread of its own, and waits for them a moment. A process without it, or whose
 // interpreter does not let that thread run, gives none. dir is where the hook has the
-// process's file, uid is the process's.
-func Python(dir string, pid, uid int) *falconv1.PeekPart {
+// process's file, process its name (proof.Claim.Name), and uid its user.
+func Python(dir, process string, uid int) *falconv1.PeekPart {
 	part := &falconv1.PeekPart{Source: "python"}
-	ask, out := askName(dir, pid), stackName(dir, pid)
+	ask, out := askName(dir, process), stackName(dir, process)
 	_ = os.Remove(out) // of a request that was given up
 	f, err := os.OpenFile(ask, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o644)
 	if err != nil && !errors.Is(err, os.ErrExist) {

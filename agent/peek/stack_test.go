@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/failslow/falcon/agent/proof"
 )
 
 // Where the threads of a real process stand: this one's own.
@@ -102,7 +104,7 @@ all_reduce_that_hangs()
 func TestPythonStack(t *testing.T) {
 	dir, pid := pythonHangs(t, "CDLL")
 	for range 2 { // and again
-		got := Python(dir, pid, os.Geteuid())
+		got := Python(dir, nameOf(pid), os.Geteuid())
 		if !strings.Contains(strings.Join(got.Lines, "\n"), "all_reduce_that_hangs") {
 			t.Fatalf("%q %s", got.Lines, got.Note)
 		}
@@ -117,7 +119,7 @@ func TestPythonStack(t *testing.T) {
 func TestPythonStackWithLockHeld(t *testing.T) {
 	dir, pid := pythonHangs(t, "PyDLL")
 	began := time.Now()
-	got := Python(dir, pid, os.Geteuid())
+	got := Python(dir, nameOf(pid), os.Geteuid())
 	if len(got.Lines) > 0 || !strings.Contains(got.Note, "GIL") || time.Since(began) > pythonWithin+time.Second {
 		t.Errorf("%q %s after %s", got.Lines, got.Note, time.Since(began))
 	}
@@ -126,14 +128,19 @@ func TestPythonStackWithLockHeld(t *testing.T) {
 // What another user has put in the place of the answer is not read.
 func TestPythonStackOfAnother(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Symlink("/etc/passwd", askName(dir, 7)); err != nil {
+	if err := os.Symlink("/etc/passwd", askName(dir, "7")); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
 		time.Sleep(100 * time.Millisecond)
-		_ = os.Symlink("/etc/passwd", stackName(dir, 7))
+		_ = os.Symlink("/etc/passwd", stackName(dir, "7"))
 	}()
-	if got := Python(dir, 7, os.Geteuid()); len(got.Lines) > 0 || !strings.Contains(got.Note, "symbolic link") {
+	if got := Python(dir, "7", os.Geteuid()); len(got.Lines) > 0 || !strings.Contains(got.Note, "symbolic link") {
 		t.Errorf("%v", got)
 	}
+}
+
+// nameOf is a process of this namespace by its own name.
+func nameOf(pid int) string {
+	return proof.Claim{PID: pid, PIDNs: proof.NewProver("/proc").PIDNs()}.Name()
 }

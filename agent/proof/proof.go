@@ -33,6 +33,19 @@ type Claim struct {
 	UID           uint32 // whose file it is
 }
 
+// Name is how the process names itself to others that share a folder with it: by its
+// number, and by its PID namespace unless that is the machine's first; "" = not known.
+func (c Claim) Name() string {
+	if c.PID == 0 {
+		return ""
+	}
+	name := strconv.Itoa(c.PID)
+	if c.PIDNs != 0 && c.PIDNs != initialPIDNs {
+		name += "-" + strconv.FormatUint(c.PIDNs, 10)
+	}
+	return name
+}
+
 // Process is a process for certain, by the number that this agent sees.
 type Process struct {
 	PID   int

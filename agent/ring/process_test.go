@@ -373,3 +373,49 @@ func TestShrinkingFile(t *testing.T) {
 		t.Errorf("PutOrder: %v", err)
 	}
 }
+
+// Where the kernel refuses the hook its memory, it says so, and the job trains on.
+func TestARefusedHookIsNamed(t *testing.T) {
+	dir, m := t.TempDir(), ownHead(t)
+	m.writeUint32(hdrRefused, refusedMap)
+	m.writeUint32(hdrRefusedErrno, uint32(unix.EPERM))
+	if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("falcon.j.%d", os.Getpid())), m[:headerBytes], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all, err := NewScanner(dir, "j").Discover(time.Now())
+	if err != nil || len(all.Live)+len(all.Stale) > 0 || len(all.Unproven) != 1 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	u := all.Unproven[0].Unproven
+	if u.Reason != falcon.UnprovenRefused || u.RefusedCall != "mmap" || u.RefusedBy != "EPERM" || u.PID != os.Getpid() {
+		t.Errorf("%+v", u)
+	}
+}
+
+// A hook of another release is said with both numbers; the job's file is left alone.
+func TestAFileOfAnotherVersionIsNamed(t *testing.T) {
+	dir, m := t.TempDir(), ownHead(t)
+	m.writeUint32(hdrVersion, shmVersion+1)
+	path := filepath.Join(dir, fmt.Sprintf("falcon.j.%d", os.Getpid()))
+	if err := os.WriteFile(path, m, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	mem, err := unix.Mmap(int(f.Fd()), 0, pageBytes, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(mem) }()
+	all, err := NewScanner(dir, "j").Discover(time.Now())
+	if err != nil || len(all.Live)+len(all.Stale) > 0 || len(all.Unproven) != 1 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	u := all.Unproven[0].Unproven
+	if u.Reason != falcon.UnprovenVersion || u.HookFormat != shmVersion+1 || u.AgentFormat != shmVersion || u.Rank != 2 {
+		t.Errorf("%+v", u)
+	}
+}

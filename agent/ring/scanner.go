@@ -135,7 +135,11 @@ func (s *Scanner) lookAt(f *finding, e Entry, h head, err error, now time.Time) 
 
 // findProcess looks for the process of a file that says whose it is.
 func (s *Scanner) findProcess(f *finding, h head) proof.Outcome {
-	process, outcome, why := s.prover.Find(h.claim)
+	claim := h.claim
+	if h.refusedCall != 0 {
+		claim.Ino = 0 // it is mapped nowhere
+	}
+	process, outcome, why := s.prover.Find(claim)
 	switch {
 	case outcome == proof.Found:
 		f.unproven.PID = process.PID

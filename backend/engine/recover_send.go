@@ -282,7 +282,7 @@ func (dr *recoveryDriver) commandDone(now time.Time, t *nodeCommand, node falcon
 			Node: node, Generation: t.Generation, Refused: failed, Late: in.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_EXPIRED,
 		})
 	case launchKind:
-		dr.rec.Step(now, recovery.Launched{Node: node, Generation: t.Generation, Failed: failed})
+		dr.rec.Step(now, recovery.Launched{Node: node, Generation: t.Generation, Failed: failed, Unproven: failed != "" && in.GetUnproven() != nil})
 	case tableKind:
 		dr.rec.Step(now, recovery.Tabled{Node: node, Generation: t.Generation, Failed: failed})
 	case rejoinKind:

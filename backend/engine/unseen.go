@@ -35,6 +35,18 @@ func (c *clusterView) unseenText() string {
 	return first
 }
 
+// unseenViews are the sentences about a node's processes that are not followed.
+func unseenViews(list []*falconv1.UnseenRank) []string {
+	var out []string
+	for _, u := range list[:min(len(list), unseenShown)] {
+		out = append(out, unprovenOf(u).String())
+	}
+	return out
+}
+
+// unseenShown bounds what is shown of one node.
+const unseenShown = 8
+
 // unprovenOf reads what an agent says of one process. One that gives no reason says
 // whether the hook is loaded.
 func unprovenOf(m *falconv1.UnseenRank) falcon.Unproven {

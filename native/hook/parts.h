@@ -20,5 +20,8 @@ uint64_t falcon_part_tick(uint64_t now_ns, uint32_t round); /* side thread; ns t
 void falcon_proof_fill(falcon_header *h);  /* who this process is; fields stay 0 where /proc can't be read */
 /* Makes the file at path, which becomes longer where the name is taken; -1 where it can't. */
 int falcon_proof_file(char *path, size_t size, const falcon_header *h);
+/* Leaves the header alone at path, for the agent to say what the kernel refused. */
+void falcon_proof_refused(const char *path, const falcon_header *h, uint32_t call, int error);
+void falcon_proof_retire(void);            /* the end of a process that has left such a header */
 
 #endif

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -97,4 +98,31 @@ int falcon_proof_file(char *path, size_t size, const falcon_header *h) {
   if (n < 0 || (size_t)n >= size || (size_t)n >= sizeof longer || mapped_here(longer)) return -1;
   if ((fd = make_or_replace(longer, h)) >= 0) memcpy(path, longer, (size_t)n + 1);
   return fd;
+}
+
+static pid_t told; /* this process has left a header alone at falcon_hook.path */
+
+/* A limit below the header's size ends the program that writes beyond it. */
+static bool may_write(size_t bytes) {
+  struct rlimit most;
+  return !getrlimit(RLIMIT_FSIZE, &most) && most.rlim_cur >= bytes;
+}
+
+void falcon_proof_refused(const char *path, const falcon_header *h, uint32_t call, int error) {
+  falcon_header word = *h;
+  word.refused = call;
+  word.refused_errno = error;
+  word.magic = FALCON_SHM_MAGIC;
+  unlink(path);
+  int fd = may_write(sizeof word) ? make_new(path) : -1;
+  if (fd < 0) return;
+  bool whole = write(fd, &word, sizeof word) == (ssize_t)sizeof word;
+  if (close(fd) || !whole) unlink(path);
+  else told = getpid();
+}
+
+/* A forked child leaves its parent's word alone. */
+void falcon_proof_retire(void) {
+  if (told && told == getpid()) unlink(falcon_hook.path);
+  told = 0;
 }

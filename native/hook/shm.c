@@ -129,12 +129,17 @@ static void *map_file(char *path, size_t size, const falcon_header *h) {
   int fd = falcon_proof_file(path, size, h);
   if (fd < 0) return NULL;
   void *p = MAP_FAILED;
-  if (!ftruncate(fd, (off_t)h->file_bytes)) p = mmap(NULL, h->file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  uint32_t refused = FALCON_REFUSED_SIZE;
+  if (!ftruncate(fd, (off_t)h->file_bytes)) {
+    p = mmap(NULL, h->file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED) refused = FALCON_REFUSED_MAP;
+  }
   bool ok = p != MAP_FAILED && (reserve_first(p, h) || (errno == EINVAL && reserve_all(fd, h->file_bytes)));
+  int error = errno;
   close(fd);
   if (ok) return p;
   if (p != MAP_FAILED) munmap(p, h->file_bytes);
-  unlink(path);
+  falcon_proof_refused(path, h, refused, error);
   return NULL;
 }
 
@@ -203,6 +208,7 @@ FALCON_COLD bool falcon_activate(void) {
 /* Only the process that made the file removes it: a forked child is LIFE_OFF. */
 void falcon_retire(void) {
   falcon_part_closing();
+  falcon_proof_retire();
   if (!falcon_active()) return;
   falcon_ended_mark();
   unlink(falcon_hook.path);

@@ -9,6 +9,8 @@ func NoRanks(s *State) string {
 	switch n := len(snap.GetNodes()); {
 	case s.Feed.Received.IsZero():
 		return "no picture from the engine yet"
+	case n > 0 && snap.GetJob().GetAlarm() != "":
+		return "no ranks yet: " + snap.GetJob().GetAlarm()
 	case n > 0:
 		return fmt.Sprintf("no ranks yet: %s attached; %s", agentCount(n), ranks)
 	case snap.GetListening() == "":

@@ -2,6 +2,7 @@ package plain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ type diff struct {
 	job       string
 	conn      feed.Conn
 	policy    string
+	unseen    []string
 	seq       uint64
 	started   bool
 	incidents map[string]string // id to what was printed last
@@ -94,9 +96,24 @@ func (d *diff) jobLines(s *falconv1.SnapshotReply) []string {
 		d.job = st
 		out = append(out, phrase.JobLogged(job))
 	}
+	if unseen := unseenLines(s); !slices.Equal(unseen, d.unseen) {
+		d.unseen = unseen
+		out = append(out, unseen...)
+	}
 	if mode := phrase.Mode(s.Policy); s.Policy != nil && mode != d.policy {
 		d.policy = mode
 		out = append(out, "mode is "+mode)
+	}
+	return out
+}
+
+// unseenLines are the processes that seem to be ranks and that are not followed.
+func unseenLines(s *falconv1.SnapshotReply) []string {
+	var out []string
+	for _, n := range s.GetNodes() {
+		for _, why := range n.GetUnseen() {
+			out = append(out, "not watched on "+n.GetNode()+": "+why)
+		}
 	}
 	return out
 }

@@ -201,6 +201,8 @@ func (m machine) Kill(x launch.Proc) {
 	}
 }
 
+func (m machine) Place() string { return "simulated" }
+
 func (m machine) Find(assignment string) (launch.Proc, bool) {
 	for _, p := range m.n.procs {
 		if p.mark == assignment && p.alive {

@@ -15,6 +15,7 @@ import threading
 import time
 
 LOOK_S = 0.5  # between two looks for a request
+_FIRST_NAMESPACE = 0xEFFFFFFC  # inode of the machine's first PID namespace, fixed by the kernel
 _started = False
 
 
@@ -50,10 +51,19 @@ def _watch(shared: str) -> None:
         time.sleep(LOOK_S)
         for folder in places:
             with contextlib.suppress(OSError):
-                _answer(folder, os.getpid())
+                _answer(folder, _own_name())
 
 
-def _answer(folder: str, pid: int) -> None:
+def _own_name() -> str:
+    """This process's number, and its PID namespace unless that is the machine's first: containers share folders."""
+    try:
+        namespace = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        namespace = _FIRST_NAMESPACE
+    return str(os.getpid()) if namespace == _FIRST_NAMESPACE else f"{os.getpid()}-{namespace}"
+
+
+def _answer(folder: str, pid: str) -> None:
     """Write the stacks where they are asked for, once a request, and by root or this user alone."""
     asked = os.lstat(os.path.join(folder, f"falcon-ask.{pid}"))
     path = os.path.join(folder, f"falcon-stack.{pid}")

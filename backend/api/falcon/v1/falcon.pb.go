@@ -3976,9 +3976,10 @@ type CommandResult struct {
 	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
 	Status        CommandStatus          `protobuf:"varint,3,opt,name=status,proto3,enum=falcon.v1.CommandStatus" json:"status,omitempty"`
 	Detail        string                 `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
-	Ranks         []*RankAck             `protobuf:"bytes,5,rep,name=ranks,proto3" json:"ranks,omitempty"`   // orders: which ranks committed, and from when
-	Pauses        []*RankPause           `protobuf:"bytes,6,rep,name=pauses,proto3" json:"pauses,omitempty"` // pauses: where each rank of the node stands; the newest word counts
-	Tests         []*TestResult          `protobuf:"bytes,7,rep,name=tests,proto3" json:"tests,omitempty"`   // tests: one per rank asked
+	Ranks         []*RankAck             `protobuf:"bytes,5,rep,name=ranks,proto3" json:"ranks,omitempty"`       // orders: which ranks committed, and from when
+	Pauses        []*RankPause           `protobuf:"bytes,6,rep,name=pauses,proto3" json:"pauses,omitempty"`     // pauses: where each rank of the node stands; the newest word counts
+	Tests         []*TestResult          `protobuf:"bytes,7,rep,name=tests,proto3" json:"tests,omitempty"`       // tests: one per rank asked
+	Unproven      *UnseenRank            `protobuf:"bytes,8,opt,name=unproven,proto3" json:"unproven,omitempty"` // launches: a process that was started and that can't be followed; no fault of the node
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4058,6 +4059,13 @@ func (x *CommandResult) GetPauses() []*RankPause {
 func (x *CommandResult) GetTests() []*TestResult {
 	if x != nil {
 		return x.Tests
+	}
+	return nil
+}
+
+func (x *CommandResult) GetUnproven() *UnseenRank {
+	if x != nil {
+		return x.Unproven
 	}
 	return nil
 }
@@ -8122,6 +8130,7 @@ type NodeView struct {
 	Kernel        []*KernelNote          `protobuf:"bytes,8,rep,name=kernel,proto3" json:"kernel,omitempty"`                 // of the last day, oldest first, at most 4
 	Protocol      uint32                 `protobuf:"varint,9,opt,name=protocol,proto3" json:"protocol,omitempty"`            // see Hello
 	Formats       []*Format              `protobuf:"bytes,10,rep,name=formats,proto3" json:"formats,omitempty"`              // see Hello
+	Unseen        []string               `protobuf:"bytes,11,rep,name=unseen,proto3" json:"unseen,omitempty"`                // processes that seem to be ranks and are not followed, each with its reason and the remedy, at most 8
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8222,6 +8231,13 @@ func (x *NodeView) GetProtocol() uint32 {
 func (x *NodeView) GetFormats() []*Format {
 	if x != nil {
 		return x.Formats
+	}
+	return nil
+}
+
+func (x *NodeView) GetUnseen() []string {
+	if x != nil {
+		return x.Unseen
 	}
 	return nil
 }
@@ -14110,7 +14126,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x03err\x18\b \x01(\tR\x03err\x1a=\n" +
 	"\x0fRunDelayNsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x84\x02\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xb7\x02\n" +
 	"\rCommandResult\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x120\n" +
@@ -14118,7 +14134,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x06detail\x18\x04 \x01(\tR\x06detail\x12(\n" +
 	"\x05ranks\x18\x05 \x03(\v2\x12.falcon.v1.RankAckR\x05ranks\x12,\n" +
 	"\x06pauses\x18\x06 \x03(\v2\x14.falcon.v1.RankPauseR\x06pauses\x12+\n" +
-	"\x05tests\x18\a \x03(\v2\x15.falcon.v1.TestResultR\x05tests\"\xc5\x02\n" +
+	"\x05tests\x18\a \x03(\v2\x15.falcon.v1.TestResultR\x05tests\x121\n" +
+	"\bunproven\x18\b \x01(\v2\x15.falcon.v1.UnseenRankR\bunproven\"\xc5\x02\n" +
 	"\aRankAck\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x14\n" +
 	"\x05order\x18\x02 \x01(\x04R\x05order\x12\x1c\n" +
@@ -14519,7 +14536,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x10temperature_step\x18\x12 \x01(\x05R\x0ftemperatureStep\x12\x1d\n" +
 	"\n" +
 	"clock_step\x18\x13 \x01(\x05R\tclockStep\x12\x19\n" +
-	"\bcnp_step\x18\x14 \x01(\x05R\acnpStep\"\xb9\x02\n" +
+	"\bcnp_step\x18\x14 \x01(\x05R\acnpStep\"\xd1\x02\n" +
 	"\bNodeView\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1c\n" +
 	"\tconnected\x18\x02 \x01(\bR\tconnected\x12\x15\n" +
@@ -14532,7 +14549,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x06kernel\x18\b \x03(\v2\x15.falcon.v1.KernelNoteR\x06kernel\x12\x1a\n" +
 	"\bprotocol\x18\t \x01(\rR\bprotocol\x12+\n" +
 	"\aformats\x18\n" +
-	" \x03(\v2\x11.falcon.v1.FormatR\aformats\"\x87\x03\n" +
+	" \x03(\v2\x11.falcon.v1.FormatR\aformats\x12\x16\n" +
+	"\x06unseen\x18\v \x03(\tR\x06unseen\"\x87\x03\n" +
 	"\x06Series\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12'\n" +
 	"\x0ffirst_iteration\x18\x02 \x01(\x03R\x0efirstIteration\x12\x0e\n" +
@@ -15386,153 +15404,154 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	44,  // 36: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
 	62,  // 37: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
 	67,  // 38: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
-	48,  // 39: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
-	49,  // 40: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
-	50,  // 41: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
-	47,  // 42: falcon.v1.EngineFrame.ask:type_name -> falcon.v1.Ask
-	46,  // 43: falcon.v1.EngineFrame.peek:type_name -> falcon.v1.Peek
-	68,  // 44: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
-	69,  // 45: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
-	59,  // 46: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
-	65,  // 47: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
-	51,  // 48: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
-	52,  // 49: falcon.v1.Command.suspend:type_name -> falcon.v1.SuspendCommand
-	53,  // 50: falcon.v1.Command.table:type_name -> falcon.v1.TableCommand
-	54,  // 51: falcon.v1.Command.rejoin:type_name -> falcon.v1.RejoinCommand
-	57,  // 52: falcon.v1.Command.stop:type_name -> falcon.v1.StopCommand
-	58,  // 53: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
-	55,  // 54: falcon.v1.RejoinCommand.moves:type_name -> falcon.v1.ShardMove
-	56,  // 55: falcon.v1.RejoinCommand.seats:type_name -> falcon.v1.RankSeat
-	1,   // 56: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
-	60,  // 57: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
-	61,  // 58: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
-	2,   // 59: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
-	63,  // 60: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
-	3,   // 61: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
-	64,  // 62: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
-	66,  // 63: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
-	4,   // 64: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
-	4,   // 65: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
-	5,   // 66: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
-	81,  // 67: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
-	82,  // 68: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
-	85,  // 69: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
-	87,  // 70: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
-	92,  // 71: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	99,  // 72: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	100, // 73: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
-	86,  // 74: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	109, // 75: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
-	40,  // 76: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	135, // 77: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
-	78,  // 78: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
-	80,  // 79: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
-	77,  // 80: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
-	99,  // 81: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
-	75,  // 82: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
-	133, // 83: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
-	119, // 84: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
-	74,  // 85: falcon.v1.SnapshotReply.brief:type_name -> falcon.v1.Brief
-	144, // 86: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
-	73,  // 87: falcon.v1.SnapshotReply.recent:type_name -> falcon.v1.Recent
-	72,  // 88: falcon.v1.SnapshotReply.engine:type_name -> falcon.v1.Build
-	76,  // 89: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
-	76,  // 90: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
-	79,  // 91: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
-	146, // 92: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
-	83,  // 93: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
-	6,   // 94: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	9,   // 95: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
-	20,  // 96: falcon.v1.NodeView.formats:type_name -> falcon.v1.Format
-	89,  // 97: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	88,  // 98: falcon.v1.Series.moments:type_name -> falcon.v1.Moment
-	90,  // 99: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	91,  // 100: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	95,  // 101: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	94,  // 102: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
-	96,  // 103: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	97,  // 104: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	97,  // 105: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	147, // 106: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	96,  // 107: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
-	95,  // 108: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	98,  // 109: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	93,  // 110: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	93,  // 111: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	101, // 112: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
-	100, // 113: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	93,  // 114: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	82,  // 115: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	82,  // 116: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	112, // 117: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	113, // 118: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	110, // 119: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
-	111, // 120: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
-	109, // 121: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	92,  // 122: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	109, // 123: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	99,  // 124: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	100, // 125: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
-	87,  // 126: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
-	81,  // 127: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	135, // 128: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
-	119, // 129: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
-	119, // 130: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
-	120, // 131: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
-	11,  // 132: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
-	127, // 133: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
-	128, // 134: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
-	129, // 135: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
-	131, // 136: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
-	131, // 137: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
-	132, // 138: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
-	133, // 139: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
-	130, // 140: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
-	134, // 141: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	148, // 142: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	55,  // 143: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	149, // 144: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	150, // 145: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	138, // 146: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	137, // 147: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	136, // 148: falcon.v1.Recovery.wait:type_name -> falcon.v1.RecoveryWait
-	135, // 149: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	141, // 150: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	135, // 151: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	84,  // 152: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 153: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	17,  // 154: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
-	70,  // 155: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	102, // 156: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	104, // 157: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	106, // 158: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	114, // 159: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	108, // 160: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	139, // 161: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	142, // 162: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	123, // 163: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
-	125, // 164: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
-	117, // 165: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
-	121, // 166: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
-	45,  // 167: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	18,  // 168: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
-	71,  // 169: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	103, // 170: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	105, // 171: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	107, // 172: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	115, // 173: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	116, // 174: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	140, // 175: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	143, // 176: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	124, // 177: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
-	126, // 178: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
-	118, // 179: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
-	122, // 180: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
-	167, // [167:181] is the sub-list for method output_type
-	153, // [153:167] is the sub-list for method input_type
-	153, // [153:153] is the sub-list for extension type_name
-	153, // [153:153] is the sub-list for extension extendee
-	0,   // [0:153] is the sub-list for field type_name
+	22,  // 39: falcon.v1.CommandResult.unproven:type_name -> falcon.v1.UnseenRank
+	48,  // 40: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
+	49,  // 41: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
+	50,  // 42: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
+	47,  // 43: falcon.v1.EngineFrame.ask:type_name -> falcon.v1.Ask
+	46,  // 44: falcon.v1.EngineFrame.peek:type_name -> falcon.v1.Peek
+	68,  // 45: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
+	69,  // 46: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
+	59,  // 47: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
+	65,  // 48: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
+	51,  // 49: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
+	52,  // 50: falcon.v1.Command.suspend:type_name -> falcon.v1.SuspendCommand
+	53,  // 51: falcon.v1.Command.table:type_name -> falcon.v1.TableCommand
+	54,  // 52: falcon.v1.Command.rejoin:type_name -> falcon.v1.RejoinCommand
+	57,  // 53: falcon.v1.Command.stop:type_name -> falcon.v1.StopCommand
+	58,  // 54: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
+	55,  // 55: falcon.v1.RejoinCommand.moves:type_name -> falcon.v1.ShardMove
+	56,  // 56: falcon.v1.RejoinCommand.seats:type_name -> falcon.v1.RankSeat
+	1,   // 57: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
+	60,  // 58: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
+	61,  // 59: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
+	2,   // 60: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
+	63,  // 61: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
+	3,   // 62: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
+	64,  // 63: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
+	66,  // 64: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
+	4,   // 65: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
+	4,   // 66: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
+	5,   // 67: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
+	81,  // 68: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
+	82,  // 69: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
+	85,  // 70: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
+	87,  // 71: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
+	92,  // 72: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
+	99,  // 73: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	100, // 74: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	86,  // 75: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
+	109, // 76: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	40,  // 77: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
+	135, // 78: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	78,  // 79: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
+	80,  // 80: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
+	77,  // 81: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
+	99,  // 82: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
+	75,  // 83: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
+	133, // 84: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
+	119, // 85: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
+	74,  // 86: falcon.v1.SnapshotReply.brief:type_name -> falcon.v1.Brief
+	144, // 87: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
+	73,  // 88: falcon.v1.SnapshotReply.recent:type_name -> falcon.v1.Recent
+	72,  // 89: falcon.v1.SnapshotReply.engine:type_name -> falcon.v1.Build
+	76,  // 90: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
+	76,  // 91: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
+	79,  // 92: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
+	146, // 93: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	83,  // 94: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
+	6,   // 95: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	9,   // 96: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
+	20,  // 97: falcon.v1.NodeView.formats:type_name -> falcon.v1.Format
+	89,  // 98: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	88,  // 99: falcon.v1.Series.moments:type_name -> falcon.v1.Moment
+	90,  // 100: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	91,  // 101: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	95,  // 102: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	94,  // 103: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
+	96,  // 104: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	97,  // 105: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	97,  // 106: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	147, // 107: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	96,  // 108: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
+	95,  // 109: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	98,  // 110: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	93,  // 111: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	93,  // 112: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	101, // 113: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	100, // 114: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	93,  // 115: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	82,  // 116: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	82,  // 117: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	112, // 118: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	113, // 119: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	110, // 120: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	111, // 121: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	109, // 122: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	92,  // 123: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	109, // 124: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	99,  // 125: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	100, // 126: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	87,  // 127: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	81,  // 128: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	135, // 129: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	119, // 130: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
+	119, // 131: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
+	120, // 132: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
+	11,  // 133: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
+	127, // 134: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
+	128, // 135: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
+	129, // 136: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
+	131, // 137: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
+	131, // 138: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
+	132, // 139: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
+	133, // 140: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
+	130, // 141: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
+	134, // 142: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	148, // 143: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	55,  // 144: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	149, // 145: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	150, // 146: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	138, // 147: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	137, // 148: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	136, // 149: falcon.v1.Recovery.wait:type_name -> falcon.v1.RecoveryWait
+	135, // 150: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	141, // 151: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	135, // 152: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	84,  // 153: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 154: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	17,  // 155: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	70,  // 156: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	102, // 157: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	104, // 158: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	106, // 159: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	114, // 160: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	108, // 161: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	139, // 162: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	142, // 163: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	123, // 164: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
+	125, // 165: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
+	117, // 166: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
+	121, // 167: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
+	45,  // 168: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	18,  // 169: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	71,  // 170: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	103, // 171: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	105, // 172: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	107, // 173: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	115, // 174: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	116, // 175: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	140, // 176: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	143, // 177: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	124, // 178: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
+	126, // 179: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
+	118, // 180: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
+	122, // 181: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
+	168, // [168:182] is the sub-list for method output_type
+	154, // [154:168] is the sub-list for method input_type
+	154, // [154:154] is the sub-list for extension type_name
+	154, // [154:154] is the sub-list for extension extendee
+	0,   // [0:154] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }

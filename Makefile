@@ -121,7 +121,7 @@ PAGES   ?= $(CURDIR)/docs
 RESULTS ?= $(BIN)
 
 # Exact on any machine first, then what is timed.
-NIGHTLY := simulate core-race schedules crashes attacks eval one-slow table7 flow rivals outage pictures seeds pauses swaps harmless node-pauses clock-steps old-journals ends recoveries torch-kills torch-pauses torch-versions torch-screen torch-lab version-pairs hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
+NIGHTLY := simulate core-race schedules crashes keys attacks eval one-slow table7 flow rivals outage pictures seeds pauses swaps harmless node-pauses clock-steps old-journals ends recoveries torch-kills torch-pauses torch-versions torch-screen torch-lab version-pairs hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
 .PHONY: $(NIGHTLY)
 export NIGHT_SEEDS ?= 10000
 nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped
@@ -178,6 +178,10 @@ outage: ## one node lost in emulated jobs of 32 to 18,000 devices, beside FlashR
 pictures: ## draw docs/pictures/*.png again, from the lab's recording and the scripted engine
 	@mkdir -p $(PAGES)/pictures
 	go test -count=1 -run TestPictures ./tui -pictures $(PAGES)/pictures
+
+KEYS ?= 200
+keys: ## KEYS (200) streams of characters with each kind of decision open, and KEYS consoles on slow links: nothing is confirmed by a stream, or before it was shown
+	go test ./tui -count=1 -timeout 3h -v -run '^TestStreamsConfirmNothing$$|^TestNothingIsDecidedBeforeItIsShown$$' -streams $(KEYS) -slow-links $(KEYS)
 
 SEEDS ?= 20
 seeds: build ## the lab's scenarios on SEEDS seeds each (default 20), judged, with a table; goes on where it stopped

@@ -18,6 +18,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/charmbracelet/x/vt"
 
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
@@ -69,6 +70,7 @@ type script struct {
 	latest  atomic.Pointer[feed.State]
 	changed chan struct{}
 	done    chan struct{}
+	decided func(*falconv1.DecideRequest) // called before a decision is answered; may be nil
 }
 
 func newScript() *script { return &script{changed: make(chan struct{}), done: make(chan struct{})} }

@@ -11,6 +11,7 @@ import (
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/keyguard"
 )
 
 // A dialog whose question is answered elsewhere offers nothing to decide; an enter that was
@@ -97,19 +98,26 @@ func TestNoMessageOutlastsTheTruth(t *testing.T) {
 	}
 }
 
-// Keys pressed before the picture shows the freeze don't freeze once more; one that was not
-// taken can be tried again at once.
-func TestFreezeIsSentOnce(t *testing.T) {
+// Freezing asks; the dialog is open on its button, and one that failed says so and is tried again.
+func TestFreezeAsks(t *testing.T) {
 	engine := enginetest.New(enginetest.Options{})
 	engine.AdvanceTo(enginetest.Proposed)
-	m := quiet(t, &still{state: pictureOf(t, engine, wide)}, Options{Theme: "dark", Now: newClock().now}, 80, 24)
-	sent := func() bool { _, cmd := m.Update(keyMsg("F")); return cmd != nil }
-	if !sent() || sent() || sent() {
-		t.Error("a freeze is sent once")
+	src := &still{state: pictureOf(t, engine, wide)}
+	m := quiet(t, src, Options{Theme: "dark", Now: newClock().now}, 80, 24)
+	send(m, "F")
+	if s := text(m); src.freezes != 0 || !containsAll(s, "FREEZE?", "for everybody", "▸ Freeze") {
+		t.Fatalf("%d freezes by one key:\n%s", src.freezes, s)
 	}
-	m.Update(answerMsg{failed: "mode not changed", err: feed.ErrUnreachable, freeze: true})
-	if !sent() || sent() {
-		t.Error("one that failed is not tried again")
+	pass(m, keyguard.Look)
+	src.err = feed.ErrUnreachable
+	send(m, "enter")
+	if s := text(m); src.freezes != 1 || !containsAll(s, "FREEZE?", "mode not changed") {
+		t.Fatalf("%d freezes:\n%s", src.freezes, s)
+	}
+	src.err = nil
+	send(m, "enter")
+	if src.freezes != 2 || m.decisions.dialog != nil {
+		t.Errorf("%d freezes:\n%s", src.freezes, text(m))
 	}
 }
 

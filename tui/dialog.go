@@ -45,7 +45,7 @@ type dialog struct {
 func newDialog(id int, q decision.Question, keys *key.Map, now time.Time) *dialog {
 	d := &dialog{id: id, question: q, entry: q.Entry(), opened: now, focus: buttonCancel, pane: viewport.New()}
 	switch q.(type) {
-	case *decision.Veto, *decision.Unfreeze, *decision.Leave: // none of them changes the job
+	case *decision.Veto, *decision.Freeze, *decision.EndTest, *decision.Unfreeze, *decision.Leave: // none of them changes the job
 		d.focus = buttonDo
 	}
 	d.word, d.reason = newTextEntry(keys, key.Dialog, "", decision.ReasonMax), newTextEntry(keys, key.Dialog, "", decision.ReasonMax)

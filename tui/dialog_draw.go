@@ -102,6 +102,8 @@ func (d *dialog) drawButtons(s *skin, live *page.State, g guardView, do string) 
 		out += s.styled(themes.Dim, "tab, then enter, takes it; esc cancels")
 	case *decision.Approve:
 		out += s.styled(themes.Dim, "tab, then enter, approves; esc cancels")
+	case *decision.Freeze, *decision.EndTest:
+		out += s.styled(themes.Dim, "enter does it; esc cancels")
 	case *decision.Recovery, *decision.Demand, *decision.TakeBack:
 		out += s.styled(themes.Dim, "tab, then enter, does it; esc cancels")
 	}
@@ -168,6 +170,10 @@ func dialogTitles(q decision.Question) (title, do string) {
 		return q.Incident() + ": UNDO " + q.Action.Rung + "?", "Undo it"
 	case *decision.SetMode:
 		return "WHO MAY ACT?", "Set"
+	case *decision.Freeze:
+		return "FREEZE?", "Freeze"
+	case *decision.EndTest:
+		return "END " + q.ID + "?", "End it"
 	case *decision.Unfreeze:
 		return "UNFREEZE?", "Unfreeze"
 	case *decision.Recovery:

@@ -82,6 +82,13 @@ func (d *dialog) offerCode(code string) {
 	d.entry.Word = strings.TrimSpace(d.entry.Word + " " + code)
 }
 
+// dropCode asks for no letters any more: the terminal has told what it shows after all.
+func (d *dialog) dropCode() {
+	d.code, d.entry = "", d.question.Entry()
+	d.word.SetValue("")
+	d.focus = min(d.focus, buttonDo)
+}
+
 // missingCode returns that the letters are not typed yet, or "".
 func (d *dialog) missingCode() string {
 	if d.code == "" || d.word.Value() == d.entry.Word {
@@ -132,6 +139,9 @@ func (d *decisions) takeReport(msg tea.CursorPositionMsg) tea.Cmd {
 	}
 	if !seen {
 		return nil
+	}
+	if d.dialog != nil && d.dialog.code != "" {
+		d.dialog.dropCode()
 	}
 	return d.redraw(keyguard.Look + redrawMargin)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/keyguard"
 	"github.com/failslow/falcon/tui/widget"
 )
 
@@ -97,17 +98,18 @@ func TestPaletteRunsAsTheKeyWould(t *testing.T) {
 	}
 }
 
-// What acts at once for everyone takes its whole name.
-func TestPaletteFreezesByItsFullNameOnly(t *testing.T) {
+// From the palette freezing asks as it does by its key.
+func TestPaletteAsksBeforeItFreezes(t *testing.T) {
 	m, src, _ := proposed(t, Options{})
 	typeIn(m, ":free")
 	send(m, "enter")
-	if src.freezes != 0 || m.prompt == nil || m.prompt.input.Value() != "freeze" {
-		t.Fatalf("a part of the name froze %d times", src.freezes)
+	if s := text(m); src.freezes != 0 || !containsAll(s, "FREEZE?", "▸ Freeze") {
+		t.Fatalf("%d freezes:\n%s", src.freezes, s)
 	}
+	pass(m, keyguard.Look)
 	send(m, "enter")
 	if src.freezes != 1 {
-		t.Errorf("%d freezes by the full name", src.freezes)
+		t.Errorf("%d freezes", src.freezes)
 	}
 }
 
@@ -115,7 +117,7 @@ func TestHelpIsSearched(t *testing.T) {
 	m, _, _ := proposed(t, Options{})
 	send(m, "?")
 	typeIn(m, "/freeze")
-	if s := text(m); !containsAll(s, "KEYS with freeze", "Freeze: stop new actions at once.", " /freeze") || strings.Contains(s, "Next theme.") {
+	if s := text(m); !containsAll(s, "KEYS with freeze", "Freeze: nothing new is dispatched", " /freeze") || strings.Contains(s, "Next theme.") {
 		t.Errorf("the search shows:\n%s", s)
 	}
 	send(m, "enter")
@@ -234,9 +236,10 @@ func TestMouseNeverDecides(t *testing.T) {
 		t.Errorf("on %s", m.work.current)
 	}
 	on(t, m, "F freeze")
-	if src.freezes != 0 || !strings.Contains(m.notes.text, "press the key") {
-		t.Errorf("%d freezes; says %q", src.freezes, m.notes.text)
+	if src.freezes != 0 || !strings.Contains(text(m), "FREEZE?") {
+		t.Errorf("%d freezes:\n%s", src.freezes, text(m))
 	}
+	send(m, "esc")
 	on(t, m, "a approve")
 	if m.decisions.dialog == nil {
 		t.Fatal("the bar's key does not open the dialog")

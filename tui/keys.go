@@ -184,7 +184,7 @@ func (m *Model) whoDecides() decision.Operator {
 	return m.work.operatorFor(m.decisions.dialog.incidentID(), m.opts.Replay != nil)
 }
 
-// openDecision opens a decision's dialog; freezing and ending a test act at once.
+// openDecision opens a decision's dialog, or says why there is none.
 func (m *Model) openDecision(a key.Action) tea.Cmd {
 	by := m.whoDecides()
 	switch a {
@@ -201,11 +201,11 @@ func (m *Model) openDecision(a key.Action) tea.Cmd {
 	case key.Mode:
 		return m.decisions.askQuestion(by.SetMode())
 	case key.Freeze:
-		return m.decisions.freezeOrAsk(by)
+		return m.decisions.askQuestion(by.Freeze())
 	case key.RunTest:
 		return m.openTestDialog(m.suspectLinks())
 	case key.StopTest:
-		return m.decisions.stopRunningTest(by)
+		return m.decisions.askQuestion(by.StopTest(m.decisions.runningTest(by.Live)))
 	case key.AbortRecovery:
 		return m.decisions.askQuestion(by.Recover(decision.VerbAbort))
 	case key.StateEnded:

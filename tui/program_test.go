@@ -336,7 +336,10 @@ func TestFreezeAndUnfreeze(t *testing.T) {
 	x := openTerm(t, e, 80, 24)
 	x.shows("APPROVE")
 	x.press('F')
-	x.shows("nothing new is dispatched") // the answer alone comes before the picture
+	x.shows("FREEZE?")
+	x.armed()
+	x.press(tea.KeyEnter)
+	x.shows("nothing new is dispatched; F") // the answer alone comes before the picture
 	if !e.Policy().Frozen {
 		t.Fatal("not frozen")
 	}

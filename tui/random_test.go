@@ -78,7 +78,7 @@ func (s *still) SetPolicy(_ context.Context, p *falconv1.Policy) (*falconv1.Poli
 
 func (s *still) Freeze(context.Context) (*falconv1.Policy, error) {
 	s.freezes++
-	return &falconv1.Policy{Frozen: true}, nil
+	return &falconv1.Policy{Frozen: true}, s.err
 }
 
 // stateAt is the scripted engine's picture at an iteration, approved at

@@ -25,7 +25,6 @@ type answerMsg struct {
 	err    error
 	begun  *falconv1.Validation // a test's answer; a snapshot may come after it
 	claim  *claim               // what done says of the job, where that can change
-	freeze bool                 // it is the answer to a freeze
 }
 
 // submitRequest sends a request in a command.
@@ -65,6 +64,9 @@ func sendRequest(src feed.Source, r decision.Request) answerMsg {
 		msg := answerMessage(err, "no test", func() string { return v.GetId() + " " + v.GetState() })
 		msg.begun, msg.claim = v, testClaim(v)
 		return msg
+	}
+	if r.Freeze {
+		return policyAnswer(src.Freeze(ctx))
 	}
 	if r.Triage != nil {
 		got, err := src.Triage(ctx, r.Triage)
@@ -116,7 +118,6 @@ type decisions struct {
 	dialog *dialog
 	opened int                  // numbers dialogs, so that a late answer finds its own
 	begun  *falconv1.Validation // the engine's newest answer to a test; a snapshot may come after it
-	frozen time.Time            // when a freeze was sent; zero = none, or it failed
 }
 
 // askQuestion opens a question's dialog, or says why it is not asked.
@@ -176,9 +177,6 @@ func (d *decisions) refuseKey(now time.Time) tea.Cmd {
 // footer when the dialog has been closed since.
 func (d *decisions) takeAnswer(msg answerMsg, live *page.State) {
 	own := d.dialog != nil && d.dialog.id == msg.dialog
-	if msg.freeze && msg.err != nil {
-		d.frozen = time.Time{} // F tries again
-	}
 	switch {
 	case msg.err != nil && own:
 		d.dialog.showRefusal(msg.failed + ": " + msg.err.Error())
@@ -192,31 +190,6 @@ func (d *decisions) takeAnswer(msg answerMsg, live *page.State) {
 			d.begun = msg.begun
 		}
 		d.notes.showClaim(themes.Good, msg.done, msg.claim, live)
-	}
-}
-
-// freezeSettles is how long a freeze that was sent may take until the picture shows it: the
-// call's limit and a pull's.
-const freezeSettles = feed.CallTimeout + time.Second
-
-// freezeOrAsk acts at once; the way back asks. Until the picture shows the freeze a further
-// key sends nothing: it would freeze once more what its operator wants to unfreeze.
-func (d *decisions) freezeOrAsk(by decision.Operator) tea.Cmd {
-	if q, why := by.Freeze(); q != nil || why.Text != "" {
-		d.frozen = time.Time{}
-		return d.askQuestion(q, why)
-	}
-	d.notes.showNote(themes.Accent, "freezing …")
-	if now := d.now(); d.frozen.IsZero() || now.Sub(d.frozen) > freezeSettles {
-		d.frozen = now
-	} else {
-		return nil
-	}
-	src := d.src
-	return func() tea.Msg {
-		msg := policyAnswer(src.Freeze(context.Background()))
-		msg.freeze = true
-		return msg
 	}
 }
 
@@ -253,14 +226,4 @@ func (d *decisions) runningTest(live *page.State) *falconv1.Validation {
 		return d.begun
 	}
 	return v
-}
-
-// stopRunningTest lets the job go at once: the safe direction needs no dialog.
-func (d *decisions) stopRunningTest(by decision.Operator) tea.Cmd {
-	v := d.runningTest(by.Live)
-	if why := by.StopTest(v); why.Text != "" {
-		return d.askQuestion(nil, why)
-	}
-	d.notes.showNote(themes.Accent, "letting the job go …")
-	return submitRequest(d.src, 0, decision.Request{Validate: &falconv1.ValidateRequest{Cancel: v.Id}})
 }

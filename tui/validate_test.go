@@ -13,6 +13,7 @@ import (
 	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/keyguard"
 )
 
 func TestValidatePath(t *testing.T) {
@@ -125,17 +126,25 @@ func TestNoTestWithoutTheFullPath(t *testing.T) {
 	}
 }
 
+// endTest presses the key that ends a test, and enter.
+func endTest(m *Model) {
+	m.work.showPage(key.Validate)
+	send(m, "X")
+	pass(m, keyguard.Look)
+	send(m, "enter")
+}
+
 // The engine's answer may be ahead of the next snapshot: the key that ends a
 // test works from the moment the test is said to run.
 func TestATestCanBeEndedBeforeASnapshotHasIt(t *testing.T) {
 	m, src, _ := proposed(t, Options{})
 	m.Update(answerMsg{begun: &falconv1.Validation{Id: "VAL-0007", State: "testing"}})
-	run(m, m.decisions.stopRunningTest(m.whoDecides()))
+	endTest(m)
 	if len(src.tests) != 1 || src.tests[0].Cancel != "VAL-0007" {
 		t.Errorf("asked for %v, says %q", src.tests, m.notes.text)
 	}
 	m.Update(answerMsg{begun: &falconv1.Validation{Id: "VAL-0007", State: "failed"}})
-	run(m, m.decisions.stopRunningTest(m.whoDecides()))
+	endTest(m)
 	if len(src.tests) != 1 {
 		t.Errorf("asked for %v after it had ended", src.tests)
 	}

@@ -68,7 +68,19 @@ func (s *screen) close() {
 
 func (s *screen) text() string { return s.tmux("capture-pane", "-p") }
 
-func (s *screen) keys(keys ...string) { s.tmux(append([]string{"send-keys"}, keys...)...) }
+// keys presses keys at a person's pace: what comes faster confirms nothing.
+func (s *screen) keys(keys ...string) {
+	for i, k := range keys {
+		s.tmux("send-keys", k)
+		switch {
+		case i == len(keys)-1:
+		case len(k) > 10: // a text; nobody types it at once
+			time.Sleep(1100 * time.Millisecond)
+		default:
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+}
 
 // wait polls until every text is on the screen at once.
 func (s *screen) wait(limit time.Duration, texts ...string) string {

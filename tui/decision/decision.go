@@ -79,6 +79,7 @@ type Request struct {
 	Validate *falconv1.ValidateRequest
 	Policy   *falconv1.Policy
 	Triage   *falconv1.TriageRequest
+	Freeze   bool
 	Leave    bool // ends the console; nothing is sent
 }
 

@@ -176,14 +176,14 @@ func (o Operator) SetMode() (Question, Refusal) {
 	return askQuestion(newSetMode(p))
 }
 
-// Freeze needs no question where both results are empty; unfreezing asks for a typed word.
+// Freeze asks about freezing, or about unfreezing, which wants a typed word.
 func (o Operator) Freeze() (Question, Refusal) {
 	p := o.Live.Snap().GetPolicy()
 	if !p.GetFrozen() {
-		if o.May(roleOperator) {
-			return nil, Refusal{}
+		if why := o.Lacks(roleOperator, "freezing"); why != "" {
+			return refuseWith(why)
 		}
-		return refuseWith(o.Lacks(roleOperator, "freezing"))
+		return askQuestion(&Freeze{})
 	}
 	if why := o.LacksApprover("unfreezing"); why != "" {
 		return refuseWith(why)
@@ -238,10 +238,13 @@ func (o Operator) Test(r *falconv1.ValidateRequest) (Question, Refusal) {
 	return askQuestion(&Test{Test: r})
 }
 
-// StopTest returns why a test can't be ended, or "". The safe direction needs no question.
-func (o Operator) StopTest(running *falconv1.Validation) Refusal {
+// StopTest asks about ending a test.
+func (o Operator) StopTest(running *falconv1.Validation) (Question, Refusal) {
 	if !page.Underway(running) {
-		return Refusal{Text: "no validation is in progress", Mild: true}
+		return nothingToDecide("no validation is in progress")
 	}
-	return Refusal{Text: o.LacksApprover("ending a test")}
+	if why := o.LacksApprover("ending a test"); why != "" {
+		return refuseWith(why)
+	}
+	return askQuestion(&EndTest{ID: running.GetId()})
 }

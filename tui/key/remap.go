@@ -27,7 +27,7 @@ func Decides(a Action) bool { return a != Quit && slices.Contains(grave, a) }
 // AtOnce reports whether an action has its effect without a dialog between.
 func AtOnce(a Action) bool { return slices.Contains(atOnce, a) }
 
-var atOnce = []Action{Freeze, StopTest, Ack, Quit}
+var atOnce = []Action{Ack, Quit}
 
 // moves are the actions that one presses often and without looking.
 var moves = []Action{

@@ -109,7 +109,7 @@ func TestScripts(t *testing.T) {
 		"read for long":             "open shown 9s step 900ms confirm =held 200ms due =yes",
 		"a paste":                   "open shown 1s paste 100ms step =pasted 200ms confirm =pasted 200ms confirm =held",
 		"a paste while it waits":    "open shown 1s step 100ms confirm =held 100ms paste 200ms due =no",
-		"a terminal that is mute":   "open sent 2900ms mute =no 100ms mute =yes code text =counts 1900ms confirm =fresh 200ms confirm =ahead 500ms confirm =held",
+		"a terminal that is mute":   "open sent 4900ms mute =no 100ms mute =yes code text =counts 1900ms confirm =fresh 200ms confirm =ahead 500ms confirm =held",
 		"one that answered before":  "open shown 1s close repaint sent 19s mute =no 1s mute =yes",
 		"the clock steps back":      "open shown 1s step -10s confirm =fresh",
 		"closed":                    "open shown 1s step 100ms confirm =held close block =counts",

@@ -8,7 +8,7 @@ import (
 // Bounds of the reports.
 const (
 	pendingMost = 8                // that wait for their answers; older ones are forgotten
-	muteAfter   = 3 * time.Second  // a terminal that never answered is taken for one that can't
+	muteAfter   = 5 * time.Second  // a terminal that never answered is taken for one that can't
 	lateAfter   = 20 * time.Second // one that has answered is waited for as long as links freeze
 )
 

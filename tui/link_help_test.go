@@ -133,10 +133,10 @@ func startFar(t *testing.T, state *feed.State, p key.Scope, down, up line, draws
 		x.prog.Kill()
 		_ = in.Close()
 		<-x.ended
-		close(x.up.in)
 		close(x.down.in)
-		<-x.up.ended
 		<-x.down.ended
+		close(x.up.in) // what came down last was answered before
+		<-x.up.ended
 		time.Sleep(time.Minute) // pending ticks outlive the program
 	})
 }

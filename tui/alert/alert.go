@@ -182,6 +182,7 @@ const lostID = "engine-lost"
 // wait, a recovery in progress, a countdown near its end, an engine that has
 // gone. A minor slowdown is one once it has cost price GPU-hours.
 func Causes(s *feed.State, now time.Time, price float64) []Cause {
+	now = s.EngineTime(now)
 	var out []Cause
 	if s.Conn == feed.Lost {
 		return []Cause{{lostID, "Falcon: engine unreachable", "The last picture is shown; nothing can be decided."}}

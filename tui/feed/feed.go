@@ -98,6 +98,20 @@ func (s *State) Age(now time.Time) time.Duration {
 	return max(0, now.Sub(s.Received)) + time.Duration(s.Snap.GetJob().GetDataAgeMs())*time.Millisecond
 }
 
+// EngineTime is the present by the engine's clock: that of the newest picture, and what has
+// passed here since it came. The two clocks are never subtracted from each other. Before the
+// first picture it is now.
+func (s *State) EngineTime(now time.Time) time.Time {
+	at := s.Snap.GetAtUnixNs()
+	if at == 0 {
+		return now
+	}
+	if now.IsZero() || s.Received.IsZero() {
+		return time.Unix(0, at)
+	}
+	return time.Unix(0, at).Add(max(0, now.Sub(s.Received)))
+}
+
 // Want is what the screen needs: sent with the next pull.
 type Want struct {
 	Rank       int32 // WorstRank, or a rank

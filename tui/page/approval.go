@@ -50,7 +50,7 @@ func GoesOut(s *State, a *falconv1.Action) (left time.Duration, ok bool) {
 	if a.GetState() != string(falcon.ActionApproved) || a.GetDeadlineUnixNs() == 0 || heldBecause(s) != "" {
 		return 0, false
 	}
-	return max(0, time.Unix(0, a.GetDeadlineUnixNs()).Sub(s.Now)), true
+	return max(0, time.Unix(0, a.GetDeadlineUnixNs()).Sub(s.EngineNow())), true
 }
 
 // heldBecause is what keeps an approved action from going out, or "".

@@ -66,5 +66,5 @@ func Countdown(s *State, a *falconv1.Action) (left time.Duration, ok bool) {
 	if a.GetState() != string(falcon.ActionProposed) || a.DeadlineUnixNs == 0 || s.Snap().GetPolicy().GetFrozen() {
 		return 0, false
 	}
-	return max(0, time.Unix(0, a.DeadlineUnixNs).Sub(s.Now)), true
+	return max(0, time.Unix(0, a.DeadlineUnixNs).Sub(s.EngineNow())), true
 }

@@ -39,11 +39,10 @@ func (s *State) Stands() *falconv1.Recovery {
 
 // EngineNow is the present by the engine's clock, to which deadlines refer.
 func (s *State) EngineNow() time.Time {
-	at := time.Unix(0, s.Snap().GetAtUnixNs())
-	if s.Now.IsZero() || s.Feed.Received.IsZero() {
-		return at
+	if s.Snap().GetAtUnixNs() == 0 {
+		return time.Unix(0, 0)
 	}
-	return at.Add(max(0, s.Now.Sub(s.Feed.Received)))
+	return s.Feed.EngineTime(s.Now)
 }
 
 // Left is the time to the deadline of a recovery's state; ok is false without one.

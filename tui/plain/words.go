@@ -37,6 +37,7 @@ var readerWords = []readerWord{
 }
 
 func sayWhy(s *feed.State, _ string, now time.Time) []string {
+	now = s.EngineTime(now)
 	live := pictured(s)
 	inc := live.Incident()
 	switch {
@@ -56,6 +57,7 @@ func sayWhy(s *feed.State, _ string, now time.Time) []string {
 }
 
 func sayIncidents(s *feed.State, _ string, now time.Time) []string {
+	now = s.EngineTime(now)
 	list := s.Snap.GetIncidents()
 	if len(list) == 0 {
 		return []string{"there has been no incident"}

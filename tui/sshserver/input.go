@@ -31,7 +31,8 @@ const (
 type input struct {
 	from io.Reader
 	now  func() time.Time
-	last atomic.Int64 // unix ns of the last byte
+	made time.Time
+	last atomic.Int64 // when the last byte came, in ns since made: no clock that steps
 
 	burst   int // bytes since the last rest
 	pasting bool
@@ -40,14 +41,12 @@ type input struct {
 }
 
 func newSessionInput(from io.Reader, now func() time.Time) *input {
-	in := &input{from: from, now: now}
-	in.last.Store(now().UnixNano())
-	return in
+	return &input{from: from, now: now, made: now()}
 }
 
 // idleFor is how long nothing has come.
 func (in *input) idleFor() time.Duration {
-	return in.now().Sub(time.Unix(0, in.last.Load()))
+	return in.now().Sub(in.made) - time.Duration(in.last.Load())
 }
 
 // Read reads, never more than is typed by hand or pasted within bounds.
@@ -57,7 +56,7 @@ func (in *input) Read(p []byte) (int, error) {
 		n, err := in.from.Read(p)
 		if n > 0 {
 			in.restAfter(n, in.now().Sub(asked))
-			in.last.Store(in.now().UnixNano())
+			in.last.Store(int64(in.now().Sub(in.made)))
 			n = in.siftTyped(p[:n])
 		}
 		if n > 0 || err != nil {

@@ -23,7 +23,7 @@ type pacedReader struct {
 	link    *flowControl
 	now     func() time.Time
 	changed chan struct{}
-	held    atomic.Int64 // unix ns since when a change waits, 0 = none does
+	held    atomic.Pointer[time.Time] // since when a change waits, nil = none does
 }
 
 func newPacedReader(src feed.Source, l *flowControl, now func() time.Time) *pacedReader {
@@ -36,10 +36,10 @@ func (p *pacedReader) Changed() <-chan struct{} { return p.changed }
 // Lag is how far behind the link keeps the picture; 0 where it does not.
 func (p *pacedReader) Lag() time.Duration {
 	since := p.held.Load()
-	if since == 0 {
+	if since == nil {
 		return 0
 	}
-	if lag := p.now().Sub(time.Unix(0, since)); lag >= lagSaid {
+	if lag := p.now().Sub(*since); lag >= lagSaid {
 		return lag
 	}
 	return 0
@@ -55,9 +55,10 @@ func (p *pacedReader) runPump(ctx context.Context) {
 			return
 		case <-p.Source.Changed():
 		}
-		p.held.Store(p.now().UnixNano())
+		since := p.now()
+		p.held.Store(&since)
 		pauseFor(ctx, min(restMax, p.link.settleWrites(ctx)))
-		p.held.Store(0)
+		p.held.Store(nil)
 		feed.Signal(p.changed)
 	}
 }

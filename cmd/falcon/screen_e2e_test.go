@@ -70,15 +70,12 @@ func (s *screen) text() string { return s.tmux("capture-pane", "-p") }
 
 // keys presses keys at a person's pace: what comes faster confirms nothing.
 func (s *screen) keys(keys ...string) {
-	for i, k := range keys {
+	for _, k := range keys {
 		s.tmux("send-keys", k)
-		switch {
-		case i == len(keys)-1:
-		case len(k) > 10: // a text; nobody types it at once
-			time.Sleep(1100 * time.Millisecond)
-		default:
-			time.Sleep(100 * time.Millisecond)
+		if len(k) > 10 { // a text; nobody types it at once
+			time.Sleep(time.Second)
 		}
+		time.Sleep(150 * time.Millisecond)
 	}
 }
 

@@ -31,23 +31,23 @@ func TestWithdrawingAnApproval(t *testing.T) {
 	e, src, clk, m := approvedBy(t, enginetest.Options{Undo: 10}, "li")
 	for _, p := range key.Pages {
 		m.work.showPage(p)
-		if s := text(m); !containsAll(s, "S3 approved by li, acts in 8 s, v withdraws it") {
+		if s := text(m); !containsAll(s, "S3 approved by li, acts in 10 s, v withdraws it") {
 			t.Errorf("page %s:\n%s", p, s)
 		}
 	}
 	clk.pass(3 * time.Second)
 	m.screen.dirty = true
-	if s := text(m); !containsAll(s, "acts in 5 s") {
+	if s := text(m); !containsAll(s, "acts in 7 s") {
 		t.Errorf("after 3 s:\n%s", s)
 	}
 	presses(m, "a")
-	if s := text(m); m.decisions.dialog != nil || !containsAll(s, "S3 is approved by li, acts in 5 s; v withdraws it") {
+	if s := text(m); m.decisions.dialog != nil || !containsAll(s, "S3 is approved by li, acts in 7 s; v withdraws it") {
 		t.Errorf("a:\n%s", s)
 	}
 	presses(m, "v")
 	clk.pass(decision.Guard)
 	m.screen.dirty = true
-	if s := text(m); !containsAll(s, "WITHDRAW S3?", "approved by li, acts in 5 s: the link is worn", "Withdraw") {
+	if s := text(m); !containsAll(s, "WITHDRAW S3?", "approved by li, acts in 7 s: the link is worn", "Withdraw") {
 		t.Errorf("v:\n%s", s)
 	}
 	presses(m, "n", "o", "enter")

@@ -34,7 +34,8 @@ func TestGoldenLadder(t *testing.T) {
 // dialog, and the countdown runs by the clock.
 func TestAutomaticIsSaidInWords(t *testing.T) {
 	_, src, clk, m := opened(t, enginetest.Options{Auto: true}, 80, 24)
-	clk.t = time.Unix(0, src.state.Snap.Ladder.Proposal.DeadlineUnixNs).Add(-20 * time.Second)
+	left := time.Duration(src.state.Snap.Ladder.Proposal.DeadlineUnixNs - src.state.Snap.AtUnixNs)
+	clk.t = src.state.Received.Add(left - 20*time.Second) // by the engine's clock
 	m.Update(tickMsg{})
 	if s := text(m); !containsAll(s, "AUTOMATIC: policy approves this in 20 s", "a veto or F stops it") {
 		t.Errorf("the dialog:\n%s", s)

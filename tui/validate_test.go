@@ -45,7 +45,7 @@ func TestValidatePath(t *testing.T) {
 	}
 }
 
-func TestATestIsEndedWithOneKey(t *testing.T) {
+func TestATestIsEndedWithTwoKeys(t *testing.T) {
 	e := enginetest.New(enginetest.Options{})
 	e.AdvanceTo(enginetest.Located + 4)
 	x := openTerm(t, e, 80, 24)
@@ -60,6 +60,9 @@ func TestATestIsEndedWithOneKey(t *testing.T) {
 	x.press(tea.KeyEnter)
 	x.shows("VAL-0002 testing")
 	x.press('X')
+	x.shows("END VAL-0002?")
+	x.armed()
+	x.press(tea.KeyEnter)
 	x.shows("ended by maria")
 	if v := e.Validates(); len(v) != 2 || v[1].Cancel != "VAL-0002" || !slices.Equal(v[0].Links, []string{"n0-n1"}) {
 		t.Errorf("requests: %v", v)

@@ -68,8 +68,8 @@ type Agent struct {
 	next   succession
 	unseen unseenRanks
 
-	last       struct{ ticked, scanned, polled, shipped, beaten time.Time }
-	suspended  uint64    // newest generation that the node was suspended for
+	last struct{ ticked, scanned, polled, shipped, beaten time.Time }
+	seenOrders
 	pollSoonBy time.Time // processes are polled every recoveryPollEvery until then
 
 	working sync.WaitGroup // goroutines of orders in progress
@@ -296,7 +296,8 @@ func (a *Agent) startCommand(cmd *falconv1.Command, now, deadline time.Time) (ac
 // acceptWelcome takes over the engine's epoch and pace, and has the stream begin with a beat: the
 // engine has heard nothing since the agent asked for it.
 func (a *Agent) acceptWelcome(w *falconv1.Welcome) {
-	a.executor.Fence(w.GetEpoch())
+	a.executor.Follow(w.GetEpoch(), w.GetEngine())
+	a.publish(a)
 	a.last.beaten = time.Time{}
 	if n := w.GetBeatPeriodMs(); n >= 50 && n <= 60_000 {
 		a.beatEvery = milliseconds(int(n))
@@ -320,6 +321,7 @@ func (a *Agent) pollProcesses(now time.Time) {
 	if now.Sub(a.last.beaten) >= a.processes.beatPeriod(a.beatEvery) {
 		a.last.beaten = now
 		watchClock(a.log)
+		a.publish(a)
 		a.ship.Beat(now.Add(clock.Process().Offset()), a.rankBeats(), a.unseen.report())
 	}
 }

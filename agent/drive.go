@@ -14,6 +14,7 @@ func (a *Agent) Start(now time.Time) {
 	}
 	a.pollProcesses(now) // before any command, which may be one that a killed predecessor left
 	a.importCommands(now)
+	a.publish(a)
 }
 
 // Tick does one turn of the loop at once, for an owner that schedules the agent

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -58,7 +59,12 @@ func (t *launchTask) startProcesses() error {
 	if t.waits {
 		return nil
 	}
-	return t.agent.launcher.Begin(t.plan, running)
+	err := t.agent.launcher.Begin(t.plan, running)
+	var older *launch.OlderError
+	if errors.As(err, &older) {
+		return &act.Older{Newest: older.Newest, Reason: err}
+	}
+	return err
 }
 
 // Poll reports each rank that made itself known, and ends when all have, or one
@@ -68,7 +74,7 @@ func (t *launchTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
 	t.agent.launcher.Collect()
 	if t.waits {
 		if err := t.startProcesses(); err != nil {
-			return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED, Detail: err.Error()}, true
+			return act.Refused(err), true
 		}
 	}
 	if t.waits && now.Sub(t.began) < launchWait {

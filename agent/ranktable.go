@@ -58,5 +58,9 @@ func tableResult(err error) *falconv1.CommandResult {
 	if errors.Is(err, table.ErrFile) {
 		err = fmt.Errorf("%w (rank_table in agent.yaml must name a file in a directory that the agent can write)", err)
 	}
-	return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED, Detail: err.Error()}
+	var older *table.OlderError
+	if errors.As(err, &older) {
+		err = &act.Older{Newest: older.Newest, Reason: err}
+	}
+	return act.Refused(err)
 }

@@ -58,7 +58,7 @@ func (a *Agent) startSuspend(cmd *falconv1.SuspendCommand, now time.Time) (act.T
 		st := p.seg.Control()
 		switch {
 		case st.SuspendWanted > g:
-			return nil, fmt.Errorf("%s is suspended for generation %d, which is newer", p, st.SuspendWanted)
+			return nil, newerSuspension(p, st.SuspendWanted)
 		case st.GenerationNow < g && !p.canBeParked():
 			return nil, fmt.Errorf("%s can't park: the job has no adapter for recoveries (falcon_job.h)", p)
 		}
@@ -79,6 +79,11 @@ func (a *Agent) startSuspend(cmd *falconv1.SuspendCommand, now time.Time) (act.T
 	}
 	a.log.Info("the job's processes were suspended", slog.Uint64("generation", g))
 	return t, nil
+}
+
+// newerSuspension refuses an order of a generation that is over.
+func newerSuspension(p *process, generation uint64) error {
+	return &act.Older{Newest: generation, Reason: fmt.Errorf("%s is suspended for generation %d, which is newer", p, generation)}
 }
 
 // suspendProcess suspends a process of an older generation, once: the order of an
@@ -200,7 +205,7 @@ func (a *Agent) processInSeat(s *falconv1.RankSeat, generation uint64) (*process
 		at, ok := p.seg.Park()
 		switch {
 		case st.SuspendWanted > generation:
-			return nil, fmt.Errorf("%s is suspended for generation %d, which is newer", p, st.SuspendWanted)
+			return nil, newerSuspension(p, st.SuspendWanted)
 		case st.RejoinOrdered == generation:
 		case !ok || !at.On:
 			return nil, fmt.Errorf("%s is not parked", p)

@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -113,4 +114,13 @@ func (m *Machine) onDevice(now time.Time, d Device) {
 // is at fault, or they have been for so long that nothing waits for them any more.
 func (m *Machine) Hears(now time.Time) bool {
 	return m.hear.Means(now, m.cfg.HangMin)
+}
+
+// onNewer begins again above a generation that a node has seen, and that was not known. A whole
+// restart does so when what it has launched has ended.
+func (m *Machine) onNewer(now time.Time, in Newer) {
+	m.generations.raiseTo(in.Generation)
+	if c := m.op.rec; m.op.isUnderway() && !c.Whole && in.Generation >= c.Generation {
+		m.flow.beginAttempt(now, fmt.Sprintf("node %s has seen generation %d", in.Node, in.Generation))
+	}
 }

@@ -124,6 +124,12 @@ type Suspended struct {
 	Late       bool // with Refused: a process did not park in time; without, one can't
 }
 
+// Newer reports that a node has refused an order as older than a generation that it has seen.
+type Newer struct {
+	Node       falcon.Node
+	Generation uint64
+}
+
 // Launched is the outcome of Launch on one node.
 type Launched struct {
 	Node       falcon.Node
@@ -212,6 +218,7 @@ func (Standstill) input() {}
 func (Device) input()     {}
 func (Pace) input()       {}
 func (Suspended) input()  {}
+func (Newer) input()      {}
 func (Launched) input()   {}
 func (Tabled) input()     {}
 func (Rejoined) input()   {}

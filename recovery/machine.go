@@ -78,6 +78,8 @@ func (m *Machine) Step(now time.Time, in Input) {
 		m.policy = in.Policy
 	case Restored:
 		m.onRestored(now, in)
+	case Newer:
+		m.onNewer(now, in)
 	case Decision:
 		m.onDecision(now, in)
 	default:

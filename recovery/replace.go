@@ -104,6 +104,10 @@ func (w *workflow) onLaunched(now time.Time, l Launched) {
 	if c == nil || l.Failed == "" || c.State == falcon.RecoveryProposed {
 		return
 	}
+	if c.Whole && l.Generation == c.Generation && w.gens.highestUsed() > c.Generation && c.Attempts < generationsMost {
+		w.launchWhole(now) // a node has seen a newer generation
+		return
+	}
 	if c.Whole && l.Generation == c.Generation {
 		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("the restart did not come up on node %s: %s; start the job again from its checkpoint", l.Node, l.Failed))
 		return

@@ -14,6 +14,7 @@
 package act
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -62,6 +63,8 @@ type Executor struct {
 	start   Starter
 	report  func(*falconv1.CommandResult)
 	epoch   uint64 // newest seen
+	engine  *falconv1.EngineName
+	newest  uint64 // id of that epoch
 	last    map[key]*falconv1.CommandResult
 	order   []key  // of last, oldest first
 	floor   uint64 // ids of this epoch up to here are forgotten
@@ -77,8 +80,21 @@ func New(start Starter, report func(*falconv1.CommandResult)) *Executor {
 // Fence forbids commands of epochs before this one.
 func (d *Executor) Fence(epoch uint64) {
 	if epoch > d.epoch {
-		d.epoch, d.floor = epoch, 0
+		d.epoch, d.floor, d.newest, d.engine = epoch, 0, 0, nil
 	}
+}
+
+// Follow is Fence for an engine that has named itself. One of an epoch before is not followed.
+func (d *Executor) Follow(epoch uint64, engine *falconv1.EngineName) {
+	d.Fence(epoch)
+	if epoch == d.epoch && engine.GetId() != "" {
+		d.engine = engine
+	}
+}
+
+// Standing is what the Executor has seen of engines: a new message each time.
+func (d *Executor) Standing() *falconv1.Standing {
+	return &falconv1.Standing{Epoch: d.epoch, Command: d.newest, Engine: d.engine}
 }
 
 // Running reports whether work is in progress.
@@ -92,11 +108,14 @@ func (d *Executor) Execute(cmd *falconv1.Command, now time.Time) {
 		return
 	}
 	if k.epoch < d.epoch {
-		d.report(newResult(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
-			fmt.Sprintf("epoch %d is over, this agent follows epoch %d", k.epoch, d.epoch)))
+		r := newResult(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
+			fmt.Sprintf("epoch %d is over, this agent follows epoch %d", k.epoch, d.epoch))
+		r.Newer = d.Standing()
+		d.report(r)
 		return
 	}
 	d.Fence(k.epoch)
+	d.newest = max(d.newest, k.id)
 	if k.id <= d.floor {
 		d.report(newResult(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
 			fmt.Sprintf("command %d is older than this agent's memory", k.id)))
@@ -134,7 +153,7 @@ func (d *Executor) startTask(k key, cmd *falconv1.Command, now, deadline time.Ti
 	}
 	task, err := d.start(cmd, now, deadline)
 	if err != nil {
-		d.recordResult(k, newResult(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED, err.Error()))
+		d.recordResult(k, refusal(k, err))
 		return
 	}
 	d.recordResult(k, newResult(k, falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED, ""))
@@ -177,6 +196,9 @@ func (d *Executor) pollLate(now time.Time) {
 func (d *Executor) reportResult(r running, res *falconv1.CommandResult) {
 	if res != nil {
 		res.Epoch, res.Id = r.key.epoch, r.key.id
+		if n := res.Newer; n != nil {
+			n.Epoch = max(n.Epoch, r.key.epoch)
+		}
 		d.recordResult(r.key, res)
 	}
 }
@@ -212,6 +234,31 @@ func (d *Executor) inProgress(k key) bool {
 	is := func(r running) bool { return r.key == k }
 	return slices.ContainsFunc(d.running, is) || slices.ContainsFunc(d.late, is)
 }
+
+// Older is an error about a command of a generation that is over here: Newest is the one in force.
+type Older struct {
+	Newest uint64
+	Reason error
+}
+
+// Error is the reason's own sentence.
+func (e *Older) Error() string { return e.Reason.Error() }
+
+// Unwrap is the reason.
+func (e *Older) Unwrap() error { return e.Reason }
+
+// refusal is the result of a command that was not begun.
+func refusal(k key, err error) *falconv1.CommandResult {
+	r := newResult(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED, err.Error())
+	var older *Older
+	if errors.As(err, &older) {
+		r.Newer = &falconv1.Standing{Epoch: k.epoch, Generation: older.Newest}
+	}
+	return r
+}
+
+// Refused is a task's result for an error.
+func Refused(err error) *falconv1.CommandResult { return refusal(key{}, err) }
 
 func newResult(k key, status falconv1.CommandStatus, detail string) *falconv1.CommandResult {
 	return &falconv1.CommandResult{Epoch: k.epoch, Id: k.id, Status: status, Detail: detail}

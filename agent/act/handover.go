@@ -9,8 +9,10 @@ import (
 // Memory is what an Executor leaves to the one that replaces it. Over lives of the agent
 // that hand it on, a command is executed at most once too.
 type Memory struct {
-	Epoch   uint64 // newest seen
-	Floor   uint64 // ids of this epoch up to here are forgotten
+	Epoch   uint64               // newest seen
+	Engine  *falconv1.EngineName // that it follows; nil = not known
+	Newest  uint64               // id of that epoch
+	Floor   uint64               // ids of this epoch up to here are forgotten
 	Answers []*falconv1.CommandResult
 	Open    []Open
 }
@@ -23,7 +25,7 @@ type Open struct {
 
 // Export is the Executor's memory, oldest first. The Executor must not be used further.
 func (d *Executor) Export(now time.Time) Memory {
-	m := Memory{Epoch: d.epoch, Floor: d.floor}
+	m := Memory{Epoch: d.epoch, Engine: d.engine, Newest: d.newest, Floor: d.floor}
 	for _, k := range d.order {
 		m.Answers = append(m.Answers, d.last[k])
 	}
@@ -39,7 +41,10 @@ func (d *Executor) Export(now time.Time) Memory {
 func (d *Executor) Import(m Memory, now time.Time, again func(*falconv1.Command) string) {
 	d.Fence(m.Epoch)
 	if m.Epoch == d.epoch {
-		d.floor = max(d.floor, m.Floor)
+		d.floor, d.newest = max(d.floor, m.Floor), max(d.newest, m.Newest)
+		if d.engine == nil {
+			d.engine = m.Engine
+		}
 	}
 	for _, r := range m.Answers {
 		k := key{r.GetEpoch(), r.GetId()}
@@ -62,7 +67,7 @@ func (d *Executor) resumeTask(o Open, now time.Time, why string) {
 	}
 	task, err := d.start(o.Command, now, deadline)
 	if err != nil {
-		d.recordResult(k, newResult(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED, err.Error()))
+		d.recordResult(k, refusal(k, err))
 		return
 	}
 	r := running{key: k, task: task, deadline: deadline, cmd: o.Command}

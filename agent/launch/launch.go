@@ -21,6 +21,16 @@ var (
 	ErrStart = errors.New("launch: can't start a training process")
 )
 
+// OlderError is returned for a plan of a generation that is over here. It is an ErrPlan.
+type OlderError struct{ Asked, Newest uint64 }
+
+func (e *OlderError) Error() string {
+	return fmt.Sprintf("%s: generation %d is over, generation %d was launched here", ErrPlan, e.Asked, e.Newest)
+}
+
+// Is reports whether the error is an ErrPlan.
+func (e *OlderError) Is(target error) bool { return target == ErrPlan }
+
 // At is where a Launcher works.
 type At struct {
 	Node   falcon.Node
@@ -79,7 +89,7 @@ func (l *Launcher) Begin(p Plan, running []Running) error {
 	}
 	switch old := l.rec.Plan; {
 	case p.Generation < old.Generation:
-		return fmt.Errorf("%w: generation %d is over, generation %d was launched here: remove %s if the engine has lost its journal", ErrPlan, p.Generation, old.Generation, l.path)
+		return &OlderError{Newest: old.Generation, Asked: p.Generation}
 	case p.Generation == old.Generation && (!p.samePlan(old) || l.rec.Ended):
 		return fmt.Errorf("%w: generation %d was launched here as something else, or has failed: a new launch needs a new one", ErrPlan, p.Generation)
 	}
@@ -159,6 +169,14 @@ func (l *Launcher) forgetEnded() {
 		in[o.Proc] = true
 	}
 	maps.DeleteFunc(l.ended, func(p Proc, _ string) bool { return !in[p] })
+}
+
+// Newest is the generation of the newest launch, 0 = none, or not known.
+func (l *Launcher) Newest() uint64 {
+	if l.loadRecord() != nil {
+		return 0
+	}
+	return l.rec.Plan.Generation
 }
 
 // CheckRecord returns why no launch would be carried out here: a record of earlier ones

@@ -65,10 +65,12 @@ type Config struct {
 	From       *Handover // of the Shipper before, nil for none; Hello has its boot
 	Log        *slog.Logger
 
-	Welcome func(*falconv1.Welcome) // a new stream is up
-	Command func(*falconv1.Command)
-	Ask     func(*falconv1.Ask)
-	Peek    func(*falconv1.Peek)
+	Welcome func(*falconv1.Welcome) // a new stream is up, or the engine goes on under a higher epoch
+	// Standing is what the agent says of the orders that it has had; nil = nothing.
+	Standing func() *falconv1.Standing
+	Command  func(*falconv1.Command)
+	Ask      func(*falconv1.Ask)
+	Peek     func(*falconv1.Peek)
 
 	// Dial replaces the network in tests.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
@@ -177,7 +179,7 @@ func (s *Shipper) Beat(now time.Time, ranks []*falconv1.RankBeat, unseen []*falc
 		s.ended.beat()
 		s.beat = &falconv1.Beat{
 			AtUnixNs: now.UnixNano(), SpoolFrames: uint64(len(s.spool.frames)),
-			DroppedFrames: s.spool.dropped + s.spool.lost, Ranks: ranks, Unseen: unseen,
+			DroppedFrames: s.spool.dropped + s.spool.lost, Ranks: ranks, Unseen: unseen, Standing: s.presentStanding(),
 		}
 	}
 	s.mu.Unlock()
@@ -315,7 +317,15 @@ func (s *Shipper) helloFrame() *falconv1.AgentFrame {
 	s.mu.Lock()
 	h.Living = int32(len(s.ranks))
 	s.mu.Unlock()
+	h.Standing = s.presentStanding()
 	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Hello{Hello: h}}
+}
+
+func (s *Shipper) presentStanding() *falconv1.Standing {
+	if s.cfg.Standing == nil {
+		return nil
+	}
+	return s.cfg.Standing()
 }
 
 func errWelcome(got *falconv1.EngineFrame) error {

@@ -244,6 +244,10 @@ func (s *Shipper) handleFrame(f *falconv1.EngineFrame) {
 		s.spool.acknowledge(body.Ack.Seq)
 		s.progress = true
 		s.mu.Unlock()
+	case *falconv1.EngineFrame_Welcome:
+		if s.cfg.Welcome != nil {
+			s.cfg.Welcome(body.Welcome)
+		}
 	case *falconv1.EngineFrame_Command:
 		if s.cfg.Command != nil {
 			s.cfg.Command(body.Command)

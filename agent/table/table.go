@@ -126,8 +126,31 @@ func (s *Store) Apply(generation, base uint64, change []byte) error {
 	return s.storeTable(generation, table)
 }
 
+// Newest is the generation of the table that is kept, 0 = none, or one is being written. It does not
+// wait for a disk that writes one.
+func (s *Store) Newest() uint64 {
+	if !s.mu.TryLock() {
+		return 0
+	}
+	defer s.mu.Unlock()
+	if s.loadFile() != nil {
+		return 0
+	}
+	return s.newest.Generation
+}
+
+// OlderError refuses a table of a generation before the one that is kept. It is an ErrTable.
+type OlderError struct{ Asked, Newest uint64 }
+
+func (e *OlderError) Error() string {
+	return fmt.Sprintf("%s: generation %d is older than %d, which is here", ErrTable, e.Asked, e.Newest)
+}
+
+// Is reports whether the error is an ErrTable.
+func (e *OlderError) Is(target error) bool { return target == ErrTable }
+
 func (s *Store) olderError(generation uint64) error {
-	return fmt.Errorf("%w: generation %d is older than %d, which is here", ErrTable, generation, s.newest.Generation)
+	return &OlderError{Asked: generation, Newest: s.newest.Generation}
 }
 
 // storeTable stores a table that was checked or not, when its generation allows it.

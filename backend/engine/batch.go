@@ -87,6 +87,14 @@ func (b *batch) reserve(now time.Time) {
 	b.addRecords(record(now, kindReserve, reserveRecord{Below: b.promised}))
 }
 
+// skipTo leaves out ids that another engine may have given out.
+func (b *batch) skipTo(now time.Time, id uint64) {
+	if id > b.nextID {
+		b.nextID = id
+		b.reserve(now)
+	}
+}
+
 // commandID gives out the next id.
 func (b *batch) commandID(now time.Time) uint64 {
 	id := b.nextID

@@ -19,6 +19,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/backend/learn"
 	"github.com/failslow/falcon/recovery"
 )
 
@@ -43,7 +44,15 @@ func listener(t *testing.T) (*Engine, *heeds) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.learnNothing(t0)
 	return e, h
+}
+
+// learnNothing has an engine act at once.
+func (e *Engine) learnNothing(now time.Time) {
+	e.learner.machine.Attach(now, "none", learn.Report{})
+	e.learner.machine.Agree()
+	e.learner.learnsOn(now)
 }
 
 func count[T recovery.Input](h *heeds) (n int) {

@@ -53,6 +53,7 @@ const (
 // Config are the engine's parts and settings.
 type Config struct {
 	JobName    string
+	Host       string           // that the engine runs on, for people; empty = not said
 	JobKind    history.Kind     // what it is run for; empty = training
 	Mesh       falcon.Mesh      // of the job, where its adapter declares none; zero = unknown
 	Journal    *journal.Journal // opened by the caller, who closes it after Run
@@ -182,6 +183,7 @@ type shared struct {
 	oplog   *operatorLog
 	outbox  *outbox.Box
 	orders  *orderBook
+	learner *learner
 }
 
 func newShared(cfg Config, mem *journalState) *shared {
@@ -190,6 +192,7 @@ func newShared(cfg Config, mem *journalState) *shared {
 		det: cfg.Detector, plan: cfg.Planner, rec: cfg.Recoverer, batch: newBatch(mem),
 		outbox: &outbox.Box{},
 	}
+	s.learner = &learner{shared: s}
 	s.orders = newOrderBook(s.outbox, mem.orders, mem.lostOrders)
 	s.cluster = &clusterView{cfg: &s.cfg, state: mem, job: s.job, nodes: s.nodes, attached: map[falcon.Node]time.Time{}}
 	s.oplog = newOperatorLog(&s.cfg, s.det, s.batch)
@@ -216,6 +219,7 @@ func assemble(cfg Config, mem *journalState) *Engine {
 	e.probes = &probeKeeper{shared: s}
 	e.triage = &triageDesk{shared: s}
 	e.peeks = newPeekDesk(s)
+	e.learner.engine = e
 	e.kernel = newKernelNotes(s)
 	e.describer = &jobDescriber{shared: s, intake: e.intake}
 	e.validations = &validationQueue{
@@ -265,19 +269,16 @@ func newID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// begin gives the machines back what the journal kept, in the order that they
-// ask for: job, incidents and actions, policy. What they decide on it is
-// settled by the first batch.
+// begin makes the start durable, and begins to learn from the nodes. The machines get what
+// the journal kept when that is over.
 func (e *Engine) begin() error {
 	now := e.cfg.Now()
-	if e.state.Epoch == 0 {
-		// Agents remember ids by epoch: a new journal must not repeat an old one's.
-		e.batch.addRecords(record(now, kindEpoch, epochRecord{Epoch: uint64(now.UnixNano())}))
-	}
+	e.learner.begin(now, e.id)
 	e.batch.reserve(now)
 	e.markClock(now)
 	e.policies.adoptConfigured(now)
-	e.restoreMachines(now)
+	e.plan.Step(now, mitigate.SetPolicy{Policy: e.state.policy.Policy}) // it is shown, and can be changed
+	e.recoveries.fenceStore(e.state.fences.newest)
 	if err := e.settleMachines(now); err != nil {
 		return err
 	}
@@ -285,6 +286,8 @@ func (e *Engine) begin() error {
 	return nil
 }
 
+// restoreMachines gives the machines back what the journal kept, in the order that they
+// ask for: job, incidents and actions, policy. What they decide on it is settled with the turn.
 func (e *Engine) restoreMachines(now time.Time) {
 	if e.state.job.Epoch != 0 {
 		e.describer.announce(now, e.state.job)
@@ -384,6 +387,10 @@ func (e *Engine) onTick(now time.Time) {
 	e.links.noteTick(now)
 	e.watchClock(now)
 	e.oplog.tellNews(now)
+	e.recoveries.logStoreNews()
+	if e.learner.learnsOn(now) {
+		return
+	}
 	e.intake.release(now)
 	if e.describer.recheck {
 		e.describe(now)
@@ -402,7 +409,6 @@ func (e *Engine) onTick(now time.Time) {
 	e.restart.tick(now)
 	e.fencer.follow(now)
 	e.describer.refreshMeans(now)
-	e.recoveries.logStoreNews()
 	e.history.tick(now)
 	e.paces.tick(now)
 	e.views.dirty = e.hangs.tick(now) || e.views.dirty

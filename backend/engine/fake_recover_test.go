@@ -218,7 +218,7 @@ func (j *fakeJob) beats() {
 		if a.stream == nil || a.crew.gone {
 			continue
 		}
-		b := &falconv1.Beat{}
+		b := &falconv1.Beat{Standing: a.standing(j), AtUnixNs: time.Now().UnixNano()}
 		for _, r := range a.ranks {
 			b.Ranks = append(b.Ranks, &falconv1.RankBeat{Rank: r, Pid: j.pidOf(a.node, r), Iteration: j.iteration, StepTag: j.iteration, WaitingMs: j.waitedMs, WaitingKnown: !j.mute})
 		}

@@ -15,6 +15,7 @@ type fakeStream struct {
 	cancel context.CancelFunc
 	in     chan *falconv1.AgentFrame
 	out    chan *falconv1.EngineFrame
+	begun  bool // it was welcomed
 }
 
 func (f *fakeStream) Context() context.Context { return f.ctx }

@@ -174,6 +174,7 @@ type fakeAgent struct {
 	hold     fakeHold
 	crew     fakeCrew
 	protocol uint32
+	stands   *falconv1.Standing                    // from StandingRevision on
 	peeks    func(*falconv1.Peek) *falconv1.Peeked // answers; nil = not at all
 }
 
@@ -205,6 +206,10 @@ func (a *fakeAgent) drop(upTo uint64) {
 func (a *fakeAgent) handle(e *falconv1.EngineFrame, j *fakeJob) {
 	switch b := e.GetBody().(type) {
 	case *falconv1.EngineFrame_Welcome:
+		if a.follows(b.Welcome); b.Welcome.GetAcked() == 0 && a.stream.begun {
+			return // the engine has raised its epoch
+		}
+		a.stream.begun = true
 		a.drop(b.Welcome.GetAcked())
 		for _, r := range a.ranks { // first, and unnumbered: what waits was said of these processes
 			a.stream.in <- j.rankState(a.node, r)
@@ -229,6 +234,9 @@ func (a *fakeAgent) handle(e *falconv1.EngineFrame, j *fakeJob) {
 
 func (a *fakeAgent) command(c *falconv1.Command, j *fakeJob) {
 	k := cmdKey{c.GetEpoch(), c.GetId()}
+	if a.outdated(c, j) {
+		return
+	}
 	if old := a.answers[k]; old != nil {
 		a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Result{Result: old}})
 		return
@@ -446,7 +454,8 @@ func (b *bench) start() bool {
 	b.engine, b.streams, b.ended = e, fleet.NewService(e, nil), make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	b.stop, b.halted = cancel, false
-	go func() { b.ended <- e.Run(ctx) }()
+	ended := b.ended
+	go func() { ended <- e.Run(ctx) }()
 	for _, a := range b.job.agents {
 		if !a.crew.gone {
 			b.attach(a)
@@ -461,7 +470,7 @@ func (b *bench) attach(a *fakeAgent) {
 	a.stream = st
 	streams := b.streams
 	go func() {
-		_ = streams.Run(st, &falconv1.Hello{Agent: a.node, Node: a.node, Boot: "b1", Version: "test", LaunchRanks: a.place.launches, Protocol: a.protocol})
+		_ = streams.Run(st, &falconv1.Hello{Agent: a.node, Node: a.node, Boot: "b1", Version: "test", LaunchRanks: a.place.launches, Protocol: a.protocol, Standing: a.standing(b.job)})
 		cancel()
 	}()
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/backend/api/version"
 	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/backend/outbox"
 	"github.com/failslow/falcon/backend/validate"
@@ -54,6 +53,10 @@ func (e *Engine) arrive(s *fleet.Session, a arrival) error {
 
 func (e *Engine) handleArrival(a arrival, now time.Time) {
 	e.views.dirty = true
+	if e.learner.learning() {
+		e.learner.listen(a, now)
+		return
+	}
 	e.links.noteWait(a, now)
 	e.oplog.budgets.sender = falcon.Node(a.session.Hello.GetNode())
 	defer func() { e.oplog.budgets.sender = "" }()
@@ -80,23 +83,14 @@ func (e *Engine) handleArrival(a arrival, now time.Time) {
 func (e *Engine) onAttach(s *fleet.Session, now time.Time) {
 	was := e.nodes.Node(falcon.Node(s.Hello.GetNode()))
 	renewed := was != nil && was.Connected()
-	n, acked, err := e.nodes.Attach(s, now)
-	e.oplog.tellTwins(e.nodes.Node(falcon.Node(s.Hello.GetNode())), now)
-	if err != nil {
-		s.End(err)
+	n := e.learner.enterNode(s, now)
+	if n == nil {
 		return
 	}
+	e.learner.judgeRivals(n.Name)
 	if renewed { // what was sent on the older stream may not have arrived
 		e.validations.machine.Step(now, validate.Lost{Node: n.Name})
 	}
-	e.cluster.attached[n.Name] = now
-	e.links.attached(n.Name)
-	e.job.emulated = e.job.emulated || s.Hello.GetEmulated()
-	e.oplog.nodeSays(now, agentCame(s.Hello), n.Name)
-	s.Send(&falconv1.EngineFrame{Body: &falconv1.EngineFrame_Welcome{Welcome: &falconv1.Welcome{
-		Epoch: e.state.Epoch, Acked: acked, BeatPeriodMs: e.cfg.beatPeriod().Milliseconds(),
-		Protocol: falconv1.ProtocolRevision, Version: version.Own(),
-	}}})
 	e.rec.Step(now, recovery.Node{Node: n.Name, Alive: true})
 	e.resendOpen(n, now)
 }
@@ -185,6 +179,7 @@ func (j *job) unheard(heard map[falcon.Rank]struct{}, now time.Time) []falcon.No
 
 // onResult takes the answer to a command.
 func (e *Engine) onResult(n *fleet.Node, in *falconv1.CommandResult, now time.Time) {
+	again := e.learner.newer(now, n.Name, in.GetNewer())
 	if in.GetEpoch() != e.state.Epoch {
 		return
 	}
@@ -204,6 +199,10 @@ func (e *Engine) onResult(n *fleet.Node, in *falconv1.CommandResult, now time.Ti
 	case restart.NodeCommand:
 		e.restart.onAnswer(now, it, n.Name, in)
 	case *nodeCommand:
+		if again {
+			it.Close(n.Name)
+			return // the recovery has begun again above it
+		}
 		e.recoveries.onAnswer(now, it, n.Name, in)
 	case *order:
 		about.vote.Answer(n.Name, e.cluster.ownAcks(n, in))

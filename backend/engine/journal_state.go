@@ -14,6 +14,7 @@ import (
 	"github.com/failslow/falcon/backend/bars"
 	"github.com/failslow/falcon/backend/clock"
 	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/backend/learn"
 	"github.com/failslow/falcon/backend/pace"
 	"github.com/failslow/falcon/backend/triage"
 	"github.com/failslow/falcon/backend/vote"
@@ -60,7 +61,9 @@ const (
 )
 
 type epochRecord struct {
-	Epoch uint64 `json:"epoch"` // of commands, for the journal's whole life
+	Epoch  uint64        `json:"epoch"`            // of commands
+	Engine *learn.Engine `json:"engine,omitempty"` // that starts with it
+	Learnt *learntRecord `json:"learnt,omitempty"` // what nodes know, and the journal did not
 }
 
 // reserveRecord promises that no command id below Below is given out again.
@@ -180,8 +183,10 @@ type counters struct {
 	NextIncident   int    `json:"next_incident"`   // INC-0001 has 1
 	NextValidation int    `json:"next_validation"` // VAL-0001 has 1
 	NextRecovery   int    `json:"next_recovery"`   // REC-0001 has 1
-	Generation     uint64 `json:"generation"`      // highest that a recovery has used
-	NewestNs       int64  `json:"newest_unix_ns"`  // steady time of the newest record
+	Generation     uint64 `json:"generation"`      // highest that a recovery has used, or a node has reported
+
+	Starts   []learn.Engine `json:"starts,omitempty"` // of engines on this journal, oldest first
+	NewestNs int64          `json:"newest_unix_ns"`   // steady time of the newest record
 }
 
 type eventLines struct {
@@ -226,7 +231,7 @@ var folds map[journal.Kind]foldFunc
 // The folds are set at the start: that of a snapshot's part leads back to them.
 func init() {
 	folds = map[journal.Kind]foldFunc{
-		kindEpoch:            folded(func(m *journalState, v epochRecord) { m.Epoch = v.Epoch }),
+		kindEpoch:            folded(foldEpoch),
 		kindReserve:          folded(func(m *journalState, v reserveRecord) { m.Reserved = max(m.Reserved, v.Below) }),
 		kindJob:              (*journalState).foldJob,
 		kindBaseline:         folded(func(m *journalState, v baselineRecord) { m.baseline = v }),

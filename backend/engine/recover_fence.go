@@ -230,6 +230,20 @@ func (rd *recoveryDemands) liftFence(now time.Time, who Actor, node falcon.Node,
 	return nil
 }
 
+// liftOutdated lifts fences of an older journal from nodes whose processes train in a later
+// generation: they were taken back since.
+func (dr *recoveryDriver) liftOutdated(now time.Time, held []arrival) {
+	for _, a := range held {
+		n, s := falcon.Node(a.session.Hello.GetNode()), a.frame.GetRank()
+		v, fenced := dr.state.fences.nodes[n]
+		if !fenced || !s.GetAlive() || max(s.GetGeneration(), s.GetRejoinedGeneration()) <= v.Generation {
+			continue
+		}
+		dr.batch.apply(record(now, kindFence, fenceRecord{Lifted: n, Reason: "the journal is older than its processes"}))
+		dr.oplog.logf("recovery", 2, string(n), "the fence of node %s is lifted: its processes are of generation %d, and the fence is of %d", n, max(s.GetGeneration(), s.GetRejoinedGeneration()), v.Generation)
+	}
+}
+
 // leftRunning says in one sentence what a fenced node still holds of the job, ""
 // when it holds nothing: a process that was replaced must have ended before its
 // node can be a spare, and only the node's own agent can say so.

@@ -40,6 +40,11 @@ func (rs *restartDriver) stepWith(now time.Time, in restart.Input) {
 	rs.carryOut(now, rs.machine.Step(now, rs.world(now), in))
 }
 
+// adopt has the machine go on from the journal's state, before it has done anything.
+func (rs *restartDriver) adopt(s restart.State) {
+	rs.machine = restart.New(rs.cfg.Restart, s, func() uint64 { return rs.batch.commandID(rs.cfg.Now()) })
+}
+
 func (rs *restartDriver) tick(now time.Time) {
 	rs.carryOut(now, rs.machine.Tick(now, rs.world(now)))
 }

@@ -89,7 +89,9 @@ func (e *Engine) carryOut(r decidedRound) error {
 
 // acknowledgeDurable answers those who wait: everything so far is durable.
 func (e *Engine) acknowledgeDurable() error {
-	e.nodes.Acknowledge()
+	if !e.learner.learning() { // what waits is not used yet
+		e.nodes.Acknowledge()
+	}
 	e.batch.settled(nil)
 	return nil
 }

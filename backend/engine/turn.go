@@ -29,7 +29,7 @@ func (e *Engine) Turn(tick bool) error {
 
 // finish ends a turn of the loop: what was taken in is settled, and shown.
 func (e *Engine) finish(now time.Time) error {
-	if e.job.dirty && e.writer.held.round == nil {
+	if e.job.dirty && !e.learner.learning() && e.writer.held.round == nil {
 		e.describe(now)
 	}
 	if err := e.settleMachines(now); err != nil {
@@ -37,7 +37,7 @@ func (e *Engine) finish(now time.Time) error {
 	}
 	e.writer.compact(now, e.cfg.Retention.snapshotBytes())
 	e.views.refresh(now)
-	return nil
+	return e.learner.ends
 }
 
 // Halt ends an engine that Turn has driven, as the end of Run does: callers get

@@ -256,7 +256,7 @@ func startFromJournal(ctx context.Context, j *journal.Journal, cfg engineConfig,
 
 func startWith(ctx context.Context, j *journal.Journal, store rendezvous, cfg engineConfig, log *slog.Logger) (*engineHandle, error) {
 	conf := engine.Config{
-		JobName: cfg.Job, JobKind: cfg.Probe, Mesh: cfg.Mesh, Journal: j, Detect: cfg.Detect, Mitigate: cfg.Mitigate, Policy: cfg.Policy.policy(), Validation: cfg.Validation.settings(),
+		JobName: cfg.Job, Host: hostName(), JobKind: cfg.Probe, Mesh: cfg.Mesh, Journal: j, Detect: cfg.Detect, Mitigate: cfg.Mitigate, Policy: cfg.Policy.policy(), Validation: cfg.Validation.settings(),
 		Restart: cfg.Restart, Recovery: cfg.Recovery, Retention: cfg.Journal.retention(), Log: log,
 		Clock: lab.EmulatedClock(clock.System),
 	}
@@ -285,6 +285,12 @@ func startWith(ctx context.Context, j *journal.Journal, store rendezvous, cfg en
 	}
 	go h.runParts(ctx, e, server, ssh, store, j, func(ctx context.Context) error { return cfg.Journal.keepCopies(ctx, j, copies.note) })
 	return h, nil
+}
+
+// hostName is where the engine runs, for people; "" where the machine does not say.
+func hostName() string {
+	name, _ := os.Hostname()
+	return name
 }
 
 // runParts ends the parts in their order: the engine first, so that watchers and agents

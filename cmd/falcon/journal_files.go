@@ -53,7 +53,7 @@ func journalRestoreCommand() *cobra.Command {
 			if err := engine.MarkLoss(to, time.Now(), fmt.Sprintf("the journal was restored from a backup that ends at record %d: what happened after that is not in it", r.Head.Seq)); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: restored, %s%s\nFences, decisions and policies after record %d are not in it: look which nodes must stay out before you start the engine.\n", to, reportText(r), asideText(aside), r.Head.Seq)
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: restored, %s%s\nFences, decisions and policies after record %d are not in it: look which nodes must stay out before you start the engine.\nAt its next start the engine hears the nodes first, for up to a minute, and acts on nobody meanwhile: it goes on above the generation and epoch that they have seen, with the job as they describe it.\n", to, reportText(r), asideText(aside), r.Head.Seq)
 			return err
 		},
 	}

@@ -96,7 +96,7 @@ func (n *node) boot() {
 			Agent: string(n.name), Node: string(n.name), Boot: boot, Version: "sim", Job: "sim",
 			LaunchRanks: int32(n.c.setup.perNode), Protocol: n.protocol(),
 		},
-		From: from, Welcome: a.agent.Welcome, Command: a.agent.Command, Ask: a.agent.Ask,
+		From: from, Welcome: a.agent.Welcome, Standing: a.agent.Standing, Command: a.agent.Command, Ask: a.agent.Ask,
 	})
 	if err != nil {
 		n.c.violate("%s: %s", n.name, err)

@@ -9,9 +9,11 @@ package falconv1
 //	3: Hello.rank_table and TableCommand.none
 //	4: Peek, Peeked and KernelNotes
 //	5: ProfileCommand.columns and RankProfile.columns
+//	6: Standing, CommandResult.newer and Welcome.engine
 const (
-	ProtocolRevision = 5
+	ProtocolRevision = 6
 	PeekRevision     = 4 // from which on agents answer Peek
+	StandingRevision = 6 // from which on agents tell what orders they have had
 )
 
 // ConsoleRevision is this build's revision of the contract between consoles and the engine;

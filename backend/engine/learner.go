@@ -1,0 +1,236 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/api/version"
+	"github.com/failslow/falcon/backend/fleet"
+	"github.com/failslow/falcon/backend/learn"
+	"github.com/failslow/falcon/recovery"
+)
+
+// An engine that has started hears its nodes before it acts on them: what they say waits until
+// backend/learn knows enough. Then the journal is put right where it was older than they are,
+// the machines get what the journal has, and after it what the nodes have said.
+
+// ErrSuperseded ends an engine whose nodes follow another one.
+var ErrSuperseded = errors.New("engine: superseded")
+
+// Bounds of what waits while the engine learns.
+const (
+	heldFrames  = 1 << 16         // then samples and telemetry are left out: a detector does without
+	learnNotice = 3 * time.Second // after which it is said what the engine waits for
+)
+
+// learner is what an engine does before it acts.
+type learner struct {
+	*shared
+
+	engine  *Engine
+	machine *learn.Machine // nil = nothing is learnt, in tests of other parts
+	self    learn.Engine
+	held    []arrival
+	began   time.Time
+	told    bool // that the engine waits
+	older   bool // a node does not say what it follows
+	ends    error
+}
+
+// begin makes this start known to the journal, and begins to learn.
+func (l *learner) begin(now time.Time, id string) {
+	first := l.state.Epoch == 0
+	l.self = learn.Engine{ID: id, Host: l.cfg.Host, Start: l.state.newestStart().Start + 1}
+	own := learn.Own{
+		Numbers: learn.Numbers{
+			Epoch: max(l.state.Epoch, 1), Command: max(l.state.Reserved, 1) - 1, Generation: l.cluster.newestGeneration(), Order: max(l.state.NextOrder, 1) - 1,
+		},
+		Engine: l.self, Before: slices.Clone(l.state.Starts), Nodes: l.expected(), Empty: l.state.job.Epoch == 0,
+	}
+	l.machine = learn.New(own)
+	l.batch.apply(record(now, kindEpoch, epochRecord{Epoch: own.Epoch, Engine: &l.self}))
+	if first {
+		l.log.Info("the journal is new")
+	}
+}
+
+// expected are the nodes that hold ranks, as far as the journal knows, but for those given up.
+func (l *learner) expected() []falcon.Node {
+	p := l.state.job.Placement
+	if v := l.cluster.recovering(); v != nil {
+		p = v.Placement
+	}
+	given := map[falcon.Node]bool{}
+	if v := l.state.current(); v != nil {
+		for _, n := range v.Fenced {
+			given[n] = true
+		}
+	}
+	if l.cluster.finishedBefore() {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(p.SortedNodes()), func(n falcon.Node) bool { return given[n] || l.state.fences.nodeFenced(n) })
+}
+
+func (l *learner) learning() bool { return l.machine != nil && l.machine.Learning() }
+
+// reportOf is what a node says of the engines before.
+func reportOf(s *falconv1.Standing) learn.Report {
+	return learn.Report{
+		Numbers: learn.Numbers{Epoch: s.GetEpoch(), Command: s.GetCommand(), Generation: s.GetGeneration(), Order: s.GetOrder()},
+		Engine:  learn.Engine{ID: clean(s.GetEngine().GetId()), Host: clean(s.GetEngine().GetHost()), Start: s.GetEngine().GetStart()},
+	}
+}
+
+// attach takes what a node says first.
+func (l *learner) attach(now time.Time, s *fleet.Session) {
+	if l.machine == nil {
+		return
+	}
+	n := falcon.Node(s.Hello.GetNode())
+	l.machine.Attach(now, n, reportOf(s.Hello.GetStanding()))
+	if s.Hello.GetProtocol() < falconv1.StandingRevision {
+		l.older = true
+		l.machine.Told(n)
+	}
+}
+
+// hold keeps what arrives while the engine learns, and learns from it.
+func (l *learner) hold(a arrival, n falcon.Node) {
+	switch {
+	case a.what == arriveDetach:
+		l.machine.Gone(n)
+	case a.frame.GetBeat() != nil:
+		l.machine.Report(reportOf(a.frame.GetBeat().GetStanding()))
+		l.machine.Told(n)
+	case a.frame.GetRank() != nil:
+		s := a.frame.GetRank()
+		l.machine.Rank(learn.Rank{
+			Node: n, Rank: falcon.Rank(s.GetRank()), World: int(min(max(s.GetWorld(), 0), RanksMax)),
+			Generation: max(s.GetGeneration(), s.GetRejoinedGeneration(), s.GetPark().GetGeneration()),
+			Order:      max(s.GetPlacementOrder(), s.GetCommitted().GetOrder()),
+		})
+	}
+	if len(l.held) >= heldFrames && (a.frame.GetSamples() != nil || a.frame.GetTelemetry() != nil) {
+		return
+	}
+	l.held = append(l.held, a)
+}
+
+// notice says once what the engine waits for.
+func (l *learner) notice(now time.Time) {
+	if l.began.IsZero() {
+		l.began = now
+	}
+	if l.told || now.Sub(l.began) < learnNotice || len(l.nodes.Nodes()) == 0 {
+		return
+	}
+	l.told = true
+	l.oplog.logf("journal", 1, "", "the engine has started and acts on nobody before it has heard its nodes: it waits up to %s for %s", l.machine.Limit(), l.waitsFor())
+}
+
+// waitsFor names what was not heard, for people.
+func (l *learner) waitsFor() string {
+	if list := l.machine.Missing(); len(list) > 0 {
+		return falcon.NodesText(list)
+	}
+	if list := l.machine.MissingRanks(); len(list) > 0 {
+		return fmt.Sprintf("rank %d and whoever else belongs to the job (%d of %d ranks are not described)", list[0], len(list), l.machine.World())
+	}
+	return "the job's ranks"
+}
+
+// numbers puts the numbers in force that the engine goes on with, above all that were used.
+func (l *learner) numbers(now time.Time, stale []learn.Sign) {
+	at, next := l.machine.Learnt(), l.state.Epoch
+	if len(stale) > 0 {
+		next = max(next, at.Epoch) + 1
+	}
+	if l.older && l.state.job.Epoch == 0 { // agents that do not tell take epochs by the wall clock alone
+		next = max(next, uint64(max(now.UnixNano(), 0)))
+	}
+	if next == l.state.Epoch {
+		return
+	}
+	v := epochRecord{Epoch: next}
+	if len(stale) > 0 {
+		v.Learnt = &learntRecord{Generation: at.Generation, Order: at.Order, Void: true}
+		if at.Epoch == l.state.Epoch {
+			v.Learnt.Command = at.Command
+		}
+	}
+	l.batch.apply(record(now, kindEpoch, v))
+	l.batch.skipTo(now, l.state.Reserved)
+	l.machine.Raised(learn.Numbers{Epoch: next, Command: l.state.Reserved, Generation: l.cluster.newestGeneration(), Order: l.state.NextOrder - 1})
+}
+
+// welcome is the first frame of a stream, and what raises an epoch on one.
+func (l *learner) welcome(acked uint64) *falconv1.EngineFrame {
+	w := &falconv1.Welcome{
+		Epoch: l.state.Epoch, Acked: acked, BeatPeriodMs: l.cfg.beatPeriod().Milliseconds(),
+		Protocol: falconv1.ProtocolRevision, Version: version.Own(),
+	}
+	if l.self.ID != "" {
+		w.Engine = &falconv1.EngineName{Id: l.self.ID, Host: l.self.Host, Start: l.self.Start}
+	}
+	return &falconv1.EngineFrame{Body: &falconv1.EngineFrame_Welcome{Welcome: w}}
+}
+
+// tellStale says what was found, and what no node can give back.
+func (l *learner) tellStale(stale []learn.Sign) {
+	var parts []string
+	for _, s := range stale {
+		switch s.Kind {
+		case learn.ByEngine:
+			parts = append(parts, fmt.Sprintf("they followed engine %s, which it does not know", l.machine.Predecessor()))
+		case learn.ByCommand, learn.ByEpoch, learn.ByGeneration, learn.ByOrder:
+			parts = append(parts, fmt.Sprintf("they have seen %s %d, and it ends at %d", s.Kind, s.Seen, s.Has))
+		}
+	}
+	l.oplog.logf("journal", 3, "", "the journal is older than the nodes: %s; the engine goes on above that, as epoch %d, with the job as the nodes describe it", strings.Join(parts, "; "), l.state.Epoch)
+	l.oplog.logf("journal", 2, "", "what was decided since is lost with the records: changes of the policy (in force is %s), fences and bars by hand, snoozes, incidents and the audit of that time: look at falcon policy and falcon node, and set them again", l.state.policy.Policy.Mode)
+	l.log.Error("the journal is older than the nodes", "signs", strings.Join(parts, "; "), "epoch", l.state.Epoch, "generation", l.cluster.newestGeneration())
+}
+
+// newer takes a refusal as older: the engine goes above what the node knows. It reports whether the
+// command is to be given again under a higher generation.
+func (l *learner) newer(now time.Time, n falcon.Node, s *falconv1.Standing) bool {
+	if s == nil || l.machine == nil {
+		return false
+	}
+	r := reportOf(s)
+	l.machine.Refused(n, r)
+	l.judgeRivals(n)
+	if r.Generation <= l.cluster.newestGeneration() || r.Generation >= learn.NumberMost {
+		return false
+	}
+	l.oplog.logf("recovery", 2, string(n), "node %s has seen generation %d, which the journal does not know: the engine goes above it", n, r.Generation)
+	l.batch.apply(record(now, kindEpoch, epochRecord{Epoch: l.state.Epoch, Learnt: &learntRecord{Generation: r.Generation}}))
+	l.rec.Step(now, recovery.Newer{Node: n, Generation: r.Generation})
+	return true
+}
+
+// judgeRivals ends the engine where most of its nodes follow another, and says where one does.
+func (l *learner) judgeRivals(n falcon.Node) {
+	if l.machine == nil || l.ends != nil || l.machine.Follows(n) {
+		return
+	}
+	connected := 0
+	for _, x := range l.nodes.Nodes() {
+		if x.Connected() {
+			connected++
+		}
+	}
+	r, beaten := l.machine.Rival(max(connected, len(l.cluster.jobNodes())))
+	if !beaten {
+		l.oplog.logf("journal", 3, string(n), "node %s follows another engine: it obeys no order of this one; see that only one engine serves this job", n)
+		return
+	}
+	l.ends = fmt.Errorf("%w: the nodes follow engine %s, epoch %d; this is engine %s, epoch %d, and it ends without having touched them: stop the engine that is not to run, then start the other again", ErrSuperseded, r.Engine, r.Epoch, l.self, l.state.Epoch)
+	l.oplog.logf("journal", 3, "", "%s", l.ends)
+}

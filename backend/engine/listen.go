@@ -1,0 +1,178 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/fleet"
+	"github.com/failslow/falcon/recovery"
+	"github.com/failslow/falcon/recovery/epoch"
+)
+
+// listen takes what arrives while the engine learns: nobody is acted on.
+func (l *learner) listen(a arrival, now time.Time) {
+	n := falcon.Node(a.session.Hello.GetNode())
+	switch a.what {
+	case arriveAttach:
+		if l.enterNode(a.session, now) == nil {
+			return
+		}
+	case arriveDetach:
+		if l.nodes.Detach(a.session) == nil {
+			return
+		}
+	case arriveFrame:
+		if _, fresh := l.nodes.Take(a.session, a.frame.GetSeq(), now); !fresh {
+			return
+		}
+	}
+	l.hold(a, n)
+	l.learnsOn(now)
+}
+
+// enterNode enters a new stream and welcomes its agent; nil where it was turned away.
+func (l *learner) enterNode(s *fleet.Session, now time.Time) *fleet.Node {
+	e := l.engine
+	n, acked, err := e.nodes.Attach(s, now)
+	e.oplog.tellTwins(e.nodes.Node(falcon.Node(s.Hello.GetNode())), now)
+	if err != nil {
+		s.End(err)
+		return nil
+	}
+	l.attach(now, s)
+	e.cluster.attached[n.Name] = now
+	e.links.attached(n.Name)
+	e.job.emulated = e.job.emulated || s.Hello.GetEmulated()
+	e.oplog.nodeSays(now, agentCame(s.Hello), n.Name)
+	s.Send(l.welcome(acked))
+	return n
+}
+
+// learnsOn reports whether the engine still learns, and has it begin to act when that is over.
+func (l *learner) learnsOn(now time.Time) bool {
+	if !l.learning() {
+		return false
+	}
+	if !l.machine.Over(now) {
+		l.notice(now)
+		return true
+	}
+	l.beginActing(now)
+	return false
+}
+
+// beginActing puts the journal right where it is older than the nodes, gives the machines what it
+// has, and after it what the nodes have said.
+func (l *learner) beginActing(now time.Time) {
+	e, held, stale := l.engine, l.held, l.machine.Stale()
+	l.held = nil
+	l.numbers(now, stale)
+	if len(stale) > 0 {
+		l.tellStale(stale)
+		e.recoveries.liftOutdated(now, held)
+	}
+	e.restart.adopt(e.state.restart)
+	e.restoreMachines(now)
+	if len(stale) > 0 || e.state.job.Epoch == 0 {
+		l.rebuild(now, held, len(stale) > 0)
+	}
+	for _, n := range e.nodes.Nodes() {
+		if n.Connected() && len(stale) > 0 {
+			n.Session.Send(l.welcome(0))
+		}
+	}
+	for _, a := range held {
+		l.replay(a, now)
+	}
+	for _, n := range e.nodes.Nodes() {
+		if n.Connected() {
+			e.resendOpen(n, now)
+		}
+	}
+}
+
+// replay takes what had to wait. Streams were entered when they came.
+func (l *learner) replay(a arrival, now time.Time) {
+	e := l.engine
+	n := e.nodes.Node(falcon.Node(a.session.Hello.GetNode()))
+	e.links.came = now
+	if !a.at.IsZero() {
+		e.links.came = a.at // clocks are compared with when it came, and not with when it was used
+	}
+	switch {
+	case n == nil:
+	case a.what == arriveAttach:
+		e.rec.Step(now, recovery.Node{Node: n.Name, Alive: true})
+	case a.what == arriveDetach:
+		e.links.agentGone(n, a.session, now)
+	case !e.recoveries.refuses(n, a.frame):
+		e.oplog.budgets.sender = n.Name
+		e.onFrame(n, a.frame, now)
+		e.oplog.budgets.sender = ""
+	}
+}
+
+// rebuild describes the job as its processes do, the dead ones too: the journal has it as it was,
+// or not at all.
+func (l *learner) rebuild(now time.Time, held []arrival, stale bool) {
+	e := l.engine
+	if stale {
+		e.job.forgetJournal()
+	}
+	for _, a := range held {
+		n := falcon.Node(a.session.Hello.GetNode())
+		if s := a.frame.GetRank(); s != nil && !e.state.fences.nodeFenced(n) && !e.state.fences.processFenced(processName(n, s)) {
+			e.job.setState(n, s)
+		}
+	}
+	world := e.job.world()
+	if world == 0 || !stale && e.job.complete() { // a job that is whole is described as any other
+		return
+	}
+	var unknown []falcon.Rank
+	for r := range world {
+		if e.job.ranks[falcon.Rank(r)] == nil {
+			unknown = append(unknown, falcon.Rank(r))
+		}
+	}
+	if len(unknown) > 0 {
+		e.oplog.logf("journal", 3, "", "%d of %d ranks, the first of them rank %d, are described by no node and by no record: nothing is recovered before they are; start their agents, or the job again", len(unknown), world, unknown[0])
+		e.describer.forget(now)
+		return
+	}
+	v := epoch.View{Job: e.state.job, Configured: e.describer.configuredLayout(), Ranks: e.job.ranksView()}
+	rec := v.Candidate()
+	for _, r := range v.Ranks {
+		rec.Rejoined = max(rec.Rejoined, r.Rejoined)
+	}
+	if rec.Epoch != e.state.job.Epoch {
+		e.beginEpoch(now, rec)
+	}
+	e.describer.commit(now, rec)
+	e.oplog.logf("journal", 1, "", "the job is known again from its nodes: %s", e.job.lifeText(world))
+}
+
+// lifeText says who lives, for people.
+func (j *job) lifeText(world int) string {
+	parked := 0
+	for _, p := range j.ranks {
+		if p.state.GetAlive() && p.state.GetPark() != nil {
+			parked++
+		}
+	}
+	return fmt.Sprintf("%d of %d ranks live, %d of them are suspended, %d have ended", j.alive, world, parked, j.dead)
+}
+
+// forgetJournal forgets what an older journal says of the processes.
+func (j *job) forgetJournal() { j.known, j.placed, j.floor = nil, 0, 0 }
+
+// forget drops a description that is known to be wrong.
+func (d *jobDescriber) forget(now time.Time) {
+	if d.state.job.Epoch == 0 {
+		return
+	}
+	d.described = false
+	d.batch.apply(record(now, kindJob, jobDelta(d.state.job, jobRecord{Epoch: d.state.job.Epoch + 1})))
+	d.job.forgetJournal()
+}

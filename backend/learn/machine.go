@@ -1,0 +1,274 @@
+package learn
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// Default waits, from the first node that was heard.
+const (
+	Wait      = 10 * time.Second // where nothing says that the journal is older than the nodes
+	WaitStale = time.Minute      // where something does, for ranks that nobody has described
+)
+
+// Bounds of what nodes can claim: what is beyond them is not believed.
+const (
+	EpochMost  = 1 << 63
+	NumberMost = 1 << 48 // generations and orders
+	startsKept = 64
+)
+
+// Engine is one start of an engine.
+type Engine struct {
+	ID    string `json:"id"`
+	Host  string `json:"host,omitempty"`
+	Start uint64 `json:"start,omitempty"` // how often one was started on its journal, 1 = the first
+}
+
+// String names it for people: "4f0c on host a".
+func (e Engine) String() string {
+	switch {
+	case e.ID == "":
+		return "of an unknown name"
+	case e.Host == "":
+		return e.ID
+	}
+	return e.ID + " on host " + e.Host
+}
+
+// Numbers are the highest that were used, 0 = none.
+type Numbers struct {
+	Epoch      uint64
+	Command    uint64 // id, of that epoch
+	Generation uint64
+	Order      uint64
+}
+
+// Report is what a node says of the engines before.
+type Report struct {
+	Numbers
+	Engine Engine // that it follows; no id = it does not know
+}
+
+// Own is what the journal says.
+type Own struct {
+	Numbers          // Command: ids up to here are never given out again
+	Engine  Engine   // this start
+	Before  []Engine // earlier starts on this journal, oldest first; older ones than these are forgotten
+	Nodes   []falcon.Node
+	Empty   bool // no job was ever described
+}
+
+// Rank is a process that a node has described.
+type Rank struct {
+	Node       falcon.Node
+	Rank       falcon.Rank
+	World      int    // 0 = not known
+	Generation uint64 // the highest that the process is of, or was ordered into
+	Order      uint64 // the newest that it has agreed on
+}
+
+// Machine learns, and watches for other engines afterwards.
+type Machine struct {
+	own    Own
+	began  time.Time // the first node was heard; zero = none was
+	over   bool
+	forced bool // a person has agreed
+
+	told    map[falcon.Node]bool // that have said all they know
+	ranks   map[falcon.Rank]bool
+	worlds  map[int]int // ranks that claim each size
+	learnt  Numbers
+	foreign Engine // that somebody follows, and that this journal does not know
+	rivals  map[falcon.Node]Report
+}
+
+// New begins to learn.
+func New(own Own) *Machine {
+	return &Machine{own: own, told: map[falcon.Node]bool{}, ranks: map[falcon.Rank]bool{}, worlds: map[int]int{}, rivals: map[falcon.Node]Report{}}
+}
+
+// Attach takes what a node said when it opened its stream: which engine it followed until then.
+func (m *Machine) Attach(now time.Time, n falcon.Node, r Report) {
+	if m.began.IsZero() {
+		m.began = now
+	}
+	m.told[n] = false
+	m.Report(r)
+	if m.isForeign(r) {
+		m.foreign = r.Engine
+	}
+	if !m.over {
+		return
+	}
+	if m.leads(r) {
+		m.rivals[n] = r
+	} else {
+		delete(m.rivals, n)
+	}
+}
+
+// Told notes that a node has said all it knows.
+func (m *Machine) Told(n falcon.Node) { m.told[n] = true }
+
+// Gone forgets a node whose stream has ended: what is to be known of it may change meanwhile.
+func (m *Machine) Gone(n falcon.Node) { delete(m.told, n) }
+
+// Report takes numbers that a node has reported, at any time.
+func (m *Machine) Report(r Report) {
+	raise := func(have *uint64, claim, most uint64) {
+		if claim < most {
+			*have = max(*have, claim)
+		}
+	}
+	if r.Epoch > m.learnt.Epoch && r.Epoch < EpochMost {
+		m.learnt.Epoch, m.learnt.Command = r.Epoch, 0
+	}
+	if r.Epoch == m.learnt.Epoch {
+		raise(&m.learnt.Command, r.Command, NumberMost<<8)
+	}
+	raise(&m.learnt.Generation, r.Generation, NumberMost)
+	raise(&m.learnt.Order, r.Order, NumberMost)
+}
+
+// Rank takes a process.
+func (m *Machine) Rank(r Rank) {
+	m.Report(Report{Numbers: Numbers{Generation: r.Generation, Order: r.Order}})
+	if r.Rank < 0 || m.ranks[r.Rank] {
+		return
+	}
+	m.ranks[r.Rank] = true
+	if r.World > 0 {
+		m.worlds[r.World]++
+	}
+}
+
+// Agree ends the learning by a person's word.
+func (m *Machine) Agree() { m.forced = true }
+
+// isForeign reports whether a node follows an engine that has had this epoch, or a later one, and
+// that this journal does not know: the journal is a copy of before that engine's start.
+func (m *Machine) isForeign(r Report) bool {
+	e := r.Engine
+	if e.ID == "" || e.ID == m.own.Engine.ID || r.Epoch < m.own.Epoch {
+		return false
+	}
+	if slices.ContainsFunc(m.own.Before, func(b Engine) bool { return b.ID == e.ID }) {
+		return false
+	}
+	forgotten := len(m.own.Before) >= startsKept && e.Start < m.own.Before[0].Start
+	return r.Epoch > m.own.Epoch || !forgotten
+}
+
+// Stale returns what shows that the nodes are ahead of the journal; empty = nothing does.
+func (m *Machine) Stale() []Sign {
+	var out []Sign
+	add := func(k Kind, seen, has uint64) {
+		if seen > has {
+			out = append(out, Sign{k, seen, has})
+		}
+	}
+	add(ByEpoch, m.learnt.Epoch, m.own.Epoch)
+	if m.learnt.Epoch == m.own.Epoch {
+		add(ByCommand, m.learnt.Command, m.own.Command)
+	}
+	add(ByGeneration, m.learnt.Generation, m.own.Generation)
+	add(ByOrder, m.learnt.Order, m.own.Order)
+	if m.foreign.ID != "" {
+		out = append(out, Sign{Kind: ByEngine})
+	}
+	return out
+}
+
+// Kind is what has shown that a journal is older than the nodes.
+type Kind string
+
+// Signs of an older journal.
+const (
+	ByEpoch      Kind = "epoch"
+	ByCommand    Kind = "command"
+	ByGeneration Kind = "generation"
+	ByOrder      Kind = "order"
+	ByEngine     Kind = "engine" // a node follows one that the journal does not know
+)
+
+// Sign is one of them, with the numbers.
+type Sign struct {
+	Kind      Kind
+	Seen, Has uint64
+}
+
+// Over reports whether enough is known, or the wait is over. It stays true.
+func (m *Machine) Over(now time.Time) bool {
+	if !m.over {
+		m.over = m.forced || !m.began.IsZero() && (m.whole() || now.Sub(m.began) >= m.Limit())
+	}
+	return m.over
+}
+
+// Learning reports whether the learning is not over, as far as was found.
+func (m *Machine) Learning() bool { return !m.over }
+
+// Limit is how long the learning lasts at most from the first node on.
+func (m *Machine) Limit() time.Duration {
+	if len(m.Stale()) > 0 {
+		return WaitStale
+	}
+	return Wait
+}
+
+// whole reports whether every node and rank that is known of was heard.
+func (m *Machine) whole() bool {
+	if len(m.Stale()) == 0 && !m.own.Empty {
+		return len(m.Missing()) == 0
+	}
+	return m.described() && len(m.untold()) == 0 || len(m.ranks) == 0 && !m.own.Empty && len(m.Missing()) == 0
+}
+
+// described reports whether every rank of the world was described.
+func (m *Machine) described() bool { return m.World() > 0 && len(m.MissingRanks()) == 0 }
+
+// World is the number of ranks that most of them claim, 0 = not known.
+func (m *Machine) World() int {
+	best := 0
+	for _, w := range slices.Sorted(maps.Keys(m.worlds)) {
+		if m.worlds[w] >= m.worlds[best] {
+			best = w
+		}
+	}
+	return best
+}
+
+// MissingRanks are those of the world that no node has described.
+func (m *Machine) MissingRanks() (out []falcon.Rank) {
+	for r := range m.World() {
+		if !m.ranks[falcon.Rank(r)] {
+			out = append(out, falcon.Rank(r))
+		}
+	}
+	return out
+}
+
+// Missing are the nodes that the journal knows to hold ranks and that were not heard.
+func (m *Machine) Missing() []falcon.Node {
+	return slices.DeleteFunc(slices.Clone(m.own.Nodes), func(n falcon.Node) bool { return m.told[n] })
+}
+
+// untold are nodes that are connected and have not said all they know.
+func (m *Machine) untold() (out []falcon.Node) {
+	for n, told := range m.told {
+		if !told {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// Learnt are the highest numbers that were reported.
+func (m *Machine) Learnt() Numbers { return m.learnt }
+
+// Predecessor is an engine that nodes follow and that this journal does not know; no id = none.
+func (m *Machine) Predecessor() Engine { return m.foreign }

@@ -1,0 +1,150 @@
+package learn
+
+import (
+	"testing"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+var (
+	t0    = time.Unix(1000, 0)
+	first = Engine{ID: "a", Start: 1}
+	mine  = Engine{ID: "b", Start: 2}
+)
+
+// own is a journal of a job on n0 and n1, on which an engine has run once.
+func own() Own {
+	return Own{Numbers: Numbers{Epoch: 5, Command: 1023, Generation: 2, Order: 3}, Engine: mine, Before: []Engine{first}, Nodes: []falcon.Node{"n0", "n1"}}
+}
+
+// same is what a node says that has had nothing since.
+func same() Report {
+	return Report{Numbers: Numbers{Epoch: 5, Command: 40, Generation: 2, Order: 3}, Engine: first}
+}
+
+func TestACurrentJournalIsWholeWithItsNodes(t *testing.T) {
+	m := New(own())
+	m.Attach(t0, "n0", same())
+	m.Told("n0")
+	m.Attach(t0, "n1", same())
+	if m.Over(t0) {
+		t.Error("a node has not told all it knows")
+	}
+	m.Told("n1")
+	if !m.Over(t0) || len(m.Stale()) != 0 {
+		t.Errorf("over %t, stale %v", m.Over(t0), m.Stale())
+	}
+}
+
+func TestTheWaitIsOver(t *testing.T) {
+	m := New(own())
+	if m.Over(t0.Add(time.Hour)) {
+		t.Error("nobody was heard")
+	}
+	m.Attach(t0, "n0", same())
+	m.Told("n0")
+	if m.Over(t0.Add(Wait - 1)) {
+		t.Error("n1 may still come")
+	}
+	if !m.Over(t0.Add(Wait)) {
+		t.Error("the wait has no end")
+	}
+}
+
+// Each number by itself shows that the journal is older, and so does another engine.
+func TestSignsOfAnOlderJournal(t *testing.T) {
+	for kind, change := range map[Kind]func(*Report){
+		ByEpoch:      func(r *Report) { r.Epoch = 6 },
+		ByCommand:    func(r *Report) { r.Command = 1024 },
+		ByGeneration: func(r *Report) { r.Generation = 3 },
+		ByOrder:      func(r *Report) { r.Order = 4 },
+		ByEngine:     func(r *Report) { r.Engine = Engine{ID: "c", Start: 2} },
+	} {
+		m, r := New(own()), same()
+		change(&r)
+		m.Attach(t0, "n0", r)
+		if got := m.Stale(); len(got) != 1 || got[0].Kind != kind {
+			t.Errorf("%s: %v", kind, got)
+		}
+		for _, n := range []falcon.Node{"n0", "n1"} {
+			m.Attach(t0, n, r)
+			m.Told(n)
+		}
+		for r := range falcon.Rank(3) {
+			m.Rank(Rank{Node: "n0", Rank: r, World: 4})
+		}
+		if m.Over(t0.Add(Wait)) {
+			t.Errorf("%s: rank 3 is not described", kind)
+		}
+		m.Rank(Rank{Node: "n1", Rank: 3, World: 4})
+		if !m.Over(t0.Add(Wait)) {
+			t.Errorf("%s: all is described", kind)
+		}
+	}
+}
+
+func TestAnEmptyJournalLearnsFromRanks(t *testing.T) {
+	m := New(Own{Numbers: Numbers{Epoch: 1}, Engine: mine, Empty: true})
+	m.Attach(t0, "n0", Report{})
+	m.Told("n0")
+	m.Rank(Rank{Node: "n0", Rank: 0, World: 2, Generation: 7})
+	if m.Over(t0) || m.Learnt().Generation != 7 {
+		t.Errorf("over %t, learnt %+v", m.Over(t0), m.Learnt())
+	}
+	m.Rank(Rank{Node: "n0", Rank: 1, World: 2})
+	if !m.Over(t0) {
+		t.Error("both ranks are described")
+	}
+}
+
+// What no engine can have given out is not believed.
+func TestWildClaims(t *testing.T) {
+	m := New(own())
+	m.Attach(t0, "n0", Report{Numbers: Numbers{Epoch: EpochMost, Generation: NumberMost, Order: NumberMost}})
+	if len(m.Stale()) != 0 {
+		t.Error(m.Stale())
+	}
+}
+
+// One node of many that follows another engine ends none; most of them do.
+func TestWhoIsLeftEnds(t *testing.T) {
+	m := New(own())
+	m.Attach(t0, "n0", same())
+	m.Agree()
+	m.Over(t0)
+	other := Report{Numbers: Numbers{Epoch: 6}, Engine: Engine{ID: "c", Host: "h", Start: 3}}
+	m.Attach(t0, "n1", other)
+	if _, beaten := m.Rival(3); beaten || m.Follows("n1") || !m.Follows("n0") {
+		t.Error("one of three nodes has left")
+	}
+	m.Refused("n0", other)
+	if r, beaten := m.Rival(3); !beaten || r.Engine.String() != "c on host h" {
+		t.Errorf("%v, %t", r, beaten)
+	}
+	m.Attach(t0, "n0", same())
+	if _, beaten := m.Rival(3); beaten {
+		t.Error("n0 is back")
+	}
+}
+
+// Of two starts on copies of one journal, one goes before the other: never both, never none.
+func TestEqualEpochs(t *testing.T) {
+	a, b := Engine{ID: "x", Start: 2}, Engine{ID: "y", Start: 2}
+	beaten := func(self, other Engine) bool {
+		o := own()
+		o.Engine = self
+		m := New(o)
+		m.Agree()
+		m.Over(t0)
+		m.Attach(t0, "n0", Report{Numbers: Numbers{Epoch: 5}, Engine: other})
+		_, is := m.Rival(1)
+		return is
+	}
+	if beaten(a, b) == beaten(b, a) {
+		t.Errorf("x is beaten: %t, y is: %t", beaten(a, b), beaten(b, a))
+	}
+	if beaten(mine, first) {
+		t.Error("an engine is beaten by its own predecessor")
+	}
+}

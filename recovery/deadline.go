@@ -70,6 +70,12 @@ func (w *workflow) onSuspendDeadline(now time.Time) {
 
 // onAgentDeadline gives up the nodes whose agents did not come back.
 func (w *workflow) onAgentDeadline(now time.Time) {
+	w.op.endHearing()
+	if len(w.op.missingAgents()) == 0 {
+		w.op.rec.Reason = wholeReason(w.op.rec)
+		w.launchWhole(now)
+		return
+	}
 	w.op.rec.Reason = wholeReason(w.op.rec) + fmt.Sprintf("; %s did not come back within %s", describeAgents(w.op.missingAgents()), w.cfg.AgentWait)
 	w.giveUpWaiting(now, falcon.FaultNode, "the agent of node %s did not come back within %s", w.cfg.AgentWait)
 }

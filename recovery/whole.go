@@ -59,6 +59,9 @@ func (w *workflow) launchWhole(now time.Time) {
 			a.lack = fmt.Sprintf("node %s can't start processes: give its agent a launch command", d.Node())
 		}
 	}
+	if a.lack != "" && w.op.hearsAnew() { // spares may be there, and not heard yet
+		return
+	}
 	if a.lack != "" {
 		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("%s; a whole restart is not possible: %s; start the job again by hand", c.Reason, a.lack))
 		return

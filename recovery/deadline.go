@@ -70,7 +70,7 @@ func (w *workflow) onSuspendDeadline(now time.Time) {
 
 // onAgentDeadline gives up the nodes whose agents did not come back.
 func (w *workflow) onAgentDeadline(now time.Time) {
-	w.op.endHearing()
+	w.relearns = false
 	if len(w.op.missingAgents()) == 0 {
 		w.op.rec.Reason = wholeReason(w.op.rec)
 		w.launchWhole(now)

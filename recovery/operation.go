@@ -20,7 +20,6 @@ type operation struct {
 	gatherUntil   time.Time            // until then faults join
 	settledAt     time.Time            // since when all who stay park; zero = they don't yet
 	awaitsSpare   bool                 // no spare is left
-	relearns      bool                 // the engine has just started: spares may not be heard yet
 	proof         proof                // that a job whose nodes are all given up trains no more
 	agents        map[falcon.Node]bool // that a whole restart waits for; nil = it waits for none
 	rankFinished  bool                 // a rank has rejoined, and come to the job's end
@@ -229,16 +228,11 @@ func (op *operation) awaitAgents(now time.Time, away map[falcon.Node]bool) {
 // repeatAgentWait waits for agents again after a start of the engine: for which ones
 // is found when the restart is planned again.
 func (op *operation) repeatAgentWait(now time.Time) {
-	op.agents, op.relearns = map[falcon.Node]bool{}, true
+	op.agents = map[falcon.Node]bool{}
 	op.setDeadline(now, op.cfg.AgentWait)
 }
 
-// hearsAnew reports whether the engine has started a short time ago: not every agent can have come back.
-func (op *operation) hearsAnew() bool { return op.relearns }
-
-func (op *operation) endHearing() { op.relearns = false }
-
-func (op *operation) stopAwaitingAgents() { op.agents, op.relearns = nil, false }
+func (op *operation) stopAwaitingAgents() { op.agents = nil }
 
 // countTableFailure is how often a node has not taken a rank table, over all attempts.
 func (op *operation) countTableFailure(n falcon.Node) int {

@@ -59,7 +59,7 @@ func (w *workflow) launchWhole(now time.Time) {
 			a.lack = fmt.Sprintf("node %s can't start processes: give its agent a launch command", d.Node())
 		}
 	}
-	if a.lack != "" && w.op.hearsAnew() { // spares may be there, and not heard yet
+	if a.lack != "" && w.relearns { // spares may be there, and not heard yet
 		return
 	}
 	if a.lack != "" {
@@ -71,6 +71,7 @@ func (w *workflow) launchWhole(now time.Time) {
 	}
 	c.Reason = wholeReason(c)
 	w.op.stopAwaitingAgents()
+	w.relearns = false
 	a.launch = a.launch[:0]
 	for r := range w.ranks.everyRank() {
 		a.launch = append(a.launch, r)

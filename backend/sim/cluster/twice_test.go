@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"strings"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -91,9 +92,19 @@ func (c *Cluster) reunite(second bool) {
 	}
 }
 
+// supersededText begins what an engine says that ends because nodes follow another one.
+const supersededText = "superseded"
+
 // yields has an engine end by itself beside a second one: it knows that the other has the
-// cluster. False where there is none.
+// cluster. Where the other was ended by an operator, it is started again. False where there was
+// none.
 func (c *Cluster) yields(h *host, err error) bool {
+	if c.rival == nil && c.doubles > 0 && strings.Contains(err.Error(), supersededText) {
+		h.log("ends: %s", err)
+		h.kill()
+		c.after(c.between(time.Second, 5*time.Second), h.revive)
+		return true
+	}
 	if c.rival == nil || c.host.retired || c.rival.retired {
 		return false
 	}

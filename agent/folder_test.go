@@ -222,12 +222,19 @@ func TestEveryNameIsInTheTable(t *testing.T) {
 	}
 	found := map[string]bool{}
 	for _, dir := range []string{".", "ring", "peek", "launch", "relay", "table", "act", "tail", "survey", "store", "ship", "internal/ownfile"} {
-		packages, err := parser.ParseDir(token.NewFileSet(), dir, func(i fs.FileInfo) bool { return !strings.HasSuffix(i.Name(), "_test.go") }, 0)
+		sources, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, p := range packages {
-			ast.Inspect(p, func(n ast.Node) bool {
+		for _, path := range sources {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
 				if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
 					text, err := strconv.Unquote(l.Value)
 					if err == nil && strings.HasPrefix(text, "falcon-") && !strings.Contains(text, " ") {

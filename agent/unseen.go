@@ -72,7 +72,7 @@ func (u *unseenRanks) takeFiles(listing ring.Listing, refused map[string]falcon.
 	here := map[string]bool{}
 	for _, f := range u.files {
 		if here[f.Path] = true; u.logged[f.Path] != f.Reason {
-			log.Warn("a process is not followed: "+f.String(), slog.String("file", f.Path))
+			log.Warn("a process is not followed", slog.String("why", f.String()), slog.String("file", f.Path))
 		}
 		u.logged[f.Path] = f.Reason
 	}

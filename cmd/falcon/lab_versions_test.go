@@ -311,17 +311,26 @@ type upgrade struct {
 // upgrades replace programs in the midst of a recovery, of a swap and of a countdown.
 func upgrades() []upgrade {
 	out := []upgrade{
-		{"hook and adapter before a recovery", []string{"falcon-agent", "falcon-trainer", "lib/libfalcon_hook.so"},
+		{
+			"hook and adapter before a recovery",
+			[]string{"falcon-agent", "falcon-trainer", "lib/libfalcon_hook.so"},
 			mixedScenario(lab.Event{AtIteration: pointAt - 15, Kill: "agent n0"}, lab.Event{AtIteration: pointAt - 15, Kill: "agent n1"},
 				lab.Event{AtIteration: pointAt - 15, Kill: "agent n2"}, lab.Event{AtIteration: pointAt - 15, Kill: "agent n3"},
-				lab.Event{AtIteration: pointAt - 15, Kill: "agent n4"}), nil},
+				lab.Event{AtIteration: pointAt - 15, Kill: "agent n4"}), nil,
+		},
 	}
 	for _, ms := range []float64{50, 200, 400} {
 		out = append(out,
-			upgrade{fmt.Sprintf("engine %.0f ms into a recovery", ms), []string{"falcon"},
-				mixedScenario(lab.Event{AtIteration: pointAt, Kill: "console", AfterMs: ms}), nil},
-			upgrade{fmt.Sprintf("an agent %.0f ms into a recovery", ms), []string{"falcon-agent"},
-				mixedScenario(lab.Event{AtIteration: pointAt, Kill: "agent n1", AfterMs: ms}), nil})
+			upgrade{
+				fmt.Sprintf("engine %.0f ms into a recovery", ms),
+				[]string{"falcon"},
+				mixedScenario(lab.Event{AtIteration: pointAt, Kill: "console", AfterMs: ms}), nil,
+			},
+			upgrade{
+				fmt.Sprintf("an agent %.0f ms into a recovery", ms),
+				[]string{"falcon-agent"},
+				mixedScenario(lab.Event{AtIteration: pointAt, Kill: "agent n1", AfterMs: ms}), nil,
+			})
 	}
 	return out
 }

@@ -124,6 +124,13 @@ func (s *fakeSegment) Beat(keepParked bool) {
 	}
 }
 
+// keptAt is when the agent last said that the parked process is to be kept.
+func (s *fakeSegment) keptAt() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.recovery.kept
+}
+
 func (s *fakeSegment) Header() ring.Header {
 	s.mu.Lock()
 	defer s.mu.Unlock()

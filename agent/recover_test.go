@@ -93,18 +93,18 @@ func TestParkedProcessesAreKept(t *testing.T) {
 		n.order(1, 10*time.Second, suspendCommand(2, 300))
 		a.parks(2, 7, 6, 7)
 		wait(time.Second)
-		before := a.recovery.kept
+		before := a.keptAt()
 		wait(time.Minute)
-		if before == 0 || a.recovery.kept-before < int64(59*time.Second) || b.recovery.kept != 0 {
-			t.Fatalf("kept at %d, a minute later at %d; who trains at %d", before, a.recovery.kept, b.recovery.kept)
+		if before == 0 || a.keptAt()-before < int64(59*time.Second) || b.keptAt() != 0 {
+			t.Fatalf("kept at %d, a minute later at %d; who trains at %d", before, a.keptAt(), b.keptAt())
 		}
 		n.ship.mu.Lock()
 		n.ship.alone = true
 		n.ship.mu.Unlock()
-		before = a.recovery.kept
+		before = a.keptAt()
 		wait(time.Minute)
-		if a.recovery.kept-before > int64(time.Second) {
-			t.Fatalf("without an engine it is kept for %v more", time.Duration(a.recovery.kept-before))
+		if a.keptAt()-before > int64(time.Second) {
+			t.Fatalf("without an engine it is kept for %v more", time.Duration(a.keptAt()-before))
 		}
 	})
 }

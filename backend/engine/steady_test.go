@@ -3,6 +3,7 @@ package engine
 import (
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,13 +15,23 @@ import (
 
 // twoClocks is a machine whose wall clock a test sets, in a bubble of time.
 type twoClocks struct {
+	mu    sync.Mutex
 	began time.Time
 	off   time.Duration // of the wall clock
 	boot  string
 }
 
 func (c *twoClocks) read() clock.Reading {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return clock.Reading{Wall: time.Now().Add(c.off), Since: time.Since(c.began), BootID: c.boot}
+}
+
+// set changes the clocks.
+func (c *twoClocks) set(change func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change()
 }
 
 // The wall clock steps between two iterations of one record of iteration times, over a
@@ -37,13 +48,13 @@ func TestStepsOfTheWallClock(t *testing.T) {
 				for range 20 {
 					b.turn()
 				}
-				c.off = by
+				c.set(func() { c.off = by })
 				for range 20 {
 					b.turn()
 				}
 				time.Sleep(pace.Every + time.Second)
 				synctest.Wait()
-				c.off = 0
+				c.set(func() { c.off = 0 })
 				b.again()
 				for range 20 {
 					b.turn()
@@ -88,7 +99,7 @@ func TestAnotherBoot(t *testing.T) {
 			if err := b.halt(); err != nil {
 				t.Fatal(err)
 			}
-			c.boot, c.off, c.began = "b", off, time.Now()
+			c.set(func() { c.boot, c.off, c.began = "b", off, time.Now() })
 			b.start()
 			now := b.engine.cfg.Now()
 			if passed := now.Sub(before); passed < 0 || passed > clock.ElapsedMost+time.Hour {

@@ -65,17 +65,15 @@ func (b *bids) find(id string) *falcon.Action {
 	return nil
 }
 
-func (b *bids) Tick(time.Time) {
+func (b *bids) Tick(time.Time) {}
+
+// Ready proposes all at once: an engine without nodes gives no ticks, as it still listens.
+func (b *bids) Ready() mitigate.Ready {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.told {
 		b.told, b.ready.Actions = true, append(b.ready.Actions, b.actions...)
 	}
-}
-
-func (b *bids) Ready() mitigate.Ready {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	return b.ready
 }
 

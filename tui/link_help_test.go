@@ -178,6 +178,8 @@ var _ io.Writer = (*farTerm)(nil)
 
 // effects is what has been decided.
 func (x *farTerm) effects() int {
+	x.src.mu.Lock()
+	defer x.src.mu.Unlock()
 	n := len(x.src.decides) + len(x.src.words) + len(x.src.tests) + len(x.src.policies) + x.src.freezes
 	select {
 	case <-x.ended:

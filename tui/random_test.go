@@ -3,6 +3,7 @@ package tui
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,6 +27,7 @@ type still struct {
 	words   []*falconv1.RecoverRequest
 	past    *falconv1.IncidentsReply // what Incidents answers
 
+	mu       sync.Mutex // of what was decided, which another goroutine may count
 	policies []*falconv1.Policy
 	want     feed.Want
 	err      error // answers decisions
@@ -38,6 +40,8 @@ func (s *still) Ask(w feed.Want)          { s.want = w }
 func (s *still) Blur(bool)                {}
 
 func (s *still) Decide(_ context.Context, r *falconv1.DecideRequest) (*falconv1.Action, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.decides = append(s.decides, r)
 	if s.err != nil {
 		return nil, s.err
@@ -46,11 +50,15 @@ func (s *still) Decide(_ context.Context, r *falconv1.DecideRequest) (*falconv1.
 }
 
 func (s *still) Validate(_ context.Context, r *falconv1.ValidateRequest) (*falconv1.Validation, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.tests = append(s.tests, r)
 	return &falconv1.Validation{Id: "VAL-0001", State: "surveying"}, nil
 }
 
 func (s *still) Recover(_ context.Context, r *falconv1.RecoverRequest) (*falconv1.Recovery, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.words = append(s.words, r)
 	return &falconv1.Recovery{Id: "REC-0001", State: "suspend"}, nil
 }
@@ -72,11 +80,15 @@ func (s *still) Incidents(_ context.Context, id string) (*falconv1.IncidentsRepl
 }
 
 func (s *still) SetPolicy(_ context.Context, p *falconv1.Policy) (*falconv1.Policy, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.policies = append(s.policies, p)
 	return p, nil
 }
 
 func (s *still) Freeze(context.Context) (*falconv1.Policy, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.freezes++
 	return &falconv1.Policy{Frozen: true}, s.err
 }

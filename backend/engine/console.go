@@ -58,6 +58,9 @@ func (e *Engine) Series(ctx context.Context, rank falcon.Rank, columns, rows int
 func (e *Engine) Decide(ctx context.Context, who Actor, q *falconv1.DecideRequest) (*falconv1.Action, error) {
 	var id string
 	err := e.decideInLoop(ctx, func() (refused error) {
+		if refused = e.learner.refusal(); refused != nil {
+			return refused
+		}
 		id, refused = e.decisions.decide(who, q)
 		return refused
 	})

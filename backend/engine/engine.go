@@ -67,10 +67,12 @@ type Config struct {
 	Restart    restart.Config
 	Recovery   Recovery
 	Retention  Retention
-	Clock      clock.Source     // of the machine: programs give clock.System
-	Now        func() time.Time // where there is no Clock: a time that never steps, for tests
-	Log        *slog.Logger
-	Fault      func(point string) error // tests stop the engine here; see Points
+	// TrustJournal has the engine act without hearing its nodes first, for tests of other parts.
+	TrustJournal bool
+	Clock        clock.Source     // of the machine: programs give clock.System
+	Now          func() time.Time // where there is no Clock: a time that never steps, for tests
+	Log          *slog.Logger
+	Fault        func(point string) error // tests stop the engine here; see Points
 
 	steady *clock.Clock // Now is its time
 }
@@ -279,6 +281,9 @@ func (e *Engine) begin() error {
 	e.policies.adoptConfigured(now)
 	e.plan.Step(now, mitigate.SetPolicy{Policy: e.state.policy.Policy}) // it is shown, and can be changed
 	e.recoveries.fenceStore(e.state.fences.newest)
+	if e.cfg.TrustJournal {
+		e.learner.learnsOn(now)
+	}
 	if err := e.settleMachines(now); err != nil {
 		return err
 	}

@@ -54,9 +54,23 @@ func (l *learner) begin(now time.Time, id string) {
 	}
 	l.machine = learn.New(own)
 	l.batch.apply(record(now, kindEpoch, epochRecord{Epoch: own.Epoch, Engine: &l.self}))
-	if first {
-		l.log.Info("the journal is new")
+	if l.cfg.TrustJournal {
+		l.machine.Agree()
 	}
+	if first {
+		l.log.Debug("the journal is new")
+	}
+}
+
+// refusal is why nothing can be decided about the job yet, nil once the engine acts.
+func (l *learner) refusal() error {
+	switch {
+	case !l.learning():
+		return nil
+	case len(l.nodes.Nodes()) == 0:
+		return fmt.Errorf("%w: the engine has started and no node was heard yet: nothing can be decided about a job before one is; see that falcon-agent runs and reaches this engine", ErrRefused)
+	}
+	return fmt.Errorf("%w: the engine has started and hears its nodes first: it waits up to %s for %s; repeat it then", ErrRefused, l.machine.Limit(), l.waitsFor())
 }
 
 // expected are the nodes that hold ranks, as far as the journal knows, but for those given up.

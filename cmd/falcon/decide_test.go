@@ -16,7 +16,7 @@ import (
 // engineWith is an engine that was stopped while an action waited for a word.
 func engineWith(t *testing.T, a falcon.Action, rungs map[falcon.Rung]rungConfig) *engineHandle {
 	t.Helper()
-	cfg := engineConfig{StateDir: shortDir(t), Listen: "none", Policy: policyConfig{Rungs: rungs}}
+	cfg := engineConfig{trustJournal: true, StateDir: shortDir(t), Listen: "none", Policy: policyConfig{Rungs: rungs}}
 	cfg.fillDefaults()
 	j, err := journal.Open(filepath.Join(cfg.StateDir, journalName))
 	if err != nil {

@@ -44,6 +44,8 @@ const (
 
 // engineConfig is falcon.yaml.
 type engineConfig struct {
+	trustJournal bool // without hearing nodes first: in tests
+
 	Job        string         `yaml:"job"`       // name shown to operators
 	Probe      history.Kind   `yaml:"probe"`     // its jobs are sampling jobs of this kind; "" = training
 	Mesh       falcon.Mesh    `yaml:"mesh"`      // of the job, where its adapter declares none
@@ -258,7 +260,7 @@ func startWith(ctx context.Context, j *journal.Journal, store rendezvous, cfg en
 	conf := engine.Config{
 		JobName: cfg.Job, Host: hostName(), JobKind: cfg.Probe, Mesh: cfg.Mesh, Journal: j, Detect: cfg.Detect, Mitigate: cfg.Mitigate, Policy: cfg.Policy.policy(), Validation: cfg.Validation.settings(),
 		Restart: cfg.Restart, Recovery: cfg.Recovery, Retention: cfg.Journal.retention(), Log: log,
-		Clock: lab.EmulatedClock(clock.System),
+		Clock: lab.EmulatedClock(clock.System), TrustJournal: cfg.trustJournal,
 	}
 	conf.Recovery.Beat = cfg.Recovery.Machine.Beat
 	if store != nil {

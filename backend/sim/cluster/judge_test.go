@@ -71,8 +71,10 @@ func (s *spy) restored(kept []falcon.Recovery) {
 }
 
 func (s *spy) Ready() recovery.Ready {
-	s.restored(nil) // an empty journal is not given back
 	r := s.Machine.Ready()
+	if len(r.Recoveries) > 0 {
+		s.restored(nil) // an empty journal is not given back; another is once the engine has heard its nodes
+	}
 	for _, v := range r.Recoveries {
 		s.j.recovery(v)
 	}

@@ -35,7 +35,7 @@ def folders(shared: str) -> list[str]:
 
 
 def _outer_user() -> int:
-    """This user's number outside of its user namespace, as the hook takes it."""
+    """Number of this user outside of its user namespace, as the hook takes it."""
     me = os.geteuid()
     with contextlib.suppress(OSError, ValueError), open("/proc/self/uid_map") as table:
         for line in table:
@@ -55,7 +55,7 @@ def _watch(shared: str) -> None:
 
 
 def _own_name() -> str:
-    """This process's number, and its PID namespace unless that is the machine's first: containers share folders."""
+    """Number of this process, and its PID namespace unless that is the machine's first: containers share folders."""
     try:
         namespace = os.stat("/proc/self/ns/pid").st_ino
     except OSError:

@@ -15,6 +15,7 @@ TYPES = {
     "int": ctypes.c_int,
     "int32_t": ctypes.c_int32,
     "int64_t": ctypes.c_int64,
+    "uint32_t": ctypes.c_uint32,
     "uint64_t": ctypes.c_uint64,
     "void": None,
     "const char *": ctypes.c_char_p,

@@ -166,6 +166,9 @@ const shortFor = 3 * time.Minute
 // ruin judges the failure of a recovery, which is the job's end: it is right where the devices
 // did not suffice.
 func (j *belief) ruin(v falcon.Recovery) {
+	if strings.Contains(v.Reason, "storage holds no checkpoint") {
+		return // all copies of a shard were lost before the first checkpoint: there is no state to go on with
+	}
 	if j.c.now-j.short > shortFor {
 		j.c.violate("%s ends a job whose devices were there: %s", v.ID, v.Reason)
 	}

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -15,6 +14,7 @@ import (
 	"github.com/failslow/falcon/agent/relay"
 	"github.com/failslow/falcon/agent/ship"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/clock"
 )
 
 // Bounds of a handover.
@@ -113,13 +113,7 @@ func (a *Agent) HandOver(stream ship.Handover) error {
 
 // newHead begins a handover of this agent, written now.
 func (n *succession) newHead() handoverHead {
-	return handoverHead{Version: handoverVersion, Node: n.node, Job: n.job, Machine: machineBoot(), WrittenNs: n.monoNs()}
-}
-
-// machineBoot is new for every boot of the machine, "" where the kernel does not say.
-func machineBoot() string {
-	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(b))
+	return handoverHead{Version: handoverVersion, Node: n.node, Job: n.job, Machine: clock.BootID(), WrittenNs: n.monoNs()}
 }
 
 func (h handover) encodeParts(head handoverHead) ([]byte, error) {

@@ -17,7 +17,7 @@ const (
 
 // System reads this machine's clocks.
 func System() Reading {
-	r := Reading{BootID: bootID()}
+	r := Reading{BootID: BootID()}
 	for range readTries {
 		before := bootClock()
 		r.Wall = time.Now().Round(0)
@@ -37,8 +37,9 @@ func bootClock() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// bootID is read once: it is the same for the life of a process.
-var bootID = sync.OnceValue(func() string {
+// BootID is new for every boot of the machine, "" where the kernel does not say. It is
+// read once: it is the same for the life of a process.
+var BootID = sync.OnceValue(func() string {
 	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b))
 })

@@ -15,14 +15,11 @@ type learntRecord struct {
 	Void       bool   `json:"void,omitempty"` // what the journal has in progress went on, or ended, without it
 }
 
-// startsKept bounds the starts that are known.
-const startsKept = 64
-
 // foldEpoch folds a record of an engine's start, or of what it has learnt.
 func foldEpoch(m *journalState, v epochRecord) {
 	m.Epoch = v.Epoch
 	if v.Engine != nil {
-		m.Starts = keepNewest(append(m.Starts, *v.Engine), startsKept)
+		m.Starts = keepNewest(append(m.Starts, *v.Engine), learn.StartsKept)
 	}
 	if l := v.Learnt; l != nil {
 		m.Generation, m.NextOrder = max(m.Generation, l.Generation), max(m.NextOrder, l.Order+1)

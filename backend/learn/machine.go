@@ -18,8 +18,11 @@ const (
 const (
 	EpochMost  = 1 << 63
 	NumberMost = 1 << 48 // generations and orders
-	startsKept = 64
 )
+
+// StartsKept is how many starts of engines a journal remembers: an older one that is not
+// among them may be its own.
+const StartsKept = 64
 
 // Engine is one start of an engine.
 type Engine struct {
@@ -159,7 +162,7 @@ func (m *Machine) isForeign(r Report) bool {
 	if slices.ContainsFunc(m.own.Before, func(b Engine) bool { return b.ID == e.ID }) {
 		return false
 	}
-	forgotten := len(m.own.Before) >= startsKept && e.Start < m.own.Before[0].Start
+	forgotten := len(m.own.Before) >= StartsKept && e.Start < m.own.Before[0].Start
 	return r.Epoch > m.own.Epoch || !forgotten
 }
 

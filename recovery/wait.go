@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -76,7 +77,7 @@ func (w waits) restartCost() (redo, launch time.Duration, known bool) {
 func (w waits) showWait(wait falcon.RecoveryWait) {
 	c := w.op.rec
 	wait.UntilNs = c.DeadlineNs
-	if was := c.Wait; was == nil || was.UntilNs != wait.UntilNs || was.Then != wait.Then || !slices.Equal(was.Nodes, wait.Nodes) {
+	if c.Wait == nil || !reflect.DeepEqual(*c.Wait, wait) {
 		c.Wait = &wait
 		w.op.markChanged()
 	}

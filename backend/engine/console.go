@@ -58,6 +58,9 @@ func (e *Engine) Series(ctx context.Context, rank falcon.Rank, columns, rows int
 func (e *Engine) Decide(ctx context.Context, who Actor, q *falconv1.DecideRequest) (*falconv1.Action, error) {
 	var id string
 	err := e.decideInLoop(ctx, func() (refused error) {
+		if refused = e.decisions.unknown(q); refused != nil {
+			return refused
+		}
 		if refused = e.learner.refusal(); refused != nil {
 			return refused
 		}
@@ -80,6 +83,14 @@ func (e *Engine) Decide(ctx context.Context, who Actor, q *falconv1.DecideReques
 // that what is decided on is what the operator saw, and records who decided.
 type actionDecisions struct {
 	*shared
+}
+
+// unknown refuses what names an incident that there is not.
+func (ad *actionDecisions) unknown(q *falconv1.DecideRequest) error {
+	if _, known := ad.state.incident(q.GetIncident()); !known && q.GetAction() == "" {
+		return noIncident(q.GetIncident())
+	}
+	return nil
 }
 
 func (ad *actionDecisions) decide(who Actor, q *falconv1.DecideRequest) (string, error) {

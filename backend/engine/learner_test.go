@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"os"
@@ -52,6 +53,40 @@ func putFiles(t *testing.T, path string, files map[string][]byte) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// What acts on the job is refused while the engine hears its nodes, and what names nothing that
+// there is says so.
+func TestNothingIsOrderedWhileTheNodesAreHeard(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.start()
+		ctx := context.Background()
+		for name, c := range map[string]struct {
+			ask  func() error
+			want error
+		}{
+			"an action": {b.decide(&falconv1.DecideRequest{Incident: "INC-0001", Action: "ACT-0001"}), ErrRefused},
+			"a fence":   {b.recoverBy(&falconv1.RecoverRequest{Verb: verbFence, Node: "n0", Reason: "smoke"}), ErrRefused},
+			"no inc.":   {b.decide(&falconv1.DecideRequest{Incident: "INC-0001"}), ErrNotFound},
+			"no rec.":   {b.recoverBy(&falconv1.RecoverRequest{Verb: "approve", Recovery: "REC-0009"}), ErrNotFound},
+			"validation": {func() error {
+				_, err := b.engine.Validate(ctx, tester, &falconv1.ValidateRequest{Gemm: true})
+				return err
+			}, ErrRefused},
+		} {
+			if err := c.ask(); !errors.Is(err, c.want) {
+				t.Errorf("%s: %v, want %v", name, err, c.want)
+			}
+		}
+	})
+}
+
+func (b *bench) decide(q *falconv1.DecideRequest) func() error {
+	return func() error { _, err := b.engine.Decide(context.Background(), tester, q); return err }
+}
+
+func (b *bench) recoverBy(q *falconv1.RecoverRequest) func() error {
+	return func() error { _, err := b.engine.Recover(context.Background(), tester, q); return err }
 }
 
 // killRank ends a rank's process wherever it is, once the job has come to an iteration.

@@ -114,6 +114,12 @@ func (sv *stateViews) stage(v falcon.Recovery, r falcon.Rank, p *process) string
 func (e *Engine) Recover(ctx context.Context, who Actor, q *falconv1.RecoverRequest) (*falconv1.Recovery, error) {
 	var id string
 	err := e.decideInLoop(ctx, func() (refused error) {
+		if _, known := e.state.recovery(q.GetRecovery()); !known && q.GetRecovery() != "" {
+			return noRecovery(q.GetRecovery())
+		}
+		if refused = e.learner.refusal(); refused != nil {
+			return refused
+		}
 		id, refused = e.demands.recover(who, q)
 		return refused
 	})

@@ -32,6 +32,9 @@ func (e *Engine) Validate(ctx context.Context, who Actor, q *falconv1.ValidateRe
 	}
 	var id string
 	err := e.decideInLoop(ctx, func() (refused error) {
+		if refused = e.learner.refusal(); refused != nil {
+			return refused
+		}
 		id, refused = ask(who, q)
 		return refused
 	})

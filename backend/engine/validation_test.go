@@ -211,7 +211,7 @@ func TestManualValidationIsOnlyAdvised(t *testing.T) {
 func TestRefusedRequests(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.start()
-		if _, err := b.validate(allTests); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "no ranks") {
+		if _, err := b.validate(allTests); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "the engine has started") {
 			t.Errorf("before the job: %v", err)
 		}
 		b.until(2)

@@ -68,9 +68,13 @@ func (w *workflow) onSuspendDeadline(now time.Time) {
 	}
 }
 
-// onAgentDeadline gives up the nodes whose agents did not come back.
+// onAgentDeadline gives up the nodes whose agents did not come back, or gives up without a spare.
 func (w *workflow) onAgentDeadline(now time.Time) {
-	w.relearns = false
+	waited := w.op.stopAwaitingSpare()
+	if a := w.alloc.assignRanks(now); waited && a.lack != "" {
+		w.onNoSpare(now, a)
+		return
+	}
 	if len(w.op.missingAgents()) == 0 {
 		w.op.rec.Reason = wholeReason(w.op.rec)
 		w.launchWhole(now)

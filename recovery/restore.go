@@ -115,7 +115,6 @@ func (w *workflow) repeatOrders(now time.Time) {
 func (w *workflow) repeatWhole(now time.Time) {
 	switch w.op.rec.State {
 	case falcon.RecoverySuspend:
-		w.relearns = true
 		w.op.repeatAgentWait(now)
 	case falcon.RecoveryReplace:
 		w.op.setDeadline(now, w.cfg.RestartMost)

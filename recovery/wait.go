@@ -40,6 +40,20 @@ func (w waits) awaitSpare(now time.Time, a assignment) {
 	w.out.addNote(c.ID, "recovery", 2, "%s waits: %s", c.ID, c.Reason)
 }
 
+// awaitWholeSpare has a whole restart wait for a spare, or for nodes that come back. Nothing is ended
+// and nothing is fenced meanwhile, so that whoever approved may still abort.
+func (w waits) awaitWholeSpare(now time.Time, a assignment) {
+	c := w.op.rec
+	if w.op.awaitSpare() {
+		w.op.stopAwaitingAgents()
+		w.op.enterState(now, falcon.RecoverySuspend, w.cfg.SpareWait)
+		w.op.markSettled(now)
+		c.Reason = wholeReason(c) + awaitsAgents + fmt.Sprintf("%s for a spare: %s; connect a spare node, or abort", w.cfg.SpareWait, a.lack)
+		w.out.addNote(c.ID, "recovery", 2, "%s waits: %s", c.ID, c.Reason)
+	}
+	w.showWait(falcon.RecoveryWait{Nodes: w.returns.awaitedBack(now), Spare: true, Then: falcon.ThenFail})
+}
+
 // planWait is for whom it waits, and for how long.
 func (w waits) planWait(now time.Time, a assignment) (falcon.RecoveryWait, time.Duration) {
 	wait := falcon.RecoveryWait{Nodes: w.returns.awaitedBack(now), Spare: true, Then: falcon.ThenFail}

@@ -54,16 +54,14 @@ func (w *workflow) launchWhole(now time.Time) {
 		}
 		a.placement, a.lack = c.Shrink.Placement, ""
 	}
-	for _, d := range a.placement {
-		if a.lack == "" && !w.alloc.canLaunch(d.Node()) {
-			a.lack = fmt.Sprintf("node %s can't start processes: give its agent a launch command", d.Node())
-		}
-	}
-	if a.lack != "" && w.relearns { // spares may be there, and not heard yet
+	if a.lack != "" {
+		newWaits(w).awaitWholeSpare(now, a)
 		return
 	}
-	if a.lack != "" {
-		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("%s; a whole restart is not possible: %s; start the job again by hand", c.Reason, a.lack))
+	w.op.stopAwaitingSpare()
+	if i := slices.IndexFunc(a.placement, func(d falcon.Device) bool { return !w.alloc.canLaunch(d.Node()) }); i >= 0 {
+		why := fmt.Sprintf("node %s can't start processes: give its agent a launch command", a.placement[i].Node())
+		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("%s; a whole restart is not possible: %s; start the job again by hand", wholeReason(c), why))
 		return
 	}
 	if w.awaitWholeProof(now) || w.awaitAgents(now, a.placement) {
@@ -71,7 +69,6 @@ func (w *workflow) launchWhole(now time.Time) {
 	}
 	c.Reason = wholeReason(c)
 	w.op.stopAwaitingAgents()
-	w.relearns = false
 	a.launch = a.launch[:0]
 	for r := range w.ranks.everyRank() {
 		a.launch = append(a.launch, r)

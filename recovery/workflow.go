@@ -21,8 +21,6 @@ type workflow struct {
 	approval approval
 	stop     *stoppage
 	gens     *generations
-
-	relearns bool // a whole restart goes on after a start of the engine: spares may not be heard yet
 }
 
 func newWorkflow(m *Machine) workflow {
@@ -59,7 +57,6 @@ func (w *workflow) onFault(now time.Time, f falcon.Fault) {
 
 // openRecovery starts a recovery, which waits for its decision.
 func (w *workflow) openRecovery(now time.Time, f falcon.Fault) {
-	w.relearns = false
 	first := f.FirstNs
 	if first == 0 || first > now.UnixNano() {
 		first = now.UnixNano()

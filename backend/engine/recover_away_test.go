@@ -79,7 +79,7 @@ func TestApprovedWhileAnAgentIsGone(t *testing.T) {
 			if !spare {
 				b.job.agents = b.job.agents[:2]
 			}
-			b.recovery = recovery.Config{AgentWait: 4 * time.Second}
+			b.recovery = recovery.Config{AgentWait: 4 * time.Second, SpareWait: 4 * time.Second}
 			b.start()
 			b.proposes()
 			b.job.agents[0].leave()
@@ -91,7 +91,7 @@ func TestApprovedWhileAnAgentIsGone(t *testing.T) {
 			switch {
 			case spare && (v.State != falcon.RecoveryResumed || len(v.Fenced) != 1 || v.Replaced[0] != "n2.g0"):
 				t.Errorf("with a spare: %s, fenced %v, replaced %v, reason %q", v.State, v.Fenced, v.Replaced, v.Reason)
-			case !spare && (v.State != falcon.RecoveryFailed || !strings.Contains(v.Reason, "the agent of node n0 did not come back within 4s; a whole restart is not possible: no spare is left for node n0; start the job again by hand")):
+			case !spare && (v.State != falcon.RecoveryFailed || !strings.Contains(v.Reason, "no spare is left for node n0; bring one")):
 				t.Errorf("without a spare: %s, reason %q", v.State, v.Reason)
 			}
 			if err := b.halt(); err != nil {

@@ -59,16 +59,18 @@ func (rt returns) hasFrozen(n falcon.Node) bool {
 }
 
 // isBack reports whether a node that was given up is heard again, with each of its ranks accounted
-// for since, and whether one of them is alive.
+// for since, and whether one of them is alive. A process that its agent has not reported by then is
+// gone: of one that ended before this engine began nothing more is reported.
 func (rt returns) isBack(now time.Time, n falcon.Node) (back, alive bool) {
 	h := rt.nodes.Get(n, now)
 	if !h.Connected() || !h.HeardWithin(now, rt.cfg.Beat) {
 		return false, false
 	}
+	reported := !h.AwaySince(now.Add(-2 * rt.cfg.Beat))
 	for _, r := range rt.ranks.ranksOnNode(n) {
 		x := rt.ranks.memberOf(r)
 		switch {
-		case x.hasEnded():
+		case x.hasEnded(), x.isUnknown() && reported:
 		case x.beatsSince(rt.givenUp.lastAt(n), now, rt.cfg.Beat):
 			alive = true
 		default:

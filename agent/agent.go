@@ -296,7 +296,7 @@ func (a *Agent) startCommand(cmd *falconv1.Command, now, deadline time.Time) (ac
 // acceptWelcome takes over the engine's epoch and pace, and has the stream begin with a beat: the
 // engine has heard nothing since the agent asked for it.
 func (a *Agent) acceptWelcome(w *falconv1.Welcome) {
-	a.executor.Follow(w.GetEpoch(), w.GetEngine())
+	a.executor.Follow(w.GetEpoch(), w.GetEngine(), w.GetRecord())
 	a.publish(a)
 	a.last.beaten = time.Time{}
 	if n := w.GetBeatPeriodMs(); n >= 50 && n <= 60_000 {

@@ -48,6 +48,7 @@ func (w *workflow) restoreHistory(now time.Time, generation uint64) {
 	case last.JobEpoch != w.job.Epoch:
 	case last.State == falcon.RecoveryResumed && !last.Whole && len(last.Placement) == w.ranks.worldSize():
 		w.adoptOutcome(last)
+	case last.State == falcon.RecoveryCancelled: // nothing was left to do, or what became of it is not known
 	case last.State != falcon.RecoveryResumed && (last.DecidedBy != "" || last.Attempts > 0):
 		w.stop.stopJob(now)
 	}

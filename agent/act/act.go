@@ -65,6 +65,7 @@ type Executor struct {
 	epoch   uint64 // newest seen
 	engine  *falconv1.EngineName
 	newest  uint64 // id of that epoch
+	record  uint64 // newest of that epoch's journal
 	last    map[key]*falconv1.CommandResult
 	order   []key  // of last, oldest first
 	floor   uint64 // ids of this epoch up to here are forgotten
@@ -80,21 +81,26 @@ func New(start Starter, report func(*falconv1.CommandResult)) *Executor {
 // Fence forbids commands of epochs before this one.
 func (d *Executor) Fence(epoch uint64) {
 	if epoch > d.epoch {
-		d.epoch, d.floor, d.newest, d.engine = epoch, 0, 0, nil
+		d.epoch, d.floor, d.newest, d.record, d.engine = epoch, 0, 0, 0, nil
 	}
 }
 
-// Follow is Fence for an engine that has named itself. One of an epoch before is not followed.
-func (d *Executor) Follow(epoch uint64, engine *falconv1.EngineName) {
+// Follow is Fence for an engine that has named itself, and the newest record of its journal. One of
+// an epoch before is not followed.
+func (d *Executor) Follow(epoch uint64, engine *falconv1.EngineName, record uint64) {
 	d.Fence(epoch)
-	if epoch == d.epoch && engine.GetId() != "" {
+	if epoch != d.epoch {
+		return
+	}
+	d.record = max(d.record, record)
+	if engine.GetId() != "" {
 		d.engine = engine
 	}
 }
 
 // Standing is what the Executor has seen of engines: a new message each time.
 func (d *Executor) Standing() *falconv1.Standing {
-	return &falconv1.Standing{Epoch: d.epoch, Command: d.newest, Engine: d.engine}
+	return &falconv1.Standing{Epoch: d.epoch, Command: d.newest, Record: d.record, Engine: d.engine}
 }
 
 // Running reports whether work is in progress.
@@ -115,7 +121,7 @@ func (d *Executor) Execute(cmd *falconv1.Command, now time.Time) {
 		return
 	}
 	d.Fence(k.epoch)
-	d.newest = max(d.newest, k.id)
+	d.newest, d.record = max(d.newest, k.id), max(d.record, cmd.GetRecord())
 	if k.id <= d.floor {
 		d.report(newResult(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
 			fmt.Sprintf("command %d is older than this agent's memory", k.id)))

@@ -11,7 +11,7 @@ import (
 // A refusal as older says what is newer, as a number, and a repeat is answered alike.
 func TestRefusalsSayWhatIsNewer(t *testing.T) {
 	b := newBench()
-	b.executor.Follow(5, &falconv1.EngineName{Id: "a", Host: "h", Start: 2})
+	b.executor.Follow(5, &falconv1.EngineName{Id: "a", Host: "h", Start: 2}, 0)
 	b.executor.Execute(command(4, 1, t0.Add(time.Second)), t0)
 	if n := b.results[0].GetNewer(); n.GetEpoch() != 5 || n.GetEngine().GetHost() != "h" {
 		t.Errorf("newer is %v", n)
@@ -31,8 +31,8 @@ func TestRefusalsSayWhatIsNewer(t *testing.T) {
 func TestWhoIsFollowed(t *testing.T) {
 	b := newBench()
 	a, other := &falconv1.EngineName{Id: "a"}, &falconv1.EngineName{Id: "b"}
-	b.executor.Follow(5, a)
-	b.executor.Follow(4, other)
+	b.executor.Follow(5, a, 0)
+	b.executor.Follow(4, other, 0)
 	if got := b.executor.Standing(); got.GetEpoch() != 5 || got.GetEngine().GetId() != "a" {
 		t.Errorf("%v", got)
 	}
@@ -41,7 +41,7 @@ func TestWhoIsFollowed(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	next := newBench()
-	b.executor.Follow(6, other)
+	b.executor.Follow(6, other, 0)
 	next.executor.Import(b.executor.Export(t0), t0, anything)
 	if got := next.executor.Standing(); got.GetEpoch() != 6 || got.GetCommand() != 7 || got.GetEngine().GetId() != "b" {
 		t.Errorf("the next agent knows %v", got)

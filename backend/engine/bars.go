@@ -94,6 +94,9 @@ func (c *clusterView) barredSpare(n falcon.Node) string {
 	now := c.cfg.Now()
 	b, barred := c.state.bars.Node(now, n)
 	if !barred {
+		if why := c.left.on(now, n, c.attached[n]); why != "" {
+			return why + ": end it"
+		}
 		return ""
 	}
 	return fmt.Sprintf("%s is barred by %s until %s: %s", b.Name, b.By, clockText(now, b.UntilNs), b.Reason)

@@ -21,6 +21,7 @@ type clusterView struct {
 	nodes    *fleet.Registry
 	attached map[falcon.Node]time.Time // since when each agent's stream is open
 	holders  holders
+	left     leftovers
 }
 
 // holders are the nodes that hold ranks, as long as nothing changes of what they follow from.
@@ -147,7 +148,7 @@ func (c *clusterView) launchSlots(name falcon.Node) int {
 func (c *clusterView) send(list []outbox.Message) {
 	for _, m := range list {
 		if n := c.nodes.Node(m.Node); n != nil && n.Connected() {
-			m.Command.Epoch = c.state.Epoch
+			m.Command.Epoch, m.Command.Record = c.state.Epoch, c.cfg.Journal.Head().Seq
 			n.Session.Send(&falconv1.EngineFrame{Body: &falconv1.EngineFrame_Command{Command: m.Command}})
 		}
 	}

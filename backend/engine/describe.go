@@ -42,6 +42,7 @@ func (e *Engine) describe(now time.Time) {
 	}
 	rec, fresh := d.Job, d.Kind == epoch.Begin
 	if fresh {
+		e.job.outlived = 0
 		e.beginEpoch(now, rec)
 	}
 	e.delivery.reconcile(now)

@@ -196,7 +196,7 @@ func newShared(cfg Config, mem *journalState) *shared {
 	}
 	s.learner = &learner{shared: s}
 	s.orders = newOrderBook(s.outbox, mem.orders, mem.lostOrders)
-	s.cluster = &clusterView{cfg: &s.cfg, state: mem, job: s.job, nodes: s.nodes, attached: map[falcon.Node]time.Time{}}
+	s.cluster = &clusterView{cfg: &s.cfg, state: mem, job: s.job, nodes: s.nodes, attached: map[falcon.Node]time.Time{}, left: leftovers{}}
 	s.oplog = newOperatorLog(&s.cfg, s.det, s.batch)
 	s.job.remember(mem.job)
 	return s
@@ -294,7 +294,7 @@ func (e *Engine) begin() error {
 // restoreMachines gives the machines back what the journal kept, in the order that they
 // ask for: job, incidents and actions, policy. What they decide on it is settled with the turn.
 func (e *Engine) restoreMachines(now time.Time) {
-	if e.state.job.Epoch != 0 {
+	if len(e.state.job.Placement) > 0 {
 		e.describer.announce(now, e.state.job)
 	}
 	if open := e.state.unfinished(); len(open) > 0 || e.state.baseline.Ms > 0 || e.state.NextIncident > 1 {

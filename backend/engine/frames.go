@@ -222,19 +222,23 @@ func (e *Engine) onRankState(n *fleet.Node, in *falconv1.RankState, now time.Tim
 	was := old != nil && old.state.GetAlive()
 	if e.cluster.misplaced(n.Name, rank, in) {
 		e.oplog.logf("rank", 2, string(n.Name), "node %s claims rank %d, which the recovery has elsewhere: ignored", n.Name, rank)
+		e.cluster.left.note(now, n.Name, in)
 		return
 	}
 	if e.cluster.isStray(n.Name, rank, in) && !e.arbiter.present(now).changing() {
 		e.recoveries.endStray(now, n.Name, rank, in)
+		e.cluster.left.note(now, n.Name, in)
 		return
 	}
 	if was && old.node != n.Name && e.cluster.connected(old.node) && !e.cluster.placed(n.Name, rank) {
 		e.oplog.logf("rank", 2, string(n.Name), "node %s claims rank %d, which lives on node %s: ignored", n.Name, rank, old.node)
+		e.cluster.left.note(now, n.Name, in)
 		return
 	}
 	if !e.job.setState(n.Name, in) {
 		return
 	}
+	e.cluster.left.forget(n.Name, processName(n.Name, in))
 	p := e.job.ranks[rank]
 	if !in.GetAlive() && p.endedAt.IsZero() {
 		p.endedAt = now

@@ -55,6 +55,7 @@ type job struct {
 	known    map[string]falcon.Rank   // of the journal: what agents report again is no change
 	placed   uint64                   // placement order that known is of
 	floor    uint64                   // dead processes of earlier launches count no more
+	outlived uint64                   // nor do those that were never ordered into this generation, as others train in it
 	emulated bool
 	exact    bool // all samples of the newest batch came from step marks
 	alive    int  // live ranks of the claimed world, and those that claim none
@@ -160,9 +161,14 @@ func (j *job) setState(node falcon.Node, s *falconv1.RankState) bool {
 	return true
 }
 
+// generationOf is the highest generation that a process is of, or was ordered into.
+func generationOf(s *falconv1.RankState) uint64 {
+	return max(s.GetGeneration(), s.GetRejoinedGeneration(), s.GetPark().GetGeneration())
+}
+
 // enter takes a process that was not heard of.
 func (j *job) enter(node falcon.Node, s *falconv1.RankState, at seat) bool {
-	if old := j.ranks[at.rank]; !s.GetAlive() && (old != nil || s.GetGeneration() < j.floor) {
+	if old := j.ranks[at.rank]; !s.GetAlive() && (old != nil || s.GetGeneration() < j.floor || generationOf(s) < j.outlived) {
 		return false // the end of an earlier process of a rank that lives again
 	}
 	if j.on[node] >= RanksPerNode {

@@ -184,6 +184,7 @@ type counters struct {
 	NextValidation int    `json:"next_validation"` // VAL-0001 has 1
 	NextRecovery   int    `json:"next_recovery"`   // REC-0001 has 1
 	Generation     uint64 `json:"generation"`      // highest that a recovery has used, or a node has reported
+	Lost           uint64 `json:"lost,omitempty"`  // highest that a node has reported and that this journal knows nothing of
 
 	Starts   []learn.Engine `json:"starts,omitempty"` // of engines on this journal, oldest first
 	NewestNs int64          `json:"newest_unix_ns"`   // steady time of the newest record

@@ -48,7 +48,7 @@ func (l *learner) begin(now time.Time, id string) {
 	l.self = learn.Engine{ID: id, Host: l.cfg.Host, Start: l.state.newestStart().Start + 1}
 	own := learn.Own{
 		Numbers: learn.Numbers{
-			Epoch: max(l.state.Epoch, 1), Command: max(l.state.Reserved, 1) - 1, Generation: l.cluster.newestGeneration(), Order: max(l.state.NextOrder, 1) - 1,
+			Epoch: max(l.state.Epoch, 1), Command: max(l.state.Reserved, 1) - 1, Generation: l.cluster.newestGeneration(), Order: max(l.state.NextOrder, 1) - 1, Record: l.cfg.Journal.Head().Seq,
 		},
 		Engine: l.self, Before: slices.Clone(l.state.Starts), Nodes: l.expected(), Empty: l.state.job.Epoch == 0,
 	}
@@ -85,9 +85,6 @@ func (l *learner) expected() []falcon.Node {
 			given[n] = true
 		}
 	}
-	if l.cluster.finishedBefore() {
-		return nil
-	}
 	return slices.DeleteFunc(slices.Clone(p.SortedNodes()), func(n falcon.Node) bool { return given[n] || l.state.fences.nodeFenced(n) })
 }
 
@@ -96,7 +93,7 @@ func (l *learner) learning() bool { return l.machine != nil && l.machine.Learnin
 // reportOf is what a node says of the engines before.
 func reportOf(s *falconv1.Standing) learn.Report {
 	return learn.Report{
-		Numbers: learn.Numbers{Epoch: s.GetEpoch(), Command: s.GetCommand(), Generation: s.GetGeneration(), Order: s.GetOrder()},
+		Numbers: learn.Numbers{Epoch: s.GetEpoch(), Command: s.GetCommand(), Generation: s.GetGeneration(), Order: s.GetOrder(), Record: s.GetRecord()},
 		Engine:  learn.Engine{ID: clean(s.GetEngine().GetId()), Host: clean(s.GetEngine().GetHost()), Start: s.GetEngine().GetStart()},
 	}
 }
@@ -126,8 +123,8 @@ func (l *learner) hold(a arrival, n falcon.Node) {
 		s := a.frame.GetRank()
 		l.machine.Rank(learn.Rank{
 			Node: n, Rank: falcon.Rank(s.GetRank()), World: int(min(max(s.GetWorld(), 0), RanksMax)),
-			Generation: max(s.GetGeneration(), s.GetRejoinedGeneration(), s.GetPark().GetGeneration()),
-			Order:      max(s.GetPlacementOrder(), s.GetCommitted().GetOrder()),
+			Generation: generationOf(s), Rejoined: s.GetRejoinedGeneration(),
+			Order: max(s.GetPlacementOrder(), s.GetCommitted().GetOrder()),
 		})
 	}
 	if len(l.held) >= heldFrames && (a.frame.GetSamples() != nil || a.frame.GetTelemetry() != nil) {
@@ -187,7 +184,7 @@ func (l *learner) numbers(now time.Time, stale []learn.Sign) {
 func (l *learner) welcome(acked uint64) *falconv1.EngineFrame {
 	w := &falconv1.Welcome{
 		Epoch: l.state.Epoch, Acked: acked, BeatPeriodMs: l.cfg.beatPeriod().Milliseconds(),
-		Protocol: falconv1.ProtocolRevision, Version: version.Own(),
+		Protocol: falconv1.ProtocolRevision, Version: version.Own(), Record: l.cfg.Journal.Head().Seq,
 	}
 	if l.self.ID != "" {
 		w.Engine = &falconv1.EngineName{Id: l.self.ID, Host: l.self.Host, Start: l.self.Start}
@@ -202,7 +199,7 @@ func (l *learner) tellStale(stale []learn.Sign) {
 		switch s.Kind {
 		case learn.ByEngine:
 			parts = append(parts, fmt.Sprintf("they followed engine %s, which it does not know", l.machine.Predecessor()))
-		case learn.ByCommand, learn.ByEpoch, learn.ByGeneration, learn.ByOrder:
+		case learn.ByCommand, learn.ByRecord, learn.ByEpoch, learn.ByGeneration, learn.ByOrder:
 			parts = append(parts, fmt.Sprintf("they have seen %s %d, and it ends at %d", s.Kind, s.Seen, s.Has))
 		}
 	}

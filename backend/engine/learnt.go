@@ -22,6 +22,9 @@ func foldEpoch(m *journalState, v epochRecord) {
 		m.Starts = keepNewest(append(m.Starts, *v.Engine), learn.StartsKept)
 	}
 	if l := v.Learnt; l != nil {
+		if l.Generation > m.Generation {
+			m.Lost = l.Generation
+		}
 		m.Generation, m.NextOrder = max(m.Generation, l.Generation), max(m.NextOrder, l.Order+1)
 		m.Reserved = max(m.Reserved, l.Command+1)
 		if l.Void {

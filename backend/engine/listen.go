@@ -2,9 +2,11 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/recovery"
 	"github.com/failslow/falcon/recovery/epoch"
@@ -73,9 +75,13 @@ func (l *learner) beginActing(now time.Time) {
 		e.recoveries.liftOutdated(now, held)
 	}
 	e.restart.adopt(e.state.restart)
+	rebuilds := len(stale) > 0 || e.state.job.Epoch == 0
+	if rebuilds {
+		rebuilds = l.reseat(now, held, len(stale) > 0)
+	}
 	e.restoreMachines(now)
-	if len(stale) > 0 || e.state.job.Epoch == 0 {
-		l.rebuild(now, held, len(stale) > 0)
+	if rebuilds {
+		l.rebuild(now)
 	}
 	for _, n := range e.nodes.Nodes() {
 		if n.Connected() && len(stale) > 0 {
@@ -113,13 +119,15 @@ func (l *learner) replay(a arrival, now time.Time) {
 	}
 }
 
-// rebuild describes the job as its processes do, the dead ones too: the journal has it as it was,
-// or not at all.
-func (l *learner) rebuild(now time.Time, held []arrival, stale bool) {
+// reseat takes the processes as their nodes describe them, the dead ones too: the journal has the job
+// as it was, or not at all. It reports whether all ranks are described.
+func (l *learner) reseat(now time.Time, held []arrival, stale bool) bool {
 	e := l.engine
 	if stale {
 		e.job.forgetJournal()
 	}
+	e.job.outlived = l.machine.Trains()
+	l.fenceLeftBehind(now, held)
 	for _, a := range held {
 		n := falcon.Node(a.session.Hello.GetNode())
 		if s := a.frame.GetRank(); s != nil && !e.state.fences.nodeFenced(n) && !e.state.fences.processFenced(processName(n, s)) {
@@ -128,7 +136,7 @@ func (l *learner) rebuild(now time.Time, held []arrival, stale bool) {
 	}
 	world := e.job.world()
 	if world == 0 || !stale && e.job.complete() { // a job that is whole is described as any other
-		return
+		return false
 	}
 	var unknown []falcon.Rank
 	for r := range world {
@@ -136,11 +144,51 @@ func (l *learner) rebuild(now time.Time, held []arrival, stale bool) {
 			unknown = append(unknown, falcon.Rank(r))
 		}
 	}
-	if len(unknown) > 0 {
-		e.oplog.logf("journal", 3, "", "%d of %d ranks, the first of them rank %d, are described by no node and by no record: nothing is recovered before they are; start their agents, or the job again", len(unknown), world, unknown[0])
-		e.describer.forget(now)
-		return
+	if len(unknown) == 0 {
+		return true
 	}
+	e.oplog.logf("journal", 3, "", "%d of %d ranks, the first of them rank %d, are described by no node and by no record: nothing is recovered before they are; start their agents, or the job again", len(unknown), world, unknown[0])
+	e.describer.forget(now)
+	return false
+}
+
+// isLeftBehind reports whether a process was replaced although it may live: others have gone on in a
+// generation that it was never ordered into, or another was launched for its rank and lives.
+func (l *learner) isLeftBehind(s *falconv1.RankState, launched map[int32]uint64) bool {
+	return generationOf(s) < l.machine.Trains() || s.GetGeneration() < launched[s.GetRank()]
+}
+
+// newestLaunches are the generations of the newest launch of each rank whose process lives.
+func newestLaunches(held []arrival) map[int32]uint64 {
+	out := map[int32]uint64{}
+	for _, a := range held {
+		if s := a.frame.GetRank(); s.GetAlive() {
+			out[s.GetRank()] = max(out[s.GetRank()], s.GetGeneration())
+		}
+	}
+	return out
+}
+
+// fenceLeftBehind refuses the living processes that were replaced. They are not ended: who was started
+// by hand since can't be told from them.
+func (l *learner) fenceLeftBehind(now time.Time, held []arrival) {
+	v, launched := fenceRecord{Generation: l.machine.Trains()}, newestLaunches(held)
+	for _, a := range held {
+		n, s := falcon.Node(a.session.Hello.GetNode()), a.frame.GetRank()
+		if s == nil || !s.GetAlive() || !l.isLeftBehind(s, launched) || slices.Contains(v.Processes, processName(n, s)) {
+			continue
+		}
+		v.Processes = append(v.Processes, processName(n, s))
+		l.oplog.logf("rank", 2, string(n), "process %d on node %s claims rank %d and is of generation %d, and the job has gone on without it in generation %d: it was replaced; end it by hand", s.GetPid(), n, s.GetRank(), generationOf(s), max(v.Generation, launched[s.GetRank()]))
+	}
+	if len(v.Processes) > 0 {
+		l.batch.apply(record(now, kindFence, v))
+	}
+}
+
+// rebuild describes the job by its processes, every one of which is known.
+func (l *learner) rebuild(now time.Time) {
+	e := l.engine
 	v := epoch.View{Job: e.state.job, Configured: e.describer.configuredLayout(), Ranks: e.job.ranksView()}
 	rec := v.Candidate()
 	for _, r := range v.Ranks {
@@ -150,7 +198,7 @@ func (l *learner) rebuild(now time.Time, held []arrival, stale bool) {
 		e.beginEpoch(now, rec)
 	}
 	e.describer.commit(now, rec)
-	e.oplog.logf("journal", 1, "", "the job is known again from its nodes: %s", e.job.lifeText(world))
+	e.oplog.logf("journal", 1, "", "the job is known again from its nodes: %s", e.job.lifeText(e.job.world()))
 }
 
 // lifeText says who lives, for people.

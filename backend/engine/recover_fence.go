@@ -196,6 +196,9 @@ func (dr *recoveryDriver) refuses(n *fleet.Node, f frame) bool {
 	if !whole && !dr.state.fences.processFenced(name) {
 		return false
 	}
+	if s := f.GetRank(); s != nil {
+		dr.cluster.left.note(dr.cfg.Now(), n.Name, s)
+	}
 	what := "what node " + string(n.Name) + " says of the job"
 	if !whole {
 		what = "what process " + name + " says"

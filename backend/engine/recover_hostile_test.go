@@ -132,6 +132,15 @@ func TestFencedNodeThatComesBack(t *testing.T) {
 		}
 		b.turn()
 		b.inLoop(func() {
+			if m := b.engine.cluster.launchMeans(); len(m.spares) != 0 || !strings.Contains(strings.Join(m.barred, " "), "still runs on n1: end it") {
+				t.Errorf("with its old processes: spares %v, barred %v", m.spares, m.barred)
+			}
+		})
+		for _, r := range []int32{2, 3} {
+			n1.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{Rank: r, Pid: b.job.pidOf("n1", r), Exit: "signal: killed"}}})
+		}
+		b.turn()
+		b.inLoop(func() {
 			if m := b.engine.cluster.launchMeans(); !slices.Equal(m.spares, []falcon.Node{"n1"}) {
 				t.Errorf("spares after the fence is lifted: %v", m.spares)
 			}

@@ -169,7 +169,7 @@ func (h *randomRecords) other() {
 	}
 	policy := falcon.Policy{Mode: falcon.ModeApprove, Cap: falcon.RungS2, Rungs: map[falcon.Rung]falcon.RungPolicy{falcon.RungS2: {Undo: 5}}}
 	records := []journal.Record{
-		record(t0, kindEpoch, epochRecord{Epoch: n + 1, Engine: &learn.Engine{ID: "e", Start: n + 1}}), record(t0, kindReserve, reserveRecord{n}),
+		record(t0, kindEpoch, epochRecord{Epoch: n + 1, Engine: &learn.Engine{ID: "e", Start: n + 1}, Learnt: &learntRecord{Generation: n + 1}}), record(t0, kindReserve, reserveRecord{n}),
 		record(t0, kindBaseline, baselineRecord{1, float64(n)}), record(t0, kindPolicy, policyRecord{Policy: policy, Version: n, By: "maria"}),
 		record(t0, kindOrder, orderRecord{Order: falcon.Order{ID: n}, Command: n}), record(t0, kindOutcome, outcomeRecord{Order: n / 2}),
 		record(t0, kindVote, voteRecord{Order: n / 3, Rank: 1, Iteration: 7}),

@@ -21,7 +21,7 @@ func (c *clusterView) isStray(node falcon.Node, rank falcon.Rank, in *falconv1.R
 	if in.GetGeneration() == 0 || !in.GetAlive() || rank < 0 || int(rank) >= len(job.Processes) {
 		return false
 	}
-	if in.GetGeneration() > job.Newest() {
+	if in.GetGeneration() > max(job.Newest(), c.state.Lost) {
 		return false // of a launch that is being carried out
 	}
 	name := processName(node, in)

@@ -46,6 +46,7 @@ func (e Engine) String() string {
 type Numbers struct {
 	Epoch      uint64
 	Command    uint64 // id, of that epoch
+	Record     uint64 // of that epoch's journal
 	Generation uint64
 	Order      uint64
 }
@@ -72,6 +73,7 @@ type Rank struct {
 	World      int    // 0 = not known
 	Generation uint64 // the highest that the process is of, or was ordered into
 	Order      uint64 // the newest that it has agreed on
+	Rejoined   uint64 // the newest that it has rejoined
 }
 
 // Machine learns, and watches for other engines afterwards.
@@ -81,17 +83,18 @@ type Machine struct {
 	over   bool
 	forced bool // a person has agreed
 
-	told    map[falcon.Node]bool // that have said all they know
-	ranks   map[falcon.Rank]bool
-	worlds  map[int]int // ranks that claim each size
+	told    map[falcon.Node]bool   // that have said all they know
+	ranks   map[falcon.Rank]uint64 // the highest generation of who claims each
+	worlds  map[int]int            // ranks that claim each size
 	learnt  Numbers
+	trains  uint64 // the newest generation that a process has rejoined
 	foreign Engine // that somebody follows, and that this journal does not know
 	rivals  map[falcon.Node]Report
 }
 
 // New begins to learn.
 func New(own Own) *Machine {
-	return &Machine{own: own, told: map[falcon.Node]bool{}, ranks: map[falcon.Rank]bool{}, worlds: map[int]int{}, rivals: map[falcon.Node]Report{}}
+	return &Machine{own: own, told: map[falcon.Node]bool{}, ranks: map[falcon.Rank]uint64{}, worlds: map[int]int{}, rivals: map[falcon.Node]Report{}}
 }
 
 // Attach takes what a node said when it opened its stream: which engine it followed until then.
@@ -128,10 +131,13 @@ func (m *Machine) Report(r Report) {
 		}
 	}
 	if r.Epoch > m.learnt.Epoch && r.Epoch < EpochMost {
-		m.learnt.Epoch, m.learnt.Command = r.Epoch, 0
+		m.learnt.Epoch, m.learnt.Command, m.learnt.Record = r.Epoch, 0, 0
 	}
 	if r.Epoch == m.learnt.Epoch {
 		raise(&m.learnt.Command, r.Command, NumberMost<<8)
+		if r.Engine.ID != m.own.Engine.ID { // else it may be one of this start
+			raise(&m.learnt.Record, r.Record, NumberMost)
+		}
 	}
 	raise(&m.learnt.Generation, r.Generation, NumberMost)
 	raise(&m.learnt.Order, r.Order, NumberMost)
@@ -140,13 +146,27 @@ func (m *Machine) Report(r Report) {
 // Rank takes a process.
 func (m *Machine) Rank(r Rank) {
 	m.Report(Report{Numbers: Numbers{Generation: r.Generation, Order: r.Order}})
-	if r.Rank < 0 || m.ranks[r.Rank] {
+	if r.Rank < 0 {
 		return
 	}
-	m.ranks[r.Rank] = true
-	if r.World > 0 {
+	was, known := m.ranks[r.Rank]
+	m.ranks[r.Rank] = max(was, r.Generation)
+	if r.Rejoined < NumberMost {
+		m.trains = max(m.trains, r.Rejoined)
+	}
+	if r.World > 0 && !known {
 		m.worlds[r.World]++
 	}
+}
+
+// Trains is the newest generation that a process has rejoined. One that was never ordered into it was
+// replaced in it, be it alive or not: what its node says of it describes no rank.
+func (m *Machine) Trains() uint64 { return m.trains }
+
+// isDescribed reports whether a node has described the process that has a rank.
+func (m *Machine) isDescribed(r falcon.Rank) bool {
+	g, known := m.ranks[r]
+	return known && g >= m.trains
 }
 
 // Agree ends the learning by a person's word.
@@ -177,6 +197,7 @@ func (m *Machine) Stale() []Sign {
 	add(ByEpoch, m.learnt.Epoch, m.own.Epoch)
 	if m.learnt.Epoch == m.own.Epoch {
 		add(ByCommand, m.learnt.Command, m.own.Command)
+		add(ByRecord, m.learnt.Record, m.own.Record)
 	}
 	add(ByGeneration, m.learnt.Generation, m.own.Generation)
 	add(ByOrder, m.learnt.Order, m.own.Order)
@@ -193,6 +214,7 @@ type Kind string
 const (
 	ByEpoch      Kind = "epoch"
 	ByCommand    Kind = "command"
+	ByRecord     Kind = "record"
 	ByGeneration Kind = "generation"
 	ByOrder      Kind = "order"
 	ByEngine     Kind = "engine" // a node follows one that the journal does not know
@@ -248,7 +270,7 @@ func (m *Machine) World() int {
 // MissingRanks are those of the world that no node has described.
 func (m *Machine) MissingRanks() (out []falcon.Rank) {
 	for r := range m.World() {
-		if !m.ranks[falcon.Rank(r)] {
+		if !m.isDescribed(falcon.Rank(r)) {
 			out = append(out, falcon.Rank(r))
 		}
 	}

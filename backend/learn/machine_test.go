@@ -15,12 +15,12 @@ var (
 
 // own is a journal of a job on n0 and n1, on which an engine has run once.
 func own() Own {
-	return Own{Numbers: Numbers{Epoch: 5, Command: 1023, Generation: 2, Order: 3}, Engine: mine, Before: []Engine{first}, Nodes: []falcon.Node{"n0", "n1"}}
+	return Own{Numbers: Numbers{Epoch: 5, Command: 1023, Record: 90, Generation: 2, Order: 3}, Engine: mine, Before: []Engine{first}, Nodes: []falcon.Node{"n0", "n1"}}
 }
 
 // same is what a node says that has had nothing since.
 func same() Report {
-	return Report{Numbers: Numbers{Epoch: 5, Command: 40, Generation: 2, Order: 3}, Engine: first}
+	return Report{Numbers: Numbers{Epoch: 5, Command: 40, Record: 88, Generation: 2, Order: 3}, Engine: first}
 }
 
 func TestACurrentJournalIsWholeWithItsNodes(t *testing.T) {
@@ -57,6 +57,7 @@ func TestSignsOfAnOlderJournal(t *testing.T) {
 	for kind, change := range map[Kind]func(*Report){
 		ByEpoch:      func(r *Report) { r.Epoch = 6 },
 		ByCommand:    func(r *Report) { r.Command = 1024 },
+		ByRecord:     func(r *Report) { r.Record = 91 },
 		ByGeneration: func(r *Report) { r.Generation = 3 },
 		ByOrder:      func(r *Report) { r.Order = 4 },
 		ByEngine:     func(r *Report) { r.Engine = Engine{ID: "c", Start: 2} },

@@ -46,10 +46,11 @@ type Cluster struct {
 
 	armed []deed // pauses that wait for a step of a recovery
 
-	pids    int
-	starts  uint64 // of processes
-	doubles int
-	did     map[string]int // deeds, by kind
+	pids      int
+	starts    uint64 // of processes
+	doubles   int
+	rollbacks int            // journals that were brought back, or lost
+	did       map[string]int // deeds, by kind
 
 	struck map[string]int // engines killed, by point
 }

@@ -259,6 +259,7 @@ func (h *host) turn(tick bool) {
 		}
 		h.seen = line.GetSeq()
 		h.belief.stands = h.belief.stands || strings.Contains(line.GetText(), standsText)
+		h.belief.unknown = strings.Contains(line.GetText(), unknownText) || h.belief.unknown && !strings.HasPrefix(line.GetText(), "job epoch ")
 		h.log("[%s %d] %s", line.GetKind(), line.GetSeverity(), line.GetText())
 	}
 	h.c.conns = slices.DeleteFunc(h.c.conns, func(c *conn) bool { return !c.agentUp && !c.engUp })
@@ -279,6 +280,10 @@ func (h *host) take(c *conn, f *falconv1.AgentFrame) {
 // standsText is what the engine says of a restart that a person had ordered and
 // that it has given up, before it says what to do.
 const standsText = "the job stands: "
+
+// unknownText is what an engine says whose journal is older than the nodes, or lost, of a rank
+// that has ended and that nobody describes: it acts on nobody, and says what to do.
+const unknownText = "are described by no node and by no record"
 
 // scratch is a directory in memory where the machine has one.
 func scratch() (string, error) {

@@ -25,14 +25,15 @@ type judge struct {
 // belief is what one engine has decided, as far as the judge has seen it.
 type belief struct {
 	*judge
-	h      *host
-	fenced map[fence]bool
-	state  map[string]falcon.RecoveryState
-	stands bool                   // a restart was given up, and the engine has said so
-	waits  bool                   // a recovery waits for a spare
-	asks   string                 // the recovery that waits for a person
-	doubts string                 // the one that asks a person whether the job has finished, which it has
-	barred map[falcon.Node]string // fenced, and not lifted: by which recovery
+	h       *host
+	fenced  map[fence]bool
+	state   map[string]falcon.RecoveryState
+	stands  bool                   // a restart was given up, and the engine has said so
+	unknown bool                   // ranks that nobody describes, and the engine has said so
+	waits   bool                   // a recovery waits for a spare
+	asks    string                 // the recovery that waits for a person
+	doubts  string                 // the one that asks a person whether the job has finished, which it has
+	barred  map[falcon.Node]string // fenced, and not lifted: by which recovery
 }
 
 func (j *judge) of(h *host) *belief {
@@ -327,7 +328,7 @@ func (j *judge) end() {
 	if len(c.bad) > 0 || c.job.over || j.trains() {
 		return
 	}
-	if c.host.belief.stands || c.now-j.short <= shortFor {
+	if c.host.belief.stands || c.host.belief.unknown || c.now-j.short <= shortFor {
 		j.gaveUp++
 		return
 	}

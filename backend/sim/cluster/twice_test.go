@@ -1,10 +1,11 @@
 package cluster
 
 import (
-	"strings"
+	"errors"
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/engine"
 )
 
 // hosts are the machines on which an engine may run.
@@ -92,14 +93,12 @@ func (c *Cluster) reunite(second bool) {
 	}
 }
 
-// supersededText begins what an engine says that ends because nodes follow another one.
-const supersededText = "superseded"
-
 // yields has an engine end by itself beside a second one: it knows that the other has the
 // cluster. Where the other was ended by an operator, it is started again. False where there was
 // none.
 func (c *Cluster) yields(h *host, err error) bool {
-	if c.rival == nil && c.doubles > 0 && strings.Contains(err.Error(), supersededText) {
+	brought := c.doubles > 0 || c.rollbacks > 0 // by a person, who starts the engine again
+	if c.rival == nil && brought && errors.Is(err, engine.ErrSuperseded) {
 		h.log("ends: %s", err)
 		h.kill()
 		c.after(c.between(time.Second, 5*time.Second), h.revive)

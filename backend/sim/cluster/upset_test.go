@@ -110,12 +110,14 @@ func (c *Cluster) upset(d deed) {
 			c.order[(from+i)%len(c.order)].pause(d.last+time.Duration(i*(d.rank%5))*100*time.Millisecond, d.flag)
 		}
 	case "journal-back":
+		c.rollbacks++
 		c.host.rollBack(d)
 	case "engine-reboot":
 		c.host.kill()
 		c.host.clock.reboot()
 		c.after(min(d.last, 20*time.Second), c.host.revive)
 	case "journal-lost":
+		c.rollbacks++
 		c.host.kill()
 		c.host.empty()
 		c.after(min(d.last, 20*time.Second), c.host.revive)

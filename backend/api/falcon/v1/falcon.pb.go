@@ -1737,6 +1737,7 @@ type Standing struct {
 	Command       uint64                 `protobuf:"varint,3,opt,name=command,proto3" json:"command,omitempty"`       // id of this epoch
 	Generation    uint64                 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"` // of launches, suspensions, rejoins and rank tables
 	Order         uint64                 `protobuf:"varint,5,opt,name=order,proto3" json:"order,omitempty"`           // that a process has agreed on
+	Record        uint64                 `protobuf:"varint,6,opt,name=record,proto3" json:"record,omitempty"`         // of this epoch's journal, as its commands and welcomes say
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1802,6 +1803,13 @@ func (x *Standing) GetGeneration() uint64 {
 func (x *Standing) GetOrder() uint64 {
 	if x != nil {
 		return x.Order
+	}
+	return 0
+}
+
+func (x *Standing) GetRecord() uint64 {
+	if x != nil {
+		return x.Record
 	}
 	return 0
 }
@@ -4627,6 +4635,7 @@ type Welcome struct {
 	Protocol      uint32                 `protobuf:"varint,4,opt,name=protocol,proto3" json:"protocol,omitempty"` // newest revision that the engine knows, 0 = before they were counted
 	Version       string                 `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`    // of the engine, empty = before it said
 	Engine        *EngineName            `protobuf:"bytes,6,opt,name=engine,proto3" json:"engine,omitempty"`
+	Record        uint64                 `protobuf:"varint,7,opt,name=record,proto3" json:"record,omitempty"` // newest of the engine's journal; 0 = it does not say
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4703,6 +4712,13 @@ func (x *Welcome) GetEngine() *EngineName {
 	return nil
 }
 
+func (x *Welcome) GetRecord() uint64 {
+	if x != nil {
+		return x.Record
+	}
+	return 0
+}
+
 type Ack struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"` // all frames up to here are handled
@@ -4766,6 +4782,7 @@ type Command struct {
 	//	*Command_Rejoin
 	//	*Command_Stop
 	Body          isCommand_Body `protobuf_oneof:"body"`
+	Record        uint64         `protobuf:"varint,14,opt,name=record,proto3" json:"record,omitempty"`               // newest of the engine's journal when it was sent; 0 = it does not say
 	LifeMs        int64          `protobuf:"varint,13,opt,name=life_ms,json=lifeMs,proto3" json:"life_ms,omitempty"` // how long the command lives, from its receipt by the agent's own clock; 0 = deadline_unix_ns counts, below 0 = it is over
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4908,6 +4925,13 @@ func (x *Command) GetStop() *StopCommand {
 		}
 	}
 	return nil
+}
+
+func (x *Command) GetRecord() uint64 {
+	if x != nil {
+		return x.Record
+	}
+	return 0
 }
 
 func (x *Command) GetLifeMs() int64 {
@@ -14050,7 +14074,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x06Format\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x12\x16\n" +
-	"\x06oldest\x18\x03 \x01(\rR\x06oldest\"\x9f\x01\n" +
+	"\x06oldest\x18\x03 \x01(\rR\x06oldest\"\xb7\x01\n" +
 	"\bStanding\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12-\n" +
 	"\x06engine\x18\x02 \x01(\v2\x15.falcon.v1.EngineNameR\x06engine\x12\x18\n" +
@@ -14058,7 +14082,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x04 \x01(\x04R\n" +
 	"generation\x12\x14\n" +
-	"\x05order\x18\x05 \x01(\x04R\x05order\"F\n" +
+	"\x05order\x18\x05 \x01(\x04R\x05order\x12\x16\n" +
+	"\x06record\x18\x06 \x01(\x04R\x06record\"F\n" +
 	"\n" +
 	"EngineName\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -14355,16 +14380,17 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04sure\x18\x05 \x01(\bR\x04sure\"+\n" +
 	"\x03Ask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
-	"\x05calls\x18\x02 \x01(\rR\x05calls\"\xc0\x01\n" +
+	"\x05calls\x18\x02 \x01(\rR\x05calls\"\xd8\x01\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x14\n" +
 	"\x05acked\x18\x02 \x01(\x04R\x05acked\x12$\n" +
 	"\x0ebeat_period_ms\x18\x03 \x01(\x03R\fbeatPeriodMs\x12\x1a\n" +
 	"\bprotocol\x18\x04 \x01(\rR\bprotocol\x12\x18\n" +
 	"\aversion\x18\x05 \x01(\tR\aversion\x12-\n" +
-	"\x06engine\x18\x06 \x01(\v2\x15.falcon.v1.EngineNameR\x06engine\"\x17\n" +
+	"\x06engine\x18\x06 \x01(\v2\x15.falcon.v1.EngineNameR\x06engine\x12\x16\n" +
+	"\x06record\x18\a \x01(\x04R\x06record\"\x17\n" +
 	"\x03Ack\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\xbf\x04\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\xd7\x04\n" +
 	"\aCommand\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12(\n" +
@@ -14378,7 +14404,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05table\x18\n" +
 	" \x01(\v2\x17.falcon.v1.TableCommandH\x00R\x05table\x122\n" +
 	"\x06rejoin\x18\v \x01(\v2\x18.falcon.v1.RejoinCommandH\x00R\x06rejoin\x12,\n" +
-	"\x04stop\x18\f \x01(\v2\x16.falcon.v1.StopCommandH\x00R\x04stop\x12\x17\n" +
+	"\x04stop\x18\f \x01(\v2\x16.falcon.v1.StopCommandH\x00R\x04stop\x12\x16\n" +
+	"\x06record\x18\x0e \x01(\x04R\x06record\x12\x17\n" +
 	"\alife_ms\x18\r \x01(\x03R\x06lifeMsB\x06\n" +
 	"\x04body\"\x9e\x01\n" +
 	"\rLaunchCommand\x12\x1e\n" +

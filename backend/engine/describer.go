@@ -45,7 +45,7 @@ func (d *jobDescriber) view() epoch.View {
 	if v.Configured == (falcon.Layout{}) && d.job.needsInference(v.Job) {
 		v.Inferred, v.Unsure = d.job.inferredLayout()
 	}
-	v.Ranks, v.Unsettled = d.job.ranksView(), len(d.orders.open()) > 0 || d.cluster.unsettledRank() >= 0
+	v.Ranks, v.Unsettled = d.job.ranksView(d.job.world()), len(d.orders.open()) > 0 || d.cluster.unsettledRank() >= 0
 	if r := d.cluster.unadopted(); r != nil {
 		v.Recovered = &epoch.Recovered{Generation: r.Generation, EndedNs: r.EndedNs, Replaced: d.cluster.replacedSince(v.Job.Epoch)}
 	}

@@ -282,8 +282,8 @@ func (j *job) parks() bool {
 }
 
 // ranksView is every rank of the world as its agent describes it.
-func (j *job) ranksView() []epoch.Rank {
-	out := make([]epoch.Rank, j.world())
+func (j *job) ranksView(world int) []epoch.Rank {
+	out := make([]epoch.Rank, world)
 	for r := range out {
 		p := j.ranks[falcon.Rank(r)]
 		s := p.state

@@ -50,7 +50,7 @@ func (l *learner) begin(now time.Time, id string) {
 		Numbers: learn.Numbers{
 			Epoch: max(l.state.Epoch, 1), Command: max(l.state.Reserved, 1) - 1, Generation: l.cluster.newestGeneration(), Order: max(l.state.NextOrder, 1) - 1, Record: l.cfg.Journal.Head().Seq,
 		},
-		Engine: l.self, Before: slices.Clone(l.state.Starts), Nodes: l.expected(), Empty: l.state.job.Epoch == 0,
+		Engine: l.self, Before: slices.Clone(l.state.Starts), Nodes: l.expected(), Empty: len(l.state.job.Placement) == 0,
 	}
 	l.machine = learn.New(own)
 	l.batch.apply(record(now, kindEpoch, epochRecord{Epoch: own.Epoch, Engine: &l.self}))

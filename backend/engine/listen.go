@@ -75,13 +75,13 @@ func (l *learner) beginActing(now time.Time) {
 		e.recoveries.liftOutdated(now, held)
 	}
 	e.restart.adopt(e.state.restart)
-	rebuilds := len(stale) > 0 || e.state.job.Epoch == 0
-	if rebuilds {
-		rebuilds = l.reseat(now, held, len(stale) > 0)
+	world := 0
+	if len(stale) > 0 || len(e.state.job.Placement) == 0 {
+		world = l.reseat(now, held, len(stale) > 0)
 	}
 	e.restoreMachines(now)
-	if rebuilds {
-		l.rebuild(now)
+	if world > 0 {
+		l.rebuild(now, world)
 	}
 	for _, n := range e.nodes.Nodes() {
 		if n.Connected() && len(stale) > 0 {
@@ -120,8 +120,8 @@ func (l *learner) replay(a arrival, now time.Time) {
 }
 
 // reseat takes the processes as their nodes describe them, the dead ones too: the journal has the job
-// as it was, or not at all. It reports whether all ranks are described.
-func (l *learner) reseat(now time.Time, held []arrival, stale bool) bool {
+// as it was, or not at all. It returns the number of ranks where all of them are described, else 0.
+func (l *learner) reseat(now time.Time, held []arrival, stale bool) int {
 	e := l.engine
 	if stale {
 		e.job.forgetJournal()
@@ -135,8 +135,11 @@ func (l *learner) reseat(now time.Time, held []arrival, stale bool) bool {
 		}
 	}
 	world := e.job.world()
+	if world == 0 { // none lives
+		world = l.machine.World()
+	}
 	if world == 0 || !stale && e.job.complete() { // a job that is whole is described as any other
-		return false
+		return 0
 	}
 	var unknown []falcon.Rank
 	for r := range world {
@@ -145,11 +148,11 @@ func (l *learner) reseat(now time.Time, held []arrival, stale bool) bool {
 		}
 	}
 	if len(unknown) == 0 {
-		return true
+		return world
 	}
 	e.oplog.logf("journal", 3, "", "%d of %d ranks, the first of them rank %d, are described by no node and by no record: nothing is recovered before they are; start their agents, or the job again", len(unknown), world, unknown[0])
 	e.describer.forget(now)
-	return false
+	return 0
 }
 
 // isLeftBehind reports whether a process was replaced although it may live: others have gone on in a
@@ -187,9 +190,9 @@ func (l *learner) fenceLeftBehind(now time.Time, held []arrival) {
 }
 
 // rebuild describes the job by its processes, every one of which is known.
-func (l *learner) rebuild(now time.Time) {
+func (l *learner) rebuild(now time.Time, world int) {
 	e := l.engine
-	v := epoch.View{Job: e.state.job, Configured: e.describer.configuredLayout(), Ranks: e.job.ranksView()}
+	v := epoch.View{Job: e.state.job, Configured: e.describer.configuredLayout(), Ranks: e.job.ranksView(world)}
 	rec := v.Candidate()
 	for _, r := range v.Ranks {
 		rec.Rejoined = max(rec.Rejoined, r.Rejoined)
@@ -198,7 +201,7 @@ func (l *learner) rebuild(now time.Time) {
 		e.beginEpoch(now, rec)
 	}
 	e.describer.commit(now, rec)
-	e.oplog.logf("journal", 1, "", "the job is known again from its nodes: %s", e.job.lifeText(e.job.world()))
+	e.oplog.logf("journal", 1, "", "the job is known again from its nodes: %s", e.job.lifeText(world))
 }
 
 // lifeText says who lives, for people.

@@ -114,7 +114,7 @@ func (rs *restartDriver) ranToEnd(now time.Time) {
 	rec := rs.cluster.unseenLaunch(*s.Launch)
 	if n := len(s.Launch.Placement); len(rs.job.ranks) == n && rs.job.world() == n {
 		v := rs.describer.view()
-		v.Ranks = rs.job.ranksView()
+		v.Ranks = rs.job.ranksView(rs.job.world())
 		rec = v.Candidate()
 	}
 	rs.beginEpoch(now, rec) // the job was another one before

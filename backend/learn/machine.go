@@ -63,7 +63,7 @@ type Own struct {
 	Engine  Engine   // this start
 	Before  []Engine // earlier starts on this journal, oldest first; older ones than these are forgotten
 	Nodes   []falcon.Node
-	Empty   bool // no job was ever described
+	Empty   bool // no job is described
 }
 
 // Rank is a process that a node has described.

@@ -24,16 +24,17 @@ type jobDescriber struct {
 	machine epoch.Machine
 	recheck bool // the description must not change for longer
 
-	described     bool // the machines know the job
-	detectorLater bool // the detector gets the job after the action that changed it
-	comms         map[falcon.Rank][]falcon.Comm
-	means         means        // what the planner knows that it can restart with
-	copiesFor     recovery.Job // what onlyCopies was found for
-	onlyCopies    []falcon.Node
-	meansAt       time.Time
-	meansFrom     meansFrom // what they follow from, as it was then
-	recoveryKnows recovery.Job
-	recoveryAt    time.Time // when that was compared with the present
+	described      bool // the machines know the job
+	detectorLater  bool // the detector gets the job after the action that changed it
+	processesLater bool // the recovery machine has not been given its past
+	comms          map[falcon.Rank][]falcon.Comm
+	means          means        // what the planner knows that it can restart with
+	copiesFor      recovery.Job // what onlyCopies was found for
+	onlyCopies     []falcon.Node
+	meansAt        time.Time
+	meansFrom      meansFrom // what they follow from, as it was then
+	recoveryKnows  recovery.Job
+	recoveryAt     time.Time // when that was compared with the present
 }
 
 // view is what is seen of the job now.
@@ -161,10 +162,22 @@ func (d *jobDescriber) announceToRecovery(now time.Time) {
 	}
 	d.recoveryKnows = in
 	d.rec.Step(now, in)
-	if fresh {
-		for _, r := range sortedKeys(d.job.ranks) {
-			d.announceProcess(now, d.job.ranks[r])
-		}
+	if fresh && !d.processesLater {
+		d.announceProcesses(now)
+	}
+}
+
+// withoutProcesses has the recovery machine know the job and its own past before it hears of any
+// process: else it would open a recovery without them.
+func (d *jobDescriber) withoutProcesses(f func()) {
+	d.processesLater = true
+	f()
+	d.processesLater = false
+}
+
+func (d *jobDescriber) announceProcesses(now time.Time) {
+	for _, r := range sortedKeys(d.job.ranks) {
+		d.announceProcess(now, d.job.ranks[r])
 	}
 }
 

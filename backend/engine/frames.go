@@ -230,7 +230,7 @@ func (e *Engine) onRankState(n *fleet.Node, in *falconv1.RankState, now time.Tim
 		e.cluster.left.note(now, n.Name, in)
 		return
 	}
-	if was && old.node != n.Name && e.cluster.connected(old.node) && !e.cluster.placed(n.Name, rank) {
+	if was && old.node != n.Name && (e.cluster.connected(old.node) || e.cluster.left.has(n.Name, in)) && !e.cluster.placed(n.Name, rank) {
 		e.oplog.logf("rank", 2, string(n.Name), "node %s claims rank %d, which lives on node %s: ignored", n.Name, rank, old.node)
 		e.cluster.left.note(now, n.Name, in)
 		return

@@ -42,6 +42,12 @@ func (l leftovers) note(now time.Time, n falcon.Node, s *falconv1.RankState) {
 	}
 }
 
+// has reports whether a process is known to be left over.
+func (l leftovers) has(n falcon.Node, s *falconv1.RankState) bool {
+	_, is := l[n][processName(n, s)]
+	return is
+}
+
 // forget notes that a process has ended, or is the job's.
 func (l leftovers) forget(n falcon.Node, name string) {
 	if on := l[n]; on != nil {

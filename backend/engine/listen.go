@@ -79,10 +79,12 @@ func (l *learner) beginActing(now time.Time) {
 	if len(stale) > 0 || len(e.state.job.Placement) == 0 {
 		world = l.reseat(now, held, len(stale) > 0)
 	}
-	e.restoreMachines(now)
 	if world > 0 {
 		l.rebuild(now, world)
 	}
+	e.describer.withoutProcesses(func() { e.restoreMachines(now) })
+	e.describer.announceProcesses(now)
+	e.intake.takeEarly(now)
 	for _, n := range e.nodes.Nodes() {
 		if n.Connected() && len(stale) > 0 {
 			n.Session.Send(l.welcome(0))
@@ -189,7 +191,7 @@ func (l *learner) fenceLeftBehind(now time.Time, held []arrival) {
 	}
 }
 
-// rebuild describes the job by its processes, every one of which is known.
+// rebuild describes the job in the journal by its processes, every one of which is known.
 func (l *learner) rebuild(now time.Time, world int) {
 	e := l.engine
 	v := epoch.View{Job: e.state.job, Configured: e.describer.configuredLayout(), Ranks: e.job.ranksView(world)}
@@ -200,7 +202,7 @@ func (l *learner) rebuild(now time.Time, world int) {
 	if rec.Epoch != e.state.job.Epoch {
 		e.beginEpoch(now, rec)
 	}
-	e.describer.commit(now, rec)
+	e.describer.record(now, rec)
 	e.oplog.logf("journal", 1, "", "the job is known again from its nodes: %s", e.job.lifeText(world))
 }
 

@@ -230,7 +230,7 @@ func (e *Engine) onRankState(n *fleet.Node, in *falconv1.RankState, now time.Tim
 		e.cluster.left.note(now, n.Name, in)
 		return
 	}
-	if was && old.node != n.Name && (e.cluster.connected(old.node) || e.cluster.left.has(n.Name, in)) && !e.cluster.placed(n.Name, rank) {
+	if was && old.node != n.Name && e.cluster.keepsRank(old, n.Name, in) && !e.cluster.placed(n.Name, rank) {
 		e.oplog.logf("rank", 2, string(n.Name), "node %s claims rank %d, which lives on node %s: ignored", n.Name, rank, old.node)
 		e.cluster.left.note(now, n.Name, in)
 		return
@@ -261,6 +261,21 @@ func (e *Engine) onRankState(n *fleet.Node, in *falconv1.RankState, now time.Tim
 		}
 		e.oplog.logf("rank", severity, falcon.RankSubject(rank), "rank %d on node %s has ended%s", rank, n.Name, exitText(in.GetExit()))
 	}
+}
+
+// keepsRank reports whether the process that has a rank keeps it from one of another node that claims
+// it. The job's own of before the engine's start takes it from one that came first.
+func (c *clusterView) keepsRank(old *process, n falcon.Node, in *falconv1.RankState) bool {
+	if c.left.has(n, in) {
+		return true
+	}
+	_, own := c.job.known[processName(n, in)]
+	_, kept := c.job.known[old.name]
+	if own && !kept && in.GetAlive() && in.GetGeneration() >= old.state.GetGeneration() {
+		c.left.note(c.cfg.Now(), old.node, old.state)
+		return false
+	}
+	return c.connected(old.node)
 }
 
 func exitText(exit string) string {

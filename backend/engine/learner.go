@@ -111,6 +111,15 @@ func (l *learner) attach(now time.Time, s *fleet.Session) {
 	}
 }
 
+// claimOf is a process as it claims its rank.
+func claimOf(n falcon.Node, s *falconv1.RankState) learn.Rank {
+	return learn.Rank{
+		Node: n, Rank: falcon.Rank(s.GetRank()), World: int(min(max(s.GetWorld(), 0), RanksMax)), Alive: s.GetAlive(),
+		Generation: generationOf(s), Launch: s.GetGeneration(), Rejoined: s.GetRejoinedGeneration(),
+		Order: max(s.GetPlacementOrder(), s.GetCommitted().GetOrder()),
+	}
+}
+
 // hold keeps what arrives while the engine learns, and learns from it.
 func (l *learner) hold(a arrival, n falcon.Node) {
 	switch {
@@ -119,13 +128,12 @@ func (l *learner) hold(a arrival, n falcon.Node) {
 	case a.frame.GetBeat() != nil:
 		l.machine.Report(reportOf(a.frame.GetBeat().GetStanding()))
 		l.machine.Told(n)
+		for _, r := range a.frame.GetBeat().GetRanks() {
+			l.machine.Beat(n, falcon.Rank(r.GetRank()), r.GetIteration())
+		}
 	case a.frame.GetRank() != nil:
 		s := a.frame.GetRank()
-		l.machine.Rank(learn.Rank{
-			Node: n, Rank: falcon.Rank(s.GetRank()), World: int(min(max(s.GetWorld(), 0), RanksMax)),
-			Generation: generationOf(s), Rejoined: s.GetRejoinedGeneration(),
-			Order: max(s.GetPlacementOrder(), s.GetCommitted().GetOrder()),
-		})
+		l.machine.Rank(claimOf(n, s))
 	}
 	if len(l.held) >= heldFrames && (a.frame.GetSamples() != nil || a.frame.GetTelemetry() != nil) {
 		return

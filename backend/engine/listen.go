@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
-	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/recovery"
 	"github.com/failslow/falcon/recovery/epoch"
@@ -157,34 +156,17 @@ func (l *learner) reseat(now time.Time, held []arrival, stale bool) int {
 	return 0
 }
 
-// isLeftBehind reports whether a process was replaced although it may live: others have gone on in a
-// generation that it was never ordered into, or another was launched for its rank and lives.
-func (l *learner) isLeftBehind(s *falconv1.RankState, launched map[int32]uint64) bool {
-	return generationOf(s) < l.machine.Trains() || s.GetGeneration() < launched[s.GetRank()]
-}
-
-// newestLaunches are the generations of the newest launch of each rank whose process lives.
-func newestLaunches(held []arrival) map[int32]uint64 {
-	out := map[int32]uint64{}
-	for _, a := range held {
-		if s := a.frame.GetRank(); s.GetAlive() {
-			out[s.GetRank()] = max(out[s.GetRank()], s.GetGeneration())
-		}
-	}
-	return out
-}
-
 // fenceLeftBehind refuses the living processes that were replaced. They are not ended: who was started
 // by hand since can't be told from them.
 func (l *learner) fenceLeftBehind(now time.Time, held []arrival) {
-	v, launched := fenceRecord{Generation: l.machine.Trains()}, newestLaunches(held)
+	v := fenceRecord{Generation: l.machine.Trains()}
 	for _, a := range held {
 		n, s := falcon.Node(a.session.Hello.GetNode()), a.frame.GetRank()
-		if s == nil || !s.GetAlive() || !l.isLeftBehind(s, launched) || slices.Contains(v.Processes, processName(n, s)) {
+		if s == nil || !s.GetAlive() || !l.machine.Replaced(claimOf(n, s)) || slices.Contains(v.Processes, processName(n, s)) {
 			continue
 		}
 		v.Processes = append(v.Processes, processName(n, s))
-		l.oplog.logf("rank", 2, string(n), "process %d on node %s claims rank %d and is of generation %d, and the job has gone on without it in generation %d: it was replaced; end it by hand", s.GetPid(), n, s.GetRank(), generationOf(s), max(v.Generation, launched[s.GetRank()]))
+		l.oplog.logf("rank", 2, string(n), "process %d on node %s claims rank %d, and was replaced: the job trains without it; end it by hand", s.GetPid(), n, s.GetRank())
 	}
 	if len(v.Processes) > 0 {
 		l.batch.apply(record(now, kindFence, v))

@@ -73,7 +73,9 @@ type Rank struct {
 	World      int    // 0 = not known
 	Generation uint64 // the highest that the process is of, or was ordered into
 	Order      uint64 // the newest that it has agreed on
-	Rejoined   uint64 // the newest that it has rejoined
+	Launch     uint64 // the generation of the launch that has started it, 0 = none has
+	Rejoined   uint64 // the newest generation that it has rejoined
+	Alive      bool
 }
 
 // Machine learns, and watches for other engines afterwards.
@@ -83,18 +85,17 @@ type Machine struct {
 	over   bool
 	forced bool // a person has agreed
 
-	told    map[falcon.Node]bool   // that have said all they know
-	ranks   map[falcon.Rank]uint64 // the highest generation of who claims each
-	worlds  map[int]int            // ranks that claim each size
+	told    map[falcon.Node]bool // that have said all they know
+	claims  claims
+	worlds  map[int]int // ranks that claim each size
 	learnt  Numbers
-	trains  uint64 // the newest generation that a process has rejoined
 	foreign Engine // that somebody follows, and that this journal does not know
 	rivals  map[falcon.Node]Report
 }
 
 // New begins to learn.
 func New(own Own) *Machine {
-	return &Machine{own: own, told: map[falcon.Node]bool{}, ranks: map[falcon.Rank]uint64{}, worlds: map[int]int{}, rivals: map[falcon.Node]Report{}}
+	return &Machine{own: own, told: map[falcon.Node]bool{}, claims: newClaims(), worlds: map[int]int{}, rivals: map[falcon.Node]Report{}}
 }
 
 // Attach takes what a node said when it opened its stream: which engine it followed until then.
@@ -149,24 +150,10 @@ func (m *Machine) Rank(r Rank) {
 	if r.Rank < 0 {
 		return
 	}
-	was, known := m.ranks[r.Rank]
-	m.ranks[r.Rank] = max(was, r.Generation)
-	if r.Rejoined < NumberMost {
-		m.trains = max(m.trains, r.Rejoined)
-	}
+	known := m.claims.add(r)
 	if r.World > 0 && !known {
 		m.worlds[r.World]++
 	}
-}
-
-// Trains is the newest generation that a process has rejoined. One that was never ordered into it was
-// replaced in it, be it alive or not: what its node says of it describes no rank.
-func (m *Machine) Trains() uint64 { return m.trains }
-
-// isDescribed reports whether a node has described the process that has a rank.
-func (m *Machine) isDescribed(r falcon.Rank) bool {
-	g, known := m.ranks[r]
-	return known && g >= m.trains
 }
 
 // Agree ends the learning by a person's word.
@@ -250,7 +237,7 @@ func (m *Machine) whole() bool {
 	if len(m.Stale()) == 0 && !m.own.Empty {
 		return len(m.Missing()) == 0
 	}
-	return m.described() && len(m.untold()) == 0 || len(m.ranks) == 0 && !m.own.Empty && len(m.Missing()) == 0
+	return m.described() && len(m.untold()) == 0 || len(m.claims.ranks) == 0 && !m.own.Empty && len(m.Missing()) == 0
 }
 
 // described reports whether every rank of the world was described.
@@ -270,7 +257,7 @@ func (m *Machine) World() int {
 // MissingRanks are those of the world that no node has described.
 func (m *Machine) MissingRanks() (out []falcon.Rank) {
 	for r := range m.World() {
-		if !m.isDescribed(falcon.Rank(r)) {
+		if !m.claims.isDescribed(falcon.Rank(r)) {
 			out = append(out, falcon.Rank(r))
 		}
 	}

@@ -1,0 +1,63 @@
+package learn
+
+import (
+	"testing"
+
+	"github.com/failslow/falcon"
+)
+
+// trained is a rank that trains in generation 2, of a world of two.
+func trained(r int) Rank {
+	return Rank{Node: "n0", Rank: falcon.Rank(r), World: 2, Generation: 2, Rejoined: 2, Alive: true}
+}
+
+func TestWhoHasARank(t *testing.T) {
+	for name, c := range map[string]struct {
+		claim              Rank
+		goesOn             bool
+		described, replace bool
+	}{
+		"trains":                          {Rank{Generation: 2, Rejoined: 2, Alive: true}, true, true, false},
+		"ended in it":                     {Rank{Generation: 2, Rejoined: 2}, true, true, false},
+		"of the generation before":        {Rank{Generation: 1, Rejoined: 1, Alive: true}, false, false, true},
+		"its corpse":                      {Rank{Generation: 1, Rejoined: 1}, false, false, true},
+		"ordered, and about to rejoin":    {Rank{Generation: 2, Rejoined: 1, Alive: true}, false, false, false},
+		"ordered, and given up on it":     {Rank{Generation: 2, Rejoined: 1, Alive: true}, true, false, true},
+		"launched for the next":           {Rank{Generation: 3, Launch: 3, Alive: true}, false, true, false},
+		"launched for it, joins no more":  {Rank{Generation: 2, Launch: 2, Alive: true}, true, false, true},
+		"launched for it, not in it yet":  {Rank{Generation: 2, Launch: 2, Alive: true}, false, false, false},
+		"suspended for the next by order": {Rank{Generation: 3, Rejoined: 2, Alive: true}, false, true, false},
+	} {
+		m := New(own())
+		m.Rank(trained(1))
+		c.claim.Node, c.claim.Rank, c.claim.World = "n1", 0, 2
+		m.Rank(c.claim)
+		m.Beat("n0", 1, 40)
+		if m.Beat("n0", 1, 41); c.goesOn { // one begins without the others
+			m.Beat("n0", 1, 42)
+		}
+		if got := m.claims.isDescribed(0); got != c.described {
+			t.Errorf("%s: described %t", name, got)
+		}
+		if got := m.Replaced(c.claim); got != c.replace {
+			t.Errorf("%s: replaced %t", name, got)
+		}
+	}
+}
+
+func TestTheNewestLaunchThatLivesHasTheRank(t *testing.T) {
+	m := New(own())
+	old, launched := Rank{Node: "n0", Alive: true, World: 2}, Rank{Node: "n1", Alive: true, World: 2, Generation: 1, Launch: 1}
+	m.Rank(old)
+	m.Rank(launched)
+	if !m.Replaced(old) || m.Replaced(launched) {
+		t.Errorf("old replaced %t, launched replaced %t", m.Replaced(old), m.Replaced(launched))
+	}
+	m = New(own())
+	launched.Alive = false // it came to nothing
+	m.Rank(old)
+	m.Rank(launched)
+	if m.Replaced(old) {
+		t.Error("what was launched has ended, and the old one lives")
+	}
+}

@@ -12,6 +12,7 @@ import (
 const (
 	recoveriesMost  = 256 // kept
 	generationsMost = 64  // of one recovery, before a person must look
+	restartsMost    = 3   // of the whole job in one recovery, where its launch fails
 	predictFrom     = 9   // newest recoveries that predictions are learned from
 	hour            = time.Hour
 )

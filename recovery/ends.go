@@ -13,7 +13,7 @@ func (m *Machine) processEnded(now time.Time, p Process) {
 	switch {
 	case m.stop.isStopped() && m.op.rec == nil && p.Normal, m.ends.Finished():
 		return
-	case idle && p.Finished, !idle && p.Finished && m.op.replies.Rejoined(p.Rank):
+	case idle && p.Finished, !idle && p.Finished && (m.op.replies.Rejoined(p.Rank) || m.op.onlyWaits()):
 		m.rankSucceeded(now, p.Rank)
 		return
 	case m.op.rec == nil && p.Normal:
@@ -76,7 +76,7 @@ func (m *Machine) finishEpoch(now time.Time) {
 		return
 	}
 	m.out.addNote("", "recovery", 0, "the job has finished: all %d ranks ended normally", m.ranks.worldSize())
-	if m.op.rec != nil && (m.op.rec.State == falcon.RecoveryProposed || m.op.rec.State == falcon.RecoverySuspend && !m.op.rec.Whole) {
+	if m.op.rec != nil && (m.op.rec.State == falcon.RecoveryProposed || m.op.rec.State == falcon.RecoverySuspend && !m.op.rec.Whole || m.op.onlyWaits()) {
 		m.flow.finishRecovery(now, falcon.RecoveryCancelled, "the job has finished: nothing is left to recover")
 	}
 }

@@ -82,6 +82,13 @@ func (op *operation) nothingOrdered() bool {
 	return op.rec == nil || op.rec.State == falcon.RecoveryProposed && op.rec.Attempts == 0 && !op.rec.Whole
 }
 
+// onlyWaits reports whether a whole restart waits and has ordered nothing: the job's processes end as
+// they would without it.
+func (op *operation) onlyWaits() bool {
+	c := op.rec
+	return c != nil && c.Whole && c.Attempts == 0 && !op.proof.isAwaited() && (c.State == falcon.RecoveryProposed || c.State == falcon.RecoverySuspend)
+}
+
 // mayRenumber reports whether a placement of the present job epoch can be followed:
 // nothing was launched for the ranks of the one before.
 func (op *operation) mayRenumber() bool {

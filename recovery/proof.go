@@ -14,6 +14,9 @@ func (p *proof) await() bool {
 	return !waited
 }
 
+// isAwaited reports whether one is awaited.
+func (p *proof) isAwaited() bool { return p.awaited }
+
 // came ends that wait.
 func (p *proof) came() { p.awaited = false }
 

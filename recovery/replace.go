@@ -108,6 +108,11 @@ func (w *workflow) onLaunched(now time.Time, l Launched) {
 		w.launchWhole(now) // a node has seen a newer generation
 		return
 	}
+	if c.Whole && l.Generation == c.Generation && !l.Unproven && c.Attempts < restartsMost {
+		w.out.addNote(c.ID, "recovery", 2, "%s: the restart did not come up on node %s: %s; it is tried again (%d of %d)", c.ID, l.Node, l.Failed, c.Attempts+1, restartsMost)
+		w.launchWhole(now)
+		return
+	}
 	if c.Whole && l.Generation == c.Generation {
 		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("the restart did not come up on node %s: %s; start the job again from its checkpoint", l.Node, l.Failed))
 		return

@@ -87,6 +87,9 @@ func (w *workflow) finishSuspend(now time.Time) bool {
 		w.op.clock.Advance(now)
 		w.op.setDeadline(now, w.cfg.SuspendMost)
 	}
+	if w.hear.Blind() && !w.hear.Exhausted(now, w.cfg.HangMin) {
+		return false // who parks may follow another console meanwhile
+	}
 	return done && !w.awaitProof(now, "") && w.beginReplace(now)
 }
 

@@ -252,7 +252,7 @@ func (w *workflow) endByEpoch(now time.Time) {
 // lives. Those that are not heard may have ended too.
 func (w *workflow) finishIfOver(now time.Time) {
 	c := w.op.rec
-	if c == nil || c.State != falcon.RecoverySuspend || c.Whole || w.ends.Count() == 0 || w.ranks.anyProcessFailed() && !w.ends.Most(w.ranks.worldSize()) {
+	if c == nil || c.State != falcon.RecoverySuspend || c.Whole && !w.op.onlyWaits() || w.ends.Count() == 0 || w.ranks.anyProcessFailed() && !w.ends.Most(w.ranks.worldSize()) {
 		return
 	}
 	if w.anyoneAlive(now, c.Fenced) {

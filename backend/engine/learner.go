@@ -114,7 +114,7 @@ func (l *learner) attach(now time.Time, s *fleet.Session) {
 // claimOf is a process as it claims its rank.
 func claimOf(n falcon.Node, s *falconv1.RankState) learn.Rank {
 	return learn.Rank{
-		Node: n, Rank: falcon.Rank(s.GetRank()), World: int(min(max(s.GetWorld(), 0), RanksMax)), Alive: s.GetAlive(),
+		Node: n, Rank: falcon.Rank(s.GetRank()), Device: deviceOn(n, s.GetDevice()), World: int(min(max(s.GetWorld(), 0), RanksMax)), Alive: s.GetAlive(),
 		Generation: generationOf(s), Launch: s.GetGeneration(), Rejoined: s.GetRejoinedGeneration(),
 		Order: max(s.GetPlacementOrder(), s.GetCommitted().GetOrder()),
 	}

@@ -156,16 +156,19 @@ func (l *learner) reseat(now time.Time, held []arrival, stale bool) int {
 	return 0
 }
 
-// fenceLeftBehind refuses the living processes that were replaced. They are not ended: who was started
-// by hand since can't be told from them.
+// fenceLeftBehind refuses the processes that were replaced. Those that live are not ended: who was
+// started by hand since can't be told from them.
 func (l *learner) fenceLeftBehind(now time.Time, held []arrival) {
 	v := fenceRecord{Generation: l.machine.Trains()}
 	for _, a := range held {
 		n, s := falcon.Node(a.session.Hello.GetNode()), a.frame.GetRank()
-		if s == nil || !s.GetAlive() || !l.machine.Replaced(claimOf(n, s)) || slices.Contains(v.Processes, processName(n, s)) {
+		if s == nil || !l.machine.Replaced(claimOf(n, s)) || slices.Contains(v.Processes, processName(n, s)) {
 			continue
 		}
 		v.Processes = append(v.Processes, processName(n, s))
+		if !s.GetAlive() {
+			continue
+		}
 		l.oplog.logf("rank", 2, string(n), "process %d on node %s claims rank %d, and was replaced: the job trains without it; end it by hand", s.GetPid(), n, s.GetRank())
 	}
 	if len(v.Processes) > 0 {

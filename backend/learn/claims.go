@@ -1,6 +1,10 @@
 package learn
 
-import "github.com/failslow/falcon"
+import (
+	"slices"
+
+	"github.com/failslow/falcon"
+)
 
 // Several processes may claim one rank: the one that has it, and those that it has replaced, whose
 // end nobody has seen. Those that train in a generation have all rejoined it, or were launched after
@@ -9,14 +13,12 @@ import "github.com/failslow/falcon"
 
 // claims is who claims which rank.
 type claims struct {
-	ranks  map[falcon.Rank]claim
-	trains uint64 // the newest generation that a process has rejoined
+	ranks  map[falcon.Rank][]Rank
+	trains uint64                   // the newest generation that a process has rejoined
+	living map[falcon.Device]uint64 // the newest launch on each device whose process lives
 	begun  map[seat]int64
 	goesOn bool // iterations begin
 }
-
-// claim is the most that was seen of a rank's processes.
-type claim struct{ generation, launch, rejoined, alive uint64 } // alive: launch of the newest that lives
 
 // seat is a rank on a node.
 type seat struct {
@@ -24,24 +26,28 @@ type seat struct {
 	rank falcon.Rank
 }
 
-// goesOnAfter is how many iterations a rank must begin to show that the job trains: one begins
-// without the others.
-const goesOnAfter = 2
+const (
+	goesOnAfter = 2  // iterations that a rank must begin to show that the job trains: one begins without the others
+	claimsMost  = 16 // of one rank; more than that were replaced long ago
+)
 
-func newClaims() claims { return claims{ranks: map[falcon.Rank]claim{}, begun: map[seat]int64{}} }
+func newClaims() claims {
+	return claims{ranks: map[falcon.Rank][]Rank{}, living: map[falcon.Device]uint64{}, begun: map[seat]int64{}}
+}
 
 // add enters a process; it reports whether the rank was claimed before.
 func (c *claims) add(r Rank) bool {
-	was, known := c.ranks[r.Rank]
-	was.generation, was.launch, was.rejoined = max(was.generation, r.Generation), max(was.launch, r.Launch), max(was.rejoined, r.Rejoined)
-	if r.Alive {
-		was.alive = max(was.alive, r.Launch)
-	}
-	c.ranks[r.Rank] = was
+	was := c.ranks[r.Rank]
 	if r.Rejoined < NumberMost {
 		c.trains = max(c.trains, r.Rejoined)
 	}
-	return known
+	if r.Alive && r.Device != "" {
+		c.living[r.Device] = max(c.living[r.Device], r.Launch)
+	}
+	if len(was) < claimsMost && !slices.Contains(was, r) {
+		c.ranks[r.Rank] = append(was, r)
+	}
+	return len(was) > 0
 }
 
 // beat enters the iteration that a rank has begun.
@@ -55,16 +61,21 @@ func (c *claims) beat(s seat, iteration int64) {
 
 // isDescribed reports whether the process that has a rank was described, beyond doubt.
 func (c *claims) isDescribed(r falcon.Rank) bool {
-	x, known := c.ranks[r]
-	return known && (x.rejoined >= c.trains || x.launch > c.trains)
+	return slices.ContainsFunc(c.ranks[r], func(x Rank) bool { return !c.isDoubtful(x) && !c.isReplaced(x) })
 }
 
-// Replaced reports whether a process has its rank no more, although it may live.
-func (m *Machine) Replaced(r Rank) bool {
-	c := &m.claims
-	doubtful := r.Rejoined < c.trains && r.Launch <= c.trains
-	return r.Generation < c.trains || doubtful && c.goesOn || r.Launch < c.ranks[r.Rank].alive
+// isDoubtful reports whether a process has not rejoined the generation that others train in, nor was
+// launched after it.
+func (c *claims) isDoubtful(r Rank) bool { return r.Rejoined < c.trains && r.Launch <= c.trains }
+
+func (c *claims) isReplaced(r Rank) bool {
+	newer := slices.ContainsFunc(c.ranks[r.Rank], func(x Rank) bool { return x.Alive && r.Launch < x.Launch })
+	return newer || r.Generation < c.trains || c.isDoubtful(r) && c.goesOn || !r.Alive && r.Generation < c.living[r.Device]
 }
+
+// Replaced reports whether a process has its rank no more, although it may live: another one was
+// launched for the rank, or on its device, or the others train without it.
+func (m *Machine) Replaced(r Rank) bool { return m.claims.isReplaced(r) }
 
 // Trains is the newest generation that a process has rejoined.
 func (m *Machine) Trains() uint64 { return m.claims.trains }

@@ -70,6 +70,7 @@ type Own struct {
 type Rank struct {
 	Node       falcon.Node
 	Rank       falcon.Rank
+	Device     falcon.Device
 	World      int    // 0 = not known
 	Generation uint64 // the highest that the process is of, or was ordered into
 	Order      uint64 // the newest that it has agreed on

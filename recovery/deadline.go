@@ -48,7 +48,7 @@ func (w *workflow) onSuspendDeadline(now time.Time) {
 	if w.op.rec.Wait != nil && !w.op.rec.Wait.Spare && w.op.isSettled() {
 		return // nobody came back: it goes on by itself
 	}
-	waited, before := w.op.stopAwaitingSpare(), w.op.rec.Wait
+	waited, before := w.op.spare.end(), w.op.rec.Wait
 	if a := w.alloc.assignRanks(now); waited && a.lack != "" {
 		w.onNoSpare(now, a)
 		return
@@ -70,7 +70,7 @@ func (w *workflow) onSuspendDeadline(now time.Time) {
 
 // onAgentDeadline gives up the nodes whose agents did not come back, or gives up without a spare.
 func (w *workflow) onAgentDeadline(now time.Time) {
-	waited := w.op.stopAwaitingSpare()
+	waited := w.op.spare.end()
 	if a := w.alloc.assignRanks(now); waited && a.lack != "" {
 		w.onNoSpare(now, a)
 		return

@@ -19,7 +19,7 @@ type operation struct {
 
 	gatherUntil   time.Time            // until then faults join
 	settledAt     time.Time            // since when all who stay park; zero = they don't yet
-	awaitsSpare   bool                 // no spare is left
+	spare         spareWait            // no spare is left
 	proof         proof                // that a job whose nodes are all given up trains no more
 	agents        map[falcon.Node]bool // that a whole restart waits for; nil = it waits for none
 	rankFinished  bool                 // a rank has rejoined, and come to the job's end
@@ -199,20 +199,6 @@ func (op *operation) markSettled(now time.Time) {
 
 // isSettled reports whether all who stay park: the suspension waits for processes to end.
 func (op *operation) isSettled() bool { return !op.settledAt.IsZero() }
-
-// awaitSpare begins to wait for a spare; false = it did already.
-func (op *operation) awaitSpare() bool {
-	waited := op.awaitsSpare
-	op.awaitsSpare = true
-	return !waited
-}
-
-// stopAwaitingSpare reports whether the recovery waited for a spare until now.
-func (op *operation) stopAwaitingSpare() bool {
-	waited := op.awaitsSpare
-	op.awaitsSpare = false
-	return waited
-}
 
 // endProofWait ends the wait for a proof that no rank of the job trains on.
 func (op *operation) endProofWait() {

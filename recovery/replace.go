@@ -74,7 +74,7 @@ func (w *workflow) beginReplace(now time.Time) bool {
 }
 
 func (w *workflow) spareCame() {
-	if w.op.stopAwaitingSpare() {
+	if w.op.spare.end() {
 		w.op.rec.Reason = ""
 	}
 }

@@ -27,7 +27,7 @@ func newWaits(w *workflow) waits { return waits{w, returns{w.op}} }
 func (w waits) awaitSpare(now time.Time, a assignment) {
 	c := w.op.rec
 	wait, limit := w.planWait(now, a)
-	if !w.op.awaitSpare() {
+	if !w.op.spare.begin() {
 		w.showWait(wait)
 		return
 	}
@@ -44,7 +44,7 @@ func (w waits) awaitSpare(now time.Time, a assignment) {
 // and nothing is fenced meanwhile, so that whoever approved may still abort.
 func (w waits) awaitWholeSpare(now time.Time, a assignment) {
 	c := w.op.rec
-	if w.op.awaitSpare() {
+	if w.op.spare.begin() {
 		w.op.stopAwaitingAgents()
 		w.op.enterState(now, falcon.RecoverySuspend, w.cfg.SpareWait)
 		w.op.markSettled(now)

@@ -58,7 +58,7 @@ func (w *workflow) launchWhole(now time.Time) {
 		newWaits(w).awaitWholeSpare(now, a)
 		return
 	}
-	w.op.stopAwaitingSpare()
+	w.op.spare.end()
 	if i := slices.IndexFunc(a.placement, func(d falcon.Device) bool { return !w.alloc.canLaunch(d.Node()) }); i >= 0 {
 		why := fmt.Sprintf("node %s can't start processes: give its agent a launch command", a.placement[i].Node())
 		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("%s; a whole restart is not possible: %s; start the job again by hand", wholeReason(c), why))

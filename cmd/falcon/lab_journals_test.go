@@ -35,8 +35,9 @@ var journalLosses = []journalLoss{
 var shortLosses = journalLosses[:1]
 
 const (
-	engineGone     = 6 * time.Second // for which the engine stays away while its journal is handled
-	journalPerKill = 60              // iterations that a kill and what follows take at most
+	engineGone     = 6 * time.Second       // for which the engine stays away while its journal is handled
+	playIteration  = 30 * time.Millisecond // an iteration of a play takes no less
+	journalPerKill = 60                    // iterations that a kill and what follows take at most
 )
 
 // TestJournalsOfBefore gives a job's engine an older journal, or none, and then kills a rank and a
@@ -63,7 +64,7 @@ func TestJournalsOfBefore(t *testing.T) {
 
 // play plays one loss and says what was wrong.
 func (j journalLoss) play(t *testing.T) []string {
-	iterations := 150 + (j.age+2)*journalPerKill
+	iterations := 150 + 2*int(engineGone/playIteration) + (j.age+2)*journalPerKill // it trains on without the engine
 	ref := playReference(t, iterations)
 	l := startPlay(t, playScenario4("journal", 1, iterations))
 	if err := j.disturb(l, t.TempDir()); err != nil && !errors.Is(err, errPlayEnded) {

@@ -111,7 +111,7 @@ func (p *livePlay) finish(ref lab.Reference, most time.Duration, dead ...falcon.
 	select {
 	case err := <-p.ended:
 		if err != nil {
-			return []string{fmt.Sprintf("the lab ended with %v: %s", err, lastLines(p.out.String(), 3))}
+			return []string{fmt.Sprintf("the lab ended with %v: %s", err, lastLines(p.out.String(), 30))}
 		}
 	case <-time.After(most):
 		bad := fmt.Sprintf("the job stood at iteration %d of %d %s after the last disturbance; %s",

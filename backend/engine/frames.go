@@ -269,6 +269,10 @@ func (c *clusterView) keepsRank(old *process, n falcon.Node, in *falconv1.RankSt
 	if c.left.has(n, in) {
 		return true
 	}
+	if in.GetAlive() && in.GetGeneration() > old.state.GetGeneration() && in.GetGeneration() <= c.newestGeneration() {
+		c.left.note(c.cfg.Now(), old.node, old.state)
+		return false // it was launched for the rank later
+	}
 	_, own := c.job.known[processName(n, in)]
 	_, kept := c.job.known[old.name]
 	if own && !kept && in.GetAlive() && in.GetGeneration() >= old.state.GetGeneration() {

@@ -133,7 +133,9 @@ func (l *learner) hold(a arrival, n falcon.Node) {
 		}
 	case a.frame.GetRank() != nil:
 		s := a.frame.GetRank()
-		l.machine.Rank(claimOf(n, s))
+		c := claimOf(n, s)
+		c.Untold = a.session.Hello.GetProtocol() < falconv1.StandingRevision
+		l.machine.Rank(c)
 	}
 	if len(l.held) >= heldFrames && (a.frame.GetSamples() != nil || a.frame.GetTelemetry() != nil) {
 		return
@@ -172,6 +174,9 @@ func (l *learner) numbers(now time.Time, stale []learn.Sign) {
 	}
 	if l.older && l.state.job.Epoch == 0 { // agents that do not tell take epochs by the wall clock alone
 		next = max(next, uint64(max(now.UnixNano(), 0)))
+	}
+	if more := at.Generation > l.cluster.newestGeneration() || at.Order >= l.state.NextOrder; more && len(stale) == 0 {
+		l.batch.apply(record(now, kindEpoch, epochRecord{Epoch: l.state.Epoch, Learnt: &learntRecord{Generation: at.Generation, Order: at.Order}}))
 	}
 	if next == l.state.Epoch {
 		return

@@ -77,6 +77,7 @@ type Rank struct {
 	Launch     uint64 // the generation of the launch that has started it, 0 = none has
 	Rejoined   uint64 // the newest generation that it has rejoined
 	Alive      bool
+	Untold     bool // its agent does not say which engine it follows
 }
 
 // Machine learns, and watches for other engines afterwards.
@@ -90,7 +91,8 @@ type Machine struct {
 	claims  claims
 	worlds  map[int]int // ranks that claim each size
 	learnt  Numbers
-	foreign Engine // that somebody follows, and that this journal does not know
+	present Numbers // of nodes that follow this epoch or a later one: generation and order
+	foreign Engine  // that somebody follows, and that this journal does not know
 	rivals  map[falcon.Node]Report
 }
 
@@ -143,11 +145,19 @@ func (m *Machine) Report(r Report) {
 	}
 	raise(&m.learnt.Generation, r.Generation, NumberMost)
 	raise(&m.learnt.Order, r.Order, NumberMost)
+	if r.Epoch >= m.own.Epoch { // else the node was away since, and its numbers are of before
+		raise(&m.present.Generation, r.Generation, NumberMost)
+		raise(&m.present.Order, r.Order, NumberMost)
+	}
 }
 
 // Rank takes a process.
 func (m *Machine) Rank(r Rank) {
-	m.Report(Report{Numbers: Numbers{Generation: r.Generation, Order: r.Order}})
+	n := Numbers{Generation: r.Generation, Order: r.Order}
+	if r.Untold {
+		n.Epoch = m.own.Epoch
+	}
+	m.Report(Report{Numbers: n})
 	if r.Rank < 0 {
 		return
 	}
@@ -187,8 +197,8 @@ func (m *Machine) Stale() []Sign {
 		add(ByCommand, m.learnt.Command, m.own.Command)
 		add(ByRecord, m.learnt.Record, m.own.Record)
 	}
-	add(ByGeneration, m.learnt.Generation, m.own.Generation)
-	add(ByOrder, m.learnt.Order, m.own.Order)
+	add(ByGeneration, m.present.Generation, m.own.Generation)
+	add(ByOrder, m.present.Order, m.own.Order)
 	if m.foreign.ID != "" {
 		out = append(out, Sign{Kind: ByEngine})
 	}

@@ -89,7 +89,7 @@ func TestAnEmptyJournalLearnsFromRanks(t *testing.T) {
 	m := New(Own{Numbers: Numbers{Epoch: 1}, Engine: mine, Empty: true})
 	m.Attach(t0, "n0", Report{})
 	m.Told("n0")
-	m.Rank(Rank{Node: "n0", Rank: 0, World: 2, Generation: 7})
+	m.Rank(Rank{Node: "n0", Rank: 0, World: 2, Generation: 7, Untold: true})
 	if m.Over(t0) || m.Learnt().Generation != 7 {
 		t.Errorf("over %t, learnt %+v", m.Over(t0), m.Learnt())
 	}

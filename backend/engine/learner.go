@@ -50,7 +50,7 @@ func (l *learner) begin(now time.Time, id string) {
 		Numbers: learn.Numbers{
 			Epoch: max(l.state.Epoch, 1), Command: max(l.state.Reserved, 1) - 1, Generation: l.cluster.newestGeneration(), Order: max(l.state.NextOrder, 1) - 1, Record: l.cfg.Journal.Head().Seq,
 		},
-		Engine: l.self, Before: slices.Clone(l.state.Starts), Nodes: l.expected(), Empty: len(l.state.job.Placement) == 0,
+		Engine: l.self, Before: slices.Clone(l.state.Starts), Nodes: l.expected(), Empty: len(l.state.job.Placement) == 0, Rejoins: l.rejoins(),
 	}
 	l.machine = learn.New(own)
 	l.batch.apply(record(now, kindEpoch, epochRecord{Epoch: own.Epoch, Engine: &l.self}))
@@ -60,6 +60,21 @@ func (l *learner) begin(now time.Time, id string) {
 	if first {
 		l.log.Debug("the journal is new")
 	}
+}
+
+// rejoins is the newest generation that ranks may have rejoined: of a recovery that has not come so
+// far none has.
+func (l *learner) rejoins() uint64 {
+	newest := l.cluster.newestGeneration()
+	v := l.state.current()
+	if v == nil || v.Generation < newest {
+		return newest
+	}
+	switch v.State {
+	case falcon.RecoveryProposed, falcon.RecoverySuspend, falcon.RecoveryReplace, falcon.RecoveryTable, falcon.RecoveryCollect:
+		return newest - min(newest, 1)
+	}
+	return newest
 }
 
 // refusal is why nothing can be decided about the job yet, nil once the engine acts.
@@ -212,7 +227,7 @@ func (l *learner) tellStale(stale []learn.Sign) {
 		switch s.Kind {
 		case learn.ByEngine:
 			parts = append(parts, fmt.Sprintf("they followed engine %s, which it does not know", l.machine.Predecessor()))
-		case learn.ByCommand, learn.ByRecord, learn.ByEpoch, learn.ByGeneration, learn.ByOrder:
+		case learn.ByCommand, learn.ByRecord, learn.ByEpoch, learn.ByGeneration, learn.ByOrder, learn.ByRejoin:
 			parts = append(parts, fmt.Sprintf("they have seen %s %d, and it ends at %d", s.Kind, s.Seen, s.Has))
 		}
 	}

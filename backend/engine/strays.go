@@ -8,6 +8,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/outbox"
+	"github.com/failslow/falcon/recovery"
 )
 
 // A stray is a process of an older launch that is not the job's: its order came
@@ -46,7 +47,12 @@ func (dr *recoveryDriver) endStray(now time.Time, node falcon.Node, rank falcon.
 	if own {
 		return
 	}
-	c := stopOlder(in.GetGeneration()+1, int32(rank))
+	above := in.GetGeneration() + 1 // it parks in that to end: nothing else may be of it
+	if above > dr.cluster.newestGeneration() {
+		dr.batch.apply(record(now, kindEpoch, epochRecord{Epoch: dr.state.Epoch, Learnt: &learntRecord{Generation: above}}))
+		dr.rec.Step(now, recovery.Newer{Node: node, Generation: above})
+	}
+	c := stopOlder(above, int32(rank))
 	c.Id, c.DeadlineUnixNs = dr.batch.commandID(now), now.Add(commandLife).UnixNano()
 	dr.batch.sendDurable(func() {
 		dr.cluster.send([]outbox.Message{{Node: node, Command: outbox.WithLife(c, dr.cfg.Now())}})

@@ -63,7 +63,8 @@ type Own struct {
 	Engine  Engine   // this start
 	Before  []Engine // earlier starts on this journal, oldest first; older ones than these are forgotten
 	Nodes   []falcon.Node
-	Empty   bool // no job is described
+	Empty   bool   // no job is described
+	Rejoins uint64 // the newest generation that ranks may have rejoined
 }
 
 // Rank is a process that a node has described.
@@ -199,6 +200,7 @@ func (m *Machine) Stale() []Sign {
 	}
 	add(ByGeneration, m.present.Generation, m.own.Generation)
 	add(ByOrder, m.present.Order, m.own.Order)
+	add(ByRejoin, m.claims.trains, m.own.Rejoins)
 	if m.foreign.ID != "" {
 		out = append(out, Sign{Kind: ByEngine})
 	}
@@ -215,7 +217,8 @@ const (
 	ByRecord     Kind = "record"
 	ByGeneration Kind = "generation"
 	ByOrder      Kind = "order"
-	ByEngine     Kind = "engine" // a node follows one that the journal does not know
+	ByRejoin     Kind = "rejoin of generation" // that was not ordered, as far as the journal knows
+	ByEngine     Kind = "engine"               // a node follows one that the journal does not know
 )
 
 // Sign is one of them, with the numbers.

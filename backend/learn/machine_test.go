@@ -15,7 +15,7 @@ var (
 
 // own is a journal of a job on n0 and n1, on which an engine has run once.
 func own() Own {
-	return Own{Numbers: Numbers{Epoch: 5, Command: 1023, Record: 90, Generation: 2, Order: 3}, Engine: mine, Before: []Engine{first}, Nodes: []falcon.Node{"n0", "n1"}}
+	return Own{Numbers: Numbers{Epoch: 5, Command: 1023, Record: 90, Generation: 2, Order: 3}, Engine: mine, Rejoins: 2, Before: []Engine{first}, Nodes: []falcon.Node{"n0", "n1"}}
 }
 
 // same is what a node says that has had nothing since.
@@ -147,5 +147,17 @@ func TestEqualEpochs(t *testing.T) {
 	}
 	if beaten(mine, first) {
 		t.Error("an engine is beaten by its own predecessor")
+	}
+}
+
+// A recovery went on since the copy, under the generation that the journal has it in.
+func TestARejoinThatTheJournalHasNotOrdered(t *testing.T) {
+	o := own()
+	o.Rejoins = 1
+	m := New(o)
+	m.Attach(t0, "n0", same())
+	m.Rank(Rank{Node: "n0", Rank: 0, World: 2, Generation: 2, Rejoined: 2})
+	if got := m.Stale(); len(got) != 1 || got[0].Kind != ByRejoin {
+		t.Errorf("%v", got)
 	}
 }

@@ -11,7 +11,7 @@ import (
 // Default waits, from the first node that was heard.
 const (
 	Wait      = 10 * time.Second // where nothing says that the journal is older than the nodes
-	WaitStale = time.Minute      // where something does, for ranks that nobody has described
+	WaitStale = time.Minute      // where something does, for ranks that nobody has described, and where most nodes are not heard
 )
 
 // Bounds of what nodes can claim: what is beyond them is not believed.
@@ -240,7 +240,8 @@ func (m *Machine) Learning() bool { return !m.over }
 
 // Limit is how long the learning lasts at most from the first node on.
 func (m *Machine) Limit() time.Duration {
-	if len(m.Stale()) > 0 {
+	few := 2*len(m.Missing()) > len(m.own.Nodes) // nothing can be done for the job with these
+	if few || len(m.Stale()) > 0 {
 		return WaitStale
 	}
 	return Wait

@@ -161,3 +161,20 @@ func TestARejoinThatTheJournalHasNotOrdered(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// With most nodes away nothing can be done for the job: it is worth a longer wait.
+func TestMostNodesAreWaitedForLonger(t *testing.T) {
+	o := own()
+	o.Nodes = []falcon.Node{"n0", "n1", "n2"}
+	m := New(o)
+	m.Attach(t0, "n0", same())
+	m.Told("n0")
+	if m.Over(t0.Add(Wait)) {
+		t.Error("two of three may still come")
+	}
+	m.Attach(t0.Add(Wait), "n1", same())
+	m.Told("n1")
+	if !m.Over(t0.Add(Wait)) {
+		t.Error("one of three is missing")
+	}
+}

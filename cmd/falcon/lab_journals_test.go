@@ -70,7 +70,7 @@ func (j journalLoss) play(t *testing.T) []string {
 	if err := j.disturb(l, t.TempDir()); err != nil && !errors.Is(err, errPlayEnded) {
 		return append([]string{err.Error(), l.standing()}, l.finish(ref, 0)...)
 	}
-	return l.finish(ref, playEndsWithin, "n2")
+	return l.finish(ref, 3*playEndsWithin, "n2")
 }
 
 // disturb copies the journal, has the job recover so often, brings the copy back, and kills a rank

@@ -164,7 +164,7 @@ func TestNoApprovalWithoutTheFullPath(t *testing.T) {
 		src := &still{state: state}
 		clk := newClock()
 		m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
-		for _, s := range drawSession(t) {
+		for _, s := range drawSession(t, sessionKeys, "a") {
 			clk.pass(s.pass)
 			may := fullPath(m, s.key)
 			before := len(src.decides)
@@ -191,19 +191,19 @@ func TestNoApprovalWithoutTheFullPath(t *testing.T) {
 	}
 }
 
-// drawSession draws random keys, with a person's path to an approval among them now and then: by
-// chance alone hardly any session leaves the guard the pauses that it asks for.
-func drawSession(t *rapid.T) []step {
+// drawSession draws random keys, with a person's path from a dialog's key to its confirmation among
+// them now and then: by chance alone hardly any session leaves the guard the pauses that it asks for.
+func drawSession(t *rapid.T, keys []string, open string) []step {
 	var out []step
 	for range rapid.IntRange(1, 60).Draw(t, "n") {
 		out = append(out, step{
-			key:  rapid.SampledFrom(sessionKeys).Draw(t, "key"),
+			key:  rapid.SampledFrom(keys).Draw(t, "key"),
 			pass: time.Duration(rapid.SampledFrom([]int{0, 50, 390, 410, 1600}).Draw(t, "ms")) * time.Millisecond,
 		})
 		if rapid.IntRange(0, 9).Draw(t, "path") > 0 {
 			continue
 		}
-		for _, k := range []string{"esc", "a", "tab", "enter"} {
+		for _, k := range []string{"esc", open, "tab", "enter"} {
 			ms := rapid.SampledFrom([]int{390, 410, 1600, 1700}).Draw(t, "path's ms")
 			out = append(out, step{key: k, pass: time.Duration(ms) * time.Millisecond})
 		}

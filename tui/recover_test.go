@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
@@ -360,9 +359,9 @@ func TestNoWordWithoutTheFullPath(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		src, clk := &still{state: state}, newClock()
 		m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
-		for range rapid.IntRange(1, 60).Draw(t, "n") {
-			k := rapid.SampledFrom(sessionKeys).Draw(t, "key")
-			clk.pass(time.Duration(rapid.SampledFrom([]int{0, 390, 410, 1600}).Draw(t, "ms")) * time.Millisecond)
+		for _, s := range drawSession(t, sessionKeys, "a") {
+			k := s.key
+			clk.pass(s.pass)
 			d := m.decisions.dialog
 			may := m.help == nil && (kindOf(d) == kindRecovery || kindOf(d) == kindDemand) && k == "enter" && d.focus == buttonDo && !d.sending && m.decisions.keyTime().Add(personGap).Sub(d.opened) >= decision.Guard
 			before := len(src.words)

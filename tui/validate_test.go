@@ -107,9 +107,9 @@ func TestNoTestWithoutTheFullPath(t *testing.T) {
 		clk := newClock()
 		m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 		m.work.showPage(key.Validate)
-		for range rapid.IntRange(1, 60).Draw(t, "n") {
-			k := rapid.SampledFrom(keys).Draw(t, "key")
-			clk.pass(time.Duration(rapid.SampledFrom([]int{0, 50, 390, 410, 1600}).Draw(t, "ms")) * time.Millisecond)
+		for _, s := range drawSession(t, keys, "x") {
+			k := s.key
+			clk.pass(s.pass)
 			d := m.decisions.dialog
 			may := m.help == nil && kindOf(d) == kindTest && k == "enter" && d.focus == buttonDo &&
 				!d.sending && m.decisions.keyTime().Add(personGap).Sub(d.opened) >= decision.Guard

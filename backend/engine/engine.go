@@ -54,6 +54,7 @@ const (
 type Config struct {
 	JobName    string
 	Host       string           // that the engine runs on, for people; empty = not said
+	ID         string           // of this start, which no other may have; empty = a random one
 	JobKind    history.Kind     // what it is run for; empty = training
 	Mesh       falcon.Mesh      // of the job, where its adapter declares none; zero = unknown
 	Journal    *journal.Journal // opened by the caller, who closes it after Run
@@ -205,7 +206,7 @@ func newShared(cfg Config, mem *journalState) *shared {
 func assemble(cfg Config, mem *journalState) *Engine {
 	s := newShared(cfg, mem)
 	e := &Engine{
-		shared: s, id: newID(),
+		shared: s, id: cmp.Or(cfg.ID, newID()),
 		arrivals: make(chan arrival, arrivalsMax),
 		requests: make(chan func(), requestsMax),
 		done:     make(chan struct{}),

@@ -27,9 +27,9 @@ func TestRecoveryCommandsWithoutAJob(t *testing.T) {
 		{[]string{"recovery", "map"}, 0, "no map: no job is known\n", ""},
 		{[]string{"decide", "REC-0001", "--approve"}, 1, "", `no recovery "REC-0001"`},
 		{[]string{"decide", "REC-0001", "--veto", "--rung", "S2"}, 2, "", "are for incidents"},
-		{[]string{"recover", "--node", "n1", "--reason", "fan"}, 1, "", "no job is known"},
-		{[]string{"recover", "--rank", "3", "--reason", "leak"}, 1, "", "no job is known"},
-		{[]string{"recover", "--lift", "n1", "--reason", "new fan"}, 1, "", `node "n1" is not fenced`},
+		{[]string{"recover", "--node", "n1", "--reason", "fan"}, 1, "", "no node was heard yet"},
+		{[]string{"recover", "--rank", "3", "--reason", "leak"}, 1, "", "no node was heard yet"},
+		{[]string{"recover", "--lift", "n1", "--reason", "new fan"}, 1, "", "no node was heard yet"},
 	} {
 		code, out, errs := command(t, append(slices.Clone(c.args), "--connect", h.Socket)...)
 		if code != c.code || !strings.Contains(out, c.out) || !strings.Contains(errs, c.errs) || strings.Contains(errs, "engine:") {

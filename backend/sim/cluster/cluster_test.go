@@ -34,6 +34,7 @@ type setup struct {
 // Cluster is one run.
 type Cluster struct {
 	*World
+	seed  uint64
 	setup setup
 	dir   string
 	nodes map[falcon.Node]*node
@@ -48,6 +49,7 @@ type Cluster struct {
 
 	pids      int
 	starts    uint64 // of processes
+	engines   int    // started
 	doubles   int
 	rollbacks int            // journals that were brought back, or lost
 	did       map[string]int // deeds, by kind
@@ -60,7 +62,7 @@ func newCluster(seed uint64, change func(*setup)) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{World: newWorld(seed), dir: dir, nodes: map[falcon.Node]*node{}, pids: 100, did: map[string]int{}, struck: map[string]int{}}
+	c := &Cluster{World: newWorld(seed), seed: seed, dir: dir, nodes: map[falcon.Node]*node{}, pids: 100, did: map[string]int{}, struck: map[string]int{}}
 	c.setup = c.draw()
 	c.setup.versions(seed)
 	if change != nil {

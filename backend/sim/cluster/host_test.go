@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -70,7 +71,7 @@ func (h *host) start() {
 		return
 	}
 	e, err := engine.New(engine.Config{
-		JobName: "sim", Journal: j, Fault: h.strike, Clock: h.clock.read,
+		JobName: "sim", ID: h.c.engineID(), Journal: j, Fault: h.strike, Clock: h.clock.read,
 		Policy:     falcon.Policy{Mode: falcon.ModeAuto, Cap: h.c.setup.cap, Owner: "sim", Recovery: falcon.RecoveryPolicy{PerHour: 1000}},
 		Retention:  engine.Retention{SnapshotBytes: h.c.setup.snapshotBytes},
 		Validation: engine.Validation{Auto: h.c.setup.autoTests},
@@ -284,6 +285,14 @@ const standsText = "the job stands: "
 // unknownText is what an engine says whose journal is older than the nodes, or lost, of a rank
 // that has ended and that nobody describes: it acts on nobody, and says what to do.
 const unknownText = "are described by no node and by no record"
+
+// engineID names the next start of an engine: in no order, and alike in each run of a seed.
+func (c *Cluster) engineID() string {
+	c.engines++
+	h := fnv.New64a()
+	fmt.Fprintln(h, c.seed, c.engines)
+	return fmt.Sprintf("%016x", h.Sum64())
+}
 
 // scratch is a directory in memory where the machine has one.
 func scratch() (string, error) {

@@ -86,7 +86,10 @@ func (op *operation) nothingOrdered() bool {
 // they would without it.
 func (op *operation) onlyWaits() bool {
 	c := op.rec
-	return c != nil && c.Whole && c.Attempts == 0 && !op.proof.isAwaited() && (c.State == falcon.RecoveryProposed || c.State == falcon.RecoverySuspend)
+	if c == nil || !c.Whole || c.Attempts > 0 || op.proof.isAwaited() {
+		return false
+	}
+	return c.State == falcon.RecoveryProposed || c.State == falcon.RecoverySuspend
 }
 
 // mayRenumber reports whether a placement of the present job epoch can be followed:

@@ -269,13 +269,14 @@ func (c *clusterView) keepsRank(old *process, n falcon.Node, in *falconv1.RankSt
 	if c.left.has(n, in) {
 		return true
 	}
-	if in.GetAlive() && in.GetGeneration() > old.state.GetGeneration() && in.GetGeneration() <= c.newestGeneration() {
+	g, had := in.GetGeneration(), old.state.GetGeneration()
+	if in.GetAlive() && g > had && g <= c.newestGeneration() {
 		c.left.note(c.cfg.Now(), old.node, old.state)
 		return false // it was launched for the rank later
 	}
 	_, own := c.job.known[processName(n, in)]
 	_, kept := c.job.known[old.name]
-	if own && !kept && in.GetAlive() && in.GetGeneration() >= old.state.GetGeneration() {
+	if own && !kept && in.GetAlive() && g >= had {
 		c.left.note(c.cfg.Now(), old.node, old.state)
 		return false
 	}

@@ -48,9 +48,11 @@ func (l *learner) begin(now time.Time, id string) {
 	l.self = learn.Engine{ID: id, Host: l.cfg.Host, Start: l.state.newestStart().Start + 1}
 	own := learn.Own{
 		Numbers: learn.Numbers{
-			Epoch: max(l.state.Epoch, 1), Command: max(l.state.Reserved, 1) - 1, Generation: l.cluster.newestGeneration(), Order: max(l.state.NextOrder, 1) - 1, Record: l.cfg.Journal.Head().Seq,
+			Epoch: max(l.state.Epoch, 1), Command: max(l.state.Reserved, 1) - 1, Record: l.cfg.Journal.Head().Seq,
+			Generation: l.cluster.newestGeneration(), Order: max(l.state.NextOrder, 1) - 1,
 		},
-		Engine: l.self, Before: slices.Clone(l.state.Starts), Nodes: l.expected(), Empty: len(l.state.job.Placement) == 0, Rejoins: l.rejoins(),
+		Engine: l.self, Before: slices.Clone(l.state.Starts), Nodes: l.expected(),
+		Empty: len(l.state.job.Placement) == 0, Rejoins: l.rejoins(),
 	}
 	l.machine = learn.New(own)
 	l.batch.apply(record(now, kindEpoch, epochRecord{Epoch: own.Epoch, Engine: &l.self}))
@@ -108,8 +110,11 @@ func (l *learner) learning() bool { return l.machine != nil && l.machine.Learnin
 // reportOf is what a node says of the engines before.
 func reportOf(s *falconv1.Standing) learn.Report {
 	return learn.Report{
-		Numbers: learn.Numbers{Epoch: s.GetEpoch(), Command: s.GetCommand(), Generation: s.GetGeneration(), Order: s.GetOrder(), Record: s.GetRecord()},
-		Engine:  learn.Engine{ID: clean(s.GetEngine().GetId()), Host: clean(s.GetEngine().GetHost()), Start: s.GetEngine().GetStart()},
+		Numbers: learn.Numbers{
+			Epoch: s.GetEpoch(), Command: s.GetCommand(), Record: s.GetRecord(),
+			Generation: s.GetGeneration(), Order: s.GetOrder(),
+		},
+		Engine: learn.Engine{ID: clean(s.GetEngine().GetId()), Host: clean(s.GetEngine().GetHost()), Start: s.GetEngine().GetStart()},
 	}
 }
 
@@ -129,7 +134,8 @@ func (l *learner) attach(now time.Time, s *fleet.Session) {
 // claimOf is a process as it claims its rank.
 func claimOf(n falcon.Node, s *falconv1.RankState) learn.Rank {
 	return learn.Rank{
-		Node: n, Rank: falcon.Rank(s.GetRank()), Device: deviceOn(n, s.GetDevice()), World: int(min(max(s.GetWorld(), 0), RanksMax)), Alive: s.GetAlive(),
+		Node: n, Rank: falcon.Rank(s.GetRank()), Device: deviceOn(n, s.GetDevice()), Alive: s.GetAlive(),
+		World:      int(min(max(s.GetWorld(), 0), RanksMax)),
 		Generation: generationOf(s), Launch: s.GetGeneration(), Rejoined: s.GetRejoinedGeneration(),
 		Order: max(s.GetPlacementOrder(), s.GetCommitted().GetOrder()),
 	}
@@ -191,7 +197,8 @@ func (l *learner) numbers(now time.Time, stale []learn.Sign) {
 		next = max(next, uint64(max(now.UnixNano(), 0)))
 	}
 	if more := at.Generation > l.cluster.newestGeneration() || at.Order >= l.state.NextOrder; more && len(stale) == 0 {
-		l.batch.apply(record(now, kindEpoch, epochRecord{Epoch: l.state.Epoch, Learnt: &learntRecord{Generation: at.Generation, Order: at.Order}}))
+		raised := &learntRecord{Generation: at.Generation, Order: at.Order}
+		l.batch.apply(record(now, kindEpoch, epochRecord{Epoch: l.state.Epoch, Learnt: raised}))
 	}
 	if next == l.state.Epoch {
 		return

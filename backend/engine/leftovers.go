@@ -38,7 +38,8 @@ func (l leftovers) note(now time.Time, n falcon.Node, s *falconv1.RankState) {
 		l[n] = on
 	}
 	if _, known := on[name]; known || len(on) < leftoversMost {
-		on[name] = leftover{text: fmt.Sprintf("process %d of an earlier life of rank %d still runs on %s", s.GetPid(), s.GetRank(), n), at: now}
+		text := fmt.Sprintf("process %d of an earlier life of rank %d still runs on %s", s.GetPid(), s.GetRank(), n)
+		on[name] = leftover{text: text, at: now}
 	}
 }
 

@@ -49,7 +49,8 @@ func (dr *recoveryDriver) endStray(now time.Time, node falcon.Node, rank falcon.
 	}
 	above := in.GetGeneration() + 1 // it parks in that to end: nothing else may be of it
 	if above > dr.cluster.newestGeneration() {
-		dr.batch.apply(record(now, kindEpoch, epochRecord{Epoch: dr.state.Epoch, Learnt: &learntRecord{Generation: above}}))
+		raised := &learntRecord{Generation: above}
+		dr.batch.apply(record(now, kindEpoch, epochRecord{Epoch: dr.state.Epoch, Learnt: raised}))
 		dr.rec.Step(now, recovery.Newer{Node: node, Generation: above})
 	}
 	c := stopOlder(above, int32(rank))

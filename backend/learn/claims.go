@@ -69,8 +69,13 @@ func (c *claims) isDescribed(r falcon.Rank) bool {
 func (c *claims) isDoubtful(r Rank) bool { return r.Rejoined < c.trains && r.Launch <= c.trains }
 
 func (c *claims) isReplaced(r Rank) bool {
-	newer := slices.ContainsFunc(c.ranks[r.Rank], func(x Rank) bool { return x.Alive && r.Launch < x.Launch })
-	return newer || r.Generation < c.trains || c.isDoubtful(r) && c.goesOn || !r.Alive && r.Generation < c.living[r.Device]
+	switch {
+	case r.Generation < c.trains, c.isDoubtful(r) && c.goesOn: // the others train without it
+		return true
+	case !r.Alive && r.Generation < c.living[r.Device]:
+		return true
+	}
+	return slices.ContainsFunc(c.ranks[r.Rank], func(x Rank) bool { return x.Alive && r.Launch < x.Launch })
 }
 
 // Replaced reports whether a process has its rank no more, although it may live: another one was

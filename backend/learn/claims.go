@@ -1,6 +1,7 @@
 package learn
 
 import (
+	"math"
 	"slices"
 
 	"github.com/failslow/falcon"
@@ -18,6 +19,10 @@ type claims struct {
 	living map[falcon.Device]uint64 // the newest launch on each device whose process lives
 	begun  map[seat]int64
 	goesOn bool // iterations begin
+
+	newest map[falcon.Rank]uint64 // the newest launch of each rank whose process lives
+	whole  uint64                 // the lowest of them: nothing that lives is of an earlier launch
+	fresh  bool                   // whole is of now
 }
 
 // seat is a rank on a node.
@@ -32,7 +37,7 @@ const (
 )
 
 func newClaims() claims {
-	return claims{ranks: map[falcon.Rank][]Rank{}, living: map[falcon.Device]uint64{}, begun: map[seat]int64{}}
+	return claims{ranks: map[falcon.Rank][]Rank{}, living: map[falcon.Device]uint64{}, begun: map[seat]int64{}, newest: map[falcon.Rank]uint64{}}
 }
 
 // add enters a process; it reports whether the rank was claimed before.
@@ -41,8 +46,10 @@ func (c *claims) add(r Rank) bool {
 	if r.Rejoined < NumberMost {
 		c.trains = max(c.trains, r.Rejoined)
 	}
-	if r.Alive && r.Device != "" {
+	if r.Alive {
 		c.living[r.Device] = max(c.living[r.Device], r.Launch)
+		c.newest[r.Rank] = max(c.newest[r.Rank], r.Launch)
+		c.fresh = false
 	}
 	if len(was) < claimsMost && !slices.Contains(was, r) {
 		c.ranks[r.Rank] = append(was, r)
@@ -72,10 +79,26 @@ func (c *claims) isReplaced(r Rank) bool {
 	switch {
 	case r.Generation < c.trains, c.isDoubtful(r) && c.goesOn: // the others train without it
 		return true
-	case !r.Alive && r.Generation < c.living[r.Device]:
+	case !r.Alive && (r.Device != "" && r.Generation < c.living[r.Device] || r.Generation < c.lowestLaunch()):
 		return true
 	}
-	return slices.ContainsFunc(c.ranks[r.Rank], func(x Rank) bool { return x.Alive && r.Launch < x.Launch })
+	return slices.ContainsFunc(c.ranks[r.Rank], func(x Rank) bool { return r.Launch < x.Launch && (x.Alive || !r.Alive) })
+}
+
+// lowestLaunch is the launch that all living processes are of, or of a later one: the whole job was
+// started again in it.
+func (c *claims) lowestLaunch() uint64 {
+	if c.fresh {
+		return c.whole
+	}
+	c.whole, c.fresh = math.MaxUint64, true
+	for _, g := range c.newest {
+		c.whole = min(c.whole, g)
+	}
+	if len(c.newest) == 0 {
+		c.whole = 0
+	}
+	return c.whole
 }
 
 // Replaced reports whether a process has its rank no more, although it may live: another one was

@@ -61,3 +61,18 @@ func TestTheNewestLaunchThatLivesHasTheRank(t *testing.T) {
 		t.Error("what was launched has ended, and the old one lives")
 	}
 }
+
+// A framework that can't rejoin is started again as a whole.
+func TestACorpseOfBeforeAWholeRestart(t *testing.T) {
+	m := New(own())
+	for r := range falcon.Rank(3) {
+		m.Rank(Rank{Node: "n0", Rank: r, World: 4, Generation: 5, Launch: 5, Alive: true})
+	}
+	old, ended := Rank{Node: "n1", Rank: 3, World: 4, Generation: 2, Launch: 2}, Rank{Node: "n2", Rank: 3, World: 4, Generation: 5, Launch: 5}
+	if m.Rank(old); m.claims.isDescribed(3) || !m.Replaced(old) {
+		t.Error("it was started again since")
+	}
+	if m.Rank(ended); !m.claims.isDescribed(3) || m.Replaced(ended) {
+		t.Error("the newest of the dead is the rank's")
+	}
+}

@@ -180,8 +180,8 @@ func (j *job) unheard(heard map[falcon.Rank]struct{}, now time.Time) []falcon.No
 // onResult takes the answer to a command.
 func (e *Engine) onResult(n *fleet.Node, in *falconv1.CommandResult, now time.Time) {
 	again := e.learner.newer(now, n.Name, in.GetNewer())
-	if in.GetEpoch() != e.state.Epoch {
-		return
+	if in.GetEpoch() != e.state.Epoch || in.GetNewer().GetEpoch() > e.state.Epoch {
+		return // of a node that follows another engine: its refusal is no fault of its own
 	}
 	if e.validations.machine.Awaits(in.GetId()) {
 		e.validations.machine.Step(now, validate.Answer{Node: n.Name, Result: e.cluster.cleanResult(n, in)})

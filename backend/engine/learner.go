@@ -256,9 +256,16 @@ func (l *learner) newer(now time.Time, n falcon.Node, s *falconv1.Standing) bool
 		return false
 	}
 	l.oplog.logf("recovery", 2, string(n), "node %s has seen generation %d, which the journal does not know: the engine goes above it", n, r.Generation)
-	l.batch.apply(record(now, kindEpoch, epochRecord{Epoch: l.state.Epoch, Learnt: &learntRecord{Generation: r.Generation}}))
-	l.rec.Step(now, recovery.Newer{Node: n, Generation: r.Generation})
+	l.goAbove(now, n, r.Generation)
 	return true
+}
+
+// goAbove has the journal and the recovery machine use no generation up to one that a node has, or
+// will have, seen.
+func (l *learner) goAbove(now time.Time, n falcon.Node, generation uint64) {
+	raised := &learntRecord{Generation: generation}
+	l.batch.apply(record(now, kindEpoch, epochRecord{Epoch: l.state.Epoch, Learnt: raised}))
+	l.rec.Step(now, recovery.Newer{Node: n, Generation: generation})
 }
 
 // judgeRivals ends the engine where most of its nodes follow another, and says where one does.

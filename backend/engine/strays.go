@@ -8,7 +8,6 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/outbox"
-	"github.com/failslow/falcon/recovery"
 )
 
 // A stray is a process of an older launch that is not the job's: its order came
@@ -49,9 +48,7 @@ func (dr *recoveryDriver) endStray(now time.Time, node falcon.Node, rank falcon.
 	}
 	above := in.GetGeneration() + 1 // it parks in that to end: nothing else may be of it
 	if above > dr.cluster.newestGeneration() {
-		raised := &learntRecord{Generation: above}
-		dr.batch.apply(record(now, kindEpoch, epochRecord{Epoch: dr.state.Epoch, Learnt: raised}))
-		dr.rec.Step(now, recovery.Newer{Node: node, Generation: above})
+		dr.learner.goAbove(now, node, above)
 	}
 	c := stopOlder(above, int32(rank))
 	c.Id, c.DeadlineUnixNs = dr.batch.commandID(now), now.Add(commandLife).UnixNano()

@@ -8,7 +8,7 @@ import (
 )
 
 // Several processes may claim one rank: the one that has it, and those that it has replaced, whose
-// end nobody has seen. Those that train in a generation have all rejoined it, or were launched after
+// end was not seen. Those that train in a generation have all rejoined it, or were launched after
 // it. A process that was only ordered into that generation may be about to rejoin, or was given up on
 // the way: it has the rank only if the others do not go on without it.
 

@@ -10,6 +10,7 @@ does.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import math
 import threading
@@ -29,6 +30,8 @@ LATE_S = 2.0  # from one vote to the next, where an iteration is shorter
 SHARE = 0.0002  # of the training thread's time that votes may take
 LOOK_S = 0.0005  # between two looks at a vote
 LEAVE_S = 0.05  # between two looks whether a group can be left
+ASK_S = (1.0, 16.0)  # between two questions to the store of a wait without end: at first, and at most
+LEFT = "left"  # the key in the store that a rank sets whose votes are lost
 MEET_S = 60.0  # for all ranks to come to the group
 QUIET_S = 1800.0  # for one vote in gloo: an iteration of the slowest rank, or its writing of a checkpoint
 PATIENCE_S = 120.0  # for a vote whose iterations are over: a rank that is still missing left the loop
@@ -104,15 +107,16 @@ class Votes:
         the first rank wrote there under the name counts. Who lost an earlier vote takes no part, and
         then no rank finds that mine is true everywhere.
         """
-        all_hold = self.passes(mine)
-        if not all_hold and not self.lost:
-            return False
+        all_hold = self.passes(mine, name)
         return bool(self._store.compare_set(name, "", "holds" if all_hold else "dropped") == b"holds")
 
-    def passes(self, mine: bool) -> bool:
-        """Whether mine is true on every rank, as far as this rank knows: false too where the group fails."""
+    def passes(self, mine: bool, decided: str = LEFT) -> bool:
+        """Whether mine is true on every rank, as far as this rank knows: false too where the group fails.
+
+        It has failed, too, once the store has that key: another rank is done with this vote.
+        """
         try:
-            return self.everywhere(mine)
+            return self.least([int(mine)], decided) == [1]
         except RuntimeError as e:
             self._lose(e)
             return False
@@ -121,10 +125,13 @@ class Votes:
         """Whether mine is true on every rank; waits for them. Raise RuntimeError where the network fails."""
         return self.least([int(mine)]) == [1]
 
-    def least(self, mine: list[int]) -> list[int]:
-        """The least of each value over all ranks; waits for them. Raise RuntimeError where the network fails."""
+    def least(self, mine: list[int], decided: str = LEFT) -> list[int]:
+        """The least of each value over all ranks; waits for them.
+
+        Raise RuntimeError where the network fails, where another rank has left, or has set that key of the store.
+        """
         work, values = self._start(mine)
-        return self._wait(work, values, math.inf)
+        return self._wait(work, values, _Unended(self._store, decided))
 
     def alike(self, value: int, shard: int = 0, shards: int = 1) -> bool:
         """Whether ranks of the same shard have the same value, of 64 bits, for every shard: one answer for all."""
@@ -153,7 +160,7 @@ class Votes:
         came = torch.empty(gets[source], dtype=torch.uint8)
         given = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
         work = self._group.alltoall_base(came, given, gets, out, dist.AllToAllOptions())
-        self._await(self._issued(work), math.inf)
+        self._await(self._issued(work), _Unended(self._store, LEFT))
         return bytes(came.untyped_storage())
 
     def leave(self) -> None:
@@ -181,7 +188,7 @@ class Votes:
     def _outcome(self) -> int:
         """Finish the oldest vote."""
         began, vote = time.perf_counter(), self._running.popleft()
-        voted, stride = self._wait(vote.work, vote.values, PATIENCE_S)
+        voted, stride = self._wait(vote.work, vote.values, _Late(PATIENCE_S))
         self.stride = -stride
         self._pace.record(vote.cost_s + time.perf_counter() - began)
         return voted
@@ -197,27 +204,68 @@ class Votes:
         self._works = [w for w in self._works if not w.is_completed()] + [work]
         return work
 
-    def _wait(self, work: Any, values: torch.Tensor, patience_s: float) -> list[int]:
-        self._await(work, patience_s)
+    def _wait(self, work: Any, values: torch.Tensor, patience: _Late | _Unended) -> list[int]:
+        self._await(work, patience)
         agreed: list[int] = values.tolist()
         return agreed
 
-    def _await(self, work: Any, patience_s: float) -> None:
-        until = time.monotonic() + patience_s
+    def _await(self, work: Any, patience: _Late | _Unended) -> None:
         while not work.is_completed():  # a wait inside gloo would not end when a peer parks
             if self.cut_off():
                 raise RuntimeError("the job is suspended")
-            if time.monotonic() > until:
-                raise RuntimeError(f"a rank did not vote for {patience_s} s")
+            patience.check()
             time.sleep(LOOK_S)
         work.wait()
 
     def _lose(self, why: Exception) -> None:
-        """Leave the group, so that the others' votes fail too."""
+        """Leave the group, so that the others' votes fail too.
+
+        The store says so as well: a group whose calls wait for others stays, and so do its connections. A job that
+        is suspended ends its ranks' waits itself, and its store may be gone.
+        """
+        if not self.cut_off():
+            with contextlib.suppress(RuntimeError):
+                self._store.set(LEFT, "1")
         self.lost = (str(why).splitlines() or [type(why).__name__])[0]
         _Leaving(self._group, self._works)
         self._group, self._works = None, []
         self._running.clear()
+
+
+class _Late:
+    """The wait for a vote whose iterations are over."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s, self._until = patience_s, time.monotonic() + patience_s
+
+    def check(self) -> None:
+        """Raise RuntimeError once it has lasted too long."""
+        if time.monotonic() > self._until:
+            raise RuntimeError(f"a rank did not vote for {self._patience_s} s")
+
+
+class _Unended:
+    """A wait for all ranks, however long they take: it ends early only with a word in the store.
+
+    It asks seldom and ever more seldom, as all ranks may wait for one.
+    """
+
+    def __init__(self, store: dist.Store, decided: str) -> None:
+        self._store, self._keys = store, {LEFT, decided}
+        self._every_s = ASK_S[0]
+        self._next = time.monotonic() + self._every_s
+
+    def check(self) -> None:
+        """Raise RuntimeError where the store has one of the keys. A store that does not answer says nothing."""
+        if time.monotonic() < self._next:
+            return
+        with contextlib.suppress(RuntimeError):
+            if any(self._store.check([key]) for key in self._keys):
+                self._next = 0.0
+        if not self._next:
+            raise RuntimeError("another rank has left the votes")
+        self._every_s = min(2 * self._every_s, ASK_S[1])
+        self._next = time.monotonic() + self._every_s
 
 
 class _Leaving:

@@ -169,6 +169,34 @@ def test_a_commit_without_all_ranks_holds_nowhere() -> None:
     assert play(3, one_round) == [[True, 9, False, True, 0]] * 3
 
 
+class NeverDone:
+    """A call that waits for a rank which makes no such call: with it a group that is left stays open."""
+
+    def is_completed(self) -> bool:
+        return False
+
+
+def commit_beside(mailbox: Mailbox, how: str) -> list[object]:
+    """Rank 1 takes no part in a commit, and its connections stay."""
+    store = dist.PrefixStore("t", dist.distributed_c10d._get_default_store())
+    votes = _votes.Votes(store, mailbox.rank, dist.get_world_size())
+    out: list[object] = [votes.everywhere(True)]
+    if mailbox.rank == 1 and how == "lost":
+        votes._works.append(NeverDone())
+        votes._lose(RuntimeError("cut"))
+    if mailbox.rank == 1 and how == "done":
+        store.compare_set("order/9", "", "holds")
+    if mailbox.rank != 1:
+        out += [votes.commit(9, True), bool(votes.lost)]
+    dist.barrier()
+    return out
+
+
+@pytest.mark.parametrize(("how", "holds"), [("lost", False), ("done", True)])
+def test_no_commit_waits_for_a_rank_that_is_past_it(how: str, holds: bool) -> None:
+    assert play(3, commit_beside, how) == [[True, holds, True], [True], [True, holds, True]]
+
+
 ENDS = """
 import os, sys, torch, torch.distributed as dist
 from falcon_torch import _votes

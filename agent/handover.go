@@ -41,34 +41,10 @@ type handoverHead struct {
 	Lost      uint64    `json:"lost"`
 	Frames    int       `json:"frames"`
 	Epoch     uint64    `json:"epoch"`
-	Engine    *engineOf `json:"engine,omitempty"` // that was followed
-	Newest    uint64    `json:"newest,omitempty"` // command of the epoch
-	Record    uint64    `json:"record,omitempty"` // of the epoch's journal
 	Floor     uint64    `json:"floor"`
 	Answers   int       `json:"answers"`
 	LeftMs    []int64   `json:"left_ms"` // of each command in progress
 	Readings  []reading `json:"readings"`
-}
-
-// engineOf is an engine in a handover.
-type engineOf struct {
-	ID    string `json:"id"`
-	Host  string `json:"host,omitempty"`
-	Start uint64 `json:"start,omitempty"`
-}
-
-func engineNamed(m *falconv1.EngineName) *engineOf {
-	if m == nil {
-		return nil
-	}
-	return &engineOf{ID: m.GetId(), Host: m.GetHost(), Start: m.GetStart()}
-}
-
-func (e *engineOf) message() *falconv1.EngineName {
-	if e == nil {
-		return nil
-	}
-	return &falconv1.EngineName{Id: e.ID, Host: e.Host, Start: e.Start}
 }
 
 // reading is how far a process's marks were read, so that no iteration is sent twice.
@@ -121,7 +97,6 @@ func (h handover) encodeParts(head handoverHead) ([]byte, error) {
 	s := h.stream
 	head.Boot, head.Next, head.Dropped, head.Lost, head.Frames = s.Boot, s.Next, s.Dropped, s.Lost, len(s.Frames)
 	head.Epoch, head.Floor, head.Answers, head.Readings = h.commands.Epoch, h.commands.Floor, len(h.commands.Answers), h.readings
-	head.Engine, head.Newest, head.Record = engineNamed(h.commands.Engine), h.commands.Newest, h.commands.Record
 	var messages []proto.Message
 	for _, f := range s.Frames {
 		messages = append(messages, f)
@@ -198,7 +173,7 @@ func (head handoverHead) decodeParts(parts [][]byte) (h handover, err error) {
 	}
 	h.readings = head.Readings
 	h.stream = ship.Handover{Boot: head.Boot, Next: head.Next, Dropped: head.Dropped, Lost: head.Lost}
-	h.commands = act.Memory{Epoch: head.Epoch, Engine: head.Engine.message(), Newest: head.Newest, Record: head.Record, Floor: head.Floor}
+	h.commands = act.Memory{Epoch: head.Epoch, Floor: head.Floor}
 	for i, b := range parts {
 		var bad error
 		switch {

@@ -28,6 +28,7 @@ type notebookHead struct {
 	Version   int        `json:"version"`
 	Procs     []followed `json:"procs"`
 	Namespace uint64     `json:"pid_ns"` // where the numbers count, 0 = not said
+	Standing  []byte     `json:"standing,omitempty"`
 }
 
 // followed is a process for certain, and what it takes to report its end
@@ -67,29 +68,36 @@ type launchedRank struct {
 
 // noted is the content of the file. States are the same while their pointers are.
 type noted struct {
-	procs []followed
-	ends  []*falconv1.RankState
+	procs    []followed
+	ends     []*falconv1.RankState
+	standing *falconv1.Standing // of engines; generation and order follow from the processes
+}
+
+func (n *noted) equals(other *noted) bool {
+	return n != nil && slices.Equal(n.procs, other.procs) && slices.Equal(n.ends, other.ends) && proto.Equal(n.standing, other.standing)
 }
 
 // writeStates brings the file up to date.
-func (n *notebook) writeStates(procs []followed, ends []*falconv1.RankState) error {
-	procs = procs[:min(len(procs), followedMax)]
-	if n.have != nil && slices.Equal(procs, n.have.procs) && slices.Equal(ends, n.have.ends) {
+func (n *notebook) writeStates(v noted) error {
+	v.procs = v.procs[:min(len(v.procs), followedMax)]
+	if n.have.equals(&v) {
 		return nil
 	}
-	parts := make([][]byte, 0, len(procs)+len(ends))
-	for _, p := range procs {
+	parts := make([][]byte, 0, len(v.procs)+len(v.ends))
+	for _, p := range v.procs {
 		parts = append(parts, marshalState(p.state))
 	}
-	for _, e := range ends {
+	for _, e := range v.ends {
 		parts = append(parts, marshalState(e))
 	}
-	sealed, err := relay.Encode(notebookHead{Version: notebookVersion, Procs: procs, Namespace: n.namespace}, parts)
+	head := notebookHead{Version: notebookVersion, Procs: v.procs, Namespace: n.namespace}
+	head.Standing, _ = proto.Marshal(v.standing) // of plain fields: it can't fail
+	sealed, err := relay.Encode(head, parts)
 	if err == nil {
 		err = relay.Save(n.path, sealed)
 	}
 	if err == nil {
-		n.have = &noted{slices.Clone(procs), slices.Clone(ends)}
+		n.have = &noted{slices.Clone(v.procs), slices.Clone(v.ends), v.standing}
 	}
 	return err
 }
@@ -103,54 +111,57 @@ func marshalState(st *falconv1.RankState) []byte {
 }
 
 // readStates is what the life before has left; nothing where there is none.
-func (n *notebook) readStates() ([]followed, []*falconv1.RankState, error) {
+func (n *notebook) readStates() (noted, error) {
 	var head notebookHead
 	parts, err := relay.Load(n.path, notebookMost, &head)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, nil
+		return noted{}, nil
 	}
 	if err != nil {
-		return nil, nil, err
+		return noted{}, err
 	}
-	procs, ends, err := head.decodeStates(parts)
+	v, err := head.decodeStates(parts)
 	if head.Namespace != 0 && head.Namespace != n.namespace {
-		procs = nil // their numbers are other processes' here, or nobody's: that is no end
+		v.procs = nil // their numbers are other processes' here, or nobody's: that is no end
 	}
-	return procs, ends, err
+	return v, err
 }
 
-func (h notebookHead) decodeStates(parts [][]byte) (procs []followed, ends []*falconv1.RankState, err error) {
-	if h.Version != notebookVersion || len(h.Procs) > min(len(parts), followedMax) {
-		return nil, nil, relay.ErrDamaged
+func (h notebookHead) decodeStates(parts [][]byte) (noted, error) {
+	v := noted{standing: &falconv1.Standing{}}
+	if h.Version != notebookVersion || len(h.Procs) > min(len(parts), followedMax) || proto.Unmarshal(h.Standing, v.standing) != nil {
+		return noted{}, relay.ErrDamaged
 	}
 	for i, b := range parts {
 		st := &falconv1.RankState{}
 		if proto.Unmarshal(b, st) != nil {
-			return nil, nil, relay.ErrDamaged
+			return noted{}, relay.ErrDamaged
 		}
 		switch {
 		case i >= len(h.Procs):
-			ends = append(ends, st)
+			v.ends = append(v.ends, st)
 		case len(b) > 0:
 			h.Procs[i].state = st
 		}
 	}
-	return h.Procs, ends, nil
+	v.procs = h.Procs
+	return v, nil
 }
 
-// resumeFollowed takes up what an earlier life of this agent has followed. An end that
-// the engine had not acknowledged is sent again, unless its frame was handed over.
+// resumeFollowed takes up what an earlier life of this agent has followed: processes, and engines. An
+// end that the engine had not acknowledged is sent again, unless its frame was handed over.
 func (n *notebook) resumeFollowed(a *Agent) {
-	procs, ends, err := n.readStates()
+	v, err := n.readStates()
 	if err != nil {
 		a.log.Warn("can't read which processes the agent followed before: what ended meanwhile is not reported", slog.Any("err", err))
 		return
 	}
-	for _, p := range procs {
+	a.executor.Resume(v.standing)
+	for _, p := range v.procs {
 		n.parted = append(n.parted, &parted{followed: p})
 	}
 	again := a.ship.Ends()
-	for _, st := range ends {
+	for _, st := range v.ends {
 		if !slices.ContainsFunc(again, func(s *falconv1.RankState) bool { return s.Pid == st.Pid }) {
 			a.ship.Send(rankFrame(st))
 		}
@@ -169,7 +180,7 @@ func (n *notebook) saveFollowed(a *Agent) {
 	for _, p := range n.parted {
 		procs = append(procs, p.followed)
 	}
-	err := n.writeStates(procs, a.ship.Ends())
+	err := n.writeStates(noted{procs, a.ship.Ends(), a.executor.Standing()})
 	if err != nil && !n.failed {
 		a.log.Warn("can't write down which processes are followed: ends during a restart of the agent will not be reported", slog.Any("err", err))
 	}

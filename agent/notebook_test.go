@@ -191,9 +191,9 @@ func TestADamagedNotebook(t *testing.T) {
 		}
 		var again notebook
 		again.path = path
-		procs, ends, err := again.readStates()
-		if err != nil || len(procs) != 1 || procs[0].PID != 100 || procs[0].state.GetPid() != 100 || len(ends) != 0 {
-			t.Fatalf("%v, %v, %v", procs, ends, err)
+		v, err := again.readStates()
+		if err != nil || len(v.procs) != 1 || v.procs[0].PID != 100 || v.procs[0].state.GetPid() != 100 || len(v.ends) != 0 {
+			t.Fatalf("%v, %v", v, err)
 		}
 	})
 }
@@ -216,9 +216,9 @@ func FuzzNotebook(f *testing.F) {
 		if err != nil {
 			head = notebookHead{Version: notebookVersion, Procs: make([]followed, len(b)%3)}
 		}
-		procs, ends, err := head.decodeStates(append(parts, part))
-		if err == nil && len(procs)+len(ends) != len(parts)+1 {
-			t.Fatalf("%d processes and %d ends of %d parts", len(procs), len(ends), len(parts)+1)
+		v, err := head.decodeStates(append(parts, part))
+		if err == nil && len(v.procs)+len(v.ends) != len(parts)+1 {
+			t.Fatalf("%d processes and %d ends of %d parts", len(v.procs), len(v.ends), len(parts)+1)
 		}
 	})
 }

@@ -62,10 +62,7 @@ type running struct {
 type Executor struct {
 	start   Starter
 	report  func(*falconv1.CommandResult)
-	epoch   uint64 // newest seen
-	engine  *falconv1.EngineName
-	newest  uint64 // id of that epoch
-	record  uint64 // newest of that epoch's journal
+	seen    *falconv1.Standing // of engines; generation and order are others'
 	last    map[key]*falconv1.CommandResult
 	order   []key  // of last, oldest first
 	floor   uint64 // ids of this epoch up to here are forgotten
@@ -75,32 +72,7 @@ type Executor struct {
 
 // New builds an Executor that reports results through report.
 func New(start Starter, report func(*falconv1.CommandResult)) *Executor {
-	return &Executor{start: start, report: report, last: map[key]*falconv1.CommandResult{}}
-}
-
-// Fence forbids commands of epochs before this one.
-func (d *Executor) Fence(epoch uint64) {
-	if epoch > d.epoch {
-		d.epoch, d.floor, d.newest, d.record, d.engine = epoch, 0, 0, 0, nil
-	}
-}
-
-// Follow is Fence for an engine that has named itself, and the newest record of its journal. One of
-// an epoch before is not followed.
-func (d *Executor) Follow(epoch uint64, engine *falconv1.EngineName, record uint64) {
-	d.Fence(epoch)
-	if epoch != d.epoch {
-		return
-	}
-	d.record = max(d.record, record)
-	if engine.GetId() != "" {
-		d.engine = engine
-	}
-}
-
-// Standing is what the Executor has seen of engines: a new message each time.
-func (d *Executor) Standing() *falconv1.Standing {
-	return &falconv1.Standing{Epoch: d.epoch, Command: d.newest, Record: d.record, Engine: d.engine}
+	return &Executor{start: start, report: report, seen: &falconv1.Standing{}, last: map[key]*falconv1.CommandResult{}}
 }
 
 // Running reports whether work is in progress.
@@ -113,15 +85,15 @@ func (d *Executor) Execute(cmd *falconv1.Command, now time.Time) {
 		d.report(old)
 		return
 	}
-	if k.epoch < d.epoch {
+	if k.epoch < d.seen.GetEpoch() {
 		r := newResult(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
-			fmt.Sprintf("epoch %d is over, this agent follows epoch %d", k.epoch, d.epoch))
+			fmt.Sprintf("epoch %d is over, this agent follows epoch %d", k.epoch, d.seen.GetEpoch()))
 		r.Newer = d.Standing()
 		d.report(r)
 		return
 	}
 	d.Fence(k.epoch)
-	d.newest, d.record = max(d.newest, k.id), max(d.record, cmd.GetRecord())
+	d.obey(k.id, cmd.GetRecord())
 	if k.id <= d.floor {
 		d.report(newResult(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
 			fmt.Sprintf("command %d is older than this agent's memory", k.id)))
@@ -230,7 +202,7 @@ func (d *Executor) trimMemory() {
 		k := d.order[i]
 		d.order = append(d.order[:i], d.order[i+1:]...)
 		delete(d.last, k)
-		if k.epoch == d.epoch {
+		if k.epoch == d.seen.GetEpoch() {
 			d.floor = max(d.floor, k.id)
 		}
 	}

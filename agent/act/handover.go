@@ -9,11 +9,8 @@ import (
 // Memory is what an Executor leaves to the one that replaces it. Over lives of the agent
 // that hand it on, a command is executed at most once too.
 type Memory struct {
-	Epoch   uint64               // newest seen
-	Engine  *falconv1.EngineName // that it follows; nil = not known
-	Newest  uint64               // id of that epoch
-	Record  uint64               // newest of that epoch's journal
-	Floor   uint64               // ids of this epoch up to here are forgotten
+	Epoch   uint64 // newest seen; the rest of Standing is kept apart, as it outlives an agent that leaves nothing
+	Floor   uint64 // ids of this epoch up to here are forgotten
 	Answers []*falconv1.CommandResult
 	Open    []Open
 }
@@ -26,7 +23,7 @@ type Open struct {
 
 // Export is the Executor's memory, oldest first. The Executor must not be used further.
 func (d *Executor) Export(now time.Time) Memory {
-	m := Memory{Epoch: d.epoch, Engine: d.engine, Newest: d.newest, Record: d.record, Floor: d.floor}
+	m := Memory{Epoch: d.seen.GetEpoch(), Floor: d.floor}
 	for _, k := range d.order {
 		m.Answers = append(m.Answers, d.last[k])
 	}
@@ -41,11 +38,8 @@ func (d *Executor) Export(now time.Time) Memory {
 // as any other. Nothing may have been executed before.
 func (d *Executor) Import(m Memory, now time.Time, again func(*falconv1.Command) string) {
 	d.Fence(m.Epoch)
-	if m.Epoch == d.epoch {
-		d.floor, d.newest, d.record = max(d.floor, m.Floor), max(d.newest, m.Newest), max(d.record, m.Record)
-		if d.engine == nil {
-			d.engine = m.Engine
-		}
+	if m.Epoch == d.seen.GetEpoch() {
+		d.floor = max(d.floor, m.Floor)
 	}
 	for _, r := range m.Answers {
 		k := key{r.GetEpoch(), r.GetId()}

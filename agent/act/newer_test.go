@@ -40,10 +40,38 @@ func TestWhoIsFollowed(t *testing.T) {
 	if got := b.executor.Standing(); got.GetEpoch() != 6 || got.GetCommand() != 7 || got.GetEngine() != nil {
 		t.Errorf("%v", got)
 	}
-	next := newBench()
 	b.executor.Follow(6, other, 0)
-	next.executor.Import(b.executor.Export(t0), t0, anything)
+	next := newBench()
+	next.executor.Resume(b.executor.Standing())
 	if got := next.executor.Standing(); got.GetEpoch() != 6 || got.GetCommand() != 7 || got.GetEngine().GetId() != "b" {
 		t.Errorf("the next agent knows %v", got)
+	}
+	next.executor.Resume(&falconv1.Standing{Epoch: 5, Command: 9, Engine: a})
+	next.executor.Resume(nil)
+	if got := next.executor.Standing(); got.GetEpoch() != 6 || got.GetCommand() != 7 {
+		t.Errorf("an earlier epoch is taken over: %v", got)
+	}
+}
+
+// What an engine has ordered is remembered until another one is obeyed, however many came between.
+func TestTheJournalThatWasObeyed(t *testing.T) {
+	b := newBench()
+	name := func(id string) *falconv1.EngineName { return &falconv1.EngineName{Id: id} }
+	ordered := command(5, 1, t0.Add(time.Second))
+	ordered.Record = 70
+	b.executor.Follow(5, name("a"), 60)
+	b.executor.Execute(ordered, t0)
+	for _, id := range []string{"b", "c"} {
+		b.executor.Follow(5, name(id), 40)
+		got := b.executor.Standing()
+		if got.GetEngine().GetId() != id || got.GetRecord() != 40 || got.GetBefore().GetEngine().GetId() != "a" || got.GetBefore().GetRecord() != 70 {
+			t.Errorf("following %s: %v", id, got)
+		}
+	}
+	obeyed := command(5, 2, t0.Add(time.Second))
+	obeyed.Record = 41
+	b.executor.Execute(obeyed, t0)
+	if got := b.executor.Standing(); got.GetRecord() != 41 || got.GetBefore() != nil {
+		t.Errorf("%v", got)
 	}
 }

@@ -45,13 +45,14 @@ type learner struct {
 // begin makes this start known to the journal, and begins to learn.
 func (l *learner) begin(now time.Time, id string) {
 	first := l.state.Epoch == 0
-	l.self = learn.Engine{ID: id, Host: l.cfg.Host, Start: l.state.newestStart().Start + 1}
+	head := l.cfg.Journal.Head().Seq
+	l.self = learn.Engine{ID: id, Host: l.cfg.Host, Start: l.state.newestStart().Start + 1, First: head + 1}
 	own := learn.Own{
 		Numbers: learn.Numbers{
-			Epoch: max(l.state.Epoch, 1), Command: max(l.state.Reserved, 1) - 1, Record: l.cfg.Journal.Head().Seq,
+			Epoch: max(l.state.Epoch, 1), Command: max(l.state.Reserved, 1) - 1,
 			Generation: l.cluster.newestGeneration(), Order: max(l.state.NextOrder, 1) - 1,
 		},
-		Engine: l.self, Before: slices.Clone(l.state.Starts), Nodes: l.expected(),
+		Record: head, Engine: l.self, Before: slices.Clone(l.state.Starts), Nodes: l.expected(),
 		Empty: len(l.state.job.Placement) == 0, Rejoins: l.rejoins(),
 	}
 	l.machine = learn.New(own)
@@ -111,11 +112,16 @@ func (l *learner) learning() bool { return l.machine != nil && l.machine.Learnin
 func reportOf(s *falconv1.Standing) learn.Report {
 	return learn.Report{
 		Numbers: learn.Numbers{
-			Epoch: s.GetEpoch(), Command: s.GetCommand(), Record: s.GetRecord(),
+			Epoch: s.GetEpoch(), Command: s.GetCommand(),
 			Generation: s.GetGeneration(), Order: s.GetOrder(),
 		},
-		Engine: learn.Engine{ID: clean(s.GetEngine().GetId()), Host: clean(s.GetEngine().GetHost()), Start: s.GetEngine().GetStart()},
+		Seen:   seenOf(s.GetEngine(), s.GetRecord()),
+		Before: seenOf(s.GetBefore().GetEngine(), s.GetBefore().GetRecord()),
 	}
+}
+
+func seenOf(e *falconv1.EngineName, record uint64) learn.Seen {
+	return learn.Seen{Engine: learn.Engine{ID: clean(e.GetId()), Host: clean(e.GetHost()), Start: e.GetStart()}, Record: record}
 }
 
 // attach takes what a node says first.

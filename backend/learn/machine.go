@@ -29,6 +29,13 @@ type Engine struct {
 	ID    string `json:"id"`
 	Host  string `json:"host,omitempty"`
 	Start uint64 `json:"start,omitempty"` // how often one was started on its journal, 1 = the first
+	First uint64 `json:"first,omitempty"` // number of the record of this start, 0 = not known
+}
+
+// Seen is how far a node has seen an engine's journal.
+type Seen struct {
+	Engine Engine
+	Record uint64 // the newest that the engine has named, 0 = none
 }
 
 // String names it for people: "4f0c on host a".
@@ -46,7 +53,6 @@ func (e Engine) String() string {
 type Numbers struct {
 	Epoch      uint64
 	Command    uint64 // id, of that epoch
-	Record     uint64 // of that epoch's journal
 	Generation uint64
 	Order      uint64
 }
@@ -54,12 +60,14 @@ type Numbers struct {
 // Report is what a node says of the engines before.
 type Report struct {
 	Numbers
-	Engine Engine // that it follows; no id = it does not know
+	Seen        // of the engine that it follows; no id = it does not know
+	Before Seen // of the one whose commands it has obeyed last; no id = it is the same
 }
 
 // Own is what the journal says.
 type Own struct {
 	Numbers          // Command: ids up to here are never given out again
+	Record  uint64   // newest of the journal as it was found
 	Engine  Engine   // this start
 	Before  []Engine // earlier starts on this journal, oldest first; older ones than these are forgotten
 	Nodes   []falcon.Node
@@ -94,6 +102,7 @@ type Machine struct {
 	learnt  Numbers
 	present Numbers // of nodes that follow this epoch or a later one: generation and order
 	foreign Engine  // that somebody follows, and that this journal does not know
+	missing Sign    // a record that was seen, and that this journal does not have; zero = none
 	rivals  map[falcon.Node]Report
 }
 
@@ -109,9 +118,6 @@ func (m *Machine) Attach(now time.Time, n falcon.Node, r Report) {
 	}
 	m.told[n] = false
 	m.Report(r)
-	if m.isForeign(r) {
-		m.foreign = r.Engine
-	}
 	if !m.over {
 		return
 	}
@@ -136,14 +142,13 @@ func (m *Machine) Report(r Report) {
 		}
 	}
 	if r.Epoch > m.learnt.Epoch && r.Epoch < EpochMost {
-		m.learnt.Epoch, m.learnt.Command, m.learnt.Record = r.Epoch, 0, 0
+		m.learnt.Epoch, m.learnt.Command = r.Epoch, 0
 	}
 	if r.Epoch == m.learnt.Epoch {
 		raise(&m.learnt.Command, r.Command, NumberMost<<8)
-		if r.Engine.ID != m.own.Engine.ID { // else it may be one of this start
-			raise(&m.learnt.Record, r.Record, NumberMost)
-		}
 	}
+	m.see(r.Epoch, r.Seen)
+	m.see(r.Epoch, r.Before)
 	raise(&m.learnt.Generation, r.Generation, NumberMost)
 	raise(&m.learnt.Order, r.Order, NumberMost)
 	if r.Epoch >= m.own.Epoch { // else the node was away since, and its numbers are of before
@@ -171,18 +176,40 @@ func (m *Machine) Rank(r Rank) {
 // Agree ends the learning by a person's word.
 func (m *Machine) Agree() { m.forced = true }
 
-// isForeign reports whether a node follows an engine that has had this epoch, or a later one, and
-// that this journal does not know: the journal is a copy of before that engine's start.
-func (m *Machine) isForeign(r Report) bool {
-	e := r.Engine
-	if e.ID == "" || e.ID == m.own.Engine.ID || r.Epoch < m.own.Epoch {
+// see takes how far a node has seen the journal of an engine of that epoch.
+func (m *Machine) see(epoch uint64, s Seen) {
+	if m.over || s.Engine.ID == m.own.Engine.ID {
+		return
+	}
+	if m.isForeign(epoch, s.Engine) {
+		m.foreign = s.Engine
+	}
+	if last := m.lastOf(s.Engine.ID); epoch == m.own.Epoch && s.Record > last && s.Record-last > m.missing.Seen-m.missing.Has && s.Record < NumberMost {
+		m.missing = Sign{ByRecord, s.Record, last}
+	}
+}
+
+// lastOf is the newest record that an engine can have written into this journal: the next one was
+// started after it. Two histories of a journal have records of the same number, of different engines.
+func (m *Machine) lastOf(engine string) uint64 {
+	i := slices.IndexFunc(m.own.Before, func(b Engine) bool { return b.ID == engine })
+	if i < 0 || i+1 == len(m.own.Before) || m.own.Before[i+1].First == 0 {
+		return m.own.Record
+	}
+	return m.own.Before[i+1].First - 1
+}
+
+// isForeign reports whether an engine has had this epoch, or a later one, and is not known to this
+// journal: the journal is a copy of before that engine's start.
+func (m *Machine) isForeign(epoch uint64, e Engine) bool {
+	if e.ID == "" || e.ID == m.own.Engine.ID || epoch < m.own.Epoch {
 		return false
 	}
 	if slices.ContainsFunc(m.own.Before, func(b Engine) bool { return b.ID == e.ID }) {
 		return false
 	}
 	forgotten := len(m.own.Before) >= StartsKept && e.Start < m.own.Before[0].Start
-	return r.Epoch > m.own.Epoch || !forgotten
+	return epoch > m.own.Epoch || !forgotten
 }
 
 // Stale returns what shows that the nodes are ahead of the journal; empty = nothing does.
@@ -196,7 +223,7 @@ func (m *Machine) Stale() []Sign {
 	add(ByEpoch, m.learnt.Epoch, m.own.Epoch)
 	if m.learnt.Epoch == m.own.Epoch {
 		add(ByCommand, m.learnt.Command, m.own.Command)
-		add(ByRecord, m.learnt.Record, m.own.Record)
+		add(ByRecord, m.missing.Seen, m.missing.Has)
 	}
 	add(ByGeneration, m.present.Generation, m.own.Generation)
 	add(ByOrder, m.present.Order, m.own.Order)

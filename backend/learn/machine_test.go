@@ -15,12 +15,12 @@ var (
 
 // own is a journal of a job on n0 and n1, on which an engine has run once.
 func own() Own {
-	return Own{Numbers: Numbers{Epoch: 5, Command: 1023, Record: 90, Generation: 2, Order: 3}, Engine: mine, Rejoins: 2, Before: []Engine{first}, Nodes: []falcon.Node{"n0", "n1"}}
+	return Own{Numbers: Numbers{Epoch: 5, Command: 1023, Generation: 2, Order: 3}, Record: 90, Engine: mine, Rejoins: 2, Before: []Engine{first}, Nodes: []falcon.Node{"n0", "n1"}}
 }
 
 // same is what a node says that has had nothing since.
 func same() Report {
-	return Report{Numbers: Numbers{Epoch: 5, Command: 40, Record: 88, Generation: 2, Order: 3}, Engine: first}
+	return Report{Numbers: Numbers{Epoch: 5, Command: 40, Generation: 2, Order: 3}, Seen: Seen{first, 88}}
 }
 
 func TestACurrentJournalIsWholeWithItsNodes(t *testing.T) {
@@ -114,7 +114,7 @@ func TestWhoIsLeftEnds(t *testing.T) {
 	m.Attach(t0, "n0", same())
 	m.Agree()
 	m.Over(t0)
-	other := Report{Numbers: Numbers{Epoch: 6}, Engine: Engine{ID: "c", Host: "h", Start: 3}}
+	other := Report{Numbers: Numbers{Epoch: 6}, Seen: Seen{Engine: Engine{ID: "c", Host: "h", Start: 3}}}
 	m.Attach(t0, "n1", other)
 	if _, beaten := m.Rival(3); beaten || m.Follows("n1") || !m.Follows("n0") {
 		t.Error("one of three nodes has left")
@@ -138,7 +138,7 @@ func TestEqualEpochs(t *testing.T) {
 		m := New(o)
 		m.Agree()
 		m.Over(t0)
-		m.Attach(t0, "n0", Report{Numbers: Numbers{Epoch: 5}, Engine: other})
+		m.Attach(t0, "n0", Report{Numbers: Numbers{Epoch: 5}, Seen: Seen{Engine: other}})
 		_, is := m.Rival(1)
 		return is
 	}
@@ -176,5 +176,29 @@ func TestMostNodesAreWaitedForLonger(t *testing.T) {
 	m.Told("n1")
 	if !m.Over(t0.Add(Wait)) {
 		t.Error("one of three is missing")
+	}
+}
+
+// A journal that was brought back has grown since, by the records of later starts: its numbers alone
+// do not show that others were written under them.
+func TestAJournalThatGrewAgain(t *testing.T) {
+	a, b := Engine{ID: "a", Start: 1, First: 1}, Engine{ID: "b", Start: 2, First: 50}
+	own := Own{Numbers: Numbers{Epoch: 5}, Record: 90, Engine: Engine{ID: "c", Start: 3, First: 91}, Before: []Engine{a, b}}
+	for _, c := range []struct {
+		seen, before Seen
+		stale        bool
+	}{
+		{seen: Seen{b, 90}, before: Seen{a, 49}},
+		{seen: Seen{b, 90}, before: Seen{a, 50}, stale: true},
+		{seen: Seen{a, 50}, stale: true},
+		{seen: Seen{b, 91}, stale: true},
+		{seen: Seen{own.Engine, 95}, before: Seen{b, 90}},
+		{seen: Seen{own.Engine, 95}, before: Seen{b, 91}, stale: true},
+	} {
+		m := New(own)
+		m.Attach(t0, "n0", Report{Numbers: Numbers{Epoch: 5}, Seen: c.seen, Before: c.before})
+		if got := m.Stale(); (len(got) > 0) != c.stale {
+			t.Errorf("%v, before %v: %v", c.seen, c.before, got)
+		}
 	}
 }

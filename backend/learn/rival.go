@@ -15,7 +15,7 @@ func (m *Machine) leads(r Report) bool {
 	case r.Epoch > m.own.Epoch:
 		return true
 	}
-	return m.isForeign(r) && cmp.Or(cmp.Compare(r.Engine.Start, m.own.Engine.Start), cmp.Compare(r.Engine.ID, m.own.Engine.ID)) > 0
+	return m.isForeign(r.Epoch, r.Engine) && cmp.Or(cmp.Compare(r.Engine.Start, m.own.Engine.Start), cmp.Compare(r.Engine.ID, m.own.Engine.ID)) > 0
 }
 
 // Refused takes a node's refusal of a command as older: it follows another engine meanwhile.

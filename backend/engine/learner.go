@@ -140,7 +140,7 @@ func (l *learner) attach(now time.Time, s *fleet.Session) {
 // claimOf is a process as it claims its rank.
 func claimOf(n falcon.Node, s *falconv1.RankState) learn.Rank {
 	return learn.Rank{
-		Node: n, Rank: falcon.Rank(s.GetRank()), Device: deviceOn(n, s.GetDevice()), Alive: s.GetAlive(),
+		Node: n, Process: processName(n, s), Rank: falcon.Rank(s.GetRank()), Device: deviceOn(n, s.GetDevice()), Alive: s.GetAlive(),
 		World:      int(min(max(s.GetWorld(), 0), RanksMax)),
 		Generation: generationOf(s), Launch: s.GetGeneration(), Rejoined: s.GetRejoinedGeneration(),
 		Order: max(s.GetPlacementOrder(), s.GetCommitted().GetOrder()),
@@ -258,11 +258,26 @@ func (l *learner) newer(now time.Time, n falcon.Node, s *falconv1.Standing) bool
 	r := reportOf(s)
 	l.machine.Refused(n, r)
 	l.judgeRivals(n)
-	if r.Generation <= l.cluster.newestGeneration() || r.Generation >= learn.NumberMost {
+	return l.seen(now, n, r.Generation, learn.NumberMost)
+}
+
+// generationsAhead is how many generations a process may be ahead of the journal: another engine has
+// ordered them within minutes. What claims more is not believed.
+const generationsAhead = 1000
+
+// onGeneration takes the generation of a process.
+func (l *learner) onGeneration(now time.Time, n falcon.Node, generation uint64) {
+	l.seen(now, n, generation, min(l.cluster.newestGeneration()+generationsAhead, learn.NumberMost))
+}
+
+// seen goes above a generation that a node has seen, by an order of another engine. It reports whether
+// the journal did not know it.
+func (l *learner) seen(now time.Time, n falcon.Node, generation, most uint64) bool {
+	if l.machine == nil || generation <= l.cluster.newestGeneration() || generation >= most {
 		return false
 	}
-	l.oplog.logf("recovery", 2, string(n), "node %s has seen generation %d, which the journal does not know: the engine goes above it", n, r.Generation)
-	l.goAbove(now, n, r.Generation)
+	l.oplog.logf("recovery", 2, string(n), "node %s has seen generation %d, which the journal does not know: the engine goes above it", n, generation)
+	l.goAbove(now, n, generation)
 	return true
 }
 
@@ -285,7 +300,7 @@ func (l *learner) judgeRivals(n falcon.Node) {
 			connected++
 		}
 	}
-	r, beaten := l.machine.Rival(max(connected, len(l.cluster.jobNodes())))
+	r, beaten := l.machine.Rival(connected, l.cluster.jobNodes())
 	if !beaten {
 		l.oplog.logf("journal", 3, string(n), "node %s follows another engine: it obeys no order of this one; see that only one engine serves this job", n)
 		return

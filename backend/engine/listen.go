@@ -2,10 +2,10 @@ package engine
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/recovery"
 	"github.com/failslow/falcon/recovery/epoch"
@@ -74,6 +74,7 @@ func (l *learner) beginActing(now time.Time) {
 		e.recoveries.liftOutdated(now, held)
 	}
 	e.restart.adopt(e.state.restart)
+	l.fenceLeftBehind(now, held)
 	world := 0
 	if len(stale) > 0 || len(e.state.job.Placement) == 0 {
 		world = l.reseat(now, held, len(stale) > 0)
@@ -128,7 +129,6 @@ func (l *learner) reseat(now time.Time, held []arrival, stale bool) int {
 		e.job.forgetJournal()
 	}
 	e.job.outlived = l.machine.Trains()
-	l.fenceLeftBehind(now, held)
 	for _, a := range held {
 		n := falcon.Node(a.session.Hello.GetNode())
 		if s := a.frame.GetRank(); s != nil && !e.state.fences.nodeFenced(n) && !e.state.fences.processFenced(processName(n, s)) {
@@ -160,9 +160,15 @@ func (l *learner) reseat(now time.Time, held []arrival, stale bool) int {
 // started by hand since can't be told from them.
 func (l *learner) fenceLeftBehind(now time.Time, held []arrival) {
 	v := fenceRecord{Generation: l.machine.Trains()}
+	newest := map[string]*falconv1.RankState{} // of each process
+	for _, a := range held {
+		if s := a.frame.GetRank(); s != nil {
+			newest[processName(falcon.Node(a.session.Hello.GetNode()), s)] = s
+		}
+	}
 	for _, a := range held {
 		n, s := falcon.Node(a.session.Hello.GetNode()), a.frame.GetRank()
-		if s == nil || !l.machine.Replaced(claimOf(n, s)) || slices.Contains(v.Processes, processName(n, s)) {
+		if s == nil || s != newest[processName(n, s)] || !l.machine.Replaced(claimOf(n, s)) {
 			continue
 		}
 		v.Processes = append(v.Processes, processName(n, s))

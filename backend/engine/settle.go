@@ -34,6 +34,9 @@ type decidedRound struct {
 // whole batch, then send and publish, then Advance, then feed what one machine
 // has for the other. It ends by acknowledging the agents' frames.
 func (e *Engine) settleMachines(now time.Time) error {
+	if e.learner.ends != nil {
+		return e.saveLast()
+	}
 	for range settleMax {
 		if e.writer.held.round != nil {
 			return nil // nothing is decided before what was is durable
@@ -68,6 +71,17 @@ func (e *Engine) settleMachines(now time.Time) error {
 	// What was decided so far is durable and sent; the next turn goes on.
 	e.log.Error("the machines want ever more in one turn", slog.Int("rounds", settleMax))
 	return e.acknowledgeDurable()
+}
+
+// saveLast records what an engine says whose nodes follow another one. It sends nothing more: what
+// its machines want is not its to order.
+func (e *Engine) saveLast() error {
+	records, _ := e.batch.take()
+	records, err := e.writer.fold(records)
+	if err != nil {
+		return err
+	}
+	return e.writer.persist(records)
 }
 
 // carryOut does what a durable batch is for.

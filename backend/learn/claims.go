@@ -51,7 +51,11 @@ func (c *claims) add(r Rank) bool {
 		c.newest[r.Rank] = max(c.newest[r.Rank], r.Launch)
 		c.fresh = false
 	}
-	if len(was) < claimsMost && !slices.Contains(was, r) {
+	same := slices.IndexFunc(was, func(x Rank) bool { return x.Node == r.Node && x.Process == r.Process })
+	switch {
+	case same >= 0:
+		was[same] = r
+	case len(was) < claimsMost:
 		c.ranks[r.Rank] = append(was, r)
 	}
 	return len(was) > 0

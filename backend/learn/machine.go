@@ -78,6 +78,7 @@ type Own struct {
 // Rank is a process that a node has described.
 type Rank struct {
 	Node       falcon.Node
+	Process    string // its name; what is said of it later takes the place of what was said before
 	Rank       falcon.Rank
 	Device     falcon.Device
 	World      int    // 0 = not known

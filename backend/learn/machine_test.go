@@ -116,15 +116,18 @@ func TestWhoIsLeftEnds(t *testing.T) {
 	m.Over(t0)
 	other := Report{Numbers: Numbers{Epoch: 6}, Seen: Seen{Engine: Engine{ID: "c", Host: "h", Start: 3}}}
 	m.Attach(t0, "n1", other)
-	if _, beaten := m.Rival(3); beaten || m.Follows("n1") || !m.Follows("n0") {
+	if _, beaten := m.Rival(3, nil); beaten || m.Follows("n1") || !m.Follows("n0") {
 		t.Error("one of three nodes has left")
 	}
 	m.Refused("n0", other)
-	if r, beaten := m.Rival(3); !beaten || r.Engine.String() != "c on host h" {
+	if r, beaten := m.Rival(3, nil); !beaten || r.Engine.String() != "c on host h" {
 		t.Errorf("%v, %t", r, beaten)
 	}
+	if _, beaten := m.Rival(40, []falcon.Node{"n0", "n1", "n2"}); !beaten {
+		t.Error("most of the job's nodes have left, for many spares that have not")
+	}
 	m.Attach(t0, "n0", same())
-	if _, beaten := m.Rival(3); beaten {
+	if _, beaten := m.Rival(3, []falcon.Node{"n1"}); beaten {
 		t.Error("n0 is back")
 	}
 }
@@ -139,7 +142,7 @@ func TestEqualEpochs(t *testing.T) {
 		m.Agree()
 		m.Over(t0)
 		m.Attach(t0, "n0", Report{Numbers: Numbers{Epoch: 5}, Seen: Seen{Engine: other}})
-		_, is := m.Rival(1)
+		_, is := m.Rival(1, nil)
 		return is
 	}
 	if beaten(a, b) == beaten(b, a) {

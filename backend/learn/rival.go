@@ -26,10 +26,17 @@ func (m *Machine) Refused(n falcon.Node, r Report) {
 	}
 }
 
-// Rival is the engine that most of the connected nodes follow in place of this one. One node alone
-// may be mistaken, or lie: it ends no engine that others follow.
-func (m *Machine) Rival(connected int) (Report, bool) {
-	if !m.over || len(m.rivals) == 0 || 2*len(m.rivals) <= connected {
+// Rival is the engine that most of the connected nodes, or of those that hold ranks, follow in place of
+// this one. One node alone may be mistaken, or lie: it ends no engine that others follow.
+func (m *Machine) Rival(connected int, job []falcon.Node) (Report, bool) {
+	lost := 0
+	for _, n := range job {
+		if !m.Follows(n) {
+			lost++
+		}
+	}
+	most := 2*len(m.rivals) > max(connected, len(job)) || lost > 1 && 2*lost > len(job)
+	if !m.over || len(m.rivals) == 0 || !most {
 		return Report{}, false
 	}
 	var best Report

@@ -100,10 +100,14 @@ func (j *judge) look() {
 // that came into force, and what the next one decides is judged by itself.
 func (j *belief) restored(kept []falcon.Recovery) {
 	state, fenced := map[string]falcon.RecoveryState{}, map[fence]bool{}
-	for _, v := range kept {
+	for i, v := range kept {
+		j.stands = j.stands || i == len(kept)-1 && v.State == falcon.RecoveryFailed
 		state[v.ID] = v.State
 		for _, n := range v.Fenced {
 			fenced[fence{v.ID, n}] = true
+			if !v.State.Over() {
+				j.barred[n] = v.ID
+			}
 		}
 	}
 	j.state, j.fenced = state, fenced
@@ -175,10 +179,10 @@ func (j *belief) ruin(v falcon.Recovery) {
 	}
 }
 
-// fit is how many devices can run a rank.
+// fit is how many devices can run a rank, and are not given up for a reason that holds.
 func (c *Cluster) fit() (devices int) {
 	for _, n := range c.order {
-		if n.power && !n.demanded && !c.broken(n) && n.ends() < 3 && (!n.lost || !c.host.belief.isFenced(n.name)) {
+		if n.power && !n.demanded && !c.broken(n) && n.ends() < 3 && (!n.lost && !n.suspect() || !c.host.belief.isFenced(n.name)) {
 			devices += c.setup.perNode
 		}
 	}

@@ -140,7 +140,7 @@ func (l *learner) attach(now time.Time, s *fleet.Session) {
 // claimOf is a process as it claims its rank.
 func claimOf(n falcon.Node, s *falconv1.RankState) learn.Rank {
 	return learn.Rank{
-		Node: n, Process: processName(n, s), Rank: falcon.Rank(s.GetRank()), Device: deviceOn(n, s.GetDevice()), Alive: s.GetAlive(),
+		Node: n, Process: processName(n, s), Rank: falcon.Rank(s.GetRank()), Device: deviceOn(n, s.GetDevice()), Alive: s.GetAlive(), Joins: s.GetPark().GetJoining(),
 		World:      int(min(max(s.GetWorld(), 0), RanksMax)),
 		Generation: generationOf(s), Launch: s.GetGeneration(), Rejoined: s.GetRejoinedGeneration(),
 		Order: max(s.GetPlacementOrder(), s.GetCommitted().GetOrder()),

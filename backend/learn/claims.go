@@ -20,6 +20,8 @@ type claims struct {
 	begun  map[seat]int64
 	goesOn bool // iterations begin
 
+	restarted uint64 // the newest launch whose processes began by themselves, and not by joining others
+
 	newest map[falcon.Rank]uint64 // the newest launch of each rank whose process lives
 	whole  uint64                 // the lowest of them: nothing that lives is of an earlier launch
 	fresh  bool                   // whole is of now
@@ -45,6 +47,9 @@ func (c *claims) add(r Rank) bool {
 	was := c.ranks[r.Rank]
 	if r.Rejoined < NumberMost {
 		c.trains = max(c.trains, r.Rejoined)
+	}
+	if r.Launch > r.Rejoined && !r.Joins && r.Launch < NumberMost {
+		c.restarted = max(c.restarted, r.Launch)
 	}
 	if r.Alive {
 		c.living[r.Device] = max(c.living[r.Device], r.Launch)
@@ -83,7 +88,7 @@ func (c *claims) isReplaced(r Rank) bool {
 	switch {
 	case r.Generation < c.trains, c.isDoubtful(r) && c.goesOn: // the others train without it
 		return true
-	case !r.Alive && (r.Device != "" && r.Generation < c.living[r.Device] || r.Generation < c.lowestLaunch()):
+	case !r.Alive && (r.Device != "" && r.Generation < c.living[r.Device] || r.Generation < max(c.restarted, c.lowestLaunch())):
 		return true
 	}
 	return slices.ContainsFunc(c.ranks[r.Rank], func(x Rank) bool { return r.Launch < x.Launch && (x.Alive || !r.Alive) })

@@ -87,6 +87,7 @@ type Rank struct {
 	Launch     uint64 // the generation of the launch that has started it, 0 = none has
 	Rejoined   uint64 // the newest generation that it has rejoined
 	Alive      bool
+	Joins      bool // it waits to join others for the first time
 	Untold     bool // its agent does not say which engine it follows
 }
 

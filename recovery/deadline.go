@@ -84,16 +84,10 @@ func (w *workflow) onAgentDeadline(now time.Time) {
 	w.giveUpWaiting(now, falcon.FaultNode, "the agent of node %s did not come back within %s", w.cfg.AgentWait)
 }
 
-// giveUpWaiting gives up the nodes that the state waits for. Where they are half of all or more and
-// none is heard it waits for them; where they are the most it is not they who are at fault.
+// giveUpWaiting gives up the nodes that the state waits for. Where they are half of all or more it
+// waits for them; where they are the most it is not they who are at fault.
 func (w *workflow) giveUpWaiting(now time.Time, kind falcon.FaultKind, format string, limit time.Duration) {
-	var late []falcon.Node
-	for _, n := range w.op.stayingNodes() {
-		if w.op.waitsForNode(n) {
-			late = append(late, n)
-		}
-	}
-	nodes := len(w.ranks.usedNodes())
+	late, nodes := w.lateNodes(), len(w.ranks.usedNodes())
 	many := w.op.rec.State != falcon.RecoveryReplace && len(late) > 1
 	switch {
 	case many && 2*len(late) >= nodes && newWaits(w).awaitMost(now, late):
@@ -105,4 +99,14 @@ func (w *workflow) giveUpWaiting(now time.Time, kind falcon.FaultKind, format st
 	for _, n := range late {
 		w.giveUpNode(now, kind, n, fmt.Sprintf(format, n, limit))
 	}
+}
+
+// lateNodes are the nodes that the state waits for.
+func (w *workflow) lateNodes() (late []falcon.Node) {
+	for _, n := range w.op.stayingNodes() {
+		if w.op.waitsForNode(n) {
+			late = append(late, n)
+		}
+	}
+	return late
 }

@@ -69,6 +69,7 @@ func (w *workflow) suspendLateRank(now time.Time, r falcon.Rank) {
 
 // finishSuspend goes on to the replacement once all who stay are parked.
 func (w *workflow) finishSuspend(now time.Time) bool {
+	newWaits(w).endMostWait(now, w.cfg.SuspendMost)
 	if w.op.gathering(now) || !w.op.replies.AllSuspended(w.op.rec.Fenced) {
 		return false
 	}

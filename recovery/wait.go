@@ -122,18 +122,41 @@ func (w waits) awaitReturn(now time.Time, a assignment) bool {
 	return true
 }
 
-// awaitMost has a recovery wait where half of the nodes or more did not do what it waits for and none
-// of them is heard: they may all come back; false = it did already, or some are heard.
+// awaitMost has a recovery wait where half of the nodes or more did not do what it waits for: they may
+// all come back, and what is wrong with so many at once may be this console's network, or a storage
+// that they share. False = it did already, or some are heard and have launched, or rejoin.
 func (w waits) awaitMost(now time.Time, late []falcon.Node) bool {
-	c := w.op.rec
-	if c.Whole || c.Wait != nil || slices.ContainsFunc(late, func(n falcon.Node) bool { return !w.nodes.Get(n, now).Unheard(now) }) {
+	c, heard := w.op.rec, slices.ContainsFunc(late, func(n falcon.Node) bool { return !w.nodes.Get(n, now).Unheard(now) })
+	if c.Wait != nil || heard && c.State != falcon.RecoverySuspend {
 		return false
 	}
-	c.Reason = fmt.Sprintf("nothing is heard of %s: their network or this console's may be at fault", nodeList(late))
+	why := fmt.Sprintf("nothing is heard of %s: their network or this console's may be at fault", nodeList(late))
+	if heard {
+		why = fmt.Sprintf("the processes on %s do not park: they may share what is at fault", nodeList(late))
+	}
+	if c.Reason = why; c.Whole {
+		c.Reason = wholeReason(c) + awaitsAgents + fmt.Sprintf("%s: %s", w.cfg.SpareWait, why)
+	}
 	w.op.setDeadline(now, w.cfg.SpareWait)
 	w.showWait(falcon.RecoveryWait{Nodes: late, Then: falcon.ThenFail})
-	w.out.addNote(c.ID, "recovery", 2, "%s waits up to %s: %s", c.ID, w.cfg.SpareWait, c.Reason)
+	w.out.addNote(c.ID, "recovery", 2, "%s waits up to %s: %s", c.ID, w.cfg.SpareWait, why)
 	return true
+}
+
+// endMostWait gives those that are left so long where less than half of the nodes are.
+func (w waits) endMostWait(now time.Time, limit time.Duration) {
+	c := w.op.rec
+	if c.Wait == nil || c.Wait.Spare || w.op.isSettled() {
+		return
+	}
+	if late := len(w.lateNodes()); late == 0 || 2*late >= len(w.ranks.usedNodes()) {
+		return
+	}
+	if c.Wait, c.Reason = nil, ""; c.Whole {
+		c.Reason = wholeReason(c)
+	}
+	w.op.setDeadline(now, limit)
+	w.op.markChanged()
 }
 
 // needsStorage reports whether a shard is lost with the ranks that an assignment replaces.

@@ -121,6 +121,7 @@ func (w *workflow) awaitAgents(now time.Time, on falcon.Placement) bool {
 
 // finishAgentWait plans again once every agent is here or was given up.
 func (w *workflow) finishAgentWait(now time.Time) bool {
+	newWaits(w).endMostWait(now, w.cfg.AgentWait)
 	if w.finishIfOver(now); w.op.rec == nil || len(w.op.missingAgents()) > 0 {
 		return false
 	}

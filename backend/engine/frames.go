@@ -235,10 +235,12 @@ func (e *Engine) onRankState(n *fleet.Node, in *falconv1.RankState, now time.Tim
 		e.cluster.left.note(now, n.Name, in)
 		return
 	}
+	if e.cluster.nodeOf(rank) == n.Name {
+		e.learner.onGeneration(now, n.Name, generationOf(in))
+	}
 	if !e.job.setState(n.Name, in) {
 		return
 	}
-	e.learner.onGeneration(now, n.Name, generationOf(in))
 	e.cluster.left.forget(n.Name, processName(n.Name, in))
 	p := e.job.ranks[rank]
 	if !in.GetAlive() && p.endedAt.IsZero() {

@@ -205,7 +205,7 @@ func TestTheEngineThatIsLeftEnds(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		b.playTo(80)
+		b.playTo(200) // for longer than it hears its nodes, as its journal is older than they are
 		second := b.engine.ID()
 		for _, a := range b.job.agents { // an address that leads back
 			a.stream.cancel()

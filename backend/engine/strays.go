@@ -25,7 +25,18 @@ func (c *clusterView) isStray(node falcon.Node, rank falcon.Rank, in *falconv1.R
 		return false // of a launch that is being carried out
 	}
 	name := processName(node, in)
-	return name != job.Processes[rank] && !slices.Contains(job.Processes, name)
+	return name != job.Processes[rank] && !slices.Contains(job.Processes, name) && in.GetRejoinedGeneration() <= c.job.rejoined()
+}
+
+// rejoined is the newest generation that a living process of the job has rejoined. One that has
+// rejoined a later one is no stray, whatever an older journal says: the job went on with it.
+func (j *job) rejoined() (newest uint64) {
+	for _, p := range j.ranks {
+		if p.state.GetAlive() {
+			newest = max(newest, p.state.GetRejoinedGeneration())
+		}
+	}
+	return newest
 }
 
 // endStray has a stray end, once for each stream of its agent. A node on which

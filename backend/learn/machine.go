@@ -259,7 +259,7 @@ type Sign struct {
 // Over reports whether enough is known, or the wait is over. It stays true.
 func (m *Machine) Over(now time.Time) bool {
 	if !m.over {
-		m.over = m.forced || !m.began.IsZero() && (m.whole() || now.Sub(m.began) >= m.Limit())
+		m.over = m.forced || !m.began.IsZero() && (m.whole(now.Sub(m.began)) || now.Sub(m.began) >= m.Limit())
 	}
 	return m.over
 }
@@ -276,10 +276,14 @@ func (m *Machine) Limit() time.Duration {
 	return Wait
 }
 
-// whole reports whether every node and rank that is known of was heard.
-func (m *Machine) whole() bool {
+// whole reports whether every node and rank that is known of was heard. To ranks of which an older
+// journal may know nothing others may lay claim that they were replaced by: all have the usual wait.
+func (m *Machine) whole(waited time.Duration) bool {
 	if len(m.Stale()) == 0 && !m.own.Empty {
 		return len(m.Missing()) == 0
+	}
+	if len(m.Stale()) > 0 && waited < Wait {
+		return false
 	}
 	return m.described() && len(m.untold()) == 0 || len(m.claims.ranks) == 0 && !m.own.Empty && len(m.Missing()) == 0
 }

@@ -94,7 +94,10 @@ func TestAnEmptyJournalLearnsFromRanks(t *testing.T) {
 		t.Errorf("over %t, learnt %+v", m.Over(t0), m.Learnt())
 	}
 	m.Rank(Rank{Node: "n0", Rank: 1, World: 2})
-	if !m.Over(t0) {
+	if m.Over(t0.Add(Wait - 1)) {
+		t.Error("others may claim the ranks")
+	}
+	if !m.Over(t0.Add(Wait)) {
 		t.Error("both ranks are described")
 	}
 }

@@ -31,6 +31,7 @@ type belief struct {
 	stands  bool                   // a restart was given up, and the engine has said so
 	unknown bool                   // ranks that nobody describes, and the engine has said so
 	waits   bool                   // a recovery waits for a spare
+	awaits  []falcon.Node          // whom a recovery waits for, while most of the nodes do not do what they should
 	asks    string                 // the recovery that waits for a person
 	doubts  string                 // the one that asks a person whether the job has finished, which it has
 	barred  map[falcon.Node]string // fenced, and not lifted: by which recovery
@@ -126,6 +127,10 @@ func (j *belief) recovery(v falcon.Recovery) {
 	j.asks = ""
 	if v.State == falcon.RecoveryProposed && v.Reason != "" {
 		j.asks = v.ID
+	}
+	j.awaits = nil
+	if w := v.Wait; w != nil && !w.Spare && !v.State.Over() {
+		j.awaits = w.Nodes
 	}
 	j.waits = !v.State.Over() && strings.Contains(v.Reason, "no spare is left")
 	if v.State == falcon.RecoveryFailed && was != v.State {
@@ -326,13 +331,21 @@ func (j *belief) open() bool {
 // trains reports whether iterations begin.
 func (j *judge) trains() bool { return j.c.now-j.c.job.begun < 10*time.Second+3*j.c.setup.iteration }
 
+// awaitsMost reports whether a recovery waits for half of the nodes or more, all of which are broken:
+// so many at once are believed of none before the wait is over.
+func (j *belief) awaitsMost() bool {
+	broken := func(n falcon.Node) bool { return j.c.broken(j.c.nodes[n]) }
+	return len(j.awaits) > 1 && !slices.ContainsFunc(j.awaits, func(n falcon.Node) bool { return !broken(n) })
+}
+
 // end judges a run that is over: the job trains, or is finished.
 func (j *judge) end() {
 	c := j.c
 	if len(c.bad) > 0 || c.job.over || j.trains() {
 		return
 	}
-	if c.host.belief.stands || c.host.belief.unknown || c.now-j.short <= shortFor {
+	b := c.host.belief
+	if b.stands || b.unknown || b.awaitsMost() || c.now-j.short <= shortFor {
 		j.gaveUp++
 		return
 	}

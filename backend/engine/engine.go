@@ -397,6 +397,7 @@ func (e *Engine) onTick(now time.Time) {
 	if e.learner.learnsOn(now) {
 		return
 	}
+	e.learner.goAboveRival(now)
 	e.intake.release(now)
 	if e.describer.recheck {
 		e.describe(now)

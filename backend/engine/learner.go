@@ -256,7 +256,7 @@ func (l *learner) newer(now time.Time, n falcon.Node, s *falconv1.Standing) bool
 		return false
 	}
 	r := reportOf(s)
-	l.machine.Refused(n, r)
+	l.machine.Refused(now, n, r)
 	l.judgeRivals(n)
 	return l.seen(now, n, r.Generation, learn.NumberMost)
 }
@@ -287,6 +287,31 @@ func (l *learner) goAbove(now time.Time, n falcon.Node, generation uint64) {
 	raised := &learntRecord{Generation: generation}
 	l.batch.apply(record(now, kindEpoch, epochRecord{Epoch: l.state.Epoch, Learnt: raised}))
 	l.rec.Step(now, recovery.Newer{Node: n, Generation: generation})
+}
+
+// goAboveRival has nodes follow this engine that follow one which has left them: they obey nobody else.
+func (l *learner) goAboveRival(now time.Time) {
+	if l.machine == nil || l.ends != nil {
+		return
+	}
+	connected := func(n falcon.Node) bool { x := l.nodes.Node(n); return x != nil && x.Connected() }
+	n, r, found := l.machine.Abandoned(now, connected)
+	if !found {
+		return
+	}
+	next := max(l.state.Epoch, r.Epoch) + 1
+	l.batch.apply(record(now, kindEpoch, epochRecord{Epoch: next}))
+	l.batch.skipTo(now, l.state.Reserved)
+	l.machine.GoneAbove(now, learn.Numbers{Epoch: next, Command: l.state.Reserved, Generation: l.cluster.newestGeneration(), Order: l.state.NextOrder - 1})
+	l.oplog.logf("journal", 2, string(n), "node %s follows engine %s, and has been connected to this one alone for %s: this engine goes on as epoch %d, which all nodes follow; see that only one engine serves this job", n, r.Engine, learn.RivalMost, next)
+	l.batch.sendDurable(func() {
+		for _, x := range l.nodes.Nodes() {
+			if x.Connected() {
+				x.Session.Send(l.welcome(0))
+				l.engine.resendOpen(x, now)
+			}
+		}
+	})
 }
 
 // judgeRivals ends the engine where most of its nodes follow another, and says where one does.

@@ -74,7 +74,7 @@ func (l *learner) beginActing(now time.Time) {
 		e.recoveries.liftOutdated(now, held)
 	}
 	e.restart.adopt(e.state.restart)
-	l.fenceLeftBehind(now, held)
+	l.fenceLeftBehind(now, held, len(stale) > 0)
 	world := 0
 	if len(stale) > 0 || len(e.state.job.Placement) == 0 {
 		world = l.reseat(now, held, len(stale) > 0)
@@ -157,8 +157,9 @@ func (l *learner) reseat(now time.Time, held []arrival, stale bool) int {
 }
 
 // fenceLeftBehind refuses the processes that were replaced. Those that live are not ended: who was
-// started by hand since can't be told from them.
-func (l *learner) fenceLeftBehind(now time.Time, held []arrival) {
+// started by hand since can't be told from them. Of the nodes on which a journal that is not stale
+// has the rank none is: the newest that they have done may not be known yet.
+func (l *learner) fenceLeftBehind(now time.Time, held []arrival, stale bool) {
 	v := fenceRecord{Generation: l.machine.Trains()}
 	newest := map[string]*falconv1.RankState{} // of each process
 	for _, a := range held {
@@ -169,6 +170,9 @@ func (l *learner) fenceLeftBehind(now time.Time, held []arrival) {
 	for _, a := range held {
 		n, s := falcon.Node(a.session.Hello.GetNode()), a.frame.GetRank()
 		if s == nil || s != newest[processName(n, s)] || !l.machine.Replaced(claimOf(n, s)) {
+			continue
+		}
+		if !stale && l.cluster.nodeOf(falcon.Rank(s.GetRank())) == n {
 			continue
 		}
 		v.Processes = append(v.Processes, processName(n, s))

@@ -35,7 +35,8 @@ type decidedRound struct {
 // has for the other. It ends by acknowledging the agents' frames.
 func (e *Engine) settleMachines(now time.Time) error {
 	if e.learner.ends != nil {
-		return e.saveLast()
+		records, _ := e.batch.take() // nothing more is sent: what the machines want is not this engine's to order
+		return e.writer.save(records)
 	}
 	for range settleMax {
 		if e.writer.held.round != nil {
@@ -71,17 +72,6 @@ func (e *Engine) settleMachines(now time.Time) error {
 	// What was decided so far is durable and sent; the next turn goes on.
 	e.log.Error("the machines want ever more in one turn", slog.Int("rounds", settleMax))
 	return e.acknowledgeDurable()
-}
-
-// saveLast records what an engine says whose nodes follow another one. It sends nothing more: what
-// its machines want is not its to order.
-func (e *Engine) saveLast() error {
-	records, _ := e.batch.take()
-	records, err := e.writer.fold(records)
-	if err != nil {
-		return err
-	}
-	return e.writer.persist(records)
 }
 
 // carryOut does what a durable batch is for.

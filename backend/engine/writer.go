@@ -55,6 +55,15 @@ func (jw *journalWriter) foldPending(r *pendingRecord) error {
 	return err
 }
 
+// save folds records and makes them durable.
+func (jw *journalWriter) save(pending []pendingRecord) error {
+	pending, err := jw.fold(pending)
+	if err != nil {
+		return err
+	}
+	return jw.persist(pending)
+}
+
 // persist writes a batch that was folded. Events reach watchers only from here.
 func (jw *journalWriter) persist(pending []pendingRecord) error {
 	if len(pending) == 0 {

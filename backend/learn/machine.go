@@ -105,12 +105,13 @@ type Machine struct {
 	present Numbers // of nodes that follow this epoch or a later one: generation and order
 	foreign Engine  // that somebody follows, and that this journal does not know
 	missing Sign    // a record that was seen, and that this journal does not have; zero = none
-	rivals  map[falcon.Node]Report
+	rivals  map[falcon.Node]rivalry
+	raised  time.Time // when the engine last went above one; zero = never
 }
 
 // New begins to learn.
 func New(own Own) *Machine {
-	return &Machine{own: own, told: map[falcon.Node]bool{}, claims: newClaims(), worlds: map[int]int{}, rivals: map[falcon.Node]Report{}}
+	return &Machine{own: own, told: map[falcon.Node]bool{}, claims: newClaims(), worlds: map[int]int{}, rivals: map[falcon.Node]rivalry{}}
 }
 
 // Attach takes what a node said when it opened its stream: which engine it followed until then.
@@ -124,7 +125,7 @@ func (m *Machine) Attach(now time.Time, n falcon.Node, r Report) {
 		return
 	}
 	if m.leads(r) {
-		m.rivals[n] = r
+		m.rivals[n] = rivalry{r, now}
 	} else {
 		delete(m.rivals, n)
 	}

@@ -122,7 +122,7 @@ func TestWhoIsLeftEnds(t *testing.T) {
 	if _, beaten := m.Rival(3, nil); beaten || m.Follows("n1") || !m.Follows("n0") {
 		t.Error("one of three nodes has left")
 	}
-	m.Refused("n0", other)
+	m.Refused(t0, "n0", other)
 	if r, beaten := m.Rival(3, nil); !beaten || r.Engine.String() != "c on host h" {
 		t.Errorf("%v, %t", r, beaten)
 	}
@@ -206,5 +206,36 @@ func TestAJournalThatGrewAgain(t *testing.T) {
 		if got := m.Stale(); (len(got) > 0) != c.stale {
 			t.Errorf("%v, before %v: %v", c.seen, c.before, got)
 		}
+	}
+}
+
+// A node that follows an engine which has left it is led again, by nobody's hurry, and one that lies
+// has no more of the engine than once a minute.
+func TestTheNodeThatNobodyLeads(t *testing.T) {
+	m := New(own())
+	m.Attach(t0, "n0", same())
+	m.Agree()
+	m.Over(t0)
+	other := Report{Numbers: Numbers{Epoch: 6}, Seen: Seen{Engine: Engine{ID: "c", Start: 3}}}
+	m.Attach(t0, "n1", other)
+	here := func(falcon.Node) bool { return true }
+	for at, want := range map[time.Duration]bool{RivalMost - 1: false, RivalMost: true} {
+		if n, r, found := m.Abandoned(t0.Add(at), here); found != want || found && (n != "n1" || r.Epoch != 6) {
+			t.Errorf("after %s: %s, %+v, %t", at, n, r, found)
+		}
+	}
+	if _, _, found := m.Abandoned(t0.Add(time.Hour), func(falcon.Node) bool { return false }); found {
+		t.Error("n1 is not connected")
+	}
+	m.GoneAbove(t0, Numbers{Epoch: 7})
+	if !m.Follows("n1") {
+		t.Error("n1 follows")
+	}
+	m.Attach(t0, "n1", Report{Numbers: Numbers{Epoch: 8}, Seen: other.Seen})
+	if _, _, found := m.Abandoned(t0.Add(RivalAgain-1), here); found {
+		t.Error("twice within a minute")
+	}
+	if _, _, found := m.Abandoned(t0.Add(RivalAgain), here); !found {
+		t.Error("never again")
 	}
 }

@@ -2,6 +2,9 @@ package learn
 
 import (
 	"cmp"
+	"maps"
+	"slices"
+	"time"
 
 	"github.com/failslow/falcon"
 )
@@ -18,12 +21,44 @@ func (m *Machine) leads(r Report) bool {
 	return m.isForeign(r.Epoch, r.Engine) && cmp.Or(cmp.Compare(r.Engine.Start, m.own.Engine.Start), cmp.Compare(r.Engine.ID, m.own.Engine.ID)) > 0
 }
 
+// rivalry is a node that follows another engine, although it is connected to this one.
+type rivalry struct {
+	Report
+	since time.Time
+}
+
+// Bounds of going above a rival.
+const (
+	RivalMost  = 10 * time.Second // that nodes which follow another engine are left to it
+	RivalAgain = time.Minute      // from one time to the next: a node that lies has no more of the engine
+)
+
 // Refused takes a node's refusal of a command as older: it follows another engine meanwhile.
-func (m *Machine) Refused(n falcon.Node, r Report) {
+func (m *Machine) Refused(now time.Time, n falcon.Node, r Report) {
 	m.Report(r)
-	if m.over && r.Epoch > m.own.Epoch && r.Epoch < EpochMost {
-		m.rivals[n] = r
+	if _, known := m.rivals[n]; !known && m.over && r.Epoch > m.own.Epoch && r.Epoch < EpochMost {
+		m.rivals[n] = rivalry{r, now}
 	}
+}
+
+// Abandoned is an engine that a node follows, although it has been connected to this one alone for so
+// long: the other is gone, or can't reach it. The node obeys nobody before this engine goes above.
+func (m *Machine) Abandoned(now time.Time, connected func(falcon.Node) bool) (n falcon.Node, r Report, found bool) {
+	if !m.over || !m.raised.IsZero() && now.Sub(m.raised) < RivalAgain {
+		return "", Report{}, false
+	}
+	for _, n := range slices.Sorted(maps.Keys(m.rivals)) {
+		if v := m.rivals[n]; connected(n) && now.Sub(v.since) >= RivalMost {
+			return n, v.Report, true
+		}
+	}
+	return "", Report{}, false
+}
+
+// GoneAbove puts the numbers in force with which the engine has gone above all that nodes follow.
+func (m *Machine) GoneAbove(now time.Time, n Numbers) {
+	m.own.Numbers, m.raised = n, now
+	clear(m.rivals)
 }
 
 // Rival is the engine that most of the connected nodes, or of those that hold ranks, follow in place of
@@ -42,7 +77,7 @@ func (m *Machine) Rival(connected int, job []falcon.Node) (Report, bool) {
 	var best Report
 	for _, r := range m.rivals {
 		if r.Epoch > best.Epoch || r.Epoch == best.Epoch && r.Engine.ID > best.Engine.ID {
-			best = r
+			best = r.Report
 		}
 	}
 	return best, true
@@ -50,9 +85,6 @@ func (m *Machine) Rival(connected int, job []falcon.Node) (Report, bool) {
 
 // Follows reports whether a node follows this engine, as far as is known.
 func (m *Machine) Follows(n falcon.Node) bool { _, rival := m.rivals[n]; return !rival }
-
-// Left forgets a rival's node that is not connected any more.
-func (m *Machine) Left(n falcon.Node) { delete(m.rivals, n) }
 
 // Raised puts the numbers in force that the engine goes on with.
 func (m *Machine) Raised(n Numbers) { m.own.Numbers = n }

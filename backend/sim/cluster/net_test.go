@@ -77,6 +77,9 @@ func (n *node) dial(a *agentLife) {
 	a.conn = c
 	n.c.conns = append(n.c.conns, c)
 	hello := proto.CloneOf(a.link.Hello())
+	if a.old {
+		olderFrame(hello)
+	}
 	c.send(&c.up, &p.up, func() { c.accept(hello) })
 	w.after(keepaliveEvery, c.probe)
 }
@@ -155,8 +158,8 @@ func (c *conn) live() bool { return c.engUp && c.host.engine != nil && c.host.li
 // toEngine carries one frame of the agent.
 func (c *conn) toEngine(f *falconv1.AgentFrame) {
 	f = proto.CloneOf(f)
-	if c.agent.old && !olderFrame(f) {
-		return
+	if c.agent.old {
+		olderFrame(f)
 	}
 	if c.w.frames {
 		c.w.log("%s > %s", c.node.name, prototext.MarshalOptions{}.Format(f))
@@ -175,9 +178,6 @@ func (c *conn) pump() {
 	}
 	for f := c.session.Next(); f != nil; f = c.session.Next() {
 		f = proto.CloneOf(f)
-		if c.agent.old {
-			olderCommand(f.GetCommand())
-		}
 		if c.w.frames {
 			c.w.log("%s < %s", c.node.name, prototext.MarshalOptions{}.Format(f))
 		}
@@ -192,30 +192,15 @@ func (c *conn) pump() {
 	}
 }
 
-// olderFrame takes out of a frame what an agent of the version before does not
-// send; false for one that it does not know at all.
-func olderFrame(f *falconv1.AgentFrame) bool {
+// olderFrame takes out of a frame what an agent of the revision before does not send.
+func olderFrame(f *falconv1.AgentFrame) {
 	switch b := f.Body.(type) {
-	case *falconv1.AgentFrame_Goodbye:
-		return false
+	case *falconv1.AgentFrame_Hello:
+		b.Hello.Standing, b.Hello.Formats, b.Hello.Living = nil, nil, 0
 	case *falconv1.AgentFrame_Beat:
-		for _, r := range b.Beat.Ranks {
-			r.Calls, r.WaitingMs, r.WaitingKnown = 0, 0, false
-		}
-	case *falconv1.AgentFrame_Rank:
-		b.Rank.Committed = nil
-	}
-	return true
-}
-
-// olderCommand takes out of a command what such an agent does not know.
-func olderCommand(cmd *falconv1.Command) {
-	if cmd == nil {
-		return
-	}
-	cmd.LifeMs = 0
-	if o := cmd.GetOrder(); o != nil {
-		o.Generation = nil
+		b.Beat.Standing = nil
+	case *falconv1.AgentFrame_Result:
+		b.Result.Newer, b.Result.Unproven = nil, nil
 	}
 }
 

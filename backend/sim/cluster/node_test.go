@@ -119,7 +119,7 @@ func (n *node) boot() {
 
 func (n *node) protocol() uint32 {
 	if n.old {
-		return 0
+		return falconv1.ProtocolRevision - 1
 	}
 	return falconv1.ProtocolRevision
 }

@@ -35,13 +35,13 @@ func (ap *approval) whyPerson(now time.Time) string {
 	case c.Whole && ap.job.Checkpoint < 0:
 		return noCheckpoint
 	case onlyHang(c) && hasEvidence(c, noneLeft):
-		return "somebody may have stopped the job: approve to start it again from its newest checkpoint, or deny"
+		return mayBeFinished
 	case onlyHang(c) && hasEvidence(c, unheardOf):
 		return "the console can't tell a dead node from its own blindness: look at the nodes that are not heard, then approve to suspend all and rejoin those that answer, or deny"
 	case onlyHang(c):
 		return "the processes are alive and the job may be waiting for something: approve to suspend all and rejoin them, or deny"
 	case ap.mayHaveFinished(now, c):
-		return "the job may have finished, or somebody may have stopped it: look at its log, then approve to start it again from its newest checkpoint, or deny"
+		return mayBeFinished
 	case ap.policy.Mode == falcon.ModeObserve:
 		return "the console only observes"
 	case ap.policy.Frozen:
@@ -103,6 +103,8 @@ func newestFault(c *falcon.Recovery) time.Time {
 	}
 	return time.Unix(0, newest)
 }
+
+const mayBeFinished = "the job may have finished, or somebody may have stopped it: look at its log, then approve to start it again from its newest checkpoint, or deny"
 
 const noCheckpoint = "no checkpoint is known of, so that a whole restart may begin from nothing: approve that, or deny"
 

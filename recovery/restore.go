@@ -79,6 +79,7 @@ func (w *workflow) takeUpRecovery(now time.Time, c *falcon.Recovery) {
 // repeatOrders gives the orders of the present state, with its whole time.
 func (w *workflow) repeatOrders(now time.Time) {
 	c := w.op.rec
+	c.Wait = nil // it waits again, with its whole time
 	for _, d := range c.Placement {
 		w.nodes.Get(d.Node(), now)
 	}

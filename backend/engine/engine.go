@@ -261,7 +261,7 @@ func (e *Engine) assembleDrivers() {
 	}
 	e.recoveries = &recoveryDriver{
 		shared: e.shared, arbiter: e.arbiter, intake: e.intake, links: e.links, restart: e.restart, hangs: e.hangs,
-		rejoinAcks: map[falcon.Rank]rejoinAck{}, loggedOnce: map[string]bool{}, tables: newTableBook(),
+		rejoinAcks: map[falcon.Rank]rejoinAck{}, loggedOnce: map[string]bool{}, back: comebacks{}, tables: newTableBook(),
 	}
 	e.views.rejoinAcks = e.recoveries.rejoinAcks
 }
@@ -408,6 +408,7 @@ func (e *Engine) onTick(now time.Time) {
 	e.validations.dropSilent(now)
 	e.validations.machine.Tick(now)
 	e.recoveries.reportProgress(now)
+	e.recoveries.liftPaused(now)
 	e.rec.Tick(now)
 	e.cluster.send(e.outbox.NextBatch(now)) // of a rank table
 	e.validations.tryAsks(now)

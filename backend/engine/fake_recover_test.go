@@ -15,14 +15,15 @@ import (
 // asleep is a recovery machine that sees nothing, for the tests of other parts.
 type asleep struct{}
 
-func (asleep) Step(time.Time, recovery.Input)    {}
-func (asleep) Tick(time.Time)                    {}
-func (asleep) Ready() recovery.Ready             { return recovery.Ready{} }
-func (asleep) Advance()                          {}
-func (asleep) Check(recovery.Decision) error     { return recovery.ErrUnknown }
-func (asleep) CheckDemand(recovery.Demand) error { return recovery.ErrDemand }
-func (asleep) PredictMs() float64                { return 0 }
-func (asleep) Hears(time.Time) bool              { return true }
+func (asleep) Step(time.Time, recovery.Input)                        {}
+func (asleep) Tick(time.Time)                                        {}
+func (asleep) Ready() recovery.Ready                                 { return recovery.Ready{} }
+func (asleep) Advance()                                              {}
+func (asleep) Check(recovery.Decision) error                         { return recovery.ErrUnknown }
+func (asleep) CheckDemand(recovery.Demand) error                     { return recovery.ErrDemand }
+func (asleep) PredictMs() float64                                    { return 0 }
+func (asleep) OnlyPaused(time.Time, falcon.Node, time.Duration) bool { return false }
+func (asleep) Hears(time.Time) bool                                  { return true }
 
 func (asleep) ForAction(string) (falcon.Recovery, bool) { return falcon.Recovery{}, false }
 

@@ -47,5 +47,6 @@ type Recoverer interface {
 	CheckDemand(d recovery.Demand) error // why a recovery by hand can't be had
 	PredictMs() float64                  // that a recovery keeps the job from training
 	Hears(now time.Time) bool            // silence of nodes means something
+	OnlyPaused(now time.Time, n falcon.Node, least time.Duration) bool
 	ForAction(id string) (rec falcon.Recovery, known bool)
 }

@@ -79,7 +79,8 @@ type recoveryDriver struct {
 	rejoinAcks  map[falcon.Rank]rejoinAck
 	lastWritten written         // what the newest records say
 	loggedOnce  map[string]bool // of whom it was logged that they are fenced
-	paced       recovery.Pace   // as the machine knows it
+	back        comebacks
+	paced       recovery.Pace // as the machine knows it
 	pacedAt     time.Time
 
 	tables    tableBook

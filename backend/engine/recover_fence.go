@@ -171,7 +171,7 @@ func (dr *recoveryDriver) putStop(n falcon.Node) *outbox.Item {
 	if v.Stop == 0 {
 		return nil
 	}
-	dr.outbox.Remove(func(it *outbox.Item) bool { return it.About == stopOf(n) })
+	dr.outbox.Remove(outboxStopOf(n))
 	return dr.outbox.Put(outbox.Item{
 		Class: fenceCommand, To: []outbox.To{{Node: n, ID: v.Stop + uint64(slices.Index(v.Nodes, n))}},
 		Life: commandLife, Renew: true, Repeat: true, About: stopOf(n),
@@ -181,6 +181,10 @@ func (dr *recoveryDriver) putStop(n falcon.Node) *outbox.Item {
 
 // stopOf is the node that is ordered to end what it still runs.
 type stopOf falcon.Node
+
+func outboxStopOf(n falcon.Node) func(*outbox.Item) bool {
+	return func(it *outbox.Item) bool { return it.About == stopOf(n) }
+}
 
 // refuses reports whether a frame does not count because its node or process is
 // fenced. What only describes the node is taken all the same.
@@ -198,6 +202,9 @@ func (dr *recoveryDriver) refuses(n *fleet.Node, f frame) bool {
 	}
 	if s := f.GetRank(); s != nil {
 		dr.cluster.left.note(dr.cfg.Now(), n.Name, s)
+		if whole {
+			dr.back.note(n.Name, v, s)
+		}
 	}
 	what := "what node " + string(n.Name) + " says of the job"
 	if !whole {
@@ -225,9 +232,7 @@ func (rd *recoveryDemands) liftFence(now time.Time, who Actor, node falcon.Node,
 		return fmt.Errorf("%w: %s", ErrRefused, why)
 	}
 	rec := fenceRecord{Lifted: node, By: who.Name, From: who.From, Reason: reason}
-	rd.batch.apply(record(now, kindFence, rec))
-	rd.outbox.Remove(func(it *outbox.Item) bool { return it.About == stopOf(node) })
-	rd.oplog.logf("recovery", 1, string(node), "the fence of node %s is lifted by %s: %s", node, who.Name, reason)
+	rd.takeBack(now, rec)
 	rd.oplog.audit(now, who, auditEntry{Verb: verbLift, About: string(node), Reason: reason})
 	rd.describer.means = means{}
 	return nil

@@ -36,7 +36,10 @@ type decidedRound struct {
 func (e *Engine) settleMachines(now time.Time) error {
 	if e.learner.ends != nil {
 		records, _ := e.batch.take() // nothing more is sent: what the machines want is not this engine's to order
-		return e.writer.save(records)
+		if err := e.writer.save(records); err != nil {
+			e.log.Warn("the engine's last records are not in the journal", slog.Any("err", err))
+		}
+		return nil
 	}
 	for range settleMax {
 		if e.writer.held.round != nil {

@@ -392,10 +392,16 @@ func (n *node) repair() {
 	n.boot()
 }
 
+// pausesLeft is for how long an operator leaves a node that has paused to the console.
+const pausesLeft = 2 * time.Minute
+
 // lift has an operator lift all fences of nodes that are well again, and bring a
 // spare where a recovery waits for one.
 func (c *Cluster) lift() {
 	for _, n := range c.order {
+		if n.resumedAt > 0 && c.now-n.resumedAt < pausesLeft {
+			continue
+		}
 		if n.power && c.host.belief.isFenced(n.name) && !c.broken(n) {
 			err := c.host.call(func(ctx context.Context, e *engine.Engine) error {
 				_, err := e.Recover(ctx, operator, &falconv1.RecoverRequest{Verb: "lift", Node: string(n.name), Reason: "repaired"})
@@ -443,6 +449,7 @@ func (c *Cluster) broken(n *node) bool {
 // recovered.
 func (c *Cluster) heal() {
 	c.log("everything is whole again")
+	c.armed = nil
 	for _, n := range c.order {
 		n.path.cuts = 1
 		c.mend(n)

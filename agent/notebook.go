@@ -74,7 +74,10 @@ type noted struct {
 }
 
 func (n *noted) equals(other *noted) bool {
-	return n != nil && slices.Equal(n.procs, other.procs) && slices.Equal(n.ends, other.ends) && proto.Equal(n.standing, other.standing)
+	if n == nil || !proto.Equal(n.standing, other.standing) {
+		return false
+	}
+	return slices.Equal(n.procs, other.procs) && slices.Equal(n.ends, other.ends)
 }
 
 // writeStates brings the file up to date.
@@ -129,7 +132,10 @@ func (n *notebook) readStates() (noted, error) {
 
 func (h notebookHead) decodeStates(parts [][]byte) (noted, error) {
 	v := noted{standing: &falconv1.Standing{}}
-	if h.Version != notebookVersion || len(h.Procs) > min(len(parts), followedMax) || proto.Unmarshal(h.Standing, v.standing) != nil {
+	if h.Version != notebookVersion || len(h.Procs) > min(len(parts), followedMax) {
+		return noted{}, relay.ErrDamaged
+	}
+	if proto.Unmarshal(h.Standing, v.standing) != nil {
 		return noted{}, relay.ErrDamaged
 	}
 	for i, b := range parts {

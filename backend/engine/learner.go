@@ -121,7 +121,8 @@ func reportOf(s *falconv1.Standing) learn.Report {
 }
 
 func seenOf(e *falconv1.EngineName, record uint64) learn.Seen {
-	return learn.Seen{Engine: learn.Engine{ID: clean(e.GetId()), Host: clean(e.GetHost()), Start: e.GetStart()}, Record: record}
+	name := learn.Engine{ID: clean(e.GetId()), Host: clean(e.GetHost()), Start: e.GetStart()}
+	return learn.Seen{Engine: name, Record: record}
 }
 
 // attach takes what a node says first.
@@ -140,7 +141,8 @@ func (l *learner) attach(now time.Time, s *fleet.Session) {
 // claimOf is a process as it claims its rank.
 func claimOf(n falcon.Node, s *falconv1.RankState) learn.Rank {
 	return learn.Rank{
-		Node: n, Process: processName(n, s), Rank: falcon.Rank(s.GetRank()), Device: deviceOn(n, s.GetDevice()), Alive: s.GetAlive(), Joins: s.GetPark().GetJoining(),
+		Node: n, Process: processName(n, s), Rank: falcon.Rank(s.GetRank()), Device: deviceOn(n, s.GetDevice()),
+		Alive: s.GetAlive(), Joins: s.GetPark().GetJoining(),
 		World:      int(min(max(s.GetWorld(), 0), RanksMax)),
 		Generation: generationOf(s), Launch: s.GetGeneration(), Rejoined: s.GetRejoinedGeneration(),
 		Order: max(s.GetPlacementOrder(), s.GetCommitted().GetOrder()),
@@ -218,7 +220,15 @@ func (l *learner) numbers(now time.Time, stale []learn.Sign) {
 	}
 	l.batch.apply(record(now, kindEpoch, v))
 	l.batch.skipTo(now, l.state.Reserved)
-	l.machine.Raised(learn.Numbers{Epoch: next, Command: l.state.Reserved, Generation: l.cluster.newestGeneration(), Order: l.state.NextOrder - 1})
+	l.machine.Raised(l.inForce(next))
+}
+
+// inForce are the numbers that the engine goes on with under an epoch.
+func (l *learner) inForce(epoch uint64) learn.Numbers {
+	return learn.Numbers{
+		Epoch: epoch, Command: l.state.Reserved,
+		Generation: l.cluster.newestGeneration(), Order: l.state.NextOrder - 1,
+	}
 }
 
 // welcome is the first frame of a stream, and what raises an epoch on one.
@@ -302,7 +312,7 @@ func (l *learner) goAboveRival(now time.Time) {
 	next := max(l.state.Epoch, r.Epoch) + 1
 	l.batch.apply(record(now, kindEpoch, epochRecord{Epoch: next}))
 	l.batch.skipTo(now, l.state.Reserved)
-	l.machine.GoneAbove(now, learn.Numbers{Epoch: next, Command: l.state.Reserved, Generation: l.cluster.newestGeneration(), Order: l.state.NextOrder - 1})
+	l.machine.GoneAbove(now, l.inForce(next))
 	l.oplog.logf("journal", 2, string(n), "node %s follows engine %s, and has been connected to this one alone for %s: this engine goes on as epoch %d, which all nodes follow; see that only one engine serves this job", n, r.Engine, learn.RivalMost, next)
 	l.batch.sendDurable(func() {
 		for _, x := range l.nodes.Nodes() {

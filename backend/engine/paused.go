@@ -36,7 +36,7 @@ func (dr *recoveryDriver) liftPaused(now time.Time) {
 		case !dr.state.fences.nodeFenced(n):
 			delete(dr.back, n)
 			continue
-		case !dr.rec.OnlyPaused(now, n, pausedLeast), dr.cluster.leftRunning(now, n) != "", dr.cluster.left.on(now, n, dr.cluster.attached[n]) != "":
+		case !dr.rec.OnlyPaused(now, n, pausedLeast) || dr.cluster.holdsProcesses(now, n):
 			continue
 		}
 		delete(dr.back, n)
@@ -45,6 +45,11 @@ func (dr *recoveryDriver) liftPaused(now time.Time) {
 			Reason: fmt.Sprintf("nothing but its silence spoke against it, it came back with its processes, and is heard for %s", pausedLeast),
 		})
 	}
+}
+
+// holdsProcesses reports whether a node may still run something of the job that was replaced.
+func (c *clusterView) holdsProcesses(now time.Time, n falcon.Node) bool {
+	return c.leftRunning(now, n) != "" || c.left.on(now, n, c.attached[n]) != ""
 }
 
 // takeBack lifts a fence: its node is a spare from now on.

@@ -25,7 +25,10 @@ func (c *clusterView) isStray(node falcon.Node, rank falcon.Rank, in *falconv1.R
 		return false // of a launch that is being carried out
 	}
 	name := processName(node, in)
-	return name != job.Processes[rank] && !slices.Contains(job.Processes, name) && in.GetRejoinedGeneration() <= c.job.rejoined()
+	if name == job.Processes[rank] || slices.Contains(job.Processes, name) {
+		return false
+	}
+	return in.GetRejoinedGeneration() <= c.job.rejoined()
 }
 
 // rejoined is the newest generation that a living process of the job has rejoined. One that has

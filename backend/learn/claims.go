@@ -88,10 +88,19 @@ func (c *claims) isReplaced(r Rank) bool {
 	switch {
 	case r.Generation < c.trains, c.isDoubtful(r) && c.goesOn: // the others train without it
 		return true
-	case !r.Alive && (r.Device != "" && r.Generation < c.living[r.Device] || r.Generation < max(c.restarted, c.lowestLaunch())):
+	case !r.Alive && c.isOutlived(r):
 		return true
 	}
 	return slices.ContainsFunc(c.ranks[r.Rank], func(x Rank) bool { return r.Launch < x.Launch && (x.Alive || !r.Alive) })
+}
+
+// isOutlived reports whether a later launch has the device of a process that has ended, or was of the
+// whole job.
+func (c *claims) isOutlived(r Rank) bool {
+	if r.Device != "" && r.Generation < c.living[r.Device] {
+		return true
+	}
+	return r.Generation < max(c.restarted, c.lowestLaunch())
 }
 
 // lowestLaunch is the launch that all living processes are of, or of a later one: the whole job was

@@ -111,7 +111,10 @@ type Machine struct {
 
 // New begins to learn.
 func New(own Own) *Machine {
-	return &Machine{own: own, told: map[falcon.Node]bool{}, claims: newClaims(), worlds: map[int]int{}, rivals: map[falcon.Node]rivalry{}}
+	return &Machine{
+		own: own, told: map[falcon.Node]bool{}, claims: newClaims(), worlds: map[int]int{},
+		rivals: map[falcon.Node]rivalry{},
+	}
 }
 
 // Attach takes what a node said when it opened its stream: which engine it followed until then.
@@ -187,7 +190,11 @@ func (m *Machine) see(epoch uint64, s Seen) {
 	if m.isForeign(epoch, s.Engine) {
 		m.foreign = s.Engine
 	}
-	if last := m.lastOf(s.Engine.ID); epoch == m.own.Epoch && s.Record > last && s.Record-last > m.missing.Seen-m.missing.Has && s.Record < NumberMost {
+	if epoch != m.own.Epoch || s.Record >= NumberMost {
+		return
+	}
+	last := m.lastOf(s.Engine.ID)
+	if s.Record > last && s.Record-last > m.missing.Seen-m.missing.Has {
 		m.missing = Sign{ByRecord, s.Record, last}
 	}
 }

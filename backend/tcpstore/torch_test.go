@@ -138,9 +138,12 @@ func operations(t *testing.T, python, address string) [][2]string {
 	must(t, err)
 	ctx, stop := context.WithTimeout(t.Context(), torchLimit)
 	defer stop()
-	out, err := exec.CommandContext(ctx, python, "testdata/operations.py", port).Output()
+	var errs strings.Builder
+	c := exec.CommandContext(ctx, python, "testdata/operations.py", port)
+	c.Stderr = &errs
+	out, err := c.Output()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("%v\n%s\n%s", err, out, errs.String())
 	}
 	var list [][2]string
 	for line := range strings.Lines(string(out)) {

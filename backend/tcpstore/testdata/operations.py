@@ -14,8 +14,10 @@ BIG = 2**63 - 1
 
 
 def client(seconds=0.5):
-    after = datetime.timedelta(seconds=seconds)
-    return dist.TCPStore("127.0.0.1", PORT, is_master=False, wait_for_workers=False, timeout=after)
+    """A client that waits so long for an answer, and longer to be connected: a machine may be busy."""
+    s = dist.TCPStore("127.0.0.1", PORT, is_master=False, wait_for_workers=False, timeout=datetime.timedelta(seconds=20))
+    s.set_timeout(datetime.timedelta(seconds=seconds))
+    return s
 
 
 def later(do):

@@ -39,6 +39,7 @@ const (
 	seedsShort   = 5
 	repeats      = 5 // of TestRepeats, two runs each
 	repeatsShort = 1
+	storiesShort = 4 // one story of so many
 )
 
 // TestMain lets the heap grow further than usual: runs are small, short-lived and

@@ -126,7 +126,8 @@ func (w waits) awaitReturn(now time.Time, a assignment) bool {
 // all come back, and what is wrong with so many at once may be this console's network, or a storage
 // that they share. False = it did already, or some are heard and have launched, or rejoin.
 func (w waits) awaitMost(now time.Time, late []falcon.Node) bool {
-	c, heard := w.op.rec, slices.ContainsFunc(late, func(n falcon.Node) bool { return !w.nodes.Get(n, now).Unheard(now) })
+	c := w.op.rec
+	heard := slices.ContainsFunc(late, func(n falcon.Node) bool { return !w.nodes.Get(n, now).Unheard(now) })
 	if c.Wait != nil || heard && c.State != falcon.RecoverySuspend {
 		return false
 	}
@@ -134,8 +135,10 @@ func (w waits) awaitMost(now time.Time, late []falcon.Node) bool {
 	if heard {
 		why = fmt.Sprintf("the processes on %s do not park: they may share what is at fault", nodeList(late))
 	}
-	if c.Reason = why; c.Whole {
+	if c.Whole {
 		c.Reason = wholeReason(c) + awaitsAgents + fmt.Sprintf("%s: %s", w.cfg.SpareWait, why)
+	} else {
+		c.Reason = why
 	}
 	w.op.setDeadline(now, w.cfg.SpareWait)
 	w.showWait(falcon.RecoveryWait{Nodes: late, Then: falcon.ThenFail})

@@ -34,7 +34,9 @@ func (d *Executor) Follow(epoch uint64, engine *falconv1.EngineName, record uint
 
 // obey notes a command that is not of an epoch before.
 func (d *Executor) obey(id, record uint64) {
-	d.seen.Command, d.seen.Record, d.seen.Before = max(d.seen.Command, id), max(d.seen.Record, record), nil
+	d.seen.Command = max(d.seen.Command, id)
+	d.seen.Record = max(d.seen.Record, record)
+	d.seen.Before = nil
 }
 
 // Resume takes over the standing of the Executor before, as far as it is not of an earlier epoch.

@@ -218,17 +218,17 @@ func (l *learner) numbers(now time.Time, stale []learn.Sign) {
 			v.Learnt.Command = at.Command
 		}
 	}
-	l.batch.apply(record(now, kindEpoch, v))
-	l.batch.skipTo(now, l.state.Reserved)
-	l.machine.Raised(l.inForce(next))
+	l.raise(now, v)
 }
 
-// inForce are the numbers that the engine goes on with under an epoch.
-func (l *learner) inForce(epoch uint64) learn.Numbers {
-	return learn.Numbers{
-		Epoch: epoch, Command: l.state.Reserved,
+// raise puts a higher epoch in force, with ids of its own.
+func (l *learner) raise(now time.Time, v epochRecord) {
+	l.batch.apply(record(now, kindEpoch, v))
+	l.batch.skipTo(now, l.state.Reserved)
+	l.machine.Raised(learn.Numbers{
+		Epoch: v.Epoch, Command: l.state.Reserved,
 		Generation: l.cluster.newestGeneration(), Order: l.state.NextOrder - 1,
-	}
+	})
 }
 
 // welcome is the first frame of a stream, and what raises an epoch on one.
@@ -299,20 +299,19 @@ func (l *learner) goAbove(now time.Time, n falcon.Node, generation uint64) {
 	l.rec.Step(now, recovery.Newer{Node: n, Generation: generation})
 }
 
-// goAboveRival has nodes follow this engine that follow one which has left them: they obey nobody else.
+// goAboveRival has nodes follow this engine that follow one which has left them: they obey no engine
+// until then.
 func (l *learner) goAboveRival(now time.Time) {
 	if l.machine == nil || l.ends != nil {
 		return
 	}
-	connected := func(n falcon.Node) bool { x := l.nodes.Node(n); return x != nil && x.Connected() }
-	n, r, found := l.machine.Abandoned(now, connected)
+	n, r, found := l.machine.Abandoned(now, l.cluster.connected)
 	if !found {
 		return
 	}
 	next := max(l.state.Epoch, r.Epoch) + 1
-	l.batch.apply(record(now, kindEpoch, epochRecord{Epoch: next}))
-	l.batch.skipTo(now, l.state.Reserved)
-	l.machine.GoneAbove(now, l.inForce(next))
+	l.raise(now, epochRecord{Epoch: next})
+	l.machine.GoneAbove(now)
 	l.oplog.logf("journal", 2, string(n), "node %s follows engine %s, and has been connected to this one alone for %s: this engine goes on as epoch %d, which all nodes follow; see that only one engine serves this job", n, r.Engine, learn.RivalMost, next)
 	l.batch.sendDurable(func() {
 		for _, x := range l.nodes.Nodes() {

@@ -55,6 +55,6 @@ func (c *clusterView) holdsProcesses(now time.Time, n falcon.Node) bool {
 // takeBack lifts a fence: its node is a spare from now on.
 func (s *shared) takeBack(now time.Time, rec fenceRecord) {
 	s.batch.apply(record(now, kindFence, rec))
-	s.outbox.Remove(outboxStopOf(rec.Lifted))
+	s.outbox.Remove(isStopOf(rec.Lifted))
 	s.oplog.logf("recovery", 1, string(rec.Lifted), "the fence of node %s is lifted by %s: %s", rec.Lifted, rec.By, rec.Reason)
 }

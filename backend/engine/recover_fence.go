@@ -171,7 +171,7 @@ func (dr *recoveryDriver) putStop(n falcon.Node) *outbox.Item {
 	if v.Stop == 0 {
 		return nil
 	}
-	dr.outbox.Remove(outboxStopOf(n))
+	dr.outbox.Remove(isStopOf(n))
 	return dr.outbox.Put(outbox.Item{
 		Class: fenceCommand, To: []outbox.To{{Node: n, ID: v.Stop + uint64(slices.Index(v.Nodes, n))}},
 		Life: commandLife, Renew: true, Repeat: true, About: stopOf(n),
@@ -182,7 +182,8 @@ func (dr *recoveryDriver) putStop(n falcon.Node) *outbox.Item {
 // stopOf is the node that is ordered to end what it still runs.
 type stopOf falcon.Node
 
-func outboxStopOf(n falcon.Node) func(*outbox.Item) bool {
+// isStopOf reports whether a command is that order to a node.
+func isStopOf(n falcon.Node) func(*outbox.Item) bool {
 	return func(it *outbox.Item) bool { return it.About == stopOf(n) }
 }
 

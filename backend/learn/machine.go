@@ -287,11 +287,11 @@ func (m *Machine) Limit() time.Duration {
 // whole reports whether every node and rank that is known of was heard. To ranks of which an older
 // journal may know nothing others may lay claim that they were replaced by: all have the usual wait.
 func (m *Machine) whole(waited time.Duration) bool {
-	if len(m.Stale()) == 0 && !m.own.Empty {
-		return len(m.Missing()) == 0
-	}
-	if len(m.Stale()) > 0 && waited < Wait {
+	switch stale := len(m.Stale()) > 0; {
+	case stale && waited < Wait:
 		return false
+	case !stale && !m.own.Empty:
+		return len(m.Missing()) == 0
 	}
 	return m.described() && len(m.untold()) == 0 || len(m.claims.ranks) == 0 && !m.own.Empty && len(m.Missing()) == 0
 }

@@ -227,7 +227,8 @@ func TestTheNodeThatNobodyLeads(t *testing.T) {
 	if _, _, found := m.Abandoned(t0.Add(time.Hour), func(falcon.Node) bool { return false }); found {
 		t.Error("n1 is not connected")
 	}
-	m.GoneAbove(t0, Numbers{Epoch: 7})
+	m.Raised(Numbers{Epoch: 7})
+	m.GoneAbove(t0)
 	if !m.Follows("n1") {
 		t.Error("n1 follows")
 	}

@@ -42,7 +42,7 @@ func (m *Machine) Refused(now time.Time, n falcon.Node, r Report) {
 }
 
 // Abandoned is an engine that a node follows, although it has been connected to this one alone for so
-// long: the other is gone, or can't reach it. The node obeys nobody before this engine goes above.
+// long: the other is gone, or can't reach it. The node obeys no engine before this one goes above.
 func (m *Machine) Abandoned(now time.Time, connected func(falcon.Node) bool) (n falcon.Node, r Report, found bool) {
 	if !m.over || !m.raised.IsZero() && now.Sub(m.raised) < RivalAgain {
 		return "", Report{}, false
@@ -55,9 +55,9 @@ func (m *Machine) Abandoned(now time.Time, connected func(falcon.Node) bool) (n 
 	return "", Report{}, false
 }
 
-// GoneAbove puts the numbers in force with which the engine has gone above all that nodes follow.
-func (m *Machine) GoneAbove(now time.Time, n Numbers) {
-	m.own.Numbers, m.raised = n, now
+// GoneAbove notes that the engine has raised its epoch above all that nodes follow.
+func (m *Machine) GoneAbove(now time.Time) {
+	m.raised = now
 	clear(m.rivals)
 }
 

@@ -259,11 +259,12 @@ func (h *host) turn(tick bool) {
 			continue // told by the life before
 		}
 		h.seen = line.GetSeq()
-		if strings.Contains(line.GetText(), standsText) || strings.Contains(line.GetText(), unknownText) {
-			h.belief.told = h.c.now
+		stands, unknown := strings.Contains(line.GetText(), standsText), strings.Contains(line.GetText(), unknownText)
+		if stands || unknown {
+			h.belief.reported = h.c.now
 		}
-		h.belief.stands = h.belief.stands || strings.Contains(line.GetText(), standsText)
-		h.belief.unknown = strings.Contains(line.GetText(), unknownText) || h.belief.unknown && !strings.HasPrefix(line.GetText(), "job epoch ")
+		h.belief.stands = h.belief.stands || stands
+		h.belief.unknown = unknown || h.belief.unknown && !strings.HasPrefix(line.GetText(), "job epoch ")
 		h.log("[%s %d] %s", line.GetKind(), line.GetSeverity(), line.GetText())
 	}
 	h.c.conns = slices.DeleteFunc(h.c.conns, func(c *conn) bool { return !c.agentUp && !c.engUp })

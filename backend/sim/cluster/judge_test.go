@@ -12,11 +12,13 @@ import (
 
 // judge holds the engine's deeds against what is true.
 type judge struct {
-	c       *Cluster
-	launch  map[[2]uint64]int // processes started, by generation and rank
-	sick    time.Duration     // when it was last seen to be broken
-	short   time.Duration     // when the devices last did not suffice
-	told    time.Duration     // when an engine last said that the job stands: who heard it knows, whichever engine comes next
+	c      *Cluster
+	launch map[[2]uint64]int // processes started, by generation and rank
+	sick   time.Duration     // when it was last seen to be broken
+	short  time.Duration     // when the devices last did not suffice
+	// When an engine last reported that the job stands: a person knows it, whichever engine comes next.
+	reported time.Duration
+
 	begins  int
 	resumed int
 	fences  int
@@ -135,7 +137,7 @@ func (j *belief) recovery(v falcon.Recovery) {
 	}
 	j.waits = !v.State.Over() && strings.Contains(v.Reason, "no spare is left")
 	if v.State == falcon.RecoveryFailed && was != v.State {
-		j.stands, j.told = true, j.c.now // it says why, and what to do
+		j.stands, j.reported = true, j.c.now // it says why, and what to do
 		j.ruin(v)
 	}
 	if v.State == falcon.RecoveryResumed && was != v.State {
@@ -346,7 +348,7 @@ func (j *judge) end() {
 		return
 	}
 	b := c.host.belief
-	if b.stands || b.unknown || j.told > c.job.begun || b.awaitsMost() || c.now-j.short <= shortFor {
+	if b.stands || b.unknown || j.reported > c.job.begun || b.awaitsMost() || c.now-j.short <= shortFor {
 		j.gaveUp++
 		return
 	}

@@ -116,14 +116,14 @@ class Votes:
         It has failed, too, once the store has that key: another rank is done with this vote.
         """
         try:
-            return self.least([int(mine)], decided) == [1]
+            return self.everywhere(mine, decided)
         except RuntimeError as e:
             self._lose(e)
             return False
 
-    def everywhere(self, mine: bool) -> bool:
-        """Whether mine is true on every rank; waits for them. Raise RuntimeError where the network fails."""
-        return self.least([int(mine)]) == [1]
+    def everywhere(self, mine: bool, decided: str = LEFT) -> bool:
+        """Whether mine is true on every rank; waits for them. Raise RuntimeError as least does."""
+        return self.least([int(mine)], decided) == [1]
 
     def least(self, mine: list[int], decided: str = LEFT) -> list[int]:
         """The least of each value over all ranks; waits for them.
@@ -245,7 +245,7 @@ class _Late:
 
 
 class _Unended:
-    """A wait for all ranks, however long they take: it ends early only with a word in the store.
+    """A wait for all ranks, however long they take: it ends early only by a key in the store.
 
     It asks seldom and ever more seldom, as all ranks may wait for one.
     """
@@ -259,10 +259,10 @@ class _Unended:
         """Raise RuntimeError where the store has one of the keys. A store that does not answer says nothing."""
         if time.monotonic() < self._next:
             return
+        ended = False
         with contextlib.suppress(RuntimeError):
-            if any(self._store.check([key]) for key in self._keys):
-                self._next = 0.0
-        if not self._next:
+            ended = any(self._store.check([key]) for key in self._keys)
+        if ended:
             raise RuntimeError("another rank has left the votes")
         self._every_s = min(2 * self._every_s, ASK_S[1])
         self._next = time.monotonic() + self._every_s

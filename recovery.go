@@ -24,6 +24,7 @@ type Fault struct {
 	Action     string    `json:"action,omitempty"`           // the action (S4 fence) that has the node replaced; "" = none
 	Spare      Node      `json:"spare,omitempty"`            // that the action names for the node's ranks; another where that is gone
 	Silent     bool      `json:"silent,omitempty"`           // nothing but silence speaks against the node: it holds until the node is heard again with its processes
+	Unanswered bool      `json:"unanswered,omitempty"`       // the node is heard, but did not answer an order: it holds until the node is heard by another connection
 	FirstNs    int64     `json:"first_unix_ns"`              // of the first sign
 	DetectedNs int64     `json:"detected_unix_ns"`           // when it was certain enough to act
 	ReturnedNs int64     `json:"returned_unix_ns,omitempty"` // when the node was heard again with its processes, and taken back; 0 = it was not
@@ -31,6 +32,10 @@ type Fault struct {
 
 // Holds reports whether the fault still stands: its node was not taken back since.
 func (f Fault) Holds() bool { return f.ReturnedNs == 0 }
+
+// MayPass reports whether nothing but a connection speaks against the node, so that the node is taken
+// back once that is well again.
+func (f Fault) MayPass() bool { return f.Silent || f.Unanswered }
 
 // LosesNode reports whether the fault takes its node with it: the node can't be trusted
 // to run the rank again, and what still runs on it is stopped.

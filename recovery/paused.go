@@ -20,7 +20,7 @@ func (m *Machine) OnlyPaused(now time.Time, n falcon.Node, least time.Duration) 
 			recent := now.UnixNano()-f.DetectedNs < int64(hour)
 			switch {
 			case f.Node != n || !f.LosesNode() || !recent:
-			case f.Kind != falcon.FaultNode || !f.Silent:
+			case f.Kind != falcon.FaultNode || !f.MayPass() || f.Unanswered && !h.AwaySince(time.Unix(0, f.DetectedNs)):
 				return false
 			default:
 				silent++

@@ -33,8 +33,8 @@ type comeback struct {
 
 func newComeback(w *workflow) comeback { return comeback{w, returns{w.op}} }
 
-// onlySilence reports whether nothing but silence speaks against a node that is given up, and
-// nothing has taken its place.
+// onlySilence reports whether nothing but silence, of the node or of its answers, speaks against a node
+// that is given up, and nothing has taken its place.
 func (rt returns) onlySilence(now time.Time, n falcon.Node) bool {
 	if _, _, failed := rt.nodes.Get(n, now).Fatal(now); failed || !rt.isFenced(n) || len(rt.ranks.ranksOnNode(n)) == 0 {
 		return false
@@ -42,7 +42,7 @@ func (rt returns) onlySilence(now time.Time, n falcon.Node) bool {
 	silent := false
 	for _, f := range rt.rec.Faults {
 		if f.Node == n && f.Holds() && f.LosesNode() {
-			if !f.Silent {
+			if !f.MayPass() {
 				return false
 			}
 			silent = true
@@ -58,6 +58,11 @@ func (rt returns) hasFrozen(n falcon.Node) bool {
 	})
 }
 
+// isUnanswered reports whether a node is given up as it did not answer an order.
+func (rt returns) isUnanswered(n falcon.Node) bool {
+	return slices.ContainsFunc(rt.rec.Faults, func(f falcon.Fault) bool { return f.Node == n && f.Holds() && f.Unanswered })
+}
+
 // isBack reports whether a node that was given up is heard again, with each of its ranks accounted
 // for since, and whether one of them is alive. A process that its agent has not reported by then is
 // gone: of one that ended before this engine began nothing more is reported.
@@ -65,6 +70,9 @@ func (rt returns) isBack(now time.Time, n falcon.Node) (back, alive bool) {
 	h := rt.nodes.Get(n, now)
 	if !h.Connected() || !h.HeardWithin(now, rt.cfg.Beat) {
 		return false, false
+	}
+	if rt.isUnanswered(n) && !h.AwaySince(rt.givenUp.lastAt(n)) {
+		return false, false // an order takes the way of the one that was not answered
 	}
 	reported := !h.AwaySince(now.Add(-2 * rt.cfg.Beat))
 	for _, r := range rt.ranks.ranksOnNode(n) {
@@ -109,8 +117,12 @@ func (w comeback) takeBack(now time.Time) bool {
 		return false
 	}
 	for _, n := range back {
+		what := "is heard again"
+		if w.returns.isUnanswered(n) {
+			what = "is connected anew"
+		}
 		silent := w.returns.withdrawSilence(now, n)
-		w.out.addNote(w.op.rec.ID, "recovery", 1, "%s: node %s is heard again after %.1f s, and nothing has taken its place: it is taken back", w.op.rec.ID, n, silent.Seconds())
+		w.out.addNote(w.op.rec.ID, "recovery", 1, "%s: node %s %s after %.1f s, and nothing has taken its place: it is taken back", w.op.rec.ID, n, what, silent.Seconds())
 	}
 	w.goOnWith(now, back)
 	return true
@@ -168,7 +180,7 @@ func (rt returns) anyFaultHolds() bool {
 func (rt returns) withdrawSilence(now time.Time, n falcon.Node) time.Duration {
 	c, first := rt.rec, now.UnixNano()
 	for i := range c.Faults {
-		if f := &c.Faults[i]; f.Node == n && f.Silent && f.Holds() {
+		if f := &c.Faults[i]; f.Node == n && f.MayPass() && f.Holds() {
 			f.ReturnedNs, first = now.UnixNano(), min(first, f.FirstNs)
 		}
 	}

@@ -82,6 +82,11 @@ func (op *operation) waitsForNode(n falcon.Node) bool {
 	return slices.ContainsFunc(op.ranks.ranksOnNode(n), op.waitsForRank)
 }
 
+// awaitsAnswer reports whether nothing shows that the present state's order has reached node n.
+func (op *operation) awaitsAnswer(n falcon.Node) bool {
+	return op.rec.State == falcon.RecoverySuspend && !op.rec.Whole && !op.replies.Suspended(n)
+}
+
 // waitsForRank reports whether the present state waits for the process of rank r.
 func (op *operation) waitsForRank(r falcon.Rank) bool {
 	switch op.rec.State {

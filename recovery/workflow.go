@@ -81,7 +81,7 @@ func (w *workflow) openRecovery(now time.Time, f falcon.Fault) {
 // joinsFault reports whether a later sign may join a fault of its node. What a person has asked for
 // stays apart from a silence that may end, and so does what was taken back.
 func joinsFault(o *falcon.Fault, f falcon.Fault) bool {
-	return o.Holds() && (!f.Silent || o.AskedBy == "")
+	return o.Holds() && (!f.MayPass() || o.AskedBy == "")
 }
 
 // mergeFault adds a later sign against the same node to its fault.
@@ -92,7 +92,8 @@ func mergeFault(o *falcon.Fault, f falcon.Fault) {
 		o.AskedBy = ""
 	}
 	if f.LosesNode() {
-		o.Silent = f.Silent && (o.Silent || !o.LosesNode())
+		passes := f.MayPass() && (o.MayPass() || !o.LosesNode())
+		o.Silent, o.Unanswered = passes && (o.Silent || f.Silent), passes && (o.Unanswered || f.Unanswered)
 	}
 	switch {
 	case f.LosesNode() && !o.LosesNode(), o.Kind == falcon.FaultHang:
@@ -109,6 +110,10 @@ func (w *workflow) giveUpNode(now time.Time, kind falcon.FaultKind, n falcon.Nod
 	}
 	h := w.nodes.Get(n, now)
 	f := falcon.Fault{Kind: kind, Node: n, FirstNs: w.op.clock.Entered().UnixNano(), Evidence: []string{why}, Silent: h.Unheard(now)}
+	if f.Unanswered = !f.Silent && w.op.awaitsAnswer(n); f.Unanswered {
+		f.Kind = falcon.FaultNode
+		f.Evidence = []string{fmt.Sprintf("node %s is heard, but did not answer the order to park within %s", n, w.op.clock.Limit())}
+	}
 	w.onFault(now, f)
 }
 

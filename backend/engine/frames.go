@@ -53,7 +53,7 @@ func (e *Engine) arrive(s *fleet.Session, a arrival) error {
 
 func (e *Engine) handleArrival(a arrival, now time.Time) {
 	e.views.dirty = true
-	if e.learner.learning() {
+	if e.learner.learning() || e.learner.learnsAgain(now, a) {
 		e.learner.listen(a, now)
 		return
 	}
@@ -271,6 +271,9 @@ func (e *Engine) onRankState(n *fleet.Node, in *falconv1.RankState, now time.Tim
 func (c *clusterView) keepsRank(old *process, n falcon.Node, in *falconv1.RankState) bool {
 	if c.left.has(n, in) {
 		return true
+	}
+	if last := generationOf(in); last > 0 && last < old.state.GetRejoinedGeneration() {
+		return true // it was left behind; one that was never ordered into any may be of a new job
 	}
 	g, had := in.GetGeneration(), old.state.GetGeneration()
 	if in.GetAlive() && g > had && g <= c.newestGeneration() {

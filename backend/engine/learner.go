@@ -38,6 +38,7 @@ type learner struct {
 	held    []arrival
 	began   time.Time
 	told    bool // that the engine waits
+	acted   bool // the machines have what the journal kept
 	older   bool // a node does not say what it follows
 	ends    error
 }
@@ -47,14 +48,7 @@ func (l *learner) begin(now time.Time, id string) {
 	first := l.state.Epoch == 0
 	head := l.cfg.Journal.Head().Seq
 	l.self = learn.Engine{ID: id, Host: l.cfg.Host, Start: l.state.newestStart().Start + 1, First: head + 1}
-	own := learn.Own{
-		Numbers: learn.Numbers{
-			Epoch: max(l.state.Epoch, 1), Command: max(l.state.Reserved, 1) - 1,
-			Generation: l.cluster.newestGeneration(), Order: max(l.state.NextOrder, 1) - 1,
-		},
-		Record: head, Engine: l.self, Before: slices.Clone(l.state.Starts), Nodes: l.expected(),
-		Empty: len(l.state.job.Placement) == 0, Rejoins: l.rejoins(),
-	}
+	own := l.own(head)
 	l.machine = learn.New(own)
 	l.batch.apply(record(now, kindEpoch, epochRecord{Epoch: own.Epoch, Engine: &l.self}))
 	if l.cfg.TrustJournal {
@@ -63,6 +57,44 @@ func (l *learner) begin(now time.Time, id string) {
 	if first {
 		l.log.Debug("the journal is new")
 	}
+}
+
+// own is what the journal says, with its newest record.
+func (l *learner) own(head uint64) learn.Own {
+	return learn.Own{
+		Numbers: learn.Numbers{
+			Epoch: max(l.state.Epoch, 1), Command: max(l.state.Reserved, 1) - 1,
+			Generation: l.cluster.newestGeneration(), Order: max(l.state.NextOrder, 1) - 1,
+		},
+		Record: head, Engine: l.self, Before: slices.Clone(l.state.Starts), Nodes: l.expected(),
+		Empty: len(l.state.job.Placement) == 0, Rejoins: l.rejoins(),
+	}
+}
+
+// learnsAgain has an engine that knows no job hear its nodes again, where one comes that follows
+// another engine: the job may be that one's, and this engine's nodes were out of its reach until now.
+// It reports whether it does.
+func (l *learner) learnsAgain(now time.Time, a arrival) bool {
+	if a.what != arriveAttach || l.machine == nil || l.ends != nil || l.cfg.TrustJournal || len(l.state.job.Placement) > 0 {
+		return false
+	}
+	if !l.machine.Leads(reportOf(a.session.Hello.GetStanding())) {
+		return false
+	}
+	l.oplog.logf("journal", 2, "", "node %s follows another engine, and this one knows no job: it hears its nodes again", a.session.Hello.GetNode())
+	l.machine = learn.New(l.own(l.cfg.Journal.Head().Seq))
+	l.began, l.told = now, false
+	for _, n := range l.nodes.Nodes() {
+		if n.Connected() {
+			l.machine.Attach(now, n.Name, learn.Report{})
+			l.machine.Told(n.Name)
+		}
+	}
+	for _, r := range sortedKeys(l.engine.job.ranks) {
+		p := l.engine.job.ranks[r]
+		l.machine.Rank(claimOf(p.node, p.state))
+	}
+	return true
 }
 
 // rejoins is the newest generation that ranks may have rejoined: of a recovery that has not come so

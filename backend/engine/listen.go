@@ -73,7 +73,9 @@ func (l *learner) beginActing(now time.Time) {
 		l.tellStale(stale)
 		e.recoveries.liftOutdated(now, held)
 	}
-	e.restart.adopt(e.state.restart)
+	if !l.acted {
+		e.restart.adopt(e.state.restart)
+	}
 	l.fenceLeftBehind(now, held, len(stale) > 0)
 	world := 0
 	if len(stale) > 0 || len(e.state.job.Placement) == 0 {
@@ -82,7 +84,7 @@ func (l *learner) beginActing(now time.Time) {
 	if world > 0 {
 		l.rebuild(now, world)
 	}
-	e.describer.withoutProcesses(func() { e.restoreMachines(now) })
+	e.describer.withoutProcesses(func() { l.restore(now) })
 	e.describer.announceProcesses(now)
 	e.intake.takeEarly(now)
 	for _, n := range e.nodes.Nodes() {
@@ -98,6 +100,18 @@ func (l *learner) beginActing(now time.Time) {
 			e.resendOpen(n, now)
 		}
 	}
+}
+
+// restore gives the machines what the journal kept. An engine that has learnt again knew no job
+// before: they are given that alone.
+func (l *learner) restore(now time.Time) {
+	switch {
+	case !l.acted:
+		l.engine.restoreMachines(now)
+	case len(l.state.job.Placement) > 0:
+		l.engine.describer.announce(now, l.state.job)
+	}
+	l.acted = true
 }
 
 // replay takes what had to wait. Streams were entered when they came.

@@ -21,6 +21,9 @@ func (m *Machine) leads(r Report) bool {
 	return m.isForeign(r.Epoch, r.Engine) && cmp.Or(cmp.Compare(r.Engine.Start, m.own.Engine.Start), cmp.Compare(r.Engine.ID, m.own.Engine.ID)) > 0
 }
 
+// Leads reports whether a node follows another engine that goes before this one.
+func (m *Machine) Leads(r Report) bool { return m.over && m.leads(r) }
+
 // rivalry is a node that follows another engine, although it is connected to this one.
 type rivalry struct {
 	Report

@@ -13011,6 +13011,7 @@ type Fault struct {
 	Spare          string                 `protobuf:"bytes,9,opt,name=spare,proto3" json:"spare,omitempty"`                                             // that the action names for the node's ranks
 	Silent         bool                   `protobuf:"varint,10,opt,name=silent,proto3" json:"silent,omitempty"`                                         // nothing but silence speaks against the node: it is taken back when it is heard again with its processes
 	ReturnedUnixNs int64                  `protobuf:"varint,11,opt,name=returned_unix_ns,json=returnedUnixNs,proto3" json:"returned_unix_ns,omitempty"` // when it was; 0 = it was not
+	Unanswered     bool                   `protobuf:"varint,12,opt,name=unanswered,proto3" json:"unanswered,omitempty"`                                 // the node is heard, but did not answer an order: it is taken back when it is heard by another connection
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -13120,6 +13121,13 @@ func (x *Fault) GetReturnedUnixNs() int64 {
 		return x.ReturnedUnixNs
 	}
 	return 0
+}
+
+func (x *Fault) GetUnanswered() bool {
+	if x != nil {
+		return x.Unanswered
+	}
+	return false
 }
 
 // Recovery: see falcon.Recovery.
@@ -15293,7 +15301,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04last\x18\t \x01(\tR\x04last\x12\x14\n" +
 	"\x05lasts\x18\n" +
 	" \x01(\bR\x05lasts\x12\x16\n" +
-	"\x06causes\x18\v \x03(\tR\x06causes\"\xb7\x02\n" +
+	"\x06causes\x18\v \x03(\tR\x06causes\"\xd7\x02\n" +
 	"\x05Fault\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
@@ -15306,7 +15314,10 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05spare\x18\t \x01(\tR\x05spare\x12\x16\n" +
 	"\x06silent\x18\n" +
 	" \x01(\bR\x06silent\x12(\n" +
-	"\x10returned_unix_ns\x18\v \x01(\x03R\x0ereturnedUnixNs\"\xd7\t\n" +
+	"\x10returned_unix_ns\x18\v \x01(\x03R\x0ereturnedUnixNs\x12\x1e\n" +
+	"\n" +
+	"unanswered\x18\f \x01(\bR\n" +
+	"unanswered\"\xd7\t\n" +
 	"\bRecovery\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1e\n" +

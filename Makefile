@@ -180,8 +180,9 @@ pictures: ## draw docs/pictures/*.png again, from the lab's recording and the sc
 	go test -count=1 -run TestPictures ./tui -pictures $(PAGES)/pictures
 
 KEYS ?= 200
-keys: ## KEYS (200) streams of characters with each kind of decision open, and KEYS consoles on slow links: nothing is confirmed by a stream, or before it was shown
+keys: ## KEYS (200) streams of characters with each kind of decision open, as many over SSH, and KEYS consoles on slow links: nothing is confirmed by a stream, or before it was shown
 	go test ./tui -count=1 -timeout 3h -v -run '^TestStreamsConfirmNothing$$|^TestNothingIsDecidedBeforeItIsShown$$' -streams $(KEYS) -slow-links $(KEYS)
+	go test ./tui/sshserver -count=1 -timeout 1h -v -run '^TestStreamsOverSSHConfirmNothing$$' -parallel 8 -ssh-streams $(KEYS)
 
 SEEDS ?= 20
 seeds: build ## the lab's scenarios on SEEDS seeds each (default 20), judged, with a table; goes on where it stopped

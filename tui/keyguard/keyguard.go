@@ -75,6 +75,7 @@ type Guard struct {
 	coded  time.Time // when its letters were offered
 	held   time.Time // when the confirmation counts, zero = there is none
 	settle time.Duration
+	failed bool // a confirmation did not count since the dialog was opened, or since a rest
 }
 
 // New makes a guard; the seed makes its reports' places and letters hard to guess.
@@ -82,7 +83,7 @@ func New(seed uint64) *Guard { return &Guard{reports: newReports(seed)} }
 
 // Open notes that a dialog was opened. It is unseen until a report says otherwise.
 func (g *Guard) Open(now time.Time) {
-	g.open, g.held = now, time.Time{}
+	g.open, g.held, g.failed = now, time.Time{}, false
 	g.Repaint()
 	g.reports.newCode()
 }
@@ -93,9 +94,22 @@ func (g *Guard) Repaint() { g.seen, g.coded, g.reports.current = time.Time{}, ti
 // Close notes that no dialog is open.
 func (g *Guard) Close() { g.open, g.held = time.Time{}, time.Time{} }
 
-// Press judges a key: Counts, or why it does not. A confirmation that may count is Held.
+// Press judges a key: Counts, or why it does not. A confirmation that may count is Held. Who reads that
+// a confirmation did not count presses it again; a stream goes on with text.
 func (g *Guard) Press(now time.Time, kind Kind) Reason {
 	gap := g.noteKey(now, kind)
+	why := g.judge(now, kind, gap)
+	switch {
+	case kind == KeyConfirm && why != Held:
+		g.failed = true
+	case kind == KeyText && g.failed:
+		g.demandPause(Followed, Rest)
+	}
+	return why
+}
+
+// judge judges a key that came a gap after the one before.
+func (g *Guard) judge(now time.Time, kind Kind, gap time.Duration) Reason {
 	switch {
 	case !g.held.IsZero():
 		return g.pressHeld(now, kind)
@@ -225,7 +239,7 @@ func (g *Guard) readableAt() time.Time {
 func (g *Guard) noteKey(now time.Time, kind Kind) time.Duration {
 	gap := now.Sub(g.last)
 	if g.last.IsZero() || gap >= Rest {
-		g.run = now
+		g.run, g.failed = now, false
 	}
 	if g.reason != Counts && g.rested(now) >= g.pause {
 		g.reason, g.pause = Counts, 0

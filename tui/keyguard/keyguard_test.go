@@ -1,6 +1,7 @@
 package keyguard
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -164,5 +165,27 @@ func TestDelay(t *testing.T) {
 	g.Sent(now, q.Number)
 	if d := g.Delay(now.Add(2 * time.Second)); d != 2*time.Second {
 		t.Errorf("%s while an answer is waited for", d)
+	}
+}
+
+// A stream whose link stalls now and then rests for long enough between two of its keys, and again
+// behind a confirmation: it sends nothing even so.
+func TestAStreamThatStallsConfirmsNothing(t *testing.T) {
+	for seed := range uint64(2000) {
+		r, s := rand.New(rand.NewPCG(seed, 1)), sit(t)
+		gap := time.Second / time.Duration(2+r.IntN(12))
+		s.play("open shown")
+		for range 200 {
+			for _, kind := range []Kind{KeyConfirm, KeyText} {
+				if s.g.Due(s.now) {
+					t.Fatalf("seed %d, %s between keys: a confirmation counts", seed, gap)
+				}
+				s.g.Press(s.now, kind)
+				s.now = s.now.Add(gap)
+				if r.IntN(5) == 0 {
+					s.now = s.now.Add(time.Duration(r.Int64N(int64(Rest - gap))))
+				}
+			}
+		}
 	}
 }

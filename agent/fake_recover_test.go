@@ -58,6 +58,12 @@ func (s *fakeSegment) Rejoined() (ring.Rejoined, bool) {
 	return s.recovery.rejoined, true
 }
 
+// declare is an adapter that can do everything; in set.
+func (s *fakeSegment) declare() {
+	s.control.Coverage |= ring.CoverAdapter
+	s.recovery.job.Can = falcon.Can{Declared: true, Park: true, Split: true, Place: true, Checkpoint: true, Versions: 1}
+}
+
 func (s *fakeSegment) JobState() ring.JobState {
 	s.mu.Lock()
 	defer s.mu.Unlock()

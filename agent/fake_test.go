@@ -236,7 +236,7 @@ func (s *fakeSegment) mark(i int64, ms float64) {
 	s.set(func() {
 		s.marks = append(s.marks, ring.Mark{Iteration: i, StartNs: int64(ms * 1e6)})
 		s.control.Iteration = i
-		s.control.Coverage |= ring.CoverAdapter
+		s.declare()
 	})
 }
 

@@ -61,7 +61,7 @@ func TestARecoveryOutlivesTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := newFakeDir(t)
 		s := dir.add(100, 0, "n1.g0")
-		s.set(func() { s.control.Coverage |= ring.CoverAdapter })
+		s.set(s.declare)
 		suspend := &falconv1.Command{Epoch: 1, Id: 3, DeadlineUnixNs: time.Now().Add(time.Minute).UnixNano(), Body: &falconv1.Command_Suspend{Suspend: &falconv1.SuspendCommand{Generation: 2}}}
 		first, second, third := &fakeShip{}, &fakeShip{}, &fakeShip{}
 		succeed(t, dir, first, func(a *Agent) {

@@ -276,7 +276,7 @@ func TestStopOfAFailedLaunch(t *testing.T) {
 		n.Command(launchCommand(1, 2, 4, 5))
 		wait(time.Second)
 		up := n.up(201, 4, 0, 2)
-		up.set(func() { up.control.GenerationNow, up.control.Coverage = 2, ring.CoverAdapter })
+		up.set(func() { up.declare(); up.control.GenerationNow = 2 })
 		wait(time.Second)
 		n.order(2, time.Minute, stopCommand(3))
 		if up.control.SuspendWanted != 3 || up.recovery.stop != 3 || m.how[202] == "" {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/ring"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -66,6 +67,7 @@ func (p *process) addRecovery(st *falconv1.RankState) {
 	st.ZeroStage, st.ZeroInstances = int32(job.ZeRO.Stage), int32(job.ZeRO.Instances)
 	st.StateBytes, st.CopyMbs = job.Bytes, float64(job.CopyBytesS)/1e6
 	st.MicroMin, st.MicroMax, st.MicroMultiple = int32(job.MicroMin), int32(job.MicroMax), int32(job.MicroMultiple)
+	st.Can = convert.CanToProto(job.Can)
 	if stored := p.storedCheckpoint(job.Checkpoint); stored != falcon.NoIteration {
 		st.CheckpointIteration = stored + 1
 	}

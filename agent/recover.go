@@ -30,10 +30,8 @@ func (p *process) canBeParked() bool {
 	return p.parks() || !p.comms.anyInState(ring.CommLive)
 }
 
-// parks reports whether the adapter takes the process out of training for a recovery.
-func (p *process) parks() bool {
-	return p.seg.Control().Coverage&(ring.CoverAdapter|ring.CoverStays) == ring.CoverAdapter
-}
+// parks reports whether the process has declared that it leaves training for a recovery.
+func (p *process) parks() bool { return p.seg.JobState().Can.Park }
 
 // parkedForGeneration reports whether a process has left training and obeyed the suspension of
 // this generation or a newer one; a replacement counts as having obeyed its own.

@@ -35,7 +35,7 @@ func seat(rank, pid int32) *falconv1.RankSeat { return &falconv1.RankSeat{Rank: 
 // adapted is a process whose job has an adapter.
 func (n *node) adapted(pid, rank int, device string) *fakeSegment {
 	s := n.dir.add(pid, rank, device)
-	s.set(func() { s.control.Coverage |= ring.CoverAdapter })
+	s.set(s.declare)
 	return s
 }
 
@@ -120,7 +120,7 @@ func TestSuspendIsAllOrNothing(t *testing.T) {
 		if !strings.Contains(got[0].Detail, "rank 1 (pid 101) can't park") || a.recovery.suspended+b.recovery.suspended != 0 {
 			t.Fatalf("result %v, %d written", got[0], a.recovery.suspended)
 		}
-		b.set(func() { b.control.Coverage |= ring.CoverAdapter; b.control.SuspendWanted = 5 })
+		b.set(func() { b.declare(); b.control.SuspendWanted = 5 })
 		n.order(2, 10*time.Second, suspendCommand(2, 0))
 		if got := n.expect(t, refused, refused); !strings.Contains(got[1].Detail, "generation 5, which is newer") || a.recovery.suspended != 0 {
 			t.Fatalf("result %v", got[1])

@@ -21,9 +21,9 @@ type Job struct {
 	Spares    []falcon.Node    // connected nodes with room for a node's ranks and without any
 	Barred    []string         // why other such nodes are not to be used, one clause each
 	CanLaunch bool             // every node in use and every spare can start processes: S4 can be carried out
-	Adapter   bool             // the framework takes orders (falcon_job.h)
+	Can       falcon.Can       // what all processes have declared that they can do (falcon_job.h)
 
-	Parks      bool          // all processes can wait for a recovery: S4 can replace one node alone (fence)
+	Parks      bool          // all processes can wait for a recovery now: S4 can replace one node alone (fence)
 	OnlyCopies []falcon.Node // nodes with state of which no other node holds a replica, ascending
 	RecoveryMs float64       // that a recovery takes from suspend to resume, as predicted from those measured; 0 = unknown
 

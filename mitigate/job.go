@@ -43,7 +43,7 @@ func (p *Planner) onJob(in Job) {
 // sameForPlans reports whether plans made for one description hold for the other.
 func (j Job) sameForPlans(o Job) bool {
 	return j.Layout == o.Layout && j.Unknown == o.Unknown && slices.Equal(j.MicroBatches, o.MicroBatches) && slices.Equal(j.Placement, o.Placement) &&
-		slices.Equal(j.Spares, o.Spares) && slices.Equal(j.Barred, o.Barred) && j.Parks == o.Parks && slices.Equal(j.OnlyCopies, o.OnlyCopies) && j.RecoveryMs == o.RecoveryMs && j.CanLaunch == o.CanLaunch && j.Adapter == o.Adapter &&
+		slices.Equal(j.Spares, o.Spares) && slices.Equal(j.Barred, o.Barred) && j.Parks == o.Parks && slices.Equal(j.OnlyCopies, o.OnlyCopies) && j.RecoveryMs == o.RecoveryMs && j.CanLaunch == o.CanLaunch && j.Can == o.Can &&
 		slices.Equal(j.MicroMin, o.MicroMin) && slices.Equal(j.MicroMax, o.MicroMax) && slices.Equal(j.MicroMultiple, o.MicroMultiple) &&
 		slices.Equal(j.StateMB, o.StateMB) && j.CopyMBs == o.CopyMBs
 }

@@ -34,7 +34,7 @@ const gridHealthy = 90.0
 func newGridJob(t *rapid.T) *grid {
 	g := &grid{T: t, slow: map[falcon.Device]float64{}, overheads: map[falcon.Rung]float64{}}
 	l := falcon.Layout{TP: 1, DP: rapid.IntRange(3, 4).Draw(t, "dp"), PP: 2}
-	g.job = Job{Epoch: 1, Layout: l, GPUs: l.World(), Adapter: true, CanLaunch: true}
+	g.job = Job{Epoch: 1, Layout: l, GPUs: l.World(), Can: allCan, CanLaunch: true}
 	for r := range l.World() {
 		g.job.Placement = append(g.job.Placement, falcon.NewDevice(falcon.Node(fmt.Sprintf("n%02d", r)), 0))
 		g.job.Spares = append(g.job.Spares, falcon.Node(fmt.Sprintf("s%02d", r)))

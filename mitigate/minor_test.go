@@ -12,7 +12,7 @@ func TestMinorSlowdownsGoByPrice(t *testing.T) {
 	play := func(slow, self, overheadS2 float64, n int64) *rig {
 		r := newRig(Config{OverheadsMs: map[falcon.Rung]float64{falcon.RungS2: overheadS2}})
 		job := fourReplicas(1, 8, 8, 8, 8)
-		job.Adapter, job.CanLaunch, job.Spares = true, true, []falcon.Node{"spare"}
+		job.CanLaunch, job.Spares = true, []falcon.Node{"spare"}
 		for rank := range 4 {
 			job.Placement = append(job.Placement, falcon.NewDevice(falcon.Node("n"+string(rune('0'+rank))), 0))
 		}

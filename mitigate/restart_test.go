@@ -71,8 +71,11 @@ func (r *rig) restored() Restored {
 var autoS2 = SetPolicy{falcon.Policy{Mode: falcon.ModeAuto, Cap: falcon.RungS2}}
 
 func fourReplicas(epoch uint64, m ...int32) Job {
-	return Job{Epoch: epoch, Layout: falcon.Layout{TP: 1, DP: 4, PP: 1}, MicroBatches: m, GPUs: 4}
+	return Job{Epoch: epoch, Layout: falcon.Layout{TP: 1, DP: 4, PP: 1}, MicroBatches: m, GPUs: 4, Can: allCan}
 }
+
+// allCan is an adapter that can do everything.
+var allCan = falcon.Can{Declared: true, Park: true, Split: true, Place: true, Checkpoint: true}
 
 func gpuIncident(id string, rank falcon.Rank, onset int64) falcon.Incident {
 	return falcon.Incident{

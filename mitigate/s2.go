@@ -136,6 +136,8 @@ func (pm *planMaker) s2Applies(s *incidentState) error {
 		return err
 	}
 	switch {
+	case !pm.job.desc.Can.Split:
+		return pm.job.withoutLeave(errCantSplit)
 	case !s.measured || pm.profile.newest == nil || !pm.job.coversAllRanks(pm.profile.newest.speeds):
 		return errNoSpeeds
 	case pm.profile.newest.model == nil && !slices.Equal(pm.profile.newest.placement, pm.job.desc.Placement):

@@ -20,7 +20,6 @@ const stateTimes = 3
 const betterThanHealthy = 0.97
 
 var (
-	errNoAdapter  = errors.New("the framework takes no orders: it has no adapter")
 	errOneNode    = errors.New("the job runs on one node: there is no other place")
 	errNoSwap     = errors.New("the present places can't be exchanged for those, neither by nodes nor by tensor-parallel groups")
 	errMixedSteps = errors.New("the replicas' micro-batches have different multiples")
@@ -86,8 +85,8 @@ func (pm *planMaker) s3Applies(s *incidentState) error {
 		return errNoPlacement
 	case len(pm.job.desc.Placement.Nodes()) < 2:
 		return errOneNode
-	case !pm.job.desc.Adapter:
-		return errNoAdapter
+	case !pm.job.desc.Can.Place:
+		return pm.job.withoutLeave(errCantPlace)
 	}
 	if err := pm.job.splittable(); err != nil && !errors.Is(err, errOneReplica) {
 		return err

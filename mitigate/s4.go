@@ -83,8 +83,8 @@ func (pm *planMaker) s4Applies(s *incidentState) error {
 	switch {
 	case len(pm.job.desc.Placement) != pm.job.desc.Layout.World() || pm.job.desc.Layout.World() == 0:
 		return errNoPlacement
-	case !pm.job.desc.Adapter:
-		return errNoAdapter
+	case !pm.job.desc.Can.Checkpoint && !pm.job.desc.Can.Park:
+		return pm.job.withoutLeave(errCantCheckpoint)
 	case !pm.job.desc.CanLaunch:
 		return errNoLaunch
 	}
@@ -100,6 +100,8 @@ func (pm *planMaker) nextNodes(v falcon.Variant) (nodeSwap, error) {
 	}
 	one := v == falcon.VariantReplace || v == falcon.VariantFence
 	switch {
+	case v != falcon.VariantFence && !pm.job.desc.Can.Checkpoint:
+		return nodeSwap{}, errCantCheckpoint
 	case v == falcon.VariantDrop:
 		return pm.dropReplica(bad)
 	case one && len(bad) > 1:

@@ -298,8 +298,13 @@ func (a args) job() Job {
 		m = append(m, int32(v))
 	}
 	out := Job{Epoch: uint64(a.num("epoch")), Layout: l, Unknown: a.v["unknown"], MicroBatches: m, GPUs: l.World(), CanLaunch: a.v["launch"] == "true"}
+	out.Can = allCan
+	if _, given := a.v["can"]; given { // these alone
+		list := a.words("can")
+		has := func(what string) bool { return slices.Contains(list, what) }
+		out.Can = falcon.Can{Declared: !has("unknown"), Park: has("park"), Split: has("split"), Place: has("place"), Checkpoint: has("checkpoint")}
+	}
 	if per := int(a.maybe("per")); per > 0 {
-		out.Adapter = true
 		nodes := a.words("on")
 		for r := range l.World() {
 			node := fmt.Sprintf("n%d", r/per)

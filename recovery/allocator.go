@@ -150,7 +150,7 @@ func (al *allocator) shrinkPlan(a assignment) (*falcon.Shrink, string) {
 	switch {
 	case !al.policy.Recovery.AllowShrink:
 		return nil, ""
-	case !al.job.Adapter:
+	case !al.job.Parks:
 		return nil, "the job has no adapter, so that it is unknown how it shares its batch and state out"
 	case al.job.ZeRO.Stage > 0:
 		return nil, "ZeRO spreads the optimizer's state over all replicas"

@@ -88,9 +88,12 @@ func (w *workflow) onAgentDeadline(now time.Time) {
 // waits for them; where they are the most it is not they who are at fault.
 func (w *workflow) giveUpWaiting(now time.Time, kind falcon.FaultKind, format string, limit time.Duration) {
 	late, nodes := w.lateNodes(), len(w.ranks.usedNodes())
-	many := w.op.rec.State != falcon.RecoveryReplace && len(late) > 1
+	launched, many := w.op.rec.State == falcon.RecoveryReplace, len(late) > 1
 	switch {
-	case many && 2*len(late) >= nodes && newWaits(w).awaitMost(now, late):
+	case many && !launched && 2*len(late) >= nodes && newWaits(w).awaitMost(now, late):
+		return
+	case many && launched && 2*len(late) > nodes:
+		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf(format, late[0], limit)+fmt.Sprintf(", nor did those on %d of %d nodes: what was launched may not be able to rejoin; look at its output, then start the job again from its checkpoint", len(late), nodes))
 		return
 	case many && 2*len(late) > nodes:
 		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf(format, late[0], limit)+fmt.Sprintf(", nor did %d of %d nodes: the console's own network may be at fault; start the job again from its checkpoint", len(late), nodes))

@@ -33,7 +33,7 @@ const vigilBeat = 2 * time.Second
 
 func newVigil(seed uint64, nodes int) *vigil {
 	v := &vigil{m: New(Config{}), rng: rand.New(rand.NewPCG(seed, 3)), start: time.Unix(1000, 0), nodes: nodes}
-	j := Job{Epoch: 1, Layout: falcon.Layout{TP: 1, DP: nodes, PP: 1}, Adapter: true, Checkpoint: -1, Spares: []falcon.Node{"s0"}, CanLaunch: map[falcon.Node]bool{"s0": true}}
+	j := Job{Epoch: 1, Layout: falcon.Layout{TP: 1, DP: nodes, PP: 1}, Parks: true, Checkpoint: -1, Spares: []falcon.Node{"s0"}, CanLaunch: map[falcon.Node]bool{"s0": true}}
 	for r := range nodes {
 		d := falcon.NewDevice(falcon.Node(fmt.Sprintf("n%d", r)), 0)
 		j.Placement, j.CanLaunch[d.Node()] = append(j.Placement, d), true

@@ -16,7 +16,7 @@ func TestAPlacementIsFollowedIntoARecovery(t *testing.T) {
 	m.Step(at, SetPolicy{Policy: falcon.Policy{Mode: falcon.ModeAuto}})
 	old := falcon.Placement{"n0.g0", "n0.g1", "n1.g0", "n1.g1"}
 	job := Job{
-		Epoch: 1, Layout: falcon.Layout{TP: 1, DP: 4, PP: 1}, Placement: old, Adapter: true, Checkpoint: falcon.NoIteration,
+		Epoch: 1, Layout: falcon.Layout{TP: 1, DP: 4, PP: 1}, Placement: old, Parks: true, Checkpoint: falcon.NoIteration,
 		CanLaunch: map[falcon.Node]bool{"n0": true, "n1": true},
 	}
 	m.Step(at, job)

@@ -13,7 +13,7 @@ import (
 func hears(n int) (*Machine, time.Time) {
 	now := time.Unix(1000, 0)
 	m := New(Config{})
-	job := Job{Epoch: 1, Layout: falcon.Layout{TP: 1, DP: n, PP: 1}, Adapter: true, Checkpoint: falcon.NoIteration, Spares: []falcon.Node{"n9"}}
+	job := Job{Epoch: 1, Layout: falcon.Layout{TP: 1, DP: n, PP: 1}, Parks: true, Checkpoint: falcon.NoIteration, Spares: []falcon.Node{"n9"}}
 	for r := range n {
 		job.Placement = append(job.Placement, falcon.NewDevice(falcon.Node(fmt.Sprint("n", r)), 0))
 	}

@@ -90,7 +90,7 @@ func TestAnyWordsLeaveTheJobWhole(t *testing.T) {
 	for seed := range uint64(400) {
 		g := garbage{rand.New(rand.NewPCG(seed, 9))}
 		m, now := New(Config{}), time.Unix(1000, 0)
-		j := Job{Epoch: 1, Layout: falcon.Layout{TP: 1, DP: 2, PP: 2}, Adapter: g.IntN(8) > 0, Checkpoint: int64(g.IntN(2)) - 1, Spares: []falcon.Node{"n8", "n9"}, CanLaunch: map[falcon.Node]bool{}}
+		j := Job{Epoch: 1, Layout: falcon.Layout{TP: 1, DP: 2, PP: 2}, Parks: g.IntN(8) > 0, Checkpoint: int64(g.IntN(2)) - 1, Spares: []falcon.Node{"n8", "n9"}, CanLaunch: map[falcon.Node]bool{}}
 		for _, n := range []falcon.Node{"n0", "n1", "n2", "n3", "n8", "n9"} {
 			j.CanLaunch[n] = true
 		}

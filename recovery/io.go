@@ -21,7 +21,7 @@ type Job struct {
 	CanLaunch  map[falcon.Node]bool
 	Away       map[falcon.Node]bool   // nodes in use whose agents are between two connections: they may be able to start processes
 	Domains    map[falcon.Node]string // failure domain (rack, switch); absent = the node's own
-	Adapter    bool                   // all processes take orders and can park
+	Parks      bool                   // all processes have declared that they park and rejoin in place
 	Splits     []int32                // micro-batches per replica in force
 	Unit       int                    // that every replica's micro-batches must be a multiple of; 0 = 1
 	Checkpoint int64                  // newest iteration that storage holds; NoIteration = none known

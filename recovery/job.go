@@ -44,7 +44,7 @@ func (m *Machine) mergeJob(before, j Job) Job {
 	if m.op.rec == nil {
 		return j
 	}
-	j.Adapter = j.Adapter || before.Adapter
+	j.Parks = j.Parks || before.Parks
 	j.StateMB, j.Checkpoint, j.Unit = max(j.StateMB, before.StateMB), max(j.Checkpoint, before.Checkpoint), max(j.Unit, before.Unit)
 	if j.ZeRO == (falcon.ZeRO{}) {
 		j.ZeRO = before.ZeRO

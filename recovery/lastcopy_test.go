@@ -15,7 +15,7 @@ func TestTheLastCopyIsWaitedFor(t *testing.T) {
 	m.Step(at, SetPolicy{Policy: falcon.Policy{Mode: falcon.ModeAuto}})
 	on := falcon.Placement{"n0.g0", "n1.g0", "n2.g0", "n3.g0"}
 	m.Step(at, Job{
-		Epoch: 1, Layout: falcon.Layout{TP: 1, DP: 2, PP: 2}, Placement: on, Adapter: true, Checkpoint: falcon.NoIteration,
+		Epoch: 1, Layout: falcon.Layout{TP: 1, DP: 2, PP: 2}, Placement: on, Parks: true, Checkpoint: falcon.NoIteration,
 		CanLaunch: map[falcon.Node]bool{"n0": true, "n1": true, "n2": true, "n3": true}, Spares: []falcon.Node{"n4", "n5"},
 	})
 	heard := func(now time.Time, nodes ...falcon.Node) {

@@ -26,7 +26,7 @@ func (w *workflow) proposePlan(now time.Time) {
 	}
 	w.op.updateSurvivors()
 	c.Survivors = slices.DeleteFunc(c.Survivors, func(r falcon.Rank) bool { return slices.Contains(a.launch, r) })
-	if !c.Whole && w.job.Adapter && (w.policy.Recovery.Countdown > 0 || w.approval.needsPerson(now) != "") {
+	if !c.Whole && w.job.Parks && (w.policy.Recovery.Countdown > 0 || w.approval.needsPerson(now) != "") {
 		if choice, err := w.alloc.predictMoves(a); err == nil { // a person will look at it
 			c.Moves, c.Checkpoint = choice.Moves, choice.Checkpoint
 		}

@@ -12,7 +12,7 @@ import (
 func fleet(nodes int) (*Machine, Job, time.Time) {
 	now := time.Unix(1000, 0)
 	m := New(Config{})
-	j := Job{Epoch: 1, Layout: falcon.Layout{TP: 8, DP: nodes / 2, PP: 2}, Adapter: true, CanLaunch: map[falcon.Node]bool{"s0": true}, Spares: []falcon.Node{"s0"}}
+	j := Job{Epoch: 1, Layout: falcon.Layout{TP: 8, DP: nodes / 2, PP: 2}, Parks: true, CanLaunch: map[falcon.Node]bool{"s0": true}, Spares: []falcon.Node{"s0"}}
 	for r := range 8 * nodes {
 		n := falcon.Node(fmt.Sprintf("n%d", r/8))
 		j.Placement, j.CanLaunch[n] = append(j.Placement, falcon.NewDevice(n, r%8)), true

@@ -140,8 +140,8 @@ func (s *script) jobInput(w words) []Input {
 	per := int(s.num(w, "per", 2))
 	j := Job{
 		Epoch: uint64(s.num(w, "epoch", int64(s.job.Epoch))), Generation: uint64(s.num(w, "generation", 0)), StateMB: 100,
-		Layout:  falcon.Layout{TP: int(s.num(w, "tp", 1)), DP: int(s.num(w, "dp", 2)), PP: int(s.num(w, "pp", 2))},
-		Adapter: w["adapter"] != "false", Checkpoint: s.num(w, "checkpoint", falcon.NoIteration), CanLaunch: map[falcon.Node]bool{},
+		Layout: falcon.Layout{TP: int(s.num(w, "tp", 1)), DP: int(s.num(w, "dp", 2)), PP: int(s.num(w, "pp", 2))},
+		Parks:  w["adapter"] != "false", Checkpoint: s.num(w, "checkpoint", falcon.NoIteration), CanLaunch: map[falcon.Node]bool{},
 		Unit: int(s.num(w, "unit", 0)), ZeRO: falcon.ZeRO{Stage: int(s.num(w, "zero", 0)), Instances: int(s.num(w, "instances", 0))},
 	}
 	on := list(w["on"])

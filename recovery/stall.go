@@ -35,11 +35,14 @@ func (d *detector) notBegunFor(now time.Time) time.Duration {
 }
 
 // standstillFor is for how long the job stalls, by its iterations or by ranks that all wait, which
-// show it earlier; 0 = it goes on, or that is unknown.
+// show it earlier; 0 = it goes on, or that is unknown. Who was in its own code, or in storage, until
+// just now has not waited for anybody for long.
 func (d *detector) standstillFor(now time.Time, t testimony) time.Duration {
 	usual, known := d.pace.Usual()
 	stall := d.stalledFor(now)
 	switch {
+	case stall > 0 && t.allWait() && now.Sub(t.since) < 2*d.cfg.Beat:
+		return 0
 	case stall > 0 || d.pace.Held():
 		return stall
 	case d.pace.Newest() < 0 && t.allWait(): // a job begins when it does: all but some have, for long

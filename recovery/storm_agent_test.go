@@ -69,7 +69,7 @@ func (s *storm) on(n *station) []*proc {
 func (s *storm) obey(n *station, o *errand) {
 	switch c := o.cmd.(type) {
 	case Suspend:
-		if !s.job.Adapter && len(s.on(n)) > 0 {
+		if !s.job.Parks && len(s.on(n)) > 0 {
 			s.reply(n, o, Suspended{Node: n.name, Generation: c.Generation, Refused: "it has no adapter"})
 			return
 		}

@@ -190,7 +190,7 @@ func newStorm(seed uint64) *storm {
 	}
 	s.now = s.start
 	layouts := []falcon.Layout{{TP: 1, DP: 2, PP: 2}, {TP: 1, DP: 4, PP: 1}, {TP: 2, DP: 2, PP: 1}, {TP: 1, DP: 3, PP: 1}, {TP: 1, DP: 4, PP: 2}}
-	s.job = Job{Epoch: 1, Layout: layouts[s.rng.IntN(len(layouts))], Adapter: !s.chance(0.05), CanLaunch: map[falcon.Node]bool{}, Checkpoint: int64(s.rng.IntN(3)) - 1}
+	s.job = Job{Epoch: 1, Layout: layouts[s.rng.IntN(len(layouts))], Parks: !s.chance(0.05), CanLaunch: map[falcon.Node]bool{}, Checkpoint: int64(s.rng.IntN(3)) - 1}
 	if s.job.Layout.DP%2 == 0 && s.chance(0.5) {
 		s.job.ZeRO = falcon.ZeRO{Stage: 1, Instances: 1 + s.rng.IntN(2)}
 	}

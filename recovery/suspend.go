@@ -12,7 +12,7 @@ import (
 // beginAttempt starts a generation of its own, in which all that lives parks.
 func (w *workflow) beginAttempt(now time.Time, why string) {
 	c := w.op.rec
-	if !w.job.Adapter {
+	if !w.job.Parks {
 		w.restartWhole(now, "its processes can't park: the job has no adapter for recoveries")
 		return
 	}

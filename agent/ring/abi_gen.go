@@ -90,6 +90,11 @@ const (
 	covGroup               = 8
 	covAdapter             = 16
 	covStays               = 512
+	canPark                = 1
+	canSplit               = 2
+	canPlace               = 4
+	canCheckpoint          = 8
+	canNothing             = 2147483648
 	covUnhooked            = 32
 	covUnknown             = 64
 	trafficDevice          = 1
@@ -271,6 +276,8 @@ const (
 	ctlNcclVersion         = 6620
 	ctlMeshSeq             = 6624
 	ctlMesh                = 6632
+	ctlCan                 = 6760
+	ctlVersions            = 6764
 	ctlRejoin              = 24704
 	ctlTest                = 28832
 	ctlResult              = 32768

@@ -197,6 +197,7 @@ type JobState struct {
 	ZeRO                              falcon.ZeRO
 	Bytes, CopyBytesS                 uint64
 	MicroMin, MicroMax, MicroMultiple int
+	Can                               falcon.Can
 	Checkpoint                        int64 // iteration that a restart would begin with, falcon.NoIteration = storage holds none
 }
 
@@ -210,6 +211,7 @@ func (p *Process) JobState() (s JobState) {
 			Bytes:      w.readUint64(ctlStateBytes),
 			CopyBytesS: w.readUint64(ctlCopyBytesS),
 			MicroMin:   clampSize(w.readInt32(ctlMicroMin)), MicroMax: clampSize(w.readInt32(ctlMicroMax)), MicroMultiple: clampSize(w.readInt32(ctlMicroMultiple)),
+			Can:        w.readCan(),
 			Checkpoint: falcon.NoIteration,
 		}
 		if next := w.readInt64(ctlCheckpointIteration); next > 0 && next <= math.MaxInt64/2 {
@@ -220,6 +222,21 @@ func (p *Process) JobState() (s JobState) {
 		}
 	})
 	return s
+}
+
+// versionsMost bounds what a process can claim to hold.
+const versionsMost = 64
+
+// readCan is what the adapter declares that the process can do.
+func (m image) readCan() falcon.Can {
+	bits := m.readUint32(ctlCan)
+	if bits == 0 {
+		return falcon.Can{}
+	}
+	return falcon.Can{
+		Declared: true, Park: bits&canPark != 0, Split: bits&canSplit != 0, Place: bits&canPlace != 0,
+		Checkpoint: bits&canCheckpoint != 0, Versions: int(min(max(m.readInt32(ctlVersions), 0), versionsMost)),
+	}
 }
 
 // readConsistent reads fields of the control block that the hook writes under the

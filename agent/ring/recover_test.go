@@ -226,15 +226,20 @@ func TestJobStateIsRead(t *testing.T) {
 	if got := p.JobState(); got != (JobState{Checkpoint: falcon.NoIteration}) {
 		t.Fatalf("before any: %+v", got)
 	}
-	for off, v := range map[uint64]uint32{ctlZeroStage: 1, ctlZeroInstances: 2, ctlMicroMin: 2, ctlMicroMax: 16, ctlMicroMultiple: 4} {
+	for off, v := range map[uint64]uint32{ctlZeroStage: 1, ctlZeroInstances: 2, ctlMicroMin: 2, ctlMicroMax: 16, ctlMicroMultiple: 4, ctlCan: canPark | canCheckpoint, ctlVersions: 2} {
 		p.mem.writeUint32(p.control+off, v)
 	}
 	for off, v := range map[uint64]uint64{ctlStateBytes: 1 << 30, ctlCopyBytesS: 5e9, ctlCheckpointIteration: 121} {
 		p.mem.writeUint64(p.control+off, v)
 	}
-	want := JobState{ZeRO: falcon.ZeRO{Stage: 1, Instances: 2}, Bytes: 1 << 30, CopyBytesS: 5e9, MicroMin: 2, MicroMax: 16, MicroMultiple: 4, Checkpoint: 120}
+	want := JobState{ZeRO: falcon.ZeRO{Stage: 1, Instances: 2}, Bytes: 1 << 30, CopyBytesS: 5e9, MicroMin: 2, MicroMax: 16, MicroMultiple: 4, Checkpoint: 120,
+		Can: falcon.Can{Declared: true, Park: true, Checkpoint: true, Versions: 2}}
 	if got := p.JobState(); got != want {
 		t.Fatalf("got %+v", got)
+	}
+	p.mem.writeUint32(p.control+ctlCan, canNothing)
+	if got := p.JobState().Can; got != (falcon.Can{Declared: true, Versions: 2}) {
+		t.Fatalf("of one that can do nothing: %+v", got)
 	}
 	p.mem.writeUint32(p.control+ctlZeroStage, 1<<31)
 	p.mem.writeUint64(p.control+ctlCheckpointIteration, 1<<63)

@@ -19,7 +19,7 @@ const ranksPerNode = 8
 // largeJob describes a job of many nodes.
 func largeJob(nodes int) jobRecord {
 	world := nodes * ranksPerNode
-	v := jobRecord{Epoch: 1, Layout: falcon.Layout{TP: ranksPerNode, DP: nodes, PP: 1}, Generation: 1, Adapter: true}
+	v := jobRecord{Epoch: 1, Layout: falcon.Layout{TP: ranksPerNode, DP: nodes, PP: 1}, Generation: 1, Can: falcon.Can{Declared: true, Park: true}}
 	for r := range world {
 		node := fmt.Sprintf("node-%05d", r/ranksPerNode)
 		v.Processes = append(v.Processes, fmt.Sprintf("%s/%d/g1", node, 100_000+r%50_000))

@@ -85,7 +85,7 @@ func (d *jobDescriber) planMeans() means {
 	if k := &d.copiesFor; job.Layout != k.Layout || job.ZeRO != k.ZeRO || !slices.Equal(job.Placement, k.Placement) {
 		d.copiesFor, d.onlyCopies = job, onlyCopies(job)
 	}
-	out.parks, out.onlyCopies = job.Adapter, d.onlyCopies
+	out.parks, out.onlyCopies = job.Parks, d.onlyCopies
 	return out
 }
 

@@ -117,7 +117,7 @@ func (d *jobDescriber) announceToPlanner(now time.Time) {
 	d.means = d.planMeans()
 	in := mitigate.Job{
 		Epoch: rec.Epoch, Layout: rec.Layout, Unknown: cmp.Or(rec.Doubt(), d.job.contradiction(rec.Layout)), MicroBatches: slices.Clone(rec.MicroBatches), GPUs: len(rec.Placement),
-		Placement: slices.Clone(rec.Placement), Spares: d.means.spares, Barred: d.means.barred, CanLaunch: d.means.launch, Adapter: rec.Adapter,
+		Placement: slices.Clone(rec.Placement), Spares: d.means.spares, Barred: d.means.barred, CanLaunch: d.means.launch, Can: rec.Can,
 		Parks: d.means.parks, OnlyCopies: d.means.onlyCopies, RecoveryMs: d.rec.PredictMs(),
 		Recovered: rec.Rejoined != 0, Generation: d.cluster.newestGeneration(),
 	}

@@ -320,3 +320,8 @@ func (p *fakePlanner) Check(mitigate.Decision) error        { return nil }
 func (p *fakePlanner) OverheadsMs() map[falcon.Rung]float64 { return nil }
 
 func (p *fakePlanner) Ladder(string) (falcon.Ladder, bool) { return falcon.Ladder{}, false }
+
+// allCan is an adapter that can do everything.
+func allCan() *falconv1.Capabilities {
+	return &falconv1.Capabilities{Park: true, Split: true, Place: true, Checkpoint: true, Versions: 1}
+}

@@ -330,7 +330,7 @@ func (j *fakeJob) rankState(node string, r int32) *falconv1.AgentFrame {
 		Rank: r, Device: fmt.Sprintf("%s.g%d", node, r%2), Pid: j.pidOf(node, r), Alive: true,
 		Tp: 1, Dp: j.world(), Pp: 1, World: j.world(), MicroBatches: j.micro[r], CheckpointIteration: j.saved,
 		Comms:         []*falconv1.Comm{{Id: 77, Name: "dp", Size: j.world(), Rank: r}},
-		TestWorkspace: 64 << 20, Nic: node + ".nic0", Coverage: coverageAdapter,
+		TestWorkspace: 64 << 20, Nic: node + ".nic0", Can: allCan(),
 		PlacementOrder: j.kept.order, PlacementIteration: j.kept.from, Generation: j.kept.generation,
 	})}}
 }

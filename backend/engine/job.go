@@ -239,6 +239,9 @@ func keepShape(s, old *falconv1.RankState) *falconv1.RankState {
 	if len(s.Comms) == 0 {
 		s.Comms = old.Comms
 	}
+	if s.Can == nil {
+		s.Can = old.Can
+	}
 	return s
 }
 
@@ -265,16 +268,10 @@ func (j *job) holdsAll() bool {
 	return true
 }
 
-// Of enum falcon_coverage in native/include/falcon_shm.h.
-const (
-	coverageAdapter = 1 << 4
-	coverageStays   = 1 << 9
-)
-
-// parks reports whether the adapters of all ranks take part in recoveries, as far as is known.
+// parks reports whether all ranks that are known have declared that they park.
 func (j *job) parks() bool {
 	for _, p := range j.ranks {
-		if p.state.GetCoverage()&coverageStays != 0 {
+		if !p.state.GetCan().GetPark() {
 			return false
 		}
 	}
@@ -290,7 +287,7 @@ func (j *job) ranksView(world int) []epoch.Rank {
 		out[r] = epoch.Rank{
 			Process: p.name, Device: p.device, Layout: declaredLayout(s),
 			MicroBatches: s.GetMicroBatches(), Order: p.order, Generation: s.GetGeneration(), Rejoined: s.GetRejoinedGeneration(),
-			Adapter: s.GetCoverage()&coverageAdapter != 0,
+			Can: convert.CanFromProto(s.GetCan()),
 		}
 	}
 	return out

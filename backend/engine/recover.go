@@ -108,7 +108,7 @@ func (c *clusterView) recoveryJob() recovery.Job {
 	rec, m := c.state.job, c.launchMeans()
 	in := recovery.Job{
 		Epoch: rec.Epoch, Layout: rec.Layout, Placement: slices.Clone(rec.Placement), Generation: rec.Newest(),
-		Spares: c.state.healthyFirst(m.spares), Barred: m.barred, CanLaunch: map[falcon.Node]bool{}, Away: c.awayNodes(), Domains: c.cfg.Recovery.Racks, Adapter: rec.Adapter && c.job.parks(),
+		Spares: c.state.healthyFirst(m.spares), Barred: m.barred, CanLaunch: map[falcon.Node]bool{}, Away: c.awayNodes(), Domains: c.cfg.Recovery.Racks, Parks: rec.Can.Park && c.job.parks(),
 		Splits: slices.Clone(rec.MicroBatches), Checkpoint: falcon.NoIteration,
 	}
 	if rec.Doubt() != "" { // no rank's state is known to be another's
@@ -186,7 +186,7 @@ func (c *clusterView) addDeclaredState(in *recovery.Job) {
 
 func sameRecoveryJob(a, b recovery.Job) bool {
 	return a.Layout == b.Layout && a.Generation == b.Generation && a.ZeRO == b.ZeRO && a.StateMB == b.StateMB && a.Unit == b.Unit &&
-		a.Adapter == b.Adapter && a.Checkpoint == b.Checkpoint && slices.Equal(a.Placement, b.Placement) &&
+		a.Parks == b.Parks && a.Checkpoint == b.Checkpoint && slices.Equal(a.Placement, b.Placement) &&
 		slices.Equal(a.Spares, b.Spares) && slices.Equal(a.Barred, b.Barred) && slices.Equal(a.Splits, b.Splits) && maps.Equal(a.CanLaunch, b.CanLaunch) && maps.Equal(a.Away, b.Away)
 }
 

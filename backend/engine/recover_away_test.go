@@ -23,7 +23,7 @@ func restartsWhole(t *testing.T) *bench {
 	b := suffer(t, outages()[0])
 	for _, a := range b.job.agents {
 		a.crew.blunt = true
-		a.crew.declares = func(s *falconv1.RankState) { s.Coverage &^= coverageAdapter }
+		a.crew.declares = func(s *falconv1.RankState) { s.Can = nil }
 	}
 	return b
 }

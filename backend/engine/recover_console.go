@@ -241,8 +241,10 @@ func (rd *recoveryDemands) exposures() ([]*falconv1.Exposure, string) {
 	switch {
 	case job.Epoch == 0:
 		return nil, "no job is known"
-	case !job.Adapter:
-		return nil, "the job's framework can't park (falcon_job.h): any fault means a whole restart"
+	case !job.Parks && !rd.state.job.Can.Declared:
+		return nil, "the job's processes have not declared that they can park (falcon_job_can): any fault means a whole restart"
+	case !job.Parks:
+		return nil, "the job's framework can't park (falcon_job_can): any fault means a whole restart"
 	}
 	list, err := replica.Map(replica.Query{Layout: job.Layout, ZeRO: job.ZeRO, Placement: job.Placement, Domains: job.Domains})
 	if err != nil {

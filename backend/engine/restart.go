@@ -322,6 +322,6 @@ func (c *clusterView) unseenLaunch(l falcon.Launch) jobRecord {
 	was := c.state.job
 	return jobRecord{
 		Epoch: was.Epoch + 1, Processes: make([]string, len(l.Placement)), Layout: was.Layout,
-		Placement: slices.Clone(l.Placement), Generation: l.Generation, Adapter: was.Adapter,
+		Placement: slices.Clone(l.Placement), Generation: l.Generation, Can: was.Can,
 	}
 }

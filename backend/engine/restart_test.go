@@ -77,7 +77,7 @@ func TestJobIsRestartedOnASpare(t *testing.T) {
 				}
 			}
 		}
-		if len(job.Spares) != 1 || job.Spares[0] != "n1" || !job.CanLaunch || !job.Adapter {
+		if len(job.Spares) != 1 || job.Spares[0] != "n1" || !job.CanLaunch || !job.Can.Checkpoint {
 			t.Errorf("the planner knows %+v", job)
 		}
 		if err := b.halt(); err != nil {

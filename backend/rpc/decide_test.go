@@ -29,7 +29,8 @@ func waiting(t *testing.T, r falcon.Rung) (*mitigate.Planner, falcon.Action) {
 	step := func(in mitigate.Input) { p.Step(now, in) }
 	step(mitigate.Job{
 		Epoch: 1, Layout: falcon.Layout{TP: 1, DP: 2, PP: 2}, MicroBatches: []int32{8, 8}, GPUs: 4,
-		Placement: falcon.Placement{"n0.g0", "n1.g0", "n2.g0", "n3.g0"}, Spares: []falcon.Node{"n8"}, CanLaunch: true, Adapter: true,
+		Placement: falcon.Placement{"n0.g0", "n1.g0", "n2.g0", "n3.g0"}, Spares: []falcon.Node{"n8"}, CanLaunch: true,
+		Can: falcon.Can{Declared: true, Park: true, Split: true, Place: true, Checkpoint: true},
 	})
 	step(mitigate.SetPolicy{Policy: falcon.Policy{Mode: falcon.ModeApprove, Rungs: rungs}})
 	for i := range int64(20) {

@@ -117,7 +117,7 @@ func (w *world) describeToPlanner() {
 	j := w.job
 	w.plan.Step(w.now, mitigate.Job{
 		Epoch: 1, Layout: j.Layout, MicroBatches: slices.Clone(j.Split), GPUs: len(j.Placement),
-		Placement: slices.Clone(j.Placement), Adapter: true,
+		Placement: slices.Clone(j.Placement), Can: falcon.Can{Declared: true, Park: true, Split: true, Place: true, Checkpoint: true},
 	})
 }
 

@@ -34,7 +34,6 @@
 #define FALCON_DRAIN_NS (FALCON_DRAIN_MS * 1000000ull) /* after a window, for calls still on the device */
 
 #define FALCON_COV_MAPPED (1u << 31)        /* private: NCCL is mapped and no call came through the hook yet */
-#define FALCON_COV_PARKS (1u << 29)         /* private: the adapter asks for suspensions */
 #define FALCON_COV_UNASKED (1u << 30)       /* private: streams must not be asked any more */
 
 enum falcon_life { LIFE_INERT = 0, LIFE_ACTIVE = 1, LIFE_OFF = 2 /* for good: refused, failed or forked */ };

@@ -61,8 +61,17 @@ FALCON_EXPORT void falcon_job_checkpoint(int64_t i) {
   if (c && i >= 0 && i < INT64_MAX) SET(checkpoint_iteration, i + 1);
 }
 
+FALCON_EXPORT void falcon_job_can(uint32_t can, int versions) {
+  falcon_control *c = falcon_adapter();
+  if (!c) return;
+  uint32_t known = can & (FALCON_CAN_PARK | FALCON_CAN_SPLIT | FALCON_CAN_PLACE | FALCON_CAN_CHECKPOINT);
+  SET(versions, versions > 0 ? versions : 0);
+  __atomic_store_n(&c->can, known ? known : FALCON_CAN_NOTHING, __ATOMIC_RELEASE);
+  falcon_cover_slow(0); /* FALCON_COV_STAYS follows from it */
+  __atomic_fetch_add(&c->describe_seq, 1, __ATOMIC_RELEASE);
+}
+
 FALCON_EXPORT uint64_t falcon_job_suspended(void) {
-  falcon_cover(FALCON_COV_PARKS);
   return falcon_suspend_on() ? __atomic_load_n(&falcon_hook.control->suspend_generation, __ATOMIC_ACQUIRE) : 0;
 }
 
@@ -174,7 +183,6 @@ static int wait_word(falcon_control *c, parked *p, falcon_job_order *out) {
 FALCON_EXPORT int falcon_job_park(int status, const int64_t steps[2], const uint64_t sums[2], falcon_job_order *out) {
   falcon_control *c = falcon_adapter();
   if (!c) return FALCON_PARK_NO_HOOK;
-  falcon_cover(FALCON_COV_PARKS);
   int saved = errno;
   falcon_suspend_updating(false);
   parked p = {.status = status, .steps = steps, .sums = sums, .begun_ns = falcon_mono_ns(), .generation = word_generation()};

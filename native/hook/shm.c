@@ -216,8 +216,9 @@ void falcon_retire(void) {
 
 /* NCCL found mapped is held against the job only until a communicator comes. */
 static uint32_t public_coverage(void) {
-  uint32_t all = atomic_load(&falcon_hook.coverage), out = all & ~(uint32_t)(FALCON_COV_MAPPED | FALCON_COV_UNASKED | FALCON_COV_PARKS);
-  if (all & FALCON_COV_ADAPTER && !(all & FALCON_COV_PARKS)) out |= FALCON_COV_STAYS;
+  uint32_t all = atomic_load(&falcon_hook.coverage), out = all & ~(uint32_t)(FALCON_COV_MAPPED | FALCON_COV_UNASKED);
+  bool parks = __atomic_load_n(&falcon_hook.control->can, __ATOMIC_ACQUIRE) & FALCON_CAN_PARK;
+  if (all & FALCON_COV_ADAPTER && !parks) out |= FALCON_COV_STAYS;
   if (all & FALCON_COV_UNASKED) out &= ~(uint32_t)FALCON_COV_WAITING;
   return all & FALCON_COV_MAPPED && !(all & FALCON_COV_INIT) ? out | FALCON_COV_UNHOOKED : out;
 }

@@ -15,7 +15,7 @@
 
 #include "falcon_shm.h" /* enum falcon_order_kind, enum falcon_park_status */
 
-#define FALCON_JOB_VERSION 1u /* of this interface; raised when a call or a value changes its meaning or its shape */
+#define FALCON_JOB_VERSION 2u /* of this interface; raised when a call or a value changes its meaning or its shape */
 #define FALCON_JOB_VALUES_MAX 1024
 
 typedef struct falcon_job_order {
@@ -80,13 +80,19 @@ void falcon_job_place(uint64_t id, int64_t i, int rank, const uint64_t step_ns[4
 void falcon_job_state(int zero_stage, int zero_instances, uint64_t state_bytes, uint64_t copy_bytes_s, int micro_min,
                       int micro_max, int micro_multiple);
 
+/* What this process can do, a set of enum falcon_can; FALCON_CAN_NOTHING where it is
+ * empty. versions: how many steps of its state it holds at a time, 0 = not known. Once
+ * the job is made, and again when it changes. What was not declared is not ordered, and
+ * asking for an order or for a suspension declares nothing. */
+void falcon_job_can(uint32_t can, int versions);
+
 /* Storage holds a complete checkpoint that a restart would begin with iteration i from. */
 void falcon_job_checkpoint(int64_t i);
 
 /* 0, or the generation of a suspension that this process has not answered yet:
  * its communicators are being aborted, and it must unwind to falcon_job_park.
- * Any thread; a few loads. A job whose ranks all ask this takes part in
- * recoveries; another one is restarted whole. */
+ * Any thread; a few loads. A job whose ranks have all declared FALCON_CAN_PARK
+ * takes part in recoveries; another one is restarted whole. */
 uint64_t falcon_job_suspended(void);
 
 #define FALCON_PARK_REJOIN 0   /* *out is a REJOIN order */

@@ -279,7 +279,16 @@ enum falcon_coverage { FALCON_COV_INIT = 1u << 0, FALCON_COV_COLL = 1u << 1, FAL
   FALCON_COV_WAITING = 1u << 7, /* waiting_since_ns is measured */
   FALCON_COV_PROFILER = 1u << 8, /* calls come from NCCL's profiler interface: those without device work, those that
                                  * failed as such, and one-sided ones are not seen, nor is the peer of a send or receive */
-  FALCON_COV_STAYS = 1u << 9 /* the adapter has never asked whether it is suspended: its process would not park */ };
+  FALCON_COV_STAYS = 1u << 9 /* the adapter has not declared FALCON_CAN_PARK: its process would not park */ };
+
+/* What the adapter declares that this process can do (falcon_job_can). What is not declared it can't. */
+enum falcon_can {
+  FALCON_CAN_PARK = 1u << 0,       /* leaves training when it is suspended, parks, and rejoins in place */
+  FALCON_CAN_SPLIT = 1u << 1,      /* takes other micro-batch counts */
+  FALCON_CAN_PLACE = 1u << 2,      /* takes another rank over */
+  FALCON_CAN_CHECKPOINT = 1u << 3, /* writes a checkpoint when it is ordered to, with which a restart begins */
+  FALCON_CAN_NOTHING = 1u << 31    /* it has declared, this alone: nothing of the above */
+};
 
 /* How the calls that the hook sees reach it. What is called first is hooked. */
 enum falcon_bound { FALCON_BOUND_NONE = 0, /* no call so far, or an older hook */
@@ -400,7 +409,9 @@ typedef struct falcon_control {
   uint32_t nccl_version;        /* ncclGetVersion of the NCCL that is hooked, as 22809; 0 = not asked yet */
   uint64_t mesh_seq;            /* odd while mesh is being written; older hooks leave both 0 */
   char     mesh[FALCON_MESH_BYTES]; /* dimensions that the adapter declares (falcon_job_mesh); empty = tp, dp and pp above */
-  uint8_t  pad_hook[FALCON_PAGE - 256 - 2048 - 224 - 136];
+  uint32_t can;                 /* enum falcon_can; 0 = nothing was declared, as older hooks leave it */
+  int32_t  versions;            /* how many steps of its state the process holds at a time; 0 = not known */
+  uint8_t  pad_hook[FALCON_PAGE - 256 - 2048 - 224 - 144];
   /* agent -> hook */
   falcon_shm_order orders[FALCON_ORDER_SLOTS];
   falcon_shm_order rejoin;      /* kind FALCON_ORDER_REJOIN; id = epoch = generation */

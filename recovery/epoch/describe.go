@@ -92,14 +92,16 @@ func (v *View) generation() uint64 {
 	return v.Ranks[0].Generation
 }
 
-// adapter reports whether the framework of every rank takes orders.
-func (v *View) adapter() bool {
+// can is what every rank has declared that it can do.
+func (v *View) can() falcon.Can {
+	var out falcon.Can
 	for i := range v.Ranks {
-		if !v.Ranks[i].Adapter {
-			return false
+		if i == 0 {
+			out = v.Ranks[i].Can
 		}
+		out = out.And(v.Ranks[i].Can)
 	}
-	return true
+	return out
 }
 
 // microBatches are per replica; nil while a rank does not report its own.

@@ -41,7 +41,8 @@ type Job struct {
 	PlacedIteration int64            `json:"placement_iteration,omitempty"` // first one of Placement
 	Before          falcon.Placement `json:"placement_before,omitempty"`    // until then
 	Generation      uint64           `json:"generation,omitempty"`          // launch of the processes, 0 = none of ours
-	Adapter         bool             `json:"adapter,omitempty"`             // the framework takes orders
+	Adapter         bool             `json:"adapter,omitempty"`             // Can.Park, for engines of the release before
+	Can             falcon.Can       `json:"can,omitzero"`                  // what all processes have declared
 	Rejoined        uint64           `json:"rejoined,omitempty"`            // recovery that the epoch began with, 0 = none
 
 	LayoutFrom string `json:"layout_from,omitempty"` // FromConfig, FromTraffic; empty = the adapter
@@ -51,6 +52,8 @@ type Job struct {
 // Newest is the newest generation that the job is of: its launch's, or that of its
 // newest rejoin.
 func (j Job) Newest() uint64 { return max(j.Generation, j.Rejoined) }
+
+func (j *Job) setCan(c falcon.Can) { j.Can, j.Adapter = c, c.Park }
 
 // Doubt is why no work and no state may be moved between replicas, empty where the
 // layout was declared. Communicators do not show traffic that passes by NCCL.
@@ -66,7 +69,7 @@ func (j Job) Equal(o Job) bool {
 	return j.Epoch == o.Epoch && j.Layout == o.Layout && slices.Equal(j.Processes, o.Processes) &&
 		slices.Equal(j.Placement, o.Placement) && slices.Equal(j.MicroBatches, o.MicroBatches) &&
 		j.PlacementOrder == o.PlacementOrder && j.PlacedIteration == o.PlacedIteration && slices.Equal(j.Before, o.Before) &&
-		j.Generation == o.Generation && j.Adapter == o.Adapter && j.Rejoined == o.Rejoined &&
+		j.Generation == o.Generation && j.Can == o.Can && j.Rejoined == o.Rejoined &&
 		j.LayoutFrom == o.LayoutFrom && j.Unknown == o.Unknown
 }
 
@@ -92,7 +95,7 @@ type Rank struct {
 	Order        uint64        // placement that its rank belongs to
 	Generation   uint64        // launch of its process
 	Rejoined     uint64        // generation in which it trains
-	Adapter      bool          // its framework takes orders
+	Can          falcon.Can    // what its process has declared
 }
 
 // Recovered is a recovery that has succeeded, and whose job epoch has not begun.
@@ -183,7 +186,8 @@ func (v *View) adopt(now time.Time) Decision {
 	}
 	job := v.Job
 	job.Epoch++
-	job.Processes, job.Placement, job.Rejoined, job.Adapter = v.processes(), v.placement(), v.Recovered.Generation, v.adapter()
+	job.Processes, job.Placement, job.Rejoined = v.processes(), v.placement(), v.Recovered.Generation
+	job.setCan(v.can())
 	job.PlacementOrder, job.PlacedIteration, job.Before = v.newestOrder(), 0, nil
 	return Decision{Kind: BeginAfter, Job: job}
 }
@@ -211,7 +215,8 @@ func (v *View) candidate() (job Job, wait time.Duration, doubt string) {
 	job = was
 	job.Processes, job.Layout, job.Placement = processes, layout, v.placement()
 	job.LayoutFrom, job.Unknown = from, unknown
-	job.MicroBatches, job.Generation, job.Adapter = v.microBatches(layout), v.generation(), v.adapter()
+	job.MicroBatches, job.Generation = v.microBatches(layout), v.generation()
+	job.setCan(v.can())
 	if was.Rejoined != 0 && same == len(processes) {
 		job.Generation = was.Generation // survivors and replaced ranks are of several launches
 	}

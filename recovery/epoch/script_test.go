@@ -139,7 +139,7 @@ func (s *script) rank(line string) Rank {
 		case "placement":
 			r.Order = uint64(s.number(value))
 		case "adapter":
-			r.Adapter = true
+			r.Can = falcon.Can{Declared: true, Park: true}
 		default:
 			s.t.Fatalf("%s: no such fact", key)
 		}
@@ -158,7 +158,7 @@ func (s *script) decide() string {
 	out := map[Kind]string{Nothing: "nothing", Wait: "wait", Describe: "describe", Begin: "begin", BeginAfter: "begin after the recovery"}[d.Kind]
 	if d.Kind > Wait {
 		j := d.Job
-		out += fmt.Sprintf(": epoch %d, %s, layout %s, split %v, launch %d, rejoined %d, adapter %t", j.Epoch, strings.Join(j.Processes, " "), j.Layout, j.MicroBatches, j.Generation, j.Rejoined, j.Adapter)
+		out += fmt.Sprintf(": epoch %d, %s, layout %s, split %v, launch %d, rejoined %d, parks %t", j.Epoch, strings.Join(j.Processes, " "), j.Layout, j.MicroBatches, j.Generation, j.Rejoined, j.Can.Park)
 		if j.LayoutFrom != "" {
 			out += ", from " + j.LayoutFrom
 		}

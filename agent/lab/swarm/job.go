@@ -121,6 +121,7 @@ func (j *job) rankState(node string, r falcon.Rank, gpu int) *falconv1.RankState
 		Tp: int32(l.TP), Dp: int32(l.DP), Pp: int32(l.PP), World: int32(l.World()), MicroBatches: microBatches,
 		Comms: j.comms(r), Nic: fmt.Sprintf("%s.nic%d", node, gpu), TestWorkspace: 64 << 20,
 		Coverage:   ring.CoverInit | ring.CoverColl | ring.CoverP2P | ring.CoverWaiting | ring.CoverAdapter | ring.CoverStays,
+		Can:        &falconv1.Capabilities{Split: true, Place: true, Checkpoint: true, Versions: 1},
 		StateBytes: 10 << 30, CopyMbs: 20_000, Bound: 1, NcclVersion: 22809,
 	}
 }

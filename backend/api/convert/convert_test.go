@@ -99,6 +99,7 @@ var pairs = []pair{
 	pairOf(SampleToProto, SampleFromProto),
 	pairOf(CommToProto, CommFromProto),
 	pairOf(TrafficToProto, TrafficFromProto),
+	pairOf(declaredToProto, CanFromProto),
 	pairOf(GPUToProto, GPUFromProto),
 	pairOf(NICToProto, NICFromProto),
 	pairOf(HostToProto, func(m *falconv1.Host) falcon.HostReading { return HostFromProto("", m) }),
@@ -289,6 +290,12 @@ func anyLink(t *rapid.T) falcon.Link {
 
 func fieldName(f protoreflect.FieldDescriptor) string {
 	return fmt.Sprintf("%s.%s", f.Parent().Name(), f.Name())
+}
+
+// declaredToProto is of a process that has declared something: no message says that it has not.
+func declaredToProto(c falcon.Can) *falconv1.Capabilities {
+	c.Declared = true
+	return CanToProto(c)
 }
 
 // A new message is either compared above or said to have a shape of its own.

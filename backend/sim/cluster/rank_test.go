@@ -331,7 +331,7 @@ func (p *proc) Err() error                          { return nil }
 func (p *proc) Close() error                        { return nil }
 
 func (p *proc) JobState() ring.JobState {
-	return ring.JobState{Bytes: 1 << 20, CopyBytesS: 1 << 30, Checkpoint: p.c.job.checkpoint}
+	return ring.JobState{Bytes: 1 << 20, CopyBytesS: 1 << 30, Checkpoint: p.c.job.checkpoint, Can: p.c.setup.can()}
 }
 
 func (p *proc) PutOrder(o falcon.Order) error {
@@ -478,4 +478,9 @@ func (p *proc) take(r ring.Rejoin) {
 		p.rejoin = &r
 		p.c.job.join(p, r.Generation, r.Resume, false)
 	}
+}
+
+// can is what the job's adapter declares.
+func (s setup) can() falcon.Can {
+	return falcon.Can{Declared: true, Park: !s.hosted, Split: true, Place: !s.hosted, Checkpoint: true, Versions: 1}
 }

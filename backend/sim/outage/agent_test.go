@@ -20,8 +20,8 @@ import (
 // perNode is how many devices, and so ranks, a node has.
 const perNode = 8
 
-// coverageAdapter is FALCON_COV_ADAPTER of native/include/falcon_shm.h.
-const coverageAdapter = 1 << 4
+// can is what the ranks declare.
+var can = &falconv1.Capabilities{Park: true, Split: true, Place: true, Checkpoint: true, Versions: 1}
 
 // rank is one emulated training process.
 type rank struct {
@@ -159,7 +159,7 @@ func (a *agent) tell(r *rank) {
 			{Id: uint64(1 + r.number/perNode), Name: "tp", Size: perNode, Rank: r.number % perNode},
 			{Id: uint64(1_000_000 + r.number%perNode), Name: "dp", Size: world / perNode, Rank: r.number / perNode},
 		},
-		Coverage: coverageAdapter, Generation: r.made, Park: r.park, RejoinedGeneration: r.rejoined,
+		Can: can, Generation: r.made, Park: r.park, RejoinedGeneration: r.rejoined,
 		ZeroStage: 1, ZeroInstances: 2, StateBytes: a.c.Model.StateBytes,
 	}}})
 }

@@ -15,6 +15,7 @@ static struct {
   uint64_t (*paused_ns)(void);
   void (*finish)(void);
   void (*state)(int, int, uint64_t, uint64_t, int, int, int);
+  void (*can)(uint32_t, int);
   void (*checkpoint)(int64_t);
   uint64_t (*suspended)(void);
   int (*park)(int, const int64_t *, const uint64_t *, falcon_job_order *);
@@ -40,6 +41,7 @@ void trainer_job_find(int all) {
   look_up("falcon_job_ack", &job.ack);
   look_up("falcon_job_place", &job.place);
   look_up("falcon_job_state", &job.state);
+  look_up("falcon_job_can", &job.can);
   look_up("falcon_job_checkpoint", &job.checkpoint);
   look_up("falcon_job_suspended", &job.suspended);
   look_up("falcon_job_park", &job.park);
@@ -88,6 +90,10 @@ uint64_t trainer_job_paused_ns(void) { return job.paused_ns ? job.paused_ns() : 
 void trainer_job_state(int zero_stage, int zero_instances, uint64_t bytes, uint64_t copy_bytes_s, int micro_min, int micro_max,
                        int micro_multiple) {
   if (job.state) job.state(zero_stage, zero_instances, bytes, copy_bytes_s, micro_min, micro_max, micro_multiple);
+}
+
+void trainer_job_can(uint32_t can, int versions) {
+  if (job.can) job.can(can, versions);
 }
 
 void trainer_job_checkpoint(int64_t i) {

@@ -19,6 +19,7 @@ uint64_t trainer_job_paused_ns(void);
 void trainer_job_finish(void);
 void trainer_job_state(int zero_stage, int zero_instances, uint64_t bytes, uint64_t copy_bytes_s, int micro_min, int micro_max,
                        int micro_multiple);
+void trainer_job_can(uint32_t can, int versions);
 void trainer_job_checkpoint(int64_t i);
 int trainer_job_parks(void);
 uint64_t trainer_job_suspended(void);

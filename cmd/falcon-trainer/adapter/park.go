@@ -40,6 +40,19 @@ func (h Hook) State(zero falcon.ZeRO, bytes, copyRate float64, least, most, mult
 		C.int(least), C.int(most), C.int(multiple))
 }
 
+// Can declares what this process can do. A hook of before takes no declaration.
+func (h Hook) Can(c falcon.Can) {
+	var bits C.uint32_t
+	for bit, has := range map[C.uint32_t]bool{
+		C.FALCON_CAN_PARK: c.Park, C.FALCON_CAN_SPLIT: c.Split, C.FALCON_CAN_PLACE: c.Place, C.FALCON_CAN_CHECKPOINT: c.Checkpoint,
+	} {
+		if has {
+			bits |= bit
+		}
+	}
+	C.trainer_job_can(bits, C.int(c.Versions))
+}
+
 // Checkpoint declares that storage holds a checkpoint from which a restart would
 // begin with iteration i.
 func (h Hook) Checkpoint(i int64) { C.trainer_job_checkpoint(C.int64_t(i)) }

@@ -181,6 +181,7 @@ func TestTheJobTellsItsState(t *testing.T) {
 		s.Checkpoint = 0
 		want := ring.JobState{
 			ZeRO: falcon.ZeRO{Stage: 1, Instances: 2}, Bytes: 500e6, CopyBytesS: 4e9, MicroMin: 2, MicroMultiple: 2,
+			Can: falcon.Can{Declared: true, Park: true, Split: true, Place: true, Checkpoint: true, Versions: 2},
 		}
 		if s != want {
 			t.Errorf("rank %d tells %+v, want %+v", r, s, want)

@@ -119,6 +119,16 @@ func (w *worker) describeRank() {
 	}
 	unit := w.cfg.splitUnit()
 	w.hook.State(zero, w.cfg.State.emulatedBytes(4*w.optim.stateElements()), w.cfg.State.Copy, unit, 0, unit)
+	w.hook.Can(w.cfg.can(w.canPark()))
+}
+
+// can is what a rank declares that it can do.
+func (c Config) can(park bool) falcon.Can {
+	can := falcon.Can{Declared: true, Park: park, Split: true, Place: true, Checkpoint: c.Checkpoint.Folder != "", Versions: 1}
+	if park {
+		can.Versions = 2 // the one before is kept until all ranks have the next
+	}
+	return can
 }
 
 // trainIterations runs the iterations. It holds w.calls but while it waits.

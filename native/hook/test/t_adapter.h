@@ -27,7 +27,12 @@ static void case_marks(void) {
   CHECK(CTL(b)->marks[37].start_ns >= CTL(b)->marks[36].start_ns);
   CHECK(CTL(b)->coverage & FALCON_COV_ADAPTER && CTL(b)->coverage & FALCON_COV_STAYS);
   FIND(falcon_job_suspended);
-  CHECK(!f_falcon_job_suspended() && CTL(b)->coverage & FALCON_COV_ADAPTER && !(CTL(b)->coverage & FALCON_COV_STAYS));
+  CHECK(!f_falcon_job_suspended() && CTL(b)->coverage & FALCON_COV_STAYS && !CTL(b)->can); /* who asks declares nothing */
+  FIND(falcon_job_can);
+  f_falcon_job_can(FALCON_CAN_PARK | FALCON_CAN_SPLIT | 1u << 20, 2);
+  CHECK(CTL(b)->can == (FALCON_CAN_PARK | FALCON_CAN_SPLIT) && CTL(b)->versions == 2 && !(CTL(b)->coverage & FALCON_COV_STAYS));
+  f_falcon_job_can(0, -1);
+  CHECK(CTL(b)->can == FALCON_CAN_NOTHING && CTL(b)->versions == 0 && CTL(b)->coverage & FALCON_COV_STAYS);
   f_falcon_job_finish();
   CHECK(access(shm_path(), F_OK));
 }

@@ -11,6 +11,8 @@ VALUES_MAX = 1024  # FALCON_JOB_VALUES_MAX
 # enum falcon_order_kind
 MICRO_BATCHES, PLACEMENT, CHECKPOINT, STOP, REJOIN = 1, 2, 3, 4, 5
 
+# enum falcon_can: what a process declares that it can do
+CAN_PARK, CAN_SPLIT, CAN_PLACE, CAN_CHECKPOINT, CAN_NOTHING = 1, 2, 4, 8, 1 << 31
 # status of falcon_job_park: why a process parks, and how it leaves
 PARK_SUSPENDED, PARK_JOIN = 0, 1
 PARK_REJOIN, PARK_STOP = 0, 1
@@ -100,18 +102,23 @@ _SIGNATURES = {
     "falcon_job_waited_ns": (ctypes.c_uint64, []),
     "falcon_job_finish": (None, []),
 }
+_NEWER = {"falcon_job_can": (None, [ctypes.c_uint32, ctypes.c_int])}  # which older hooks have not
 
 
 class Hook:
     """The hook of this process; absent where it was not preloaded."""
 
+    _parks = False  # what the process has declared
+
     def __init__(self) -> None:
         self._calls: dict[str, Any] = {}
         process = ctypes.CDLL(None)
-        for name, (result, arguments) in _SIGNATURES.items():
+        for name, (result, arguments) in (_SIGNATURES | _NEWER).items():
             try:
                 call = getattr(process, name)
             except AttributeError:
+                if name in _NEWER:
+                    continue
                 self._calls = {}
                 return
             call.restype, call.argtypes = result, arguments
@@ -131,6 +138,12 @@ class Hook:
         """Report the bytes that move with this rank, and the micro-batches that its replica may be given."""
         if self._calls:
             self._calls["falcon_job_state"](0, 0, state_bytes, 0, least, 0, multiple)
+
+    def can(self, what: int, versions: int) -> None:
+        """Declare what this process can do, and how many steps of its state it holds at a time."""
+        Hook._parks = bool(what & CAN_PARK)
+        if "falcon_job_can" in self._calls:
+            self._calls["falcon_job_can"](what or CAN_NOTHING, versions)
 
     def begin_iteration(self, i: int) -> None:
         """Mark the beginning of iteration i."""
@@ -174,8 +187,11 @@ class Hook:
             self._calls["falcon_job_checkpoint"](i)
 
     def suspended(self) -> bool:
-        """Whether a suspension waits for this process to park. Any thread may ask."""
-        return bool(self._calls) and self._calls["falcon_job_suspended"]() != 0
+        """Whether a suspension waits for this process to park, which it has declared. Any thread may ask.
+
+        Nobody else asks the hook: an older one takes the question for the declaration.
+        """
+        return Hook._parks and bool(self._calls) and self._calls["falcon_job_suspended"]() != 0
 
     def park(self, status: int, step: int, checksum: int) -> tuple[int, Rejoin | None]:
         """Wait for the agent's order; step is what this rank holds. How it went on, and the order.

@@ -84,6 +84,8 @@ class HostedJob(Job):
         each = self._total // self._layout.replicas
         self._hook.state(self._state_bytes, each, each)
         self.log.write(micro_batches="stay", why=why)
+        if self._declared:
+            self._declare()
         if dist.get_rank() == 0:
             print(f"falcon_torch: micro-batches stay where they are: {why}", file=sys.stderr, flush=True)
 
@@ -125,6 +127,10 @@ class HostedJob(Job):
         if isinstance(source, list):
             return [self.deal(one, tag + k) for k, one in enumerate(source)]
         return Dealt(_checked(source), self._courier, self._layout, self.split, tag)
+
+    @property
+    def _can_split(self) -> bool:
+        return not self._even and super()._can_split
 
     def _is_split(self, counts: list[int]) -> bool:
         return not self._even and super()._is_split(counts)

@@ -65,6 +65,7 @@ class Job:
         self._inside, self._updating = False, False
         self._runner: _run.Runner | None = None
         self._fresh = False  # what was saved must be restored once more, as the script has drawn numbers since
+        self._declared = False
         self._votes = self._meet()
         if self._votes is not None:
             self.storage.agree(self._votes)
@@ -96,6 +97,7 @@ class Job:
     def recover_by(self, recovery: Recovery) -> None:
         """Survive the death of peers; a process that takes a dead one's place waits here for the others."""
         self._recovery = recovery
+        self._declare()
         recovery.watch_votes(self._votes)
         if _join.joins():
             self._rejoin("this process takes a dead one's place", _hook.PARK_JOIN, _hook.NOTHING)
@@ -112,6 +114,24 @@ class Job:
         if runner.task is not None:
             runner.task.finish(self, self._votes)
             runner.task = None
+        self._declare()
+
+    def _declare(self) -> None:
+        """Say what this process can do: what it has not said is not ordered of it."""
+        can = 0
+        if self._recovery is not None:
+            can |= _hook.CAN_PARK | _hook.CAN_PLACE
+        if self._votes is not None and self._can_split:
+            can |= _hook.CAN_SPLIT
+        if self._votes is not None and self.storage.can_save:
+            can |= _hook.CAN_CHECKPOINT
+        self._hook.can(can, 1)
+        self._declared = True
+
+    @property
+    def _can_split(self) -> bool:
+        """Whether micro-batches can be moved between replicas."""
+        return self._layout.replicas > 1
 
     @property
     def recovered(self) -> Recovery:
@@ -170,6 +190,9 @@ class Job:
 
     def next_iteration(self, until: int) -> bool:
         """Begin the next iteration; False when training is over, by count or by order."""
+        _join.end_where_alone()
+        if not self._declared:
+            self._declare()
         if self._runner is not None:
             self.recovered.arm(False)
             self._inside = False
@@ -257,6 +280,7 @@ class Job:
         self._began, self._paused = 0.0, self._hook.paused_ms()
         self._split = order.split or self._split
         self._hook.mesh(self._layout.text, self._split[self._layout.replica])
+        self._declare()
 
     def micro_batches(self, loader: Loader | None = None) -> Iterator[Any]:
         """Iterate over this rank's micro-batches of the iteration; gradients are exchanged with the last.
@@ -307,8 +331,6 @@ class Job:
         self._await_device()  # the gradients of all ranks have come
         if self._recovery is not None:
             self._recovery.check()  # or were cut off
-        elif self._hook.suspended():
-            raise RuntimeError("a peer has died; this job can't go on, as it is not one that falcon_torch recovers")
         self._updating = True
         self._hook.begin_optimizer(self._next)
 
@@ -354,6 +376,7 @@ class Job:
     def _lose_votes(self, why: str) -> None:
         """Go on with the split as it is: no order can hold on all ranks any more."""
         self._votes = None
+        self._declare()
         self.log.write(votes="lost", why=why)
 
     def _judge(self, order: _hook.Order) -> int:

@@ -8,26 +8,52 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import torch
 import torch.distributed as dist
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 PRETENDED = ("NCCL", "NCCL2", "NCCL-LEGACY", "NCCL-LAZY", "GLOO")
 BUILT_IN = {"NCCL": "ProcessGroupNCCL", "GLOO": "ProcessGroupGloo"}  # not registered before PyTorch 2.14: made by class
+ALONE = (
+    "falcon_torch: this process was started to take a dead one's place, and its script goes on without having rejoined "
+    "the others: it ends before it changes or saves anything. Only jobs that falcon_torch recovers are joined: "
+    "falcon_torch.ddp, or a job inside falcon_torch.run"
+)
 rendezvous: Any = importlib.import_module("torch.distributed.rendezvous")  # the package's attribute is the function
 _real: dict[str, Any] = {}
 _handler: list[Any] = []
 _gloo_type: list[Any] = []
 _asked: list[timedelta] = []
 _classes: dict[str, Any] = {}
+_guards: list[Callable[[], object]] = []  # what takes each away again
 
 
 def joins() -> bool:
     """Whether this process was started to join a job that is parked, and has not joined yet."""
     return bool(_real) or bool(_handler)
+
+
+def end_where_alone() -> None:
+    """End a process that would train alone: it was started to join others, and its script has not rejoined them."""
+    if joins():
+        raise SystemExit(ALONE)
+
+
+def _refuse(*_: Any, **__: Any) -> None:
+    end_where_alone()
+
+
+def _guard() -> None:
+    """Let no optimizer step and nothing be saved before the process has joined, whoever's loop it is."""
+    _guards.append(register_optimizer_step_pre_hook(_refuse).remove)
+    _guards.append(partial(setattr, torch, "save", torch.save))
+    torch.save = _refuse
 
 
 def asked_timeout() -> timedelta | None:
@@ -37,6 +63,7 @@ def asked_timeout() -> timedelta | None:
 
 def pretend_backends() -> None:
     """Let groups be made without peers."""
+    _guard()
     register = getattr(dist.Backend, "_ensure_backend_registered", None)  # newer ones register at the first use
     plugins = dist.Backend._plugins
     for name in PRETENDED:
@@ -94,6 +121,8 @@ def _alone(_: str, **__: Any) -> Iterator[tuple[dist.Store, int, int]]:
 
 def restore_backends() -> None:
     """From now on groups have peers."""
+    while _guards:
+        _guards.pop()()
     for name, plugin in _real.items():
         dist.Backend._plugins[name] = plugin
     _real.clear()

@@ -86,6 +86,8 @@ class Runner:
     def __init__(self, train: Callable[[], Any]) -> None:
         self._train, self.log = train, Log(dist.get_rank())
         self.hook, self.recovery = _hook.Hook(), Recovery(self.log)
+        if _join.joins():  # the others have declared it
+            self.hook.can(_hook.CAN_PARK | _hook.CAN_PLACE, 1)
         self.votes: Votes | None = None  # of the groups that are there
         self.job: Job | None = None
         self.task: Rejoining | Moving | None = None  # for the call that makes the job

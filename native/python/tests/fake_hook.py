@@ -34,6 +34,9 @@ class Mailbox:
     def state(self, state_bytes: int, least: int, multiple: int) -> None:
         self.calls.append(("state", state_bytes, least, multiple))
 
+    def can(self, what: int, versions: int) -> None:
+        self.calls.append(("can", what, versions))
+
     def begin_iteration(self, i: int) -> None:
         self.calls.append(("begin", i))
 

@@ -32,7 +32,7 @@ class Armed(Mailbox):
     def __init__(self, mailbox: Mailbox) -> None:
         super().__init__(mailbox.rank, mailbox.posts)
         self.real = RealHook()
-        for name in ("begin_iteration", "begin_optimizer", "end_optimizer", "suspended", "paused_ms", "finish"):
+        for name in ("begin_iteration", "begin_optimizer", "end_optimizer", "suspended", "paused_ms", "finish", "can"):
             setattr(self, name, getattr(self.real, name))
 
     def poll(self, i: int) -> int:

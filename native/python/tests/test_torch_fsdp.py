@@ -82,6 +82,8 @@ def test_gradients_with_uneven_splits(
     worst = largest_difference(ranks, world * micro_batches, torch.float64)
     record_property("largest_relative_difference", worst)
     assert worst <= model.tolerance(torch.float64)
+    # Outside run nothing could bring a rank's shard back: it declares that it can't park.
+    assert all(r["mailbox"].of("can") == [(_hook.CAN_SPLIT if replicas > 1 else 0, 1)] for r in ranks)
     text = f"fsdp={world // replicas},dp={replicas}"
     assert {(m[0]) for r in ranks for m in r["mailbox"].of("mesh")} == {text}
 

@@ -2359,19 +2359,20 @@ type RankState struct {
 	Park               *Park                  `protobuf:"bytes,21,opt,name=park,proto3" json:"park,omitempty"`                                                        // it has left training and waits for Rejoin; absent = it does not
 	RejoinedGeneration uint64                 `protobuf:"varint,22,opt,name=rejoined_generation,json=rejoinedGeneration,proto3" json:"rejoined_generation,omitempty"` // newest rejoin it has carried out, 0 = none
 	// What the adapter declares of the job's state (falcon_job_state); 0 = unknown.
-	ZeroStage           int32       `protobuf:"varint,23,opt,name=zero_stage,json=zeroStage,proto3" json:"zero_stage,omitempty"`
-	ZeroInstances       int32       `protobuf:"varint,24,opt,name=zero_instances,json=zeroInstances,proto3" json:"zero_instances,omitempty"`
-	StateBytes          uint64      `protobuf:"varint,25,opt,name=state_bytes,json=stateBytes,proto3" json:"state_bytes,omitempty"` // parameters, optimizer and whatever else moves with this rank
-	CopyMbs             float64     `protobuf:"fixed64,26,opt,name=copy_mbs,json=copyMbs,proto3" json:"copy_mbs,omitempty"`         // between device and host memory, 10⁶ B/s
-	MicroMin            int32       `protobuf:"varint,27,opt,name=micro_min,json=microMin,proto3" json:"micro_min,omitempty"`       // micro-batches that this rank's replica may be given
-	MicroMax            int32       `protobuf:"varint,28,opt,name=micro_max,json=microMax,proto3" json:"micro_max,omitempty"`       // 0 = no limit
-	MicroMultiple       int32       `protobuf:"varint,29,opt,name=micro_multiple,json=microMultiple,proto3" json:"micro_multiple,omitempty"`
-	CheckpointIteration int64       `protobuf:"varint,30,opt,name=checkpoint_iteration,json=checkpointIteration,proto3" json:"checkpoint_iteration,omitempty"` // newest that storage is known to hold, plus 1; 0 = none
-	Committed           *Commitment `protobuf:"bytes,31,opt,name=committed,proto3" json:"committed,omitempty"`                                                 // newest order that it has voted for; absent = none
-	Mesh                string      `protobuf:"bytes,32,opt,name=mesh,proto3" json:"mesh,omitempty"`                                                           // dimensions that the adapter declares, innermost first: see falcon.ParseMesh; empty = tp, dp and pp above
-	Traffic             []*Traffic  `protobuf:"bytes,33,rep,name=traffic,proto3" json:"traffic,omitempty"`                                                     // what its communicators carry in a steady iteration; empty = unknown
-	Bound               uint32      `protobuf:"varint,34,opt,name=bound,proto3" json:"bound,omitempty"`                                                        // enum falcon_bound: how its NCCL calls reach the hook, 0 = none so far
-	NcclVersion         uint32      `protobuf:"varint,35,opt,name=nccl_version,json=ncclVersion,proto3" json:"nccl_version,omitempty"`                         // as 22809, 0 = not known
+	ZeroStage           int32         `protobuf:"varint,23,opt,name=zero_stage,json=zeroStage,proto3" json:"zero_stage,omitempty"`
+	ZeroInstances       int32         `protobuf:"varint,24,opt,name=zero_instances,json=zeroInstances,proto3" json:"zero_instances,omitempty"`
+	StateBytes          uint64        `protobuf:"varint,25,opt,name=state_bytes,json=stateBytes,proto3" json:"state_bytes,omitempty"` // parameters, optimizer and whatever else moves with this rank
+	CopyMbs             float64       `protobuf:"fixed64,26,opt,name=copy_mbs,json=copyMbs,proto3" json:"copy_mbs,omitempty"`         // between device and host memory, 10⁶ B/s
+	MicroMin            int32         `protobuf:"varint,27,opt,name=micro_min,json=microMin,proto3" json:"micro_min,omitempty"`       // micro-batches that this rank's replica may be given
+	MicroMax            int32         `protobuf:"varint,28,opt,name=micro_max,json=microMax,proto3" json:"micro_max,omitempty"`       // 0 = no limit
+	MicroMultiple       int32         `protobuf:"varint,29,opt,name=micro_multiple,json=microMultiple,proto3" json:"micro_multiple,omitempty"`
+	CheckpointIteration int64         `protobuf:"varint,30,opt,name=checkpoint_iteration,json=checkpointIteration,proto3" json:"checkpoint_iteration,omitempty"` // newest that storage is known to hold, plus 1; 0 = none
+	Committed           *Commitment   `protobuf:"bytes,31,opt,name=committed,proto3" json:"committed,omitempty"`                                                 // newest order that it has voted for; absent = none
+	Mesh                string        `protobuf:"bytes,32,opt,name=mesh,proto3" json:"mesh,omitempty"`                                                           // dimensions that the adapter declares, innermost first: see falcon.ParseMesh; empty = tp, dp and pp above
+	Traffic             []*Traffic    `protobuf:"bytes,33,rep,name=traffic,proto3" json:"traffic,omitempty"`                                                     // what its communicators carry in a steady iteration; empty = unknown
+	Bound               uint32        `protobuf:"varint,34,opt,name=bound,proto3" json:"bound,omitempty"`                                                        // enum falcon_bound: how its NCCL calls reach the hook, 0 = none so far
+	NcclVersion         uint32        `protobuf:"varint,35,opt,name=nccl_version,json=ncclVersion,proto3" json:"nccl_version,omitempty"`                         // as 22809, 0 = not known
+	Can                 *Capabilities `protobuf:"bytes,36,opt,name=can,proto3" json:"can,omitempty"`                                                             // absent = it has declared nothing
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -2651,6 +2652,90 @@ func (x *RankState) GetNcclVersion() uint32 {
 	return 0
 }
 
+func (x *RankState) GetCan() *Capabilities {
+	if x != nil {
+		return x.Can
+	}
+	return nil
+}
+
+// Capabilities is what a process has declared that it can do (falcon_job_can); see falcon.Can.
+type Capabilities struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Park          bool                   `protobuf:"varint,1,opt,name=park,proto3" json:"park,omitempty"`
+	Split         bool                   `protobuf:"varint,2,opt,name=split,proto3" json:"split,omitempty"`
+	Place         bool                   `protobuf:"varint,3,opt,name=place,proto3" json:"place,omitempty"`
+	Checkpoint    bool                   `protobuf:"varint,4,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Versions      int32                  `protobuf:"varint,5,opt,name=versions,proto3" json:"versions,omitempty"` // steps of its state that it holds at a time; 0 = not known
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Capabilities) Reset() {
+	*x = Capabilities{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Capabilities) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Capabilities) ProtoMessage() {}
+
+func (x *Capabilities) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Capabilities.ProtoReflect.Descriptor instead.
+func (*Capabilities) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Capabilities) GetPark() bool {
+	if x != nil {
+		return x.Park
+	}
+	return false
+}
+
+func (x *Capabilities) GetSplit() bool {
+	if x != nil {
+		return x.Split
+	}
+	return false
+}
+
+func (x *Capabilities) GetPlace() bool {
+	if x != nil {
+		return x.Place
+	}
+	return false
+}
+
+func (x *Capabilities) GetCheckpoint() bool {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return false
+}
+
+func (x *Capabilities) GetVersions() int32 {
+	if x != nil {
+		return x.Versions
+	}
+	return 0
+}
+
 // Traffic is the calls of one operation on one communicator in a steady iteration of
 // one rank; see falcon.Traffic.
 type Traffic struct {
@@ -2668,7 +2753,7 @@ type Traffic struct {
 
 func (x *Traffic) Reset() {
 	*x = Traffic{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2680,7 +2765,7 @@ func (x *Traffic) String() string {
 func (*Traffic) ProtoMessage() {}
 
 func (x *Traffic) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2693,7 +2778,7 @@ func (x *Traffic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Traffic.ProtoReflect.Descriptor instead.
 func (*Traffic) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{22}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Traffic) GetComm() uint64 {
@@ -2759,7 +2844,7 @@ type Commitment struct {
 
 func (x *Commitment) Reset() {
 	*x = Commitment{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2771,7 +2856,7 @@ func (x *Commitment) String() string {
 func (*Commitment) ProtoMessage() {}
 
 func (x *Commitment) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2784,7 +2869,7 @@ func (x *Commitment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commitment.ProtoReflect.Descriptor instead.
 func (*Commitment) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{23}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Commitment) GetOrder() uint64 {
@@ -2829,7 +2914,7 @@ type Park struct {
 
 func (x *Park) Reset() {
 	*x = Park{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2841,7 +2926,7 @@ func (x *Park) String() string {
 func (*Park) ProtoMessage() {}
 
 func (x *Park) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +2939,7 @@ func (x *Park) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Park.ProtoReflect.Descriptor instead.
 func (*Park) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{24}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Park) GetGeneration() uint64 {
@@ -2906,7 +2991,7 @@ type Comm struct {
 
 func (x *Comm) Reset() {
 	*x = Comm{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2918,7 +3003,7 @@ func (x *Comm) String() string {
 func (*Comm) ProtoMessage() {}
 
 func (x *Comm) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2931,7 +3016,7 @@ func (x *Comm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Comm.ProtoReflect.Descriptor instead.
 func (*Comm) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{25}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Comm) GetId() uint64 {
@@ -2985,7 +3070,7 @@ type Samples struct {
 
 func (x *Samples) Reset() {
 	*x = Samples{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2997,7 +3082,7 @@ func (x *Samples) String() string {
 func (*Samples) ProtoMessage() {}
 
 func (x *Samples) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3010,7 +3095,7 @@ func (x *Samples) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Samples.ProtoReflect.Descriptor instead.
 func (*Samples) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{26}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Samples) GetSamples() []*Sample {
@@ -3035,7 +3120,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3047,7 +3132,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3060,7 +3145,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{27}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Sample) GetRank() int32 {
@@ -3131,7 +3216,7 @@ type Work struct {
 
 func (x *Work) Reset() {
 	*x = Work{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3143,7 +3228,7 @@ func (x *Work) String() string {
 func (*Work) ProtoMessage() {}
 
 func (x *Work) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3156,7 +3241,7 @@ func (x *Work) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Work.ProtoReflect.Descriptor instead.
 func (*Work) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{28}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Work) GetWaitMs() float64 {
@@ -3233,7 +3318,7 @@ type CallChange struct {
 
 func (x *CallChange) Reset() {
 	*x = CallChange{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3245,7 +3330,7 @@ func (x *CallChange) String() string {
 func (*CallChange) ProtoMessage() {}
 
 func (x *CallChange) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3258,7 +3343,7 @@ func (x *CallChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallChange.ProtoReflect.Descriptor instead.
 func (*CallChange) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{29}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CallChange) GetOp() uint32 {
@@ -3293,7 +3378,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3305,7 +3390,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3318,7 +3403,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{30}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Profile) GetWindow() uint64 {
@@ -3358,7 +3443,7 @@ type RankProfile struct {
 
 func (x *RankProfile) Reset() {
 	*x = RankProfile{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3370,7 +3455,7 @@ func (x *RankProfile) String() string {
 func (*RankProfile) ProtoMessage() {}
 
 func (x *RankProfile) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3383,7 +3468,7 @@ func (x *RankProfile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankProfile.ProtoReflect.Descriptor instead.
 func (*RankProfile) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{31}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RankProfile) GetRank() int32 {
@@ -3458,7 +3543,7 @@ type CallColumns struct {
 
 func (x *CallColumns) Reset() {
 	*x = CallColumns{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3470,7 +3555,7 @@ func (x *CallColumns) String() string {
 func (*CallColumns) ProtoMessage() {}
 
 func (x *CallColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3483,7 +3568,7 @@ func (x *CallColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallColumns.ProtoReflect.Descriptor instead.
 func (*CallColumns) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{32}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CallColumns) GetClasses() []*CallClass {
@@ -3541,7 +3626,7 @@ type CallClass struct {
 
 func (x *CallClass) Reset() {
 	*x = CallClass{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3553,7 +3638,7 @@ func (x *CallClass) String() string {
 func (*CallClass) ProtoMessage() {}
 
 func (x *CallClass) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3566,7 +3651,7 @@ func (x *CallClass) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClass.ProtoReflect.Descriptor instead.
 func (*CallClass) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CallClass) GetComm() uint64 {
@@ -3613,7 +3698,7 @@ type CallTiming struct {
 
 func (x *CallTiming) Reset() {
 	*x = CallTiming{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3625,7 +3710,7 @@ func (x *CallTiming) String() string {
 func (*CallTiming) ProtoMessage() {}
 
 func (x *CallTiming) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3638,7 +3723,7 @@ func (x *CallTiming) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTiming.ProtoReflect.Descriptor instead.
 func (*CallTiming) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CallTiming) GetComm() uint64 {
@@ -3708,7 +3793,7 @@ type Telemetry struct {
 
 func (x *Telemetry) Reset() {
 	*x = Telemetry{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3720,7 +3805,7 @@ func (x *Telemetry) String() string {
 func (*Telemetry) ProtoMessage() {}
 
 func (x *Telemetry) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3733,7 +3818,7 @@ func (x *Telemetry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Telemetry.ProtoReflect.Descriptor instead.
 func (*Telemetry) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Telemetry) GetGpus() []*Gpu {
@@ -3782,7 +3867,7 @@ type Nic struct {
 
 func (x *Nic) Reset() {
 	*x = Nic{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3794,7 +3879,7 @@ func (x *Nic) String() string {
 func (*Nic) ProtoMessage() {}
 
 func (x *Nic) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3807,7 +3892,7 @@ func (x *Nic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nic.ProtoReflect.Descriptor instead.
 func (*Nic) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Nic) GetName() string {
@@ -3947,7 +4032,7 @@ type Gpu struct {
 
 func (x *Gpu) Reset() {
 	*x = Gpu{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3959,7 +4044,7 @@ func (x *Gpu) String() string {
 func (*Gpu) ProtoMessage() {}
 
 func (x *Gpu) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3972,7 +4057,7 @@ func (x *Gpu) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gpu.ProtoReflect.Descriptor instead.
 func (*Gpu) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Gpu) GetDevice() string {
@@ -4110,7 +4195,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4122,7 +4207,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4135,7 +4220,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Host) GetAtUnixNs() int64 {
@@ -4211,7 +4296,7 @@ type CommandResult struct {
 
 func (x *CommandResult) Reset() {
 	*x = CommandResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4223,7 +4308,7 @@ func (x *CommandResult) String() string {
 func (*CommandResult) ProtoMessage() {}
 
 func (x *CommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4236,7 +4321,7 @@ func (x *CommandResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResult.ProtoReflect.Descriptor instead.
 func (*CommandResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CommandResult) GetEpoch() uint64 {
@@ -4321,7 +4406,7 @@ type RankAck struct {
 
 func (x *RankAck) Reset() {
 	*x = RankAck{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4333,7 +4418,7 @@ func (x *RankAck) String() string {
 func (*RankAck) ProtoMessage() {}
 
 func (x *RankAck) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4346,7 +4431,7 @@ func (x *RankAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankAck.ProtoReflect.Descriptor instead.
 func (*RankAck) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RankAck) GetRank() int32 {
@@ -4442,7 +4527,7 @@ type EngineFrame struct {
 
 func (x *EngineFrame) Reset() {
 	*x = EngineFrame{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4454,7 +4539,7 @@ func (x *EngineFrame) String() string {
 func (*EngineFrame) ProtoMessage() {}
 
 func (x *EngineFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4467,7 +4552,7 @@ func (x *EngineFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineFrame.ProtoReflect.Descriptor instead.
 func (*EngineFrame) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *EngineFrame) GetBody() isEngineFrame_Body {
@@ -4571,7 +4656,7 @@ type Peek struct {
 
 func (x *Peek) Reset() {
 	*x = Peek{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4583,7 +4668,7 @@ func (x *Peek) String() string {
 func (*Peek) ProtoMessage() {}
 
 func (x *Peek) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4596,7 +4681,7 @@ func (x *Peek) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peek.ProtoReflect.Descriptor instead.
 func (*Peek) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Peek) GetId() uint64 {
@@ -4646,7 +4731,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4658,7 +4743,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4671,7 +4756,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Ask) GetId() uint64 {
@@ -4703,7 +4788,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4715,7 +4800,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4728,7 +4813,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Welcome) GetEpoch() uint64 {
@@ -4789,7 +4874,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4801,7 +4886,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4814,7 +4899,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Ack) GetSeq() uint64 {
@@ -4851,7 +4936,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4863,7 +4948,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4876,7 +4961,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Command) GetEpoch() uint64 {
@@ -5079,7 +5164,7 @@ type LaunchCommand struct {
 
 func (x *LaunchCommand) Reset() {
 	*x = LaunchCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5091,7 +5176,7 @@ func (x *LaunchCommand) String() string {
 func (*LaunchCommand) ProtoMessage() {}
 
 func (x *LaunchCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5104,7 +5189,7 @@ func (x *LaunchCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchCommand.ProtoReflect.Descriptor instead.
 func (*LaunchCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *LaunchCommand) GetGeneration() uint64 {
@@ -5155,7 +5240,7 @@ type SuspendCommand struct {
 
 func (x *SuspendCommand) Reset() {
 	*x = SuspendCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5167,7 +5252,7 @@ func (x *SuspendCommand) String() string {
 func (*SuspendCommand) ProtoMessage() {}
 
 func (x *SuspendCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5180,7 +5265,7 @@ func (x *SuspendCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspendCommand.ProtoReflect.Descriptor instead.
 func (*SuspendCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SuspendCommand) GetGeneration() uint64 {
@@ -5214,7 +5299,7 @@ type TableCommand struct {
 
 func (x *TableCommand) Reset() {
 	*x = TableCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5226,7 +5311,7 @@ func (x *TableCommand) String() string {
 func (*TableCommand) ProtoMessage() {}
 
 func (x *TableCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5239,7 +5324,7 @@ func (x *TableCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableCommand.ProtoReflect.Descriptor instead.
 func (*TableCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *TableCommand) GetGeneration() uint64 {
@@ -5294,7 +5379,7 @@ type RejoinCommand struct {
 
 func (x *RejoinCommand) Reset() {
 	*x = RejoinCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5306,7 +5391,7 @@ func (x *RejoinCommand) String() string {
 func (*RejoinCommand) ProtoMessage() {}
 
 func (x *RejoinCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5319,7 +5404,7 @@ func (x *RejoinCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RejoinCommand.ProtoReflect.Descriptor instead.
 func (*RejoinCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RejoinCommand) GetGeneration() uint64 {
@@ -5375,7 +5460,7 @@ type ShardMove struct {
 
 func (x *ShardMove) Reset() {
 	*x = ShardMove{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5387,7 +5472,7 @@ func (x *ShardMove) String() string {
 func (*ShardMove) ProtoMessage() {}
 
 func (x *ShardMove) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5400,7 +5485,7 @@ func (x *ShardMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMove.ProtoReflect.Descriptor instead.
 func (*ShardMove) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ShardMove) GetRank() int32 {
@@ -5434,7 +5519,7 @@ type RankSeat struct {
 
 func (x *RankSeat) Reset() {
 	*x = RankSeat{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5446,7 +5531,7 @@ func (x *RankSeat) String() string {
 func (*RankSeat) ProtoMessage() {}
 
 func (x *RankSeat) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5459,7 +5544,7 @@ func (x *RankSeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankSeat.ProtoReflect.Descriptor instead.
 func (*RankSeat) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RankSeat) GetRank() int32 {
@@ -5487,7 +5572,7 @@ type StopCommand struct {
 
 func (x *StopCommand) Reset() {
 	*x = StopCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5499,7 +5584,7 @@ func (x *StopCommand) String() string {
 func (*StopCommand) ProtoMessage() {}
 
 func (x *StopCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5512,7 +5597,7 @@ func (x *StopCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopCommand.ProtoReflect.Descriptor instead.
 func (*StopCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *StopCommand) GetGeneration() uint64 {
@@ -5540,7 +5625,7 @@ type RankLaunch struct {
 
 func (x *RankLaunch) Reset() {
 	*x = RankLaunch{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5552,7 +5637,7 @@ func (x *RankLaunch) String() string {
 func (*RankLaunch) ProtoMessage() {}
 
 func (x *RankLaunch) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5565,7 +5650,7 @@ func (x *RankLaunch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankLaunch.ProtoReflect.Descriptor instead.
 func (*RankLaunch) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RankLaunch) GetRank() int32 {
@@ -5611,7 +5696,7 @@ type PauseCommand struct {
 
 func (x *PauseCommand) Reset() {
 	*x = PauseCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5623,7 +5708,7 @@ func (x *PauseCommand) String() string {
 func (*PauseCommand) ProtoMessage() {}
 
 func (x *PauseCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5636,7 +5721,7 @@ func (x *PauseCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCommand.ProtoReflect.Descriptor instead.
 func (*PauseCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *PauseCommand) GetPause() uint64 {
@@ -5678,7 +5763,7 @@ type RankCut struct {
 
 func (x *RankCut) Reset() {
 	*x = RankCut{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5690,7 +5775,7 @@ func (x *RankCut) String() string {
 func (*RankCut) ProtoMessage() {}
 
 func (x *RankCut) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5703,7 +5788,7 @@ func (x *RankCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankCut.ProtoReflect.Descriptor instead.
 func (*RankCut) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RankCut) GetRank() int32 {
@@ -5737,7 +5822,7 @@ type CommLimit struct {
 
 func (x *CommLimit) Reset() {
 	*x = CommLimit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5749,7 +5834,7 @@ func (x *CommLimit) String() string {
 func (*CommLimit) ProtoMessage() {}
 
 func (x *CommLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5762,7 +5847,7 @@ func (x *CommLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommLimit.ProtoReflect.Descriptor instead.
 func (*CommLimit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CommLimit) GetComm() uint64 {
@@ -5799,7 +5884,7 @@ type RankPause struct {
 
 func (x *RankPause) Reset() {
 	*x = RankPause{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5811,7 +5896,7 @@ func (x *RankPause) String() string {
 func (*RankPause) ProtoMessage() {}
 
 func (x *RankPause) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5824,7 +5909,7 @@ func (x *RankPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPause.ProtoReflect.Descriptor instead.
 func (*RankPause) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *RankPause) GetRank() int32 {
@@ -5928,7 +6013,7 @@ type CommCount struct {
 
 func (x *CommCount) Reset() {
 	*x = CommCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5940,7 +6025,7 @@ func (x *CommCount) String() string {
 func (*CommCount) ProtoMessage() {}
 
 func (x *CommCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5953,7 +6038,7 @@ func (x *CommCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommCount.ProtoReflect.Descriptor instead.
 func (*CommCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CommCount) GetComm() uint64 {
@@ -6025,7 +6110,7 @@ type PeerCount struct {
 
 func (x *PeerCount) Reset() {
 	*x = PeerCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6037,7 +6122,7 @@ func (x *PeerCount) String() string {
 func (*PeerCount) ProtoMessage() {}
 
 func (x *PeerCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6050,7 +6135,7 @@ func (x *PeerCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerCount.ProtoReflect.Descriptor instead.
 func (*PeerCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *PeerCount) GetPeer() int32 {
@@ -6101,7 +6186,7 @@ type TestCommand struct {
 
 func (x *TestCommand) Reset() {
 	*x = TestCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6113,7 +6198,7 @@ func (x *TestCommand) String() string {
 func (*TestCommand) ProtoMessage() {}
 
 func (x *TestCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6126,7 +6211,7 @@ func (x *TestCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestCommand.ProtoReflect.Descriptor instead.
 func (*TestCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *TestCommand) GetPause() uint64 {
@@ -6167,7 +6252,7 @@ type RankTest struct {
 
 func (x *RankTest) Reset() {
 	*x = RankTest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6179,7 +6264,7 @@ func (x *RankTest) String() string {
 func (*RankTest) ProtoMessage() {}
 
 func (x *RankTest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6192,7 +6277,7 @@ func (x *RankTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankTest.ProtoReflect.Descriptor instead.
 func (*RankTest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *RankTest) GetRank() int32 {
@@ -6278,7 +6363,7 @@ type TestResult struct {
 
 func (x *TestResult) Reset() {
 	*x = TestResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6290,7 +6375,7 @@ func (x *TestResult) String() string {
 func (*TestResult) ProtoMessage() {}
 
 func (x *TestResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6303,7 +6388,7 @@ func (x *TestResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestResult.ProtoReflect.Descriptor instead.
 func (*TestResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *TestResult) GetTest() uint64 {
@@ -6402,7 +6487,7 @@ type ProfileCommand struct {
 
 func (x *ProfileCommand) Reset() {
 	*x = ProfileCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6414,7 +6499,7 @@ func (x *ProfileCommand) String() string {
 func (*ProfileCommand) ProtoMessage() {}
 
 func (x *ProfileCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6427,7 +6512,7 @@ func (x *ProfileCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileCommand.ProtoReflect.Descriptor instead.
 func (*ProfileCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ProfileCommand) GetWindow() uint64 {
@@ -6475,7 +6560,7 @@ type OrderCommand struct {
 
 func (x *OrderCommand) Reset() {
 	*x = OrderCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6487,7 +6572,7 @@ func (x *OrderCommand) String() string {
 func (*OrderCommand) ProtoMessage() {}
 
 func (x *OrderCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6500,7 +6585,7 @@ func (x *OrderCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderCommand.ProtoReflect.Descriptor instead.
 func (*OrderCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *OrderCommand) GetOrder() uint64 {
@@ -6575,7 +6660,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6587,7 +6672,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6600,7 +6685,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SnapshotRequest) GetRank() int32 {
@@ -6717,7 +6802,7 @@ type SnapshotReply struct {
 
 func (x *SnapshotReply) Reset() {
 	*x = SnapshotReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6729,7 +6814,7 @@ func (x *SnapshotReply) String() string {
 func (*SnapshotReply) ProtoMessage() {}
 
 func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6742,7 +6827,7 @@ func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotReply.ProtoReflect.Descriptor instead.
 func (*SnapshotReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SnapshotReply) GetVersion() uint64 {
@@ -6960,7 +7045,7 @@ type Build struct {
 
 func (x *Build) Reset() {
 	*x = Build{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6972,7 +7057,7 @@ func (x *Build) String() string {
 func (*Build) ProtoMessage() {}
 
 func (x *Build) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6985,7 +7070,7 @@ func (x *Build) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Build.ProtoReflect.Descriptor instead.
 func (*Build) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Build) GetVersion() string {
@@ -7022,7 +7107,7 @@ type Recent struct {
 
 func (x *Recent) Reset() {
 	*x = Recent{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7034,7 +7119,7 @@ func (x *Recent) String() string {
 func (*Recent) ProtoMessage() {}
 
 func (x *Recent) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7047,7 +7132,7 @@ func (x *Recent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recent.ProtoReflect.Descriptor instead.
 func (*Recent) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Recent) GetLastIteration() int64 {
@@ -7093,7 +7178,7 @@ type Brief struct {
 
 func (x *Brief) Reset() {
 	*x = Brief{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7105,7 +7190,7 @@ func (x *Brief) String() string {
 func (*Brief) ProtoMessage() {}
 
 func (x *Brief) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7118,7 +7203,7 @@ func (x *Brief) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Brief.ProtoReflect.Descriptor instead.
 func (*Brief) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Brief) GetRevision() uint32 {
@@ -7172,7 +7257,7 @@ type Hang struct {
 
 func (x *Hang) Reset() {
 	*x = Hang{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7184,7 +7269,7 @@ func (x *Hang) String() string {
 func (*Hang) ProtoMessage() {}
 
 func (x *Hang) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7197,7 +7282,7 @@ func (x *Hang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hang.ProtoReflect.Descriptor instead.
 func (*Hang) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Hang) GetSinceUnixNs() int64 {
@@ -7268,7 +7353,7 @@ type HangPart struct {
 
 func (x *HangPart) Reset() {
 	*x = HangPart{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7280,7 +7365,7 @@ func (x *HangPart) String() string {
 func (*HangPart) ProtoMessage() {}
 
 func (x *HangPart) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7293,7 +7378,7 @@ func (x *HangPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HangPart.ProtoReflect.Descriptor instead.
 func (*HangPart) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *HangPart) GetKind() string {
@@ -7381,7 +7466,7 @@ type Operator struct {
 
 func (x *Operator) Reset() {
 	*x = Operator{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7393,7 +7478,7 @@ func (x *Operator) String() string {
 func (*Operator) ProtoMessage() {}
 
 func (x *Operator) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7406,7 +7491,7 @@ func (x *Operator) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operator.ProtoReflect.Descriptor instead.
 func (*Operator) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Operator) GetName() string {
@@ -7468,7 +7553,7 @@ type RankColumns struct {
 
 func (x *RankColumns) Reset() {
 	*x = RankColumns{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7480,7 +7565,7 @@ func (x *RankColumns) String() string {
 func (*RankColumns) ProtoMessage() {}
 
 func (x *RankColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7493,7 +7578,7 @@ func (x *RankColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankColumns.ProtoReflect.Descriptor instead.
 func (*RankColumns) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *RankColumns) GetBaseVersion() uint64 {
@@ -7544,7 +7629,7 @@ type Column struct {
 
 func (x *Column) Reset() {
 	*x = Column{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7556,7 +7641,7 @@ func (x *Column) String() string {
 func (*Column) ProtoMessage() {}
 
 func (x *Column) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7569,7 +7654,7 @@ func (x *Column) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Column.ProtoReflect.Descriptor instead.
 func (*Column) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Column) GetPlace() int32 {
@@ -7616,7 +7701,7 @@ type Recurrence struct {
 
 func (x *Recurrence) Reset() {
 	*x = Recurrence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7628,7 +7713,7 @@ func (x *Recurrence) String() string {
 func (*Recurrence) ProtoMessage() {}
 
 func (x *Recurrence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7641,7 +7726,7 @@ func (x *Recurrence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recurrence.ProtoReflect.Descriptor instead.
 func (*Recurrence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Recurrence) GetDevice() string {
@@ -7716,7 +7801,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7728,7 +7813,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7741,7 +7826,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Job) GetName() string {
@@ -7916,7 +8001,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7928,7 +8013,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7941,7 +8026,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Policy) GetMode() string {
@@ -8029,7 +8114,7 @@ type RecoveryPolicy struct {
 
 func (x *RecoveryPolicy) Reset() {
 	*x = RecoveryPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8041,7 +8126,7 @@ func (x *RecoveryPolicy) String() string {
 func (*RecoveryPolicy) ProtoMessage() {}
 
 func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8054,7 +8139,7 @@ func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryPolicy.ProtoReflect.Descriptor instead.
 func (*RecoveryPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *RecoveryPolicy) GetApproval() string {
@@ -8112,7 +8197,7 @@ type RungPolicy struct {
 
 func (x *RungPolicy) Reset() {
 	*x = RungPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8124,7 +8209,7 @@ func (x *RungPolicy) String() string {
 func (*RungPolicy) ProtoMessage() {}
 
 func (x *RungPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8137,7 +8222,7 @@ func (x *RungPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungPolicy.ProtoReflect.Descriptor instead.
 func (*RungPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *RungPolicy) GetApproval() string {
@@ -8206,7 +8291,7 @@ type RankView struct {
 
 func (x *RankView) Reset() {
 	*x = RankView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8218,7 +8303,7 @@ func (x *RankView) String() string {
 func (*RankView) ProtoMessage() {}
 
 func (x *RankView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8231,7 +8316,7 @@ func (x *RankView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankView.ProtoReflect.Descriptor instead.
 func (*RankView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *RankView) GetRank() int32 {
@@ -8393,7 +8478,7 @@ type NodeView struct {
 
 func (x *NodeView) Reset() {
 	*x = NodeView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8405,7 +8490,7 @@ func (x *NodeView) String() string {
 func (*NodeView) ProtoMessage() {}
 
 func (x *NodeView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8418,7 +8503,7 @@ func (x *NodeView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeView.ProtoReflect.Descriptor instead.
 func (*NodeView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *NodeView) GetNode() string {
@@ -8518,7 +8603,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8530,7 +8615,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8543,7 +8628,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Series) GetRank() int32 {
@@ -8641,7 +8726,7 @@ type Moment struct {
 
 func (x *Moment) Reset() {
 	*x = Moment{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8653,7 +8738,7 @@ func (x *Moment) String() string {
 func (*Moment) ProtoMessage() {}
 
 func (x *Moment) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8666,7 +8751,7 @@ func (x *Moment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Moment.ProtoReflect.Descriptor instead.
 func (*Moment) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Moment) GetIteration() int64 {
@@ -8693,7 +8778,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8705,7 +8790,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8718,7 +8803,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Mark) GetIteration() int64 {
@@ -8746,7 +8831,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8758,7 +8843,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8771,7 +8856,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Evidence) GetKind() string {
@@ -8813,7 +8898,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8825,7 +8910,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8838,7 +8923,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Verdict) GetCause() string {
@@ -8932,7 +9017,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8944,7 +9029,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8957,7 +9042,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Incident) GetId() string {
@@ -9095,7 +9180,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9107,7 +9192,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9120,7 +9205,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Action) GetId() string {
@@ -9388,7 +9473,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9400,7 +9485,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9413,7 +9498,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Approval) GetBy() string {
@@ -9463,7 +9548,7 @@ type Preview struct {
 
 func (x *Preview) Reset() {
 	*x = Preview{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9475,7 +9560,7 @@ func (x *Preview) String() string {
 func (*Preview) ProtoMessage() {}
 
 func (x *Preview) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9488,7 +9573,7 @@ func (x *Preview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preview.ProtoReflect.Descriptor instead.
 func (*Preview) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Preview) GetSwaps() []*NodeSwap {
@@ -9571,7 +9656,7 @@ type NodeSwap struct {
 
 func (x *NodeSwap) Reset() {
 	*x = NodeSwap{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9583,7 +9668,7 @@ func (x *NodeSwap) String() string {
 func (*NodeSwap) ProtoMessage() {}
 
 func (x *NodeSwap) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9596,7 +9681,7 @@ func (x *NodeSwap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSwap.ProtoReflect.Descriptor instead.
 func (*NodeSwap) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *NodeSwap) GetA() string {
@@ -9623,7 +9708,7 @@ type LinksOf struct {
 
 func (x *LinksOf) Reset() {
 	*x = LinksOf{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9635,7 +9720,7 @@ func (x *LinksOf) String() string {
 func (*LinksOf) ProtoMessage() {}
 
 func (x *LinksOf) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9648,7 +9733,7 @@ func (x *LinksOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinksOf.ProtoReflect.Descriptor instead.
 func (*LinksOf) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *LinksOf) GetDimension() string {
@@ -9692,7 +9777,7 @@ type RungView struct {
 
 func (x *RungView) Reset() {
 	*x = RungView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9704,7 +9789,7 @@ func (x *RungView) String() string {
 func (*RungView) ProtoMessage() {}
 
 func (x *RungView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9717,7 +9802,7 @@ func (x *RungView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungView.ProtoReflect.Descriptor instead.
 func (*RungView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *RungView) GetRung() string {
@@ -9869,7 +9954,7 @@ type Ladder struct {
 
 func (x *Ladder) Reset() {
 	*x = Ladder{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9881,7 +9966,7 @@ func (x *Ladder) String() string {
 func (*Ladder) ProtoMessage() {}
 
 func (x *Ladder) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9894,7 +9979,7 @@ func (x *Ladder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ladder.ProtoReflect.Descriptor instead.
 func (*Ladder) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Ladder) GetIncident() string {
@@ -9971,7 +10056,7 @@ type EventLine struct {
 
 func (x *EventLine) Reset() {
 	*x = EventLine{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9983,7 +10068,7 @@ func (x *EventLine) String() string {
 func (*EventLine) ProtoMessage() {}
 
 func (x *EventLine) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9996,7 +10081,7 @@ func (x *EventLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventLine.ProtoReflect.Descriptor instead.
 func (*EventLine) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *EventLine) GetSeq() uint64 {
@@ -10086,7 +10171,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10098,7 +10183,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10111,7 +10196,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Audit) GetActor() string {
@@ -10172,7 +10257,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10184,7 +10269,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10197,7 +10282,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -10220,7 +10305,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10232,7 +10317,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10245,7 +10330,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -10306,7 +10391,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10318,7 +10403,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10331,7 +10416,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -10406,7 +10491,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10418,7 +10503,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10431,7 +10516,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -10450,7 +10535,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10462,7 +10547,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10475,7 +10560,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -10494,7 +10579,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10506,7 +10591,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10519,7 +10604,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -10539,7 +10624,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10551,7 +10636,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10564,7 +10649,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -10611,7 +10696,7 @@ type Validation struct {
 
 func (x *Validation) Reset() {
 	*x = Validation{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10623,7 +10708,7 @@ func (x *Validation) String() string {
 func (*Validation) ProtoMessage() {}
 
 func (x *Validation) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10636,7 +10721,7 @@ func (x *Validation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validation.ProtoReflect.Descriptor instead.
 func (*Validation) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Validation) GetId() string {
@@ -10795,7 +10880,7 @@ type ValidationNow struct {
 
 func (x *ValidationNow) Reset() {
 	*x = ValidationNow{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10807,7 +10892,7 @@ func (x *ValidationNow) String() string {
 func (*ValidationNow) ProtoMessage() {}
 
 func (x *ValidationNow) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10820,7 +10905,7 @@ func (x *ValidationNow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidationNow.ProtoReflect.Descriptor instead.
 func (*ValidationNow) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ValidationNow) GetStep() string {
@@ -10882,7 +10967,7 @@ type RankPair struct {
 
 func (x *RankPair) Reset() {
 	*x = RankPair{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10894,7 +10979,7 @@ func (x *RankPair) String() string {
 func (*RankPair) ProtoMessage() {}
 
 func (x *RankPair) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10907,7 +10992,7 @@ func (x *RankPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPair.ProtoReflect.Descriptor instead.
 func (*RankPair) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *RankPair) GetA() int32 {
@@ -10945,7 +11030,7 @@ type GemmResult struct {
 
 func (x *GemmResult) Reset() {
 	*x = GemmResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10957,7 +11042,7 @@ func (x *GemmResult) String() string {
 func (*GemmResult) ProtoMessage() {}
 
 func (x *GemmResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10970,7 +11055,7 @@ func (x *GemmResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
 func (*GemmResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *GemmResult) GetRank() int32 {
@@ -11092,7 +11177,7 @@ type LinkResult struct {
 
 func (x *LinkResult) Reset() {
 	*x = LinkResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11104,7 +11189,7 @@ func (x *LinkResult) String() string {
 func (*LinkResult) ProtoMessage() {}
 
 func (x *LinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11117,7 +11202,7 @@ func (x *LinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
 func (*LinkResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *LinkResult) GetFrom() int32 {
@@ -11277,7 +11362,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11289,7 +11374,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11302,7 +11387,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ValidateRequest) GetRanks() []int32 {
@@ -11377,7 +11462,7 @@ type ValidateReply struct {
 
 func (x *ValidateReply) Reset() {
 	*x = ValidateReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11389,7 +11474,7 @@ func (x *ValidateReply) String() string {
 func (*ValidateReply) ProtoMessage() {}
 
 func (x *ValidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11402,7 +11487,7 @@ func (x *ValidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
 func (*ValidateReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ValidateReply) GetValidation() *Validation {
@@ -11431,7 +11516,7 @@ type IncidentsReply struct {
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11443,7 +11528,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11456,7 +11541,7 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
@@ -11543,7 +11628,7 @@ type TriageRequest struct {
 
 func (x *TriageRequest) Reset() {
 	*x = TriageRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11555,7 +11640,7 @@ func (x *TriageRequest) String() string {
 func (*TriageRequest) ProtoMessage() {}
 
 func (x *TriageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11568,7 +11653,7 @@ func (x *TriageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageRequest.ProtoReflect.Descriptor instead.
 func (*TriageRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *TriageRequest) GetIncident() string {
@@ -11616,7 +11701,7 @@ type TriageReply struct {
 
 func (x *TriageReply) Reset() {
 	*x = TriageReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11628,7 +11713,7 @@ func (x *TriageReply) String() string {
 func (*TriageReply) ProtoMessage() {}
 
 func (x *TriageReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11641,7 +11726,7 @@ func (x *TriageReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageReply.ProtoReflect.Descriptor instead.
 func (*TriageReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *TriageReply) GetTriage() []*Triage {
@@ -11677,7 +11762,7 @@ type Triage struct {
 
 func (x *Triage) Reset() {
 	*x = Triage{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11689,7 +11774,7 @@ func (x *Triage) String() string {
 func (*Triage) ProtoMessage() {}
 
 func (x *Triage) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11702,7 +11787,7 @@ func (x *Triage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Triage.ProtoReflect.Descriptor instead.
 func (*Triage) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *Triage) GetIncident() string {
@@ -11786,7 +11871,7 @@ type TriageNote struct {
 
 func (x *TriageNote) Reset() {
 	*x = TriageNote{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11798,7 +11883,7 @@ func (x *TriageNote) String() string {
 func (*TriageNote) ProtoMessage() {}
 
 func (x *TriageNote) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11811,7 +11896,7 @@ func (x *TriageNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageNote.ProtoReflect.Descriptor instead.
 func (*TriageNote) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *TriageNote) GetBy() string {
@@ -11848,7 +11933,7 @@ type PeekRequest struct {
 
 func (x *PeekRequest) Reset() {
 	*x = PeekRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11860,7 +11945,7 @@ func (x *PeekRequest) String() string {
 func (*PeekRequest) ProtoMessage() {}
 
 func (x *PeekRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11873,7 +11958,7 @@ func (x *PeekRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekRequest.ProtoReflect.Descriptor instead.
 func (*PeekRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *PeekRequest) GetWhat() string {
@@ -11924,7 +12009,7 @@ type PeekReply struct {
 
 func (x *PeekReply) Reset() {
 	*x = PeekReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11936,7 +12021,7 @@ func (x *PeekReply) String() string {
 func (*PeekReply) ProtoMessage() {}
 
 func (x *PeekReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11949,7 +12034,7 @@ func (x *PeekReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekReply.ProtoReflect.Descriptor instead.
 func (*PeekReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *PeekReply) GetNode() string {
@@ -11998,7 +12083,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12010,7 +12095,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12023,7 +12108,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *HistoryRequest) GetSinceUnixNs() int64 {
@@ -12068,7 +12153,7 @@ type HistoryReply struct {
 
 func (x *HistoryReply) Reset() {
 	*x = HistoryReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12080,7 +12165,7 @@ func (x *HistoryReply) String() string {
 func (*HistoryReply) ProtoMessage() {}
 
 func (x *HistoryReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12093,7 +12178,7 @@ func (x *HistoryReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryReply.ProtoReflect.Descriptor instead.
 func (*HistoryReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *HistoryReply) GetAtUnixNs() int64 {
@@ -12193,7 +12278,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12205,7 +12290,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12218,7 +12303,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -12265,7 +12350,7 @@ type ProbeReply struct {
 
 func (x *ProbeReply) Reset() {
 	*x = ProbeReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12277,7 +12362,7 @@ func (x *ProbeReply) String() string {
 func (*ProbeReply) ProtoMessage() {}
 
 func (x *ProbeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12290,7 +12375,7 @@ func (x *ProbeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeReply.ProtoReflect.Descriptor instead.
 func (*ProbeReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{122}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *ProbeReply) GetDeadlineUnixNs() int64 {
@@ -12324,7 +12409,7 @@ type PastIncident struct {
 
 func (x *PastIncident) Reset() {
 	*x = PastIncident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12336,7 +12421,7 @@ func (x *PastIncident) String() string {
 func (*PastIncident) ProtoMessage() {}
 
 func (x *PastIncident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12349,7 +12434,7 @@ func (x *PastIncident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastIncident.ProtoReflect.Descriptor instead.
 func (*PastIncident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{123}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *PastIncident) GetIncident() string {
@@ -12471,7 +12556,7 @@ type CauseCount struct {
 
 func (x *CauseCount) Reset() {
 	*x = CauseCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12483,7 +12568,7 @@ func (x *CauseCount) String() string {
 func (*CauseCount) ProtoMessage() {}
 
 func (x *CauseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12496,7 +12581,7 @@ func (x *CauseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CauseCount.ProtoReflect.Descriptor instead.
 func (*CauseCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *CauseCount) GetCause() string {
@@ -12555,7 +12640,7 @@ type JobCauses struct {
 
 func (x *JobCauses) Reset() {
 	*x = JobCauses{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12567,7 +12652,7 @@ func (x *JobCauses) String() string {
 func (*JobCauses) ProtoMessage() {}
 
 func (x *JobCauses) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12580,7 +12665,7 @@ func (x *JobCauses) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCauses.ProtoReflect.Descriptor instead.
 func (*JobCauses) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *JobCauses) GetKind() string {
@@ -12628,7 +12713,7 @@ type JobCategory struct {
 
 func (x *JobCategory) Reset() {
 	*x = JobCategory{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12640,7 +12725,7 @@ func (x *JobCategory) String() string {
 func (*JobCategory) ProtoMessage() {}
 
 func (x *JobCategory) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12653,7 +12738,7 @@ func (x *JobCategory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCategory.ProtoReflect.Descriptor instead.
 func (*JobCategory) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *JobCategory) GetCategory() string {
@@ -12682,7 +12767,7 @@ type Spread struct {
 
 func (x *Spread) Reset() {
 	*x = Spread{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12694,7 +12779,7 @@ func (x *Spread) String() string {
 func (*Spread) ProtoMessage() {}
 
 func (x *Spread) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12707,7 +12792,7 @@ func (x *Spread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spread.ProtoReflect.Descriptor instead.
 func (*Spread) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *Spread) GetN() int32 {
@@ -12753,7 +12838,7 @@ type PastJob struct {
 
 func (x *PastJob) Reset() {
 	*x = PastJob{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12765,7 +12850,7 @@ func (x *PastJob) String() string {
 func (*PastJob) ProtoMessage() {}
 
 func (x *PastJob) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12778,7 +12863,7 @@ func (x *PastJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastJob.ProtoReflect.Descriptor instead.
 func (*PastJob) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *PastJob) GetNumber() uint64 {
@@ -12892,7 +12977,7 @@ type Culprit struct {
 
 func (x *Culprit) Reset() {
 	*x = Culprit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12904,7 +12989,7 @@ func (x *Culprit) String() string {
 func (*Culprit) ProtoMessage() {}
 
 func (x *Culprit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12917,7 +13002,7 @@ func (x *Culprit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Culprit.ProtoReflect.Descriptor instead.
 func (*Culprit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *Culprit) GetDevice() string {
@@ -13018,7 +13103,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13030,7 +13115,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13043,7 +13128,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *Fault) GetKind() string {
@@ -13167,7 +13252,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13179,7 +13264,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13192,7 +13277,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *Recovery) GetId() string {
@@ -13406,7 +13491,7 @@ type RecoveryWait struct {
 
 func (x *RecoveryWait) Reset() {
 	*x = RecoveryWait{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13418,7 +13503,7 @@ func (x *RecoveryWait) String() string {
 func (*RecoveryWait) ProtoMessage() {}
 
 func (x *RecoveryWait) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13431,7 +13516,7 @@ func (x *RecoveryWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryWait.ProtoReflect.Descriptor instead.
 func (*RecoveryWait) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{132}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *RecoveryWait) GetNodes() []string {
@@ -13487,7 +13572,7 @@ type Shrink struct {
 
 func (x *Shrink) Reset() {
 	*x = Shrink{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13499,7 +13584,7 @@ func (x *Shrink) String() string {
 func (*Shrink) ProtoMessage() {}
 
 func (x *Shrink) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13512,7 +13597,7 @@ func (x *Shrink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shrink.ProtoReflect.Descriptor instead.
 func (*Shrink) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{133}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *Shrink) GetOf() int32 {
@@ -13544,7 +13629,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13556,7 +13641,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13569,7 +13654,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{134}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -13624,7 +13709,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13636,7 +13721,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13649,7 +13734,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{135}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -13677,7 +13762,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13689,7 +13774,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13702,7 +13787,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{136}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -13741,7 +13826,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13753,7 +13838,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13766,7 +13851,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{137}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -13827,7 +13912,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13839,7 +13924,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13852,7 +13937,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{138}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -13920,7 +14005,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13932,7 +14017,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13945,7 +14030,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{139}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -13969,7 +14054,7 @@ type Bar struct {
 
 func (x *Bar) Reset() {
 	*x = Bar{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13981,7 +14066,7 @@ func (x *Bar) String() string {
 func (*Bar) ProtoMessage() {}
 
 func (x *Bar) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13994,7 +14079,7 @@ func (x *Bar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bar.ProtoReflect.Descriptor instead.
 func (*Bar) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{140}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *Bar) GetName() string {
@@ -14205,7 +14290,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"at_unix_ns\x18\x02 \x01(\x03R\batUnixNs\x12\x14\n" +
 	"\x05fatal\x18\x03 \x01(\bR\x05fatal\x12\x12\n" +
 	"\x04code\x18\x04 \x01(\x05R\x04code\x12\x12\n" +
-	"\x04text\x18\x05 \x01(\tR\x04text\"\xc9\b\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\"\xf4\b\n" +
 	"\tRankState\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12\x10\n" +
@@ -14246,7 +14331,16 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04mesh\x18  \x01(\tR\x04mesh\x12,\n" +
 	"\atraffic\x18! \x03(\v2\x12.falcon.v1.TrafficR\atraffic\x12\x14\n" +
 	"\x05bound\x18\" \x01(\rR\x05bound\x12!\n" +
-	"\fnccl_version\x18# \x01(\rR\vncclVersion\"\x9d\x01\n" +
+	"\fnccl_version\x18# \x01(\rR\vncclVersion\x12)\n" +
+	"\x03can\x18$ \x01(\v2\x17.falcon.v1.CapabilitiesR\x03can\"\x8a\x01\n" +
+	"\fCapabilities\x12\x12\n" +
+	"\x04park\x18\x01 \x01(\bR\x04park\x12\x14\n" +
+	"\x05split\x18\x02 \x01(\bR\x05split\x12\x14\n" +
+	"\x05place\x18\x03 \x01(\bR\x05place\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\x04 \x01(\bR\n" +
+	"checkpoint\x12\x1a\n" +
+	"\bversions\x18\x05 \x01(\x05R\bversions\"\x9d\x01\n" +
 	"\aTraffic\x12\x12\n" +
 	"\x04comm\x18\x01 \x01(\x06R\x04comm\x12\x0e\n" +
 	"\x02op\x18\x02 \x01(\rR\x02op\x12\x14\n" +
@@ -15501,7 +15595,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 147)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 148)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -15532,139 +15626,140 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*RankBeat)(nil),          // 26: falcon.v1.RankBeat
 	(*DeviceEvent)(nil),       // 27: falcon.v1.DeviceEvent
 	(*RankState)(nil),         // 28: falcon.v1.RankState
-	(*Traffic)(nil),           // 29: falcon.v1.Traffic
-	(*Commitment)(nil),        // 30: falcon.v1.Commitment
-	(*Park)(nil),              // 31: falcon.v1.Park
-	(*Comm)(nil),              // 32: falcon.v1.Comm
-	(*Samples)(nil),           // 33: falcon.v1.Samples
-	(*Sample)(nil),            // 34: falcon.v1.Sample
-	(*Work)(nil),              // 35: falcon.v1.Work
-	(*CallChange)(nil),        // 36: falcon.v1.CallChange
-	(*Profile)(nil),           // 37: falcon.v1.Profile
-	(*RankProfile)(nil),       // 38: falcon.v1.RankProfile
-	(*CallColumns)(nil),       // 39: falcon.v1.CallColumns
-	(*CallClass)(nil),         // 40: falcon.v1.CallClass
-	(*CallTiming)(nil),        // 41: falcon.v1.CallTiming
-	(*Telemetry)(nil),         // 42: falcon.v1.Telemetry
-	(*Nic)(nil),               // 43: falcon.v1.Nic
-	(*Gpu)(nil),               // 44: falcon.v1.Gpu
-	(*Host)(nil),              // 45: falcon.v1.Host
-	(*CommandResult)(nil),     // 46: falcon.v1.CommandResult
-	(*RankAck)(nil),           // 47: falcon.v1.RankAck
-	(*EngineFrame)(nil),       // 48: falcon.v1.EngineFrame
-	(*Peek)(nil),              // 49: falcon.v1.Peek
-	(*Ask)(nil),               // 50: falcon.v1.Ask
-	(*Welcome)(nil),           // 51: falcon.v1.Welcome
-	(*Ack)(nil),               // 52: falcon.v1.Ack
-	(*Command)(nil),           // 53: falcon.v1.Command
-	(*LaunchCommand)(nil),     // 54: falcon.v1.LaunchCommand
-	(*SuspendCommand)(nil),    // 55: falcon.v1.SuspendCommand
-	(*TableCommand)(nil),      // 56: falcon.v1.TableCommand
-	(*RejoinCommand)(nil),     // 57: falcon.v1.RejoinCommand
-	(*ShardMove)(nil),         // 58: falcon.v1.ShardMove
-	(*RankSeat)(nil),          // 59: falcon.v1.RankSeat
-	(*StopCommand)(nil),       // 60: falcon.v1.StopCommand
-	(*RankLaunch)(nil),        // 61: falcon.v1.RankLaunch
-	(*PauseCommand)(nil),      // 62: falcon.v1.PauseCommand
-	(*RankCut)(nil),           // 63: falcon.v1.RankCut
-	(*CommLimit)(nil),         // 64: falcon.v1.CommLimit
-	(*RankPause)(nil),         // 65: falcon.v1.RankPause
-	(*CommCount)(nil),         // 66: falcon.v1.CommCount
-	(*PeerCount)(nil),         // 67: falcon.v1.PeerCount
-	(*TestCommand)(nil),       // 68: falcon.v1.TestCommand
-	(*RankTest)(nil),          // 69: falcon.v1.RankTest
-	(*TestResult)(nil),        // 70: falcon.v1.TestResult
-	(*ProfileCommand)(nil),    // 71: falcon.v1.ProfileCommand
-	(*OrderCommand)(nil),      // 72: falcon.v1.OrderCommand
-	(*SnapshotRequest)(nil),   // 73: falcon.v1.SnapshotRequest
-	(*SnapshotReply)(nil),     // 74: falcon.v1.SnapshotReply
-	(*Build)(nil),             // 75: falcon.v1.Build
-	(*Recent)(nil),            // 76: falcon.v1.Recent
-	(*Brief)(nil),             // 77: falcon.v1.Brief
-	(*Hang)(nil),              // 78: falcon.v1.Hang
-	(*HangPart)(nil),          // 79: falcon.v1.HangPart
-	(*Operator)(nil),          // 80: falcon.v1.Operator
-	(*RankColumns)(nil),       // 81: falcon.v1.RankColumns
-	(*Column)(nil),            // 82: falcon.v1.Column
-	(*Recurrence)(nil),        // 83: falcon.v1.Recurrence
-	(*Job)(nil),               // 84: falcon.v1.Job
-	(*Policy)(nil),            // 85: falcon.v1.Policy
-	(*RecoveryPolicy)(nil),    // 86: falcon.v1.RecoveryPolicy
-	(*RungPolicy)(nil),        // 87: falcon.v1.RungPolicy
-	(*RankView)(nil),          // 88: falcon.v1.RankView
-	(*NodeView)(nil),          // 89: falcon.v1.NodeView
-	(*Series)(nil),            // 90: falcon.v1.Series
-	(*Moment)(nil),            // 91: falcon.v1.Moment
-	(*Mark)(nil),              // 92: falcon.v1.Mark
-	(*Evidence)(nil),          // 93: falcon.v1.Evidence
-	(*Verdict)(nil),           // 94: falcon.v1.Verdict
-	(*Incident)(nil),          // 95: falcon.v1.Incident
-	(*Action)(nil),            // 96: falcon.v1.Action
-	(*Approval)(nil),          // 97: falcon.v1.Approval
-	(*Preview)(nil),           // 98: falcon.v1.Preview
-	(*NodeSwap)(nil),          // 99: falcon.v1.NodeSwap
-	(*LinksOf)(nil),           // 100: falcon.v1.LinksOf
-	(*RungView)(nil),          // 101: falcon.v1.RungView
-	(*Ladder)(nil),            // 102: falcon.v1.Ladder
-	(*EventLine)(nil),         // 103: falcon.v1.EventLine
-	(*Audit)(nil),             // 104: falcon.v1.Audit
-	(*WatchRequest)(nil),      // 105: falcon.v1.WatchRequest
-	(*Event)(nil),             // 106: falcon.v1.Event
-	(*DecideRequest)(nil),     // 107: falcon.v1.DecideRequest
-	(*DecideReply)(nil),       // 108: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil),  // 109: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),    // 110: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil),  // 111: falcon.v1.IncidentsRequest
-	(*Validation)(nil),        // 112: falcon.v1.Validation
-	(*ValidationNow)(nil),     // 113: falcon.v1.ValidationNow
-	(*RankPair)(nil),          // 114: falcon.v1.RankPair
-	(*GemmResult)(nil),        // 115: falcon.v1.GemmResult
-	(*LinkResult)(nil),        // 116: falcon.v1.LinkResult
-	(*ValidateRequest)(nil),   // 117: falcon.v1.ValidateRequest
-	(*ValidateReply)(nil),     // 118: falcon.v1.ValidateReply
-	(*IncidentsReply)(nil),    // 119: falcon.v1.IncidentsReply
-	(*TriageRequest)(nil),     // 120: falcon.v1.TriageRequest
-	(*TriageReply)(nil),       // 121: falcon.v1.TriageReply
-	(*Triage)(nil),            // 122: falcon.v1.Triage
-	(*TriageNote)(nil),        // 123: falcon.v1.TriageNote
-	(*PeekRequest)(nil),       // 124: falcon.v1.PeekRequest
-	(*PeekReply)(nil),         // 125: falcon.v1.PeekReply
-	(*HistoryRequest)(nil),    // 126: falcon.v1.HistoryRequest
-	(*HistoryReply)(nil),      // 127: falcon.v1.HistoryReply
-	(*ProbeRequest)(nil),      // 128: falcon.v1.ProbeRequest
-	(*ProbeReply)(nil),        // 129: falcon.v1.ProbeReply
-	(*PastIncident)(nil),      // 130: falcon.v1.PastIncident
-	(*CauseCount)(nil),        // 131: falcon.v1.CauseCount
-	(*JobCauses)(nil),         // 132: falcon.v1.JobCauses
-	(*JobCategory)(nil),       // 133: falcon.v1.JobCategory
-	(*Spread)(nil),            // 134: falcon.v1.Spread
-	(*PastJob)(nil),           // 135: falcon.v1.PastJob
-	(*Culprit)(nil),           // 136: falcon.v1.Culprit
-	(*Fault)(nil),             // 137: falcon.v1.Fault
-	(*Recovery)(nil),          // 138: falcon.v1.Recovery
-	(*RecoveryWait)(nil),      // 139: falcon.v1.RecoveryWait
-	(*Shrink)(nil),            // 140: falcon.v1.Shrink
-	(*RankRecovery)(nil),      // 141: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 142: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 143: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 144: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 145: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 146: falcon.v1.RecoverReply
-	(*Bar)(nil),               // 147: falcon.v1.Bar
-	nil,                       // 148: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 149: falcon.v1.Policy.RungsEntry
-	nil,                       // 150: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 151: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 152: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 153: falcon.v1.Recovery.PredictedMsEntry
+	(*Capabilities)(nil),      // 29: falcon.v1.Capabilities
+	(*Traffic)(nil),           // 30: falcon.v1.Traffic
+	(*Commitment)(nil),        // 31: falcon.v1.Commitment
+	(*Park)(nil),              // 32: falcon.v1.Park
+	(*Comm)(nil),              // 33: falcon.v1.Comm
+	(*Samples)(nil),           // 34: falcon.v1.Samples
+	(*Sample)(nil),            // 35: falcon.v1.Sample
+	(*Work)(nil),              // 36: falcon.v1.Work
+	(*CallChange)(nil),        // 37: falcon.v1.CallChange
+	(*Profile)(nil),           // 38: falcon.v1.Profile
+	(*RankProfile)(nil),       // 39: falcon.v1.RankProfile
+	(*CallColumns)(nil),       // 40: falcon.v1.CallColumns
+	(*CallClass)(nil),         // 41: falcon.v1.CallClass
+	(*CallTiming)(nil),        // 42: falcon.v1.CallTiming
+	(*Telemetry)(nil),         // 43: falcon.v1.Telemetry
+	(*Nic)(nil),               // 44: falcon.v1.Nic
+	(*Gpu)(nil),               // 45: falcon.v1.Gpu
+	(*Host)(nil),              // 46: falcon.v1.Host
+	(*CommandResult)(nil),     // 47: falcon.v1.CommandResult
+	(*RankAck)(nil),           // 48: falcon.v1.RankAck
+	(*EngineFrame)(nil),       // 49: falcon.v1.EngineFrame
+	(*Peek)(nil),              // 50: falcon.v1.Peek
+	(*Ask)(nil),               // 51: falcon.v1.Ask
+	(*Welcome)(nil),           // 52: falcon.v1.Welcome
+	(*Ack)(nil),               // 53: falcon.v1.Ack
+	(*Command)(nil),           // 54: falcon.v1.Command
+	(*LaunchCommand)(nil),     // 55: falcon.v1.LaunchCommand
+	(*SuspendCommand)(nil),    // 56: falcon.v1.SuspendCommand
+	(*TableCommand)(nil),      // 57: falcon.v1.TableCommand
+	(*RejoinCommand)(nil),     // 58: falcon.v1.RejoinCommand
+	(*ShardMove)(nil),         // 59: falcon.v1.ShardMove
+	(*RankSeat)(nil),          // 60: falcon.v1.RankSeat
+	(*StopCommand)(nil),       // 61: falcon.v1.StopCommand
+	(*RankLaunch)(nil),        // 62: falcon.v1.RankLaunch
+	(*PauseCommand)(nil),      // 63: falcon.v1.PauseCommand
+	(*RankCut)(nil),           // 64: falcon.v1.RankCut
+	(*CommLimit)(nil),         // 65: falcon.v1.CommLimit
+	(*RankPause)(nil),         // 66: falcon.v1.RankPause
+	(*CommCount)(nil),         // 67: falcon.v1.CommCount
+	(*PeerCount)(nil),         // 68: falcon.v1.PeerCount
+	(*TestCommand)(nil),       // 69: falcon.v1.TestCommand
+	(*RankTest)(nil),          // 70: falcon.v1.RankTest
+	(*TestResult)(nil),        // 71: falcon.v1.TestResult
+	(*ProfileCommand)(nil),    // 72: falcon.v1.ProfileCommand
+	(*OrderCommand)(nil),      // 73: falcon.v1.OrderCommand
+	(*SnapshotRequest)(nil),   // 74: falcon.v1.SnapshotRequest
+	(*SnapshotReply)(nil),     // 75: falcon.v1.SnapshotReply
+	(*Build)(nil),             // 76: falcon.v1.Build
+	(*Recent)(nil),            // 77: falcon.v1.Recent
+	(*Brief)(nil),             // 78: falcon.v1.Brief
+	(*Hang)(nil),              // 79: falcon.v1.Hang
+	(*HangPart)(nil),          // 80: falcon.v1.HangPart
+	(*Operator)(nil),          // 81: falcon.v1.Operator
+	(*RankColumns)(nil),       // 82: falcon.v1.RankColumns
+	(*Column)(nil),            // 83: falcon.v1.Column
+	(*Recurrence)(nil),        // 84: falcon.v1.Recurrence
+	(*Job)(nil),               // 85: falcon.v1.Job
+	(*Policy)(nil),            // 86: falcon.v1.Policy
+	(*RecoveryPolicy)(nil),    // 87: falcon.v1.RecoveryPolicy
+	(*RungPolicy)(nil),        // 88: falcon.v1.RungPolicy
+	(*RankView)(nil),          // 89: falcon.v1.RankView
+	(*NodeView)(nil),          // 90: falcon.v1.NodeView
+	(*Series)(nil),            // 91: falcon.v1.Series
+	(*Moment)(nil),            // 92: falcon.v1.Moment
+	(*Mark)(nil),              // 93: falcon.v1.Mark
+	(*Evidence)(nil),          // 94: falcon.v1.Evidence
+	(*Verdict)(nil),           // 95: falcon.v1.Verdict
+	(*Incident)(nil),          // 96: falcon.v1.Incident
+	(*Action)(nil),            // 97: falcon.v1.Action
+	(*Approval)(nil),          // 98: falcon.v1.Approval
+	(*Preview)(nil),           // 99: falcon.v1.Preview
+	(*NodeSwap)(nil),          // 100: falcon.v1.NodeSwap
+	(*LinksOf)(nil),           // 101: falcon.v1.LinksOf
+	(*RungView)(nil),          // 102: falcon.v1.RungView
+	(*Ladder)(nil),            // 103: falcon.v1.Ladder
+	(*EventLine)(nil),         // 104: falcon.v1.EventLine
+	(*Audit)(nil),             // 105: falcon.v1.Audit
+	(*WatchRequest)(nil),      // 106: falcon.v1.WatchRequest
+	(*Event)(nil),             // 107: falcon.v1.Event
+	(*DecideRequest)(nil),     // 108: falcon.v1.DecideRequest
+	(*DecideReply)(nil),       // 109: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil),  // 110: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),    // 111: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil),  // 112: falcon.v1.IncidentsRequest
+	(*Validation)(nil),        // 113: falcon.v1.Validation
+	(*ValidationNow)(nil),     // 114: falcon.v1.ValidationNow
+	(*RankPair)(nil),          // 115: falcon.v1.RankPair
+	(*GemmResult)(nil),        // 116: falcon.v1.GemmResult
+	(*LinkResult)(nil),        // 117: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),   // 118: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),     // 119: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),    // 120: falcon.v1.IncidentsReply
+	(*TriageRequest)(nil),     // 121: falcon.v1.TriageRequest
+	(*TriageReply)(nil),       // 122: falcon.v1.TriageReply
+	(*Triage)(nil),            // 123: falcon.v1.Triage
+	(*TriageNote)(nil),        // 124: falcon.v1.TriageNote
+	(*PeekRequest)(nil),       // 125: falcon.v1.PeekRequest
+	(*PeekReply)(nil),         // 126: falcon.v1.PeekReply
+	(*HistoryRequest)(nil),    // 127: falcon.v1.HistoryRequest
+	(*HistoryReply)(nil),      // 128: falcon.v1.HistoryReply
+	(*ProbeRequest)(nil),      // 129: falcon.v1.ProbeRequest
+	(*ProbeReply)(nil),        // 130: falcon.v1.ProbeReply
+	(*PastIncident)(nil),      // 131: falcon.v1.PastIncident
+	(*CauseCount)(nil),        // 132: falcon.v1.CauseCount
+	(*JobCauses)(nil),         // 133: falcon.v1.JobCauses
+	(*JobCategory)(nil),       // 134: falcon.v1.JobCategory
+	(*Spread)(nil),            // 135: falcon.v1.Spread
+	(*PastJob)(nil),           // 136: falcon.v1.PastJob
+	(*Culprit)(nil),           // 137: falcon.v1.Culprit
+	(*Fault)(nil),             // 138: falcon.v1.Fault
+	(*Recovery)(nil),          // 139: falcon.v1.Recovery
+	(*RecoveryWait)(nil),      // 140: falcon.v1.RecoveryWait
+	(*Shrink)(nil),            // 141: falcon.v1.Shrink
+	(*RankRecovery)(nil),      // 142: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 143: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 144: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 145: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 146: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 147: falcon.v1.RecoverReply
+	(*Bar)(nil),               // 148: falcon.v1.Bar
+	nil,                       // 149: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 150: falcon.v1.Policy.RungsEntry
+	nil,                       // 151: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 152: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 153: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 154: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	19,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
 	24,  // 1: falcon.v1.AgentFrame.beat:type_name -> falcon.v1.Beat
-	33,  // 2: falcon.v1.AgentFrame.samples:type_name -> falcon.v1.Samples
-	37,  // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
-	42,  // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
-	46,  // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
+	34,  // 2: falcon.v1.AgentFrame.samples:type_name -> falcon.v1.Samples
+	38,  // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
+	43,  // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
+	47,  // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
 	28,  // 6: falcon.v1.AgentFrame.rank:type_name -> falcon.v1.RankState
 	27,  // 7: falcon.v1.AgentFrame.device:type_name -> falcon.v1.DeviceEvent
 	16,  // 8: falcon.v1.AgentFrame.goodbye:type_name -> falcon.v1.Goodbye
@@ -15684,175 +15779,176 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	26,  // 22: falcon.v1.Beat.ranks:type_name -> falcon.v1.RankBeat
 	25,  // 23: falcon.v1.Beat.unseen:type_name -> falcon.v1.UnseenRank
 	21,  // 24: falcon.v1.Beat.standing:type_name -> falcon.v1.Standing
-	32,  // 25: falcon.v1.RankState.comms:type_name -> falcon.v1.Comm
-	31,  // 26: falcon.v1.RankState.park:type_name -> falcon.v1.Park
-	30,  // 27: falcon.v1.RankState.committed:type_name -> falcon.v1.Commitment
-	29,  // 28: falcon.v1.RankState.traffic:type_name -> falcon.v1.Traffic
-	34,  // 29: falcon.v1.Samples.samples:type_name -> falcon.v1.Sample
-	35,  // 30: falcon.v1.Sample.work:type_name -> falcon.v1.Work
-	36,  // 31: falcon.v1.Work.changed:type_name -> falcon.v1.CallChange
-	38,  // 32: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
-	41,  // 33: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
-	39,  // 34: falcon.v1.RankProfile.columns:type_name -> falcon.v1.CallColumns
-	40,  // 35: falcon.v1.CallColumns.classes:type_name -> falcon.v1.CallClass
-	44,  // 36: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
-	45,  // 37: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
-	43,  // 38: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	148, // 39: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
-	0,   // 40: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
-	47,  // 41: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
-	65,  // 42: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
-	70,  // 43: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
-	25,  // 44: falcon.v1.CommandResult.unproven:type_name -> falcon.v1.UnseenRank
-	21,  // 45: falcon.v1.CommandResult.newer:type_name -> falcon.v1.Standing
-	51,  // 46: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
-	52,  // 47: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
-	53,  // 48: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
-	50,  // 49: falcon.v1.EngineFrame.ask:type_name -> falcon.v1.Ask
-	49,  // 50: falcon.v1.EngineFrame.peek:type_name -> falcon.v1.Peek
-	23,  // 51: falcon.v1.Welcome.engine:type_name -> falcon.v1.EngineName
-	71,  // 52: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
-	72,  // 53: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
-	62,  // 54: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
-	68,  // 55: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
-	54,  // 56: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
-	55,  // 57: falcon.v1.Command.suspend:type_name -> falcon.v1.SuspendCommand
-	56,  // 58: falcon.v1.Command.table:type_name -> falcon.v1.TableCommand
-	57,  // 59: falcon.v1.Command.rejoin:type_name -> falcon.v1.RejoinCommand
-	60,  // 60: falcon.v1.Command.stop:type_name -> falcon.v1.StopCommand
-	61,  // 61: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
-	58,  // 62: falcon.v1.RejoinCommand.moves:type_name -> falcon.v1.ShardMove
-	59,  // 63: falcon.v1.RejoinCommand.seats:type_name -> falcon.v1.RankSeat
-	1,   // 64: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
-	63,  // 65: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
-	64,  // 66: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
-	2,   // 67: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
-	66,  // 68: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
-	3,   // 69: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
-	67,  // 70: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
-	69,  // 71: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
-	4,   // 72: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
-	4,   // 73: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
-	5,   // 74: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
-	84,  // 75: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
-	85,  // 76: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
-	88,  // 77: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
-	90,  // 78: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
-	95,  // 79: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	102, // 80: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	103, // 81: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
-	89,  // 82: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	112, // 83: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
-	43,  // 84: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	138, // 85: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
-	81,  // 86: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
-	83,  // 87: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
-	80,  // 88: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
-	102, // 89: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
-	78,  // 90: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
-	136, // 91: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
-	122, // 92: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
-	77,  // 93: falcon.v1.SnapshotReply.brief:type_name -> falcon.v1.Brief
-	147, // 94: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
-	76,  // 95: falcon.v1.SnapshotReply.recent:type_name -> falcon.v1.Recent
-	75,  // 96: falcon.v1.SnapshotReply.engine:type_name -> falcon.v1.Build
-	79,  // 97: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
-	79,  // 98: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
-	82,  // 99: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
-	149, // 100: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
-	86,  // 101: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
-	6,   // 102: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	9,   // 103: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
-	20,  // 104: falcon.v1.NodeView.formats:type_name -> falcon.v1.Format
-	92,  // 105: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	91,  // 106: falcon.v1.Series.moments:type_name -> falcon.v1.Moment
-	93,  // 107: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	94,  // 108: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	98,  // 109: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	97,  // 110: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
-	99,  // 111: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	100, // 112: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	100, // 113: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	150, // 114: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	99,  // 115: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
-	98,  // 116: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	101, // 117: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	96,  // 118: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	96,  // 119: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	104, // 120: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
-	103, // 121: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	96,  // 122: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	85,  // 123: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	85,  // 124: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	115, // 125: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	116, // 126: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	113, // 127: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
-	114, // 128: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
-	112, // 129: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	95,  // 130: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	112, // 131: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	102, // 132: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	103, // 133: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
-	90,  // 134: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
-	84,  // 135: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	138, // 136: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
-	122, // 137: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
-	122, // 138: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
-	123, // 139: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
-	11,  // 140: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
-	130, // 141: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
-	131, // 142: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
-	132, // 143: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
-	134, // 144: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
-	134, // 145: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
-	135, // 146: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
-	136, // 147: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
-	133, // 148: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
-	137, // 149: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	151, // 150: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	58,  // 151: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	152, // 152: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	153, // 153: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	141, // 154: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	140, // 155: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	139, // 156: falcon.v1.Recovery.wait:type_name -> falcon.v1.RecoveryWait
-	138, // 157: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	144, // 158: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	138, // 159: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	87,  // 160: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 161: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	17,  // 162: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
-	73,  // 163: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	105, // 164: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	107, // 165: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	109, // 166: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	117, // 167: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	111, // 168: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	142, // 169: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	145, // 170: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	126, // 171: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
-	128, // 172: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
-	120, // 173: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
-	124, // 174: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
-	48,  // 175: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	18,  // 176: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
-	74,  // 177: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	106, // 178: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	108, // 179: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	110, // 180: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	118, // 181: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	119, // 182: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	143, // 183: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	146, // 184: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	127, // 185: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
-	129, // 186: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
-	121, // 187: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
-	125, // 188: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
-	175, // [175:189] is the sub-list for method output_type
-	161, // [161:175] is the sub-list for method input_type
-	161, // [161:161] is the sub-list for extension type_name
-	161, // [161:161] is the sub-list for extension extendee
-	0,   // [0:161] is the sub-list for field type_name
+	33,  // 25: falcon.v1.RankState.comms:type_name -> falcon.v1.Comm
+	32,  // 26: falcon.v1.RankState.park:type_name -> falcon.v1.Park
+	31,  // 27: falcon.v1.RankState.committed:type_name -> falcon.v1.Commitment
+	30,  // 28: falcon.v1.RankState.traffic:type_name -> falcon.v1.Traffic
+	29,  // 29: falcon.v1.RankState.can:type_name -> falcon.v1.Capabilities
+	35,  // 30: falcon.v1.Samples.samples:type_name -> falcon.v1.Sample
+	36,  // 31: falcon.v1.Sample.work:type_name -> falcon.v1.Work
+	37,  // 32: falcon.v1.Work.changed:type_name -> falcon.v1.CallChange
+	39,  // 33: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
+	42,  // 34: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
+	40,  // 35: falcon.v1.RankProfile.columns:type_name -> falcon.v1.CallColumns
+	41,  // 36: falcon.v1.CallColumns.classes:type_name -> falcon.v1.CallClass
+	45,  // 37: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
+	46,  // 38: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
+	44,  // 39: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
+	149, // 40: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	0,   // 41: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
+	48,  // 42: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
+	66,  // 43: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
+	71,  // 44: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
+	25,  // 45: falcon.v1.CommandResult.unproven:type_name -> falcon.v1.UnseenRank
+	21,  // 46: falcon.v1.CommandResult.newer:type_name -> falcon.v1.Standing
+	52,  // 47: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
+	53,  // 48: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
+	54,  // 49: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
+	51,  // 50: falcon.v1.EngineFrame.ask:type_name -> falcon.v1.Ask
+	50,  // 51: falcon.v1.EngineFrame.peek:type_name -> falcon.v1.Peek
+	23,  // 52: falcon.v1.Welcome.engine:type_name -> falcon.v1.EngineName
+	72,  // 53: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
+	73,  // 54: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
+	63,  // 55: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
+	69,  // 56: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
+	55,  // 57: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
+	56,  // 58: falcon.v1.Command.suspend:type_name -> falcon.v1.SuspendCommand
+	57,  // 59: falcon.v1.Command.table:type_name -> falcon.v1.TableCommand
+	58,  // 60: falcon.v1.Command.rejoin:type_name -> falcon.v1.RejoinCommand
+	61,  // 61: falcon.v1.Command.stop:type_name -> falcon.v1.StopCommand
+	62,  // 62: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
+	59,  // 63: falcon.v1.RejoinCommand.moves:type_name -> falcon.v1.ShardMove
+	60,  // 64: falcon.v1.RejoinCommand.seats:type_name -> falcon.v1.RankSeat
+	1,   // 65: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
+	64,  // 66: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
+	65,  // 67: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
+	2,   // 68: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
+	67,  // 69: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
+	3,   // 70: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
+	68,  // 71: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
+	70,  // 72: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
+	4,   // 73: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
+	4,   // 74: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
+	5,   // 75: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
+	85,  // 76: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
+	86,  // 77: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
+	89,  // 78: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
+	91,  // 79: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
+	96,  // 80: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
+	103, // 81: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	104, // 82: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	90,  // 83: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
+	113, // 84: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	44,  // 85: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
+	139, // 86: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	82,  // 87: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
+	84,  // 88: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
+	81,  // 89: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
+	103, // 90: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
+	79,  // 91: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
+	137, // 92: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
+	123, // 93: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
+	78,  // 94: falcon.v1.SnapshotReply.brief:type_name -> falcon.v1.Brief
+	148, // 95: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
+	77,  // 96: falcon.v1.SnapshotReply.recent:type_name -> falcon.v1.Recent
+	76,  // 97: falcon.v1.SnapshotReply.engine:type_name -> falcon.v1.Build
+	80,  // 98: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
+	80,  // 99: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
+	83,  // 100: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
+	150, // 101: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	87,  // 102: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
+	6,   // 103: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	9,   // 104: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
+	20,  // 105: falcon.v1.NodeView.formats:type_name -> falcon.v1.Format
+	93,  // 106: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	92,  // 107: falcon.v1.Series.moments:type_name -> falcon.v1.Moment
+	94,  // 108: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	95,  // 109: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	99,  // 110: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	98,  // 111: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
+	100, // 112: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	101, // 113: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	101, // 114: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	151, // 115: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	100, // 116: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
+	99,  // 117: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	102, // 118: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	97,  // 119: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	97,  // 120: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	105, // 121: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	104, // 122: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	97,  // 123: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	86,  // 124: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	86,  // 125: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	116, // 126: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	117, // 127: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	114, // 128: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	115, // 129: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	113, // 130: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	96,  // 131: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	113, // 132: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	103, // 133: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	104, // 134: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	91,  // 135: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	85,  // 136: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	139, // 137: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	123, // 138: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
+	123, // 139: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
+	124, // 140: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
+	11,  // 141: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
+	131, // 142: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
+	132, // 143: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
+	133, // 144: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
+	135, // 145: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
+	135, // 146: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
+	136, // 147: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
+	137, // 148: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
+	134, // 149: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
+	138, // 150: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	152, // 151: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	59,  // 152: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	153, // 153: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	154, // 154: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	142, // 155: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	141, // 156: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	140, // 157: falcon.v1.Recovery.wait:type_name -> falcon.v1.RecoveryWait
+	139, // 158: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	145, // 159: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	139, // 160: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	88,  // 161: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 162: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	17,  // 163: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	74,  // 164: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	106, // 165: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	108, // 166: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	110, // 167: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	118, // 168: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	112, // 169: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	143, // 170: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	146, // 171: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	127, // 172: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
+	129, // 173: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
+	121, // 174: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
+	125, // 175: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
+	49,  // 176: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	18,  // 177: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	75,  // 178: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	107, // 179: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	109, // 180: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	111, // 181: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	119, // 182: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	120, // 183: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	144, // 184: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	147, // 185: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	128, // 186: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
+	130, // 187: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
+	122, // 188: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
+	126, // 189: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
+	176, // [176:190] is the sub-list for method output_type
+	162, // [162:176] is the sub-list for method input_type
+	162, // [162:162] is the sub-list for extension type_name
+	162, // [162:162] is the sub-list for extension extendee
+	0,   // [0:162] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -15874,14 +15970,14 @@ func file_falcon_v1_falcon_proto_init() {
 		(*AgentFrame_Peeked)(nil),
 		(*AgentFrame_Kernel)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[41].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[42].OneofWrappers = []any{
 		(*EngineFrame_Welcome)(nil),
 		(*EngineFrame_Ack)(nil),
 		(*EngineFrame_Command)(nil),
 		(*EngineFrame_Ask)(nil),
 		(*EngineFrame_Peek)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[46].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[47].OneofWrappers = []any{
 		(*Command_Profile)(nil),
 		(*Command_Order)(nil),
 		(*Command_Pause)(nil),
@@ -15892,8 +15988,8 @@ func file_falcon_v1_falcon_proto_init() {
 		(*Command_Rejoin)(nil),
 		(*Command_Stop)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[65].OneofWrappers = []any{}
-	file_falcon_v1_falcon_proto_msgTypes[99].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[66].OneofWrappers = []any{}
+	file_falcon_v1_falcon_proto_msgTypes[100].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -15903,7 +15999,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   147,
+			NumMessages:   148,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

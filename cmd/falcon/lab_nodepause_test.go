@@ -20,12 +20,16 @@ var (
 // pauseIterations is the length of a paused job: enough to see what becomes of the nodes.
 const pauseIterations = 220
 
+// liftedIterations is the length of one that lasts until a fence is lifted.
+const liftedIterations = 2200
+
 // nodePause stops nodes with their agents and ranks, as a live migration does, and lets them go on.
 type nodePause struct {
 	nodes  []string
 	span   time.Duration
 	step   falcon.RecoveryState // of a recovery of another rank in which it begins; "" = without one
 	spares int
+	whole  bool // the job lasts until the fence of a node that was replaced is lifted
 }
 
 // String is the pause in a few words.
@@ -72,8 +76,10 @@ var shortPauses = []nodePause{
 	{nodes: []string{"n0", "n1", "n2", "n3"}, span: 8 * time.Second, spares: 1},
 }
 
-// knownPauses have cost a job once; they come first of any number.
+// knownPauses have cost a job once; they come first of any number. In the first a spare takes over
+// from the node, and the job is long enough for its fence to be lifted.
 var knownPauses = []nodePause{
+	{nodes: []string{"n1"}, span: 12 * time.Second, spares: 1, whole: true},
 	{nodes: []string{"n1"}, span: 8 * time.Second},
 	{nodes: []string{"n1"}, span: 5 * time.Second},
 	{nodes: []string{"n1", "n2"}, span: 5 * time.Second, spares: 1},
@@ -106,8 +112,12 @@ func TestNodePauses(t *testing.T) {
 
 // play plays one pause and says what was wrong.
 func (p nodePause) play(t *testing.T) []string {
-	ref := playReference(t, pauseIterations)
-	l := startPlay(t, playScenario4("pause", p.spares, pauseIterations))
+	iterations := pauseIterations
+	if p.whole {
+		iterations = liftedIterations
+	}
+	ref := playReference(t, iterations)
+	l := startPlay(t, playScenario4("pause", p.spares, iterations))
 	if p.step != "" {
 		if err := l.recoveryReaches(p.step); err != nil {
 			return append([]string{err.Error()}, l.finish(ref, 0)...)
@@ -118,7 +128,21 @@ func (p nodePause) play(t *testing.T) []string {
 			return append([]string{err.Error()}, l.finish(ref, 0)...)
 		}
 	}
-	return l.finish(ref, p.span+playEndsWithin)
+	switch {
+	case p.whole:
+		return l.finish(ref, p.span+3*playEndsWithin)
+	case p.spares == 0:
+		return l.finish(ref, p.span+playEndsWithin)
+	}
+	return l.finish(ref, p.span+playEndsWithin, p.replaceable()...) // the job ends before a minute has lifted a fence
+}
+
+// replaceable are the nodes whose ranks a spare may have taken over meanwhile.
+func (p nodePause) replaceable() (out []falcon.Node) {
+	for _, n := range p.nodes {
+		out = append(out, falcon.Node(n))
+	}
+	return out
 }
 
 // recoveryReaches kills a rank and returns when its recovery is seen in a step, or beyond it:

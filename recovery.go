@@ -167,6 +167,7 @@ type RecoveryExecution struct {
 	Pending       []Rank          `json:"pending,omitempty"`          // faulty, and not launched again yet
 	Launched      map[Rank]uint64 `json:"launched,omitempty"`         // generation of the newest launch of each replaced rank
 	FailedRejoins int             `json:"failed_rejoins,omitempty"`   // rejoins that failed without a new fault
+	Together      EndsTogether    `json:"together,omitempty"`         // all ranks ended within moments of each other, which is no loss of nodes; "" = they did not
 	AwaitsProof   bool            `json:"awaits_proof,omitempty"`     // it waits for a proof, or a person's statement, that no rank of the job trains on
 	Wait          *RecoveryWait   `json:"wait,omitempty"`             // whom it waits for; nil = nobody
 }

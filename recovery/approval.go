@@ -42,6 +42,8 @@ func (ap *approval) whyPerson(now time.Time) string {
 		return "the processes are alive and the job may be waiting for something: approve to suspend all and rejoin them, or deny"
 	case ap.mayHaveFinished(now, c):
 		return mayBeFinished
+	case c.Together != "":
+		return togetherTexts[c.Together]
 	case ap.policy.Mode == falcon.ModeObserve:
 		return "the console only observes"
 	case ap.policy.Frozen:

@@ -34,11 +34,12 @@ type Process struct {
 	Pid        int
 	Generation uint64 // that started it
 	Alive      bool
-	Normal     bool   // it ended by itself with success or on an order
-	Finished   bool   // it ended with success, and not on an order: its part of the job is done
-	Exit       string // how it ended; empty = not known so far
-	Rejoined   uint64 // newest generation that it has rejoined with success, 0 = none
-	Park       *Park  // nil = it does not park
+	Normal     bool          // it ended by itself with success or on an order
+	Finished   bool          // it ended with success, and not on an order: its part of the job is done
+	Exit       string        // how it ended; empty = not known so far
+	Ending     falcon.Ending // the same, as its kernel told it
+	Rejoined   uint64        // newest generation that it has rejoined with success, 0 = none
+	Park       *Park         // nil = it does not park
 }
 
 // Park describes a process that has left training to wait for Rejoin.

@@ -230,6 +230,9 @@ func (x *member) takeBeat(now time.Time, b Beat) (before, newest progress.Beat) 
 	return before, x.progressSign()
 }
 
+// wasHeard reports whether the rank's iterations were ever heard of.
+func (x *member) wasHeard() bool { return !x.beatAt.IsZero() }
+
 // beatWithin reports whether there was a beat within a time.
 func (x *member) beatWithin(now time.Time, most time.Duration) bool {
 	return !x.beatAt.IsZero() && now.Sub(x.beatAt) <= most

@@ -244,6 +244,7 @@ func (s *script) exit(w words) []Input {
 		}
 		p.Alive, p.Park, p.Normal, p.Exit = false, nil, w["normal"] == "true", w["how"]
 		p.Finished = p.Normal && w["ordered"] != "true"
+		p.Ending = endingOf(w["how"])
 		p.Rejoined, _ = strconv.ParseUint(w["rejoined"], 10, 64)
 		if g, err := strconv.ParseUint(w["parked"], 10, 64); err == nil {
 			p.Park = &Park{Generation: g, Tag: falcon.NoIteration} // its agent saw nothing newer
@@ -254,6 +255,19 @@ func (s *script) exit(w words) []Input {
 		out = append(out, p)
 	}
 	return out
+}
+
+// endingOf is what "signal N" and "status N" tell of an end.
+func endingOf(how string) falcon.Ending {
+	kind, number, _ := strings.Cut(how, " ")
+	n, err := strconv.Atoi(number)
+	switch {
+	case err == nil && kind == "signal":
+		return falcon.Ending{Known: true, Signal: n}
+	case err == nil && kind == "status":
+		return falcon.Ending{Known: true, Status: n}
+	}
+	return falcon.Ending{}
 }
 
 // park has processes stand with step and the one before it.

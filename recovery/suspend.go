@@ -79,6 +79,10 @@ func (w *workflow) finishSuspend(now time.Time) bool {
 	if w.onMissing(now) {
 		return true
 	}
+	if (together{w}).noteTogether(now) {
+		w.proposeAgain(now)
+		return true
+	}
 	if w.op.waitsToPark() {
 		return false
 	}

@@ -132,6 +132,7 @@ func (w *workflow) approveRecovery(now time.Time, by, from string) {
 // approveByPolicy approves where the policy may act by itself.
 func (w *workflow) approveByPolicy(now time.Time) bool {
 	c := w.op.rec
+	together{w}.noteTogether(now)
 	if why := w.approval.needsPerson(now); why != "" {
 		if c.Reason != why {
 			c.Reason = why
@@ -146,6 +147,10 @@ func (w *workflow) approveByPolicy(now time.Time) bool {
 		w.op.setDeadline(now, wait)
 	}
 	if !w.op.clock.Due(now) {
+		return false
+	}
+	if (together{w}).mayEndTogether(now) {
+		c.Reason = withSubject(c, "policy waits a moment: the other ranks may have ended with it")
 		return false
 	}
 	if w.approval.mayBeOver(now) {

@@ -171,11 +171,9 @@ func (m machine) hasVariable(pid int, assignment string) bool {
 func DescribeExit(s unix.WaitStatus) string {
 	switch {
 	case s.Signaled():
-		return fmt.Sprintf("killed by signal %d (%s)", s.Signal(), unix.SignalName(s.Signal()))
-	case s.Exited() && s.ExitStatus() == 0:
-		return falconv1.ExitedNormally
+		return falconv1.ExitSignal(int(s.Signal()), unix.SignalName(s.Signal()))
 	case s.Exited():
-		return fmt.Sprintf("exited with status %d", s.ExitStatus())
+		return falconv1.ExitStatus(s.ExitStatus())
 	}
 	return fmt.Sprintf("ended with wait status %#x", uint32(s))
 }

@@ -232,8 +232,10 @@ func TestJobStateIsRead(t *testing.T) {
 	for off, v := range map[uint64]uint64{ctlStateBytes: 1 << 30, ctlCopyBytesS: 5e9, ctlCheckpointIteration: 121} {
 		p.mem.writeUint64(p.control+off, v)
 	}
-	want := JobState{ZeRO: falcon.ZeRO{Stage: 1, Instances: 2}, Bytes: 1 << 30, CopyBytesS: 5e9, MicroMin: 2, MicroMax: 16, MicroMultiple: 4, Checkpoint: 120,
-		Can: falcon.Can{Declared: true, Park: true, Checkpoint: true, Versions: 2}}
+	want := JobState{
+		ZeRO: falcon.ZeRO{Stage: 1, Instances: 2}, Bytes: 1 << 30, CopyBytesS: 5e9, MicroMin: 2, MicroMax: 16, MicroMultiple: 4, Checkpoint: 120,
+		Can: falcon.Can{Declared: true, Park: true, Checkpoint: true, Versions: 2},
+	}
 	if got := p.JobState(); got != want {
 		t.Fatalf("got %+v", got)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/detect"
@@ -190,7 +191,7 @@ func (d *jobDescriber) announceProcess(now time.Time, p *process) {
 	d.rec.Step(now, recovery.Process{
 		Rank: p.rank, Node: p.node, Pid: int(s.GetPid()), Generation: s.GetGeneration(), Alive: s.GetAlive(),
 		Normal: falconv1.ExitedWell(s.GetExit()) || leaving, Finished: falconv1.ExitedWell(s.GetExit()) && !leaving, Exit: clean(s.GetExit()), Park: d.parkFrom(s.GetPark()),
-		Rejoined: min(s.GetRejoinedGeneration(), d.cluster.newestGeneration()),
+		Rejoined: min(s.GetRejoinedGeneration(), d.cluster.newestGeneration()), Ending: convert.EndingOf(s.GetExit()),
 	})
 }
 

@@ -93,8 +93,8 @@ func buildBefore(t *testing.T, bin string) {
 	if err := exec.Command("git", "cat-file", "-e", *labVersions+"^{commit}").Run(); err != nil {
 		t.Skipf("commit %s is not in this clone: fetch it, or name another with -lab-versions", *labVersions)
 	}
-	script := fmt.Sprintf("git -C ../.. archive %s | tar -x -C %s && cd %s && make -s native BIN=%s && go build -o %s/ ./cmd/...",
-		*labVersions, source, source, bin, bin)
+	script := fmt.Sprintf("git -C ../.. archive %s | tar -x -C %s && cd %s && make -s native BIN=%s && CGO_LDFLAGS=-L%s/lib go build -o %s/ ./cmd/...",
+		*labVersions, source, source, bin, bin, bin)
 	if out, err := exec.Command("bash", "-c", "set -o pipefail; "+script).CombinedOutput(); err != nil {
 		t.Fatalf("the release %s can't be built: %v\n%s", *labVersions, err, out)
 	}

@@ -14,7 +14,7 @@ func RecoveryToProto(v falcon.Recovery) *falconv1.Recovery {
 		Faults: mapped(v.Faults, faultToProto), Survivors: Ranks(v.Survivors), Fenced: Strings(v.Fenced),
 		ResumeIteration: v.Resume, BeforeIteration: v.Before, Moves: MovesToProto(v.Moves), Checkpoint: v.Checkpoint,
 		Reason: v.Reason, PhasesMs: maps.Clone(v.PhaseMs), PredictedMs: maps.Clone(v.PredictMs), PlanHash: v.PlanHash,
-		DecidedBy: v.DecidedBy, DecidedFrom: v.DecidedFrom, NoReturn: v.NoReturn, AwaitsProof: v.AwaitsProof, StatedBy: v.StatedBy,
+		DecidedBy: v.DecidedBy, DecidedFrom: v.DecidedFrom, NoReturn: v.NoReturn, AwaitsProof: v.AwaitsProof, StatedBy: v.StatedBy, Together: string(v.Together),
 		StartedUnixNs: v.StartedNs, EndedUnixNs: v.EndedNs, DeadlineUnixNs: v.DeadlineNs, Whole: v.Whole,
 		Replaced: make(map[int32]string, len(v.Replaced)),
 	}
@@ -43,7 +43,7 @@ func RecoveryFromProto(p *falconv1.Recovery) falcon.Recovery {
 		},
 		RecoveryDecision: falcon.RecoveryDecision{DecidedBy: p.GetDecidedBy(), DecidedFrom: p.GetDecidedFrom(), StatedBy: p.GetStatedBy()},
 		RecoveryExecution: falcon.RecoveryExecution{
-			Generation: p.GetGeneration(), Attempts: int(p.GetAttempts()), NoReturn: p.GetNoReturn(), DeadlineNs: p.GetDeadlineUnixNs(), AwaitsProof: p.GetAwaitsProof(),
+			Generation: p.GetGeneration(), Attempts: int(p.GetAttempts()), NoReturn: p.GetNoReturn(), DeadlineNs: p.GetDeadlineUnixNs(), AwaitsProof: p.GetAwaitsProof(), Together: falcon.EndsTogether(p.GetTogether()),
 		},
 		RecoveryOutcome: falcon.RecoveryOutcome{
 			Reason: p.GetReason(), StartedNs: p.GetStartedUnixNs(), EndedNs: p.GetEndedUnixNs(),

@@ -13246,6 +13246,7 @@ type Recovery struct {
 	AwaitsProof     bool                   `protobuf:"varint,26,opt,name=awaits_proof,json=awaitsProof,proto3" json:"awaits_proof,omitempty"` // it waits for a proof, or an approver's statement ("ended"), that no rank of the job trains on
 	StatedBy        string                 `protobuf:"bytes,27,opt,name=stated_by,json=statedBy,proto3" json:"stated_by,omitempty"`           // who made that statement; empty = no one
 	Wait            *RecoveryWait          `protobuf:"bytes,28,opt,name=wait,proto3" json:"wait,omitempty"`                                   // whom it waits for; absent = nobody
+	Together        string                 `protobuf:"bytes,29,opt,name=together,proto3" json:"together,omitempty"`                           // "stopped", "at once", "unbegun": all ranks ended within moments of each other; empty = they did not
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -13474,6 +13475,13 @@ func (x *Recovery) GetWait() *RecoveryWait {
 		return x.Wait
 	}
 	return nil
+}
+
+func (x *Recovery) GetTogether() string {
+	if x != nil {
+		return x.Together
+	}
+	return ""
 }
 
 // RecoveryWait is for whom parked ranks wait, and what a restart from storage would cost instead.
@@ -15411,7 +15419,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x10returned_unix_ns\x18\v \x01(\x03R\x0ereturnedUnixNs\x12\x1e\n" +
 	"\n" +
 	"unanswered\x18\f \x01(\bR\n" +
-	"unanswered\"\xd7\t\n" +
+	"unanswered\"\xf3\t\n" +
 	"\bRecovery\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1e\n" +
@@ -15446,7 +15454,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x06shrink\x18\x19 \x01(\v2\x11.falcon.v1.ShrinkR\x06shrink\x12!\n" +
 	"\fawaits_proof\x18\x1a \x01(\bR\vawaitsProof\x12\x1b\n" +
 	"\tstated_by\x18\x1b \x01(\tR\bstatedBy\x12+\n" +
-	"\x04wait\x18\x1c \x01(\v2\x17.falcon.v1.RecoveryWaitR\x04wait\x1a;\n" +
+	"\x04wait\x18\x1c \x01(\v2\x17.falcon.v1.RecoveryWaitR\x04wait\x12\x1a\n" +
+	"\btogether\x18\x1d \x01(\tR\btogether\x1a;\n" +
 	"\rReplacedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +

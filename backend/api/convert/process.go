@@ -22,3 +22,12 @@ func CanFromProto(p *falconv1.Capabilities) falcon.Can {
 		Declared: true, Park: p.GetPark(), Split: p.GetSplit(), Place: p.GetPlace(), Checkpoint: p.GetCheckpoint(), Versions: int(p.GetVersions()),
 	}
 }
+
+// EndingOf is what an exit text tells of an end.
+func EndingOf(text string) falcon.Ending {
+	status, signal, known := falconv1.ReadExit(text)
+	if !known {
+		return falcon.Ending{}
+	}
+	return falcon.Ending{Known: true, Status: status, Signal: signal}
+}

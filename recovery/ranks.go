@@ -28,6 +28,7 @@ type member struct {
 	beatAt   time.Time // zero = none
 	aliveAt  time.Time // newest sign of its life; zero = none
 	parkedAt time.Time // since when it parks, if it does
+	endedAt  time.Time // when its end was reported, if it was
 }
 
 func newRankTable() rankTable { return rankTable{floor: map[falcon.Device]uint64{}} }
@@ -230,6 +231,9 @@ func (x *member) takeBeat(now time.Time, b Beat) (before, newest progress.Beat) 
 	return before, x.progressSign()
 }
 
+// endReported is when the end of the rank's process was reported; zero = it was not.
+func (x *member) endReported() time.Time { return x.endedAt }
+
 // wasHeard reports whether the rank's iterations were ever heard of.
 func (x *member) wasHeard() bool { return !x.beatAt.IsZero() }
 
@@ -254,8 +258,11 @@ func (x *member) takeReport(now time.Time, p Process) {
 	if p.Park != nil && (x.proc.Park == nil || x.proc.Pid != p.Pid) {
 		x.parkedAt = now
 	}
-	if p.Alive {
-		x.aliveAt = now
+	switch {
+	case p.Alive:
+		x.aliveAt, x.endedAt = now, time.Time{}
+	case x.endedAt.IsZero() || !x.sameProcess(p):
+		x.endedAt = now
 	}
 	x.known, x.proc = true, p
 }

@@ -16,6 +16,10 @@ type together struct{ *workflow }
 // again as a whole: its other ranks may end with it, and say why.
 const togetherWait = 3 * time.Second
 
+// atOnceMost is from the first to the last of ends that one cause has: a peer's death takes longer to
+// end others.
+const atOnceMost = 2 * time.Second
+
 // endsTogether is what the ends of all ranks mean; "" where one of them lives, or may, or where
 // something else speaks against a node.
 func (w together) endsTogether(now time.Time) falcon.EndsTogether {
@@ -29,6 +33,7 @@ func (w together) endsTogether(now time.Time) falcon.EndsTogether {
 		}
 	}
 	ordered, untold, heard := 0, 0, false // the rest has failed, or nobody saw it end
+	var first, last time.Time
 	for r, x := range w.ranks.everyRank() {
 		p := x.process()
 		switch {
@@ -41,13 +46,19 @@ func (w together) endsTogether(now time.Time) falcon.EndsTogether {
 			untold++
 		}
 		heard = heard || x.wasHeard()
+		if at := x.endReported(); first.IsZero() || at.Before(first) {
+			first = at
+		}
+		if at := x.endReported(); at.After(last) {
+			last = at
+		}
 	}
 	switch all := w.ranks.worldSize(); {
 	case heard && w.pace.Newest() < 0: // of who was never heard it is not known how far it came
 		return falcon.EndsUnbegun
 	case ordered == all:
 		return falcon.EndsStopped
-	case ordered+untold == all && (ordered > 0 || w.job.Parks): // whose peer has died parks
+	case ordered+untold == all && last.Sub(first) <= atOnceMost && (ordered > 0 || w.job.Parks): // whose peer has died parks
 		return falcon.EndsAtOnce
 	}
 	return ""

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -41,5 +43,33 @@ func TestPlannerHearsWhatAdaptersDeclare(t *testing.T) {
 	want.StateMB = nil
 	if d := cmp.Diff(want, got(), cmpopts.EquateComparable(falcon.Mesh{})); d != "" {
 		t.Errorf("one rank reports nothing of its state: %s", d)
+	}
+}
+
+// What a process has not declared it can't, but one that is parked, or has rejoined, has shown it.
+func TestWhoParks(t *testing.T) {
+	declared := &falconv1.Capabilities{Park: true}
+	for _, c := range []struct {
+		what   string
+		state  *falconv1.RankState
+		parks  bool
+		inform bool // the journal's job has declared it
+	}{
+		{"nothing was declared", &falconv1.RankState{}, false, true},
+		{"declared", &falconv1.RankState{Can: declared}, true, true},
+		{"it can do nothing", &falconv1.RankState{Can: &falconv1.Capabilities{}}, false, true},
+		{"it is parked", &falconv1.RankState{Park: &falconv1.Park{Generation: 1}}, true, false},
+		{"it has rejoined", &falconv1.RankState{RejoinedGeneration: 1}, true, false},
+	} {
+		e := jobOfSix()
+		e.state.job.Can = falcon.Can{Declared: c.inform, Park: c.inform}
+		for r := range 2 {
+			s := proto.CloneOf(c.state)
+			s.Rank, s.Pid, s.World, s.Alive = int32(r), int32(100+r), 2, true
+			e.job.setState(falcon.Node(fmt.Sprint("n", r)), s)
+		}
+		if got := e.cluster.recoveryJob().Parks; got != c.parks {
+			t.Errorf("%s: parks %t", c.what, got)
+		}
 	}
 }

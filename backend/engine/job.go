@@ -268,10 +268,13 @@ func (j *job) holdsAll() bool {
 	return true
 }
 
-// parks reports whether all ranks that are known have declared that they park.
+// parks reports whether all ranks that are known have declared that they park, or are parked, or have
+// rejoined: an engine that takes a recovery over meets processes of the release before, which declare
+// nothing.
 func (j *job) parks() bool {
 	for _, p := range j.ranks {
-		if !p.state.GetCan().GetPark() {
+		s := p.state
+		if !s.GetCan().GetPark() && s.GetPark() == nil && s.GetRejoinedGeneration() == 0 {
 			return false
 		}
 	}

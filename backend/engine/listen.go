@@ -95,6 +95,9 @@ func (l *learner) beginActing(now time.Time) {
 	for _, a := range held {
 		l.replay(a, now)
 	}
+	if len(e.state.job.Placement) > 0 {
+		e.describer.announceToRecovery(now) // with what the processes declare: a step may be chosen at once
+	}
 	for _, n := range e.nodes.Nodes() {
 		if n.Connected() {
 			e.resendOpen(n, now)

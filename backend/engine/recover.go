@@ -108,7 +108,7 @@ func (c *clusterView) recoveryJob() recovery.Job {
 	rec, m := c.state.job, c.launchMeans()
 	in := recovery.Job{
 		Epoch: rec.Epoch, Layout: rec.Layout, Placement: slices.Clone(rec.Placement), Generation: rec.Newest(),
-		Spares: c.state.healthyFirst(m.spares), Barred: m.barred, CanLaunch: map[falcon.Node]bool{}, Away: c.awayNodes(), Domains: c.cfg.Recovery.Racks, Parks: rec.Can.Park && c.job.parks(),
+		Spares: c.state.healthyFirst(m.spares), Barred: m.barred, CanLaunch: map[falcon.Node]bool{}, Away: c.awayNodes(), Domains: c.cfg.Recovery.Racks, Parks: (rec.Can.Park || len(c.job.ranks) >= len(rec.Placement)) && c.job.parks(),
 		Splits: slices.Clone(rec.MicroBatches), Checkpoint: falcon.NoIteration,
 	}
 	if rec.Doubt() != "" { // no rank's state is known to be another's

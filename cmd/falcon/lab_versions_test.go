@@ -229,7 +229,7 @@ func (l *mixedLab) asksAPerson() bool {
 		if strings.Contains(out, "fenced") {
 			return false // judged by its report
 		}
-		if strings.Contains(out, "waits for a person: its processes can't park") {
+		if strings.Contains(out, "waits for a person: ") {
 			_ = l.cmd.Process.Signal(syscall.SIGTERM)
 			_ = l.wait()
 			return true

@@ -431,7 +431,7 @@ func TestUpgradesInASwap(t *testing.T) {
 		t.Run(d.who, func(t *testing.T) {
 			bin := r.folder(t, releaseMix{true, true, true, true})
 			l := startMixed(t, bin, swapScenario("upgrade", lab.Event{Kill: d.who, OnStep: d.step}), "--approve", "s3")
-			if !l.await(3, time.Minute) {
+			if !l.await(15, time.Minute) { // its engine and agents have started by then
 				t.Fatalf("the lab does not train\n%s", l.out.String())
 			}
 			r.place(t, bin, "falcon", false)

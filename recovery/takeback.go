@@ -53,14 +53,17 @@ func (rt returns) onlySilence(now time.Time, n falcon.Node) bool {
 
 // hasFrozen reports whether a node is given up for a process whose hook is silent.
 func (rt returns) hasFrozen(n falcon.Node) bool {
-	return slices.ContainsFunc(rt.rec.Faults, func(f falcon.Fault) bool {
-		return f.Node == n && f.Holds() && f.Kind == falcon.FaultFrozen
-	})
+	return rt.anyFaultOf(n, func(f falcon.Fault) bool { return f.Kind == falcon.FaultFrozen })
 }
 
 // isUnanswered reports whether a node is given up as it did not answer an order.
 func (rt returns) isUnanswered(n falcon.Node) bool {
-	return slices.ContainsFunc(rt.rec.Faults, func(f falcon.Fault) bool { return f.Node == n && f.Holds() && f.Unanswered })
+	return rt.anyFaultOf(n, func(f falcon.Fault) bool { return f.Unanswered })
+}
+
+// anyFaultOf reports whether a fault of a node that still stands is as is says.
+func (rt returns) anyFaultOf(n falcon.Node, is func(falcon.Fault) bool) bool {
+	return slices.ContainsFunc(rt.rec.Faults, func(f falcon.Fault) bool { return f.Node == n && f.Holds() && is(f) })
 }
 
 // isBack reports whether a node that was given up is heard again, with each of its ranks accounted

@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"slices"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -24,13 +25,8 @@ const atOnceMost = 2 * time.Second
 // something else speaks against a node.
 func (w together) endsTogether(now time.Time) falcon.EndsTogether {
 	c := w.op.rec
-	if len(c.Launched) > 0 || w.ranks.worldSize() == 0 || w.nodes.AnyMissing(w.ranks.usedNodes(), now) {
+	if len(c.Launched) > 0 || !onlyEnds(c) || w.ranks.worldSize() == 0 || w.nodes.AnyMissing(w.ranks.usedNodes(), now) {
 		return ""
-	}
-	for _, f := range c.Faults {
-		if f.Kind != falcon.FaultExit || f.AskedBy != "" {
-			return ""
-		}
 	}
 	ordered, untold, heard := 0, 0, false // the rest has failed, or nobody saw it end
 	var first, last time.Time
@@ -46,10 +42,11 @@ func (w together) endsTogether(now time.Time) falcon.EndsTogether {
 			untold++
 		}
 		heard = heard || x.wasHeard()
-		if at := x.endReported(); first.IsZero() || at.Before(first) {
+		at := x.endReported()
+		if first.IsZero() || at.Before(first) {
 			first = at
 		}
-		if at := x.endReported(); at.After(last) {
+		if at.After(last) {
 			last = at
 		}
 	}
@@ -80,15 +77,12 @@ func (w together) noteTogether(now time.Time) bool {
 // may still end with it.
 func (w together) mayEndTogether(now time.Time) bool {
 	c := w.op.rec
-	if w.job.Parks || !w.ranks.anyProcessAlive() || now.Sub(time.Unix(0, c.StartedNs)) >= togetherWait {
-		return false
-	}
-	for _, f := range c.Faults {
-		if f.Kind != falcon.FaultExit || f.AskedBy != "" {
-			return false
-		}
-	}
-	return true
+	return !w.job.Parks && w.ranks.anyProcessAlive() && now.Sub(time.Unix(0, c.StartedNs)) < togetherWait && onlyEnds(c)
+}
+
+// onlyEnds reports whether nothing but ends of processes, which no person has asked for, led to a recovery.
+func onlyEnds(c *falcon.Recovery) bool {
+	return !slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool { return f.Kind != falcon.FaultExit || f.AskedBy != "" })
 }
 
 // togetherTexts say what a person is asked.

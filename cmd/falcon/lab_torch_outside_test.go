@@ -1,7 +1,9 @@
 package main
 
 import (
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,7 +26,7 @@ func TestTorchOutsideRun(t *testing.T) {
 	sc := recoverScenario("outside-run", lab.Shape{TP: 1, DP: torchRanks, PP: 1}, 0)
 	sc.Iterations = 100_000 // it is stopped
 	l := startLab(t, sc, "", "--train", command)
-	began := l.status().RankPids
+	began := slices.Collect(maps.Values(l.status().RankPids))
 	if _, err := lab.Ask(l.dir, lab.Request{Op: "kill", Target: "rank 3"}); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +41,7 @@ func TestTorchOutsideRun(t *testing.T) {
 	files, _ := filepath.Glob(filepath.Join(saved, "*.pt"))
 	for _, file := range files {
 		pid, _ := strconv.Atoi(strings.TrimSuffix(filepath.Base(file), ".pt"))
-		if !hasPid(began, pid) {
+		if !slices.Contains(began, pid) {
 			t.Errorf("%s was saved by a process that was started later", file)
 		}
 	}
@@ -48,13 +50,4 @@ func TestTorchOutsideRun(t *testing.T) {
 	}
 	_, _ = lab.Ask(l.dir, lab.Request{Op: "stop"}) // its end is that of a job that was stopped
 	<-l.ended
-}
-
-func hasPid(pids map[string]int, pid int) bool {
-	for _, p := range pids {
-		if p == pid {
-			return true
-		}
-	}
-	return false
 }

@@ -21,6 +21,45 @@ const togetherWait = 3 * time.Second
 // end others.
 const atOnceMost = 2 * time.Second
 
+// leadLeast is by how much a rank that failed is ahead of SIGTERM to the others where they were ended
+// because of it. Reports of nodes come in any order, and who loses a peer that was stopped fails at once.
+const leadLeast = 200 * time.Millisecond
+
+// endsSeen is what is known of the ends of all ranks.
+type endsSeen struct {
+	ordered, untold, failed int       // by SIGTERM or SIGINT; nobody knows how; with a status of its own
+	first, last             time.Time // of all
+	firstFailed             time.Time
+	firstOrdered            time.Time
+}
+
+func (s *endsSeen) add(e falcon.Ending, at time.Time) {
+	earlier := func(of *time.Time) {
+		if of.IsZero() || at.Before(*of) {
+			*of = at
+		}
+	}
+	earlier(&s.first)
+	if at.After(s.last) {
+		s.last = at
+	}
+	switch {
+	case !e.Known:
+		s.untold++
+	case e.Ordered():
+		s.ordered++
+		earlier(&s.firstOrdered)
+	case e.Signal == 0:
+		s.failed++
+		earlier(&s.firstFailed)
+	}
+}
+
+// failedFirst reports whether a rank failed so long before the others were ended that it is why.
+func (s *endsSeen) failedFirst() bool {
+	return s.failed > 0 && s.firstOrdered.Sub(s.firstFailed) >= leadLeast
+}
+
 // endsTogether is what the ends of all ranks mean; "" where one of them lives, or may, or where
 // something else speaks against a node.
 func (w together) endsTogether(now time.Time) falcon.EndsTogether {
@@ -28,34 +67,35 @@ func (w together) endsTogether(now time.Time) falcon.EndsTogether {
 	if len(c.Launched) > 0 || !onlyEnds(c) || w.ranks.worldSize() == 0 || w.nodes.AnyMissing(w.ranks.usedNodes(), now) {
 		return ""
 	}
-	ordered, untold, heard := 0, 0, false // the rest has failed, or nobody saw it end
-	var first, last time.Time
+	var seen endsSeen
+	heard := false
 	for r, x := range w.ranks.everyRank() {
 		p := x.process()
-		switch {
-		case !x.hasEnded() || p.Normal || p.Finished:
+		if !x.hasEnded() || p.Normal || p.Finished {
 			return ""
-		case w.ends.Doubtful(r): // nobody saw it: it is not known when it was
-		case p.Ending.Ordered():
-			ordered++
-		case !p.Ending.Known:
-			untold++
 		}
 		heard = heard || x.wasHeard()
-		at := x.endReported()
-		if first.IsZero() || at.Before(first) {
-			first = at
+		if w.ends.Doubtful(r) { // nobody saw it: it is not known when it was
+			continue
 		}
-		if at.After(last) {
-			last = at
-		}
+		seen.add(p.Ending, x.endReported())
 	}
-	switch all := w.ranks.worldSize(); {
+	return w.meaningOf(&seen, heard)
+}
+
+// meaningOf is what ends of all ranks mean, of which those that nobody saw are not counted.
+func (w together) meaningOf(s *endsSeen, heard bool) falcon.EndsTogether {
+	all := w.ranks.worldSize()
+	switch {
 	case heard && w.pace.Newest() < 0: // of who was never heard it is not known how far it came
 		return falcon.EndsUnbegun
-	case ordered == all:
+	case s.ordered == all:
 		return falcon.EndsStopped
-	case ordered+untold == all && last.Sub(first) <= atOnceMost && (ordered > 0 || w.job.Parks): // whose peer has died parks
+	case s.last.Sub(s.first) > atOnceMost:
+		return ""
+	case s.ordered+s.untold == all && w.job.Parks: // who loses a peer parks
+		return falcon.EndsAtOnce
+	case s.ordered+s.untold+s.failed == all && s.ordered > 0 && !s.failedFirst(): // who loses a peer that was stopped may fail
 		return falcon.EndsAtOnce
 	}
 	return ""
@@ -88,7 +128,7 @@ func onlyEnds(c *falcon.Recovery) bool {
 // togetherTexts say what a person is asked.
 var togetherTexts = map[falcon.EndsTogether]string{
 	falcon.EndsStopped: "all ranks were ended by SIGTERM or SIGINT: somebody has stopped the job (scancel, a time limit, Ctrl-C); deny, or approve to start it again",
-	falcon.EndsAtOnce: "all ranks ended within moments of each other, while their agents live, and how is not told of all: somebody may have stopped the job (scancel, a time limit, Ctrl-C), " +
+	falcon.EndsAtOnce: "all ranks ended within moments of each other, while their agents live: somebody may have stopped the job (scancel, a time limit, Ctrl-C), " +
 		"or its program has failed on all of them; look at what they printed, then deny, or approve to start them again",
 	falcon.EndsUnbegun: "all ranks ended before the first iteration: the program, or its start, is at fault and no node is; look at what they printed, then deny, or approve to start them again",
 }

@@ -148,7 +148,7 @@ func encode(q request, l Layout) []byte {
 		}
 	case opPing:
 		b = binary.LittleEndian.AppendUint32(b, q.nonce)
-	case opNumKeys, opCancelWait:
+	case opNumKeys, opCancelWait, opListKeys:
 	default:
 		str(q.key)
 	}

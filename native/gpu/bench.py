@@ -36,6 +36,7 @@ class Bench:
         self.deadline = self.end
         self.folder = Path(tempfile.mkdtemp(prefix="falcon-gpu-"))
         self.processes: list[subprocess.Popen] = []
+        self.agent: subprocess.Popen  # of the newest part that has one
         self.base = dict(os.environ)
         self.hook = self.bin / "lib" / "libfalcon_hook.so"
         self.plugin = self.bin / "lib" / "libnccl-profiler-falcon.so"

@@ -11,6 +11,7 @@ Needs a Python with torch alone. Writes gpu.json and gpu.md.
 import argparse
 import itertools
 import json
+import math
 import os
 import shutil
 import signal
@@ -24,6 +25,8 @@ import report_page
 from bench import HERE, Bench, SkipError, free_port
 
 GEMM_N = 2048  # side of the matrices of a test
+AGENT_WINDOWS = 30  # of half a second
+PAIRS, MIN_PAIRS = 2000, 200  # of the overhead; with fewer than the second there is no figure
 
 
 def machine(b: Bench) -> dict:
@@ -45,18 +48,24 @@ def machine(b: Bench) -> dict:
 
 
 def overhead(b: Bench) -> dict:
-    """Cost of the hook per call, in pairs that take turns."""
+    """What recording adds to a call: one process whose recording rests and goes on in turn."""
     b.need(b.hook)
-    pairs = []
-    for pair in range(8):
-        got = {}
-        for hook in ("", "hook") if pair % 2 else ("hook", ""):
-            ranks, _ = b.job("lone", 1, hook, CALLS="1000")
-            b.finish(ranks)
-            got[hook] = min(line["us"] for line in b.lines("rank0") if "us" in line)  # of 20: least disturbed
-        pairs.append({"without_us": got[""], "with_us": got["hook"]})
-    added = sorted(p["with_us"] - p["without_us"] for p in pairs)
-    return {"pairs": pairs, "added_us": statistics.median(added), "added_us_from_to": [added[0], added[-1]]}
+    ranks, _ = b.job("lone", 1, "hook", FALCON_BENCH="1", CALLS="300", PAIRS=str(PAIRS), UNTIL_S="100")
+    b.finish(ranks)
+    pairs = [line for line in b.lines("rank0") if "with_us" in line]
+    if len(pairs) < MIN_PAIRS:
+        raise SkipError(f"{len(pairs)} pairs were measured: {b.why('rank0')}")
+    out: dict = {"pairs": len(pairs), "call_us": statistics.median(p["without_us"] for p in pairs)}
+    out["added_us"], out["interval95_us"] = median95([p["with_us"] - p["without_us"] for p in pairs])
+    out["added_cpu_us"], out["cpu_interval95_us"] = median95([p["with_cpu_us"] - p["without_cpu_us"] for p in pairs])
+    return out
+
+
+def median95(values: list[float]) -> tuple[float, list[float]]:
+    """Give the median and its 95 % interval, by the values' order alone: no shape of the noise is assumed."""
+    v, n = sorted(values), len(values)
+    low = max(0, math.floor((n - 1.96 * math.sqrt(n)) / 2) - 1)
+    return statistics.median(v), [v[low], v[n - 1 - low]]
 
 
 def look_inside(b: Bench, ranks: list[subprocess.Popen]) -> str:
@@ -113,8 +122,23 @@ def write_engine(b: Bench, engine: str, agent: str) -> Path:
     b.wait("the engine", sock.exists)
     env = dict(b.base)
     env.pop("LD_PRELOAD", None)
-    b.start([b.bin / "falcon-agent", "--config", home / "agent.yaml"], env, "agent")
+    b.agent = b.start([b.bin / "falcon-agent", "--config", home / "agent.yaml"], env, "agent")
     return home
+
+
+def agent_cost(b: Bench) -> dict:
+    """CPU time of the agent while two ranks train: ms of a core per second, in windows of half a second."""
+    clock = (~b.agent.pid << 3) | 2  # of all its threads, in ns; see clock_getcpuclockid(3)
+    begun, first, windows = time.monotonic(), len(b.lines("rank0")), []
+    while len(windows) < AGENT_WINDOWS:
+        wall, cpu = time.monotonic(), time.clock_gettime(clock)
+        time.sleep(0.5)
+        windows.append(1e3 * (time.clock_gettime(clock) - cpu) / (time.monotonic() - wall))
+    middle, interval = median95(windows)
+    iterations = len(b.lines("rank0")) - first
+    seconds = time.monotonic() - begun
+    out = {"ms_per_s": middle, "interval95_ms_per_s": interval, "mean_ms_per_s": statistics.mean(windows)}
+    return out | {"windows": len(windows), "iterations_per_s": iterations / seconds}
 
 
 def ask(b: Bench, home: Path, *words: str) -> dict:
@@ -136,7 +160,7 @@ def engine(b: Bench) -> dict:
     shown = b.wait("the engine's baseline", lambda: known(b, home) or ranks[0].poll() is not None, 1)
     if ranks[0].poll() is not None:
         raise SkipError(f"rank 0 ended: {b.why('rank0')}")
-    out = {"console": summary(shown)}
+    out = {"console": summary(shown), "agent": agent_cost(b)}
     out["validation"] = ask(b, home, "validate", "--gemm", "--yes", "--reason", "make gpu")
     out["validation"].pop("ask", None)
     before = len(b.lines("rank0"))

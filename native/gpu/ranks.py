@@ -1,10 +1,11 @@
 """One rank of the jobs that gpu.py starts; several ranks share one GPU.
 
-Modes: train (DDP; a step time per line), lone (reductions on a group of one rank), rejoin (the
+Modes: train (DDP; a step time per line), lone (reductions on a group of one rank, recorded and not), rejoin (the
 peer dies, the communicator is aborted, and both ranks meet again under another store prefix),
 recover (DDP with Falcon's adapter; a ledger shows whether each micro-batch ran exactly once).
 """
 
+import itertools
 import json
 import os
 import sys
@@ -66,22 +67,52 @@ def train() -> None:
 
 
 def lone() -> None:
-    """Time reductions on a group of one rank: the cost of a call, without anybody to wait for."""
+    """Time reductions on a group of one rank, while recording rests and goes on in turn.
+
+    A group of one has nobody to wait for. A turn is short, so that drift and neighbours
+    disturb both turns of a pair alike; the order of each pair is drawn, so that being first
+    favours neither. A turn's figure is the lower quartile of its calls: what a call costs
+    that wakes no other thread and is not interrupted. All numbers are microseconds.
+    """
+    import ctypes
+    import gc
+    import random
+
     torch.cuda.set_device(0)
     meet(int(os.environ["MASTER_PORT"]))
+    rest = ctypes.CDLL(None).falcon_bench_rest  # of the hook, which is preloaded
     x = torch.ones(1024, device="cuda")
-    calls = int(os.environ.get("CALLS", "2000"))
-    for _ in range(200):
+    calls, pairs, until = int(os.environ["CALLS"]), int(os.environ["PAIRS"]), float(os.environ["UNTIL_S"])
+    for _ in range(2000):
         dist.all_reduce(x)
     torch.cuda.synchronize()
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # this thread alone: a move costs more than a call
-    for _ in range(20):
-        begun = time.perf_counter()
-        for _ in range(calls):
+    order, at, now = random.Random(1), [0] * (calls + 1), time.perf_counter_ns
+    gc.disable()
+
+    def turn(resting: int) -> tuple[float, float]:
+        if rest(resting):
+            sys.exit("the hook refuses to rest: it has seen no communicator")
+        for _ in range(calls // 10):
             dist.all_reduce(x)
-        enqueued = time.perf_counter() - begun
         torch.cuda.synchronize()
-        say(us=1e6 * enqueued / calls)
+        cpu = time.thread_time_ns()
+        for i in range(calls):
+            at[i] = now()
+            dist.all_reduce(x)
+        at[calls] = now()
+        cpu = time.thread_time_ns() - cpu
+        torch.cuda.synchronize()
+        each = sorted(y - x for x, y in itertools.pairwise(at))
+        return 1e-3 * each[calls // 4], 1e-3 * cpu / calls
+
+    begun = time.monotonic()
+    for _ in range(pairs):
+        got = {resting: turn(resting) for resting in order.sample((0, 1), 2)}
+        say(with_us=got[0][0], without_us=got[1][0], with_cpu_us=got[0][1], without_cpu_us=got[1][1])
+        if time.monotonic() - begun > until:
+            break
+    rest(0)
     dist.destroy_process_group()
 
 

@@ -1,6 +1,5 @@
 """The report of gpu.py for people."""
 
-import statistics
 import time
 
 
@@ -8,10 +7,7 @@ def figures(results: dict[str, dict], gemm_n: int) -> list[tuple[str, str]]:
     """Name the figures that a reader looks for; a part that was not done has none."""
     out = []
     if o := results.get("overhead"):
-        least = statistics.median(p["without_us"] for p in o["pairs"])
-        low, high = o["added_us_from_to"]
-        spread = f"median of {len(o['pairs'])} pairs from {low:.2f} to {high:.2f}"
-        out.append(("The hook's part of a call", f"{o['added_us']:.2f} us of {least:.1f} us, {spread}"))
+        out += overhead_figures(o)
     if e := results.get("engine"):
         out += engine_figures(e, gemm_n)
     if r := results.get("rejoin"):
@@ -32,6 +28,18 @@ def figures(results: dict[str, dict], gemm_n: int) -> list[tuple[str, str]]:
     return out
 
 
+def overhead_figures(o: dict) -> list[tuple[str, str]]:
+    """Name what recording adds to a call, by the clock and by the thread's CPU time."""
+    spread = "{:.3f} us, 95 % interval {:.3f} to {:.3f} us"
+    wall = spread.format(o["added_us"], *o["interval95_us"])
+    cpu = spread.format(o["added_cpu_us"], *o["cpu_interval95_us"])
+    pairs = f"median of {o['pairs']} pairs of 300 calls in one process, in random order"
+    return [
+        ("What recording adds to a call", f"{wall}, of {o['call_us']:.1f} us; {pairs}"),
+        ("The same in CPU time of the calling thread", cpu),
+    ]
+
+
 def engine_figures(e: dict, gemm_n: int) -> list[tuple[str, str]]:
     """Name the figures of the part that has an engine."""
     rank, validation = e["console"]["ranks"][0], e["validation"]
@@ -40,6 +48,10 @@ def engine_figures(e: dict, gemm_n: int) -> list[tuple[str, str]]:
         teraflops = ", ".join(f"{2 * gemm_n**3 / t['best_ms'] / 1e9:.1f}" for t in tests)
         what = f"Matrix test of {gemm_n} in the job's memory, two ranks on the GPU"
         out.append((what, f"{teraflops} TFLOP/s; the job was held {validation['paused_ms']:.0f} ms"))
+    if a := e.get("agent"):
+        low, high = a["interval95_ms_per_s"]
+        what = f"{a['ms_per_s']:.1f} ms a second, 95 % interval {low:.1f} to {high:.1f} ms, mean {a['mean_ms_per_s']:.1f} ms"
+        out.append(("CPU time of the agent", f"{what}; two ranks, {a['iterations_per_s']:.1f} iterations a second"))
     if isinstance(e["incidents"], list):
         i = e["incidents"][0]
         named, slow = ", ".join(i["verdict"]["devices"]), i["slow_ms"] / i["healthy_ms"]

@@ -7,7 +7,12 @@
  * Each thread has a communicator of its own, as training threads do. With more
  * threads than cores the threads take turns on a core; what counts is the CPU
  * time of a call (CLOCK_THREAD_CPUTIME_ID over a batch), not the wait for a core.
+ *
+ * The last line is of one process with the hook, whose recording rests and goes on in turn
+ * (falcon_bench_rest): pairs within a millisecond, in random order, which drift and
+ * neighbours disturb alike. A call that passes a resting hook is left out of it.
  */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -49,6 +54,37 @@ static int child(int threads, int hooked) {
   return 0;
 }
 
+#define TURN 500
+#define SWITCHES 400
+
+/* One process with the hook: both states of each pair, in an order that is drawn. */
+static int switched(void) {
+  static double added[SWITCHES];
+  int (*rest)(int) = (int (*)(int))dlsym(RTLD_DEFAULT, "falcon_bench_rest");
+  void *comm = NULL;
+  uint32_t draw = 2463534242u; /* xorshift: the same order each time */
+  CHECK(rest && ncclCommInitRank(&comm, 2, test_id(0), 0) == 0);
+  for (int i = 0; i < 2 * (int)FALCON_RING_SLOTS; i++) ncclAllReduce(NULL, NULL, 1, 7, 0, comm, NULL);
+  for (int k = 0; k < SWITCHES; k++) {
+    double ns[2];
+    draw ^= draw << 13, draw ^= draw >> 17, draw ^= draw << 5;
+    for (int turn = 0; turn < 2; turn++) {
+      int resting = turn ^ (int)(draw & 1);
+      CHECK(!rest(resting));
+      for (int i = 0; i < TURN / 10; i++) ncclAllReduce(NULL, NULL, 1, 7, 0, comm, NULL); /* caches and branches */
+      double t = cpu_ns();
+      for (int i = 0; i < TURN; i++) ncclAllReduce(NULL, NULL, 1, 7, 0, comm, NULL);
+      ns[resting] = (cpu_ns() - t) / TURN;
+    }
+    added[k] = ns[0] - ns[1];
+  }
+  double middle = median(added, SWITCHES), from_to[2];
+  interval95(added, SWITCHES, from_to);
+  printf("{\"bench\":\"hook_switch\",\"pairs\":%d,\"calls_per_turn\":%d,\"added_ns\":%.1f,\"interval95_ns\":[%.1f,%.1f]}\n",
+         SWITCHES, TURN, middle, from_to[0], from_to[1]);
+  return 0;
+}
+
 static double run(const char *self, const char *hook, int threads) {
   char cmd[4096], line[64] = "";
   snprintf(cmd, sizeof cmd, "%s%s %s %d %d", *hook ? "LD_PRELOAD=" : "", hook, self, threads, *hook != 0);
@@ -59,7 +95,8 @@ static double run(const char *self, const char *hook, int threads) {
 }
 
 int main(int argc, char **argv) {
-  CHECK(argc == 3); /* THREADS HOOKED for a child, or: run HOOK */
+  CHECK(argc == 3); /* THREADS HOOKED for a child, switched HOOK for that one, or: run HOOK */
+  if (!strcmp(argv[1], "switched")) return switched();
   if (strcmp(argv[1], "run")) return child(atoi(argv[1]), atoi(argv[2]));
   for (int threads = 1; threads <= THREADS_MAX; threads += THREADS_MAX - 1) {
     double off[PAIRS], on[PAIRS], added[PAIRS];
@@ -74,5 +111,7 @@ int main(int argc, char **argv) {
            threads, PAIRS, threads * BATCH * BATCHES, median(off, PAIRS), median(on, PAIRS), middle, added[0], added[PAIRS - 1]);
     fflush(stdout);
   }
-  return 0;
+  char cmd[4096];
+  snprintf(cmd, sizeof cmd, "FALCON_BENCH=1 LD_PRELOAD=%s %s switched %s", argv[2], argv[0], argv[2]);
+  return system(cmd) != 0;
 }

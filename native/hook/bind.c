@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <link.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -227,6 +228,17 @@ FALCON_COLD int falcon_missing(int fn) {
 void *falcon_fn(int fn) {
   falcon_binding *b = atomic_load(&primary);
   return b ? falcon_bound_fn(b, fn) : NULL;
+}
+
+/* For measurements alone (FALCON_BENCH=1 in the environment): while it rests, calls pass as those of
+ * another NCCL do, so that one process can compare both states within milliseconds. The counts of
+ * calls stand still meanwhile, which no job whose ranks are held or judged may do. -1: refused. */
+FALCON_EXPORT int falcon_bench_rest(int rest) {
+  const char *bench = getenv("FALCON_BENCH");
+  falcon_binding *b = atomic_load(&primary);
+  if (!bench || strcmp(bench, "1") || !b) return -1;
+  atomic_store(&b->role, rest ? FALCON_ROLE_OTHER : FALCON_ROLE_HOOKED);
+  return 0;
 }
 
 /* ---- what the agent is sent ---- */

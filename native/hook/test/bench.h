@@ -21,4 +21,16 @@ static inline double median(double *v, int n) {
   return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
+/* A 95 % interval of the median of sorted values, by their order alone: no shape of the noise is
+ * assumed. n of 10 and more. */
+static inline void interval95(const double *sorted, int n, double out[2]) {
+  double half = 0.98;
+  int below = 0;
+  while ((below + 1) * (below + 1) <= n) below++; /* its root, without libm */
+  int low = (int)(n / 2.0 - half * (below + 1));
+  if (low < 0) low = 0;
+  out[0] = sorted[low];
+  out[1] = sorted[n - 1 - low];
+}
+
 #endif

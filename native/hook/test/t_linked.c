@@ -309,6 +309,23 @@ static void case_no_cuda(void) {
   CHECK(!LOAD(CTL(b)->test_workspace));
 }
 
+/* Recording rests only where a measurement asked for it, and goes on where it was. */
+static void case_bench_rest(void) {
+  int (*rest)(int) = (int (*)(int))dlsym(RTLD_DEFAULT, "falcon_bench_rest");
+  CHECK(rest && rest(1) == -1); /* no measurement */
+  setenv("FALCON_BENCH", "1", 1);
+  CHECK(rest(1) == -1); /* nothing is hooked yet */
+  void *c = comm_of(1, 2, 0);
+  b = shm_map();
+  CHECK(!ncclAllReduce(NULL, NULL, 1, 7, 0, c, NULL));
+  uint64_t head = LOAD(RING(b, 0)->head), gate = LOAD(COMM(b, 0)->gate);
+  CHECK(head && gate && !rest(1));
+  for (int i = 0; i < 10; i++) CHECK(!ncclAllReduce(NULL, NULL, 1, 7, 0, c, NULL));
+  CHECK(LOAD(RING(b, 0)->head) == head && LOAD(COMM(b, 0)->gate) == gate && !rest(0));
+  CHECK(!(LOAD(CTL(b)->coverage) & FALCON_COV_UNHOOKED));
+  CHECK(!ncclAllReduce(NULL, NULL, 1, 7, 0, c, NULL) && LOAD(RING(b, 0)->head) == head + 1 && LOAD(COMM(b, 0)->gate) == gate + 1);
+}
+
 #include "t_adapter.h"
 #include "t_later.h"
 
@@ -316,7 +333,7 @@ static const struct { const char *name; void (*run)(void); } cases[] = {
 #define C(n) {#n, case_##n}
   C(inert), C(header), C(records), C(nested), C(group), C(group_init), C(split), C(others), C(reuse), C(finalize), C(too_many),
   C(async), C(overwrite), C(threads), C(fork), C(children), C(crash), C(no_shm), C(missing), C(stranger), C(no_cuda), C(marks), C(mesh), C(mailbox), C(checkpoint), C(place),
-  C(late_split), C(late_unasked), C(late_reused), C(late_group), C(late_nocolor), C(late_gone), C(traffic),
+  C(late_split), C(late_unasked), C(late_reused), C(late_group), C(late_nocolor), C(late_gone), C(traffic), C(bench_rest),
 };
 
 int main(int argc, char **argv) {

@@ -76,9 +76,7 @@ func (w *workflow) onAgentDeadline(now time.Time) {
 		return
 	}
 	if len(w.op.missingAgents()) == 0 {
-		w.op.rec.Reason = wholeReason(w.op.rec)
-		w.launchWhole(now)
-		return
+		return // it goes on by itself
 	}
 	w.op.rec.Reason = wholeReason(w.op.rec) + fmt.Sprintf("; %s did not come back within %s", describeAgents(w.op.missingAgents()), w.cfg.AgentWait)
 	w.giveUpWaiting(now, falcon.FaultNode, "the agent of node %s did not come back within %s", w.cfg.AgentWait)

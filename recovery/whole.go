@@ -125,6 +125,9 @@ func (w *workflow) finishAgentWait(now time.Time) bool {
 	if w.finishIfOver(now); w.op.rec == nil || len(w.op.missingAgents()) > 0 {
 		return false
 	}
+	if !w.op.proof.isAwaited() && w.op.clock.Idle(now) < w.cfg.Unexplained {
+		return false // the job may have finished while agents, or the console, were away: all ranks are to be reported first
+	}
 	w.launchWhole(now)
 	return w.op.rec == nil || w.op.rec.State != falcon.RecoverySuspend
 }

@@ -40,7 +40,7 @@ type iterationTracker struct {
 
 func newIterationTracker() iterationTracker {
 	return iterationTracker{
-		marks: iterate.NewMarks(-1), infer: period.NewTracker(period.Config{}), census: iterate.NewCensus(), tally: iterate.NewTally(), work: work.NewTracker(), last: math.MinInt64,
+		marks: iterate.NewMarks(-1), infer: period.NewTracker(period.Config{Op: period.LiveOp}), census: iterate.NewCensus(), tally: iterate.NewTally(), work: work.NewTracker(), last: math.MinInt64,
 	}
 }
 

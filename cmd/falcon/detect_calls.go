@@ -56,7 +56,7 @@ func detectCalls(c *cobra.Command, args []string) (callsReport, error) {
 		return callsReport{}, err
 	}
 	report := callsReport{Calls: len(log.Calls), IterationsMs: []float64{}}
-	result, err := period.Infer(log.Calls)
+	result, err := period.Config{Op: log.Op}.Infer(log.Calls)
 	if errors.Is(err, period.ErrNone) {
 		report.Reason = strings.TrimPrefix(err.Error(), period.ErrNone.Error()+": ")
 		return report, nil

@@ -14,7 +14,7 @@ func (c Config) byClass(s sequence, calls []Call) (Result, bool) {
 		}
 		if a := s.agreement(eligible, lag); a >= c.Agreement {
 			r := Result{Period: lag, Agreement: a}
-			if s.findAnchor(s.steadyClasses(eligible, lag), lag, calls, &r) {
+			if s.findAnchor(s.steadyClasses(eligible, lag), nil, lag, calls, &r) {
 				return r, true
 			}
 		}

@@ -35,7 +35,9 @@ type spot struct {
 // class, as the loss of an evaluation does. The shorter it is, the less it is
 // disturbed by a change of the schedule; the last of several such calls in a
 // row is preferred, because it takes more to imitate.
-func (s sequence) findAnchor(classes []int32, lag int, calls []Call, r *Result) bool {
+//
+// inBlock are the classes whose calls count, where others may come between; nil for all.
+func (s sequence) findAnchor(classes, inBlock []int32, lag int, calls []Call, r *Result) bool {
 	classes = s.rarestClasses(classes, s.longestBlock(s.stretches(lag), lag))
 	for _, id := range classes[:min(len(classes), rareClasses)] {
 		if best, ok := s.bestSpot(id, lag); ok {
@@ -43,7 +45,7 @@ func (s sequence) findAnchor(classes []int32, lag int, calls []Call, r *Result) 
 			return true
 		}
 	}
-	return s.countedAnchor(classes, lag, calls, r)
+	return s.countedAnchor(classes, s.countOf(inBlock), lag, calls, r)
 }
 
 // rarestClasses are the classes on the least used communicators: likely once an iteration,
@@ -82,7 +84,7 @@ func (s sequence) setAnchor(p spot, per int, calls []Call, r *Result) {
 func (s sequence) bestSpot(id int32, lag int) (spot, bool) {
 	var found []spot
 	for long := range contextMax + 1 {
-		for _, p := range s.classSpots(id, long) {
+		for _, p := range s.classSpots(id, long, lag) {
 			steps, good := len(p.at)-1, 0
 			for i := range steps {
 				if int(p.at[i+1]-p.at[i]) == lag {
@@ -125,7 +127,7 @@ func boolToInt(a, b bool) int {
 }
 
 // classSpots parts a class's calls by the long calls before them, in order.
-func (s sequence) classSpots(id int32, long int) []spot {
+func (s sequence) classSpots(id int32, long, lag int) []spot {
 	index := make(map[place]int)
 	var out []spot
 	for _, at := range s.at[id] {
@@ -140,7 +142,7 @@ func (s sequence) classSpots(id int32, long int) []spot {
 		if !known {
 			n = len(out)
 			index[p] = n
-			out = append(out, spot{id: id, ctx: slices.Clone(p[:long]), burst: p[0] == id})
+			out = append(out, spot{id: id, ctx: slices.Clone(p[:long]), burst: lag > 1 && p[0] == id})
 		}
 		out[n].at = append(out[n].at, at)
 	}
@@ -149,13 +151,13 @@ func (s sequence) classSpots(id int32, long int) []spot {
 
 // countedAnchor falls back on each so many-th call of the rarest class that comes a
 // whole number of times in each period, where hardly anything disturbs that.
-func (s sequence) countedAnchor(classes []int32, lag int, calls []Call, r *Result) bool {
+func (s sequence) countedAnchor(classes []int32, before []int, lag int, calls []Call, r *Result) bool {
 	for _, id := range classes {
 		at := s.at[id]
 		if s.classAgreement(id, lag) < DefaultAgreement {
 			continue
 		}
-		if per := s.perPeriod(at, lag); per > 0 {
+		if per := s.perPeriod(at, before, lag); per > 0 {
 			s.setAnchor(spot{id: id, at: at}, per, calls, r)
 			return true
 		}
@@ -163,13 +165,29 @@ func (s sequence) countedAnchor(classes []int32, lag int, calls []Call, r *Resul
 	return false
 }
 
+// countOf is how many calls of some classes, nil for all, come before each position.
+func (s sequence) countOf(classes []int32) []int {
+	counted := make([]bool, len(s.classes))
+	for _, id := range classes {
+		counted[id] = true
+	}
+	before := make([]int, len(s.ids)+1)
+	for i, id := range s.ids {
+		before[i+1] = before[i]
+		if counted[id] || classes == nil {
+			before[i+1]++
+		}
+	}
+	return before
+}
+
 // perPeriod is how many of the positions fall into the last whole period, 0
-// where stepping by that many does not step by the lag.
-func (s sequence) perPeriod(at []int32, lag int) int {
-	n := int32(len(s.ids))
+// where stepping by that many does not step by the lag. Calls of extra steps between them
+// do not count.
+func (s sequence) perPeriod(at []int32, before []int, lag int) int {
 	per := 0
 	for _, p := range at {
-		if p >= n-int32(lag) {
+		if before[p] >= before[len(s.ids)]-lag {
 			per++
 		}
 	}
@@ -178,7 +196,7 @@ func (s sequence) perPeriod(at []int32, lag int) int {
 	}
 	good := 0
 	for i := per; i < len(at); i++ {
-		if int(at[i]-at[i-per]) == lag {
+		if before[at[i]]-before[at[i-per]] == lag {
 			good++
 		}
 	}

@@ -1,5 +1,7 @@
 package period
 
+import "slices"
+
 // Thresholds of periods that extra steps interrupt.
 const (
 	tinySizes     = 7   // size classes up to 64 bytes: a loss, a norm, a vote
@@ -7,6 +9,7 @@ const (
 	blocksInARow  = 2.5 // iterations from one extra step to the next, on average
 	coveredLeast  = 0.5 // of each class's calls, and of all, that lie in undisturbed iterations
 	blockAttempts = 256 // lags tried
+	sibling       = 16  // size class up to which a call may be a larger vote
 )
 
 // byBlocks finds the smallest lag, below most, at which the sequence is one
@@ -17,22 +20,22 @@ const (
 //
 // That a micro-batch also comes over and over shows in what interrupts it:
 // the end of an iteration has calls on communicators, or of an operation, that
-// the micro-batch lacks. Where nothing does, the two look alike; so a block
-// must hold a tiny message, as only steps of a whole iteration have: a loss, a
-// norm or a vote.
-func (s sequence) byBlocks(eligible []int32, most int, calls []Call) (Result, bool) {
+// the micro-batch lacks, or carries the gradients. Where nothing does, the two
+// look alike; so a block must hold a tiny message, as only steps of a whole
+// iteration have (a loss, a norm or a vote), or else reduce the gradients itself
+// (isStep).
+func (c Config) byBlocks(s sequence, eligible []int32, most int, calls []Call) (Result, bool) {
 	tries := 0
 	for _, lag := range s.candidates(eligible) {
 		if lag >= most || tries >= blockAttempts {
 			break
 		}
 		tries++
-		share, inBlock, ok := s.judgeBlocks(eligible, lag)
+		r, inBlock, ok := c.judgeBlocks(s, eligible, lag, calls)
 		if !ok {
 			continue
 		}
-		r := Result{Period: lag, Agreement: share}
-		if s.findAnchor(inBlock, lag, calls, &r) {
+		if s.findAnchor(inBlock, inBlock, lag, calls, &r) {
 			return r, true
 		}
 	}
@@ -60,38 +63,41 @@ func (s sequence) stretches(lag int) []stretch {
 }
 
 // judgeBlocks judges a lag. inBlock are the classes that the block holds, rarest
-// first; share is the part of the calls in undisturbed iterations.
-func (s sequence) judgeBlocks(eligible []int32, lag int) (share float64, inBlock []int32, ok bool) {
+// first; the result's agreement is the part of the calls in undisturbed iterations.
+func (c Config) judgeBlocks(s sequence, eligible []int32, lag int, calls []Call) (r Result, inBlock []int32, ok bool) {
 	all := s.stretches(lag)
 	block := s.longestBlock(all, lag)
+	rows := slices.DeleteFunc(all, func(x stretch) bool { return !s.matchesBlock(block, x.from, lag) })
 	covered := make([]int, len(s.classes))
-	blocks, rows, total := 0, 0, 0
-	for _, x := range all {
-		if !s.matchesBlock(block, x.from, lag) {
-			continue
-		}
-		rows++
+	blocks, total := 0, 0
+	for _, x := range rows {
 		blocks += (x.to - x.from) / lag
 		total += x.to - x.from
 		for _, id := range s.ids[x.from:x.to] {
 			covered[id]++
 		}
 	}
-	share = float64(total) / float64(len(s.ids))
-	if blocks < blocksLeast || float64(blocks) < blocksInARow*float64(rows) || share < coveredLeast {
-		return 0, nil, false
+	share := float64(total) / float64(len(s.ids))
+	if blocks < blocksLeast || float64(blocks) < blocksInARow*float64(len(rows)) || share < coveredLeast {
+		return r, nil, false
 	}
-	tiny := false
+	voted, ended := false, false // the block has a tiny message; an iteration's end interrupts it
+	var outside []int32
 	for _, id := range eligible {
-		switch {
-		case block[id] > 0 && float64(covered[id]) >= coveredLeast*float64(len(s.at[id])):
+		if block[id] > 0 && float64(covered[id]) >= coveredLeast*float64(len(s.at[id])) {
 			inBlock = append(inBlock, id)
-			tiny = tiny || s.classes[id].isTiny()
-		case !s.hasSibling(id, block):
-			return 0, nil, false
+			voted = voted || s.classes[id].isTiny()
+			continue
 		}
+		outside = append(outside, id)
+		ended = ended || !s.hasSibling(id, block)
 	}
-	return share, inBlock, tiny
+	r = Result{Period: lag, Agreement: share}
+	if voted && !ended {
+		return r, inBlock, true
+	}
+	r.steps = c.isStep(s, calls, rows, lag, outside, voted)
+	return r, inBlock, r.steps
 }
 
 // longestBlock counts the classes in a block of the longest stretch.
@@ -124,11 +130,13 @@ func (s sequence) matchesBlock(block []int, at, lag int) bool {
 	return true
 }
 
-// hasSibling reports whether the block holds the same call in another size.
+// hasSibling reports whether the block holds the same call in another size. Votes in the
+// block make no sibling of what carries gradients.
 func (s sequence) hasSibling(id int32, block []int) bool {
 	c := s.classes[id]
 	for other, n := range block {
-		if o := s.classes[other]; n > 0 && o.Op == c.Op && o.Comm == c.Comm {
+		o := s.classes[other]
+		if n > 0 && o.Op == c.Op && o.Comm == c.Comm && (c.Size <= sibling || !o.isTiny()) {
 			return true
 		}
 	}

@@ -1,12 +1,5 @@
 package period
 
-import (
-	"math"
-	"slices"
-
-	"github.com/failslow/falcon"
-)
-
 // Rules for a job that makes one call an iteration.
 const (
 	evenCalls  = 32   // calls of the kind that must be at hand
@@ -35,17 +28,11 @@ func (c Config) byEvenCalls(calls []Call) (Result, bool) {
 	for i := range gaps {
 		gaps[i] = float64(calls[at[i+1]].TimeNs - calls[at[i]].TimeNs)
 	}
-	middle := falcon.Median(slices.Clone(gaps))
-	even := 0
-	for _, g := range gaps {
-		if math.Abs(g-middle) < evenSpread*middle {
-			even++
-		}
-	}
-	if middle < evenLeast || even < int(evenShare*float64(len(gaps))) {
+	middle, share := evenness(gaps)
+	if middle < evenLeast || share < evenShare {
 		return Result{}, false
 	}
-	r := Result{Period: 1, Agreement: float64(even) / float64(len(gaps))}
+	r := Result{Period: 1, Agreement: share}
 	seq.setAnchor(spot{id: most, at: at}, 1, calls, &r)
 	return r, true
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+
+	"github.com/failslow/falcon"
 )
 
 // Bounds and thresholds of the inference.
@@ -24,7 +26,13 @@ var ErrNone = errors.New("period: none found")
 type Config struct {
 	Agreement float64 // least agreement at the period
 	Window    int     // calls that a Tracker remembers
+	// Op is what a call's Op means. Nil where that is not known: then no reduction of
+	// gradients is either.
+	Op func(op uint32) falcon.Op
 }
+
+// LiveOp is Config.Op of sequences whose Call.Op is a falcon.Op.
+func LiveOp(op uint32) falcon.Op { return falcon.Op(op) } //#nosec G115 -- it came as an Op
 
 func (c Config) withDefaults() Config {
 	c.Agreement = cmp.Or(c.Agreement, DefaultAgreement)
@@ -41,6 +49,7 @@ type Result struct {
 	Starts    []int // indexes of the anchor calls
 
 	coarse  int     // how many parts of the class were left out, see coarsenings
+	steps   bool    // the period is an optimizer step by what isStep judges
 	context []Class // of the anchor: the calls before it, newest first
 }
 
@@ -109,7 +118,7 @@ func (c Config) bySequence(seq sequence, calls []Call) (Result, bool) {
 	if ok {
 		most = whole.Period
 	}
-	if r, interrupted := seq.byBlocks(seq.eligible(), most, calls); interrupted {
+	if r, interrupted := c.byBlocks(seq, seq.eligible(), most, calls); interrupted {
 		return r, true
 	}
 	return whole, ok

@@ -154,12 +154,13 @@ func FuzzInfer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		data = data[:min(len(data), 2000)]
 		calls := make([]Call, len(data))
-		tr := NewTracker(Config{Window: 300})
+		cfg := Config{Window: 300, Op: LiveOp}
+		tr := NewTracker(cfg)
 		for i, b := range data {
 			calls[i] = Call{Op: uint32(b & 3), Comm: uint64(b >> 6), Bytes: int64(b), TimeNs: int64(i) * int64(b), Ordinal: uint64(b)}
 			tr.Observe(calls[i])
 		}
-		r, err := Infer(calls)
+		r, err := cfg.Infer(calls)
 		if err == nil && (r.Period < 1 || r.Period > longestLag(len(calls)) || !(r.Agreement >= 0 && r.Agreement <= 1.001)) {
 			t.Fatalf("%+v of %d calls", r, len(calls))
 		}

@@ -94,20 +94,25 @@ func (t *Tracker) startRelearning() {
 // recheck looks again after twice as many calls, until the window is full:
 // what repeated at first may have been the micro-batch of a first long
 // iteration. An anchor that makes iterations too short comes in extra steps
-// too, and gives way to another.
-func (t *Tracker) recheck() []Iteration {
+// too, and gives way to another. What was taken for one iteration gives way to the
+// steps that it is found to consist of. out is what ended with the newest call.
+func (t *Tracker) recheck(out []Iteration) []Iteration {
 	t.recheckAt = 2 * t.total
 	if len(t.calls) >= t.cfg.Window-1 || t.recheckAt > t.cfg.Window {
 		t.recheckAt = int(^uint(0) >> 1)
 	}
 	r, err := t.cfg.Infer(t.calls)
 	if err != nil || r.ByTime || surePeriods*r.Period > len(t.calls) {
-		return nil
+		return out
 	}
 	longer := r.Period > t.result.Period && r.Anchor.Class != t.result.Anchor.Class
 	better := r.Period == t.result.Period && t.short >= shortRuns && !r.sameAnchor(t.result)
-	if !longer && !better {
-		return nil
+	shorter := r.Period < t.result.Period && r.steps
+	if shorter {
+		t.counted = Class{} // numbers so far were of several steps each: they don't go on
+	}
+	if !longer && !better && !shorter {
+		return out
 	}
 	return t.applyResult(r)
 }

@@ -97,7 +97,7 @@ func (t *Tracker) Observe(c Call) []Iteration {
 	case t.odd >= erraticRuns, t.odd >= changedRuns && !t.oncePerIteration():
 		t.relearnFrom(t.recentCalls())
 	case t.total >= t.recheckAt:
-		out = append(out, t.recheck()...)
+		out = t.recheck(out)
 	}
 	return t.dropReported(out)
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/period"
 )
 
@@ -13,6 +14,14 @@ type CallLog struct {
 	Calls  []period.Call
 	Ops    []string // by Call.Op
 	Groups []string // by Call.Comm
+}
+
+// Op is what the name of a call's Op means, as far as it is known.
+func (l CallLog) Op(op uint32) falcon.Op {
+	if int(op) >= len(l.Ops) {
+		return falcon.OpNone
+	}
+	return findOperation(strings.ToLower(l.Ops[op]))
 }
 
 // Calls reads a call log: CSV with t_us (microseconds) and op, and optional group and

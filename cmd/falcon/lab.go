@@ -98,7 +98,7 @@ func labRunCommand() *cobra.Command {
 	f.BoolVar(&o.ascii, "ascii", false, "console without Unicode blocks")
 	o.reader.declareFlag(f)
 	prefsFlag(c, &o.prefs)
-	f.StringVar(&o.train, "train", "", "a training command of your own, such as 'python3 train.py', on emulated GPUs: real PyTorch, and kernels that take their time and compute nothing")
+	f.StringVar(&o.train, "train", "", "a training command of your own, such as 'python3 train.py', on emulated GPUs: real PyTorch, and kernels that take their time and compute control data alone")
 	f.Float64Var(&o.gflops, "gpu-gflops", defaultGflops, "with --train: operations per second of an emulated GPU, in 10^9")
 	f.BoolVar(&o.noRef, "no-reference", false, "skip the undisturbed reference run behind the report")
 	return c

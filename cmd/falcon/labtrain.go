@@ -48,6 +48,9 @@ func ownTraining(o labOptions, bin string) (*lab.OwnTraining, error) {
 	if err != nil {
 		return nil, err
 	}
+	if why := hollow.Uncomputed(folder); why != "" {
+		fmt.Fprintf(os.Stderr, "falcon: control data is not computed on the emulated GPUs: %s; object collectives and pipelines don't work\n", why)
+	}
 	words[0] = program
 	dir, err := os.Getwd()
 	if err != nil {

@@ -36,6 +36,7 @@ LAB_API cudaError_t cudaGetDevice(int *device) {
 }
 
 LAB_API cudaError_t cudaGetDeviceCount(int *count) {
+  control_load();
   if (!count) return cuda_fail(cudaErrorInvalidValue);
   *count = device_count();
   return *count ? cudaSuccess : cuda_fail(cudaErrorNoDevice);

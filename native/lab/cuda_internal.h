@@ -74,6 +74,10 @@ int current_device(void);
 /* cuda_launch.c: a launch that computes nothing and takes the time of so many operations. */
 cudaError_t launch_paced(cudaStream_t stream, double flops);
 
+/* cuda_control.c: a kernel of compiled code was launched; operators that compute control data are wanted now. */
+void control_note_launch(cudaStream_t stream);
+void control_load(void);
+
 /* cuda_memory.c: what p points into; device: whose it is. As enum cudaMemoryType. */
 enum memory_kind { MEMORY_PLAIN = 0, MEMORY_PINNED = 1, MEMORY_DEVICE = 2 };
 int memory_kind(const void *p, int *device);

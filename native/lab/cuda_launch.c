@@ -1,7 +1,8 @@
 /*
  * Launches of compiled kernels, as nvcc's host code makes them: registration
  * at load, <<<...>>> configurations, cudaLaunchKernel. A kernel does not
- * compute; it takes the modelled time of a few operations per thread.
+ * compute; it takes the modelled time of a few operations per thread. What
+ * carries control data is computed behind it (cuda_control.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,7 @@ cudaError_t launch_paced(cudaStream_t stream, double flops) {
 
 static cudaError_t launch_grid(dim3 g, dim3 b, cudaStream_t stream) {
   double threads = (double)g.x * g.y * g.z * b.x * b.y * b.z;
+  control_note_launch(stream);
   return launch_paced(stream, threads * FLOPS_PER_THREAD);
 }
 

@@ -36,7 +36,7 @@ func Build(torch, lib, cache string) (folder string, names []string, err error) 
 		return "", nil, err
 	}
 	im.addDriver()
-	key, err := im.fingerprint(lib)
+	key, err := im.fingerprint(torch, lib)
 	if err != nil {
 		return "", nil, err
 	}
@@ -57,6 +57,9 @@ func Build(torch, lib, cache string) (folder string, names []string, err error) 
 		if err := im.makeLibrary(name, lib, draft); err != nil {
 			return "", nil, err
 		}
+	}
+	if err := makeOperators(torch, lib, draft); err != nil {
+		return "", nil, err
 	}
 	if err := os.Rename(draft, folder); err != nil && !errors.Is(err, os.ErrExist) {
 		if _, there := os.Stat(folder); there != nil { // another process was faster
@@ -97,12 +100,14 @@ func rankOf(name string) int {
 }
 
 // fingerprint is of what is asked for and of what there is to make it from.
-func (im imports) fingerprint(lib string) (string, error) {
+func (im imports) fingerprint(torch, lib string) (string, error) {
 	sum := sha256.New()
+	program, why := compiler(torch)
+	fmt.Fprintln(sum, torch, program, why)
 	for _, name := range im.loadOrder() {
 		fmt.Fprintln(sum, name, im[name], generatorVersion)
 	}
-	for _, file := range slices.Sorted(maps.Values(archives)) {
+	for _, file := range append(slices.Sorted(maps.Values(archives)), "operators.cc") {
 		b, err := os.ReadFile(filepath.Join(lib, "hollow", file))
 		if err != nil {
 			return "", fmt.Errorf("%w: %w; run `make build` first", ErrBuild, err)
@@ -113,7 +118,7 @@ func (im imports) fingerprint(lib string) (string, error) {
 }
 
 // generatorVersion changes when what is generated does.
-const generatorVersion = 1
+const generatorVersion = 2
 
 // makeLibrary links one library: the lab's own stand-in where there is one, and a refusal for
 // every other function.

@@ -21,6 +21,13 @@ extern "C" {
 cudaError_t falcon_lab_launch(cudaStream_t stream, void (*fn)(void *arg), const void *arg,
                               size_t arg_bytes, double flops);
 
+/* Kernels of compiled code that this thread has launched, and the stream of the last one; stream may be NULL. */
+unsigned long falcon_lab_launched(cudaStream_t *stream);
+
+/* fn(arg) runs on the stream, after all that was enqueued before it, and takes no modelled time. release(arg)
+ * is called once, whether it ran or not. */
+cudaError_t falcon_lab_after(cudaStream_t stream, void (*fn)(void *arg), void (*release)(void *arg), void *arg);
+
 /* Modelled time of a finished event, CLOCK_MONOTONIC ns. */
 cudaError_t falcon_lab_event_ns(cudaEvent_t event, int64_t *ns);
 

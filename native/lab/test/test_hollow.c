@@ -3,6 +3,7 @@
 
 #include "../include/cublas_v2.h"
 #include "../include/cuda_runtime_api.h"
+#include "../include/falcon_lab_launch.h"
 #include "check.h"
 
 typedef struct dim3 { unsigned x, y, z; } dim3;
@@ -148,6 +149,26 @@ static void callbacks_and_refusals(void) {
   OK(cudaStreamDestroy(s));
 }
 
+static void note_run(void *p) { ++*(int *)p; }
+static void note_release(void *p) { *(int *)p += 10; }
+
+/* What computes control data knows the stream of the kernel before it, and comes after it. */
+static void after_a_kernel(void) {
+  int count = 0;
+  cudaStream_t s, last = NULL;
+  OK(cudaStreamCreate(&s));
+  unsigned long before = falcon_lab_launched(NULL);
+  OK(cudaMemsetAsync(&count, 0, sizeof count, s));
+  CHECK(falcon_lab_launched(NULL) == before);
+  OK(cudaLaunchKernel(&kernel, (dim3){1, 1, 1}, (dim3){1, 1, 1}, NULL, 0, s));
+  CHECK(falcon_lab_launched(&last) == before + 1 && last == s);
+  OK(falcon_lab_after(s, note_run, note_release, &count));
+  OK(cudaStreamSynchronize(s));
+  OK(cudaStreamDestroy(s));
+  CHECK(count == 11);
+  CHECK(falcon_lab_after(s, note_run, note_release, &count) != cudaSuccess && count == 21);
+}
+
 /* Streams that are never used cost no thread: frameworks make pools of them. */
 static int threads(void) {
   char line[256];
@@ -176,6 +197,7 @@ int main(void) {
   run_alone("properties in both layouts", properties, 10);
   run_alone("launch configurations", configurations, 10);
   run_alone("callbacks and refusals", callbacks_and_refusals, 10);
+  run_alone("after a kernel", after_a_kernel, 10);
   run_alone("idle streams", idle_streams, 10);
   state = state_create(1, 2);
   run_alone("paced launches", paced_launches, 10);

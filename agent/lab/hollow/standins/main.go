@@ -19,5 +19,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	if why := hollow.Uncomputed(folder); why != "" {
+		fmt.Fprintf(os.Stderr, "standins: control data on emulated GPUs is not computed: %s\n", why)
+	}
 	fmt.Printf("LD_LIBRARY_PATH=%s\nLD_PRELOAD=%s\nCUDA_VISIBLE_DEVICES=\n", folder, hollow.Preload(folder, names))
 }

@@ -22,7 +22,7 @@ BUF      := $(TOOLS)/buf
 PROTOC_GO   := $(TOOLS)/protoc-gen-go
 PROTOC_GRPC := $(TOOLS)/protoc-gen-go-grpc
 
-.PHONY: help build native demo test check nightly times tables lint fmt proto proto-check native-test native-asan native-tsan native-arm64 nccl-matrix gpu tier-test tier-check fuzz bench python python-test python-torch clean
+.PHONY: help build native demo test check nightly times tables lint fmt proto proto-check native-test native-asan native-tsan native-arm64 nccl-matrix xla-nccl gpu tier-test tier-check fuzz bench python python-test python-torch clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -103,6 +103,10 @@ python-torch: ## torch into .tools/torch for make python-test: a download of 0.6
 NCCL_MATRIX ?= $(BIN)/nccl-matrix
 nccl-matrix: native ## the hook and the profiler plug-in beside one NCCL per minor version from PyPI, kept in NCCL_MATRIX; its part of docs/compatibility.md; skipped where PyPI does not answer
 	python3 native/hook/matrix/matrix.py $(NCCL_MATRIX) $(BIN)/lib/libfalcon_hook.so
+
+xla-nccl: build ## the hook beside the NCCL stubs of XLA's CUDA plug-in, from JAX's wheel on PyPI (150 MB, kept in bin/xla); no GPU
+	$(MAKE) -s -C native/hook tests BIN=$(BIN)
+	python3 native/hook/matrix/xla.py $(BIN)/xla $(BIN)
 
 # For a machine with one GPU and no Go: bin/ is carried there built, and nothing is built.
 gpu: ## what one GPU can show in ten minutes, into bin/gpu/gpu.md and gpu.json; GPU_FLAGS=--hollow plays it on stand-ins

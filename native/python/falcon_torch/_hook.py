@@ -193,12 +193,14 @@ class Hook:
         """
         return Hook._parks and bool(self._calls) and self._calls["falcon_job_suspended"]() != 0
 
-    def park(self, status: int, step: int, checksum: int) -> tuple[int, Rejoin | None]:
-        """Wait for the agent's order; step is what this rank holds. How it went on, and the order.
+    def park(
+        self, status: int, step: int, checksum: int, older: tuple[int, int] = (NOTHING, 0)
+    ) -> tuple[int, Rejoin | None]:
+        """Wait for the agent's order; step is what this rank holds, older another one that it holds, with its checksum.
 
-        The order is None where it can't be read, or there is none.
+        How it went on, and the order, which is None where it can't be read, or there is none.
         """
-        out, steps, sums = _Order(), _Steps(step, NOTHING), _Sums(checksum, 0)
+        out, steps, sums = _Order(), _Steps(step, older[0]), _Sums(checksum, older[1])
         went = self._calls["falcon_job_park"](status, steps, sums, ctypes.byref(out))
         if went != PARK_REJOIN:
             return went, None

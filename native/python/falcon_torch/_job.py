@@ -11,12 +11,13 @@ from typing import Any
 import torch
 
 from . import _hook, _join, _run, _stack, _votes
+from ._barrier import Barrier
 from ._data import Deal, Loader
 from ._log import Log
 from ._mesh import Layout, place
 from ._place import STEPS, Placement, is_permutation
 from ._recover import Recovery, Suspended
-from ._state import State
+from ._state import Kept, State
 from ._storage import Load, Save, Storage
 
 KINDS = {
@@ -66,6 +67,8 @@ class Job:
         self._runner: _run.Runner | None = None
         self._fresh = False  # what was saved must be restored once more, as the script has drawn numbers since
         self._declared = False
+        self._barrier: Barrier | None = None
+        self.older: tuple[int, Kept] | None = None  # what this rank held before an update that others may not take
         self._votes = self._meet()
         if self._votes is not None:
             self.storage.agree(self._votes)
@@ -111,6 +114,8 @@ class Job:
         runner.recovery.train(state)
         runner.recovery.watch_votes(self._votes)
         runner.votes, runner.job = self._votes, self
+        if self._layout.shards > 1:  # else any rank's state is that of the whole job
+            self._barrier = Barrier(state.device, self._hook.suspended)
         if runner.task is not None:
             runner.task.finish(self, self._votes)
             runner.task = None
@@ -197,6 +202,7 @@ class Job:
             self.recovered.arm(False)
             self._inside = False
         if self._open:  # no optimizer step: a GradScaler has skipped it
+            self._await_all()
             self._close_iteration()
         while self._votes is not None and not self._vote_or_rejoin(self._votes):
             pass
@@ -331,6 +337,7 @@ class Job:
         self._await_device()  # the gradients of all ranks have come
         if self._recovery is not None:
             self._recovery.check()  # or were cut off
+        self._await_all()
         self._updating = True
         self._hook.begin_optimizer(self._next)
 
@@ -339,6 +346,29 @@ class Job:
             return
         self._await_device()
         self._close_iteration()
+
+    def _await_all(self) -> None:
+        """Have no rank update before every rank has all gradients of the iteration.
+
+        A rank whose wait is cut off by a death can't know whether others go on with the update. Its own gradients are
+        complete: it keeps a copy of what it holds and goes on as well, so that it holds both steps.
+        """
+        if self._barrier is None:
+            return
+        why = RuntimeError("ranks did not come to the update of the iteration")
+        try:
+            if self._barrier.passes():
+                return
+        except RuntimeError as error:
+            why = error
+        if not self.recovered.await_suspension():
+            raise why
+        try:
+            self.older = (self._next, self.recovered.state.keep().copied())
+        except (RuntimeError, MemoryError):  # no room for a copy: it holds what it has, and does not update
+            self.recovered.check()
+            raise
+        self.log.write(held=self._next, why=str(why)[:200])
 
     def _await_device(self) -> None:
         if self._has_device and self.under_falcon:

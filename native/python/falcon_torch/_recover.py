@@ -201,11 +201,23 @@ class Recovery:
                 if torch.cuda.is_initialized():
                     torch.cuda.synchronize()
 
-    def park(self, why: str, status: int, step: int, total: int) -> _hook.Rejoin | None:
-        """Wait for the agent's order; None where it can't be followed. It ends the process where the job ended."""
-        self._log.write(park=status, next_iteration=step, sum=f"{total:016x}", why=why[:200], unix_ns=time.time_ns())
+    def park(
+        self, why: str, status: int, step: int, total: int, older: tuple[int, int] = (_hook.NOTHING, 0)
+    ) -> _hook.Rejoin | None:
+        """Wait for the agent's order; None where it can't be followed. It ends the process where the job ended.
+
+        older is another step that this rank holds, with its checksum.
+        """
+        self._log.write(
+            park=status,
+            next_iteration=step,
+            sum=f"{total:016x}",
+            older=older[0],
+            why=why[:200],
+            unix_ns=time.time_ns(),
+        )
         try:
-            went, order = self._hook.park(status, step, total)
+            went, order = self._hook.park(status, step, total, older)
         except ValueError as error:
             self._log.write(park_error=str(error))
             return None

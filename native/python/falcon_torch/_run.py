@@ -11,7 +11,7 @@ import gc
 import io
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -56,6 +56,19 @@ class Left:
     step: int = _hook.NOTHING
     kept: Kept | None = None
     known: Known | None = None
+    older: tuple[int, Kept] | None = None  # another step that it holds, where it could not know which one counts
+
+    def at(self, step: int) -> Kept:
+        """What it holds of a step. Raise ValueError where that is nothing."""
+        if self.older is not None and self.older[0] == step:
+            return self.older[1]
+        if self.kept is None or self.step != step:
+            raise ValueError(f"this rank holds iteration {self.step}, not {step}")
+        return self.kept
+
+    def drop(self) -> None:
+        """Hold nothing any more."""
+        self.step, self.kept, self.older = _hook.NOTHING, None, None
 
 
 def current() -> Runner | None:
@@ -124,7 +137,9 @@ class Runner:
         """Take out of the job what its rank trains."""
         step = job.leave()
         kept = self.recovery.state.keep() if step >= 0 else None
-        left = Left(why, _hook.PARK_SUSPENDED, step, kept, job.known)
+        left = Left(why, _hook.PARK_SUSPENDED, step, kept, job.known, job.older)
+        if step < 0 and left.older is not None:
+            left.step, left.kept, left.older = *left.older, None
         self.recovery.train(None)
         self.job = self.votes = None
         return left
@@ -132,9 +147,10 @@ class Runner:
     def _rejoin(self, left: Left) -> Any:
         """Park, make the groups of the new generation, and enter the function again."""
         self.recovery.leave_groups()
-        order = self.recovery.park(left.why, left.status, left.step, left.kept.total if left.kept else 0)
+        older = (left.older[0], left.older[1].total) if left.older is not None else (_hook.NOTHING, 0)
+        order = self.recovery.park(left.why, left.status, left.step, left.kept.total if left.kept else 0, older)
         if order is None:
-            return Left("an order that can't be followed", _hook.FAILED_ORDER, left.step, left.kept, left.known)
+            return replace(left, why="an order that can't be followed", status=_hook.FAILED_ORDER)
         task = Rejoining(self, order, left)
         try:
             self.recovery.make_groups(order.generation)
@@ -226,7 +242,7 @@ class Rejoining:
         runner.job = runner.votes = None
         status = _hook.FAILED_GROUPS if runner.hook.suspended() else self._status
         self._report(status, why, 0)
-        return Left(why, status, left.step, left.kept, left.known)
+        return replace(left, why=why, status=status)
 
     def _report(self, status: int, why: str, received: int) -> None:
         times = (self.groups_ns, time.monotonic_ns() - self.began - self.groups_ns)
@@ -247,7 +263,7 @@ class Rejoining:
         job.recovered.state.settle(lambda value: votes.alike(value, *job.shard))
         epoch = -votes.least([-known.epoch])[0]
         job.go_on(order.resume, Known(split, known.newest, epoch))
-        left.kept = None
+        left.kept = left.older = None
         self._report(_hook.REJOINED, "", received)
 
     def _restore(self, job: Job, votes: Votes) -> int:
@@ -256,15 +272,13 @@ class Rejoining:
         state = job.recovered.state
         if self._source == _hook.FROM_STORAGE:
             if job.storage.can_load:
-                left.step, left.kept = _hook.NOTHING, None
+                left.drop()
             job.storage.read(votes, order.resume)
             return 0
         if self._source != rank:
-            left.step, left.kept = _hook.NOTHING, None
+            left.drop()
             return state.receive(self._source)
-        if left.kept is None or left.step != order.resume:
-            raise ValueError(f"rank {rank} holds iteration {left.step}, not {order.resume}")
-        state.install(left.kept)
+        state.install(left.at(order.resume))
         state.save()
         for to in sorted(t for t, s in order.moves.items() if s == rank):
             state.send(to)

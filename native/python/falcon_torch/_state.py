@@ -124,6 +124,10 @@ class Kept:
         """The same in the memory of the host."""
         return Kept(self.head, [t.cpu() for t in self.tensors], self.total)
 
+    def copied(self) -> Kept:
+        """A copy in the memory of the host, which stays as it is whatever becomes of the model."""
+        return Kept(copy.deepcopy(self.head), [t.to("cpu", copy=True) for t in self.tensors], self.total)
+
 
 class _FromKept:
     """Tensors one after another, as they were kept."""

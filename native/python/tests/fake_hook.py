@@ -65,8 +65,10 @@ class Mailbox:
     def suspended(self) -> bool:
         return False
 
-    def park(self, status: int, step: int, checksum: int) -> tuple[int, Rejoin | None]:
-        self.calls.append(("park", status, step, checksum))
+    def park(
+        self, status: int, step: int, checksum: int, older: tuple[int, int] = (-1, 0)
+    ) -> tuple[int, Rejoin | None]:
+        self.calls.append(("park", status, step, checksum, *(older if older[0] >= 0 else ())))
         return _hook.PARK_STOP, None
 
     def rejoined(self, order: Rejoin, status: int, groups_ns: int, restore_ns: int, received: int) -> None:

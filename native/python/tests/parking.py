@@ -38,21 +38,35 @@ class Agent:
         # generation, resume, whether from a checkpoint, then split, then sources
         self.order = fork.Array("q", [0, 0, 0] + [0] * 2 * world)
         self.parked = fork.Array("q", [RUNNING] * world)  # by rank
+        self.older = fork.Array("q", [PARKED_EMPTY] * world)  # another iteration that a parked rank holds
         self.split = fork.Array("q", [0] * world)  # in force, zeros as it was in the beginning
 
     def rejoin(self, stored: int = -1) -> int:
-        """Order all to rejoin at the newest iteration that any holds; who holds another one gets its state.
+        """Order all to rejoin at the newest iteration of which each shard has a holder; others get its state.
 
         With stored all go back to the checkpoint of that iteration.
         """
-        resume = max(self.parked) if stored < 0 else stored
-        sources = list(range(self.world))
+        resume, sources = (self._newest() if stored < 0 else stored), list(range(self.world))
         if stored < 0:
-            holders = {self.shard_of(r): r for r, held in reversed(list(enumerate(self.parked))) if held == resume}
-            sources = [r if held == resume else holders[self.shard_of(r)] for r, held in enumerate(self.parked)]
+            holders = self._holders(resume)
+            sources = [r if r in holders[self.shard_of(r)] else holders[self.shard_of(r)][0] for r in sources]
         with self.order.get_lock():
             self.order[:] = [self.suspended.value, resume, int(stored >= 0), *self.split, *sources]
         return resume
+
+    def _holders(self, step: int) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {self.shard_of(r): [] for r in range(self.world)}
+        for r in range(self.world):
+            if step in (self.parked[r], self.older[r]):
+                found[self.shard_of(r)].append(r)
+        return found
+
+    def _newest(self) -> int:
+        newest = max(self.parked)
+        for step in (newest, newest - 1):
+            if all(self._holders(step).values()):
+                return step
+        raise AssertionError(f"no step is held whole: {list(self.parked)}, {list(self.older)}")
 
     def read(self) -> Rejoin:
         with self.order.get_lock():
@@ -87,8 +101,11 @@ class ParkingMailbox(Mailbox):
     def suspended(self) -> bool:
         return bool(self.agent.suspended.value > self.generation)
 
-    def park(self, status: int, step: int, checksum: int) -> tuple[int, Rejoin | None]:
-        super().park(status, step, checksum)
+    def park(
+        self, status: int, step: int, checksum: int, older: tuple[int, int] = (PARKED_EMPTY, 0)
+    ) -> tuple[int, Rejoin | None]:
+        super().park(status, step, checksum, older)
+        self.agent.older[self.rank] = older[0]
         self.agent.parked[self.rank] = step
         while self.agent.order[0] <= self.generation:
             time.sleep(0.002)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections import Counter
 from datetime import timedelta
 from functools import cache, partial
 from typing import Any
@@ -17,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 import falcon_torch
 import model
 from fake_hook import Mailbox, Post, placement, split
-from falcon_torch import _hook, _recover, _run
+from falcon_torch import _barrier, _hook, _recover, _run
 from falcon_torch._state import _local, checksum
 from falcon_torch._votes import DELAY
 from parking import GLOO_S, Job, ParkingMailbox
@@ -105,7 +107,24 @@ class Count:
         self.steps = state["steps"]
 
 
-def train(kind: str, draws: bool, dies: Death | None, fault: tuple[int, str] | None, mailbox: ParkingMailbox) -> Any:
+def disturb_barrier(at: int, plan: dict[int, str], mailbox: ParkingMailbox) -> None:
+    """At an iteration, have ranks die behind the barrier, not learn that all came, or not be there yet."""
+    whole = _barrier.Barrier.passes
+
+    def passes(self: Any) -> bool:
+        got = whole(self)
+        what = plan.get(mailbox.rank, "") if _run.current().job.iteration == at and mailbox.generation == 0 else ""
+        if what == "dies":
+            os._exit(9)
+        if what == "away":
+            _run.current().recovery.await_suspension()
+            raise _recover.Suspended
+        return got and what != "cut off"
+
+    _barrier.Barrier.passes = passes  # type: ignore[method-assign]
+
+
+def train(kind: str, draws: bool, dies: Death | None, fault: Any, mailbox: ParkingMailbox) -> Any:
     """What each rank saw at each iteration, as this process saw it."""
     _recover.ALIVE_S, _recover.MEET_S, _run.BACK_S = 8, 10, 30
     dist.distributed_c10d.default_pg_timeout = timedelta(seconds=GLOO_S)  # of a mesh's groups
@@ -126,7 +145,19 @@ def train(kind: str, draws: bool, dies: Death | None, fault: tuple[int, str] | N
         torch.manual_seed(50)
         job, optimizer, parameters, iterate = MAKE[kind]([count], draws)
         torch.rand(3)  # a script may draw numbers before its loop
-        parameters = list(parameters)
+        parameters, backwards = list(parameters), Counter[int]()
+
+        def backward_of_last(gradient: torch.Tensor) -> torch.Tensor:
+            """Stand in the backward pass of the iteration's last micro-batch: the next stage is done with it."""
+            backwards[job.iteration] += 1
+            if backwards[job.iteration] == job.split[job._layout.replica]:
+                if dies is not None and dies[2] == "in the backward pass" and job.iteration == dies[1]:
+                    time.sleep(0.5)  # in which a stage that does not wait would update
+                at("in the backward pass", job.iteration)
+            return gradient
+
+        if kind == "pipeline":
+            next(iter(parameters)).register_hook(backward_of_last)
         while job.next_iteration(ITERATIONS):
             i, rank = job.iteration, dist.get_rank()
             assert rank == int(os.environ["RANK"])
@@ -141,6 +172,9 @@ def train(kind: str, draws: bool, dies: Death | None, fault: tuple[int, str] | N
             seen[rank, i] = (dealt, checksum([_local(p.data) for p in parameters]), count.steps, draw)
         return "the end"
 
+    if fault is not None and isinstance(fault[1], dict):
+        disturb_barrier(*fault, mailbox)
+        fault = None
     if fault is not None and "in the function" not in fault[1] and mailbox.rank == fault[0]:
         inject(fault[1])
     assert falcon_torch.run(body) == "the end"
@@ -200,6 +234,8 @@ def ordered(kind: str) -> Post:
         ("fsdp", (2, 7, "before the update")),
         ("fsdp", (3, 6, "after the update")),
         ("pipeline", (2, 6, "before the update")),
+        ("pipeline", (0, 6, "in the backward pass")),
+        ("pipeline", (1, 7, "after the update")),
         ("ddp", (2, 6, "begin")),
     ],
     ids=str,
@@ -212,6 +248,28 @@ def test_a_rank_dies_and_its_replica_gives_its_state(kind: str, dies: Death) -> 
     assert {(r, i) for r, i in want if r != dies[0] or i > dies[1]} <= set(seen)
     for rank, r in enumerate(got):
         assert len(r["entered"]) == (1 if rank == dies[0] else 2)
+        assert [status for _, status, *_ in r["calls"]["rejoined"]] == [_hook.REJOINED]
+
+
+PLANS = [
+    {0: "dies", 1: "cut off"},  # the other stage has passed
+    {0: "dies", 1: "cut off", 2: "cut off", 3: "cut off"},
+    {0: "dies", 1: "cut off", 2: "away", 3: "away"},  # the step before is the one that is held whole
+    {3: "dies", 2: "cut off", 0: "cut off"},
+]
+
+
+@pytest.mark.parametrize("kind", ["fsdp", "pipeline"])
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_a_rank_that_dies_at_the_barrier_leaves_a_common_step(kind: str, plan: dict[int, str]) -> None:
+    want, dead = undisturbed(kind, False, SPLIT[kind]), next(r for r, what in plan.items() if what == "dies")
+    got = run(kind, [ordered(kind)], fault=(6, plan), dead=(dead, dead))
+    seen = merged(got)
+    assert seen == {at: want[at] for at in seen}
+    assert {(r, i) for r, i in want if r != dead or i > 6} <= set(seen)
+    resumed = 6 if "away" in plan.values() else 7
+    for rank, r in enumerate(got):
+        assert [order.resume for order, *_ in r["calls"]["rejoined"]] == [resumed], rank
         assert [status for _, status, *_ in r["calls"]["rejoined"]] == [_hook.REJOINED]
 
 

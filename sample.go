@@ -1,5 +1,7 @@
 package falcon
 
+import "math"
+
 // Op is the kind of a communication call. The values are those of the
 // shared-memory ABI (native/include/falcon_shm.h, enum falcon_op).
 type Op uint8
@@ -117,9 +119,26 @@ type GPUReading struct {
 	EccFatal      uint64
 	XidCount      uint64
 	LastXid       uint32
-	ProbeUs       uint64 // how long the probe took; a stalled probe is evidence
-	Err           string // why fields are missing, empty when none are
+	ProbeUs       uint64  // how long the probe took; a stalled probe is evidence
+	Err           string  // why fields are missing, empty when none are
+	Model         string  // the driver's name of it, empty = not known
+	Busy          Percent // of the time, something was on the GPU: a collective that waits for its peers counts
+	SMBusy        Percent // of the multiprocessors at work between two looks, by GPM (Hopper and newer)
 }
+
+// Percent is a share in whole per cent plus 1, so that 0 is "not known".
+type Percent uint32
+
+// PercentOf is a share in per cent; what is no share from 0 to 100 is not known.
+func PercentOf(x float64) Percent {
+	if !(x >= 0 && x <= 100) {
+		return 0
+	}
+	return Percent(math.Round(x)) + 1
+}
+
+// Value is the share in per cent; ok is false where it is not known.
+func (p Percent) Value() (percent int, ok bool) { return int(p) - 1, p > 0 && p <= 101 }
 
 // NVML clocks-event reasons used in verdicts (nvml.h, nvmlClocksEventReason*).
 const (

@@ -186,6 +186,9 @@ func rankSummary(s *page.State, n int32) string {
 	if r.GetSmClockMhz() > 0 {
 		out += fmt.Sprintf(", %d MHz, %d °C", r.GetSmClockMhz(), r.GetTemperatureC())
 	}
+	if text := phrase.Busy(r); text != "" {
+		out += ", " + text
+	}
 	if cause := s.Blamed(n); cause != "" {
 		out += ", named for " + cause
 	}

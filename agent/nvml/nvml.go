@@ -77,9 +77,11 @@ type Prober struct {
 }
 
 type gpu struct {
-	name   falcon.Device
-	handle gonvml.Device
-	maxMHz uint32
+	name    falcon.Device
+	handle  gonvml.Device
+	maxMHz  uint32
+	model   string
+	monitor *monitor // nil = the GPU has no GPM; the probe's own
 }
 
 type xid struct {
@@ -176,6 +178,10 @@ func (p *Prober) readGPU(i int) (g gpu, ok bool) {
 	if p.calls["nvmlDeviceGetMaxClockInfo"] {
 		g.maxMHz, _ = d.GetMaxClockInfo(gonvml.CLOCK_SM)
 	}
+	if p.calls["nvmlDeviceGetName"] {
+		g.model, _ = d.GetName()
+	}
+	g.monitor = openMonitor(p.lib, p.calls, d)
 	return g, true
 }
 
@@ -242,6 +248,7 @@ func (p *Prober) Close() {
 func (p *Prober) probeUntilLost() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	defer p.closeMonitors()
 	for {
 		select {
 		case <-p.stop:
@@ -249,6 +256,14 @@ func (p *Prober) probeUntilLost() {
 		case <-timer.C:
 		}
 		timer.Reset(p.readGPUs())
+	}
+}
+
+func (p *Prober) closeMonitors() {
+	for i := range p.gpus {
+		if m := p.gpus[i].monitor; m != nil {
+			m.free()
+		}
 	}
 }
 
@@ -266,7 +281,8 @@ func (p *Prober) readGPUs() time.Duration {
 
 	readings := make([]falcon.GPUReading, 0, len(p.gpus))
 	var dearest time.Duration
-	for i, g := range p.gpus {
+	for i := range p.gpus {
+		g := &p.gpus[i]
 		p.reachable(i)
 		r, took := p.timedRead(g)
 		r.XidCount, r.LastXid = xids[i].count, xids[i].last

@@ -28,6 +28,7 @@ type silicon struct {
 	fields map[uint32]uint64
 	xids   []uint64
 	broken gonvml.Return
+	gpm    gonvml.Return // what its performance monitor answers, if it has one
 }
 
 func newSilicon() *silicon {
@@ -62,6 +63,13 @@ func (s *silicon) device() *mock.Device {
 		},
 		RegisterEventsFunc: func(uint64, gonvml.EventSet) gonvml.Return { return gonvml.SUCCESS },
 		GetFieldValuesFunc: s.fill,
+		GetNameFunc:        func() (string, gonvml.Return) { return "NVIDIA H200", gonvml.SUCCESS },
+		GetUtilizationRatesFunc: func() (gonvml.Utilization, gonvml.Return) {
+			return gonvml.Utilization{Gpu: 97}, gonvml.SUCCESS
+		},
+		GpmQueryDeviceSupportFunc: func() (gonvml.GpmSupport, gonvml.Return) {
+			return gonvml.GpmSupport{}, s.gpm
+		},
 	}
 }
 
@@ -113,7 +121,7 @@ func TestReadsEverythingInOneLook(t *testing.T) {
 		want := falcon.GPUReading{
 			Device: "n1.g1", AtNs: time.Now().UnixNano(), SMClockMHz: 1410, MaxSMClockMHz: 1980, TemperatureC: 61,
 			PowerMw: 300_000, PowerLimitMw: 400_000, Reasons: 0x40, ThermalNs: 1500, PowerBrakeNs: 9, PowerCapNs: 7,
-			EccCorrected: 3, EccFatal: 1,
+			EccCorrected: 3, EccFatal: 1, Model: "NVIDIA H200", Busy: 98,
 		}
 		if got[1] != want {
 			t.Fatalf("got  %+v\nwant %+v", got[1], want)

@@ -35,6 +35,13 @@ var looked = map[string][]string{
 	"nvmlEventSetFree":                          nil,
 	"nvmlEventSetWait":                          {"nvmlEventSetWait_v2"},
 	"nvmlDeviceRegisterEvents":                  nil,
+	"nvmlDeviceGetName":                         nil,
+	"nvmlDeviceGetUtilizationRates":             nil,
+	"nvmlGpmQueryDeviceSupport":                 nil,
+	"nvmlGpmSampleAlloc":                        nil,
+	"nvmlGpmSampleGet":                          nil,
+	"nvmlGpmSampleFree":                         nil,
+	"nvmlGpmMetricsGet":                         nil,
 }
 
 func findSymbol(lib gonvml.ExtendedInterface) symbols {
@@ -83,11 +90,12 @@ func (r *reading) runQuery(symbol, what string, query func() gonvml.Return) bool
 }
 
 // timedRead reads one GPU and returns how long that took.
-func (p *Prober) timedRead(g gpu) (reading, time.Duration) {
+func (p *Prober) timedRead(g *gpu) (reading, time.Duration) {
 	begun := time.Now()
-	r := reading{GPUReading: falcon.GPUReading{Device: g.name, AtNs: p.now().UnixNano(), MaxSMClockMHz: g.maxMHz}, calls: p.calls}
+	r := reading{GPUReading: falcon.GPUReading{Device: g.name, AtNs: p.now().UnixNano(), MaxSMClockMHz: g.maxMHz, Model: g.model}, calls: p.calls}
 	r.readRemaining(g.handle)
 	r.readFields(g.handle)
+	r.readBusy(g)
 	took := time.Since(begun)
 	r.ProbeUs = uint64(took.Microseconds())
 	r.Err = strings.Join(r.absent, "; ")

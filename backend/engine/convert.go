@@ -67,7 +67,7 @@ func profileFrom(window uint64, p *falconv1.RankProfile) falcon.RankProfile {
 
 func gpuFrom(node falcon.Node, g *falconv1.Gpu) falcon.GPUReading {
 	out := convert.GPUFromProto(g)
-	out.Device, out.Err = deviceOn(node, g.GetDevice()), clean(out.Err)
+	out.Device, out.Err, out.Model = deviceOn(node, g.GetDevice()), clean(out.Err), clean(out.Model)
 	return out
 }
 

@@ -231,10 +231,10 @@ func assemble(cfg Config, mem *journalState) *Engine {
 	e.arbiter = &arbiter{shared: s, validations: e.validations, describer: e.describer, status: e.status, intake: e.intake}
 	e.hangs = newHangWatch(s, e.arbiter, e.status)
 	e.writer = &journalWriter{shared: s, arbiter: e.arbiter, hub: e.hub}
-	e.measured = &measurements{shared: s, readings: e.readings}
+	e.measured = &measurements{shared: s, readings: e.readings, silicon: newSiliconWatch(s)}
 	e.views = &stateViews{
 		shared: s, id: e.id, status: e.status, intake: e.intake, readings: e.readings, describer: e.describer,
-		validations: e.validations, links: e.links, hangs: e.hangs, kernel: e.kernel, paces: e.paces, waits: &e.writer.held, dirty: true,
+		validations: e.validations, links: e.links, hangs: e.hangs, kernel: e.kernel, silicon: e.measured.silicon, paces: e.paces, waits: &e.writer.held, dirty: true,
 		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's snapshot for an old one's
 	}
 	e.assembleDrivers()

@@ -18,6 +18,7 @@ type measurements struct {
 	*shared
 
 	readings *deviceReadings
+	silicon  *siliconWatch
 
 	newSpeeds    bool      // the detector's speeds may be new
 	measuredFrom time.Time // the latest that the planner was given
@@ -64,6 +65,7 @@ func (ms *measurements) telemetry(n *fleet.Node, in *falconv1.Telemetry, now tim
 			continue
 		}
 		ms.readings.noteGPU(&reading)
+		ms.silicon.watch.Read(now, reading)
 		out.GPUs = append(out.GPUs, reading)
 	}
 	if h := in.GetHost(); h != nil {
@@ -77,6 +79,7 @@ func (ms *measurements) telemetry(n *fleet.Node, in *falconv1.Telemetry, now tim
 		}
 	}
 	ms.det.Step(now, out)
+	ms.silicon.look(now)
 }
 
 // speedsOf is what the newest profile window says, for one incident.

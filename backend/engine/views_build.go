@@ -54,6 +54,7 @@ type stateViews struct {
 	links       *linkWatch
 	hangs       *hangWatch
 	kernel      *kernelNotes
+	silicon     *siliconWatch
 	paces       *paceKeeper
 	waits       *heldRound
 	rejoinAcks  map[falcon.Rank]rejoinAck
@@ -110,7 +111,7 @@ func (sv *stateViews) jobView(now time.Time) *falconv1.Job {
 		Epoch: sv.state.job.Epoch, State: string(sv.status.current(now)), Emulated: sv.job.emulated,
 		MicroBatches: sv.state.job.MicroBatches, Exact: sv.job.exact, Alarm: sv.jobAlarm(now), DataAgeMs: -1,
 		PlacementOrder: sv.state.job.PlacementOrder, Generation: sv.state.job.Newest(), Restart: sv.status.restarting(now),
-		Mesh: l.Mesh.String(), LayoutDoubt: cmp.Or(sv.state.job.Unknown, sv.job.contradiction(l)),
+		Mesh: l.Mesh.String(), LayoutDoubt: cmp.Or(sv.state.job.Unknown, sv.job.contradiction(l)), Silicon: sv.silicon.view(),
 	}
 	if sv.state.job.Epoch > 0 && sv.state.job.Unknown == "" {
 		v.LayoutFrom = cmp.Or(sv.state.job.LayoutFrom, "adapter")
@@ -178,7 +179,7 @@ func (sv *stateViews) rankTable(now time.Time) (*columns.Table, falcon.Rank) {
 		v.Probability, v.Iteration, v.SelfRatio = s.Probability, s.Iteration, s.SelfRatio
 		v.SlowSteps, v.Failing = int32(min(s.SlowSteps, math.MaxInt32)), s.Failing
 		if g := seats[i].gpu; g != nil {
-			v.SmClockMhz, v.TemperatureC = g.SMClockMHz, g.TemperatureC
+			v.SmClockMhz, v.TemperatureC, v.Busy, v.SmBusy = g.SMClockMHz, g.TemperatureC, uint32(g.Busy), uint32(g.SMBusy)
 		}
 		v.CnpPerS = seats[i].port.cnpNow(now)
 		v.Health = health(seats[i].process, s.Suspect, lv, culprits[r], now)

@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 
 #include "cuda_internal.h"
+#include "lab_busy.h"
 #include "lab_state.h"
 
 static pthread_mutex_t registry_mu = PTHREAD_MUTEX_INITIALIZER;
@@ -61,6 +62,7 @@ static int run_op(cudaStream_t s, item *it) {
   int64_t now = falcon_lab_now_ns();
   int cut = it->op.cancel && atomic_load(it->op.cancel);
   if (!run.paced || (cut && run.end_ns > now)) run.end_ns = now;
+  lab_busy_add(s->device, run.end_ns - run.start_ns, it->op.flops > 0);
   pthread_mutex_lock(&s->mu);
   s->end_ns = run.end_ns;
   s->floor_ns = now - run.end_ns > FALCON_LAB_LATE_NS ? now : run.end_ns;

@@ -10,10 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "lab_state.h"
-#include "nvml_types.h"
+#include "nvml_device.h"
 
-#define API __attribute__((visibility("default")))
 #define MEMORY_MHZ 2619u
 #define XID_POLL_NS 50000000l /* how often a waiter looks at the state */
 
@@ -36,17 +34,16 @@ static unsigned device_count(void) {
   return n <= FALCON_LAB_GPUS ? n : FALCON_LAB_GPUS;
 }
 
-static int index_of(nvmlDevice_t d) { return (int)(d - devices); }
+int nvml_index(nvmlDevice_t d) { return (int)(d - devices); }
 
-/* The state of a device, or NULL and the reason. */
-static const falcon_lab_gpu *gpu_of(nvmlDevice_t d, nvmlReturn_t *why) {
+const falcon_lab_gpu *nvml_gpu(nvmlDevice_t d, nvmlReturn_t *why) {
   *why = NVML_SUCCESS;
   if (!ready()) *why = NVML_ERROR_UNINITIALIZED;
   else if (!d || d < devices || d >= devices + device_count()) *why = NVML_ERROR_INVALID_ARGUMENT;
-  return *why == NVML_SUCCESS ? lab_gpu(lab_node(), index_of(d)) : NULL;
+  return *why == NVML_SUCCESS ? lab_gpu(lab_node(), nvml_index(d)) : NULL;
 }
 
-static uint64_t now_ns(clockid_t clock) {
+uint64_t nvml_now_ns(clockid_t clock) {
   struct timespec ts;
   clock_gettime(clock, &ts);
   return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
@@ -131,7 +128,7 @@ API nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t *d) {
 #define ANSWER(d, to, value)                        \
   do {                                              \
     nvmlReturn_t why;                               \
-    const falcon_lab_gpu *g = gpu_of(d, &why);      \
+    const falcon_lab_gpu *g = nvml_gpu(d, &why);      \
     if (why != NVML_SUCCESS) return why;            \
     if (!g) return NVML_ERROR_UNKNOWN;              \
     if (!(to)) return NVML_ERROR_INVALID_ARGUMENT;  \
@@ -139,29 +136,29 @@ API nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t *d) {
     return NVML_SUCCESS;                            \
   } while (0)
 
-API nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t d, unsigned *i) { ANSWER(d, i, (unsigned)index_of(d)); }
-API nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t d, unsigned *i) { ANSWER(d, i, (unsigned)index_of(d)); }
+API nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t d, unsigned *i) { ANSWER(d, i, (unsigned)nvml_index(d)); }
+API nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t d, unsigned *i) { ANSWER(d, i, (unsigned)nvml_index(d)); }
 
 API nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t d, char *name, unsigned length) {
   nvmlReturn_t why;
-  gpu_of(d, &why);
+  nvml_gpu(d, &why);
   return why == NVML_SUCCESS ? text(name, length, "Falcon lab GPU (emulated)") : why;
 }
 
 API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t d, char *uuid, unsigned length) {
   char s[48];
   nvmlReturn_t why;
-  gpu_of(d, &why);
+  nvml_gpu(d, &why);
   if (why != NVML_SUCCESS) return why;
-  snprintf(s, sizeof s, "GPU-fa1c0000-0000-4000-8000-%04x%08x", (unsigned)lab_node() & 0xffffu, (unsigned)index_of(d));
+  snprintf(s, sizeof s, "GPU-fa1c0000-0000-4000-8000-%04x%08x", (unsigned)lab_node() & 0xffffu, (unsigned)nvml_index(d));
   return text(uuid, length, s);
 }
 
 API nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t d, nvmlPciInfo_t *p) {
   nvmlReturn_t why;
-  gpu_of(d, &why);
+  nvml_gpu(d, &why);
   if (why != NVML_SUCCESS || !p) return p ? why : NVML_ERROR_INVALID_ARGUMENT;
-  *p = (nvmlPciInfo_t){.domain = (unsigned)lab_node() & 0xffffu, .bus = 0x10u + (unsigned)index_of(d), .pciDeviceId = 0x233010deu};
+  *p = (nvmlPciInfo_t){.domain = (unsigned)lab_node() & 0xffffu, .bus = 0x10u + (unsigned)nvml_index(d), .pciDeviceId = 0x233010deu};
   snprintf(p->busIdLegacy, sizeof p->busIdLegacy, "%04X:%02X:00.0", p->domain & 0xffffu, p->bus & 0xffu);
   snprintf(p->busId, sizeof p->busId, "%08X:%02X:00.0", p->domain, p->bus & 0xffu);
   return NVML_SUCCESS;
@@ -212,7 +209,7 @@ API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t d, nvmlMemory_t *m) {
 
 /* Time under a thermal slowdown; runs on while one lasts. */
 static uint64_t thermal_ns(const falcon_lab_gpu *g) {
-  uint64_t since = lab_u64(&g->thermal_since_ns), now = now_ns(CLOCK_MONOTONIC);
+  uint64_t since = lab_u64(&g->thermal_since_ns), now = nvml_now_ns(CLOCK_MONOTONIC);
   return lab_u64(&g->thermal_ns) + (since && now > since ? now - since : 0);
 }
 
@@ -240,14 +237,14 @@ static int is_small(unsigned id) {
 
 API nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t d, int count, nvmlFieldValue_t *f) {
   nvmlReturn_t why;
-  const falcon_lab_gpu *g = gpu_of(d, &why);
+  const falcon_lab_gpu *g = nvml_gpu(d, &why);
   if (why != NVML_SUCCESS) return why;
   if (!g) return NVML_ERROR_UNKNOWN;
   if (count <= 0 || !f) return NVML_ERROR_INVALID_ARGUMENT;
   for (int i = 0; i < count; i++) {
     unsigned long long v = 0;
     f[i].nvmlReturn = field(g, f[i].fieldId, &v);
-    f[i].timestamp = (long long)(now_ns(CLOCK_REALTIME) / 1000);
+    f[i].timestamp = (long long)(nvml_now_ns(CLOCK_REALTIME) / 1000);
     f[i].latencyUsec = 0;
     f[i].valueType = is_small(f[i].fieldId) ? NVML_VALUE_UINT : NVML_VALUE_ULONG_LONG;
     f[i].value.ull = v; /* little endian: the narrow members read the same */
@@ -280,12 +277,12 @@ API nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t d, unsigned long 
 
 API nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t d, unsigned long long types, nvmlEventSet_t set) {
   nvmlReturn_t why;
-  const falcon_lab_gpu *g = gpu_of(d, &why);
+  const falcon_lab_gpu *g = nvml_gpu(d, &why);
   if (why != NVML_SUCCESS) return why;
   if (!g || !set) return NVML_ERROR_INVALID_ARGUMENT;
   if (types & ~(unsigned long long)NVML_EVENT_XID) return NVML_ERROR_NOT_SUPPORTED;
-  set->seen[index_of(d)] = lab_u64(&g->xid_count);
-  set->watched[index_of(d)] = 1;
+  set->seen[nvml_index(d)] = lab_u64(&g->xid_count);
+  set->watched[nvml_index(d)] = 1;
   return NVML_SUCCESS;
 }
 
@@ -303,9 +300,9 @@ static int next_xid(nvmlEventSet_t set, nvmlEventData_t *e) {
 API nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *e, unsigned timeout_ms) {
   if (!ready()) return NVML_ERROR_UNINITIALIZED;
   if (!set || !e) return NVML_ERROR_INVALID_ARGUMENT;
-  uint64_t until = now_ns(CLOCK_MONOTONIC) + (uint64_t)timeout_ms * 1000000u;
+  uint64_t until = nvml_now_ns(CLOCK_MONOTONIC) + (uint64_t)timeout_ms * 1000000u;
   while (!next_xid(set, e)) {
-    uint64_t now = now_ns(CLOCK_MONOTONIC);
+    uint64_t now = nvml_now_ns(CLOCK_MONOTONIC);
     if (now >= until) return NVML_ERROR_TIMEOUT;
     long nap = until - now < XID_POLL_NS ? (long)(until - now) : XID_POLL_NS;
     nanosleep(&(struct timespec){0, nap}, NULL);

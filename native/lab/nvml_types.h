@@ -57,4 +57,28 @@ typedef struct {
   unsigned int gpu, memory; /* percent */
 } nvmlUtilization_t;
 
+/* GPU performance monitoring: two samples are compared. */
+enum { NVML_GPM_METRIC_SM_UTIL = 2, NVML_GPM_METRICS = 333 };
+
+typedef struct nvmlGpmSample_st *nvmlGpmSample_t;
+
+typedef struct {
+  unsigned int metricId;
+  int nvmlReturn;
+  double value;
+  struct {
+    char *shortName, *longName, *unit;
+  } metricInfo;
+} nvmlGpmMetric_t;
+
+typedef struct {
+  unsigned int version, numMetrics;
+  nvmlGpmSample_t sample1, sample2;
+  nvmlGpmMetric_t metrics[NVML_GPM_METRICS];
+} nvmlGpmMetricsGet_t;
+
+typedef struct {
+  unsigned int version, isSupportedDevice;
+} nvmlGpmSupport_t;
+
 #endif

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/tui/roster"
 )
 
@@ -169,9 +170,17 @@ var numbers = map[string]Number[Subject]{
 		return float64(s.View.GetTemperatureC()), s.View.GetTemperatureC() > 0
 	}},
 	"clock": {[]string{"mhz"}, func(s *Subject) (float64, bool) { return float64(s.View.GetSmClockMhz()), s.View.GetSmClockMhz() > 0 }},
+	"busy":  {[]string{"%"}, func(s *Subject) (float64, bool) { return share(s.View.GetBusy()) }},
+	"sm":    {[]string{"%"}, func(s *Subject) (float64, bool) { return share(s.View.GetSmBusy()) }},
 	"cnp":   {[]string{"/s"}, func(s *Subject) (float64, bool) { return s.View.GetCnpPerS(), s.View != nil && s.View.CnpPerS >= 0 }},
 	"level": {nil, func(s *Subject) (float64, bool) { return float64(s.View.GetLevel()), s.View != nil }},
 	"p":     {nil, func(s *Subject) (float64, bool) { return s.View.GetProbability(), s.View.GetMs() > 0 }},
+}
+
+// share is a share of a view in per cent.
+func share(p uint32) (float64, bool) {
+	percent, ok := falcon.Percent(p).Value()
+	return float64(percent), ok
 }
 
 // linkEnd is the state of a rank at the end of a slow link; a term has no blanks.

@@ -143,6 +143,9 @@ func drawMeasured(c *widget.Canvas, r widget.Rect, s *State, rank int32, history
 	if v.SmClockMhz > 0 {
 		p.Putf(themes.Text, "SM %d MHz  %d °C  ", v.SmClockMhz, v.TemperatureC)
 	}
+	if text := phrase.Busy(v); text != "" {
+		p.Put(themes.Text, text+"  ")
+	}
 	if v.WaitMs > 0 {
 		p.Putf(themes.Text, "waits %s  ", phrase.Ms(v.WaitMs))
 	}

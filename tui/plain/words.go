@@ -114,6 +114,9 @@ func rankSentence(s *page.State, rank int32) string {
 	if v.SmClockMhz > 0 {
 		parts = append(parts, fmt.Sprintf("SM clock %d MHz, %d degrees Celsius", v.SmClockMhz, v.TemperatureC))
 	}
+	if text := phrase.Busy(v); text != "" {
+		parts = append(parts, text)
+	}
 	if v.CnpPerS > 0 {
 		parts = append(parts, fmt.Sprintf("%.0f congestion marks a second", v.CnpPerS))
 	}

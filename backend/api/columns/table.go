@@ -38,6 +38,8 @@ const (
 	temperatureStep
 	clockStep
 	cnpStep
+	busy
+	smBusy
 	places
 )
 
@@ -45,7 +47,7 @@ const (
 var per = [places]float64{
 	health: 1, level: 1, ms: 100, slowdown: 1e4, selfMs: 1e3, waitMs: 100, probability: 1e4,
 	smClockMhz: 1, temperatureC: 1, iteration: 1, selfRatio: 1e4, slowSteps: 1, failing: 1, cnpPerS: 10,
-	waitStep: 1, temperatureStep: 1, clockStep: 1, cnpStep: 1,
+	waitStep: 1, temperatureStep: 1, clockStep: 1, cnpStep: 1, busy: 1, smBusy: 1,
 }
 
 // Table is all ranks of one snapshot.
@@ -94,6 +96,7 @@ func (t *Table) Put(r *falconv1.RankView) {
 	v[smClockMhz][i], v[temperatureC][i] = int32(min(r.SmClockMhz, math.MaxInt32)), int32(min(r.TemperatureC, math.MaxInt32))
 	v[iteration][i] = int32(max(math.MinInt32, min(r.Iteration, math.MaxInt32)))
 	v[waitStep][i], v[temperatureStep][i], v[clockStep][i], v[cnpStep][i] = r.WaitStep, r.TemperatureStep, r.ClockStep, r.CnpStep
+	v[busy][i], v[smBusy][i] = int32(min(r.Busy, math.MaxInt32)), int32(min(r.SmBusy, math.MaxInt32))
 	if r.Failing {
 		v[failing][i] = 1
 	}

@@ -23,5 +23,6 @@ func (t *Table) Fill(r *falconv1.RankView, i int) {
 	r.SmClockMhz, r.TemperatureC = uint32(max(0, valueAt(v[smClockMhz], i))), uint32(max(0, valueAt(v[temperatureC], i)))
 	r.CnpPerS = float64(valueAt(v[cnpPerS], i)) / per[cnpPerS]
 	r.WaitStep, r.TemperatureStep, r.ClockStep, r.CnpStep = valueAt(v[waitStep], i), valueAt(v[temperatureStep], i), valueAt(v[clockStep], i), valueAt(v[cnpStep], i)
+	r.Busy, r.SmBusy = uint32(max(0, valueAt(v[busy], i))), uint32(max(0, valueAt(v[smBusy], i)))
 	r.Iteration, r.Failing = int64(valueAt(v[iteration], i)), valueAt(v[failing], i) != 0
 }

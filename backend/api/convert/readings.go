@@ -115,7 +115,7 @@ func GPUToProto(g falcon.GPUReading) *falconv1.Gpu {
 		TemperatureC: g.TemperatureC, PowerMw: g.PowerMw, PowerLimitMw: g.PowerLimitMw, Reasons: g.Reasons,
 		ThermalNs: g.ThermalNs, PowerBrakeNs: g.PowerBrakeNs, PowerCapNs: g.PowerCapNs,
 		EccCorrected: g.EccCorrected, EccFatal: g.EccFatal, XidCount: g.XidCount, LastXid: g.LastXid,
-		ProbeUs: g.ProbeUs, Err: g.Err,
+		ProbeUs: g.ProbeUs, Err: g.Err, Model: g.Model, Busy: uint32(g.Busy), SmBusy: uint32(g.SMBusy),
 	}
 }
 
@@ -126,7 +126,7 @@ func GPUFromProto(p *falconv1.Gpu) falcon.GPUReading {
 		TemperatureC: p.GetTemperatureC(), PowerMw: p.GetPowerMw(), PowerLimitMw: p.GetPowerLimitMw(), Reasons: p.GetReasons(),
 		ThermalNs: p.GetThermalNs(), PowerBrakeNs: p.GetPowerBrakeNs(), PowerCapNs: p.GetPowerCapNs(),
 		EccCorrected: p.GetEccCorrected(), EccFatal: p.GetEccFatal(), XidCount: p.GetXidCount(), LastXid: p.GetLastXid(),
-		ProbeUs: p.GetProbeUs(), Err: p.GetErr(),
+		ProbeUs: p.GetProbeUs(), Err: p.GetErr(), Model: p.GetModel(), Busy: falcon.Percent(p.GetBusy()), SMBusy: falcon.Percent(p.GetSmBusy()),
 	}
 }
 

@@ -1,6 +1,9 @@
 /* NVML answers what the state file says. Opened as go-nvml does it. */
 #include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "../nvml_types.h"
 #include "check.h"
@@ -53,6 +56,36 @@ static void xids(nvmlDevice_t d) {
   OK(FN(nvmlEventSetFree, nvmlEventSet_t)(set));
 }
 
+/* How busy: what the CUDA stand-in counts beside the state file. */
+static void busy(nvmlDevice_t d) {
+  char path[512];
+  snprintf(path, sizeof path, "%s.busy", getenv("FALCON_LAB_STATE"));
+  nvmlUtilization_t u;
+  nvmlGpmSample_t was, now;
+  OK(FN(nvmlDeviceGetUtilizationRates, nvmlDevice_t, nvmlUtilization_t *)(d, &u));
+  CHECK(u.gpu == 0); /* nothing was counted yet */
+  OK(FN(nvmlGpmSampleAlloc, nvmlGpmSample_t *)(&was));
+  OK(FN(nvmlGpmSampleAlloc, nvmlGpmSample_t *)(&now));
+  FILE *f = fopen(path, "w+");
+  CHECK(f && !ftruncate(fileno(f), FALCON_LAB_NODES * FALCON_LAB_GPUS * 16));
+  OK(FN(nvmlGpmSampleGet, nvmlDevice_t, nvmlGpmSample_t)(d, was));
+  nanosleep(&(struct timespec){0, 250000000}, NULL);
+  uint64_t ns[2] = {10000000000u, 100000000}; /* ten seconds with something on it, 0.1 s of them at work */
+  CHECK(!fseek(f, (FALCON_LAB_GPUS + 1) * 16, SEEK_SET) && fwrite(ns, sizeof ns, 1, f) == 1 && !fclose(f));
+  OK(FN(nvmlGpmSampleGet, nvmlDevice_t, nvmlGpmSample_t)(d, now));
+  static nvmlGpmMetricsGet_t g = {.version = 1, .numMetrics = 2, .metrics = {{.metricId = NVML_GPM_METRIC_SM_UTIL}, {.metricId = 99}}};
+  g.sample1 = was;
+  g.sample2 = now;
+  OK(FN(nvmlGpmMetricsGet, nvmlGpmMetricsGet_t *)(&g));
+  CHECK(g.metrics[0].nvmlReturn == NVML_SUCCESS && g.metrics[0].value > 0 && g.metrics[0].value <= 40);
+  CHECK(g.metrics[1].nvmlReturn == NVML_ERROR_NOT_SUPPORTED);
+  OK(FN(nvmlDeviceGetUtilizationRates, nvmlDevice_t, nvmlUtilization_t *)(d, &u));
+  CHECK(u.gpu == 100); /* never more */
+  OK(FN(nvmlGpmSampleFree, nvmlGpmSample_t)(was));
+  OK(FN(nvmlGpmSampleFree, nvmlGpmSample_t)(now));
+  CHECK(!remove(path));
+}
+
 static void answers(void) {
   nvmlDevice_t d;
   unsigned v;
@@ -83,6 +116,7 @@ static void answers(void) {
   CHECK(strcmp(pci.busId, "00000001:11:00.0") == 0);
   counters(d);
   xids(d);
+  busy(d);
   OK(FN(nvmlShutdown, void)());
   CHECK(FN(nvmlShutdown, void)() == NVML_ERROR_UNINITIALIZED);
 }

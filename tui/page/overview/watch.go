@@ -43,6 +43,9 @@ func concernLines(s *page.State) []page.Line {
 		add(themes.Bad, "data is "+phrase.Seconds(age)+" old: what is shown may have changed")
 	}
 	add(themes.Warn, s.Snap().GetJob().GetAlarm())
+	for _, f := range s.Snap().GetJob().GetSilicon().GetFound() {
+		add(themes.Warn, f.GetText())
+	}
 	add(themes.Warn, layoutDoubt(s))
 	add(themes.Bad, lostAgents(s))
 	add(themes.Warn, otherConsole(s))

@@ -46,3 +46,21 @@ func TestGreenNeedsSomethingChecked(t *testing.T) {
 		}
 	}
 }
+
+// What slows all GPUs alike is worth a line, in the engine's words.
+func TestGPUsThatAreSlowAlikeAreWorthALine(t *testing.T) {
+	now := time.Unix(100, 0)
+	s := page.NewState(&feed.State{
+		Snap: &falconv1.SnapshotReply{AtUnixNs: now.UnixNano(), Job: &falconv1.Job{Silicon: &falconv1.Silicon{
+			Found: []*falconv1.SiliconFinding{{Slow: falconv1.SiliconSlow_SILICON_SLOW_CLOCKS, Text: "the job's GPUs run at 50 %"}},
+		}}},
+		Conn: feed.Live, Received: now, Memo: &feed.Memo{},
+	})
+	s.Now = now
+	for _, line := range concernLines(s) {
+		if line.Text == "the job's GPUs run at 50 %" && line.Role == themes.Warn {
+			return
+		}
+	}
+	t.Errorf("no line of %v", concernLines(s))
+}

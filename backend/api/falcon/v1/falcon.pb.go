@@ -389,6 +389,59 @@ func (TestStatus) EnumDescriptor() ([]byte, []int) {
 	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{5}
 }
 
+// SiliconSlow is what slows all GPUs of a job alike, so that their peers don't show it.
+type SiliconSlow int32
+
+const (
+	SiliconSlow_SILICON_SLOW_UNSPECIFIED SiliconSlow = 0
+	SiliconSlow_SILICON_SLOW_CLOCKS      SiliconSlow = 1 // far below their maximum clock, and no limit is reported
+	SiliconSlow_SILICON_SLOW_LIMITED     SiliconSlow = 2 // the same by a power or temperature limit
+	SiliconSlow_SILICON_SLOW_PRODUCTS    SiliconSlow = 3 // the best matrix test is far below the data sheet
+)
+
+// Enum value maps for SiliconSlow.
+var (
+	SiliconSlow_name = map[int32]string{
+		0: "SILICON_SLOW_UNSPECIFIED",
+		1: "SILICON_SLOW_CLOCKS",
+		2: "SILICON_SLOW_LIMITED",
+		3: "SILICON_SLOW_PRODUCTS",
+	}
+	SiliconSlow_value = map[string]int32{
+		"SILICON_SLOW_UNSPECIFIED": 0,
+		"SILICON_SLOW_CLOCKS":      1,
+		"SILICON_SLOW_LIMITED":     2,
+		"SILICON_SLOW_PRODUCTS":    3,
+	}
+)
+
+func (x SiliconSlow) Enum() *SiliconSlow {
+	p := new(SiliconSlow)
+	*p = x
+	return p
+}
+
+func (x SiliconSlow) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SiliconSlow) Descriptor() protoreflect.EnumDescriptor {
+	return file_falcon_v1_falcon_proto_enumTypes[6].Descriptor()
+}
+
+func (SiliconSlow) Type() protoreflect.EnumType {
+	return &file_falcon_v1_falcon_proto_enumTypes[6]
+}
+
+func (x SiliconSlow) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SiliconSlow.Descriptor instead.
+func (SiliconSlow) EnumDescriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{6}
+}
+
 type RankHealth int32
 
 const (
@@ -431,11 +484,11 @@ func (x RankHealth) String() string {
 }
 
 func (RankHealth) Descriptor() protoreflect.EnumDescriptor {
-	return file_falcon_v1_falcon_proto_enumTypes[6].Descriptor()
+	return file_falcon_v1_falcon_proto_enumTypes[7].Descriptor()
 }
 
 func (RankHealth) Type() protoreflect.EnumType {
-	return &file_falcon_v1_falcon_proto_enumTypes[6]
+	return &file_falcon_v1_falcon_proto_enumTypes[7]
 }
 
 func (x RankHealth) Number() protoreflect.EnumNumber {
@@ -444,7 +497,7 @@ func (x RankHealth) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RankHealth.Descriptor instead.
 func (RankHealth) EnumDescriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{6}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{7}
 }
 
 type AgentFrame struct {
@@ -4026,6 +4079,9 @@ type Gpu struct {
 	LastXid       uint32                 `protobuf:"varint,15,opt,name=last_xid,json=lastXid,proto3" json:"last_xid,omitempty"`
 	ProbeUs       uint64                 `protobuf:"varint,16,opt,name=probe_us,json=probeUs,proto3" json:"probe_us,omitempty"`
 	Err           string                 `protobuf:"bytes,17,opt,name=err,proto3" json:"err,omitempty"`
+	Model         string                 `protobuf:"bytes,18,opt,name=model,proto3" json:"model,omitempty"`                  // the driver's name of it; empty = not known
+	Busy          uint32                 `protobuf:"varint,19,opt,name=busy,proto3" json:"busy,omitempty"`                   // per cent of the time with something on the GPU, plus 1; 0 = not known
+	SmBusy        uint32                 `protobuf:"varint,20,opt,name=sm_busy,json=smBusy,proto3" json:"sm_busy,omitempty"` // per cent of the multiprocessors at work (GPM), plus 1; 0 = not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4177,6 +4233,27 @@ func (x *Gpu) GetErr() string {
 		return x.Err
 	}
 	return ""
+}
+
+func (x *Gpu) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *Gpu) GetBusy() uint32 {
+	if x != nil {
+		return x.Busy
+	}
+	return 0
+}
+
+func (x *Gpu) GetSmBusy() uint32 {
+	if x != nil {
+		return x.SmBusy
+	}
+	return 0
 }
 
 type Host struct {
@@ -7795,6 +7872,7 @@ type Job struct {
 	Mesh           string                 `protobuf:"bytes,20,opt,name=mesh,proto3" json:"mesh,omitempty"`                                             // dimensions of the ranks, innermost first, where tp, dp and pp do not say all: see falcon.Mesh
 	LayoutFrom     string                 `protobuf:"bytes,21,opt,name=layout_from,json=layoutFrom,proto3" json:"layout_from,omitempty"`               // "adapter", "falcon.yaml", "inferred from communicators"; empty = the layout is unknown
 	LayoutDoubt    string                 `protobuf:"bytes,22,opt,name=layout_doubt,json=layoutDoubt,proto3" json:"layout_doubt,omitempty"`            // why it is unknown
+	Silicon        *Silicon               `protobuf:"bytes,23,opt,name=silicon,proto3" json:"silicon,omitempty"`                                       // unset = no GPU of the job is read
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -7983,6 +8061,192 @@ func (x *Job) GetLayoutDoubt() string {
 	return ""
 }
 
+func (x *Job) GetSilicon() *Silicon {
+	if x != nil {
+		return x.Silicon
+	}
+	return nil
+}
+
+// Silicon is what the job's GPUs are and reach, against their data sheet and not against each
+// other. Shares are per cent plus 1, 0 = not known, and medians of the GPUs that are read.
+type Silicon struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Model         string                 `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`                                     // by the driver; empty = not known, or of more than one kind
+	Gpus          int32                  `protobuf:"varint,2,opt,name=gpus,proto3" json:"gpus,omitempty"`                                      // that are read
+	HalfTflops    float64                `protobuf:"fixed64,3,opt,name=half_tflops,json=halfTflops,proto3" json:"half_tflops,omitempty"`       // of dense 16-bit products, by the data sheet; 0 = not known
+	SingleTflops  float64                `protobuf:"fixed64,4,opt,name=single_tflops,json=singleTflops,proto3" json:"single_tflops,omitempty"` // of 32-bit ones
+	Clock         uint32                 `protobuf:"varint,5,opt,name=clock,proto3" json:"clock,omitempty"`                                    // of the maximum SM clock
+	Busy          uint32                 `protobuf:"varint,6,opt,name=busy,proto3" json:"busy,omitempty"`                                      // of the time with something on the GPU
+	SmBusy        uint32                 `protobuf:"varint,7,opt,name=sm_busy,json=smBusy,proto3" json:"sm_busy,omitempty"`                    // of the multiprocessors at work
+	Matrix        uint32                 `protobuf:"varint,8,opt,name=matrix,proto3" json:"matrix,omitempty"`                                  // the best of the newest matrix tests, of the data sheet
+	MatrixBits    int32                  `protobuf:"varint,9,opt,name=matrix_bits,json=matrixBits,proto3" json:"matrix_bits,omitempty"`        // of its numbers
+	Reasons       uint64                 `protobuf:"varint,10,opt,name=reasons,proto3" json:"reasons,omitempty"`                               // NVML clocks-event reasons of all of them
+	Found         []*SiliconFinding      `protobuf:"bytes,11,rep,name=found,proto3" json:"found,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Silicon) Reset() {
+	*x = Silicon{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Silicon) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Silicon) ProtoMessage() {}
+
+func (x *Silicon) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Silicon.ProtoReflect.Descriptor instead.
+func (*Silicon) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *Silicon) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *Silicon) GetGpus() int32 {
+	if x != nil {
+		return x.Gpus
+	}
+	return 0
+}
+
+func (x *Silicon) GetHalfTflops() float64 {
+	if x != nil {
+		return x.HalfTflops
+	}
+	return 0
+}
+
+func (x *Silicon) GetSingleTflops() float64 {
+	if x != nil {
+		return x.SingleTflops
+	}
+	return 0
+}
+
+func (x *Silicon) GetClock() uint32 {
+	if x != nil {
+		return x.Clock
+	}
+	return 0
+}
+
+func (x *Silicon) GetBusy() uint32 {
+	if x != nil {
+		return x.Busy
+	}
+	return 0
+}
+
+func (x *Silicon) GetSmBusy() uint32 {
+	if x != nil {
+		return x.SmBusy
+	}
+	return 0
+}
+
+func (x *Silicon) GetMatrix() uint32 {
+	if x != nil {
+		return x.Matrix
+	}
+	return 0
+}
+
+func (x *Silicon) GetMatrixBits() int32 {
+	if x != nil {
+		return x.MatrixBits
+	}
+	return 0
+}
+
+func (x *Silicon) GetReasons() uint64 {
+	if x != nil {
+		return x.Reasons
+	}
+	return 0
+}
+
+func (x *Silicon) GetFound() []*SiliconFinding {
+	if x != nil {
+		return x.Found
+	}
+	return nil
+}
+
+// SiliconFinding is one of them, and its sentence.
+type SiliconFinding struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Slow          SiliconSlow            `protobuf:"varint,1,opt,name=slow,proto3,enum=falcon.v1.SiliconSlow" json:"slow,omitempty"`
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SiliconFinding) Reset() {
+	*x = SiliconFinding{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SiliconFinding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SiliconFinding) ProtoMessage() {}
+
+func (x *SiliconFinding) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SiliconFinding.ProtoReflect.Descriptor instead.
+func (*SiliconFinding) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *SiliconFinding) GetSlow() SiliconSlow {
+	if x != nil {
+		return x.Slow
+	}
+	return SiliconSlow_SILICON_SLOW_UNSPECIFIED
+}
+
+func (x *SiliconFinding) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 type Policy struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Mode          string                 `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
@@ -8001,7 +8265,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8013,7 +8277,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8026,7 +8290,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Policy) GetMode() string {
@@ -8114,7 +8378,7 @@ type RecoveryPolicy struct {
 
 func (x *RecoveryPolicy) Reset() {
 	*x = RecoveryPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8126,7 +8390,7 @@ func (x *RecoveryPolicy) String() string {
 func (*RecoveryPolicy) ProtoMessage() {}
 
 func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8139,7 +8403,7 @@ func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryPolicy.ProtoReflect.Descriptor instead.
 func (*RecoveryPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *RecoveryPolicy) GetApproval() string {
@@ -8197,7 +8461,7 @@ type RungPolicy struct {
 
 func (x *RungPolicy) Reset() {
 	*x = RungPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8209,7 +8473,7 @@ func (x *RungPolicy) String() string {
 func (*RungPolicy) ProtoMessage() {}
 
 func (x *RungPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8222,7 +8486,7 @@ func (x *RungPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungPolicy.ProtoReflect.Descriptor instead.
 func (*RungPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RungPolicy) GetApproval() string {
@@ -8285,13 +8549,16 @@ type RankView struct {
 	TemperatureStep int32 `protobuf:"varint,18,opt,name=temperature_step,json=temperatureStep,proto3" json:"temperature_step,omitempty"`
 	ClockStep       int32 `protobuf:"varint,19,opt,name=clock_step,json=clockStep,proto3" json:"clock_step,omitempty"`
 	CnpStep         int32 `protobuf:"varint,20,opt,name=cnp_step,json=cnpStep,proto3" json:"cnp_step,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Per cent plus 1, 0 = not known. busy counts a collective that waits as work, sm_busy does not.
+	Busy          uint32 `protobuf:"varint,21,opt,name=busy,proto3" json:"busy,omitempty"`
+	SmBusy        uint32 `protobuf:"varint,22,opt,name=sm_busy,json=smBusy,proto3" json:"sm_busy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RankView) Reset() {
 	*x = RankView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8303,7 +8570,7 @@ func (x *RankView) String() string {
 func (*RankView) ProtoMessage() {}
 
 func (x *RankView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8316,7 +8583,7 @@ func (x *RankView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankView.ProtoReflect.Descriptor instead.
 func (*RankView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *RankView) GetRank() int32 {
@@ -8459,6 +8726,20 @@ func (x *RankView) GetCnpStep() int32 {
 	return 0
 }
 
+func (x *RankView) GetBusy() uint32 {
+	if x != nil {
+		return x.Busy
+	}
+	return 0
+}
+
+func (x *RankView) GetSmBusy() uint32 {
+	if x != nil {
+		return x.SmBusy
+	}
+	return 0
+}
+
 type NodeView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -8478,7 +8759,7 @@ type NodeView struct {
 
 func (x *NodeView) Reset() {
 	*x = NodeView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8490,7 +8771,7 @@ func (x *NodeView) String() string {
 func (*NodeView) ProtoMessage() {}
 
 func (x *NodeView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8503,7 +8784,7 @@ func (x *NodeView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeView.ProtoReflect.Descriptor instead.
 func (*NodeView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *NodeView) GetNode() string {
@@ -8603,7 +8884,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8615,7 +8896,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8628,7 +8909,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Series) GetRank() int32 {
@@ -8726,7 +9007,7 @@ type Moment struct {
 
 func (x *Moment) Reset() {
 	*x = Moment{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8738,7 +9019,7 @@ func (x *Moment) String() string {
 func (*Moment) ProtoMessage() {}
 
 func (x *Moment) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8751,7 +9032,7 @@ func (x *Moment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Moment.ProtoReflect.Descriptor instead.
 func (*Moment) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Moment) GetIteration() int64 {
@@ -8778,7 +9059,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8790,7 +9071,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8803,7 +9084,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Mark) GetIteration() int64 {
@@ -8831,7 +9112,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8843,7 +9124,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8856,7 +9137,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Evidence) GetKind() string {
@@ -8898,7 +9179,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8910,7 +9191,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8923,7 +9204,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Verdict) GetCause() string {
@@ -9017,7 +9298,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9029,7 +9310,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9042,7 +9323,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Incident) GetId() string {
@@ -9180,7 +9461,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9192,7 +9473,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9205,7 +9486,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Action) GetId() string {
@@ -9473,7 +9754,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9485,7 +9766,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9498,7 +9779,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Approval) GetBy() string {
@@ -9548,7 +9829,7 @@ type Preview struct {
 
 func (x *Preview) Reset() {
 	*x = Preview{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9560,7 +9841,7 @@ func (x *Preview) String() string {
 func (*Preview) ProtoMessage() {}
 
 func (x *Preview) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9573,7 +9854,7 @@ func (x *Preview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preview.ProtoReflect.Descriptor instead.
 func (*Preview) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Preview) GetSwaps() []*NodeSwap {
@@ -9656,7 +9937,7 @@ type NodeSwap struct {
 
 func (x *NodeSwap) Reset() {
 	*x = NodeSwap{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9668,7 +9949,7 @@ func (x *NodeSwap) String() string {
 func (*NodeSwap) ProtoMessage() {}
 
 func (x *NodeSwap) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9681,7 +9962,7 @@ func (x *NodeSwap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSwap.ProtoReflect.Descriptor instead.
 func (*NodeSwap) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *NodeSwap) GetA() string {
@@ -9708,7 +9989,7 @@ type LinksOf struct {
 
 func (x *LinksOf) Reset() {
 	*x = LinksOf{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9720,7 +10001,7 @@ func (x *LinksOf) String() string {
 func (*LinksOf) ProtoMessage() {}
 
 func (x *LinksOf) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9733,7 +10014,7 @@ func (x *LinksOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinksOf.ProtoReflect.Descriptor instead.
 func (*LinksOf) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *LinksOf) GetDimension() string {
@@ -9777,7 +10058,7 @@ type RungView struct {
 
 func (x *RungView) Reset() {
 	*x = RungView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9789,7 +10070,7 @@ func (x *RungView) String() string {
 func (*RungView) ProtoMessage() {}
 
 func (x *RungView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9802,7 +10083,7 @@ func (x *RungView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungView.ProtoReflect.Descriptor instead.
 func (*RungView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *RungView) GetRung() string {
@@ -9954,7 +10235,7 @@ type Ladder struct {
 
 func (x *Ladder) Reset() {
 	*x = Ladder{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9966,7 +10247,7 @@ func (x *Ladder) String() string {
 func (*Ladder) ProtoMessage() {}
 
 func (x *Ladder) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9979,7 +10260,7 @@ func (x *Ladder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ladder.ProtoReflect.Descriptor instead.
 func (*Ladder) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Ladder) GetIncident() string {
@@ -10056,7 +10337,7 @@ type EventLine struct {
 
 func (x *EventLine) Reset() {
 	*x = EventLine{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10068,7 +10349,7 @@ func (x *EventLine) String() string {
 func (*EventLine) ProtoMessage() {}
 
 func (x *EventLine) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10081,7 +10362,7 @@ func (x *EventLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventLine.ProtoReflect.Descriptor instead.
 func (*EventLine) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *EventLine) GetSeq() uint64 {
@@ -10171,7 +10452,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10183,7 +10464,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10196,7 +10477,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Audit) GetActor() string {
@@ -10257,7 +10538,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10269,7 +10550,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10282,7 +10563,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -10305,7 +10586,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10317,7 +10598,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10330,7 +10611,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -10391,7 +10672,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10403,7 +10684,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10416,7 +10697,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -10491,7 +10772,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10503,7 +10784,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10516,7 +10797,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -10535,7 +10816,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10547,7 +10828,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10560,7 +10841,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -10579,7 +10860,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10591,7 +10872,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10604,7 +10885,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -10624,7 +10905,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10636,7 +10917,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10649,7 +10930,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -10696,7 +10977,7 @@ type Validation struct {
 
 func (x *Validation) Reset() {
 	*x = Validation{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10708,7 +10989,7 @@ func (x *Validation) String() string {
 func (*Validation) ProtoMessage() {}
 
 func (x *Validation) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10721,7 +11002,7 @@ func (x *Validation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validation.ProtoReflect.Descriptor instead.
 func (*Validation) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Validation) GetId() string {
@@ -10880,7 +11161,7 @@ type ValidationNow struct {
 
 func (x *ValidationNow) Reset() {
 	*x = ValidationNow{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10892,7 +11173,7 @@ func (x *ValidationNow) String() string {
 func (*ValidationNow) ProtoMessage() {}
 
 func (x *ValidationNow) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10905,7 +11186,7 @@ func (x *ValidationNow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidationNow.ProtoReflect.Descriptor instead.
 func (*ValidationNow) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ValidationNow) GetStep() string {
@@ -10967,7 +11248,7 @@ type RankPair struct {
 
 func (x *RankPair) Reset() {
 	*x = RankPair{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10979,7 +11260,7 @@ func (x *RankPair) String() string {
 func (*RankPair) ProtoMessage() {}
 
 func (x *RankPair) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10992,7 +11273,7 @@ func (x *RankPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPair.ProtoReflect.Descriptor instead.
 func (*RankPair) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *RankPair) GetA() int32 {
@@ -11030,7 +11311,7 @@ type GemmResult struct {
 
 func (x *GemmResult) Reset() {
 	*x = GemmResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11042,7 +11323,7 @@ func (x *GemmResult) String() string {
 func (*GemmResult) ProtoMessage() {}
 
 func (x *GemmResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11055,7 +11336,7 @@ func (x *GemmResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
 func (*GemmResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *GemmResult) GetRank() int32 {
@@ -11177,7 +11458,7 @@ type LinkResult struct {
 
 func (x *LinkResult) Reset() {
 	*x = LinkResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11189,7 +11470,7 @@ func (x *LinkResult) String() string {
 func (*LinkResult) ProtoMessage() {}
 
 func (x *LinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11202,7 +11483,7 @@ func (x *LinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
 func (*LinkResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *LinkResult) GetFrom() int32 {
@@ -11362,7 +11643,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11374,7 +11655,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11387,7 +11668,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ValidateRequest) GetRanks() []int32 {
@@ -11462,7 +11743,7 @@ type ValidateReply struct {
 
 func (x *ValidateReply) Reset() {
 	*x = ValidateReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11474,7 +11755,7 @@ func (x *ValidateReply) String() string {
 func (*ValidateReply) ProtoMessage() {}
 
 func (x *ValidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11487,7 +11768,7 @@ func (x *ValidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
 func (*ValidateReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ValidateReply) GetValidation() *Validation {
@@ -11516,7 +11797,7 @@ type IncidentsReply struct {
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11528,7 +11809,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11541,7 +11822,7 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
@@ -11628,7 +11909,7 @@ type TriageRequest struct {
 
 func (x *TriageRequest) Reset() {
 	*x = TriageRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11640,7 +11921,7 @@ func (x *TriageRequest) String() string {
 func (*TriageRequest) ProtoMessage() {}
 
 func (x *TriageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11653,7 +11934,7 @@ func (x *TriageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageRequest.ProtoReflect.Descriptor instead.
 func (*TriageRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *TriageRequest) GetIncident() string {
@@ -11701,7 +11982,7 @@ type TriageReply struct {
 
 func (x *TriageReply) Reset() {
 	*x = TriageReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11713,7 +11994,7 @@ func (x *TriageReply) String() string {
 func (*TriageReply) ProtoMessage() {}
 
 func (x *TriageReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11726,7 +12007,7 @@ func (x *TriageReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageReply.ProtoReflect.Descriptor instead.
 func (*TriageReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *TriageReply) GetTriage() []*Triage {
@@ -11762,7 +12043,7 @@ type Triage struct {
 
 func (x *Triage) Reset() {
 	*x = Triage{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11774,7 +12055,7 @@ func (x *Triage) String() string {
 func (*Triage) ProtoMessage() {}
 
 func (x *Triage) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11787,7 +12068,7 @@ func (x *Triage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Triage.ProtoReflect.Descriptor instead.
 func (*Triage) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *Triage) GetIncident() string {
@@ -11871,7 +12152,7 @@ type TriageNote struct {
 
 func (x *TriageNote) Reset() {
 	*x = TriageNote{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11883,7 +12164,7 @@ func (x *TriageNote) String() string {
 func (*TriageNote) ProtoMessage() {}
 
 func (x *TriageNote) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11896,7 +12177,7 @@ func (x *TriageNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageNote.ProtoReflect.Descriptor instead.
 func (*TriageNote) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *TriageNote) GetBy() string {
@@ -11933,7 +12214,7 @@ type PeekRequest struct {
 
 func (x *PeekRequest) Reset() {
 	*x = PeekRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11945,7 +12226,7 @@ func (x *PeekRequest) String() string {
 func (*PeekRequest) ProtoMessage() {}
 
 func (x *PeekRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11958,7 +12239,7 @@ func (x *PeekRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekRequest.ProtoReflect.Descriptor instead.
 func (*PeekRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *PeekRequest) GetWhat() string {
@@ -12009,7 +12290,7 @@ type PeekReply struct {
 
 func (x *PeekReply) Reset() {
 	*x = PeekReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12021,7 +12302,7 @@ func (x *PeekReply) String() string {
 func (*PeekReply) ProtoMessage() {}
 
 func (x *PeekReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12034,7 +12315,7 @@ func (x *PeekReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekReply.ProtoReflect.Descriptor instead.
 func (*PeekReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *PeekReply) GetNode() string {
@@ -12083,7 +12364,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12095,7 +12376,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12108,7 +12389,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *HistoryRequest) GetSinceUnixNs() int64 {
@@ -12153,7 +12434,7 @@ type HistoryReply struct {
 
 func (x *HistoryReply) Reset() {
 	*x = HistoryReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12165,7 +12446,7 @@ func (x *HistoryReply) String() string {
 func (*HistoryReply) ProtoMessage() {}
 
 func (x *HistoryReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12178,7 +12459,7 @@ func (x *HistoryReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryReply.ProtoReflect.Descriptor instead.
 func (*HistoryReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *HistoryReply) GetAtUnixNs() int64 {
@@ -12278,7 +12559,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12290,7 +12571,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12303,7 +12584,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{122}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -12350,7 +12631,7 @@ type ProbeReply struct {
 
 func (x *ProbeReply) Reset() {
 	*x = ProbeReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12362,7 +12643,7 @@ func (x *ProbeReply) String() string {
 func (*ProbeReply) ProtoMessage() {}
 
 func (x *ProbeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12375,7 +12656,7 @@ func (x *ProbeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeReply.ProtoReflect.Descriptor instead.
 func (*ProbeReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{123}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *ProbeReply) GetDeadlineUnixNs() int64 {
@@ -12409,7 +12690,7 @@ type PastIncident struct {
 
 func (x *PastIncident) Reset() {
 	*x = PastIncident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12421,7 +12702,7 @@ func (x *PastIncident) String() string {
 func (*PastIncident) ProtoMessage() {}
 
 func (x *PastIncident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12434,7 +12715,7 @@ func (x *PastIncident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastIncident.ProtoReflect.Descriptor instead.
 func (*PastIncident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *PastIncident) GetIncident() string {
@@ -12556,7 +12837,7 @@ type CauseCount struct {
 
 func (x *CauseCount) Reset() {
 	*x = CauseCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12568,7 +12849,7 @@ func (x *CauseCount) String() string {
 func (*CauseCount) ProtoMessage() {}
 
 func (x *CauseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12581,7 +12862,7 @@ func (x *CauseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CauseCount.ProtoReflect.Descriptor instead.
 func (*CauseCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *CauseCount) GetCause() string {
@@ -12640,7 +12921,7 @@ type JobCauses struct {
 
 func (x *JobCauses) Reset() {
 	*x = JobCauses{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12652,7 +12933,7 @@ func (x *JobCauses) String() string {
 func (*JobCauses) ProtoMessage() {}
 
 func (x *JobCauses) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12665,7 +12946,7 @@ func (x *JobCauses) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCauses.ProtoReflect.Descriptor instead.
 func (*JobCauses) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *JobCauses) GetKind() string {
@@ -12713,7 +12994,7 @@ type JobCategory struct {
 
 func (x *JobCategory) Reset() {
 	*x = JobCategory{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12725,7 +13006,7 @@ func (x *JobCategory) String() string {
 func (*JobCategory) ProtoMessage() {}
 
 func (x *JobCategory) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12738,7 +13019,7 @@ func (x *JobCategory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCategory.ProtoReflect.Descriptor instead.
 func (*JobCategory) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *JobCategory) GetCategory() string {
@@ -12767,7 +13048,7 @@ type Spread struct {
 
 func (x *Spread) Reset() {
 	*x = Spread{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12779,7 +13060,7 @@ func (x *Spread) String() string {
 func (*Spread) ProtoMessage() {}
 
 func (x *Spread) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12792,7 +13073,7 @@ func (x *Spread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spread.ProtoReflect.Descriptor instead.
 func (*Spread) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *Spread) GetN() int32 {
@@ -12838,7 +13119,7 @@ type PastJob struct {
 
 func (x *PastJob) Reset() {
 	*x = PastJob{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12850,7 +13131,7 @@ func (x *PastJob) String() string {
 func (*PastJob) ProtoMessage() {}
 
 func (x *PastJob) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12863,7 +13144,7 @@ func (x *PastJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastJob.ProtoReflect.Descriptor instead.
 func (*PastJob) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *PastJob) GetNumber() uint64 {
@@ -12977,7 +13258,7 @@ type Culprit struct {
 
 func (x *Culprit) Reset() {
 	*x = Culprit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12989,7 +13270,7 @@ func (x *Culprit) String() string {
 func (*Culprit) ProtoMessage() {}
 
 func (x *Culprit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13002,7 +13283,7 @@ func (x *Culprit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Culprit.ProtoReflect.Descriptor instead.
 func (*Culprit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *Culprit) GetDevice() string {
@@ -13103,7 +13384,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13115,7 +13396,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13128,7 +13409,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *Fault) GetKind() string {
@@ -13253,7 +13534,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13265,7 +13546,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13278,7 +13559,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{132}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *Recovery) GetId() string {
@@ -13499,7 +13780,7 @@ type RecoveryWait struct {
 
 func (x *RecoveryWait) Reset() {
 	*x = RecoveryWait{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13511,7 +13792,7 @@ func (x *RecoveryWait) String() string {
 func (*RecoveryWait) ProtoMessage() {}
 
 func (x *RecoveryWait) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13524,7 +13805,7 @@ func (x *RecoveryWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryWait.ProtoReflect.Descriptor instead.
 func (*RecoveryWait) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{133}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *RecoveryWait) GetNodes() []string {
@@ -13580,7 +13861,7 @@ type Shrink struct {
 
 func (x *Shrink) Reset() {
 	*x = Shrink{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13592,7 +13873,7 @@ func (x *Shrink) String() string {
 func (*Shrink) ProtoMessage() {}
 
 func (x *Shrink) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13605,7 +13886,7 @@ func (x *Shrink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shrink.ProtoReflect.Descriptor instead.
 func (*Shrink) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{134}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *Shrink) GetOf() int32 {
@@ -13637,7 +13918,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13649,7 +13930,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13662,7 +13943,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{135}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -13717,7 +13998,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13729,7 +14010,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13742,7 +14023,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{136}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -13770,7 +14051,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13782,7 +14063,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13795,7 +14076,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{137}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -13834,7 +14115,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13846,7 +14127,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13859,7 +14140,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{138}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -13920,7 +14201,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13932,7 +14213,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13945,7 +14226,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{139}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -14013,7 +14294,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14025,7 +14306,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14038,7 +14319,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{140}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -14062,7 +14343,7 @@ type Bar struct {
 
 func (x *Bar) Reset() {
 	*x = Bar{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14074,7 +14355,7 @@ func (x *Bar) String() string {
 func (*Bar) ProtoMessage() {}
 
 func (x *Bar) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14087,7 +14368,7 @@ func (x *Bar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bar.ProtoReflect.Descriptor instead.
 func (*Bar) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{141}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *Bar) GetName() string {
@@ -14472,7 +14753,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"xmit_bytes\x18\r \x01(\x04R\txmitBytes\x12\x1b\n" +
 	"\trcv_bytes\x18\x0e \x01(\x04R\brcvBytes\x12\x1a\n" +
 	"\bemulated\x18\x0f \x01(\bR\bemulated\x12\x10\n" +
-	"\x03err\x18\x10 \x01(\tR\x03err\"\x94\x04\n" +
+	"\x03err\x18\x10 \x01(\tR\x03err\"\xd7\x04\n" +
 	"\x03Gpu\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\tR\x06device\x12\x1c\n" +
 	"\n" +
@@ -14495,7 +14776,10 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\txid_count\x18\x0e \x01(\x04R\bxidCount\x12\x19\n" +
 	"\blast_xid\x18\x0f \x01(\rR\alastXid\x12\x19\n" +
 	"\bprobe_us\x18\x10 \x01(\x04R\aprobeUs\x12\x10\n" +
-	"\x03err\x18\x11 \x01(\tR\x03err\"\xdb\x02\n" +
+	"\x03err\x18\x11 \x01(\tR\x03err\x12\x14\n" +
+	"\x05model\x18\x12 \x01(\tR\x05model\x12\x12\n" +
+	"\x04busy\x18\x13 \x01(\rR\x04busy\x12\x17\n" +
+	"\asm_busy\x18\x14 \x01(\rR\x06smBusy\"\xdb\x02\n" +
 	"\x04Host\x12\x1c\n" +
 	"\n" +
 	"at_unix_ns\x18\x01 \x01(\x03R\batUnixNs\x12\x1f\n" +
@@ -14838,7 +15122,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04jobs\x18\x04 \x01(\x05R\x04jobs\x12\"\n" +
 	"\rfirst_unix_ns\x18\x05 \x01(\x03R\vfirstUnixNs\x12 \n" +
 	"\flast_unix_ns\x18\x06 \x01(\x03R\n" +
-	"lastUnixNs\"\xd1\x04\n" +
+	"lastUnixNs\"\xff\x04\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02tp\x18\x02 \x01(\x05R\x02tp\x12\x0e\n" +
@@ -14866,7 +15150,26 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04mesh\x18\x14 \x01(\tR\x04mesh\x12\x1f\n" +
 	"\vlayout_from\x18\x15 \x01(\tR\n" +
 	"layoutFrom\x12!\n" +
-	"\flayout_doubt\x18\x16 \x01(\tR\vlayoutDoubt\"\x83\x03\n" +
+	"\flayout_doubt\x18\x16 \x01(\tR\vlayoutDoubt\x12,\n" +
+	"\asilicon\x18\x17 \x01(\v2\x12.falcon.v1.SiliconR\asilicon\"\xc0\x02\n" +
+	"\aSilicon\x12\x14\n" +
+	"\x05model\x18\x01 \x01(\tR\x05model\x12\x12\n" +
+	"\x04gpus\x18\x02 \x01(\x05R\x04gpus\x12\x1f\n" +
+	"\vhalf_tflops\x18\x03 \x01(\x01R\n" +
+	"halfTflops\x12#\n" +
+	"\rsingle_tflops\x18\x04 \x01(\x01R\fsingleTflops\x12\x14\n" +
+	"\x05clock\x18\x05 \x01(\rR\x05clock\x12\x12\n" +
+	"\x04busy\x18\x06 \x01(\rR\x04busy\x12\x17\n" +
+	"\asm_busy\x18\a \x01(\rR\x06smBusy\x12\x16\n" +
+	"\x06matrix\x18\b \x01(\rR\x06matrix\x12\x1f\n" +
+	"\vmatrix_bits\x18\t \x01(\x05R\n" +
+	"matrixBits\x12\x18\n" +
+	"\areasons\x18\n" +
+	" \x01(\x04R\areasons\x12/\n" +
+	"\x05found\x18\v \x03(\v2\x19.falcon.v1.SiliconFindingR\x05found\"P\n" +
+	"\x0eSiliconFinding\x12*\n" +
+	"\x04slow\x18\x01 \x01(\x0e2\x16.falcon.v1.SiliconSlowR\x04slow\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\x83\x03\n" +
 	"\x06Policy\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x10\n" +
 	"\x03cap\x18\x02 \x01(\tR\x03cap\x12\x16\n" +
@@ -14900,7 +15203,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"countdownS\x12\x19\n" +
 	"\bper_hour\x18\x03 \x01(\x05R\aperHour\x12\x15\n" +
 	"\x06undo_s\x18\x04 \x01(\x01R\x05undoS\x12\x16\n" +
-	"\x06second\x18\x05 \x01(\bR\x06second\"\xd6\x04\n" +
+	"\x06second\x18\x05 \x01(\bR\x06second\"\x83\x05\n" +
 	"\bRankView\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12-\n" +
@@ -14926,7 +15229,9 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x10temperature_step\x18\x12 \x01(\x05R\x0ftemperatureStep\x12\x1d\n" +
 	"\n" +
 	"clock_step\x18\x13 \x01(\x05R\tclockStep\x12\x19\n" +
-	"\bcnp_step\x18\x14 \x01(\x05R\acnpStep\"\xd1\x02\n" +
+	"\bcnp_step\x18\x14 \x01(\x05R\acnpStep\x12\x12\n" +
+	"\x04busy\x18\x15 \x01(\rR\x04busy\x12\x17\n" +
+	"\asm_busy\x18\x16 \x01(\rR\x06smBusy\"\xd1\x02\n" +
 	"\bNodeView\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1c\n" +
 	"\tconnected\x18\x02 \x01(\bR\tconnected\x12\x15\n" +
@@ -15564,7 +15869,12 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x10TEST_STATUS_DONE\x10\x01\x12\x17\n" +
 	"\x13TEST_STATUS_REFUSED\x10\x02\x12\x16\n" +
 	"\x12TEST_STATUS_FAILED\x10\x03\x12\x14\n" +
-	"\x10TEST_STATUS_LATE\x10\x04*\x99\x01\n" +
+	"\x10TEST_STATUS_LATE\x10\x04*y\n" +
+	"\vSiliconSlow\x12\x1c\n" +
+	"\x18SILICON_SLOW_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13SILICON_SLOW_CLOCKS\x10\x01\x12\x18\n" +
+	"\x14SILICON_SLOW_LIMITED\x10\x02\x12\x19\n" +
+	"\x15SILICON_SLOW_PRODUCTS\x10\x03*\x99\x01\n" +
 	"\n" +
 	"RankHealth\x12\x1b\n" +
 	"\x17RANK_HEALTH_UNSPECIFIED\x10\x00\x12\x12\n" +
@@ -15603,8 +15913,8 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 	return file_falcon_v1_falcon_proto_rawDescData
 }
 
-var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 148)
+var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 150)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -15612,352 +15922,358 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(PauseReason)(0),          // 3: falcon.v1.PauseReason
 	(TestKind)(0),             // 4: falcon.v1.TestKind
 	(TestStatus)(0),           // 5: falcon.v1.TestStatus
-	(RankHealth)(0),           // 6: falcon.v1.RankHealth
-	(*AgentFrame)(nil),        // 7: falcon.v1.AgentFrame
-	(*KernelNotes)(nil),       // 8: falcon.v1.KernelNotes
-	(*KernelNote)(nil),        // 9: falcon.v1.KernelNote
-	(*Peeked)(nil),            // 10: falcon.v1.Peeked
-	(*PeekPart)(nil),          // 11: falcon.v1.PeekPart
-	(*Calls)(nil),             // 12: falcon.v1.Calls
-	(*RankCalls)(nil),         // 13: falcon.v1.RankCalls
-	(*CommCalls)(nil),         // 14: falcon.v1.CommCalls
-	(*Call)(nil),              // 15: falcon.v1.Call
-	(*Goodbye)(nil),           // 16: falcon.v1.Goodbye
-	(*RenewRequest)(nil),      // 17: falcon.v1.RenewRequest
-	(*RenewReply)(nil),        // 18: falcon.v1.RenewReply
-	(*Hello)(nil),             // 19: falcon.v1.Hello
-	(*Format)(nil),            // 20: falcon.v1.Format
-	(*Standing)(nil),          // 21: falcon.v1.Standing
-	(*Seen)(nil),              // 22: falcon.v1.Seen
-	(*EngineName)(nil),        // 23: falcon.v1.EngineName
-	(*Beat)(nil),              // 24: falcon.v1.Beat
-	(*UnseenRank)(nil),        // 25: falcon.v1.UnseenRank
-	(*RankBeat)(nil),          // 26: falcon.v1.RankBeat
-	(*DeviceEvent)(nil),       // 27: falcon.v1.DeviceEvent
-	(*RankState)(nil),         // 28: falcon.v1.RankState
-	(*Capabilities)(nil),      // 29: falcon.v1.Capabilities
-	(*Traffic)(nil),           // 30: falcon.v1.Traffic
-	(*Commitment)(nil),        // 31: falcon.v1.Commitment
-	(*Park)(nil),              // 32: falcon.v1.Park
-	(*Comm)(nil),              // 33: falcon.v1.Comm
-	(*Samples)(nil),           // 34: falcon.v1.Samples
-	(*Sample)(nil),            // 35: falcon.v1.Sample
-	(*Work)(nil),              // 36: falcon.v1.Work
-	(*CallChange)(nil),        // 37: falcon.v1.CallChange
-	(*Profile)(nil),           // 38: falcon.v1.Profile
-	(*RankProfile)(nil),       // 39: falcon.v1.RankProfile
-	(*CallColumns)(nil),       // 40: falcon.v1.CallColumns
-	(*CallClass)(nil),         // 41: falcon.v1.CallClass
-	(*CallTiming)(nil),        // 42: falcon.v1.CallTiming
-	(*Telemetry)(nil),         // 43: falcon.v1.Telemetry
-	(*Nic)(nil),               // 44: falcon.v1.Nic
-	(*Gpu)(nil),               // 45: falcon.v1.Gpu
-	(*Host)(nil),              // 46: falcon.v1.Host
-	(*CommandResult)(nil),     // 47: falcon.v1.CommandResult
-	(*RankAck)(nil),           // 48: falcon.v1.RankAck
-	(*EngineFrame)(nil),       // 49: falcon.v1.EngineFrame
-	(*Peek)(nil),              // 50: falcon.v1.Peek
-	(*Ask)(nil),               // 51: falcon.v1.Ask
-	(*Welcome)(nil),           // 52: falcon.v1.Welcome
-	(*Ack)(nil),               // 53: falcon.v1.Ack
-	(*Command)(nil),           // 54: falcon.v1.Command
-	(*LaunchCommand)(nil),     // 55: falcon.v1.LaunchCommand
-	(*SuspendCommand)(nil),    // 56: falcon.v1.SuspendCommand
-	(*TableCommand)(nil),      // 57: falcon.v1.TableCommand
-	(*RejoinCommand)(nil),     // 58: falcon.v1.RejoinCommand
-	(*ShardMove)(nil),         // 59: falcon.v1.ShardMove
-	(*RankSeat)(nil),          // 60: falcon.v1.RankSeat
-	(*StopCommand)(nil),       // 61: falcon.v1.StopCommand
-	(*RankLaunch)(nil),        // 62: falcon.v1.RankLaunch
-	(*PauseCommand)(nil),      // 63: falcon.v1.PauseCommand
-	(*RankCut)(nil),           // 64: falcon.v1.RankCut
-	(*CommLimit)(nil),         // 65: falcon.v1.CommLimit
-	(*RankPause)(nil),         // 66: falcon.v1.RankPause
-	(*CommCount)(nil),         // 67: falcon.v1.CommCount
-	(*PeerCount)(nil),         // 68: falcon.v1.PeerCount
-	(*TestCommand)(nil),       // 69: falcon.v1.TestCommand
-	(*RankTest)(nil),          // 70: falcon.v1.RankTest
-	(*TestResult)(nil),        // 71: falcon.v1.TestResult
-	(*ProfileCommand)(nil),    // 72: falcon.v1.ProfileCommand
-	(*OrderCommand)(nil),      // 73: falcon.v1.OrderCommand
-	(*SnapshotRequest)(nil),   // 74: falcon.v1.SnapshotRequest
-	(*SnapshotReply)(nil),     // 75: falcon.v1.SnapshotReply
-	(*Build)(nil),             // 76: falcon.v1.Build
-	(*Recent)(nil),            // 77: falcon.v1.Recent
-	(*Brief)(nil),             // 78: falcon.v1.Brief
-	(*Hang)(nil),              // 79: falcon.v1.Hang
-	(*HangPart)(nil),          // 80: falcon.v1.HangPart
-	(*Operator)(nil),          // 81: falcon.v1.Operator
-	(*RankColumns)(nil),       // 82: falcon.v1.RankColumns
-	(*Column)(nil),            // 83: falcon.v1.Column
-	(*Recurrence)(nil),        // 84: falcon.v1.Recurrence
-	(*Job)(nil),               // 85: falcon.v1.Job
-	(*Policy)(nil),            // 86: falcon.v1.Policy
-	(*RecoveryPolicy)(nil),    // 87: falcon.v1.RecoveryPolicy
-	(*RungPolicy)(nil),        // 88: falcon.v1.RungPolicy
-	(*RankView)(nil),          // 89: falcon.v1.RankView
-	(*NodeView)(nil),          // 90: falcon.v1.NodeView
-	(*Series)(nil),            // 91: falcon.v1.Series
-	(*Moment)(nil),            // 92: falcon.v1.Moment
-	(*Mark)(nil),              // 93: falcon.v1.Mark
-	(*Evidence)(nil),          // 94: falcon.v1.Evidence
-	(*Verdict)(nil),           // 95: falcon.v1.Verdict
-	(*Incident)(nil),          // 96: falcon.v1.Incident
-	(*Action)(nil),            // 97: falcon.v1.Action
-	(*Approval)(nil),          // 98: falcon.v1.Approval
-	(*Preview)(nil),           // 99: falcon.v1.Preview
-	(*NodeSwap)(nil),          // 100: falcon.v1.NodeSwap
-	(*LinksOf)(nil),           // 101: falcon.v1.LinksOf
-	(*RungView)(nil),          // 102: falcon.v1.RungView
-	(*Ladder)(nil),            // 103: falcon.v1.Ladder
-	(*EventLine)(nil),         // 104: falcon.v1.EventLine
-	(*Audit)(nil),             // 105: falcon.v1.Audit
-	(*WatchRequest)(nil),      // 106: falcon.v1.WatchRequest
-	(*Event)(nil),             // 107: falcon.v1.Event
-	(*DecideRequest)(nil),     // 108: falcon.v1.DecideRequest
-	(*DecideReply)(nil),       // 109: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil),  // 110: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),    // 111: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil),  // 112: falcon.v1.IncidentsRequest
-	(*Validation)(nil),        // 113: falcon.v1.Validation
-	(*ValidationNow)(nil),     // 114: falcon.v1.ValidationNow
-	(*RankPair)(nil),          // 115: falcon.v1.RankPair
-	(*GemmResult)(nil),        // 116: falcon.v1.GemmResult
-	(*LinkResult)(nil),        // 117: falcon.v1.LinkResult
-	(*ValidateRequest)(nil),   // 118: falcon.v1.ValidateRequest
-	(*ValidateReply)(nil),     // 119: falcon.v1.ValidateReply
-	(*IncidentsReply)(nil),    // 120: falcon.v1.IncidentsReply
-	(*TriageRequest)(nil),     // 121: falcon.v1.TriageRequest
-	(*TriageReply)(nil),       // 122: falcon.v1.TriageReply
-	(*Triage)(nil),            // 123: falcon.v1.Triage
-	(*TriageNote)(nil),        // 124: falcon.v1.TriageNote
-	(*PeekRequest)(nil),       // 125: falcon.v1.PeekRequest
-	(*PeekReply)(nil),         // 126: falcon.v1.PeekReply
-	(*HistoryRequest)(nil),    // 127: falcon.v1.HistoryRequest
-	(*HistoryReply)(nil),      // 128: falcon.v1.HistoryReply
-	(*ProbeRequest)(nil),      // 129: falcon.v1.ProbeRequest
-	(*ProbeReply)(nil),        // 130: falcon.v1.ProbeReply
-	(*PastIncident)(nil),      // 131: falcon.v1.PastIncident
-	(*CauseCount)(nil),        // 132: falcon.v1.CauseCount
-	(*JobCauses)(nil),         // 133: falcon.v1.JobCauses
-	(*JobCategory)(nil),       // 134: falcon.v1.JobCategory
-	(*Spread)(nil),            // 135: falcon.v1.Spread
-	(*PastJob)(nil),           // 136: falcon.v1.PastJob
-	(*Culprit)(nil),           // 137: falcon.v1.Culprit
-	(*Fault)(nil),             // 138: falcon.v1.Fault
-	(*Recovery)(nil),          // 139: falcon.v1.Recovery
-	(*RecoveryWait)(nil),      // 140: falcon.v1.RecoveryWait
-	(*Shrink)(nil),            // 141: falcon.v1.Shrink
-	(*RankRecovery)(nil),      // 142: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 143: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 144: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 145: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 146: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 147: falcon.v1.RecoverReply
-	(*Bar)(nil),               // 148: falcon.v1.Bar
-	nil,                       // 149: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 150: falcon.v1.Policy.RungsEntry
-	nil,                       // 151: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 152: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 153: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 154: falcon.v1.Recovery.PredictedMsEntry
+	(SiliconSlow)(0),          // 6: falcon.v1.SiliconSlow
+	(RankHealth)(0),           // 7: falcon.v1.RankHealth
+	(*AgentFrame)(nil),        // 8: falcon.v1.AgentFrame
+	(*KernelNotes)(nil),       // 9: falcon.v1.KernelNotes
+	(*KernelNote)(nil),        // 10: falcon.v1.KernelNote
+	(*Peeked)(nil),            // 11: falcon.v1.Peeked
+	(*PeekPart)(nil),          // 12: falcon.v1.PeekPart
+	(*Calls)(nil),             // 13: falcon.v1.Calls
+	(*RankCalls)(nil),         // 14: falcon.v1.RankCalls
+	(*CommCalls)(nil),         // 15: falcon.v1.CommCalls
+	(*Call)(nil),              // 16: falcon.v1.Call
+	(*Goodbye)(nil),           // 17: falcon.v1.Goodbye
+	(*RenewRequest)(nil),      // 18: falcon.v1.RenewRequest
+	(*RenewReply)(nil),        // 19: falcon.v1.RenewReply
+	(*Hello)(nil),             // 20: falcon.v1.Hello
+	(*Format)(nil),            // 21: falcon.v1.Format
+	(*Standing)(nil),          // 22: falcon.v1.Standing
+	(*Seen)(nil),              // 23: falcon.v1.Seen
+	(*EngineName)(nil),        // 24: falcon.v1.EngineName
+	(*Beat)(nil),              // 25: falcon.v1.Beat
+	(*UnseenRank)(nil),        // 26: falcon.v1.UnseenRank
+	(*RankBeat)(nil),          // 27: falcon.v1.RankBeat
+	(*DeviceEvent)(nil),       // 28: falcon.v1.DeviceEvent
+	(*RankState)(nil),         // 29: falcon.v1.RankState
+	(*Capabilities)(nil),      // 30: falcon.v1.Capabilities
+	(*Traffic)(nil),           // 31: falcon.v1.Traffic
+	(*Commitment)(nil),        // 32: falcon.v1.Commitment
+	(*Park)(nil),              // 33: falcon.v1.Park
+	(*Comm)(nil),              // 34: falcon.v1.Comm
+	(*Samples)(nil),           // 35: falcon.v1.Samples
+	(*Sample)(nil),            // 36: falcon.v1.Sample
+	(*Work)(nil),              // 37: falcon.v1.Work
+	(*CallChange)(nil),        // 38: falcon.v1.CallChange
+	(*Profile)(nil),           // 39: falcon.v1.Profile
+	(*RankProfile)(nil),       // 40: falcon.v1.RankProfile
+	(*CallColumns)(nil),       // 41: falcon.v1.CallColumns
+	(*CallClass)(nil),         // 42: falcon.v1.CallClass
+	(*CallTiming)(nil),        // 43: falcon.v1.CallTiming
+	(*Telemetry)(nil),         // 44: falcon.v1.Telemetry
+	(*Nic)(nil),               // 45: falcon.v1.Nic
+	(*Gpu)(nil),               // 46: falcon.v1.Gpu
+	(*Host)(nil),              // 47: falcon.v1.Host
+	(*CommandResult)(nil),     // 48: falcon.v1.CommandResult
+	(*RankAck)(nil),           // 49: falcon.v1.RankAck
+	(*EngineFrame)(nil),       // 50: falcon.v1.EngineFrame
+	(*Peek)(nil),              // 51: falcon.v1.Peek
+	(*Ask)(nil),               // 52: falcon.v1.Ask
+	(*Welcome)(nil),           // 53: falcon.v1.Welcome
+	(*Ack)(nil),               // 54: falcon.v1.Ack
+	(*Command)(nil),           // 55: falcon.v1.Command
+	(*LaunchCommand)(nil),     // 56: falcon.v1.LaunchCommand
+	(*SuspendCommand)(nil),    // 57: falcon.v1.SuspendCommand
+	(*TableCommand)(nil),      // 58: falcon.v1.TableCommand
+	(*RejoinCommand)(nil),     // 59: falcon.v1.RejoinCommand
+	(*ShardMove)(nil),         // 60: falcon.v1.ShardMove
+	(*RankSeat)(nil),          // 61: falcon.v1.RankSeat
+	(*StopCommand)(nil),       // 62: falcon.v1.StopCommand
+	(*RankLaunch)(nil),        // 63: falcon.v1.RankLaunch
+	(*PauseCommand)(nil),      // 64: falcon.v1.PauseCommand
+	(*RankCut)(nil),           // 65: falcon.v1.RankCut
+	(*CommLimit)(nil),         // 66: falcon.v1.CommLimit
+	(*RankPause)(nil),         // 67: falcon.v1.RankPause
+	(*CommCount)(nil),         // 68: falcon.v1.CommCount
+	(*PeerCount)(nil),         // 69: falcon.v1.PeerCount
+	(*TestCommand)(nil),       // 70: falcon.v1.TestCommand
+	(*RankTest)(nil),          // 71: falcon.v1.RankTest
+	(*TestResult)(nil),        // 72: falcon.v1.TestResult
+	(*ProfileCommand)(nil),    // 73: falcon.v1.ProfileCommand
+	(*OrderCommand)(nil),      // 74: falcon.v1.OrderCommand
+	(*SnapshotRequest)(nil),   // 75: falcon.v1.SnapshotRequest
+	(*SnapshotReply)(nil),     // 76: falcon.v1.SnapshotReply
+	(*Build)(nil),             // 77: falcon.v1.Build
+	(*Recent)(nil),            // 78: falcon.v1.Recent
+	(*Brief)(nil),             // 79: falcon.v1.Brief
+	(*Hang)(nil),              // 80: falcon.v1.Hang
+	(*HangPart)(nil),          // 81: falcon.v1.HangPart
+	(*Operator)(nil),          // 82: falcon.v1.Operator
+	(*RankColumns)(nil),       // 83: falcon.v1.RankColumns
+	(*Column)(nil),            // 84: falcon.v1.Column
+	(*Recurrence)(nil),        // 85: falcon.v1.Recurrence
+	(*Job)(nil),               // 86: falcon.v1.Job
+	(*Silicon)(nil),           // 87: falcon.v1.Silicon
+	(*SiliconFinding)(nil),    // 88: falcon.v1.SiliconFinding
+	(*Policy)(nil),            // 89: falcon.v1.Policy
+	(*RecoveryPolicy)(nil),    // 90: falcon.v1.RecoveryPolicy
+	(*RungPolicy)(nil),        // 91: falcon.v1.RungPolicy
+	(*RankView)(nil),          // 92: falcon.v1.RankView
+	(*NodeView)(nil),          // 93: falcon.v1.NodeView
+	(*Series)(nil),            // 94: falcon.v1.Series
+	(*Moment)(nil),            // 95: falcon.v1.Moment
+	(*Mark)(nil),              // 96: falcon.v1.Mark
+	(*Evidence)(nil),          // 97: falcon.v1.Evidence
+	(*Verdict)(nil),           // 98: falcon.v1.Verdict
+	(*Incident)(nil),          // 99: falcon.v1.Incident
+	(*Action)(nil),            // 100: falcon.v1.Action
+	(*Approval)(nil),          // 101: falcon.v1.Approval
+	(*Preview)(nil),           // 102: falcon.v1.Preview
+	(*NodeSwap)(nil),          // 103: falcon.v1.NodeSwap
+	(*LinksOf)(nil),           // 104: falcon.v1.LinksOf
+	(*RungView)(nil),          // 105: falcon.v1.RungView
+	(*Ladder)(nil),            // 106: falcon.v1.Ladder
+	(*EventLine)(nil),         // 107: falcon.v1.EventLine
+	(*Audit)(nil),             // 108: falcon.v1.Audit
+	(*WatchRequest)(nil),      // 109: falcon.v1.WatchRequest
+	(*Event)(nil),             // 110: falcon.v1.Event
+	(*DecideRequest)(nil),     // 111: falcon.v1.DecideRequest
+	(*DecideReply)(nil),       // 112: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil),  // 113: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),    // 114: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil),  // 115: falcon.v1.IncidentsRequest
+	(*Validation)(nil),        // 116: falcon.v1.Validation
+	(*ValidationNow)(nil),     // 117: falcon.v1.ValidationNow
+	(*RankPair)(nil),          // 118: falcon.v1.RankPair
+	(*GemmResult)(nil),        // 119: falcon.v1.GemmResult
+	(*LinkResult)(nil),        // 120: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),   // 121: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),     // 122: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),    // 123: falcon.v1.IncidentsReply
+	(*TriageRequest)(nil),     // 124: falcon.v1.TriageRequest
+	(*TriageReply)(nil),       // 125: falcon.v1.TriageReply
+	(*Triage)(nil),            // 126: falcon.v1.Triage
+	(*TriageNote)(nil),        // 127: falcon.v1.TriageNote
+	(*PeekRequest)(nil),       // 128: falcon.v1.PeekRequest
+	(*PeekReply)(nil),         // 129: falcon.v1.PeekReply
+	(*HistoryRequest)(nil),    // 130: falcon.v1.HistoryRequest
+	(*HistoryReply)(nil),      // 131: falcon.v1.HistoryReply
+	(*ProbeRequest)(nil),      // 132: falcon.v1.ProbeRequest
+	(*ProbeReply)(nil),        // 133: falcon.v1.ProbeReply
+	(*PastIncident)(nil),      // 134: falcon.v1.PastIncident
+	(*CauseCount)(nil),        // 135: falcon.v1.CauseCount
+	(*JobCauses)(nil),         // 136: falcon.v1.JobCauses
+	(*JobCategory)(nil),       // 137: falcon.v1.JobCategory
+	(*Spread)(nil),            // 138: falcon.v1.Spread
+	(*PastJob)(nil),           // 139: falcon.v1.PastJob
+	(*Culprit)(nil),           // 140: falcon.v1.Culprit
+	(*Fault)(nil),             // 141: falcon.v1.Fault
+	(*Recovery)(nil),          // 142: falcon.v1.Recovery
+	(*RecoveryWait)(nil),      // 143: falcon.v1.RecoveryWait
+	(*Shrink)(nil),            // 144: falcon.v1.Shrink
+	(*RankRecovery)(nil),      // 145: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 146: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 147: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 148: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 149: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 150: falcon.v1.RecoverReply
+	(*Bar)(nil),               // 151: falcon.v1.Bar
+	nil,                       // 152: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 153: falcon.v1.Policy.RungsEntry
+	nil,                       // 154: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 155: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 156: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 157: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
-	19,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
-	24,  // 1: falcon.v1.AgentFrame.beat:type_name -> falcon.v1.Beat
-	34,  // 2: falcon.v1.AgentFrame.samples:type_name -> falcon.v1.Samples
-	38,  // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
-	43,  // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
-	47,  // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
-	28,  // 6: falcon.v1.AgentFrame.rank:type_name -> falcon.v1.RankState
-	27,  // 7: falcon.v1.AgentFrame.device:type_name -> falcon.v1.DeviceEvent
-	16,  // 8: falcon.v1.AgentFrame.goodbye:type_name -> falcon.v1.Goodbye
-	12,  // 9: falcon.v1.AgentFrame.calls:type_name -> falcon.v1.Calls
-	10,  // 10: falcon.v1.AgentFrame.peeked:type_name -> falcon.v1.Peeked
-	8,   // 11: falcon.v1.AgentFrame.kernel:type_name -> falcon.v1.KernelNotes
-	9,   // 12: falcon.v1.KernelNotes.notes:type_name -> falcon.v1.KernelNote
-	11,  // 13: falcon.v1.Peeked.parts:type_name -> falcon.v1.PeekPart
-	13,  // 14: falcon.v1.Calls.ranks:type_name -> falcon.v1.RankCalls
-	14,  // 15: falcon.v1.RankCalls.comms:type_name -> falcon.v1.CommCalls
-	15,  // 16: falcon.v1.RankCalls.calls:type_name -> falcon.v1.Call
-	20,  // 17: falcon.v1.Hello.formats:type_name -> falcon.v1.Format
-	21,  // 18: falcon.v1.Hello.standing:type_name -> falcon.v1.Standing
-	23,  // 19: falcon.v1.Standing.engine:type_name -> falcon.v1.EngineName
-	22,  // 20: falcon.v1.Standing.before:type_name -> falcon.v1.Seen
-	23,  // 21: falcon.v1.Seen.engine:type_name -> falcon.v1.EngineName
-	26,  // 22: falcon.v1.Beat.ranks:type_name -> falcon.v1.RankBeat
-	25,  // 23: falcon.v1.Beat.unseen:type_name -> falcon.v1.UnseenRank
-	21,  // 24: falcon.v1.Beat.standing:type_name -> falcon.v1.Standing
-	33,  // 25: falcon.v1.RankState.comms:type_name -> falcon.v1.Comm
-	32,  // 26: falcon.v1.RankState.park:type_name -> falcon.v1.Park
-	31,  // 27: falcon.v1.RankState.committed:type_name -> falcon.v1.Commitment
-	30,  // 28: falcon.v1.RankState.traffic:type_name -> falcon.v1.Traffic
-	29,  // 29: falcon.v1.RankState.can:type_name -> falcon.v1.Capabilities
-	35,  // 30: falcon.v1.Samples.samples:type_name -> falcon.v1.Sample
-	36,  // 31: falcon.v1.Sample.work:type_name -> falcon.v1.Work
-	37,  // 32: falcon.v1.Work.changed:type_name -> falcon.v1.CallChange
-	39,  // 33: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
-	42,  // 34: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
-	40,  // 35: falcon.v1.RankProfile.columns:type_name -> falcon.v1.CallColumns
-	41,  // 36: falcon.v1.CallColumns.classes:type_name -> falcon.v1.CallClass
-	45,  // 37: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
-	46,  // 38: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
-	44,  // 39: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	149, // 40: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	20,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
+	25,  // 1: falcon.v1.AgentFrame.beat:type_name -> falcon.v1.Beat
+	35,  // 2: falcon.v1.AgentFrame.samples:type_name -> falcon.v1.Samples
+	39,  // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
+	44,  // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
+	48,  // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
+	29,  // 6: falcon.v1.AgentFrame.rank:type_name -> falcon.v1.RankState
+	28,  // 7: falcon.v1.AgentFrame.device:type_name -> falcon.v1.DeviceEvent
+	17,  // 8: falcon.v1.AgentFrame.goodbye:type_name -> falcon.v1.Goodbye
+	13,  // 9: falcon.v1.AgentFrame.calls:type_name -> falcon.v1.Calls
+	11,  // 10: falcon.v1.AgentFrame.peeked:type_name -> falcon.v1.Peeked
+	9,   // 11: falcon.v1.AgentFrame.kernel:type_name -> falcon.v1.KernelNotes
+	10,  // 12: falcon.v1.KernelNotes.notes:type_name -> falcon.v1.KernelNote
+	12,  // 13: falcon.v1.Peeked.parts:type_name -> falcon.v1.PeekPart
+	14,  // 14: falcon.v1.Calls.ranks:type_name -> falcon.v1.RankCalls
+	15,  // 15: falcon.v1.RankCalls.comms:type_name -> falcon.v1.CommCalls
+	16,  // 16: falcon.v1.RankCalls.calls:type_name -> falcon.v1.Call
+	21,  // 17: falcon.v1.Hello.formats:type_name -> falcon.v1.Format
+	22,  // 18: falcon.v1.Hello.standing:type_name -> falcon.v1.Standing
+	24,  // 19: falcon.v1.Standing.engine:type_name -> falcon.v1.EngineName
+	23,  // 20: falcon.v1.Standing.before:type_name -> falcon.v1.Seen
+	24,  // 21: falcon.v1.Seen.engine:type_name -> falcon.v1.EngineName
+	27,  // 22: falcon.v1.Beat.ranks:type_name -> falcon.v1.RankBeat
+	26,  // 23: falcon.v1.Beat.unseen:type_name -> falcon.v1.UnseenRank
+	22,  // 24: falcon.v1.Beat.standing:type_name -> falcon.v1.Standing
+	34,  // 25: falcon.v1.RankState.comms:type_name -> falcon.v1.Comm
+	33,  // 26: falcon.v1.RankState.park:type_name -> falcon.v1.Park
+	32,  // 27: falcon.v1.RankState.committed:type_name -> falcon.v1.Commitment
+	31,  // 28: falcon.v1.RankState.traffic:type_name -> falcon.v1.Traffic
+	30,  // 29: falcon.v1.RankState.can:type_name -> falcon.v1.Capabilities
+	36,  // 30: falcon.v1.Samples.samples:type_name -> falcon.v1.Sample
+	37,  // 31: falcon.v1.Sample.work:type_name -> falcon.v1.Work
+	38,  // 32: falcon.v1.Work.changed:type_name -> falcon.v1.CallChange
+	40,  // 33: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
+	43,  // 34: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
+	41,  // 35: falcon.v1.RankProfile.columns:type_name -> falcon.v1.CallColumns
+	42,  // 36: falcon.v1.CallColumns.classes:type_name -> falcon.v1.CallClass
+	46,  // 37: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
+	47,  // 38: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
+	45,  // 39: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
+	152, // 40: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
 	0,   // 41: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
-	48,  // 42: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
-	66,  // 43: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
-	71,  // 44: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
-	25,  // 45: falcon.v1.CommandResult.unproven:type_name -> falcon.v1.UnseenRank
-	21,  // 46: falcon.v1.CommandResult.newer:type_name -> falcon.v1.Standing
-	52,  // 47: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
-	53,  // 48: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
-	54,  // 49: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
-	51,  // 50: falcon.v1.EngineFrame.ask:type_name -> falcon.v1.Ask
-	50,  // 51: falcon.v1.EngineFrame.peek:type_name -> falcon.v1.Peek
-	23,  // 52: falcon.v1.Welcome.engine:type_name -> falcon.v1.EngineName
-	72,  // 53: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
-	73,  // 54: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
-	63,  // 55: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
-	69,  // 56: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
-	55,  // 57: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
-	56,  // 58: falcon.v1.Command.suspend:type_name -> falcon.v1.SuspendCommand
-	57,  // 59: falcon.v1.Command.table:type_name -> falcon.v1.TableCommand
-	58,  // 60: falcon.v1.Command.rejoin:type_name -> falcon.v1.RejoinCommand
-	61,  // 61: falcon.v1.Command.stop:type_name -> falcon.v1.StopCommand
-	62,  // 62: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
-	59,  // 63: falcon.v1.RejoinCommand.moves:type_name -> falcon.v1.ShardMove
-	60,  // 64: falcon.v1.RejoinCommand.seats:type_name -> falcon.v1.RankSeat
+	49,  // 42: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
+	67,  // 43: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
+	72,  // 44: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
+	26,  // 45: falcon.v1.CommandResult.unproven:type_name -> falcon.v1.UnseenRank
+	22,  // 46: falcon.v1.CommandResult.newer:type_name -> falcon.v1.Standing
+	53,  // 47: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
+	54,  // 48: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
+	55,  // 49: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
+	52,  // 50: falcon.v1.EngineFrame.ask:type_name -> falcon.v1.Ask
+	51,  // 51: falcon.v1.EngineFrame.peek:type_name -> falcon.v1.Peek
+	24,  // 52: falcon.v1.Welcome.engine:type_name -> falcon.v1.EngineName
+	73,  // 53: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
+	74,  // 54: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
+	64,  // 55: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
+	70,  // 56: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
+	56,  // 57: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
+	57,  // 58: falcon.v1.Command.suspend:type_name -> falcon.v1.SuspendCommand
+	58,  // 59: falcon.v1.Command.table:type_name -> falcon.v1.TableCommand
+	59,  // 60: falcon.v1.Command.rejoin:type_name -> falcon.v1.RejoinCommand
+	62,  // 61: falcon.v1.Command.stop:type_name -> falcon.v1.StopCommand
+	63,  // 62: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
+	60,  // 63: falcon.v1.RejoinCommand.moves:type_name -> falcon.v1.ShardMove
+	61,  // 64: falcon.v1.RejoinCommand.seats:type_name -> falcon.v1.RankSeat
 	1,   // 65: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
-	64,  // 66: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
-	65,  // 67: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
+	65,  // 66: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
+	66,  // 67: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
 	2,   // 68: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
-	67,  // 69: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
+	68,  // 69: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
 	3,   // 70: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
-	68,  // 71: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
-	70,  // 72: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
+	69,  // 71: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
+	71,  // 72: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
 	4,   // 73: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
 	4,   // 74: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
 	5,   // 75: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
-	85,  // 76: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
-	86,  // 77: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
-	89,  // 78: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
-	91,  // 79: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
-	96,  // 80: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	103, // 81: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	104, // 82: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
-	90,  // 83: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	113, // 84: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
-	44,  // 85: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	139, // 86: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
-	82,  // 87: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
-	84,  // 88: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
-	81,  // 89: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
-	103, // 90: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
-	79,  // 91: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
-	137, // 92: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
-	123, // 93: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
-	78,  // 94: falcon.v1.SnapshotReply.brief:type_name -> falcon.v1.Brief
-	148, // 95: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
-	77,  // 96: falcon.v1.SnapshotReply.recent:type_name -> falcon.v1.Recent
-	76,  // 97: falcon.v1.SnapshotReply.engine:type_name -> falcon.v1.Build
-	80,  // 98: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
-	80,  // 99: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
-	83,  // 100: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
-	150, // 101: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
-	87,  // 102: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
-	6,   // 103: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	9,   // 104: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
-	20,  // 105: falcon.v1.NodeView.formats:type_name -> falcon.v1.Format
-	93,  // 106: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	92,  // 107: falcon.v1.Series.moments:type_name -> falcon.v1.Moment
-	94,  // 108: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	95,  // 109: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	99,  // 110: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	98,  // 111: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
-	100, // 112: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	101, // 113: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	101, // 114: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	151, // 115: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	100, // 116: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
-	99,  // 117: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	102, // 118: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	97,  // 119: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	97,  // 120: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	105, // 121: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
-	104, // 122: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	97,  // 123: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	86,  // 124: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	86,  // 125: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	116, // 126: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	117, // 127: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	114, // 128: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
-	115, // 129: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
-	113, // 130: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	96,  // 131: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	113, // 132: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	103, // 133: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	104, // 134: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
-	91,  // 135: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
-	85,  // 136: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	139, // 137: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
-	123, // 138: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
-	123, // 139: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
-	124, // 140: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
-	11,  // 141: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
-	131, // 142: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
-	132, // 143: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
-	133, // 144: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
-	135, // 145: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
-	135, // 146: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
-	136, // 147: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
-	137, // 148: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
-	134, // 149: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
-	138, // 150: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	152, // 151: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	59,  // 152: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	153, // 153: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	154, // 154: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	142, // 155: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	141, // 156: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	140, // 157: falcon.v1.Recovery.wait:type_name -> falcon.v1.RecoveryWait
-	139, // 158: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	145, // 159: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	139, // 160: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	88,  // 161: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 162: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	17,  // 163: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
-	74,  // 164: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	106, // 165: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	108, // 166: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	110, // 167: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	118, // 168: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	112, // 169: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	143, // 170: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	146, // 171: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	127, // 172: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
-	129, // 173: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
-	121, // 174: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
-	125, // 175: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
-	49,  // 176: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	18,  // 177: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
-	75,  // 178: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	107, // 179: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	109, // 180: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	111, // 181: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	119, // 182: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	120, // 183: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	144, // 184: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	147, // 185: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	128, // 186: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
-	130, // 187: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
-	122, // 188: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
-	126, // 189: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
-	176, // [176:190] is the sub-list for method output_type
-	162, // [162:176] is the sub-list for method input_type
-	162, // [162:162] is the sub-list for extension type_name
-	162, // [162:162] is the sub-list for extension extendee
-	0,   // [0:162] is the sub-list for field type_name
+	86,  // 76: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
+	89,  // 77: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
+	92,  // 78: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
+	94,  // 79: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
+	99,  // 80: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
+	106, // 81: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	107, // 82: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	93,  // 83: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
+	116, // 84: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	45,  // 85: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
+	142, // 86: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	83,  // 87: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
+	85,  // 88: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
+	82,  // 89: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
+	106, // 90: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
+	80,  // 91: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
+	140, // 92: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
+	126, // 93: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
+	79,  // 94: falcon.v1.SnapshotReply.brief:type_name -> falcon.v1.Brief
+	151, // 95: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
+	78,  // 96: falcon.v1.SnapshotReply.recent:type_name -> falcon.v1.Recent
+	77,  // 97: falcon.v1.SnapshotReply.engine:type_name -> falcon.v1.Build
+	81,  // 98: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
+	81,  // 99: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
+	84,  // 100: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
+	87,  // 101: falcon.v1.Job.silicon:type_name -> falcon.v1.Silicon
+	88,  // 102: falcon.v1.Silicon.found:type_name -> falcon.v1.SiliconFinding
+	6,   // 103: falcon.v1.SiliconFinding.slow:type_name -> falcon.v1.SiliconSlow
+	153, // 104: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	90,  // 105: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
+	7,   // 106: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	10,  // 107: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
+	21,  // 108: falcon.v1.NodeView.formats:type_name -> falcon.v1.Format
+	96,  // 109: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	95,  // 110: falcon.v1.Series.moments:type_name -> falcon.v1.Moment
+	97,  // 111: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	98,  // 112: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	102, // 113: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	101, // 114: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
+	103, // 115: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	104, // 116: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	104, // 117: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	154, // 118: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	103, // 119: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
+	102, // 120: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	105, // 121: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	100, // 122: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	100, // 123: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	108, // 124: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	107, // 125: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	100, // 126: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	89,  // 127: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	89,  // 128: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	119, // 129: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	120, // 130: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	117, // 131: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	118, // 132: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	116, // 133: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	99,  // 134: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	116, // 135: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	106, // 136: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	107, // 137: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	94,  // 138: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	86,  // 139: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	142, // 140: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	126, // 141: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
+	126, // 142: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
+	127, // 143: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
+	12,  // 144: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
+	134, // 145: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
+	135, // 146: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
+	136, // 147: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
+	138, // 148: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
+	138, // 149: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
+	139, // 150: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
+	140, // 151: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
+	137, // 152: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
+	141, // 153: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	155, // 154: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	60,  // 155: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	156, // 156: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	157, // 157: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	145, // 158: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	144, // 159: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	143, // 160: falcon.v1.Recovery.wait:type_name -> falcon.v1.RecoveryWait
+	142, // 161: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	148, // 162: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	142, // 163: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	91,  // 164: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	8,   // 165: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	18,  // 166: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	75,  // 167: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	109, // 168: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	111, // 169: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	113, // 170: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	121, // 171: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	115, // 172: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	146, // 173: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	149, // 174: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	130, // 175: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
+	132, // 176: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
+	124, // 177: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
+	128, // 178: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
+	50,  // 179: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	19,  // 180: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	76,  // 181: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	110, // 182: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	112, // 183: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	114, // 184: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	122, // 185: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	123, // 186: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	147, // 187: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	150, // 188: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	131, // 189: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
+	133, // 190: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
+	125, // 191: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
+	129, // 192: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
+	179, // [179:193] is the sub-list for method output_type
+	165, // [165:179] is the sub-list for method input_type
+	165, // [165:165] is the sub-list for extension type_name
+	165, // [165:165] is the sub-list for extension extendee
+	0,   // [0:165] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -15998,7 +16314,7 @@ func file_falcon_v1_falcon_proto_init() {
 		(*Command_Stop)(nil),
 	}
 	file_falcon_v1_falcon_proto_msgTypes[66].OneofWrappers = []any{}
-	file_falcon_v1_falcon_proto_msgTypes[100].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[102].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -16007,8 +16323,8 @@ func file_falcon_v1_falcon_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   148,
+			NumEnums:      8,
+			NumMessages:   150,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

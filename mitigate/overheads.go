@@ -23,6 +23,9 @@ type runningMean struct {
 // restart of the whole job, whose steps contain its own.
 func (o *overheadBook) expected(s *incidentState, w plan) float64 {
 	r := costName(w.rung, w.variant)
+	if ms, given := o.cfg.OverheadsMs[costDrop]; given && w.variant == falcon.VariantDrop && o.means[r].n == 0 {
+		return ms
+	}
 	if ms, known := o.known(r); known {
 		return ms
 	}

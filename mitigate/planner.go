@@ -26,7 +26,8 @@ type Config struct {
 	MeasureIterations int                     `yaml:"-"`
 	MinGain           float64                 `yaml:"-"`
 	KeepShare         float64                 `yaml:"-"`
-	OverheadsMs       map[falcon.Rung]float64 `yaml:"overheads_ms"` // expected, by rung, until the rung was measured
+	OverheadsMs       map[falcon.Rung]float64 `yaml:"overheads_ms"`   // expected, by rung, until the rung was measured
+	RunIterations     int64                   `yaml:"run_iterations"` // of the whole run; what is left of it decides what pays; 0 = not known
 }
 
 const overheadMsMost = 1e9 // eleven days
@@ -34,9 +35,12 @@ const overheadMsMost = 1e9 // eleven days
 // Check reports the first value of falcon.yaml that makes no sense.
 func (c Config) Check() error {
 	for r, ms := range c.OverheadsMs {
-		if r.Level() < 2 && r != costFence || !(ms > 0 && ms <= overheadMsMost) {
-			return fmt.Errorf("mitigate.overheads_ms: %s: %v; give S2, S3, S4 or S4 fence its expected cost in ms", r, ms)
+		if r.Level() < 2 && r != costFence && r != costDrop || !(ms > 0 && ms <= overheadMsMost) {
+			return fmt.Errorf("mitigate.overheads_ms: %s: %v; give S2, S3, S4, S4 fence or S4 drop its expected cost in ms", r, ms)
 		}
+	}
+	if c.RunIterations < 0 {
+		return fmt.Errorf("mitigate.run_iterations: %d; give the number of iterations of the whole run, or 0 where it is not known", c.RunIterations)
 	}
 	return nil
 }

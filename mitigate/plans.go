@@ -172,6 +172,7 @@ func (pm *planMaker) candidates(s *incidentState) []candidate {
 	for _, v := range pm.policy.allowedVariants() {
 		add(pm.planS4(s, v))
 	}
+	pm.weighRun(out)
 	slices.SortStableFunc(out, func(a, b candidate) int { return cmp.Compare(a.overheadMs, b.overheadMs) })
 	return out
 }

@@ -166,6 +166,7 @@ func History(ctx context.Context, e *Engine, q *falconv1.HistoryRequest) (*falco
 		out = historyReply(&e.state.past, history.Query{
 			NowNs: e.cfg.Now().UnixNano(), SinceNs: q.GetSinceUnixNs(), HalfLife: time.Duration(q.GetHalfLifeNs()), Lasting: e.state.lasting(),
 		}, limit)
+		out.FailStops = failStopsToProto(history.FailStops(e.state.recoveries, q.GetSinceUnixNs()))
 	})
 	return out, err
 }

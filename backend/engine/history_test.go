@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -220,4 +221,37 @@ func TestWatchedTime(t *testing.T) {
 	if len(j) != 1 || j[0].Iterations != 8 || j[0].WatchedMs != want || j[0].Name != "gpt" {
 		t.Errorf("%+v, want 8 iterations in %v ms", j, want)
 	}
+}
+
+// What stopped the job is counted from the recoveries, those after the asked time alone.
+func TestHistoryCountsFailStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.start()
+		at := b.engine.cfg.Now().UnixNano()
+		b.inLoop(func() {
+			for i, f := range []falcon.Fault{
+				{Kind: falcon.FaultNode, Node: "n1", Ranks: []falcon.Rank{2, 3}, FirstNs: at - 9e9},
+				{Kind: falcon.FaultExit, Node: "n0", Ranks: []falcon.Rank{1}, FirstNs: at - 5e9},
+				{Kind: falcon.FaultNode, Node: "n1", FirstNs: at - 4e9, AskedBy: "maria"},
+			} {
+				v := falcon.Recovery{ID: fmt.Sprintf("REC-%04d", i+1), State: falcon.RecoveryResumed, Faults: []falcon.Fault{f}}
+				v.EndedNs = f.FirstNs + 2e9
+				b.engine.state.setRecovery(v)
+			}
+		})
+		for since, want := range map[int64]string{0: "exit 1 1 2000, node 1 2 2000", at - 6e9: "exit 1 1 2000", at: ""} {
+			r, err := History(context.Background(), b.engine, &falconv1.HistoryRequest{SinceUnixNs: since})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, f := range r.GetFailStops() {
+				got = append(got, fmt.Sprintf("%s %d %d %.0f", f.GetKind(), f.GetFaults(), f.GetRanks(), f.GetDownMs()))
+			}
+			if strings.Join(got, ", ") != want {
+				t.Errorf("since %d: %v, want %s", since, got, want)
+			}
+		}
+	})
 }

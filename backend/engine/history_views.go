@@ -38,6 +38,17 @@ func historyReply(l *history.Ledger, q history.Query, limit int) *falconv1.Histo
 	return out
 }
 
+func failStopsToProto(list []history.FailStop) []*falconv1.FailStop {
+	var out []*falconv1.FailStop
+	for _, f := range list {
+		out = append(out, &falconv1.FailStop{
+			Kind: string(f.Kind), Faults: int32(f.Faults), Share: f.Share, Ranks: int32(f.Ranks), Nodes: int32(f.Nodes), Most: string(f.Most),
+			Times: int32(f.Times), Over: int32(f.Over), Trains: int32(f.Trains), DownMs: f.DownMs,
+		})
+	}
+	return out
+}
+
 func entryToProto(e *history.Entry) *falconv1.PastIncident {
 	v := &falconv1.PastIncident{
 		Incident: e.Incident, Job: e.Job, Epoch: e.Epoch, OnsetUnixNs: e.OnsetNs, EndUnixNs: e.EndNs, HealthyMs: e.HealthyMs, SlowMs: e.SlowMs,

@@ -15,14 +15,15 @@ import (
 )
 
 const historyHelp = `Characterize the incidents that are over, over the engine's jobs and days: root causes
-by incident and by job (as table 1 of the FALCON paper), durations and slowdowns as
+by incident and by job (as table 1 of the FALCON paper), fail-stop faults by kind, durations and slowdowns as
 quantiles, what jobs lost, and the GPUs, links and ports that were named, with a score
 that decays.
 
 Times are UTC; durations and losses are in seconds, slowdowns shares of the healthy
 time. Parts are known by their place (n1.g0, n1-n3, n1.nic0). --json writes
   {"at":"…","half_life_hours":168,"incidents":3,"causes":[{"cause":"gpu_degradation",
-   "incidents":2,"share":0.67,"mean_s":61,"lost_s":40}],"table":[…],"durations_s":{"n":3,
+   "incidents":2,"share":0.67,"mean_s":61,"lost_s":40}],"fail_stops":[{"kind":"node",
+   "faults":1,"ranks":8,"most":"n3","trains":1,"over":1,"down_s":95}],"table":[…],"durations_s":{"n":3,
    "mean":70,"quantiles":[…21…]},"slowdowns":{…},"jobs":[…],"culprits":[{"kind":"gpu",
    "name":"n1.g0","times":2,"score":1.9,"incident":"INC-0003",…}],"past":[…]}`
 

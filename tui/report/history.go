@@ -15,6 +15,7 @@ type History struct {
 	Incidents     int            `json:"incidents"`
 	Folded        int            `json:"folded"` // counted in causes and culprits alone
 	Causes        []CauseCount   `json:"causes"`
+	FailStops     []FailStop     `json:"fail_stops"` // of the newest 128 recoveries
 	Table         []JobCauses    `json:"table"`
 	DurationsS    Spread         `json:"durations_s"`
 	Slowdowns     Spread         `json:"slowdowns"` // shares
@@ -31,6 +32,20 @@ type CauseCount struct {
 	Share     float64 `json:"share"`
 	MeanS     float64 `json:"mean_s"` // duration
 	LostS     float64 `json:"lost_s"` // of jobs' time
+}
+
+// FailStop is what one kind of fail-stop fault has come to.
+type FailStop struct {
+	Kind      string  `json:"kind"` // "exit", "node", "frozen", "hang", "device"
+	Faults    int     `json:"faults"`
+	Share     float64 `json:"share"`
+	Ranks     int     `json:"ranks"` // whose processes were lost
+	Nodes     int     `json:"nodes"` // different ones
+	Most      string  `json:"most"`  // the node with most of them
+	MostTimes int     `json:"most_times"`
+	Over      int     `json:"over"`   // recoveries that have ended
+	Trains    int     `json:"trains"` // after which the job trained again
+	DownS     float64 `json:"down_s"` // mean, from the first sign until it trained again
 }
 
 // JobCauses is a column of table 1 of the FALCON paper.
@@ -128,7 +143,7 @@ func HistoryOf(answer *falconv1.HistoryReply) History {
 	r := received(answer)
 	h := History{
 		At: stampOf(r.GetAtUnixNs()), HalfLifeHours: time.Duration(r.GetHalfLifeNs()).Hours(), Incidents: int(r.GetIncidents()), Folded: int(r.GetFolded()),
-		Causes: []CauseCount{}, Table: []JobCauses{}, Jobs: []PastJob{}, Culprits: []Culprit{}, Past: []PastIncident{},
+		Causes: []CauseCount{}, FailStops: []FailStop{}, Table: []JobCauses{}, Jobs: []PastJob{}, Culprits: []Culprit{}, Past: []PastIncident{},
 		DurationsS: spreadOf(r.GetDurationsS()), Slowdowns: spreadOf(r.GetSlowdowns()),
 		LeftOut: max(0, int(r.GetIncidents()-r.GetFolded())-len(r.GetPast())),
 	}
@@ -137,6 +152,11 @@ func HistoryOf(answer *falconv1.HistoryReply) History {
 	}
 	for _, c := range r.GetCauses() {
 		h.Causes = append(h.Causes, CauseCount{c.GetCause(), int(c.GetIncidents()), c.GetShare(), c.GetMeanMs() / 1e3, c.GetLostMs() / 1e3})
+	}
+	for _, f := range r.GetFailStops() {
+		h.FailStops = append(h.FailStops, FailStop{
+			f.GetKind(), int(f.GetFaults()), f.GetShare(), int(f.GetRanks()), int(f.GetNodes()), f.GetMost(), int(f.GetTimes()), int(f.GetOver()), int(f.GetTrains()), f.GetDownMs() / 1e3,
+		})
 	}
 	for _, t := range r.GetTable() {
 		h.Table = append(h.Table, jobCausesOf(t))

@@ -25,6 +25,10 @@ func pastReply() *falconv1.HistoryReply {
 			{Incident: "INC-0001\x1b[2J", OnsetUnixNs: 1_771_000_000e9, EndUnixNs: 1_771_007_200e9, SlowMs: 150, LostMs: 500, Cause: "network_congestion", Links: []string{"n0-n1"}, Nics: []string{"n1.nic0"}, Unnamed: 3},
 		},
 		Causes: []*falconv1.CauseCount{{Cause: "network_congestion", Incidents: 2, Share: 2.0 / 3, MeanMs: 7.2e6, LostMs: 1000}, {Cause: "gpu_degradation", Incidents: 1, Share: 1.0 / 3, MeanMs: 60_000, LostMs: 20_000}},
+		FailStops: []*falconv1.FailStop{
+			{Kind: "node", Faults: 3, Share: 0.75, Ranks: 24, Nodes: 2, Most: "n1", Times: 2, Over: 3, Trains: 2, DownMs: 95_000},
+			{Kind: "exit\x1b", Faults: 1, Share: 0.25, Ranks: 1, Nodes: 1, Most: "n0", Times: 1, Over: 1},
+		},
 		Table: []*falconv1.JobCauses{
 			{Kind: "a", Total: 392, Slowed: 6, Slowdown: 0.1179, Categories: []*falconv1.JobCategory{{Category: "no fail-slow", Jobs: 386}, {Category: "CPU contention", Jobs: 4}, {Category: "GPU degradation", Jobs: 2}}},
 			{Total: 1, Categories: []*falconv1.JobCategory{{Category: "no fail-slow", Jobs: 1}, {Category: "CPU contention"}, {Category: "GPU degradation"}}},

@@ -63,13 +63,53 @@ type Section struct {
 
 // Sections are the history's tables, in the order in which they are read.
 func (h History) Sections() []Section {
-	return []Section{h.causes(), h.table(), h.distributions(), h.culprits(), h.past(), h.jobs()}
+	return []Section{h.causes(), h.failStops(), h.table(), h.distributions(), h.culprits(), h.past(), h.jobs()}
 }
 
 func (h History) causes() Section {
 	s := Section{Title: "Root causes", Head: []string{"Cause", "Incidents", "Share", "Mean duration", "Lost"}}
 	for _, c := range h.Causes {
 		s.Rows = append(s.Rows, []string{c.Cause, fmt.Sprint(c.Incidents), ShareText(c.Share), SpanText(c.MeanS), SpanText(c.LostS)})
+	}
+	return s
+}
+
+// FaultText names a kind of fail-stop fault.
+func FaultText(kind string) string {
+	switch kind {
+	case "exit":
+		return "a process ended"
+	case "node":
+		return "a node was lost"
+	case "frozen":
+		return "a process froze"
+	case "hang":
+		return "a process hung"
+	case "device":
+		return "a device failed"
+	}
+	return kind
+}
+
+// DownText is the mean time without training, "-" where the job never trained again.
+func (f FailStop) DownText() string {
+	if f.Trains == 0 {
+		return "-"
+	}
+	return SpanText(f.DownS)
+}
+
+func (h History) failStops() Section {
+	s := Section{
+		Title: "Fail-stop faults", Head: []string{"What", "Faults", "Share", "Ranks lost", "Nodes", "Most often on", "Trained again", "Mean time without training"},
+		Note: "of the newest 128 recoveries, without what was asked for; the time is from the first sign until the job trained again",
+	}
+	for _, f := range h.FailStops {
+		most := "-"
+		if f.MostTimes > 1 {
+			most = fmt.Sprintf("%s (%d)", f.Most, f.MostTimes)
+		}
+		s.Rows = append(s.Rows, []string{FaultText(f.Kind), fmt.Sprint(f.Faults), ShareText(f.Share), fmt.Sprint(f.Ranks), fmt.Sprint(f.Nodes), most, fmt.Sprintf("%d of %d", f.Trains, f.Over), f.DownText()})
 	}
 	return s
 }

@@ -108,7 +108,7 @@ func (h *past) panes(s *page.State) []page.Pane {
 func drawCauses(c *widget.Canvas, r widget.Rect, s *page.State) {
 	h := report.HistoryOf(s.Feed.History)
 	body := c.Rule(r, "ROOT CAUSES", fmt.Sprintf("%d incidents over", h.Incidents))
-	if len(h.Causes) == 0 {
+	if len(h.Causes) == 0 && len(h.FailStops) == 0 {
 		page.Empty(c, body, "no incident is over yet")
 		return
 	}
@@ -123,6 +123,11 @@ func drawCauses(c *widget.Canvas, r widget.Rect, s *page.State) {
 		row, table = table.Rows(1)
 		c.Pen(row).Putf(themes.Text, "%-20s ", widget.Cut(phrase.Cause(x.Cause), 20)).
 			Putf(themes.Title, "%5d ", x.Incidents).Putf(themes.Text, "%8s %9s %9s", report.ShareText(x.Share), report.SpanText(x.MeanS), report.SpanText(x.LostS))
+	}
+	for _, x := range h.FailStops[:min(len(h.FailStops), table.H)] {
+		row, table = table.Rows(1)
+		c.Pen(row).Putf(themes.Text, "%-20s ", widget.Cut(report.FaultText(x.Kind), 20)).
+			Putf(themes.Title, "%5d ", x.Faults).Putf(themes.Text, "%8s %9s", report.ShareText(x.Share), x.DownText())
 	}
 	if len(h.Causes) > 0 && foot.H > 0 {
 		row, foot = foot.Rows(1)

@@ -12425,9 +12425,10 @@ type HistoryReply struct {
 	Causes        []*CauseCount          `protobuf:"bytes,7,rep,name=causes,proto3" json:"causes,omitempty"`        // most incidents first
 	Table         []*JobCauses           `protobuf:"bytes,8,rep,name=table,proto3" json:"table,omitempty"`          // table 1 of the FALCON paper
 	DurationsS    *Spread                `protobuf:"bytes,9,opt,name=durations_s,json=durationsS,proto3" json:"durations_s,omitempty"`
-	Slowdowns     *Spread                `protobuf:"bytes,10,opt,name=slowdowns,proto3" json:"slowdowns,omitempty"` // shares
-	Jobs          []*PastJob             `protobuf:"bytes,11,rep,name=jobs,proto3" json:"jobs,omitempty"`           // newest first, at most 128
-	Culprits      []*Culprit             `protobuf:"bytes,12,rep,name=culprits,proto3" json:"culprits,omitempty"`   // highest score first, at most 256
+	Slowdowns     *Spread                `protobuf:"bytes,10,opt,name=slowdowns,proto3" json:"slowdowns,omitempty"`                  // shares
+	Jobs          []*PastJob             `protobuf:"bytes,11,rep,name=jobs,proto3" json:"jobs,omitempty"`                            // newest first, at most 128
+	Culprits      []*Culprit             `protobuf:"bytes,12,rep,name=culprits,proto3" json:"culprits,omitempty"`                    // highest score first, at most 256
+	FailStops     []*FailStop            `protobuf:"bytes,13,rep,name=fail_stops,json=failStops,proto3" json:"fail_stops,omitempty"` // of the recoveries in memory, the newest 128; most faults first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -12546,6 +12547,130 @@ func (x *HistoryReply) GetCulprits() []*Culprit {
 	return nil
 }
 
+func (x *HistoryReply) GetFailStops() []*FailStop {
+	if x != nil {
+		return x.FailStops
+	}
+	return nil
+}
+
+// FailStop: see history.FailStop.
+type FailStop struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // "exit", "node", "frozen", "hang", "device"
+	Faults        int32                  `protobuf:"varint,2,opt,name=faults,proto3" json:"faults,omitempty"`
+	Share         float64                `protobuf:"fixed64,3,opt,name=share,proto3" json:"share,omitempty"`
+	Ranks         int32                  `protobuf:"varint,4,opt,name=ranks,proto3" json:"ranks,omitempty"`
+	Nodes         int32                  `protobuf:"varint,5,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	Most          string                 `protobuf:"bytes,6,opt,name=most,proto3" json:"most,omitempty"`
+	Times         int32                  `protobuf:"varint,7,opt,name=times,proto3" json:"times,omitempty"`
+	Over          int32                  `protobuf:"varint,8,opt,name=over,proto3" json:"over,omitempty"`
+	Trains        int32                  `protobuf:"varint,9,opt,name=trains,proto3" json:"trains,omitempty"`
+	DownMs        float64                `protobuf:"fixed64,10,opt,name=down_ms,json=downMs,proto3" json:"down_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailStop) Reset() {
+	*x = FailStop{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailStop) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailStop) ProtoMessage() {}
+
+func (x *FailStop) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailStop.ProtoReflect.Descriptor instead.
+func (*FailStop) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
+}
+
+func (x *FailStop) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *FailStop) GetFaults() int32 {
+	if x != nil {
+		return x.Faults
+	}
+	return 0
+}
+
+func (x *FailStop) GetShare() float64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+func (x *FailStop) GetRanks() int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return 0
+}
+
+func (x *FailStop) GetNodes() int32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *FailStop) GetMost() string {
+	if x != nil {
+		return x.Most
+	}
+	return ""
+}
+
+func (x *FailStop) GetTimes() int32 {
+	if x != nil {
+		return x.Times
+	}
+	return 0
+}
+
+func (x *FailStop) GetOver() int32 {
+	if x != nil {
+		return x.Over
+	}
+	return 0
+}
+
+func (x *FailStop) GetTrains() int32 {
+	if x != nil {
+		return x.Trains
+	}
+	return 0
+}
+
+func (x *FailStop) GetDownMs() float64 {
+	if x != nil {
+		return x.DownMs
+	}
+	return 0
+}
+
 type ProbeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`                 // "a": one node, "b": several
@@ -12559,7 +12684,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12571,7 +12696,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12584,7 +12709,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -12631,7 +12756,7 @@ type ProbeReply struct {
 
 func (x *ProbeReply) Reset() {
 	*x = ProbeReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12643,7 +12768,7 @@ func (x *ProbeReply) String() string {
 func (*ProbeReply) ProtoMessage() {}
 
 func (x *ProbeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12656,7 +12781,7 @@ func (x *ProbeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeReply.ProtoReflect.Descriptor instead.
 func (*ProbeReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *ProbeReply) GetDeadlineUnixNs() int64 {
@@ -12690,7 +12815,7 @@ type PastIncident struct {
 
 func (x *PastIncident) Reset() {
 	*x = PastIncident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12702,7 +12827,7 @@ func (x *PastIncident) String() string {
 func (*PastIncident) ProtoMessage() {}
 
 func (x *PastIncident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12715,7 +12840,7 @@ func (x *PastIncident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastIncident.ProtoReflect.Descriptor instead.
 func (*PastIncident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *PastIncident) GetIncident() string {
@@ -12837,7 +12962,7 @@ type CauseCount struct {
 
 func (x *CauseCount) Reset() {
 	*x = CauseCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12849,7 +12974,7 @@ func (x *CauseCount) String() string {
 func (*CauseCount) ProtoMessage() {}
 
 func (x *CauseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12862,7 +12987,7 @@ func (x *CauseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CauseCount.ProtoReflect.Descriptor instead.
 func (*CauseCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *CauseCount) GetCause() string {
@@ -12921,7 +13046,7 @@ type JobCauses struct {
 
 func (x *JobCauses) Reset() {
 	*x = JobCauses{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12933,7 +13058,7 @@ func (x *JobCauses) String() string {
 func (*JobCauses) ProtoMessage() {}
 
 func (x *JobCauses) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12946,7 +13071,7 @@ func (x *JobCauses) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCauses.ProtoReflect.Descriptor instead.
 func (*JobCauses) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *JobCauses) GetKind() string {
@@ -12994,7 +13119,7 @@ type JobCategory struct {
 
 func (x *JobCategory) Reset() {
 	*x = JobCategory{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13006,7 +13131,7 @@ func (x *JobCategory) String() string {
 func (*JobCategory) ProtoMessage() {}
 
 func (x *JobCategory) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13019,7 +13144,7 @@ func (x *JobCategory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCategory.ProtoReflect.Descriptor instead.
 func (*JobCategory) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *JobCategory) GetCategory() string {
@@ -13048,7 +13173,7 @@ type Spread struct {
 
 func (x *Spread) Reset() {
 	*x = Spread{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13060,7 +13185,7 @@ func (x *Spread) String() string {
 func (*Spread) ProtoMessage() {}
 
 func (x *Spread) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13073,7 +13198,7 @@ func (x *Spread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spread.ProtoReflect.Descriptor instead.
 func (*Spread) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *Spread) GetN() int32 {
@@ -13119,7 +13244,7 @@ type PastJob struct {
 
 func (x *PastJob) Reset() {
 	*x = PastJob{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13131,7 +13256,7 @@ func (x *PastJob) String() string {
 func (*PastJob) ProtoMessage() {}
 
 func (x *PastJob) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13144,7 +13269,7 @@ func (x *PastJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastJob.ProtoReflect.Descriptor instead.
 func (*PastJob) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *PastJob) GetNumber() uint64 {
@@ -13258,7 +13383,7 @@ type Culprit struct {
 
 func (x *Culprit) Reset() {
 	*x = Culprit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13270,7 +13395,7 @@ func (x *Culprit) String() string {
 func (*Culprit) ProtoMessage() {}
 
 func (x *Culprit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13283,7 +13408,7 @@ func (x *Culprit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Culprit.ProtoReflect.Descriptor instead.
 func (*Culprit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{132}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *Culprit) GetDevice() string {
@@ -13384,7 +13509,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13396,7 +13521,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13409,7 +13534,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{133}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *Fault) GetKind() string {
@@ -13534,7 +13659,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13546,7 +13671,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13559,7 +13684,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{134}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *Recovery) GetId() string {
@@ -13780,7 +13905,7 @@ type RecoveryWait struct {
 
 func (x *RecoveryWait) Reset() {
 	*x = RecoveryWait{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13792,7 +13917,7 @@ func (x *RecoveryWait) String() string {
 func (*RecoveryWait) ProtoMessage() {}
 
 func (x *RecoveryWait) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13805,7 +13930,7 @@ func (x *RecoveryWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryWait.ProtoReflect.Descriptor instead.
 func (*RecoveryWait) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{135}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *RecoveryWait) GetNodes() []string {
@@ -13861,7 +13986,7 @@ type Shrink struct {
 
 func (x *Shrink) Reset() {
 	*x = Shrink{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13873,7 +13998,7 @@ func (x *Shrink) String() string {
 func (*Shrink) ProtoMessage() {}
 
 func (x *Shrink) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13886,7 +14011,7 @@ func (x *Shrink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shrink.ProtoReflect.Descriptor instead.
 func (*Shrink) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{136}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *Shrink) GetOf() int32 {
@@ -13918,7 +14043,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13930,7 +14055,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13943,7 +14068,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{137}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -13998,7 +14123,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14010,7 +14135,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14023,7 +14148,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{138}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -14051,7 +14176,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14063,7 +14188,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14076,7 +14201,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{139}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -14115,7 +14240,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14127,7 +14252,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14140,7 +14265,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{140}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -14201,7 +14326,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14213,7 +14338,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14226,7 +14351,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{141}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -14294,7 +14419,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[142]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14306,7 +14431,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[142]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14319,7 +14444,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{142}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -14343,7 +14468,7 @@ type Bar struct {
 
 func (x *Bar) Reset() {
 	*x = Bar{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[143]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14355,7 +14480,7 @@ func (x *Bar) String() string {
 func (*Bar) ProtoMessage() {}
 
 func (x *Bar) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[143]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14368,7 +14493,7 @@ func (x *Bar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bar.ProtoReflect.Descriptor instead.
 func (*Bar) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{143}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *Bar) GetName() string {
@@ -15607,7 +15732,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\rsince_unix_ns\x18\x01 \x01(\x03R\vsinceUnixNs\x12 \n" +
 	"\fhalf_life_ns\x18\x02 \x01(\x03R\n" +
 	"halfLifeNs\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\x05R\x05limit\"\xed\x03\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\"\xa1\x04\n" +
 	"\fHistoryReply\x12\x1c\n" +
 	"\n" +
 	"at_unix_ns\x18\x01 \x01(\x03R\batUnixNs\x12\"\n" +
@@ -15624,7 +15749,21 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\tslowdowns\x18\n" +
 	" \x01(\v2\x11.falcon.v1.SpreadR\tslowdowns\x12&\n" +
 	"\x04jobs\x18\v \x03(\v2\x12.falcon.v1.PastJobR\x04jobs\x12.\n" +
-	"\bculprits\x18\f \x03(\v2\x12.falcon.v1.CulpritR\bculprits\"y\n" +
+	"\bculprits\x18\f \x03(\v2\x12.falcon.v1.CulpritR\bculprits\x122\n" +
+	"\n" +
+	"fail_stops\x18\r \x03(\v2\x13.falcon.v1.FailStopR\tfailStops\"\xe7\x01\n" +
+	"\bFailStop\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06faults\x18\x02 \x01(\x05R\x06faults\x12\x14\n" +
+	"\x05share\x18\x03 \x01(\x01R\x05share\x12\x14\n" +
+	"\x05ranks\x18\x04 \x01(\x05R\x05ranks\x12\x14\n" +
+	"\x05nodes\x18\x05 \x01(\x05R\x05nodes\x12\x12\n" +
+	"\x04most\x18\x06 \x01(\tR\x04most\x12\x14\n" +
+	"\x05times\x18\a \x01(\x05R\x05times\x12\x12\n" +
+	"\x04over\x18\b \x01(\x05R\x04over\x12\x16\n" +
+	"\x06trains\x18\t \x01(\x05R\x06trains\x12\x17\n" +
+	"\adown_ms\x18\n" +
+	" \x01(\x01R\x06downMs\"y\n" +
 	"\fProbeRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05nodes\x18\x02 \x03(\tR\x05nodes\x12\x15\n" +
@@ -15914,7 +16053,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 150)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 151)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -16048,32 +16187,33 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*PeekReply)(nil),         // 129: falcon.v1.PeekReply
 	(*HistoryRequest)(nil),    // 130: falcon.v1.HistoryRequest
 	(*HistoryReply)(nil),      // 131: falcon.v1.HistoryReply
-	(*ProbeRequest)(nil),      // 132: falcon.v1.ProbeRequest
-	(*ProbeReply)(nil),        // 133: falcon.v1.ProbeReply
-	(*PastIncident)(nil),      // 134: falcon.v1.PastIncident
-	(*CauseCount)(nil),        // 135: falcon.v1.CauseCount
-	(*JobCauses)(nil),         // 136: falcon.v1.JobCauses
-	(*JobCategory)(nil),       // 137: falcon.v1.JobCategory
-	(*Spread)(nil),            // 138: falcon.v1.Spread
-	(*PastJob)(nil),           // 139: falcon.v1.PastJob
-	(*Culprit)(nil),           // 140: falcon.v1.Culprit
-	(*Fault)(nil),             // 141: falcon.v1.Fault
-	(*Recovery)(nil),          // 142: falcon.v1.Recovery
-	(*RecoveryWait)(nil),      // 143: falcon.v1.RecoveryWait
-	(*Shrink)(nil),            // 144: falcon.v1.Shrink
-	(*RankRecovery)(nil),      // 145: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 146: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 147: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 148: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 149: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 150: falcon.v1.RecoverReply
-	(*Bar)(nil),               // 151: falcon.v1.Bar
-	nil,                       // 152: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 153: falcon.v1.Policy.RungsEntry
-	nil,                       // 154: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 155: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 156: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 157: falcon.v1.Recovery.PredictedMsEntry
+	(*FailStop)(nil),          // 132: falcon.v1.FailStop
+	(*ProbeRequest)(nil),      // 133: falcon.v1.ProbeRequest
+	(*ProbeReply)(nil),        // 134: falcon.v1.ProbeReply
+	(*PastIncident)(nil),      // 135: falcon.v1.PastIncident
+	(*CauseCount)(nil),        // 136: falcon.v1.CauseCount
+	(*JobCauses)(nil),         // 137: falcon.v1.JobCauses
+	(*JobCategory)(nil),       // 138: falcon.v1.JobCategory
+	(*Spread)(nil),            // 139: falcon.v1.Spread
+	(*PastJob)(nil),           // 140: falcon.v1.PastJob
+	(*Culprit)(nil),           // 141: falcon.v1.Culprit
+	(*Fault)(nil),             // 142: falcon.v1.Fault
+	(*Recovery)(nil),          // 143: falcon.v1.Recovery
+	(*RecoveryWait)(nil),      // 144: falcon.v1.RecoveryWait
+	(*Shrink)(nil),            // 145: falcon.v1.Shrink
+	(*RankRecovery)(nil),      // 146: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 147: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 148: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 149: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 150: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 151: falcon.v1.RecoverReply
+	(*Bar)(nil),               // 152: falcon.v1.Bar
+	nil,                       // 153: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 154: falcon.v1.Policy.RungsEntry
+	nil,                       // 155: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 156: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 157: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 158: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	20,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
@@ -16116,7 +16256,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	46,  // 37: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
 	47,  // 38: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
 	45,  // 39: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	152, // 40: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	153, // 40: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
 	0,   // 41: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
 	49,  // 42: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
 	67,  // 43: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
@@ -16162,16 +16302,16 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	93,  // 83: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
 	116, // 84: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
 	45,  // 85: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	142, // 86: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	143, // 86: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
 	83,  // 87: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
 	85,  // 88: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
 	82,  // 89: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
 	106, // 90: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
 	80,  // 91: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
-	140, // 92: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
+	141, // 92: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
 	126, // 93: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
 	79,  // 94: falcon.v1.SnapshotReply.brief:type_name -> falcon.v1.Brief
-	151, // 95: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
+	152, // 95: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
 	78,  // 96: falcon.v1.SnapshotReply.recent:type_name -> falcon.v1.Recent
 	77,  // 97: falcon.v1.SnapshotReply.engine:type_name -> falcon.v1.Build
 	81,  // 98: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
@@ -16180,7 +16320,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	87,  // 101: falcon.v1.Job.silicon:type_name -> falcon.v1.Silicon
 	88,  // 102: falcon.v1.Silicon.found:type_name -> falcon.v1.SiliconFinding
 	6,   // 103: falcon.v1.SiliconFinding.slow:type_name -> falcon.v1.SiliconSlow
-	153, // 104: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	154, // 104: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
 	90,  // 105: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
 	7,   // 106: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
 	10,  // 107: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
@@ -16194,7 +16334,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	103, // 115: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
 	104, // 116: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
 	104, // 117: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	154, // 118: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	155, // 118: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
 	103, // 119: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
 	102, // 120: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
 	105, // 121: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
@@ -16216,64 +16356,65 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	107, // 137: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
 	94,  // 138: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
 	86,  // 139: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	142, // 140: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	143, // 140: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
 	126, // 141: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
 	126, // 142: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
 	127, // 143: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
 	12,  // 144: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
-	134, // 145: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
-	135, // 146: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
-	136, // 147: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
-	138, // 148: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
-	138, // 149: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
-	139, // 150: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
-	140, // 151: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
-	137, // 152: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
-	141, // 153: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	155, // 154: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	60,  // 155: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	156, // 156: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	157, // 157: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	145, // 158: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	144, // 159: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	143, // 160: falcon.v1.Recovery.wait:type_name -> falcon.v1.RecoveryWait
-	142, // 161: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	148, // 162: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	142, // 163: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	91,  // 164: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	8,   // 165: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	18,  // 166: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
-	75,  // 167: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	109, // 168: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	111, // 169: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	113, // 170: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	121, // 171: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	115, // 172: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	146, // 173: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	149, // 174: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	130, // 175: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
-	132, // 176: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
-	124, // 177: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
-	128, // 178: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
-	50,  // 179: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	19,  // 180: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
-	76,  // 181: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	110, // 182: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	112, // 183: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	114, // 184: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	122, // 185: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	123, // 186: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	147, // 187: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	150, // 188: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	131, // 189: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
-	133, // 190: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
-	125, // 191: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
-	129, // 192: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
-	179, // [179:193] is the sub-list for method output_type
-	165, // [165:179] is the sub-list for method input_type
-	165, // [165:165] is the sub-list for extension type_name
-	165, // [165:165] is the sub-list for extension extendee
-	0,   // [0:165] is the sub-list for field type_name
+	135, // 145: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
+	136, // 146: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
+	137, // 147: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
+	139, // 148: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
+	139, // 149: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
+	140, // 150: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
+	141, // 151: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
+	132, // 152: falcon.v1.HistoryReply.fail_stops:type_name -> falcon.v1.FailStop
+	138, // 153: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
+	142, // 154: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	156, // 155: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	60,  // 156: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	157, // 157: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	158, // 158: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	146, // 159: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	145, // 160: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	144, // 161: falcon.v1.Recovery.wait:type_name -> falcon.v1.RecoveryWait
+	143, // 162: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	149, // 163: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	143, // 164: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	91,  // 165: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	8,   // 166: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	18,  // 167: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	75,  // 168: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	109, // 169: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	111, // 170: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	113, // 171: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	121, // 172: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	115, // 173: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	147, // 174: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	150, // 175: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	130, // 176: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
+	133, // 177: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
+	124, // 178: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
+	128, // 179: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
+	50,  // 180: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	19,  // 181: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	76,  // 182: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	110, // 183: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	112, // 184: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	114, // 185: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	122, // 186: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	123, // 187: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	148, // 188: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	151, // 189: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	131, // 190: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
+	134, // 191: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
+	125, // 192: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
+	129, // 193: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
+	180, // [180:194] is the sub-list for method output_type
+	166, // [166:180] is the sub-list for method input_type
+	166, // [166:166] is the sub-list for extension type_name
+	166, // [166:166] is the sub-list for extension extendee
+	0,   // [0:166] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -16324,7 +16465,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   150,
+			NumMessages:   151,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -143,6 +143,15 @@ func (m *journalState) lasting() []history.Entry {
 	return out
 }
 
+// validations are those in memory, oldest first.
+func (m *journalState) validations() []falcon.Validation {
+	out := make([]falcon.Validation, len(m.tests))
+	for i := range m.tests {
+		out[i] = m.tests[i].Validation
+	}
+	return out
+}
+
 // Bounds of one answer.
 const (
 	pastDefault  = 100
@@ -150,6 +159,7 @@ const (
 	pastJobsMost = 128
 	culpritsMost = 256
 	culpritsShow = 64 // in a snapshot
+	pathsMost    = 32
 )
 
 // History characterizes what is over in an engine. It answers from memory.
@@ -166,6 +176,7 @@ func History(ctx context.Context, e *Engine, q *falconv1.HistoryRequest) (*falco
 		out = historyReply(&e.state.past, history.Query{
 			NowNs: e.cfg.Now().UnixNano(), SinceNs: q.GetSinceUnixNs(), HalfLife: time.Duration(q.GetHalfLifeNs()), Lasting: e.state.lasting(),
 		}, limit)
+		out.Paths = pathsToProto(history.Paths(e.state.validations(), q.GetSinceUnixNs()))
 		out.FailStops = failStopsToProto(history.FailStops(e.state.recoveries, q.GetSinceUnixNs()))
 	})
 	return out, err

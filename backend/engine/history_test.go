@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -223,8 +224,9 @@ func TestWatchedTime(t *testing.T) {
 	}
 }
 
-// What stopped the job is counted from the recoveries, those after the asked time alone.
-func TestHistoryCountsFailStops(t *testing.T) {
+// What stopped the job is counted from the recoveries, and how steady paths are from the link tests, from
+// the asked time on.
+func TestHistoryCountsFailStopsAndPaths(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.start()
@@ -240,6 +242,22 @@ func TestHistoryCountsFailStops(t *testing.T) {
 				b.engine.state.setRecovery(v)
 			}
 		})
+		b.inLoop(func() {
+			v := falcon.Validation{ID: "VAL-0001", State: falcon.ValidationDone, AtNs: at - 5e9}
+			for _, ms := range []float64{1, 3} {
+				v.Links = append(v.Links, falcon.LinkResult{Class: falcon.LinkSameRail, FromDevice: "n0.g0", ToDevice: "n1.g0", Bytes: 1e6, Ms: ms})
+			}
+			b.engine.state.setValidation(validationRecord{Validation: v})
+		})
+		for since, tests := range map[int64]int32{0: 2, at: 0} {
+			r, err := History(context.Background(), b.engine, &falconv1.HistoryRequest{SinceUnixNs: since})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p := r.GetPaths(); tests == 0 && p != nil || tests > 0 && (len(p) != 1 || p[0].GetTests() != tests || math.Abs(p[0].GetCov()-math.Sqrt2/2) > 1e-9) {
+				t.Errorf("since %d: %v", since, p)
+			}
+		}
 		for since, want := range map[int64]string{0: "exit 1 1 2000, node 1 2 2000", at - 6e9: "exit 1 1 2000", at: ""} {
 			r, err := History(context.Background(), b.engine, &falconv1.HistoryRequest{SinceUnixNs: since})
 			if err != nil {

@@ -38,6 +38,16 @@ func historyReply(l *history.Ledger, q history.Query, limit int) *falconv1.Histo
 	return out
 }
 
+func pathsToProto(list []history.PathRow) []*falconv1.PathRow {
+	var out []*falconv1.PathRow
+	for _, p := range list[:min(pathsMost, len(list))] {
+		out = append(out, &falconv1.PathRow{
+			Class: string(p.Class), Bytes: p.Bytes, Paths: int32(p.Paths), Tests: int32(p.Tests), MeanMs: p.MeanMs, Cov: p.CoV, Worst: p.Worst, WorstCov: p.WorstCoV,
+		})
+	}
+	return out
+}
+
 func failStopsToProto(list []history.FailStop) []*falconv1.FailStop {
 	var out []*falconv1.FailStop
 	for _, f := range list {

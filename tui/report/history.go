@@ -16,6 +16,7 @@ type History struct {
 	Folded        int            `json:"folded"` // counted in causes and culprits alone
 	Causes        []CauseCount   `json:"causes"`
 	FailStops     []FailStop     `json:"fail_stops"` // of the newest 128 recoveries
+	Paths         []PathRow      `json:"paths"`      // of the link tests of the newest 128 validations, steadiest first
 	Table         []JobCauses    `json:"table"`
 	DurationsS    Spread         `json:"durations_s"`
 	Slowdowns     Spread         `json:"slowdowns"` // shares
@@ -32,6 +33,18 @@ type CauseCount struct {
 	Share     float64 `json:"share"`
 	MeanS     float64 `json:"mean_s"` // duration
 	LostS     float64 `json:"lost_s"` // of jobs' time
+}
+
+// PathRow is how steady one class of paths is: table 2 of the FALCON paper.
+type PathRow struct {
+	Class    string  `json:"class"`
+	Bytes    int64   `json:"bytes"`
+	Paths    int     `json:"paths"`
+	Tests    int     `json:"tests"`
+	MeanMs   float64 `json:"mean_ms"`
+	CoV      float64 `json:"cov"`       // of all its times; 0 with fewer than two tests
+	Worst    string  `json:"worst"`     // the path whose own times vary most; empty = none was tested four times
+	WorstCoV float64 `json:"worst_cov"` // of its times
 }
 
 // FailStop is what one kind of fail-stop fault has come to.
@@ -143,7 +156,7 @@ func HistoryOf(answer *falconv1.HistoryReply) History {
 	r := received(answer)
 	h := History{
 		At: stampOf(r.GetAtUnixNs()), HalfLifeHours: time.Duration(r.GetHalfLifeNs()).Hours(), Incidents: int(r.GetIncidents()), Folded: int(r.GetFolded()),
-		Causes: []CauseCount{}, FailStops: []FailStop{}, Table: []JobCauses{}, Jobs: []PastJob{}, Culprits: []Culprit{}, Past: []PastIncident{},
+		Causes: []CauseCount{}, FailStops: []FailStop{}, Paths: []PathRow{}, Table: []JobCauses{}, Jobs: []PastJob{}, Culprits: []Culprit{}, Past: []PastIncident{},
 		DurationsS: spreadOf(r.GetDurationsS()), Slowdowns: spreadOf(r.GetSlowdowns()),
 		LeftOut: max(0, int(r.GetIncidents()-r.GetFolded())-len(r.GetPast())),
 	}
@@ -157,6 +170,9 @@ func HistoryOf(answer *falconv1.HistoryReply) History {
 		h.FailStops = append(h.FailStops, FailStop{
 			f.GetKind(), int(f.GetFaults()), f.GetShare(), int(f.GetRanks()), int(f.GetNodes()), f.GetMost(), int(f.GetTimes()), int(f.GetOver()), int(f.GetTrains()), f.GetDownMs() / 1e3,
 		})
+	}
+	for _, p := range r.GetPaths() {
+		h.Paths = append(h.Paths, PathRow{p.GetClass(), p.GetBytes(), int(p.GetPaths()), int(p.GetTests()), p.GetMeanMs(), p.GetCov(), p.GetWorst(), p.GetWorstCov()})
 	}
 	for _, t := range r.GetTable() {
 		h.Table = append(h.Table, jobCausesOf(t))

@@ -29,6 +29,11 @@ func pastReply() *falconv1.HistoryReply {
 			{Kind: "node", Faults: 3, Share: 0.75, Ranks: 24, Nodes: 2, Most: "n1", Times: 2, Over: 3, Trains: 2, DownMs: 95_000},
 			{Kind: "exit\x1b", Faults: 1, Share: 0.25, Ranks: 1, Nodes: 1, Most: "n0", Times: 1, Over: 1},
 		},
+		Paths: []*falconv1.PathRow{
+			{Class: "intra-node", Bytes: 64e6, Paths: 8, Tests: 32, MeanMs: 0.41, Cov: 0.021},
+			{Class: "same rail", Bytes: 64e6, Paths: 4, Tests: 24, MeanMs: 3.2, Cov: 0.29, Worst: "n0-n1", WorstCov: 0.4},
+			{Class: "cross rail", Bytes: 64e6, Paths: 1, Tests: 1, MeanMs: 4},
+		},
 		Table: []*falconv1.JobCauses{
 			{Kind: "a", Total: 392, Slowed: 6, Slowdown: 0.1179, Categories: []*falconv1.JobCategory{{Category: "no fail-slow", Jobs: 386}, {Category: "CPU contention", Jobs: 4}, {Category: "GPU degradation", Jobs: 2}}},
 			{Total: 1, Categories: []*falconv1.JobCategory{{Category: "no fail-slow", Jobs: 1}, {Category: "CPU contention"}, {Category: "GPU degradation"}}},

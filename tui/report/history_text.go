@@ -63,7 +63,7 @@ type Section struct {
 
 // Sections are the history's tables, in the order in which they are read.
 func (h History) Sections() []Section {
-	return []Section{h.causes(), h.failStops(), h.table(), h.distributions(), h.culprits(), h.past(), h.jobs()}
+	return []Section{h.causes(), h.failStops(), h.paths(), h.table(), h.distributions(), h.culprits(), h.past(), h.jobs()}
 }
 
 func (h History) causes() Section {
@@ -110,6 +110,24 @@ func (h History) failStops() Section {
 			most = fmt.Sprintf("%s (%d)", f.Most, f.MostTimes)
 		}
 		s.Rows = append(s.Rows, []string{FaultText(f.Kind), fmt.Sprint(f.Faults), ShareText(f.Share), fmt.Sprint(f.Ranks), fmt.Sprint(f.Nodes), most, fmt.Sprintf("%d of %d", f.Trains, f.Over), f.DownText()})
+	}
+	return s
+}
+
+func (h History) paths() Section {
+	s := Section{
+		Title: "Paths", Head: []string{"Class", "Message", "Paths", "Tests", "Mean", "CoV", "Least steady path"},
+		Note: "link tests of the newest 128 validations, as table 2 of the FALCON paper: standard deviation of the times over their mean, healthy or not; a path needs four tests to be named",
+	}
+	for _, p := range h.Paths {
+		cov, worst := "-", "-"
+		if p.Tests > 1 {
+			cov = fmt.Sprintf("%.2f", p.CoV)
+		}
+		if p.Worst != "" {
+			worst = fmt.Sprintf("%s (%.2f)", p.Worst, p.WorstCoV)
+		}
+		s.Rows = append(s.Rows, []string{p.Class, fmt.Sprintf("%.1f MB", float64(p.Bytes)/1e6), fmt.Sprint(p.Paths), fmt.Sprint(p.Tests), fmt.Sprintf("%.2f ms", p.MeanMs), cov, worst})
 	}
 	return s
 }

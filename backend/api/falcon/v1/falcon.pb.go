@@ -12429,6 +12429,7 @@ type HistoryReply struct {
 	Jobs          []*PastJob             `protobuf:"bytes,11,rep,name=jobs,proto3" json:"jobs,omitempty"`                            // newest first, at most 128
 	Culprits      []*Culprit             `protobuf:"bytes,12,rep,name=culprits,proto3" json:"culprits,omitempty"`                    // highest score first, at most 256
 	FailStops     []*FailStop            `protobuf:"bytes,13,rep,name=fail_stops,json=failStops,proto3" json:"fail_stops,omitempty"` // of the recoveries in memory, the newest 128; most faults first
+	Paths         []*PathRow             `protobuf:"bytes,14,rep,name=paths,proto3" json:"paths,omitempty"`                          // table 2 of the FALCON paper, of the link tests in memory; steadiest first, at most 32
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -12554,6 +12555,114 @@ func (x *HistoryReply) GetFailStops() []*FailStop {
 	return nil
 }
 
+func (x *HistoryReply) GetPaths() []*PathRow {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+// PathRow: see history.PathRow.
+type PathRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Class         string                 `protobuf:"bytes,1,opt,name=class,proto3" json:"class,omitempty"`
+	Bytes         int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Paths         int32                  `protobuf:"varint,3,opt,name=paths,proto3" json:"paths,omitempty"`
+	Tests         int32                  `protobuf:"varint,4,opt,name=tests,proto3" json:"tests,omitempty"`
+	MeanMs        float64                `protobuf:"fixed64,5,opt,name=mean_ms,json=meanMs,proto3" json:"mean_ms,omitempty"`
+	Cov           float64                `protobuf:"fixed64,6,opt,name=cov,proto3" json:"cov,omitempty"` // 0 with fewer than two tests
+	Worst         string                 `protobuf:"bytes,7,opt,name=worst,proto3" json:"worst,omitempty"`
+	WorstCov      float64                `protobuf:"fixed64,8,opt,name=worst_cov,json=worstCov,proto3" json:"worst_cov,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PathRow) Reset() {
+	*x = PathRow{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PathRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PathRow) ProtoMessage() {}
+
+func (x *PathRow) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PathRow.ProtoReflect.Descriptor instead.
+func (*PathRow) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
+}
+
+func (x *PathRow) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *PathRow) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *PathRow) GetPaths() int32 {
+	if x != nil {
+		return x.Paths
+	}
+	return 0
+}
+
+func (x *PathRow) GetTests() int32 {
+	if x != nil {
+		return x.Tests
+	}
+	return 0
+}
+
+func (x *PathRow) GetMeanMs() float64 {
+	if x != nil {
+		return x.MeanMs
+	}
+	return 0
+}
+
+func (x *PathRow) GetCov() float64 {
+	if x != nil {
+		return x.Cov
+	}
+	return 0
+}
+
+func (x *PathRow) GetWorst() string {
+	if x != nil {
+		return x.Worst
+	}
+	return ""
+}
+
+func (x *PathRow) GetWorstCov() float64 {
+	if x != nil {
+		return x.WorstCov
+	}
+	return 0
+}
+
 // FailStop: see history.FailStop.
 type FailStop struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -12573,7 +12682,7 @@ type FailStop struct {
 
 func (x *FailStop) Reset() {
 	*x = FailStop{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12585,7 +12694,7 @@ func (x *FailStop) String() string {
 func (*FailStop) ProtoMessage() {}
 
 func (x *FailStop) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12598,7 +12707,7 @@ func (x *FailStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailStop.ProtoReflect.Descriptor instead.
 func (*FailStop) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *FailStop) GetKind() string {
@@ -12684,7 +12793,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12696,7 +12805,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12709,7 +12818,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -12756,7 +12865,7 @@ type ProbeReply struct {
 
 func (x *ProbeReply) Reset() {
 	*x = ProbeReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12768,7 +12877,7 @@ func (x *ProbeReply) String() string {
 func (*ProbeReply) ProtoMessage() {}
 
 func (x *ProbeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12781,7 +12890,7 @@ func (x *ProbeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeReply.ProtoReflect.Descriptor instead.
 func (*ProbeReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *ProbeReply) GetDeadlineUnixNs() int64 {
@@ -12815,7 +12924,7 @@ type PastIncident struct {
 
 func (x *PastIncident) Reset() {
 	*x = PastIncident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12827,7 +12936,7 @@ func (x *PastIncident) String() string {
 func (*PastIncident) ProtoMessage() {}
 
 func (x *PastIncident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12840,7 +12949,7 @@ func (x *PastIncident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastIncident.ProtoReflect.Descriptor instead.
 func (*PastIncident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *PastIncident) GetIncident() string {
@@ -12962,7 +13071,7 @@ type CauseCount struct {
 
 func (x *CauseCount) Reset() {
 	*x = CauseCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12974,7 +13083,7 @@ func (x *CauseCount) String() string {
 func (*CauseCount) ProtoMessage() {}
 
 func (x *CauseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12987,7 +13096,7 @@ func (x *CauseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CauseCount.ProtoReflect.Descriptor instead.
 func (*CauseCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *CauseCount) GetCause() string {
@@ -13046,7 +13155,7 @@ type JobCauses struct {
 
 func (x *JobCauses) Reset() {
 	*x = JobCauses{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13058,7 +13167,7 @@ func (x *JobCauses) String() string {
 func (*JobCauses) ProtoMessage() {}
 
 func (x *JobCauses) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13071,7 +13180,7 @@ func (x *JobCauses) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCauses.ProtoReflect.Descriptor instead.
 func (*JobCauses) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *JobCauses) GetKind() string {
@@ -13119,7 +13228,7 @@ type JobCategory struct {
 
 func (x *JobCategory) Reset() {
 	*x = JobCategory{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13131,7 +13240,7 @@ func (x *JobCategory) String() string {
 func (*JobCategory) ProtoMessage() {}
 
 func (x *JobCategory) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13144,7 +13253,7 @@ func (x *JobCategory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCategory.ProtoReflect.Descriptor instead.
 func (*JobCategory) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *JobCategory) GetCategory() string {
@@ -13173,7 +13282,7 @@ type Spread struct {
 
 func (x *Spread) Reset() {
 	*x = Spread{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13185,7 +13294,7 @@ func (x *Spread) String() string {
 func (*Spread) ProtoMessage() {}
 
 func (x *Spread) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13198,7 +13307,7 @@ func (x *Spread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spread.ProtoReflect.Descriptor instead.
 func (*Spread) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *Spread) GetN() int32 {
@@ -13244,7 +13353,7 @@ type PastJob struct {
 
 func (x *PastJob) Reset() {
 	*x = PastJob{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13256,7 +13365,7 @@ func (x *PastJob) String() string {
 func (*PastJob) ProtoMessage() {}
 
 func (x *PastJob) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13269,7 +13378,7 @@ func (x *PastJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastJob.ProtoReflect.Descriptor instead.
 func (*PastJob) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{132}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *PastJob) GetNumber() uint64 {
@@ -13383,7 +13492,7 @@ type Culprit struct {
 
 func (x *Culprit) Reset() {
 	*x = Culprit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13395,7 +13504,7 @@ func (x *Culprit) String() string {
 func (*Culprit) ProtoMessage() {}
 
 func (x *Culprit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13408,7 +13517,7 @@ func (x *Culprit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Culprit.ProtoReflect.Descriptor instead.
 func (*Culprit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{133}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *Culprit) GetDevice() string {
@@ -13509,7 +13618,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13521,7 +13630,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13534,7 +13643,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{134}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *Fault) GetKind() string {
@@ -13659,7 +13768,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13671,7 +13780,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13684,7 +13793,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{135}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *Recovery) GetId() string {
@@ -13905,7 +14014,7 @@ type RecoveryWait struct {
 
 func (x *RecoveryWait) Reset() {
 	*x = RecoveryWait{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13917,7 +14026,7 @@ func (x *RecoveryWait) String() string {
 func (*RecoveryWait) ProtoMessage() {}
 
 func (x *RecoveryWait) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13930,7 +14039,7 @@ func (x *RecoveryWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryWait.ProtoReflect.Descriptor instead.
 func (*RecoveryWait) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{136}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *RecoveryWait) GetNodes() []string {
@@ -13986,7 +14095,7 @@ type Shrink struct {
 
 func (x *Shrink) Reset() {
 	*x = Shrink{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13998,7 +14107,7 @@ func (x *Shrink) String() string {
 func (*Shrink) ProtoMessage() {}
 
 func (x *Shrink) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14011,7 +14120,7 @@ func (x *Shrink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shrink.ProtoReflect.Descriptor instead.
 func (*Shrink) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{137}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *Shrink) GetOf() int32 {
@@ -14043,7 +14152,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14055,7 +14164,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14068,7 +14177,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{138}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -14123,7 +14232,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14135,7 +14244,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14148,7 +14257,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{139}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -14176,7 +14285,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14188,7 +14297,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14201,7 +14310,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{140}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -14240,7 +14349,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14252,7 +14361,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14265,7 +14374,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{141}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -14326,7 +14435,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[142]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14338,7 +14447,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[142]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14351,7 +14460,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{142}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -14419,7 +14528,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[143]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14431,7 +14540,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[143]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14444,7 +14553,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{143}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -14468,7 +14577,7 @@ type Bar struct {
 
 func (x *Bar) Reset() {
 	*x = Bar{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[144]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14480,7 +14589,7 @@ func (x *Bar) String() string {
 func (*Bar) ProtoMessage() {}
 
 func (x *Bar) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[144]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14493,7 +14602,7 @@ func (x *Bar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bar.ProtoReflect.Descriptor instead.
 func (*Bar) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{144}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *Bar) GetName() string {
@@ -15732,7 +15841,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\rsince_unix_ns\x18\x01 \x01(\x03R\vsinceUnixNs\x12 \n" +
 	"\fhalf_life_ns\x18\x02 \x01(\x03R\n" +
 	"halfLifeNs\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\x05R\x05limit\"\xa1\x04\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\"\xcb\x04\n" +
 	"\fHistoryReply\x12\x1c\n" +
 	"\n" +
 	"at_unix_ns\x18\x01 \x01(\x03R\batUnixNs\x12\"\n" +
@@ -15751,7 +15860,17 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04jobs\x18\v \x03(\v2\x12.falcon.v1.PastJobR\x04jobs\x12.\n" +
 	"\bculprits\x18\f \x03(\v2\x12.falcon.v1.CulpritR\bculprits\x122\n" +
 	"\n" +
-	"fail_stops\x18\r \x03(\v2\x13.falcon.v1.FailStopR\tfailStops\"\xe7\x01\n" +
+	"fail_stops\x18\r \x03(\v2\x13.falcon.v1.FailStopR\tfailStops\x12(\n" +
+	"\x05paths\x18\x0e \x03(\v2\x12.falcon.v1.PathRowR\x05paths\"\xbf\x01\n" +
+	"\aPathRow\x12\x14\n" +
+	"\x05class\x18\x01 \x01(\tR\x05class\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x14\n" +
+	"\x05paths\x18\x03 \x01(\x05R\x05paths\x12\x14\n" +
+	"\x05tests\x18\x04 \x01(\x05R\x05tests\x12\x17\n" +
+	"\amean_ms\x18\x05 \x01(\x01R\x06meanMs\x12\x10\n" +
+	"\x03cov\x18\x06 \x01(\x01R\x03cov\x12\x14\n" +
+	"\x05worst\x18\a \x01(\tR\x05worst\x12\x1b\n" +
+	"\tworst_cov\x18\b \x01(\x01R\bworstCov\"\xe7\x01\n" +
 	"\bFailStop\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06faults\x18\x02 \x01(\x05R\x06faults\x12\x14\n" +
@@ -16053,7 +16172,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 151)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 152)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -16187,33 +16306,34 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*PeekReply)(nil),         // 129: falcon.v1.PeekReply
 	(*HistoryRequest)(nil),    // 130: falcon.v1.HistoryRequest
 	(*HistoryReply)(nil),      // 131: falcon.v1.HistoryReply
-	(*FailStop)(nil),          // 132: falcon.v1.FailStop
-	(*ProbeRequest)(nil),      // 133: falcon.v1.ProbeRequest
-	(*ProbeReply)(nil),        // 134: falcon.v1.ProbeReply
-	(*PastIncident)(nil),      // 135: falcon.v1.PastIncident
-	(*CauseCount)(nil),        // 136: falcon.v1.CauseCount
-	(*JobCauses)(nil),         // 137: falcon.v1.JobCauses
-	(*JobCategory)(nil),       // 138: falcon.v1.JobCategory
-	(*Spread)(nil),            // 139: falcon.v1.Spread
-	(*PastJob)(nil),           // 140: falcon.v1.PastJob
-	(*Culprit)(nil),           // 141: falcon.v1.Culprit
-	(*Fault)(nil),             // 142: falcon.v1.Fault
-	(*Recovery)(nil),          // 143: falcon.v1.Recovery
-	(*RecoveryWait)(nil),      // 144: falcon.v1.RecoveryWait
-	(*Shrink)(nil),            // 145: falcon.v1.Shrink
-	(*RankRecovery)(nil),      // 146: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 147: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 148: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 149: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 150: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 151: falcon.v1.RecoverReply
-	(*Bar)(nil),               // 152: falcon.v1.Bar
-	nil,                       // 153: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 154: falcon.v1.Policy.RungsEntry
-	nil,                       // 155: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 156: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 157: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 158: falcon.v1.Recovery.PredictedMsEntry
+	(*PathRow)(nil),           // 132: falcon.v1.PathRow
+	(*FailStop)(nil),          // 133: falcon.v1.FailStop
+	(*ProbeRequest)(nil),      // 134: falcon.v1.ProbeRequest
+	(*ProbeReply)(nil),        // 135: falcon.v1.ProbeReply
+	(*PastIncident)(nil),      // 136: falcon.v1.PastIncident
+	(*CauseCount)(nil),        // 137: falcon.v1.CauseCount
+	(*JobCauses)(nil),         // 138: falcon.v1.JobCauses
+	(*JobCategory)(nil),       // 139: falcon.v1.JobCategory
+	(*Spread)(nil),            // 140: falcon.v1.Spread
+	(*PastJob)(nil),           // 141: falcon.v1.PastJob
+	(*Culprit)(nil),           // 142: falcon.v1.Culprit
+	(*Fault)(nil),             // 143: falcon.v1.Fault
+	(*Recovery)(nil),          // 144: falcon.v1.Recovery
+	(*RecoveryWait)(nil),      // 145: falcon.v1.RecoveryWait
+	(*Shrink)(nil),            // 146: falcon.v1.Shrink
+	(*RankRecovery)(nil),      // 147: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 148: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 149: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 150: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 151: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 152: falcon.v1.RecoverReply
+	(*Bar)(nil),               // 153: falcon.v1.Bar
+	nil,                       // 154: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 155: falcon.v1.Policy.RungsEntry
+	nil,                       // 156: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 157: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 158: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 159: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	20,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
@@ -16256,7 +16376,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	46,  // 37: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
 	47,  // 38: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
 	45,  // 39: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	153, // 40: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	154, // 40: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
 	0,   // 41: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
 	49,  // 42: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
 	67,  // 43: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
@@ -16302,16 +16422,16 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	93,  // 83: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
 	116, // 84: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
 	45,  // 85: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	143, // 86: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	144, // 86: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
 	83,  // 87: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
 	85,  // 88: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
 	82,  // 89: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
 	106, // 90: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
 	80,  // 91: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
-	141, // 92: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
+	142, // 92: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
 	126, // 93: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
 	79,  // 94: falcon.v1.SnapshotReply.brief:type_name -> falcon.v1.Brief
-	152, // 95: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
+	153, // 95: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
 	78,  // 96: falcon.v1.SnapshotReply.recent:type_name -> falcon.v1.Recent
 	77,  // 97: falcon.v1.SnapshotReply.engine:type_name -> falcon.v1.Build
 	81,  // 98: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
@@ -16320,7 +16440,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	87,  // 101: falcon.v1.Job.silicon:type_name -> falcon.v1.Silicon
 	88,  // 102: falcon.v1.Silicon.found:type_name -> falcon.v1.SiliconFinding
 	6,   // 103: falcon.v1.SiliconFinding.slow:type_name -> falcon.v1.SiliconSlow
-	154, // 104: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	155, // 104: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
 	90,  // 105: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
 	7,   // 106: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
 	10,  // 107: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
@@ -16334,7 +16454,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	103, // 115: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
 	104, // 116: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
 	104, // 117: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	155, // 118: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	156, // 118: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
 	103, // 119: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
 	102, // 120: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
 	105, // 121: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
@@ -16356,65 +16476,66 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	107, // 137: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
 	94,  // 138: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
 	86,  // 139: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	143, // 140: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	144, // 140: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
 	126, // 141: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
 	126, // 142: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
 	127, // 143: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
 	12,  // 144: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
-	135, // 145: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
-	136, // 146: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
-	137, // 147: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
-	139, // 148: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
-	139, // 149: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
-	140, // 150: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
-	141, // 151: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
-	132, // 152: falcon.v1.HistoryReply.fail_stops:type_name -> falcon.v1.FailStop
-	138, // 153: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
-	142, // 154: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	156, // 155: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	60,  // 156: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	157, // 157: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	158, // 158: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	146, // 159: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	145, // 160: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	144, // 161: falcon.v1.Recovery.wait:type_name -> falcon.v1.RecoveryWait
-	143, // 162: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	149, // 163: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	143, // 164: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	91,  // 165: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	8,   // 166: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	18,  // 167: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
-	75,  // 168: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	109, // 169: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	111, // 170: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	113, // 171: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	121, // 172: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	115, // 173: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	147, // 174: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	150, // 175: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	130, // 176: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
-	133, // 177: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
-	124, // 178: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
-	128, // 179: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
-	50,  // 180: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	19,  // 181: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
-	76,  // 182: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	110, // 183: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	112, // 184: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	114, // 185: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	122, // 186: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	123, // 187: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	148, // 188: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	151, // 189: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	131, // 190: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
-	134, // 191: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
-	125, // 192: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
-	129, // 193: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
-	180, // [180:194] is the sub-list for method output_type
-	166, // [166:180] is the sub-list for method input_type
-	166, // [166:166] is the sub-list for extension type_name
-	166, // [166:166] is the sub-list for extension extendee
-	0,   // [0:166] is the sub-list for field type_name
+	136, // 145: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
+	137, // 146: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
+	138, // 147: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
+	140, // 148: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
+	140, // 149: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
+	141, // 150: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
+	142, // 151: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
+	133, // 152: falcon.v1.HistoryReply.fail_stops:type_name -> falcon.v1.FailStop
+	132, // 153: falcon.v1.HistoryReply.paths:type_name -> falcon.v1.PathRow
+	139, // 154: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
+	143, // 155: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	157, // 156: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	60,  // 157: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	158, // 158: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	159, // 159: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	147, // 160: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	146, // 161: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	145, // 162: falcon.v1.Recovery.wait:type_name -> falcon.v1.RecoveryWait
+	144, // 163: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	150, // 164: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	144, // 165: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	91,  // 166: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	8,   // 167: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	18,  // 168: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	75,  // 169: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	109, // 170: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	111, // 171: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	113, // 172: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	121, // 173: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	115, // 174: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	148, // 175: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	151, // 176: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	130, // 177: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
+	134, // 178: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
+	124, // 179: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
+	128, // 180: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
+	50,  // 181: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	19,  // 182: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	76,  // 183: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	110, // 184: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	112, // 185: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	114, // 186: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	122, // 187: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	123, // 188: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	149, // 189: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	152, // 190: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	131, // 191: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
+	135, // 192: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
+	125, // 193: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
+	129, // 194: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
+	181, // [181:195] is the sub-list for method output_type
+	167, // [167:181] is the sub-list for method input_type
+	167, // [167:167] is the sub-list for extension type_name
+	167, // [167:167] is the sub-list for extension extendee
+	0,   // [0:167] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -16465,7 +16586,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   151,
+			NumMessages:   152,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

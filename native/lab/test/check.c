@@ -14,7 +14,11 @@ static pid_t state_owner;
 
 /* The process that made the state file removes it; its children do not. */
 static void remove_state(void) {
-  if (getpid() == state_owner) unlink(state_path);
+  if (getpid() != state_owner) return;
+  char busy[sizeof state_path + 8];
+  snprintf(busy, sizeof busy, "%s.busy", state_path); /* what the CUDA stand-in counts beside it */
+  unlink(state_path);
+  unlink(busy);
 }
 
 unsigned char *state_create(int nodes, int gpus) {

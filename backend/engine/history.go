@@ -143,11 +143,11 @@ func (m *journalState) lasting() []history.Entry {
 	return out
 }
 
-// validations are those in memory, oldest first.
-func (m *journalState) validations() []falcon.Validation {
-	out := make([]falcon.Validation, len(m.tests))
-	for i := range m.tests {
-		out[i] = m.tests[i].Validation
+// validationsOf are those of records, in their order.
+func validationsOf(tests []validationRecord) []falcon.Validation {
+	out := make([]falcon.Validation, len(tests))
+	for i := range tests {
+		out[i] = tests[i].Validation
 	}
 	return out
 }
@@ -176,7 +176,7 @@ func History(ctx context.Context, e *Engine, q *falconv1.HistoryRequest) (*falco
 		out = historyReply(&e.state.past, history.Query{
 			NowNs: e.cfg.Now().UnixNano(), SinceNs: q.GetSinceUnixNs(), HalfLife: time.Duration(q.GetHalfLifeNs()), Lasting: e.state.lasting(),
 		}, limit)
-		out.Paths = pathsToProto(history.Paths(e.state.validations(), q.GetSinceUnixNs()))
+		out.Paths = pathsToProto(history.Paths(validationsOf(e.state.tests), q.GetSinceUnixNs()))
 		out.FailStops = failStopsToProto(history.FailStops(e.state.recoveries, q.GetSinceUnixNs()))
 	})
 	return out, err

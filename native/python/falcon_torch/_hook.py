@@ -134,10 +134,10 @@ class Hook:
         if self._calls:
             self._calls["falcon_job_mesh"](dims.encode(), micro_batches)
 
-    def state(self, state_bytes: int, least: int, multiple: int) -> None:
-        """Report the bytes that move with this rank, and the micro-batches that its replica may be given."""
+    def state(self, state_bytes: int, least: int, multiple: int, zero: tuple[int, int] = (0, 0)) -> None:
+        """Report the bytes that move with this rank, the micro-batches that its replica may be given, and ZeRO."""
         if self._calls:
-            self._calls["falcon_job_state"](0, 0, state_bytes, 0, least, 0, multiple)
+            self._calls["falcon_job_state"](*zero, state_bytes, 0, least, 0, multiple)
 
     def can(self, what: int, versions: int) -> None:
         """Declare what this process can do, and how many steps of its state it holds at a time."""

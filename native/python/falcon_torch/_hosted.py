@@ -82,7 +82,7 @@ class HostedJob(Job):
     def _keep_even(self, why: str) -> None:
         self._even, self._courier = why, None
         each = self._total // self._layout.replicas
-        self._hook.state(self._state_bytes, each, each)
+        self._hook.state(self._state_bytes, each, each, self._zero)
         self.log.write(micro_batches="stay", why=why)
         if self._declared:
             self._declare()

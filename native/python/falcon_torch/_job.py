@@ -19,6 +19,7 @@ from ._place import STEPS, Placement, is_permutation
 from ._recover import Recovery, Suspended
 from ._state import Kept, State
 from ._storage import Load, Save, Storage
+from ._zero import WHOLE, Zero, of_torch
 
 KINDS = {
     _hook.MICRO_BATCHES: "microbatches",
@@ -45,6 +46,7 @@ class Job:
         multiple: int = 1,
         save: Save | None = None,
         load: Load | None = None,
+        zero: Zero = WHOLE,
     ) -> None:
         if micro_batches < least or micro_batches % multiple != 0:
             raise ValueError(
@@ -52,7 +54,7 @@ class Job:
                 + (f" and a multiple of {multiple}" if multiple > 1 else "")
             )
         self._hook, self._layout, self._accumulate = _hook.Hook(), layout, accumulate
-        self._least, self._multiple = least, multiple
+        self._least, self._multiple, self._zero = least, multiple, zero
         self._split = [micro_batches] * layout.replicas
         self._total = micro_batches * layout.replicas
         self._next, self._newest, self._epoch = begin, 0, 0
@@ -78,7 +80,7 @@ class Job:
         if self.under_falcon:
             _stack.start()
             self._hook.mesh(layout.text, micro_batches)
-            self._hook.state(self._state_bytes, least, multiple)
+            self._hook.state(self._state_bytes, least, multiple, zero)
 
     def _meet(self) -> _votes.Votes | None:
         """The votes of all ranks; those of a process that enters its training function again are there."""
@@ -89,6 +91,11 @@ class Job:
 
     def mark_updates(self, *optimizers: torch.optim.Optimizer) -> None:
         """Mark the steps of the optimizers, which are taken in this order, as the update of an iteration."""
+        for optimizer in optimizers:
+            zero = of_torch(optimizer, self._layout)
+            if zero != WHOLE:
+                self._zero = zero
+                self._hook.state(self._state_bytes, self._least, self._multiple, zero)
         optimizers[0].register_step_pre_hook(self._before_update)
         optimizers[-1].register_step_post_hook(self._after_update)
 
@@ -98,7 +105,12 @@ class Job:
         return self._votes is not None or self._recovery is not None or _join.joins()
 
     def recover_by(self, recovery: Recovery) -> None:
-        """Survive the death of peers; a process that takes a dead one's place waits here for the others."""
+        """Survive the death of peers; a process that takes a dead one's place waits here for the others.
+
+        Not where replicas hold other parts of the optimizer than this rank: there is nobody to get a part back from.
+        """
+        if self._zero != WHOLE:
+            return
         self._recovery = recovery
         self._declare()
         recovery.watch_votes(self._votes)
@@ -108,7 +120,7 @@ class Job:
     def recover_by_entering(self, state: State) -> None:
         """Inside falcon_torch.run: survive the death of peers, and take another rank over, by another call of it."""
         runner = _run.current()
-        if runner is None or self._votes is None:
+        if runner is None or self._votes is None or self._zero != WHOLE:
             return
         self._recovery, self._runner = runner.recovery, runner
         runner.recovery.train(state)

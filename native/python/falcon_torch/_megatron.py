@@ -14,6 +14,7 @@ from ._job import Job
 from ._mesh import place, text_of
 from ._state import State
 from ._storage import Load, Save
+from ._zero import of_megatron
 
 SCALES = ("grad_scale_func", "moe_grad_scale_func", "mtp_grad_scale_func")
 
@@ -99,6 +100,7 @@ def megatron(
         multiple=layout.stages if virtual else 1,
         save=save,
         load=load,
+        zero=of_megatron([*chunks, optimizer], layout),
     )
     if hasattr(optimizer, "step_with_ready_grads"):
         job.mark_megatron_updates(optimizer)

@@ -22,6 +22,7 @@ from ._hosted import HostedJob, attach
 from ._megatron import MegatronJob
 from ._mesh import place, ranks_along
 from ._uneven import kept_even
+from ._zero import of_megatron
 
 LOOP = "megatron.training.training"
 INSTALLED = "falcon_loop"  # attribute of Megatron's module, once its functions are replaced
@@ -178,6 +179,7 @@ class Loop:
                 least=multiple,
                 multiple=multiple,
                 save=self._store if args.save else None,
+                zero=of_megatron([*model, arguments["optimizer"]], layout, args),
             ),
             "Megatron-LM",
         )

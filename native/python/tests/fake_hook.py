@@ -31,8 +31,8 @@ class Mailbox:
     def mesh(self, dims: str, micro_batches: int) -> None:
         self.calls.append(("mesh", dims, micro_batches))
 
-    def state(self, state_bytes: int, least: int, multiple: int) -> None:
-        self.calls.append(("state", state_bytes, least, multiple))
+    def state(self, state_bytes: int, least: int, multiple: int, zero: tuple[int, int] = (0, 0)) -> None:
+        self.calls += [("state", state_bytes, least, multiple), ("zero", *zero)]
 
     def can(self, what: int, versions: int) -> None:
         self.calls.append(("can", what, versions))

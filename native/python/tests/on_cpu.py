@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -60,6 +61,10 @@ def pretend() -> None:
     cuda.mem_get_info = lambda *_: (1 << 30, 1 << 30)
     cuda.memory_stats = lambda *_: {}
     torch.accelerator.is_available = lambda: False  # memory is not pinned
+    kind: Any = torch.Tensor.type  # Megatron's distributed optimizer asks for the name of it
+    torch.Tensor.type = lambda self, *a: (  # type: ignore[method-assign,assignment]
+        kind(self, *a) if a else re.sub(r"^torch\.(?!cuda)", "torch.cuda.", kind(self))
+    )
     torch.Tensor.cuda = lambda self, *_, **__: self  # type: ignore[method-assign]
     torch.Tensor.pin_memory = lambda self, *_: self  # type: ignore[method-assign]
     torch.nn.Module.cuda = lambda self, *_: self  # type: ignore[method-assign]

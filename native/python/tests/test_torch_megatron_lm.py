@@ -85,6 +85,20 @@ def test_gradients_and_data_with_uneven_splits(world: int, more: str, mesh: str,
         check(ranks, moved(), record_property)
 
 
+@pytest.mark.parametrize(
+    ("world", "more", "zero"),
+    [
+        (2, "", (0, 0)),
+        (2, "--optimizer adam --use-distributed-optimizer", (1, 1)),
+        (4, "--optimizer adam --use-distributed-optimizer --num-distributed-optimizer-instances 2", (1, 2)),
+    ],
+    ids=["whole", "one copy", "two copies"],
+)
+def test_how_the_optimizer_is_spread_is_declared(world: int, more: str, zero: tuple[int, int]) -> None:
+    for got in play(world, job.play_job, f"{EVEN} {more}"):
+        assert got["mailbox"].of("zero") == [zero]
+
+
 def test_virtual_stages(record_property: Any) -> None:
     posts = [split(0, 1, [1, 7]), split(2, 2, [6, 2])]
     more = "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 --num-layers 4"

@@ -14,11 +14,38 @@ import os
 
 TYPE_CHECKING = False  # as typing has it, which takes longer to import than all of this
 if TYPE_CHECKING:
-    from ._api import ddp, fsdp, megatron, megatron_lm, pipeline, run, torchtitan
+    from ._api import (
+        accelerate,
+        ddp,
+        deepspeed,
+        fsdp,
+        lightning,
+        megatron,
+        megatron_lm,
+        pipeline,
+        run,
+        torchtitan,
+        transformers,
+    )
     from ._hook import Hook, hook_loaded
     from ._job import Job
 
-__all__ = ["Hook", "Job", "ddp", "fsdp", "hook_loaded", "megatron", "megatron_lm", "pipeline", "run", "torchtitan"]
+__all__ = [
+    "Hook",
+    "Job",
+    "accelerate",
+    "ddp",
+    "deepspeed",
+    "fsdp",
+    "hook_loaded",
+    "lightning",
+    "megatron",
+    "megatron_lm",
+    "pipeline",
+    "run",
+    "torchtitan",
+    "transformers",
+]
 __version__ = "0.1.0"
 
 if "libfalcon_hook" in os.environ.get("LD_PRELOAD", ""):
@@ -26,8 +53,8 @@ if "libfalcon_hook" in os.environ.get("LD_PRELOAD", ""):
 
     prepare()
 
-_CALLS = dict.fromkeys(("ddp", "fsdp", "megatron", "megatron_lm", "pipeline", "run", "torchtitan"), "_api")
-_LATER = {**_CALLS, "Hook": "_hook", "hook_loaded": "_hook", "Job": "_job"}  # imported when first asked for
+_ELSEWHERE = {"Hook": "_hook", "hook_loaded": "_hook", "Job": "_job"}
+_LATER = {name: _ELSEWHERE.get(name, "_api") for name in __all__}  # imported when first asked for
 
 
 def __getattr__(name: str) -> object:

@@ -142,6 +142,55 @@ def torchtitan(trainer: Any) -> None:
     _torchtitan.torchtitan(trainer)
 
 
+def transformers(trainer: Any, mesh: str | None = None) -> None:
+    """Bring a Trainer of Hugging Face's transformers under Falcon: call it once, before trainer.train().
+
+    Checkpoints that Falcon orders are the trainer's own: train(resume_from_checkpoint=True) goes on with them. Without
+    the hook it does nothing. Raise ValueError for another kind of trainer, and when training begins where the ranks of
+    its strategy are not known and no mesh, such as "fsdp=4,dp=2", is given.
+    """
+    from . import _transformers
+
+    _transformers.transformers(trainer, mesh)
+
+
+def accelerate(accelerator: Any, save: Any = None, begin: int = 0, mesh: str | None = None) -> None:
+    """Bring a loop of the script's with an Accelerator under Falcon: call it once, after accelerator.prepare().
+
+    save is a folder, in which the state of the accelerator is saved when Falcon orders a checkpoint, or a function of
+    an iteration; none is needed where the accelerator names its checkpoints by itself. begin is the first iteration.
+    An order to stop ends the script by exit 0, before a forward. Without the hook it does nothing. Raise ValueError
+    for other counts of optimizers than one, where save can't be right, and where the ranks are not known.
+    """
+    from . import _accelerate
+
+    _accelerate.accelerate(accelerator, save, begin, mesh)
+
+
+def lightning(trainer: Any, mesh: str | None = None) -> None:
+    """Bring a Trainer of Lightning under Falcon: call it once, before trainer.fit().
+
+    Checkpoints that Falcon orders lie in the folder of the trainer's checkpoint callback: ckpt_path="last" finds them.
+    Without the hook it does nothing. Raise ValueError for another kind of trainer, and when training begins with
+    several optimizers, or where the ranks of the strategy are not known and no mesh is given.
+    """
+    from . import _lightning
+
+    _lightning.lightning(trainer, mesh)
+
+
+def deepspeed(engine: Any, save: Any = None, mesh: str | None = None) -> None:
+    """Bring an engine of DeepSpeed under Falcon: call it once, after a checkpoint was loaded and before the first step.
+
+    save is the folder of engine.save_checkpoint, or a function of an iteration; without it no checkpoint can be
+    ordered. An order to stop ends the script by exit 0, before a forward or a train_batch. Without the hook it does
+    nothing. Raise ValueError for what is no engine, and where the ranks are not known and no mesh is given.
+    """
+    from . import _deepspeed
+
+    _deepspeed.deepspeed(engine, save, mesh)
+
+
 def run(train: Callable[[], Any]) -> Any:
     """Call train, and return what it returns; call it again where its processes get other groups or ranks.
 

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import wraps
 from typing import Any, TypeVar
 
 import torch.distributed as dist
@@ -54,6 +55,7 @@ class HostedJob(Job):
     _courier: Courier | None = None
     _even = ""  # why micro-batches stay where they are
     _first: int | None = None  # the iteration that it began with
+    _over = False  # whether training has ended
     _asked = False  # whether all ranks have said that their batches can be carried
 
     def host(self, even: str) -> None:
@@ -103,7 +105,35 @@ class HostedJob(Job):
         if self._courier is not None:
             self._courier.finish()
             self._ask()
-        return self.next_iteration(until)
+        self._over = not self.next_iteration(until)
+        return not self._over
+
+    def finish(self) -> None:
+        """Training has ended by something that Falcon does not know; of an iteration that was begun nothing ran."""
+        if not self._over:
+            self._open = False
+            self.advance(0)
+
+    def mark_end(self, optimizer: Any) -> None:
+        """Mark the end of an optimizer's step alone: forward and backward run inside it, and updating() is called."""
+        optimizer.register_step_post_hook(self._after_update)
+
+    def updating(self) -> None:
+        """The gradients of all ranks have come, and the update begins."""
+        self._before_update()
+
+    def mark_step(self, optimizer: Any) -> None:
+        """Mark the step of an optimizer that is not one of torch.optim as the update of an iteration."""
+        step = optimizer.step
+
+        @wraps(step)
+        def marked(*args: Any, **kwargs: Any) -> Any:
+            self._before_update()
+            done = step(*args, **kwargs)
+            self._after_update()
+            return done
+
+        optimizer.step = marked
 
     def close(self, following: int) -> None:
         """End the iteration that runs, where no optimizer did; following is the framework's number of the next one."""

@@ -146,10 +146,12 @@ class Loop:
         """The batches of a step: get_batch_samples. At the end of an epoch, where there are fewer, they stay."""
         job = self._job
         assert job is not None
+        job.begin(self._trainer.state.max_steps)
         if not self._moves or job._courier is None or count != self._trainer.args.gradient_accumulation_steps:
             return self._samples(iterator, count, device)
-        job.begin(self._trainer.state.max_steps)
         mine = job.split[job._layout.replica]
+        if len(set(job.split)) == 1 and job._courier.carries is not None:
+            return self._samples(iterator, count, device)  # all is as the trainer has it
         batches, items = self._samples(job.deal(plain(iterator)), mine, device)
         return groups_of(batches, count), items
 

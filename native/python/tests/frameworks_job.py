@@ -15,7 +15,7 @@ from torch import nn
 import falcon_torch
 from fake_hook import Mailbox
 
-STEPS, SIZE, PER_STEP, WIDTH, RATE = 6, 2, 4, 8, 0.1  # PER_STEP: batches of a rank in a step
+STEPS, SIZE, PER_STEP, WIDTH, RATE, IGNORED = 6, 2, 4, 8, 0.1, -100  # PER_STEP: batches of a rank in a step
 
 
 MODULES = {
@@ -33,19 +33,21 @@ for name in NAMES:
 class Samples(torch.utils.data.Dataset):  # type: ignore[misc]
     """Samples that are known by number."""
 
-    def __init__(self, count: int) -> None:
-        self.count = count
+    def __init__(self, count: int, masks: int = 1) -> None:
+        self.count, self.masks = count, masks
 
     def __len__(self) -> int:
         return self.count
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         random = torch.Generator().manual_seed(1000 + index)
-        return {"x": torch.randn(WIDTH, generator=random), "labels": torch.randn(2, generator=random), "number": index}
+        x, labels = torch.randn(WIDTH, generator=random), torch.randn(2, generator=random)
+        labels[: index % self.masks] = IGNORED
+        return {"x": x, "labels": labels, "number": index}
 
 
-def samples() -> Samples:
-    return Samples(STEPS * PER_STEP * SIZE * dist.get_world_size())
+def samples(masks: int = 1) -> Samples:
+    return Samples(STEPS * PER_STEP * SIZE * dist.get_world_size(), masks)
 
 
 class Resumable(torch.utils.data.DataLoader):  # type: ignore[misc]
@@ -81,6 +83,17 @@ class Net(nn.Module):
         return {"loss": (self.layers(x) - labels).square().mean()}
 
 
+class TokenNet(Net):
+    """A network whose loss is divided by the tokens of all ranks: some samples have fewer than others."""
+
+    def forward(self, x: Any, labels: Any, number: Any, num_items_in_batch: Any = None, **_: Any) -> Any:
+        if self.training:
+            self.seen[-1] += number.tolist()
+        counts = labels.ne(IGNORED)
+        losses = (self.layers(x) - labels.where(counts, 0)).square() * counts
+        return {"loss": losses.sum() / (counts.sum() if num_items_in_batch is None else num_items_in_batch)}
+
+
 def keep(model: Net, gradients: list[Any]) -> None:
     """Keep what a step had."""
     gradients.append([p.grad.clone().numpy() for p in model.parameters() if p.grad is not None])
@@ -92,7 +105,7 @@ def watch(model: Net, optimizer: Any, gradients: list[Any]) -> None:
     optimizer.register_step_pre_hook(lambda *_: keep(model, gradients))
 
 
-def of_transformers(folder: str, again: bool, model: Net, gradients: list[Any]) -> int:
+def of_transformers(folder: str, again: bool, model: Net, gradients: list[Any], masks: int = 1) -> int:
     hf = importlib.import_module("transformers.trainer")
     optimizer = torch.optim.SGD(model.parameters(), RATE)
     watch(model, optimizer, gradients)
@@ -110,7 +123,7 @@ def of_transformers(folder: str, again: bool, model: Net, gradients: list[Any]) 
         remove_unused_columns=False,
         train_sampling_strategy="sequential",
     )
-    trainer = hf.Trainer(model, args, train_dataset=samples(), optimizers=(optimizer, None))
+    trainer = hf.Trainer(model, args, train_dataset=samples(masks), optimizers=(optimizer, None))
     falcon_torch.transformers(trainer)
     trainer.train(resume_from_checkpoint=again)
     return int(trainer.state.global_step)
@@ -209,7 +222,7 @@ SCRIPTS = {
 def play_job(mailbox: Mailbox, name: str, folder: str, again: bool, options: dict[str, Any]) -> dict[str, Any]:
     """A rank of a script."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29500", NODE_RANK="0")
-    model, gradients = Net(), list[Any]()
+    model, gradients = TokenNet() if options.get("masks") else Net(), list[Any]()
     end: Any = "returned"
     step = -1
     try:

@@ -80,10 +80,11 @@ def test_an_order_to_stop_ends_it(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif("transformers" not in NAMES, reason="transformers is not installed")
-def test_batches_of_a_trainer_move(tmp_path: Path, record_property: Any) -> None:
-    even = play(2, job.play_job, "transformers", str(tmp_path), False, {})
+@pytest.mark.parametrize("options", [{}, {"masks": 3}], ids=["means", "tokens of all ranks"])
+def test_batches_of_a_trainer_move(options: dict[str, Any], tmp_path: Path, record_property: Any) -> None:
+    even = play(2, job.play_job, "transformers", str(tmp_path), False, options)
     posts = [split(0, 1, [1, 7]), split(2, 2, [6, 2])]
-    moved = play(2, job.play_job, "transformers", str(tmp_path), False, {}, posts=posts)
+    moved = play(2, job.play_job, "transformers", str(tmp_path), False, options, posts=posts)
     worst = 0.0
     for got, want in zip(moved, even, strict=True):
         assert got["mailbox"].of("ack") == [(1, 2, 0), (2, 4, 0)]

@@ -38,7 +38,7 @@ func (w *siliconWatch) look(now time.Time) {
 	w.report = w.watch.Look(now, w.state.job.Placement)
 	for _, s := range w.report.Slow {
 		if !slices.Contains(was.Slow, s) {
-			w.oplog.logf("silicon", 1, "", "%s", w.report.Text(s))
+			w.oplog.logf("silicon", 2, "", "%s", w.report.Text(s))
 		}
 	}
 	for _, s := range was.Slow {

@@ -24,7 +24,7 @@ var classes = [...]class{
 	{"recoveries", []string{"recovery", "fault", "kernel"}},
 	{"tests", []string{"validation"}},
 	{"detector's notes", []string{"jitter", "profile", "rebase", "settled", "learned", "skip"}},
-	{"cluster", []string{"agent", "rank", "policy", "alarm"}},
+	{"cluster", []string{"agent", "rank", "policy", "alarm", "silicon"}},
 }
 
 func (c class) includes(kind string) bool { return c.kinds == nil || slices.Contains(c.kinds, kind) }

@@ -12,6 +12,16 @@ const (
 	FaultDevice FaultKind = "device" // a device reported what it does not recover from by itself (XID, ECC, NIC down)
 )
 
+// FaultSign is what is not known of a fault. It decides whether a person is asked.
+type FaultSign string
+
+// Signs.
+const (
+	SignUnwatched FaultSign = "unwatched" // nothing but ends that no agent saw: the job may have finished
+	SignNoneLeft  FaultSign = "none left" // no process is left, and nobody saw how they ended
+	SignUnheard   FaultSign = "unheard"   // it hangs, and nodes are not heard: they, or the console's network
+)
+
 // Fault is one fail-stop fault. It belongs to hardware: the ranks are those
 // that the placement of the job epoch had there.
 type Fault struct {
@@ -25,6 +35,7 @@ type Fault struct {
 	Spare      Node      `json:"spare,omitempty"`            // that the action names for the node's ranks; another where that is gone
 	Silent     bool      `json:"silent,omitempty"`           // nothing but silence speaks against the node: it holds until the node is heard again with its processes
 	Unanswered bool      `json:"unanswered,omitempty"`       // the node is heard, but did not answer an order: it holds until the node is heard by another connection
+	Sign       FaultSign `json:"sign,omitempty"`             // what is not known of it, which decides who may act; "" = nothing of that kind
 	FirstNs    int64     `json:"first_unix_ns"`              // of the first sign
 	DetectedNs int64     `json:"detected_unix_ns"`           // when it was certain enough to act
 	ReturnedNs int64     `json:"returned_unix_ns,omitempty"` // when the node was heard again with its processes, and taken back; 0 = it was not

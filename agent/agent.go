@@ -401,6 +401,7 @@ func (a *Agent) reportEnd(p *process, now time.Time, how string) {
 	a.flushSamples(now) // its last iterations come before its end
 	if st := p.endedState(a.node, how); st != nil {
 		a.sendEnd(st)
+		a.questions.readWords(p, st)
 	}
 	a.log.Info("a training process ended", slog.String("process", p.String()), slog.String("how", how), slog.Uint64("overwritten_unread", p.lost))
 	a.updatePids()

@@ -67,7 +67,7 @@ func (p *process) addRecovery(st *falconv1.RankState) {
 	st.ZeroStage, st.ZeroInstances = int32(job.ZeRO.Stage), int32(job.ZeRO.Instances)
 	st.StateBytes, st.CopyMbs = job.Bytes, float64(job.CopyBytesS)/1e6
 	st.MicroMin, st.MicroMax, st.MicroMultiple = int32(job.MicroMin), int32(job.MicroMax), int32(job.MicroMultiple)
-	st.Can = convert.CanToProto(job.Can)
+	st.Can, st.Raised = convert.CanToProto(job.Can), convert.RaisedToProto(job.Raised)
 	if stored := p.storedCheckpoint(job.Checkpoint); stored != falcon.NoIteration {
 		st.CheckpointIteration = stored + 1
 	}

@@ -66,6 +66,7 @@ type process struct {
 	reported   report
 
 	ending   ending
+	said     string    // the telling line of its output, once it has ended
 	goneAt   time.Time // when its end was noticed
 	dead     bool
 	deadline time.Time // until when a dead process's exit status is asked for
@@ -340,7 +341,7 @@ func (p *process) changedState(node falcon.Node, nicOf func(falcon.Device) falco
 func (p *process) endedState(node falcon.Node, how string) *falconv1.RankState {
 	st := p.rankState(node)
 	if st != nil {
-		st.Alive, st.Exit = false, how
+		st.Alive, st.Exit, st.Said = false, how, p.said
 		st.Nic = p.reported.state.GetNic()
 		p.reported.replaceState(st)
 	}

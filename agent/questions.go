@@ -28,14 +28,16 @@ type questions struct {
 	said    *peek.Memory
 	looking chan struct{} // holds a token while lookAt runs
 	found   chan outputs  // what it has found
-	fails   bool          // what is known of outputs can't be written down, and that was logged
+	reading chan struct{} // holds a token for each end whose lines are read
+	words   chan lastWords
+	fails   bool // what is known of outputs can't be written down, and that was logged
 }
 
 func newQuestions(cfg Config, said string) questions {
 	return questions{
 		asks: make(chan *falconv1.Ask, 1), peeks: make(chan *falconv1.Peek, peeksMax), busy: make(chan struct{}, 1), looking: make(chan struct{}, 1), found: make(chan outputs, foundMax),
 		proc: cfg.Host.Proc, node: falcon.Node(cfg.Node), sysfs: cfg.NIC.Sysfs, logs: cfg.Logs,
-		said: peek.NewMemory(said),
+		said: peek.NewMemory(said), reading: make(chan struct{}, wordsWait), words: make(chan lastWords, wordsWait),
 	}
 }
 

@@ -53,6 +53,9 @@ func (a *Agent) scanDirectory() {
 	a.sendChangedStates()
 	a.notes.saveFollowed(a)
 	a.noteOutputs(a.now(), a.processes.living(), a.log)
+	for _, end := range a.questions.takeWords(a.processes) {
+		a.sendEnd(end)
+	}
 }
 
 // keepFolder makes the agent's own folder again where somebody has removed it: a launch

@@ -34,16 +34,16 @@ func (ap *approval) whyPerson(now time.Time) string {
 	switch {
 	case c.Whole && ap.job.Checkpoint < 0:
 		return noCheckpoint
-	case onlyHang(c) && hasEvidence(c, noneLeft):
+	case onlyHang(c) && hasSign(c, falcon.SignNoneLeft):
 		return mayBeFinished
-	case onlyHang(c) && hasEvidence(c, unheardOf):
+	case onlyHang(c) && hasSign(c, falcon.SignUnheard):
 		return "the console can't tell a dead node from its own blindness: look at the nodes that are not heard, then approve to suspend all and rejoin those that answer, or deny"
 	case onlyHang(c):
 		return "the processes are alive and the job may be waiting for something: approve to suspend all and rejoin them, or deny"
 	case ap.mayHaveFinished(now, c):
 		return mayBeFinished
 	case c.Together != "":
-		return togetherTexts[c.Together]
+		return ap.describeTogether(c.Together)
 	case ap.policy.Mode == falcon.ModeObserve:
 		return "the console only observes"
 	case ap.policy.Frozen:
@@ -81,15 +81,13 @@ func onlyHang(c *falcon.Recovery) bool {
 // onlyUnwatched reports whether nothing but ends that no agent watched led to a recovery.
 func onlyUnwatched(c *falcon.Recovery) bool {
 	return len(c.Faults) > 0 && !slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool {
-		return f.Kind != falcon.FaultExit || slices.ContainsFunc(f.Evidence, func(e string) bool { return !strings.HasSuffix(e, unwatched) })
+		return f.Kind != falcon.FaultExit || f.Sign != falcon.SignUnwatched
 	})
 }
 
-// hasEvidence reports whether the evidence of a fault contains a text.
-func hasEvidence(c *falcon.Recovery, text string) bool {
-	return slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool {
-		return slices.ContainsFunc(f.Evidence, func(e string) bool { return strings.Contains(e, text) })
-	})
+// hasSign reports whether a fault has a sign.
+func hasSign(c *falcon.Recovery, sign falcon.FaultSign) bool {
+	return slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool { return f.Sign == sign })
 }
 
 // selfHealing reports whether nothing ended for good: what froze, fell silent or hung may go on.

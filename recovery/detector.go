@@ -174,18 +174,32 @@ const unwatched = "as its agent or the console was away"
 
 // exitFault is the fault of a process's end.
 func (s *jobState) exitFault(now time.Time, p Process) falcon.Fault {
-	how := cmp.Or(p.Exit, "how is unknown")
+	how, sign := cmp.Or(p.Exit, "how is unknown"), falcon.FaultSign("")
 	if p.Exit == "" && s.ends.Doubtful(p.Rank) {
-		how += ", " + unwatched
+		how, sign = how+", "+unwatched, falcon.SignUnwatched
 	}
 	f := falcon.Fault{
-		Kind: falcon.FaultExit, Node: p.Node, Device: s.ranks.deviceOf(p.Rank), Ranks: []falcon.Rank{p.Rank}, FirstNs: now.UnixNano(),
+		Kind: falcon.FaultExit, Sign: sign, Node: p.Node, Device: s.ranks.deviceOf(p.Rank), Ranks: []falcon.Rank{p.Rank}, FirstNs: now.UnixNano(),
 		Evidence: []string{fmt.Sprintf("rank %d (process %d on %s) ended: %s", p.Rank, p.Pid, s.ranks.deviceOf(p.Rank), how)},
+	}
+	if why := describeWords(p); why != "" {
+		f.Evidence = append(f.Evidence, why)
 	}
 	if fatal, _, failed := s.nodes.Get(p.Node, now).Fatal(now); failed && fatal.Concerns(f.Device) {
 		f.Kind, f.Evidence = falcon.FaultDevice, append([]string{fatal.String()}, f.Evidence...)
 	}
 	return f
+}
+
+// describeWords is why a process ended, as it says itself; "" where nothing of that is known.
+func describeWords(p Process) string {
+	switch e := p.Ending; {
+	case !e.Raised.IsZero():
+		return fmt.Sprintf("rank %d raised %s", p.Rank, e.Raised)
+	case e.Said != "":
+		return fmt.Sprintf("rank %d printed last: %s", p.Rank, e.Said)
+	}
+	return ""
 }
 
 // parkedAlone finds a process that has left training by itself, as they do

@@ -52,6 +52,31 @@ func wasHeldBack(c *falcon.Recovery, p Process) bool {
 	return p.Park != nil && (!c.NoReturn || p.Park.Generation >= c.Generation)
 }
 
+// noteWords takes a later report of why an ended process failed, as it says itself, into the fault
+// that its end is.
+func (m *Machine) noteWords(p Process) {
+	x := m.ranks.memberOf(p.Rank)
+	if p.Alive || !x.hasEnded() || !x.sameProcess(p) || p.Ending.Words() == "" || x.process().Ending.Words() != "" {
+		return
+	}
+	x.noteWords(p.Ending)
+	if m.op.rec != nil && addWords(m.op.rec, x.process()) {
+		m.op.markChanged()
+	}
+}
+
+// addWords reports whether a fault that the end of a process is has what the process says of it now.
+func addWords(c *falcon.Recovery, p Process) bool {
+	for i := range c.Faults {
+		f := &c.Faults[i]
+		if f.Node == p.Node && slices.Contains(f.Ranks, p.Rank) && (f.Kind == falcon.FaultExit || f.Kind == falcon.FaultDevice) {
+			f.Evidence = append(f.Evidence, describeWords(p))
+			return true
+		}
+	}
+	return false
+}
+
 // explainEnd takes a later report of how a process ended, where that was unknown.
 func (m *Machine) explainEnd(now time.Time, p Process) {
 	x := m.ranks.memberOf(p.Rank)

@@ -60,6 +60,7 @@ func (m *Machine) onProcess(now time.Time, p Process) {
 		p.Park = nil // of before the newest rejoin, which all have carried out: its agent was away
 	}
 	m.explainEnd(now, p)
+	m.noteWords(p)
 	x := m.ranks.memberOf(p.Rank)
 	if x.outdates(p) {
 		return

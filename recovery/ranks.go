@@ -208,6 +208,11 @@ func (x *member) sameProcess(p Process) bool {
 	return x.proc.Pid == p.Pid && x.proc.Generation == p.Generation
 }
 
+// noteWords takes what the ended process says of its end.
+func (x *member) noteWords(e falcon.Ending) {
+	x.proc.Ending.Raised, x.proc.Ending.Said = e.Raised, e.Said
+}
+
 // explainEnd takes a later report of how the process ended.
 func (x *member) explainEnd(p Process) { x.proc = p }
 

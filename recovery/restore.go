@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -22,8 +23,37 @@ func (m *Machine) onRestored(now time.Time, in Restored) {
 		}
 	}
 	m.finishEpoch(now)
-	m.hist.restore(in.Recoveries, in.NextID)
+	m.hist.restore(withSigns(in.Recoveries), in.NextID)
 	m.flow.restoreHistory(now, in.Generation)
+}
+
+// withSigns converts recoveries of journals that had no signs: their evidence begins or ends with what
+// the sign says.
+func withSigns(all []falcon.Recovery) []falcon.Recovery {
+	for i := range all {
+		for k := range all[i].Faults {
+			if f := &all[i].Faults[k]; f.Sign == "" {
+				f.Sign = signOf(f)
+			}
+		}
+	}
+	return all
+}
+
+func signOf(f *falcon.Fault) falcon.FaultSign {
+	every := func(is func(string) bool) bool {
+		return len(f.Evidence) > 0 && !slices.ContainsFunc(f.Evidence, func(e string) bool { return !is(e) })
+	}
+	switch {
+	case f.Kind == falcon.FaultExit && every(func(e string) bool { return strings.HasSuffix(e, unwatched) }):
+		return falcon.SignUnwatched
+	case f.Kind != falcon.FaultHang || len(f.Evidence) == 0:
+	case strings.HasPrefix(f.Evidence[0], noneLeft):
+		return falcon.SignNoneLeft
+	case strings.Contains(f.Evidence[0], unheardOf):
+		return falcon.SignUnheard
+	}
+	return ""
 }
 
 // launchedSince reports whether an open recovery launched a rank that had ended with success.

@@ -245,6 +245,8 @@ func (s *script) exit(w words) []Input {
 		p.Alive, p.Park, p.Normal, p.Exit = false, nil, w["normal"] == "true", w["how"]
 		p.Finished = p.Normal && w["ordered"] != "true"
 		p.Ending = endingOf(w["how"])
+		p.Ending.Raised, p.Ending.Said = raisedOf(w["raised"]), w["said"]
+		p.Ending.Raised.OfPeers = w["of_peers"] == "true"
 		p.Rejoined, _ = strconv.ParseUint(w["rejoined"], 10, 64)
 		if g, err := strconv.ParseUint(w["parked"], 10, 64); err == nil {
 			p.Park = &Park{Generation: g, Tag: falcon.NoIteration} // its agent saw nothing newer
@@ -255,6 +257,14 @@ func (s *script) exit(w words) []Input {
 		out = append(out, p)
 	}
 	return out
+}
+
+// raisedOf is an error as "Kind at file:line: message".
+func raisedOf(s string) (r falcon.Raised) {
+	head, text, _ := strings.Cut(s, ": ")
+	r.Kind, r.Where, _ = strings.Cut(head, " at ")
+	r.Text = text
+	return r
 }
 
 // endingOf is what "signal N" and "status N" tell of an end.

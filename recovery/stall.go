@@ -78,9 +78,10 @@ func (d *detector) jobHang(now time.Time) (falcon.Fault, bool) {
 		return falcon.Fault{}, false
 	}
 	d.pace.MarkHung()
+	sound, sign := d.soundness(now)
 	return falcon.Fault{
-		Kind: falcon.FaultHang, FirstNs: d.pace.Moved().UnixNano(),
-		Evidence: []string{fmt.Sprintf("no rank has begun an iteration for %.0f s, %s", stall.Seconds(), d.soundness(now)), cmp.Or(d.heldUp, d.ranks.describeSlowest())},
+		Kind: falcon.FaultHang, Sign: sign, FirstNs: d.pace.Moved().UnixNano(),
+		Evidence: []string{fmt.Sprintf("no rank has begun an iteration for %.0f s, %s", stall.Seconds(), sound), cmp.Or(d.heldUp, d.ranks.describeSlowest())},
 	}, true
 }
 
@@ -93,7 +94,7 @@ func (d *detector) emptyJob(now time.Time) (falcon.Fault, bool) {
 	}
 	d.pace.MarkHung()
 	return falcon.Fault{
-		Kind: falcon.FaultHang, FirstNs: d.pace.Moved().UnixNano(),
+		Kind: falcon.FaultHang, Sign: falcon.SignNoneLeft, FirstNs: d.pace.Moved().UnixNano(),
 		Evidence: []string{fmt.Sprintf("%s for %.0f s; how they ended is unknown", noneLeft, idle.Seconds())},
 	}, true
 }
@@ -104,8 +105,8 @@ const noneLeft = "all nodes are heard, and none has had a process of the job"
 // unheardOf begins the part of a hang's evidence that names silent nodes.
 const unheardOf = "and nothing is heard of "
 
-// soundness describes the condition of the nodes of a job that hangs.
-func (d *detector) soundness(now time.Time) string {
+// soundness describes the condition of the nodes of a job that hangs, and whether any is not heard.
+func (d *detector) soundness(now time.Time) (string, falcon.FaultSign) {
 	var silent []falcon.Node
 	for _, n := range d.ranks.usedNodes() {
 		if d.nodes.Get(n, now).Unheard(now) {
@@ -113,9 +114,9 @@ func (d *detector) soundness(now time.Time) string {
 		}
 	}
 	if len(silent) == 0 {
-		return "all processes and their hooks are alive"
+		return "all processes and their hooks are alive", ""
 	}
-	return unheardOf + nodeList(silent)
+	return unheardOf + nodeList(silent), falcon.SignUnheard
 }
 
 // secondSign is the second sign against a silent node, empty = none. While iterations begin there

@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -31,9 +32,16 @@ type endsSeen struct {
 	first, last             time.Time // of all
 	firstFailed             time.Time
 	firstOrdered            time.Time
+	alike                   bool          // all raised one error of their own
+	raised                  falcon.Raised // the first error that was reported
 }
 
-func (s *endsSeen) add(e falcon.Ending, at time.Time) {
+func (s *endsSeen) add(p Process, at time.Time) {
+	e := p.Ending
+	if s.raised.IsZero() {
+		s.raised = e.Raised
+	}
+	s.alike = s.alike && e.Raised.SameError(s.raised)
 	earlier := func(of *time.Time) {
 		if of.IsZero() || at.Before(*of) {
 			*of = at
@@ -67,7 +75,7 @@ func (w together) endsTogether(now time.Time) falcon.EndsTogether {
 	if len(c.Launched) > 0 || !onlyEnds(c) || w.ranks.worldSize() == 0 || w.nodes.AnyMissing(w.ranks.usedNodes(), now) {
 		return ""
 	}
-	var seen endsSeen
+	seen := endsSeen{alike: true}
 	heard := false
 	for r, x := range w.ranks.everyRank() {
 		p := x.process()
@@ -78,7 +86,7 @@ func (w together) endsTogether(now time.Time) falcon.EndsTogether {
 		if w.ends.Doubtful(r) { // nobody saw it: it is not known when it was
 			continue
 		}
-		seen.add(p.Ending, x.endReported())
+		seen.add(p, x.endReported())
 	}
 	return w.meaningOf(&seen, heard)
 }
@@ -91,6 +99,8 @@ func (w together) meaningOf(s *endsSeen, heard bool) falcon.EndsTogether {
 		return falcon.EndsUnbegun
 	case s.ordered == all:
 		return falcon.EndsStopped
+	case s.alike && s.ordered == 0 && s.untold+s.failed == all:
+		return falcon.EndsAlike
 	case s.last.Sub(s.first) > atOnceMost:
 		return ""
 	case s.ordered+s.untold == all && w.job.Parks: // who loses a peer parks
@@ -125,10 +135,32 @@ func onlyEnds(c *falcon.Recovery) bool {
 	return !slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool { return f.Kind != falcon.FaultExit || f.AskedBy != "" })
 }
 
+// describeTogether is what a person is asked, with what the rank says that ended first.
+func (s *jobState) describeTogether(why falcon.EndsTogether) string {
+	text := togetherTexts[why]
+	if why == falcon.EndsStopped {
+		return text
+	}
+	var first *member
+	for _, x := range s.ranks.everyRank() {
+		if x.process().Ending.Words() == "" {
+			continue
+		}
+		if first == nil || x.endReported().Before(first.endReported()) {
+			first = x
+		}
+	}
+	if first == nil {
+		return text
+	}
+	return fmt.Sprintf("rank %d: %s; %s", first.process().Rank, first.process().Ending.Words(), text)
+}
+
 // togetherTexts say what a person is asked.
 var togetherTexts = map[falcon.EndsTogether]string{
 	falcon.EndsStopped: "all ranks were ended by SIGTERM or SIGINT: somebody has stopped the job (scancel, a time limit, Ctrl-C); deny, or approve to start it again",
 	falcon.EndsAtOnce: "all ranks ended within moments of each other, while their agents live: somebody may have stopped the job (scancel, a time limit, Ctrl-C), " +
 		"or its program has failed on all of them; look at what they printed, then deny, or approve to start them again",
+	falcon.EndsAlike:   "all ranks failed by one error of the program, and no node is at fault; mend it, then deny, or approve to start them again",
 	falcon.EndsUnbegun: "all ranks ended before the first iteration: the program, or its start, is at fault and no node is; look at what they printed, then deny, or approve to start them again",
 }

@@ -88,6 +88,9 @@ func joinsFault(o *falcon.Fault, f falcon.Fault) bool {
 func mergeFault(o *falcon.Fault, f falcon.Fault) {
 	o.Evidence = append(o.Evidence, f.Evidence...)
 	o.Ranks = withRanks(o.Ranks, f.Ranks)
+	if o.Sign != f.Sign { // what is known of one is known of the fault
+		o.Sign = ""
+	}
 	if f.AskedBy == "" {
 		o.AskedBy = ""
 	}
@@ -206,7 +209,7 @@ func (w *workflow) finishRecovery(now time.Time, s falcon.RecoveryState, why str
 	}
 	w.op.closeRecord()
 	w.stop.reopen()
-	if s != falcon.RecoveryResumed && (!onlyHang(c) || hasEvidence(c, noneLeft)) {
+	if s != falcon.RecoveryResumed && (!onlyHang(c) || hasSign(c, falcon.SignNoneLeft)) {
 		w.stop.stopJob(now)
 	}
 	w.pace.Restart(now)

@@ -14,6 +14,7 @@ const (
 	orderValues            = 1024
 	nameBytes              = 64
 	meshBytes              = 128
+	raisedBytes            = 128
 	bootBytes              = 40
 	refusedSize            = 1
 	refusedMap             = 2
@@ -278,6 +279,11 @@ const (
 	ctlMesh                = 6632
 	ctlCan                 = 6760
 	ctlVersions            = 6764
+	ctlRaisedSeq           = 6768
+	ctlRaisedOfPeers       = 6776
+	ctlRaisedKind          = 6784
+	ctlRaisedWhere         = 6912
+	ctlRaisedText          = 7040
 	ctlRejoin              = 24704
 	ctlTest                = 28832
 	ctlResult              = 32768

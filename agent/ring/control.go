@@ -92,16 +92,20 @@ func (m image) readMesh() string {
 	if m.readUint64(ctlMeshSeq) == 0 {
 		return ""
 	}
-	var b [meshBytes]byte
-	whole := m.readConsistent(ctlMeshSeq, func() {
-		for i := range meshBytes / 8 {
-			binary.LittleEndian.PutUint64(b[8*i:], m.readUint64(ctlMesh+8*uint64(i)))
-		}
-	})
-	if !whole {
+	text := ""
+	if !m.readConsistent(ctlMeshSeq, func() { text = m.readText(ctlMesh, meshBytes) }) {
 		return ""
 	}
-	text, _, _ := bytes.Cut(b[:], []byte{0})
+	return text
+}
+
+// readText is a text of at most so many bytes, a multiple of 8, as the process wrote it.
+func (m image) readText(at uint64, most int) string {
+	b := make([]byte, most)
+	for i := range most / 8 {
+		binary.LittleEndian.PutUint64(b[8*i:], m.readUint64(at+8*uint64(i)))
+	}
+	text, _, _ := bytes.Cut(b, []byte{0})
 	return string(text)
 }
 

@@ -198,6 +198,7 @@ type JobState struct {
 	Bytes, CopyBytesS                 uint64
 	MicroMin, MicroMax, MicroMultiple int
 	Can                               falcon.Can
+	Raised                            falcon.Raised
 	Checkpoint                        int64 // iteration that a restart would begin with, falcon.NoIteration = storage holds none
 }
 
@@ -212,6 +213,7 @@ func (p *Process) JobState() (s JobState) {
 			CopyBytesS: w.readUint64(ctlCopyBytesS),
 			MicroMin:   clampSize(w.readInt32(ctlMicroMin)), MicroMax: clampSize(w.readInt32(ctlMicroMax)), MicroMultiple: clampSize(w.readInt32(ctlMicroMultiple)),
 			Can:        w.readCan(),
+			Raised:     w.readRaised(),
 			Checkpoint: falcon.NoIteration,
 		}
 		if next := w.readInt64(ctlCheckpointIteration); next > 0 && next <= math.MaxInt64/2 {
@@ -237,6 +239,23 @@ func (m image) readCan() falcon.Can {
 		Declared: true, Park: bits&canPark != 0, Split: bits&canSplit != 0, Place: bits&canPlace != 0,
 		Checkpoint: bits&canCheckpoint != 0, Versions: int(min(max(m.readInt32(ctlVersions), 0), versionsMost)),
 	}
+}
+
+// readRaised is the error that the program ends with; none while it is being written.
+func (m image) readRaised() (r falcon.Raised) {
+	if m.readUint64(ctlRaisedSeq) == 0 {
+		return r
+	}
+	whole := m.readConsistent(ctlRaisedSeq, func() {
+		r = falcon.Raised{
+			Kind: m.readText(ctlRaisedKind, raisedBytes), Where: m.readText(ctlRaisedWhere, raisedBytes),
+			Text: m.readText(ctlRaisedText, raisedBytes), OfPeers: m.readUint32(ctlRaisedOfPeers) != 0,
+		}
+	})
+	if !whole {
+		return falcon.Raised{}
+	}
+	return r
 }
 
 // readConsistent reads fields of the control block that the hook writes under the

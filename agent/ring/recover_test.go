@@ -251,6 +251,27 @@ func TestJobStateIsRead(t *testing.T) {
 	}
 }
 
+func TestRaisedIsRead(t *testing.T) {
+	p := open(t, blank())
+	text := func(at uint64, s string) { copy(p.mem[p.control+at:], s+"\x00") }
+	text(ctlRaisedKind, "ValueError")
+	if got := p.JobState().Raised; !got.IsZero() {
+		t.Fatalf("before any: %+v", got)
+	}
+	text(ctlRaisedWhere, "train.py:41")
+	text(ctlRaisedText, strings.Repeat("x", raisedBytes-1))
+	p.mem.writeUint32(p.control+ctlRaisedOfPeers, 1)
+	p.mem.writeUint64(p.control+ctlRaisedSeq, 2)
+	want := falcon.Raised{Kind: "ValueError", Where: "train.py:41", Text: strings.Repeat("x", raisedBytes-1), OfPeers: true}
+	if got := p.JobState().Raised; got != want {
+		t.Fatalf("got %+v", got)
+	}
+	p.mem.writeUint64(p.control+ctlRaisedSeq, 3)
+	if got := p.JobState().Raised; !got.IsZero() {
+		t.Fatalf("while it is written: %+v", got)
+	}
+}
+
 // FuzzRecovery writes anything where the hook tells of a recovery.
 func FuzzRecovery(f *testing.F) {
 	f.Add(make([]byte, 200))

@@ -191,8 +191,21 @@ func (d *jobDescriber) announceProcess(now time.Time, p *process) {
 	d.rec.Step(now, recovery.Process{
 		Rank: p.rank, Node: p.node, Pid: int(s.GetPid()), Generation: s.GetGeneration(), Alive: s.GetAlive(),
 		Normal: falconv1.ExitedWell(s.GetExit()) || leaving, Finished: falconv1.ExitedWell(s.GetExit()) && !leaving, Exit: clean(s.GetExit()), Park: d.parkFrom(s.GetPark()),
-		Rejoined: min(s.GetRejoinedGeneration(), d.cluster.newestGeneration()), Ending: convert.EndingOf(s.GetExit()),
+		Rejoined: min(s.GetRejoinedGeneration(), d.cluster.newestGeneration()), Ending: endingOf(s),
 	})
+}
+
+// wordsBytesMost bounds what a process says of its end.
+const wordsBytesMost = 256
+
+// endingOf is how a process ended, with what it says of it made printable.
+func endingOf(s *falconv1.RankState) falcon.Ending {
+	e := convert.EndingOf(s)
+	e.Said = cleanWithin(e.Said, wordsBytesMost)
+	for _, text := range []*string{&e.Raised.Kind, &e.Raised.Where, &e.Raised.Text} {
+		*text = cleanWithin(*text, wordsBytesMost)
+	}
+	return e
 }
 
 // place makes a placement the picture: processes, devices and the journal's

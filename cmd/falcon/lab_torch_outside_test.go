@@ -51,3 +51,35 @@ func TestTorchOutsideRun(t *testing.T) {
 	_, _ = lab.Ask(l.dir, lab.Request{Op: "stop"}) // its end is that of a job that was stopped
 	<-l.ended
 }
+
+// All ranks of a PyTorch job raise the same exception after some iterations: the program is at fault.
+// Nothing is started again, and a person is asked once, with the exception and its line.
+func TestTorchSameError(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a lab runs")
+	}
+	command := trainTorch(t, "fsdp_outside_run.py")
+	t.Setenv("SAVED", t.TempDir())
+	t.Setenv("ITERATIONS", "100000")
+	t.Setenv("FAILS_AT", "60")
+	sc := recoverScenario("same-error", lab.Shape{TP: 1, DP: torchRanks, PP: 1}, 0)
+	sc.Iterations = 100_000
+	l := startLab(t, sc, "", "--train", command)
+	began := l.status().RankPids
+	l.awaitRecoveries(func(list []falcon.Recovery) bool { return len(list) > 0 && list[0].Together == falcon.EndsAlike })
+	time.Sleep(5 * time.Second) // in which policy would start it again
+	list := l.awaitRecoveries(func([]falcon.Recovery) bool { return true })
+	if len(list) != 1 || list[0].State != falcon.RecoveryProposed || len(list[0].Launched) > 0 {
+		t.Fatalf("%+v", list)
+	}
+	if want := "ValueError at fsdp_outside_run.py:"; !strings.Contains(list[0].Reason, want) {
+		t.Errorf("the person who is asked does not read %q: %s", want, list[0].Reason)
+	}
+	for rank, pid := range l.status().RankPids {
+		if pid != began[rank] && pid > 0 {
+			t.Errorf("rank %s was started again as process %d", rank, pid)
+		}
+	}
+	_, _ = lab.Ask(l.dir, lab.Request{Op: "stop"}) // its end is that of a job that has failed
+	<-l.ended
+}

@@ -56,6 +56,25 @@ FALCON_EXPORT void falcon_job_mesh(const char *dims, int micro_batches) {
   __atomic_fetch_add(&c->describe_seq, 1, __ATOMIC_RELEASE);
 }
 
+static void put_text(char *to, const char *from) {
+  size_t n = from ? strnlen(from, FALCON_RAISED_BYTES - 1) : 0;
+  memset(to, 0, FALCON_RAISED_BYTES);
+  if (n) memcpy(to, from, n);
+}
+
+FALCON_EXPORT void falcon_job_raised(const char *kind, const char *where, const char *text, int of_peers) {
+  falcon_control *c = falcon_adapter();
+  if (!c) return;
+  uint64_t none = 0;
+  if (!__atomic_compare_exchange_n(&c->raised_seq, &none, 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
+  falcon_store_fence();
+  c->raised_of_peers = of_peers ? 1 : 0;
+  put_text(c->raised_kind, kind);
+  put_text(c->raised_where, where);
+  put_text(c->raised_text, text);
+  __atomic_store_n(&c->raised_seq, 2, __ATOMIC_RELEASE);
+}
+
 FALCON_EXPORT void falcon_job_begin_iteration(int64_t i) {
   falcon_control *c = falcon_adapter();
   if (!c) return;

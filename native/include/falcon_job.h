@@ -86,6 +86,12 @@ void falcon_job_state(int zero_stage, int zero_instances, uint64_t state_bytes, 
  * asking for an order or for a suspension declares nothing. */
 void falcon_job_can(uint32_t can, int versions);
 
+/* The program ends because of an error that nothing handles: its type, the file and line that raised
+ * it, and its message; each is cut, NULL is empty. of_peers: communication has failed, which a peer's
+ * end alone may explain. The first call of a process counts. It orders nothing: people read it, and
+ * ranks that all fail by one error of their own are not replaced for it. */
+void falcon_job_raised(const char *kind, const char *where, const char *text, int of_peers);
+
 /* Storage holds a complete checkpoint that a restart would begin with iteration i from. */
 void falcon_job_checkpoint(int64_t i);
 

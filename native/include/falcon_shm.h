@@ -31,6 +31,7 @@
 #define FALCON_ORDER_SLOTS 4u     /* an order lives until three newer ones came */
 #define FALCON_ORDER_VALUES 1024u /* micro-batch counts, one per replica */
 #define FALCON_MESH_BYTES  128u  /* of a mesh's text, with its NUL */
+#define FALCON_RAISED_BYTES 128u /* of each text about an exception, with its NUL */
 #define FALCON_NAME_BYTES  64u
 #define FALCON_BOOT_BYTES  40u  /* of a boot id's text, with its NUL */
 #define FALCON_COMM_NONE   0xffffffffu
@@ -411,7 +412,14 @@ typedef struct falcon_control {
   char     mesh[FALCON_MESH_BYTES]; /* dimensions that the adapter declares (falcon_job_mesh); empty = tp, dp and pp above */
   uint32_t can;                 /* enum falcon_can; 0 = nothing was declared, as older hooks leave it */
   int32_t  versions;            /* how many steps of its state the process holds at a time; 0 = not known */
-  uint8_t  pad_hook[FALCON_PAGE - 256 - 2048 - 224 - 144];
+  /* The error that ends the program (falcon_job_raised): the first one. Older hooks leave it 0. */
+  uint64_t raised_seq;          /* odd while it is being written */
+  uint32_t raised_of_peers;     /* 1: communication has failed, as it does on all ranks when one ends */
+  uint32_t reserved_raised;
+  char     raised_kind[FALCON_RAISED_BYTES];  /* its type, as "ValueError" */
+  char     raised_where[FALCON_RAISED_BYTES]; /* file and line, as "train.py:41" */
+  char     raised_text[FALCON_RAISED_BYTES];  /* its message, cut */
+  uint8_t  pad_hook[FALCON_PAGE - 256 - 2048 - 224 - 144 - 400];
   /* agent -> hook */
   falcon_shm_order orders[FALCON_ORDER_SLOTS];
   falcon_shm_order rejoin;      /* kind FALCON_ORDER_REJOIN; id = epoch = generation */

@@ -100,6 +100,7 @@ var pairs = []pair{
 	pairOf(CommToProto, CommFromProto),
 	pairOf(TrafficToProto, TrafficFromProto),
 	pairOf(declaredToProto, CanFromProto),
+	pairOf(RaisedToProto, RaisedFromProto),
 	pairOf(GPUToProto, GPUFromProto),
 	pairOf(NICToProto, NICFromProto),
 	pairOf(HostToProto, func(m *falconv1.Host) falcon.HostReading { return HostFromProto("", m) }),

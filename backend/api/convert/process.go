@@ -23,11 +23,25 @@ func CanFromProto(p *falconv1.Capabilities) falcon.Can {
 	}
 }
 
-// EndingOf is what an exit text tells of an end.
-func EndingOf(text string) falcon.Ending {
-	status, signal, known := falconv1.ReadExit(text)
-	if !known {
-		return falcon.Ending{}
+// RaisedToProto is the error that a program ends with; nil where none was reported.
+func RaisedToProto(r falcon.Raised) *falconv1.Raised {
+	if r.IsZero() {
+		return nil
 	}
-	return falcon.Ending{Known: true, Status: status, Signal: signal}
+	return &falconv1.Raised{Kind: r.Kind, Where: r.Where, Text: r.Text, OfPeers: r.OfPeers}
+}
+
+// RaisedFromProto is the reverse.
+func RaisedFromProto(p *falconv1.Raised) falcon.Raised {
+	return falcon.Raised{Kind: p.GetKind(), Where: p.GetWhere(), Text: p.GetText(), OfPeers: p.GetOfPeers()}
+}
+
+// EndingOf is how a process ended, as its state says.
+func EndingOf(s *falconv1.RankState) falcon.Ending {
+	status, signal, known := falconv1.ReadExit(s.GetExit())
+	e := falcon.Ending{Known: known, Raised: RaisedFromProto(s.GetRaised()), Said: s.GetSaid()}
+	if known {
+		e.Status, e.Signal = status, signal
+	}
+	return e
 }

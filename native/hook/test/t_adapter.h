@@ -37,6 +37,19 @@ static void case_marks(void) {
   CHECK(access(shm_path(), F_OK));
 }
 
+static void case_raised(void) {
+  FIND(falcon_job_raised);
+  char text[2 * FALCON_RAISED_BYTES];
+  memset(text, 'x', sizeof(text));
+  text[sizeof(text) - 1] = 0;
+  f_falcon_job_raised("ValueError", "train.py:41", text, 0);
+  char *b = shm_map();
+  CHECK(b && !strcmp(CTL(b)->raised_kind, "ValueError") && !strcmp(CTL(b)->raised_where, "train.py:41") && CTL(b)->raised_seq == 2);
+  CHECK(strlen(CTL(b)->raised_text) == FALCON_RAISED_BYTES - 1 && !CTL(b)->raised_of_peers);
+  f_falcon_job_raised("RuntimeError", NULL, NULL, 1); /* the first one is why it ends */
+  CHECK(!strcmp(CTL(b)->raised_kind, "ValueError") && CTL(b)->raised_seq == 2);
+}
+
 static void case_mesh(void) {
   FIND(falcon_job_mesh);
   f_falcon_job_mesh("tp=2,cp=2,dp=4", 8);

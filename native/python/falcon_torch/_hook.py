@@ -102,7 +102,10 @@ _SIGNATURES = {
     "falcon_job_waited_ns": (ctypes.c_uint64, []),
     "falcon_job_finish": (None, []),
 }
-_NEWER = {"falcon_job_can": (None, [ctypes.c_uint32, ctypes.c_int])}  # which older hooks have not
+_NEWER = {  # which older hooks have not
+    "falcon_job_can": (None, [ctypes.c_uint32, ctypes.c_int]),
+    "falcon_job_raised": (None, [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int]),
+}
 
 
 class Hook:
@@ -144,6 +147,12 @@ class Hook:
         Hook._parks = bool(what & CAN_PARK)
         if "falcon_job_can" in self._calls:
             self._calls["falcon_job_can"](what or CAN_NOTHING, versions)
+
+    def raised(self, kind: str, where: str, text: str, of_peers: bool) -> None:
+        """Report the error that this program ends with."""
+        if "falcon_job_raised" in self._calls:
+            texts = (s.encode(errors="replace") for s in (kind, where, text))
+            self._calls["falcon_job_raised"](*texts, of_peers)
 
     def begin_iteration(self, i: int) -> None:
         """Mark the beginning of iteration i."""

@@ -1,0 +1,103 @@
+package agent
+
+import (
+	"regexp"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/failslow/falcon/agent/peek"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// Bounds of what is read of a process that has ended.
+const (
+	wordsLines = 60  // from the end of its output
+	wordsMost  = 240 // bytes of the line that is sent
+	wordsWait  = 64  // ends whose lines are read, or wait for the loop
+)
+
+// telling is a line that says why a program ended, in the order of what is looked for: an error of
+// the program, then of a device or of communication, then anything that sounds like one.
+var telling = []*regexp.Regexp{
+	regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*(Error|Exception|Interrupt|Exit)\b`),
+	regexp.MustCompile(`CUDA error|Xid|ECC|out of memory|NCCL WARN|NCCL error|Segmentation fault|Aborted`),
+	regexp.MustCompile(`(?i)\b(error|fatal|panic|failed|assert)`),
+}
+
+// lastWords is the telling line of what an ended process has printed.
+type lastWords struct {
+	path  string
+	state *falconv1.RankState // its end, as it was sent
+	line  string
+}
+
+// readWords reads what a process printed last, beside the loop: a file system may not answer. The
+// loop finds the line in words.
+func (q *questions) readWords(p *process, st *falconv1.RankState) {
+	if !q.logs.Enabled || q.proc == "" {
+		return
+	}
+	q.takeFound()
+	end, ok := proto.Clone(st).(*falconv1.RankState) // the other belongs to the stream
+	if !ok {
+		return
+	}
+	of := slices.DeleteFunc(q.said.Of(int(p.rank)), func(k peek.Known) bool { return k.PID != p.header.PID })
+	if len(of) == 0 {
+		return
+	}
+	select {
+	case q.reading <- struct{}{}:
+	default:
+		return // as many files do not answer, or ended at once: nothing is lost but the line
+	}
+	path := p.path
+	go func() {
+		if line := tellingLine(peek.Tails(q.proc, of, q.logs.Files, wordsLines)); line != "" {
+			q.words <- lastWords{path, end, line}
+		}
+		<-q.reading
+	}()
+}
+
+// tellingLine is the line that says best why a program ended: of the newest error, else the last one.
+func tellingLine(parts []*falconv1.PeekPart) string {
+	var lines []string
+	for _, source := range []string{"stdout", "file", "stderr"} { // stderr last
+		for _, p := range parts {
+			if p.GetSource() == source {
+				lines = append(lines, p.GetLines()...)
+			}
+		}
+	}
+	lines = slices.DeleteFunc(lines, func(l string) bool { return l == "" })
+	for _, pattern := range telling {
+		for _, l := range slices.Backward(lines) {
+			if pattern.MatchString(l) {
+				return l[:min(len(l), wordsMost)]
+			}
+		}
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	last := lines[len(lines)-1]
+	return last[:min(len(last), wordsMost)]
+}
+
+// takeWords lists the ends of which a line was read, with it.
+func (q *questions) takeWords(processes processSet) (ends []*falconv1.RankState) {
+	for {
+		select {
+		case w := <-q.words:
+			if p := processes.processAt(w.path); p != nil && p.dead {
+				p.said = w.line
+			}
+			w.state.Said = w.line
+			ends = append(ends, w.state)
+		default:
+			return ends
+		}
+	}
+}

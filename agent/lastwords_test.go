@@ -1,0 +1,49 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+func TestTellingLine(t *testing.T) {
+	long := "ValueError: " + strings.Repeat("x", 2*wordsMost)
+	for _, c := range []struct {
+		name, want string
+		lines      []string
+	}{
+		{"a traceback", "ValueError: boom", []string{"step 41", "Traceback (most recent call last):", `  File "t.py", line 1`, "ValueError: boom", "srun: error: task 3"}},
+		{"the last of two errors", "torch.OutOfMemoryError: CUDA out of memory", []string{"KeyError: 'a'", "During handling ...", "torch.OutOfMemoryError: CUDA out of memory"}},
+		{"a device's error", "CUDA error: an illegal memory access", []string{"CUDA error: an illegal memory access", "Failed to clean up"}},
+		{"anything that sounds like one", "assertion x > 0", []string{"assertion x > 0", "bye"}},
+		{"the last line", "bye", []string{"step 1", "", "bye", ""}},
+		{"nothing", "", []string{"", ""}},
+		{"a long line", long[:wordsMost], []string{long}},
+	} {
+		if got := tellingLine([]*falconv1.PeekPart{{Source: "stderr", Lines: c.lines}}); got != c.want {
+			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+	both := []*falconv1.PeekPart{{Source: "stderr", Lines: []string{"KeyError: 1"}}, {Source: "stdout", Lines: []string{"ValueError: 2"}}}
+	if got := tellingLine(both); got != "KeyError: 1" {
+		t.Errorf("of two outputs: %q", got)
+	}
+}
+
+// A process that ended has its line sent once more with its end; one that is dropped meanwhile, too.
+func TestLastWordsFollowTheEnd(t *testing.T) {
+	q := questions{words: make(chan lastWords, 2)}
+	kept := &process{path: "kept", dead: true}
+	set := newProcessSet()
+	set.addProcess(kept)
+	q.words <- lastWords{"kept", &falconv1.RankState{Rank: 1, Exit: "exited with status 1"}, "ValueError: a"}
+	q.words <- lastWords{"dropped", &falconv1.RankState{Rank: 2}, "ValueError: b"}
+	ends := q.takeWords(set)
+	if len(ends) != 2 || ends[0].GetSaid() != "ValueError: a" || ends[0].GetExit() != "exited with status 1" || ends[1].GetSaid() != "ValueError: b" {
+		t.Fatalf("%v", ends)
+	}
+	if kept.said != "ValueError: a" {
+		t.Errorf("a later report of its end lacks the line: %q", kept.said)
+	}
+}

@@ -390,7 +390,8 @@ class Job:
         now, paused = time.monotonic(), self._hook.paused_ms()
         first = self._next * self._total + sum(self._split[: self._layout.replica])
         mine = self._split[self._layout.replica]
-        self.log.iteration(self._next, 1e3 * (now - self._began), paused - self._paused, first, mine)
+        if self.older is None:  # else the iteration may run again
+            self.log.iteration(self._next, 1e3 * (now - self._began), paused - self._paused, first, mine)
         self._began, self._paused, self._open, self._updating = now, paused, False, False
         self._next += 1
         self._hook.end_optimizer(self._next)

@@ -115,7 +115,7 @@ func (l *Lab) signalTarget(v victim, sig unix.Signal) error {
 	case "agent":
 		return signalPid(s.AgentPids[string(v.node)], sig)
 	case "rank":
-		return signalPid(s.RankPids[strconv.Itoa(int(v.rank))], sig)
+		return signalTree(s.RankPids[strconv.Itoa(int(v.rank))], sig)
 	}
 	a, err := l.agentOfNode(v.node)
 	if err != nil {

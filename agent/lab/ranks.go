@@ -301,13 +301,15 @@ func (l *Lab) killRanks() {
 	}
 }
 
-// signalProcess reaches the process; gone already is as good.
+// signalProcess reaches the process and what it has started; gone already is as good.
 func (p *rankProcess) signalProcess(sig unix.Signal) {
+	below := processesBelow(p.pid, parentsOfAll())
 	if p.cmd != nil {
-		_ = p.cmd.Process.Signal(sig)
-		return
+		_ = p.cmd.Process.Signal(sig) // by its handle: its number may be another's once it was waited for
+	} else {
+		_ = unix.Kill(p.pid, sig)
 	}
-	_ = unix.Kill(p.pid, sig)
+	signalAll(below, sig)
 }
 
 // describeOutcome is, in one sentence, which ranks ended badly and why.

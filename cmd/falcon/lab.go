@@ -51,7 +51,9 @@ type labOptions struct {
 	prefs      string
 	noRef      bool
 	train      string
-	gflops     float64
+	// whose PyTorch the command runs; empty = found in the line
+	trainPython string
+	gflops      float64
 }
 
 func labRunCommand() *cobra.Command {
@@ -98,7 +100,8 @@ func labRunCommand() *cobra.Command {
 	f.BoolVar(&o.ascii, "ascii", false, "console without Unicode blocks")
 	o.reader.declareFlag(f)
 	prefsFlag(c, &o.prefs)
-	f.StringVar(&o.train, "train", "", "a training command of your own, such as 'python3 train.py', on emulated GPUs: real PyTorch, and kernels that take their time and compute control data alone")
+	f.StringVar(&o.train, "train", "", "the command line of a rank in place of the lab's trainer, such as 'python3 train.py', on emulated GPUs: real PyTorch, and kernels that take their time and compute control data alone")
+	f.StringVar(&o.trainPython, "train-python", "", "with --train: the interpreter whose PyTorch the command runs (default: the one that the line or its script names, else python3)")
 	f.Float64Var(&o.gflops, "gpu-gflops", defaultGflops, "with --train: operations per second of an emulated GPU, in 10^9")
 	f.BoolVar(&o.noRef, "no-reference", false, "skip the undisturbed reference run behind the report")
 	return c

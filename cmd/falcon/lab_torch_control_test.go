@@ -51,7 +51,15 @@ func TestTorchPipelineRuns(t *testing.T) {
 	folder := t.TempDir()
 	sc := recoverScenario("pipeline-runs", lab.Shape{TP: 1, DP: 4, PP: 2}, 0)
 	sc.Nodes, sc.Iterations = 2, 10
-	command := interpreterWithTorch(t) + " " + script + " " + filepath.Join(folder, "checkpoint")
+	python, err := exec.LookPath(interpreterWithTorch(t))
+	if err == nil {
+		python, err = filepath.Abs(python)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A line for a shell, which stays as the parent of the training process.
+	command := "cd " + folder + " && " + python + " " + script + " checkpoint; exit $?"
 	_, out, err := playLab(t, filepath.Join(folder, "report.json"), "--scenario", scenarioFile(t, sc), "--train", command)
 	if err != nil || !strings.Contains(out, "all 8 ranks ended normally") {
 		t.Errorf("%v\n%s", err, out)

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -20,24 +19,16 @@ const findTorch = `import importlib.util,os; s=importlib.util.find_spec("torch")
 
 // ownTraining is the user's command on stand-ins made for the PyTorch that its interpreter has.
 func ownTraining(o labOptions, bin string) (*lab.OwnTraining, error) {
-	words := strings.Fields(o.train)
-	if len(words) == 0 || !(o.gflops > 0) {
-		return nil, fmt.Errorf("%w: --train wants a command and --gpu-gflops a positive number", errUsage)
+	if !(o.gflops > 0) {
+		return nil, fmt.Errorf("%w: --gpu-gflops wants a positive number", errUsage)
 	}
-	program, err := exec.LookPath(words[0])
+	words, err := trainWords(o.train)
 	if err != nil {
-		return nil, fmt.Errorf("%w: --train: %w", errUsage, err)
+		return nil, err
 	}
-	if !strings.HasPrefix(filepath.Base(program), "python") {
-		return nil, fmt.Errorf("%w: --train begins with %q; give the interpreter first, such as 'python3 train.py'", errUsage, words[0])
-	}
-	out, err := exec.Command(program, "-c", findTorch).Output()
+	torch, err := findPyTorch(o.train, o.trainPython)
 	if err != nil {
-		return nil, fmt.Errorf("can't ask %s for PyTorch: %w", program, err)
-	}
-	torch := strings.TrimSpace(string(out))
-	if torch == "" {
-		return nil, fmt.Errorf("%w: %s has no package torch; `pip install --no-deps torch` and its small dependencies are enough, as the CUDA libraries are replaced", hollow.ErrTorch, program)
+		return nil, err
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -51,7 +42,6 @@ func ownTraining(o labOptions, bin string) (*lab.OwnTraining, error) {
 	if why := hollow.Uncomputed(folder); why != "" {
 		fmt.Fprintf(os.Stderr, "falcon: control data is not computed on the emulated GPUs: %s; object collectives and pipelines don't work\n", why)
 	}
-	words[0] = program
 	dir, err := os.Getwd()
 	if err != nil {
 		return nil, fmt.Errorf("can't tell the working directory: %w", err)

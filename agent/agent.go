@@ -68,7 +68,7 @@ type Agent struct {
 	next   succession
 	unseen unseenRanks
 
-	last struct{ ticked, scanned, polled, shipped, beaten time.Time }
+	last struct{ ticked, scanned, polled, shipped, beaten, heard, held time.Time }
 	seenOrders
 	pollSoonBy time.Time // processes are polled every recoveryPollEvery until then
 
@@ -310,6 +310,7 @@ func (a *Agent) pollProcesses(now time.Time) {
 	if now.Sub(a.last.scanned) >= scanEvery {
 		a.last.scanned = now
 		a.scanDirectory()
+		keepStandbys(a, now)
 	}
 	for _, p := range a.processes.allProcesses() {
 		a.pollProcess(p, now)
@@ -439,6 +440,7 @@ func (a *Agent) closeProcesses(now time.Time) {
 		a.samples = p.drainRings(a.buf, a.samples)
 	}
 	a.flushSamples(now)
+	a.launcher.EndStandbys("")
 	a.exportWork(now)
 	a.notes.saveFollowed(a)
 	for _, p := range a.processes.allProcesses() {

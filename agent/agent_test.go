@@ -271,6 +271,7 @@ func TestConfig(t *testing.T) {
 	want.Cert, want.Key, want.CA = example.Cert, example.Key, example.CA
 	want.NICs = map[string]string{}
 	want.Launch.Command, want.Launch.Env = []string{}, map[string]string{}
+	want.Launch.Standby.Imports = []string{}
 	if !reflect.DeepEqual(example, want) {
 		t.Fatalf("the example shows other defaults:\n%+v\n%+v", example, want)
 	}

@@ -34,6 +34,8 @@ type Config struct {
 	// /ckpt/iter_{iteration}/metadata.json, or a file that holds the number; empty = the adapter reports it.
 	Checkpoint string `yaml:"checkpoint"`
 	GraceS     int    `yaml:"grace_s"` // seconds from SIGTERM to SIGKILL for processes without an adapter; 0 = graceDefault
+
+	Standby Standby `yaml:"standby"`
 }
 
 const (
@@ -53,7 +55,7 @@ const resumeWord = "{resume}"
 // is none that says otherwise (CheckSame).
 var ownVariables = []string{
 	"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "FALCON_DEVICE", "FALCON_GENERATION",
-	"FALCON_NODE", "FALCON_RESUME", "FALCON_JOIN", markVariable,
+	"FALCON_NODE", "FALCON_RESUME", "FALCON_JOIN", markVariable, standbyVariable, importsVariable,
 }
 
 // markVariable marks the processes of one launch, for an agent that was killed
@@ -75,7 +77,7 @@ func (c Config) Ranks() int {
 // Check says in one sentence what can't be used.
 func (c Config) Check() error {
 	if len(c.Command) == 0 {
-		if c.NodeRanks != 0 || len(c.Env) > 0 || c.LogDir != "" || c.Dir != "" || c.GraceS != 0 || c.Checkpoint != "" {
+		if c.NodeRanks != 0 || len(c.Env) > 0 || c.LogDir != "" || c.Dir != "" || c.GraceS != 0 || c.Checkpoint != "" || c.Standby.isSet() {
 			return errors.New("launch has settings but no command")
 		}
 		return nil
@@ -91,7 +93,7 @@ func (c Config) Check() error {
 			return fmt.Errorf("launch.%s: %q is no absolute path", key, path)
 		}
 	}
-	return cmp.Or(c.checkCheckpoint(), c.checkWords())
+	return cmp.Or(c.checkCheckpoint(), c.checkWords(), c.checkStandby())
 }
 
 func (c Config) checkWords() error {
@@ -228,6 +230,7 @@ func (l *Launcher) environmentFor(base []string, p Plan, r Rank) []string {
 	for _, kv := range base {
 		key, _, _ := strings.Cut(kv, "=")
 		_, mine := own[key]
+		mine = mine || slices.Contains(ownVariables, key)
 		if _, set := l.cfg.Env[key]; !mine && !set && !slices.Contains(serviceVariables, key) {
 			out = append(out, kv)
 		}

@@ -13,6 +13,12 @@
 // the ranks that it names alone and leaves those of earlier generations as they
 // are; only a process with one of its ranks or devices is in its way.
 //
+// Where the configuration asks for standbys, processes wait that have imported what the
+// script needs and hold nothing of the job. One becomes a rank by one order, over a socket
+// that nobody else has; what has not said that it took it runs nothing, and is gone before
+// an ordinary process is started in its place. They end with the Launcher's process, and
+// none is kept where memory is short or not known.
+//
 // Processes lead sessions of their own and outlive the agent; while it lives it
 // collects them. The package starts no goroutines and takes no locks: a Launcher
 // belongs to one goroutine. It must not decide when a job is started, and ends

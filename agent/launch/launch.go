@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,6 +51,7 @@ type Launcher struct {
 	loaded bool
 	ended  map[Proc]string // how; of processes in the record
 	killed map[Proc]bool   // by this Launcher
+	pool   pool
 }
 
 // New builds a Launcher. record is the path of its record, of this job and node
@@ -58,7 +60,10 @@ func New(cfg Config, at At, record string, sys System, log *slog.Logger) *Launch
 	if sys == nil {
 		sys = machine{proc: "/proc"}
 	}
-	return &Launcher{cfg: cfg, at: at, path: record, sys: sys, log: log, ended: map[Proc]string{}, killed: map[Proc]bool{}}
+	return &Launcher{
+		cfg: cfg, at: at, path: record, sys: sys, log: log, ended: map[Proc]string{}, killed: map[Proc]bool{},
+		pool: pool{taking: map[int]*takeover{}, now: time.Now},
+	}
 }
 
 // CanStart reports whether this node can start processes.
@@ -120,6 +125,7 @@ func (p Plan) replaces(r Running) bool {
 // are kept.
 func (l *Launcher) beginGeneration(p Plan) error {
 	l.Collect()
+	l.endTakeovers()
 	older := l.livingProcesses()
 	stay := older[:0]
 	for _, o := range older {
@@ -224,7 +230,8 @@ func (l *Launcher) startRanks() error {
 	return nil
 }
 
-// startRank starts a rank, or finds it started by an agent that was killed meanwhile.
+// startRank starts a rank, or finds it started by an agent that was killed meanwhile. A
+// standby becomes the rank where one waits.
 func (l *Launcher) startRank(i int, r Rank) (Proc, error) {
 	mark := markVariable + "=" + l.markValue(l.rec.Plan, r)
 	if l.rec.Procs[i].PID == beingStarted {
@@ -232,19 +239,20 @@ func (l *Launcher) startRank(i int, r Rank) (Proc, error) {
 			return found, nil
 		}
 	}
+	if got, ok := l.handOver(i, r); ok {
+		return got, nil
+	}
 	l.rec.Procs[i] = Proc{PID: beingStarted}
 	if err := writeRecord(l.path, l.rec); err != nil {
 		return Proc{}, err
 	}
-	dir := l.cfg.Dir
-	if dir == "" {
-		dir = "/"
-	}
 	return l.sys.Start(Spec{
-		Argv: l.cfg.argumentsFor(l.rec.Plan, r), Env: l.environmentFor(os.Environ(), l.rec.Plan, r), Dir: dir,
+		Argv: l.cfg.argumentsFor(l.rec.Plan, r), Env: l.environmentFor(os.Environ(), l.rec.Plan, r), Dir: l.workingDir(),
 		Log: l.logFileOf(r),
 	})
 }
+
+func (l *Launcher) workingDir() string { return cmp.Or(l.cfg.Dir, "/") }
 
 // logFileOf is what a rank prints into. A log that can't be written keeps no process
 // from being started: os.DevNull is in its place.
@@ -284,6 +292,8 @@ func (l *Launcher) Collect() {
 			l.ended[o.Proc] = how
 		}
 	}
+	l.stepTakeovers()
+	l.collectStandbys()
 }
 
 // State is the state of one rank of the newest launch.
@@ -360,6 +370,7 @@ func (l *Launcher) killAll() {
 
 // killProcess ends a process that was started here and is of no use any more.
 func (l *Launcher) killProcess(p Proc) {
+	l.forgetTakeover(p)
 	if how, ended := l.sys.Ended(p); ended {
 		l.ended[p] = how
 		return

@@ -28,7 +28,8 @@ const (
 type Spec struct {
 	Argv, Env []string
 	Dir       string
-	Log       string // file that output and errors are appended to
+	Log       string   // file that output and errors are appended to
+	Line      *os.File // the next open file of the process, nil = none
 }
 
 // System is what a Launcher asks of the machine.
@@ -64,8 +65,12 @@ func (m machine) Start(s Spec) (Proc, error) {
 		return Proc{}, err
 	}
 	defer log.Close()
+	files := []*os.File{null, log, log}
+	if s.Line != nil {
+		files = append(files, s.Line)
+	}
 	started, err := os.StartProcess(s.Argv[0], s.Argv, &os.ProcAttr{
-		Dir: s.Dir, Env: s.Env, Files: []*os.File{null, log, log}, Sys: &syscall.SysProcAttr{Setsid: true},
+		Dir: s.Dir, Env: s.Env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		return Proc{}, err

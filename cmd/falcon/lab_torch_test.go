@@ -16,6 +16,7 @@ import (
 
 var (
 	torchKills  = flag.Int("torch-kills", 0, "deaths of ranks at random moments of a PyTorch job, on each backend")
+	torchStands = flag.Bool("torch-standby", false, "with -torch-kills: a standby takes each dead rank's place")
 	torchPython = flag.String("torch-python", "", "interpreter that has torch; default $FALCON_PYTHON, .tools/torch, python3")
 )
 
@@ -23,7 +24,8 @@ var (
 var torchBackends = []string{"nccl", "nccl2"}
 
 const (
-	torchBefore = 6 // iterations between two deaths
+	torchBefore = 6  // iterations between two deaths
+	torchCalm   = 60 // the same, where the next standby has to be there by then
 	torchPerJob = 10
 	torchRanks  = 8
 )
@@ -50,12 +52,20 @@ func torchScenario(r *rand.Rand, kills int) string {
 	fmt.Fprintf(&b, "layout: {tp: 1, dp: %d, pp: 1}\nnodes: 2\nmicro_batches: 4\niterations: %d\n", torchRanks, torchIterations(kills))
 	b.WriteString("policy: {mode: auto, cap: S1, owner: lab, recovery: {per_hour: 1000, in_place: 1000}}\nevents:\n")
 	for k := range kills {
-		fmt.Fprintf(&b, "  - {at_iteration: %d, kill: rank %d, after_ms: %d}\n", torchBefore*(k+1), r.IntN(torchRanks), r.IntN(130))
+		fmt.Fprintf(&b, "  - {at_iteration: %d, kill: rank %d, after_ms: %d}\n", torchGap()*(k+1), r.IntN(torchRanks), r.IntN(130))
 	}
 	return b.String()
 }
 
-func torchIterations(kills int) int { return torchBefore*(kills+1) + 4 }
+// torchGap is how many iterations lie between two deaths.
+func torchGap() int {
+	if *torchStands {
+		return torchCalm
+	}
+	return torchBefore
+}
+
+func torchIterations(kills int) int { return torchGap()*(kills+1) + 4 }
 
 // A rank of a real PyTorch job dies at random moments: the others keep their processes, and every
 // micro-batch counts once, as the job's own ledger shows.
@@ -64,6 +74,9 @@ func TestTorchKills(t *testing.T) {
 		t.Skip("give -torch-kills")
 	}
 	command := trainTorch(t, "ddp_kills.py")
+	if *torchStands {
+		command = asStandby(command)
+	}
 	var table strings.Builder
 	for _, backend := range torchBackends {
 		var all []lab.RecoveryReport
@@ -75,9 +88,20 @@ func TestTorchKills(t *testing.T) {
 		}
 		killsLine(&table, backend, all)
 	}
-	text := fmt.Sprintf("## Deaths of ranks\n\nBy `make torch-kills KILLS=%d`. %s\n\nA DDP job of %d ranks with `falcon_torch`; a random rank is killed at a random moment, %d to a job. Right: one recovery in which the survivors keep their processes, at most one iteration runs again, and the job's ledger shows each micro-batch once. Known and down in ms, median and most.\n\n| Backend | Deaths | Right | Known | Down |\n|---|---|---|---|---|\n%s", *torchKills, machine(), torchRanks, torchPerJob, table.String())
-	writePage(t, "torch-kills", text)
+	name, title, how := "torch-kills", "Deaths of ranks", ""
+	if *torchStands {
+		name, title = "torch-standby", "Deaths of ranks, with standbys"
+		how = fmt.Sprintf(" Each node keeps a [standby](recovery.md#standbys), and %d iterations lie between two deaths, so that the next one can import torch; where it was not there in time, an ordinary process was started. Replaced: how often, and how long, by a standby and by an ordinary process, median and most.", torchCalm)
+	}
+	text := fmt.Sprintf("## %s\n\nBy `make %s KILLS=%d`. %s\n\nA DDP job of %d ranks with `falcon_torch`; a random rank is killed at a random moment, %d to a job. Right: one recovery in which the survivors keep their processes, at most one iteration runs again, and the job's ledger shows each micro-batch once. Known and down in ms, median and most.%s\n\n| Backend | Deaths | Right | Known | Down |\n|---|---|---|---|---|\n%s", title, name, *torchKills, machine(), torchRanks, torchPerJob, how, table.String())
+	writePage(t, name, text)
 	t.Log(text)
+}
+
+// asStandby is a command by which a script can wait as a standby.
+func asStandby(command string) string {
+	python, script, _ := strings.Cut(command, " ")
+	return python + " -m falcon_torch.standby " + script
 }
 
 func recoveredRight(s lab.RecoveryReport) bool {

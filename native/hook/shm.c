@@ -89,7 +89,16 @@ static void identity(falcon_header *h) {
   h->local_rank = env_int("LOCAL_RANK");
 }
 
+static void load_clocks(void) {
+  struct timespec real;
+  clock_gettime(CLOCK_REALTIME, &real);
+  falcon_clock_pair(&falcon_hook.load_ticks, &falcon_hook.load_mono_ns);
+  falcon_hook.load_unix_ns = (uint64_t)real.tv_sec * 1000000000ull + (uint64_t)real.tv_nsec;
+}
+
 static void clocks(falcon_header *h) {
+  const char *standby = getenv("FALCON_STANDBY");
+  if (standby && *standby) load_clocks(); /* it has waited, of no job; it is a rank from now on */
   h->clock = falcon_hook.clock;
   h->start_ticks = falcon_hook.load_ticks;
   h->start_mono_ns = falcon_hook.load_mono_ns;
@@ -255,10 +264,7 @@ static void load_once(void) {
   const char *off = getenv("FALCON_HOOK");
   if (off && !strcmp(off, "off")) atomic_store(&falcon_hook.life, LIFE_OFF);
   falcon_hook.clock = falcon_clock_pick();
-  struct timespec real;
-  clock_gettime(CLOCK_REALTIME, &real);
-  falcon_clock_pair(&falcon_hook.load_ticks, &falcon_hook.load_mono_ns);
-  falcon_hook.load_unix_ns = (uint64_t)real.tv_sec * 1000000000ull + (uint64_t)real.tv_nsec;
+  load_clocks();
   falcon_ring_setup();
   falcon_part_load();
   pthread_atfork(NULL, NULL, forked);

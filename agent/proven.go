@@ -49,6 +49,8 @@ func (x *provenExit) checkProof() error {
 	switch {
 	case why != falcon.UnprovenNone:
 		return fmt.Errorf("%w: %s", errStranger, falcon.Unproven{Reason: why, Rank: -1, PID: x.pid})
+	case found.PID == 0 && !x.prover.Alive(x.pid):
+		return os.ErrProcessDone // the watch has not heard of its end yet
 	case found.PID == 0:
 		return fmt.Errorf("%w: process %d has started another program, or is another one", errStranger, x.pid)
 	}

@@ -1,11 +1,17 @@
 package agent
 
 import (
+	"errors"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/proof"
 	"github.com/failslow/falcon/agent/ring"
 )
 
@@ -58,4 +64,32 @@ func TestWhoseTheJobIs(t *testing.T) {
 	if fixed.settle(now, nil, files(9, 9)); !fixed.isForeign(9) {
 		t.Error("a user who is set is replaced")
 	}
+}
+
+// deafExit is a watch that has not heard of its process's end so far.
+type deafExit struct{ Exit }
+
+func (deafExit) Gone() <-chan struct{} { return nil }
+
+func (deafExit) Signal(unix.Signal) error { return errors.New("it was signalled") }
+
+// A process that has ended a moment ago is no stranger: nothing is in the way of its end.
+func TestAProcessThatHasJustEndedIsNoStranger(t *testing.T) {
+	cmd := exec.Command("true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	prover := proof.NewProver("/proc")
+	for prover.Alive(cmd.Process.Pid) { // until it waits to be collected
+		time.Sleep(time.Millisecond)
+	}
+	x := &provenExit{Exit: deafExit{}, prover: prover, pid: cmd.Process.Pid, claim: proof.Claim{PID: cmd.Process.Pid}}
+	if err := x.Signal(unix.SIGTERM); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("%v", err)
+	}
+	x.pid, x.claim.PID, x.claim.Start = os.Getpid(), os.Getpid(), 1
+	if err := x.Signal(unix.SIGTERM); !errors.Is(err, errStranger) {
+		t.Errorf("another process: %v", err)
+	}
+	_ = cmd.Wait()
 }

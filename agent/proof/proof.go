@@ -205,6 +205,13 @@ func (p *Prover) Runs(was Process) bool {
 	return ok && now == was
 }
 
+// Alive reports whether a process with this number runs: one that only waits to be collected
+// does not.
+func (p *Prover) Alive(pid int) bool {
+	_, ok := p.running(pid)
+	return ok
+}
+
 // startsElse reports whether the process did not begin when the claim says.
 func (p *Prover) startsElse(start uint64, c Claim) bool {
 	return c.Start != 0 && p.sameTime(c) && start != c.Start

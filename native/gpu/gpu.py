@@ -13,6 +13,7 @@ import itertools
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import statistics
@@ -237,8 +238,18 @@ RECOVERY = "policy: {mode: auto, cap: S1, owner: gpu, recovery: {per_hour: 100, 
 
 def recovery(b: Bench) -> dict:
     """A rank of a job with Falcon's adapter is killed and replaced; no micro-batch is lost or run twice."""
+    return kill_rank(b, [])
+
+
+def standby(b: Bench) -> dict:
+    """A rank is killed likewise, and a standby, which has imported torch, takes its place."""
+    return kill_rank(b, ["-m", "falcon_torch.standby"])
+
+
+def kill_rank(b: Bench, by: list[str]) -> dict:
+    """Play a job of which rank 1 is killed; by is how Python starts the script."""
     b.need(b.hook, b.bin / "falcon", b.bin / "falcon-agent", b.bin / "python")
-    port, iterations = free_port(), 150
+    port, iterations = free_port(), 600 if by else 150
     path = f"{b.bin}/python:{b.base.get('PYTHONPATH', '')}".rstrip(":")
     more = {
         "ITERATIONS": str(iterations),
@@ -253,7 +264,17 @@ def recovery(b: Bench) -> dict:
     env = {k: own[k] for k in names if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "FALCON_DEVICE")}
     command = [
         str(c)
-        for c in (b.bin / "falcon-agent", "run", "--job", "gpu", "--", sys.executable, HERE / "ranks.py", "recover")
+        for c in (
+            b.bin / "falcon-agent",
+            "run",
+            "--job",
+            "gpu",
+            "--",
+            sys.executable,
+            *by,
+            HERE / "ranks.py",
+            "recover",
+        )
     ]
     launch = {"command": command, "env": env, "node_ranks": 2, "dir": str(b.folder), "log_dir": str(b.folder)}
     home = write_engine(b, f"store: {{listen: 127.0.0.1:{port}}}\n{RECOVERY}", f"launch: {json.dumps(launch)}\n")
@@ -261,6 +282,8 @@ def recovery(b: Bench) -> dict:
     b.wait("40 iterations", lambda: len(b.lines("rank0")) > 40 or any(r.poll() is not None for r in ranks))
     if any(r.poll() is not None for r in ranks):
         raise SkipError(f"a rank ended: {b.why('rank0')}; {b.why('rank1')}")
+    waits = "a standby is ready to take a lost rank"
+    shown = b.wait("a standby", lambda: re.search(f"{waits}.*memory_mb=(\\d+)", b.text("agent")), 0.5) if by else None
     killed = time.time()
     os.kill(ranks[1].pid, signal.SIGKILL)
     # Its process may stay for TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC after the error: PyTorch joins a thread that sleeps.
@@ -273,7 +296,10 @@ def recovery(b: Bench) -> dict:
     kept = {line["pid"] for line in lines if "done" in line} == {ranks[0].pid}
     if not kept or [line["ledger"] for line in lines if "ledger" in line] != [True]:
         raise ValueError(f"rank 0 kept its process: {kept}; its last line: {lines[-1]}")
+    if by and "a standby took a rank" not in b.text("agent"):
+        raise ValueError(f"no standby took the rank: {b.why('agent')}")
     return {
+        "standby_mb": int(shown[1]) if shown else 0,
         "survivor_kept": kept,
         "ledger_right": [line["ledger"] for line in lines if "ledger" in line],
         "iterations_after": len(after),
@@ -283,7 +309,16 @@ def recovery(b: Bench) -> dict:
     }
 
 
-PARTS = ((machine, 60), (overhead, 150), (sharing, 90), (plugin, 60), (engine, 180), (rejoin, 90), (recovery, 120))
+PARTS = (
+    (machine, 60),
+    (overhead, 150),
+    (sharing, 90),
+    (plugin, 60),
+    (engine, 180),
+    (rejoin, 90),
+    (recovery, 120),
+    (standby, 120),
+)
 
 
 def hollow_environment(b: Bench) -> None:

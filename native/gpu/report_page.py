@@ -13,19 +13,20 @@ def figures(results: dict[str, dict], gemm_n: int) -> list[tuple[str, str]]:
     if r := results.get("rejoin"):
         times = f"{r['aborted_ms']:.0f} ms, {r['rejoined_ms']:.0f} ms"
         out.append(("Abort of a group whose peer is dead, and meeting its replacement", times))
-    if r := results.get("recovery"):
-        story = r["recoveries"]["recoveries"][0]
-        phases = story["phases_ms"]
-        shown = ", ".join(f"{k} {v:.0f}" for k, v in phases.items() if v >= 1)
-        kept = "the survivor kept its process" if r["survivor_kept"] else "the survivor was lost"
-        right = "each micro-batch counted once" if r["ledger_right"] == [True] else "the ledger is wrong"
-        out.append(
-            (
-                "A rank is killed",
-                f"{story['state']}, no iteration for {r['longest_gap_s']:.1f} s, {kept}, {right}; ms: {shown}",
-            )
-        )
+    for part, what in (("recovery", "A rank is killed"), ("standby", "The same, with a standby")):
+        if r := results.get(part):
+            out.append((what, kill_figure(r)))
     return out
+
+
+def kill_figure(r: dict) -> str:
+    """Say what a rank's death has cost."""
+    story = r["recoveries"]["recoveries"][0]
+    shown = ", ".join(f"{k} {v:.0f}" for k, v in story["phases_ms"].items() if v >= 1)
+    kept = "the survivor kept its process" if r["survivor_kept"] else "the survivor was lost"
+    right = "each micro-batch counted once" if r["ledger_right"] == [True] else "the ledger is wrong"
+    price = f"; the standby took {r['standby_mb']} MB of the host" if r.get("standby_mb") else ""
+    return f"{story['state']}, no iteration for {r['longest_gap_s']:.1f} s, {kept}, {right}; ms: {shown}{price}"
 
 
 def overhead_figures(o: dict) -> list[tuple[str, str]]:

@@ -82,6 +82,7 @@ func (t *launchTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
 	}
 	if t.plan.Join {
 		t.agent.pollOften(now) // the whole job waits for it
+		scanForJoiners(t.agent, now)
 	}
 	var known []*falconv1.RankAck
 	for _, r := range t.plan.Ranks {

@@ -2,6 +2,9 @@ package agent
 
 import (
 	"time"
+
+	"github.com/failslow/falcon/agent/launch"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
 // Bounds of when standbys are kept.
@@ -40,4 +43,24 @@ func keepStandbys(a *Agent, now time.Time) {
 // starting reports whether a rank has not come to its first iteration yet.
 func (p *process) starting(monoNs int64) bool {
 	return p.status.Iteration < 0 && time.Duration(monoNs-p.header.StartMonoNs) < warmUpMost
+}
+
+// standbysMessage is what the engine is sent of a node's standbys; nil where none is wanted.
+func standbysMessage(s launch.Standbys) *falconv1.Standbys {
+	if s.Wanted == 0 && s.Why == "" {
+		return nil
+	}
+	return &falconv1.Standbys{Wanted: int32(s.Wanted), Ready: int32(s.Ready), ResidentMb: int64(s.ResidentMb), Why: s.Why}
+}
+
+// joinScanEvery is the time between two looks for a process that is to join: the whole job
+// waits for it.
+const joinScanEvery = 10 * time.Millisecond
+
+// scanForJoiners looks for processes that have come up since the last scan.
+func scanForJoiners(a *Agent, now time.Time) {
+	if now.Sub(a.last.scanned) >= joinScanEvery {
+		a.last.scanned = now
+		a.scanDirectory()
+	}
 }

@@ -68,6 +68,8 @@ type Config struct {
 	Welcome func(*falconv1.Welcome) // a new stream is up, or the engine goes on under a higher epoch
 	// Standing is what the agent says of the orders that it has had; nil = nothing.
 	Standing func() *falconv1.Standing
+	// Standbys is what the agent says of the processes that wait to become ranks; nil = nothing.
+	Standbys func() *falconv1.Standbys
 	Command  func(*falconv1.Command)
 	Ask      func(*falconv1.Ask)
 	Peek     func(*falconv1.Peek)
@@ -180,6 +182,9 @@ func (s *Shipper) Beat(now time.Time, ranks []*falconv1.RankBeat, unseen []*falc
 		s.beat = &falconv1.Beat{
 			AtUnixNs: now.UnixNano(), SpoolFrames: uint64(len(s.spool.frames)),
 			DroppedFrames: s.spool.dropped + s.spool.lost, Ranks: ranks, Unseen: unseen, Standing: s.presentStanding(),
+		}
+		if s.cfg.Standbys != nil {
+			s.beat.Standbys = s.cfg.Standbys()
 		}
 	}
 	s.mu.Unlock()

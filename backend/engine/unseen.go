@@ -44,6 +44,14 @@ func unseenViews(list []*falconv1.UnseenRank) []string {
 	return out
 }
 
+// standbysView is what a node says of its standbys, nil for nothing.
+func standbysView(m *falconv1.Standbys) *falconv1.Standbys {
+	if m == nil {
+		return nil
+	}
+	return &falconv1.Standbys{Wanted: max(0, m.GetWanted()), Ready: max(0, m.GetReady()), ResidentMb: max(0, m.GetResidentMb()), Why: clean(m.GetWhy())}
+}
+
 // unseenShown bounds what is shown of one node.
 const unseenShown = 8
 

@@ -256,7 +256,7 @@ func (sv *stateViews) nodeViews(now time.Time) []*falconv1.NodeView {
 			Version: clean(n.Hello.GetVersion()), Dropped: n.Beat.GetDroppedFrames(), StealShare: n.Steal,
 			SkewMs: sv.links.skewMs(n.Name), Kernel: sv.kernel.views(n.Name, now),
 			Protocol: n.Hello.GetProtocol(), Formats: formatViews(n.Hello),
-			Unseen: unseenViews(n.Beat.GetUnseen()),
+			Unseen: unseenViews(n.Beat.GetUnseen()), Standbys: standbysView(n.Beat.GetStandbys()),
 		})
 	}
 	return out

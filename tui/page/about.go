@@ -64,7 +64,7 @@ func AgentText(s *State, node string) string {
 		if !n.GetConnected() {
 			return fmt.Sprintf("agent%s on %s lost, last heard %s ago", which, node, age)
 		}
-		return fmt.Sprintf("agent%s on %s heard %s ago", which, node, age)
+		return fmt.Sprintf("agent%s on %s heard %s ago%s", which, node, age, phrase.Prefixed("; ", phrase.Standbys(n.GetStandbys())))
 	}
 	return "no agent on " + cmp.Or(node, "its node")
 }

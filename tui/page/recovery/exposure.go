@@ -134,10 +134,23 @@ func Explain(s *page.State, x *falconv1.Exposure) string {
 		}
 		parts = append(parts, fallbackText(s, x))
 	}
+	if text := standbysText(s, x); text != "" {
+		parts = append(parts, text)
+	}
 	if !x.GetSpare() {
 		parts = append(parts, "No spare is there for each of its nodes: the recovery would wait for one, or go on with fewer replicas where policy allows")
 	}
 	return strings.Join(parts, ". ") + "."
+}
+
+// standbysText is what a single node keeps to take its lost ranks.
+func standbysText(s *page.State, x *falconv1.Exposure) string {
+	for _, n := range s.Snap().GetNodes() {
+		if len(x.GetNodes()) == 1 && n.GetNode() == x.GetNodes()[0] {
+			return phrase.Standbys(n.GetStandbys())
+		}
+	}
+	return ""
 }
 
 func fallbackText(s *page.State, x *falconv1.Exposure) string {

@@ -317,7 +317,7 @@ PARTS = (
     (engine, 180),
     (rejoin, 90),
     (recovery, 120),
-    (standby, 120),
+    (standby, 150),
 )
 
 

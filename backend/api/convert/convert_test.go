@@ -59,7 +59,7 @@ var (
 		"Action.reverted_unix_ns": "of the engine's journal",
 	}
 	// ownShape are messages that no value of the vocabulary stands for.
-	ownShape = strings.Fields(`AgentFrame Build Format Goodbye RenewRequest RenewReply Hello Standing Seen EngineName Beat RankBeat DeviceEvent RankState Commitment Park
+	ownShape = strings.Fields(`AgentFrame Build Format Goodbye RenewRequest RenewReply Hello Standing Standbys Seen EngineName Beat RankBeat DeviceEvent RankState Commitment Park
 		Samples Profile Telemetry CommandResult RankAck EngineFrame Welcome Ack Ask Calls RankCalls CommCalls Call Command LaunchCommand SuspendCommand TableCommand
 		RejoinCommand RankSeat StopCommand RankLaunch PauseCommand RankCut CommLimit RankPause CommCount PeerCount TestCommand RankTest
 		TestResult ProfileCommand CallColumns CallClass SnapshotRequest SnapshotReply Brief Operator RankColumns Column Recurrence Job RankView NodeView Series Recent Mark Moment

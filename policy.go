@@ -41,6 +41,8 @@ type Policy struct {
 	AllowDrop bool                `json:"allow_drop,omitempty" yaml:"allow_drop"` // S4 may give up a replica and rescale the batch
 	Variants  []Variant           `json:"variants,omitempty" yaml:"variants"`     // of S4, in order of preference; empty = replace, restart
 
+	Tests string `json:"tests,omitempty" yaml:"tests"` // whether a test may hold the job: ApprovalAuto, …; empty = validation.mode
+
 	Recovery RecoveryPolicy `json:"recovery,omitzero" yaml:"recovery"` // of fail-stop faults
 }
 

@@ -86,6 +86,7 @@ type Comm struct {
 	Size       int
 	RankInComm int
 	Generation uint32
+	Choices    Choices // NCCL's, as far as this rank shows them
 }
 
 // Traffic is the calls of one operation on one communicator in a steady iteration of

@@ -37,18 +37,43 @@ const (
 	LinkCrossRail LinkClass = "cross rail"
 )
 
+// TestQuestion is what a test would decide.
+type TestQuestion string
+
+// What a test can decide.
+const (
+	QuestionGPU       TestQuestion = "gpu"         // is the GPU slow, or what feeds it?
+	QuestionLink      TestQuestion = "link"        // which link is slow?
+	QuestionGPUOrLink TestQuestion = "gpu or link" // is it the GPU, or a link of the slow groups?
+	QuestionAny       TestQuestion = "any"         // is any GPU or link slow?
+	QuestionHealthy   TestQuestion = "healthy"     // is what was slow healthy again?
+)
+
+// TestBar is why a test is not allowed. Nothing was tried then, and nothing speaks for or
+// against a verdict.
+type TestBar string
+
+// What forbids a test.
+const (
+	BarNone    TestBar = ""
+	BarPolicy  TestBar = "policy"  // a person decides, or has decided
+	BarMemory  TestBar = "memory"  // a rank that would be tested has reserved none
+	BarWatched TestBar = "watched" // the job runs under the profiler plug-in, which can't hold it
+)
+
 // ValidationAsk is what a validation is to test (FALCON §4.4). Groups are
 // tested as rings; ranks of a group that is tested are not listed again.
 type ValidationAsk struct {
-	Incident     string    `json:"incident,omitempty"`
-	By           string    `json:"by"` // "engine" or the operator
-	Why          string    `json:"why"`
-	GEMM         []Rank    `json:"gemm,omitempty"`          // suspects and their peers
-	Rings        [][]Rank  `json:"rings,omitempty"`         // groups, in ring order
-	Trees        [][]Rank  `json:"trees,omitempty"`         // groups, in tree order
-	Pairs        [][2]Rank `json:"pairs,omitempty"`         // single links
-	GEMMSide     int       `json:"gemm_n,omitempty"`        // 0 = the engine's default
-	MessageBytes int64     `json:"message_bytes,omitempty"` // 0 = the engine's default
+	Incident     string       `json:"incident,omitempty"`
+	By           string       `json:"by"` // "engine" or the operator
+	Why          string       `json:"why"`
+	Question     TestQuestion `json:"question,omitempty"`
+	GEMM         []Rank       `json:"gemm,omitempty"`          // suspects and their peers
+	Rings        [][]Rank     `json:"rings,omitempty"`         // groups, in ring order
+	Trees        [][]Rank     `json:"trees,omitempty"`         // groups, in tree order
+	Pairs        [][2]Rank    `json:"pairs,omitempty"`         // single links
+	GEMMSide     int          `json:"gemm_n,omitempty"`        // 0 = the engine's default
+	MessageBytes int64        `json:"message_bytes,omitempty"` // 0 = the engine's default
 }
 
 // Validation is one pause of the job and what was measured in it.
@@ -57,7 +82,8 @@ type Validation struct {
 	Ask         ValidationAsk   `json:"ask"`
 	State       ValidationState `json:"state"`
 	Reason      string          `json:"reason,omitempty"`
-	Iteration   int64           `json:"iteration"` // boundary at which the job was held
+	Bar         TestBar         `json:"bar,omitempty"` // not allowed, rather than tried
+	Iteration   int64           `json:"iteration"`     // boundary at which the job was held
 	Passes      int             `json:"passes"`
 	ExtraPasses int             `json:"extra_passes"` // of which because pairs would share a NIC
 	PassesDone  int             `json:"passes_done"`
@@ -190,4 +216,40 @@ func (v Validation) NotJudged() []NotJudged {
 		add(fmt.Sprintf("%s to %s", l.FromDevice, l.ToDevice), l.Err, l.Unjudged, l.Reference)
 	}
 	return out
+}
+
+// Untested is a test that a verdict lacks because it was not allowed, and what it would have decided.
+type Untested struct {
+	Bar      TestBar      `json:"bar"`
+	Question TestQuestion `json:"question,omitempty"`
+	GPUs     int          `json:"gpus,omitempty"`  // that would have been tested
+	Links    int          `json:"links,omitempty"` // pairs of ranks
+}
+
+// Text is that in a sentence.
+func (u Untested) Text() string {
+	return fmt.Sprintf("No test was allowed (%s); %s would have decided %s", cmp.Or(barTexts[u.Bar], string(u.Bar)), u.what(), cmp.Or(questionTexts[u.Question], questionTexts[QuestionAny]))
+}
+
+func (u Untested) what() string {
+	gpus, links := fmt.Sprintf("%d GPUs", u.GPUs), fmt.Sprintf("%d pairs of ranks", u.Links)
+	switch {
+	case u.Links == 0:
+		return "one of " + gpus
+	case u.GPUs == 0:
+		return "one of " + links
+	}
+	return "one of " + gpus + " and " + links
+}
+
+var barTexts = map[TestBar]string{
+	BarPolicy:  "the policy does not let one hold the job by itself",
+	BarMemory:  "ranks have reserved no memory for it",
+	BarWatched: "the job is only watched",
+}
+
+var questionTexts = map[TestQuestion]string{
+	QuestionGPU: "whether the GPU itself is slow", QuestionLink: "which link is slow",
+	QuestionGPUOrLink: "whether it is the GPU or a link", QuestionAny: "whether any GPU or link is slow",
+	QuestionHealthy: "whether the link is healthy again",
 }

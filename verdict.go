@@ -53,16 +53,18 @@ type Evidence struct {
 
 // Verdict says what is wrong, where, how bad, and why we think so.
 type Verdict struct {
-	Cause      Cause      `json:"cause"`
-	Reason     Reason     `json:"reason,omitempty"` // of not_hardware, as the cause or among Also; "" = not known more closely
-	Also       []Cause    `json:"also,omitempty"`   // further causes at once
-	Devices    []Device   `json:"devices"`
-	Ranks      []Rank     `json:"ranks"`
-	Links      []Link     `json:"links"`
-	NICs       []NIC      `json:"nics,omitempty"` // ports whose counters show it
-	Severity   int        `json:"severity"`       // 1..4
-	Confidence float64    `json:"confidence"`     // 0..1
-	Evidence   []Evidence `json:"evidence"`
+	Cause      Cause        `json:"cause"`
+	Reason     Reason       `json:"reason,omitempty"` // of not_hardware, as the cause or among Also; "" = not known more closely
+	Also       []Cause      `json:"also,omitempty"`   // further causes at once
+	Devices    []Device     `json:"devices"`
+	Ranks      []Rank       `json:"ranks"`
+	Links      []Link       `json:"links"`
+	NICs       []NIC        `json:"nics,omitempty"`     // ports whose counters show it
+	Paths      []PathChoice `json:"paths,omitempty"`    // NCCL's choices by which links are known, where they matter
+	Untested   *Untested    `json:"untested,omitempty"` // a test that was not allowed, nil = none
+	Severity   int          `json:"severity"`           // 1..4
+	Confidence float64      `json:"confidence"`         // 0..1
+	Evidence   []Evidence   `json:"evidence"`
 }
 
 // HasCause reports whether a cause is among those of the verdict.

@@ -262,7 +262,7 @@ func (p *process) rankState(node falcon.Node) *falconv1.RankState {
 	}
 	for _, c := range p.comms.list {
 		if c.State == ring.CommLive {
-			m := convert.CommToProto(falcon.Comm{ID: c.ID, Name: c.Name, Size: c.Size, RankInComm: c.Rank, Generation: c.Generation})
+			m := convert.CommToProto(falcon.Comm{ID: c.ID, Name: c.Name, Size: c.Size, RankInComm: c.Rank, Generation: c.Generation, Choices: p.choicesOn(c)})
 			m.Unseen = uint32(c.Traffic)
 			st.Comms = append(st.Comms, m)
 		}

@@ -62,7 +62,7 @@ type EarlyConfig struct {
 // ValidateConfig bounds the validations that incidents ask for.
 type ValidateConfig struct {
 	Tries   int   `yaml:"validate_tries"` // per incident, negative = none; 1
-	Trees   bool  `yaml:"validate_trees"` // NCCL runs the job's all-reduces as trees: their links are tested
+	Trees   bool  `yaml:"validate_trees"` // all-reduces are trees where nothing shows NCCL's choice
 	Spacing int64 `yaml:"-"`              // iterations between two; 20
 }
 

@@ -62,7 +62,7 @@
 // The results (Validated) lead to a new judgement of the same window: a test
 // names the link of a slow group and clears or accuses a slow rank's GPU; it
 // never makes a culprit that timing clears. A refusal costs a tenth of the
-// confidence. Relief windows wait for the answer, at most 15 s.
+// confidence, a test that was not allowed nothing. Relief windows wait for the answer, at most 15 s.
 //
 // # Watch, throughput, recurrence
 //

@@ -120,7 +120,7 @@ func (ev *evidence) explainedShare(s *incidentState, r peer.Rank) float64 {
 func (ev *evidence) caseFor(s *incidentState, timing peer.Result) cause.Case {
 	c := cause.Case{
 		Layout: ev.job.desc.Layout, Placement: ev.job.desc.Placement, Timing: timing,
-		HealthyMs: s.HealthyMs, SlowMs: s.SlowMs, Edges: ev.job.groupEdges,
+		HealthyMs: s.HealthyMs, SlowMs: s.SlowMs, Paths: ev.job.pathsOf,
 	}
 	if s.isSmall(ev.cfg) {
 		c.Small = s.SlowMs/s.HealthyMs - 1

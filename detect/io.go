@@ -7,7 +7,7 @@ import (
 	"github.com/failslow/falcon/detect/peer"
 )
 
-// Input is one thing that happened: Job, Samples, Profiled, Readings, Acted,
+// Input is one thing that happened: Job, Chosen, Samples, Profiled, Readings, Acted,
 // Restored, Validated or Culprits.
 type Input interface{ input() }
 
@@ -20,6 +20,12 @@ type Job struct {
 	Comms        map[falcon.Rank][]falcon.Comm
 	MicroBatches []int32 // per replica, now
 	Emulated     bool
+}
+
+// Chosen is what is newly known of NCCL's choices: the communicators of the job as it was described,
+// with them. It changes nothing else.
+type Chosen struct {
+	Comms map[falcon.Rank][]falcon.Comm
 }
 
 // Samples are iterations of any ranks; each rank's come in order of iteration.
@@ -92,6 +98,7 @@ type Restored struct {
 }
 
 func (Job) input()       {}
+func (Chosen) input()    {}
 func (Samples) input()   {}
 func (Profiled) input()  {}
 func (Readings) input()  {}

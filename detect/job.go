@@ -12,7 +12,7 @@ import (
 type jobState struct {
 	desc  Job
 	known bool // a job was described
-	trees bool // NCCL's all-reduces are trees (validate_trees)
+	trees bool // all-reduces are trees where nothing shows NCCL's choice (validate_trees)
 }
 
 // namesDeviceOf reports whether an incident names the device of a rank, or knows no devices.
@@ -61,11 +61,11 @@ func (j *jobState) throttledReplicas(o *incidentState, res *peer.Result) map[int
 	return out
 }
 
-// ringLinks are the links that a group's ring, or its trees, go over, each once.
+// ringLinks are the links that a group uses by NCCL's choice, each once.
 func (j *jobState) ringLinks(g peer.Group) []falcon.Link {
 	var out []falcon.Link
 	for _, e := range j.groupEdges(&g) {
-		if l, ok := j.linkBetween(e[0], e[1]); ok && !slices.Contains(out, l) {
+		if l, ok := j.linkBetween(e.Pair[0], e.Pair[1]); ok && !slices.Contains(out, l) {
 			out = append(out, l)
 		}
 	}
@@ -81,13 +81,6 @@ func (j *jobState) linkBetween(a, b falcon.Rank) (falcon.Link, bool) {
 	return falcon.NewLink(x, y), x != y && x != "" && y != ""
 }
 
-// addLink adds the node pair of two ranks, if they are on different nodes.
-func (j *jobState) addLink(links map[falcon.Link]bool, a, b falcon.Rank) {
-	if l, ok := j.linkBetween(a, b); ok {
-		links[l] = true
-	}
-}
-
 // ringOrder is a group's members by their rank in the communicator: the order of its ring.
 func (j *jobState) ringOrder(g peer.Group) []falcon.Rank {
 	place := func(r falcon.Rank) int {
@@ -101,13 +94,20 @@ func (j *jobState) ringOrder(g peer.Group) []falcon.Rank {
 	return slices.SortedStableFunc(slices.Values(g.Ranks), func(a, b falcon.Rank) int { return place(a) - place(b) })
 }
 
-// groupRings are the groups of a dimension, at most so many.
-func (j *jobState) groupRings(d falcon.Dimension, most int) [][]falcon.Rank {
-	var out [][]falcon.Rank
+// layoutGroups are the groups of a dimension as the job's all-reduces have them.
+func (j *jobState) layoutGroups(d falcon.Dimension) []peer.Group {
+	var out []peer.Group
 	for _, g := range j.desc.Layout.Groups(d) {
-		if len(g.Ranks) > 1 && len(out) < most {
-			out = append(out, g.Ranks)
+		if len(g.Ranks) < 2 {
+			continue
 		}
+		of := peer.Group{Dimension: d, Op: falcon.OpAllReduce, Ranks: g.Ranks}
+		for _, c := range j.desc.Comms[g.Ranks[0]] {
+			if c.Dimension == d && c.Size == len(g.Ranks) {
+				of.Comm = c.ID
+			}
+		}
+		out = append(out, of)
 	}
 	return out
 }

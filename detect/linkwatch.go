@@ -211,7 +211,7 @@ func (lw *linkWatch) requestTest(at int64) bool {
 // testFor asks for an incident's links and for enough others of their class for a
 // median that the slow ones don't move.
 func (lw *linkWatch) testFor(s *incidentState) falcon.ValidationAsk {
-	ask := falcon.ValidationAsk{Incident: s.ID, By: "engine", Why: fmt.Sprintf("%s: %s has looked at rest since iteration %d: is it healthy again?", s.ID, culpritNames(s.Verdict), s.relief.healthyAt)}
+	ask := falcon.ValidationAsk{Incident: s.ID, By: "engine", Question: falcon.QuestionHealthy, Why: fmt.Sprintf("%s: %s has looked at rest since iteration %d: is it healthy again?", s.ID, culpritNames(s.Verdict), s.relief.healthyAt)}
 	at, avoid := lw.job.ranksByNode(), lw.incidents.namedLinks()
 	for _, l := range s.Verdict.Links {
 		if p, ok := lw.job.rankAcross(at, l.A, l.B); ok {

@@ -79,6 +79,8 @@ func (m *Machine) Step(now time.Time, in Input) {
 		m.stepProfiled(in)
 	case Readings:
 		m.stepReadings(in)
+	case Chosen:
+		m.job.desc.Comms = in.Comms
 	case Acted:
 		m.stepActed(in)
 	case Restored:

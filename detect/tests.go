@@ -9,6 +9,7 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/cause"
+	"github.com/failslow/falcon/detect/passes"
 	"github.com/failslow/falcon/detect/peer"
 )
 
@@ -86,20 +87,21 @@ func (t *testPlanner) wantsTest(s *incidentState, at int64) bool {
 func (t *testPlanner) testsFor(s *incidentState) (ask falcon.ValidationAsk) {
 	ask = falcon.ValidationAsk{Incident: s.ID, By: "engine"}
 	ask.GEMM = t.suspectRanks(s)
-	ask.Rings, ask.Pairs = t.suspectRings(s.basis.timing), t.suspectPairs(s.basis.timing)
-	defer t.useTrees(&ask)
+	ask.Pairs = t.suspectPairs(s.basis.timing)
+	t.addSuspectGroups(&ask, s.basis.timing)
+	links := len(ask.Rings)+len(ask.Trees)+len(ask.Pairs) > 0
 	switch {
-	case len(ask.GEMM) > 0 && len(ask.Rings)+len(ask.Pairs) > 0:
-		ask.Why = fmt.Sprintf("%s: is it %s, or a link of the slow groups?", s.ID, culpritNames(s.Verdict))
+	case len(ask.GEMM) > 0 && links:
+		ask.Question, ask.Why = falcon.QuestionGPUOrLink, fmt.Sprintf("%s: is it %s, or a link of the slow groups?", s.ID, culpritNames(s.Verdict))
 	case len(ask.GEMM) > 0:
-		ask.Why = fmt.Sprintf("%s: is it the GPU that makes %s slow?", s.ID, culpritNames(s.Verdict))
-	case len(ask.Rings)+len(ask.Pairs) > 0:
-		ask.Why = fmt.Sprintf("%s: which link makes %s slow?", s.ID, culpritNames(s.Verdict))
+		ask.Question, ask.Why = falcon.QuestionGPU, fmt.Sprintf("%s: is it the GPU that makes %s slow?", s.ID, culpritNames(s.Verdict))
+	case links:
+		ask.Question, ask.Why = falcon.QuestionLink, fmt.Sprintf("%s: which link makes %s slow?", s.ID, culpritNames(s.Verdict))
 	default:
-		ask.Why = s.ID + ": timing names no rank: is any GPU or link slow?"
+		ask.Question, ask.Why = falcon.QuestionAny, s.ID+": timing names no rank: is any GPU or link slow?"
 		ask.GEMM = t.allRanks()
 		for _, d := range []falcon.Dimension{falcon.DimDP, falcon.DimFSDP, falcon.DimCP} {
-			ask.Rings = append(ask.Rings, t.job.groupRings(d, askRings-len(ask.Rings))...)
+			t.newGroupTests(&ask).addAll(t.job.layoutGroups(d))
 		}
 	}
 	return ask
@@ -147,40 +149,26 @@ func (t *testPlanner) allRanks() []falcon.Rank {
 	return out
 }
 
-// suspectRings are the slow groups in ring order; where they use too few links for
-// a median, groups of other members too.
-func (t *testPlanner) suspectRings(res *peer.Result) [][]falcon.Rank {
-	var out [][]falcon.Rank
-	links := map[falcon.Link]bool{}
-	add := func(ring []falcon.Rank) {
-		if len(out) < askRings && !containsRing(out, ring) {
-			out = append(out, ring)
-			for i := range ring {
-				t.job.addLink(links, ring[i], ring[(i+1)%len(ring)])
-			}
+// addSuspectGroups asks for the paths of the slow groups; where they use too few links
+// for a median, for those of groups of other members too.
+func (t *testPlanner) addSuspectGroups(ask *falcon.ValidationAsk, res *peer.Result) {
+	tests := t.newGroupTests(ask)
+	for i := range res.Groups {
+		if g := &res.Groups[i]; g.Suspect && g.Dimension != falcon.DimWorld {
+			tests.add(g)
 		}
 	}
-	for _, g := range res.Groups {
-		if g.Suspect && g.Dimension != falcon.DimWorld {
-			add(t.job.ringOrder(g))
-		}
+	if len(tests.list) == 0 {
+		return
 	}
-	if len(out) == 0 {
-		return nil
-	}
+	tests.addChannels()
 	for _, d := range []falcon.Dimension{falcon.DimDP, falcon.DimFSDP, falcon.DimCP, falcon.DimPP, falcon.DimTP} {
-		for _, ring := range t.job.groupRings(d, askRings) {
-			if len(links) < askClass {
-				add(ring)
+		for _, g := range t.job.layoutGroups(d) {
+			if len(tests.links) < askClass {
+				tests.add(&g)
 			}
 		}
 	}
-	return out
-}
-
-func containsRing(rings [][]falcon.Rank, ring []falcon.Rank) bool {
-	same := slices.Sorted(slices.Values(ring))
-	return slices.ContainsFunc(rings, func(r []falcon.Rank) bool { return slices.Equal(slices.Sorted(slices.Values(r)), same) })
 }
 
 // suspectPairs are the slow pipeline links, and the same links of other replicas.
@@ -224,9 +212,25 @@ func (m *Machine) stepValidated(in Validated) {
 	}
 }
 
-// applyTests judges an incident again by a test. A refusal lowers the confidence.
+// untested is what a validation that was not allowed would have decided, nil where it was allowed.
+func untested(v falcon.Validation) *falcon.Untested {
+	if v.Bar == falcon.BarNone {
+		return nil
+	}
+	pairs := 0
+	for _, pass := range passes.Plan(v.Ask) {
+		pairs += len(pass.Pairs)
+	}
+	return &falcon.Untested{Bar: v.Bar, Question: v.Ask.Question, GPUs: len(v.Ask.GEMM), Links: pairs}
+}
+
+// applyTests judges an incident again by a test. A refusal lowers the confidence; that a test was not
+// allowed does not.
 func (m *Machine) applyTests(s *incidentState, v falcon.Validation) {
-	t := &cause.Tests{Refused: v.Reason}
+	t := &cause.Tests{Refused: v.Reason, Barred: untested(v)}
+	if t.Barred != nil {
+		t.Refused = ""
+	}
 	if v.State == falcon.ValidationDone {
 		t.Refused, s.tests.done = "", true
 	}
@@ -237,7 +241,7 @@ func (m *Machine) applyTests(s *incidentState, v falcon.Validation) {
 	case s.tests.results != nil:
 		return // an earlier one brought more
 	}
-	if !measured && t.Refused == "" {
+	if !measured && t.Refused == "" && t.Barred == nil {
 		return
 	}
 	s.tests.results = t

@@ -27,7 +27,7 @@ type world struct {
 	nics     bool
 	idle     bool        // slow links carry nothing: their ports see nothing
 	refuse   int         // windows still to be refused
-	tests    string      // answer to asks: "on", "off" (none comes), "refused"
+	tests    string      // answer to asks: "on", "off" (none comes), "refused", "barred" (not allowed)
 	tested   int         // validations answered
 	missing  falcon.Node // sends no profile
 	silent   falcon.Node // its agent can't be heard: no samples, profiles, readings or tests
@@ -36,6 +36,7 @@ type world struct {
 	weather  *rand.Rand
 
 	onProfile func([]falcon.RankProfile) // sees each window; nil = nobody
+	onAsk     func(falcon.ValidationAsk) // sees what is to be tested; nil = nobody
 
 	read     time.Time
 	declared []int // micro-batches, as described
@@ -83,6 +84,9 @@ func (w *world) drain() {
 	for _, a := range r.Asks {
 		fmt.Fprintf(&w.out, "ask: gemm %v, rings %v, pairs %v (%s)\n", a.GEMM, a.Rings, a.Pairs, a.Why)
 		w.ask = &a
+		if w.onAsk != nil {
+			w.onAsk(a)
+		}
 	}
 	w.m.Advance()
 	if r.Compare != nil {
@@ -164,6 +168,10 @@ func (w *world) validate() float64 {
 	}
 	if w.tests == "refused" {
 		v = falcon.Validation{Ask: *ask, State: falcon.ValidationRefused, Reason: "no consistent boundary: rank 3 is not hooked"}
+		held = 0
+	}
+	if w.tests == "barred" {
+		v = falcon.Validation{Ask: *ask, State: falcon.ValidationRefused, Bar: falcon.BarPolicy, Reason: "tests wait for a person"}
 		held = 0
 	}
 	v.ID = fmt.Sprintf("VAL-%04d", w.tested)

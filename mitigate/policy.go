@@ -43,6 +43,11 @@ func ValidatePolicy(p falcon.Policy) error {
 			return err
 		}
 	}
+	switch p.Tests {
+	case "", falcon.ApprovalAuto, falcon.ApprovalPerson, falcon.ApprovalNever:
+	default:
+		return fmt.Errorf("%w: tests %q is none of auto, person, never", ErrBadPolicy, p.Tests)
+	}
 	if _, _, err := parseHours(p.Hours); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ const (
 	nameBytes              = 64
 	meshBytes              = 128
 	raisedBytes            = 128
+	choicesMax             = 8
 	bootBytes              = 40
 	refusedSize            = 1
 	refusedMap             = 2
@@ -169,6 +170,7 @@ const (
 	comRank                = 44
 	comDevice              = 48
 	comTraffic             = 52
+	comChoices             = 64
 	comParent              = 56
 	comName                = 128
 	timingBytes            = 64
@@ -277,6 +279,10 @@ const (
 	ctlNcclVersion         = 6620
 	ctlMeshSeq             = 6624
 	ctlMesh                = 6632
+	ctlNcclAlgo            = 7168
+	ctlNcclProto           = 7232
+	ctlNcclChannels        = 7296
+	ctlNcclEnv             = 7300
 	ctlCan                 = 6760
 	ctlVersions            = 6764
 	ctlRaisedSeq           = 6768

@@ -3,8 +3,10 @@ package ring
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 
 	falcon "github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/nccl"
 )
 
 // Control is what the hook reports of its process. Times are CLOCK_MONOTONIC ns.
@@ -41,8 +43,9 @@ type Control struct {
 
 // Declared is the layout as the adapter declares it.
 type Declared struct {
-	TP, DP, PP int    // 0 = unknown
-	Mesh       string // the same by dimensions (falcon.ParseMesh), as the process wrote it; "" = none
+	TP, DP, PP int              // 0 = unknown
+	NCCL       nccl.Environment // what bounds NCCL's choices
+	Mesh       string           // the same by dimensions (falcon.ParseMesh), as the process wrote it; "" = none
 }
 
 // Commitment is the newest order that a rank has voted for; Order 0 is none.
@@ -73,7 +76,7 @@ func (m image) readControl() Control {
 		CommittedOrder: m.readUint64(ctlCommittedOrder), CommittedIteration: m.readInt64(ctlCommittedIteration),
 		CommittedStatus: m.readInt32(ctlCommittedStatus), MicroBatches: clampSize(m.readInt32(ctlMicroBatches)),
 		Declared: Declared{
-			TP: clampSize(m.readInt32(ctlTP)), DP: clampSize(m.readInt32(ctlDP)), PP: clampSize(m.readInt32(ctlPP)), Mesh: m.readMesh(),
+			TP: clampSize(m.readInt32(ctlTP)), DP: clampSize(m.readInt32(ctlDP)), PP: clampSize(m.readInt32(ctlPP)), Mesh: m.readMesh(), NCCL: m.readEnvironment(),
 		},
 		Described: m.readUint32(ctlDescribeSeq), TimingsWritten: m.readUint64(ctlTimingHead), TimingsLost: m.readUint64(ctlTimingLost),
 		RecordsLost: m.readUint64(ctlRecordsLost), Coverage: m.readUint32(ctlCoverage), ProfileDone: m.readUint32(ctlProfileDone),
@@ -83,6 +86,17 @@ func (m image) readControl() Control {
 		WaitingSinceNs: max(m.readInt64(ctlWaitingSinceNs), 0), Ended: m.exitMark(ctlEndedNs, ctlEndedStatus),
 		Bound:     Binding{How: Bound(m.readUint32(ctlBound)), NCCL: int(m.readUint32(ctlNcclVersion))},
 		Suspended: m.readUint64(ctlSuspendedGeneration), SuspendedNs: max(m.readInt64(ctlSuspendedNs), 0), RejoinOrdered: m.readUint64(ctlRejoinID),
+	}
+}
+
+// readEnvironment is what bounds NCCL's choices, once the hook has read it.
+func (m image) readEnvironment() nccl.Environment {
+	if m.readUint32(ctlNcclEnv) == 0 {
+		return nccl.Environment{}
+	}
+	return nccl.Environment{
+		Algo: printableName(m.copyName(ctlNcclAlgo)), Proto: printableName(m.copyName(ctlNcclProto)),
+		Channels: uint8(min(m.readUint32(ctlNcclChannels), math.MaxUint8)),
 	}
 }
 

@@ -24,6 +24,7 @@ type Comm struct {
 	Size, Rank int // -1 until NCCL reports it
 	Device     int // CUDA device, -1 until known
 	Traffic    Traffic
+	Choices    [choicesMax]uint32 // NCCL's by operation, as its profiler interface says them: FALCON_CHOICE
 	Name       string
 }
 
@@ -54,6 +55,9 @@ func (p *Process) commEntry(slot uint32) (c Comm, ok bool) {
 			Generation: w.readUint32(comGeneration), State: CommState(w.readUint32(comState)),
 			Size: int(w.readInt32(comSize)), Rank: int(w.readInt32(comRank)), Device: int(w.readInt32(comDevice)),
 			Traffic: Traffic(w.readUint32(comTraffic)),
+		}
+		for i := range c.Choices {
+			c.Choices[i] = w.readUint32(comChoices + 4*uint64(i))
 		}
 		text = w.copyName(comName)
 	})

@@ -12,6 +12,7 @@ import (
 type jobUse struct {
 	jobEpoch  uint64
 	frozen    bool     // by policy
+	untested  bool     // by policy: no test may hold the job
 	recovery  bool     // one is at work on the job
 	proposed  bool     // one waits for a decision
 	adopting  bool     // one has succeeded, and the job epoch that it led to has not begun
@@ -62,8 +63,11 @@ func (u jobUse) testObstacle() string {
 
 // testForbidden is the decision of a person that forbids any test, "" = none.
 func (u jobUse) testForbidden() string {
-	if u.frozen {
-		return "the policy is frozen: thaw it first"
+	switch {
+	case u.frozen:
+		return policyFrozen
+	case u.untested:
+		return testsNever
 	}
 	return ""
 }
@@ -94,7 +98,7 @@ type arbiter struct {
 func (a *arbiter) present(now time.Time) jobUse {
 	v, _ := a.validations.machine.View()
 	u := jobUse{
-		jobEpoch: a.state.job.Epoch, frozen: a.state.policy.Policy.Frozen,
+		jobEpoch: a.state.job.Epoch, frozen: a.state.policy.Policy.Frozen, untested: a.state.policy.Policy.Tests == falcon.ApprovalNever,
 		recovery: a.cluster.recovering() != nil, proposed: a.state.current() != nil, adopting: a.cluster.unadopted() != nil,
 		restart: a.state.restart.Active(),
 		holding: a.validations.machine.Active(), mayHold: a.validations.machine.MayHold(now), requested: a.validations.request != nil,

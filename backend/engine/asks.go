@@ -21,13 +21,13 @@ type pendingAsk struct {
 // carried out or only logged.
 func (vq *validationQueue) advised(now time.Time, ask falcon.ValidationAsk, r *decidedRound) {
 	ask.By = "engine"
-	if !vq.cfg.Validation.Auto {
-		vq.oplog.logf("validation", 1, ask.Incident, "a test is advised (%s); to hold the job for it: %s", ask.Why, commandFor(ask))
-		r.steps = append(r.steps, func() { vq.declined(now, ask, "validations wait for an operator (validation mode manual)") })
+	if why := vq.barred(); why != "" {
+		vq.oplog.logf("validation", 1, ask.Incident, "a test is advised (%s), and %s; to hold the job for it: %s", ask.Why, why, commandFor(ask))
+		r.steps = append(r.steps, func() { vq.declined(now, ask, falcon.BarPolicy, why) })
 		return
 	}
 	if len(vq.asks) >= asksMax {
-		r.steps = append(r.steps, func() { vq.declined(now, ask, "other validations wait already") })
+		r.steps = append(r.steps, func() { vq.declined(now, ask, falcon.BarNone, "other validations wait already") })
 		return
 	}
 	vq.asks = append(vq.asks, pendingAsk{ask, now, vq.state.job.Epoch})
@@ -54,11 +54,33 @@ func commandFor(ask falcon.ValidationAsk) string {
 	return s
 }
 
+// barred is why policy forbids that a test holds the job by itself, "" where it may. A policy that
+// only observes holds nothing.
+func (vq *validationQueue) barred() string {
+	p := vq.state.policy.Policy
+	switch {
+	case p.Frozen:
+		return policyFrozen
+	case p.Tests == falcon.ApprovalNever:
+		return testsNever
+	case p.Tests == falcon.ApprovalPerson, p.Tests == "" && !vq.cfg.Validation.Auto:
+		return "tests wait for a person (policy.tests, or validation.mode manual)"
+	case p.Mode == falcon.ModeObserve && p.Tests == "":
+		return "the policy's mode is observe: tests wait for a person"
+	}
+	return ""
+}
+
+const (
+	policyFrozen = "the policy is frozen: thaw it first"
+	testsNever   = "policy.tests is never: set it to person or auto first"
+)
+
 // declined informs the detector that a test will not come. Nothing was held, and
 // nothing is kept but the line in the log.
-func (vq *validationQueue) declined(now time.Time, ask falcon.ValidationAsk, why string) {
+func (vq *validationQueue) declined(now time.Time, ask falcon.ValidationAsk, bar falcon.TestBar, why string) {
 	vq.det.Step(now, detect.Validated{Validation: falcon.Validation{
-		Ask: ask, State: falcon.ValidationRefused, Reason: why, Iteration: falcon.NoIteration, AtNs: now.UnixNano(),
+		Ask: ask, State: falcon.ValidationRefused, Bar: bar, Reason: why, Iteration: falcon.NoIteration, AtNs: now.UnixNano(),
 	}})
 }
 
@@ -74,7 +96,7 @@ func (vq *validationQueue) tryAsks(now time.Time) {
 		}
 		vq.asks = vq.asks[1:]
 		if why != "" {
-			vq.declined(now, p.ask, why)
+			vq.declined(now, p.ask, vq.barOf(p.ask), why)
 			continue
 		}
 		vq.start(now, vq.nextID(), p.ask, itself)
@@ -108,11 +130,41 @@ func (c *clusterView) unfitFor(ask falcon.ValidationAsk) string {
 		if int(r) < 0 || int(r) >= c.job.world() {
 			return fmt.Sprintf("rank %d is none of the job's %d", r, c.job.world())
 		}
-		if c.job.ranks[r].state.GetTestWorkspace() == 0 {
-			return fmt.Sprintf("rank %d has reserved no memory for tests: set FALCON_TEST_MB for its process", r)
-		}
+	}
+	if r, ok := c.withoutMemory(ask); ok {
+		return fmt.Sprintf("rank %d has reserved no memory for tests: start it with falcon-agent run, without --test-mb 0 (FALCON_TEST_MB)", r)
 	}
 	return ""
+}
+
+// withoutMemory is the first rank to be tested that has reserved no memory for it.
+func (c *clusterView) withoutMemory(ask falcon.ValidationAsk) (falcon.Rank, bool) {
+	for _, r := range testedRanks(ask) {
+		if p := c.job.ranks[r]; p != nil && p.state.GetTestWorkspace() == 0 {
+			return r, true
+		}
+	}
+	return 0, false
+}
+
+// barOf is what forbids a request that could not begin. That a rank is only watched, or has
+// no memory for tests, is the choice of who started it.
+func (vq *validationQueue) barOf(ask falcon.ValidationAsk) falcon.TestBar {
+	if vq.barred() != "" {
+		return falcon.BarPolicy
+	}
+	for r := range vq.job.world() {
+		switch p := vq.job.ranks[falcon.Rank(r)]; {
+		case p == nil || p.state.GetUnhooked():
+			return falcon.BarNone
+		case byPlugin(p.state):
+			return falcon.BarWatched
+		}
+	}
+	if _, without := vq.cluster.withoutMemory(ask); without {
+		return falcon.BarMemory
+	}
+	return falcon.BarNone
 }
 
 func testedRanks(ask falcon.ValidationAsk) []falcon.Rank {

@@ -29,6 +29,7 @@ type jobDescriber struct {
 	detectorLater  bool // the detector gets the job after the action that changed it
 	processesLater bool // the recovery machine has not been given its past
 	comms          map[falcon.Rank][]falcon.Comm
+	choicesAt      int          // job.choices that comms has
 	means          means        // what the planner knows that it can restart with
 	copiesFor      recovery.Job // what onlyCopies was found for
 	onlyCopies     []falcon.Node
@@ -96,7 +97,7 @@ func (d *jobDescriber) announceToDetector(now time.Time, rec jobRecord) {
 		keep = d.state.baseline.Ms // the same job on as good devices: what was healthy before is so now
 	}
 	if d.job.complete() && (d.comms == nil || d.cluster.unsettledRank() < 0) {
-		d.comms = d.job.comms(rec.Layout)
+		d.comms, d.choicesAt = d.job.comms(rec.Layout), d.job.choices
 	}
 	d.det.Step(now, detect.Job{
 		Epoch: rec.Epoch, Layout: rec.Layout, Placement: rec.Placement, Comms: d.comms,
@@ -137,6 +138,7 @@ func (d *jobDescriber) refreshMeans(now time.Time) {
 		return
 	}
 	d.meansFrom = from
+	d.refreshChoices(now)
 	if !d.planMeans().equal(d.means) {
 		d.announceToPlanner(now)
 	}

@@ -72,6 +72,7 @@ type job struct {
 		is bool
 	}
 
+	choices int // times that what a rank shows of NCCL's choices became another
 	reports int // times that what a rank's communicators carry became known, or unknown
 	checked checked
 	refuted string // how the layout of checked is refuted
@@ -214,6 +215,9 @@ func (j *job) putState(p *process, s *falconv1.RankState) {
 	if len(p.state.GetTraffic()) != len(s.GetTraffic()) {
 		j.reports++
 	}
+	if !sameChoices(p.state, s) {
+		j.choices++
+	}
 	p.state = s
 	j.count(p, 1)
 	j.changes++
@@ -325,6 +329,7 @@ func (j *job) comms(l falcon.Layout) map[falcon.Rank][]falcon.Comm {
 		for _, c := range j.ranks[falcon.Rank(r)].state.GetComms() {
 			comm := convert.CommFromProto(c)
 			comm.Name, comm.Dimension = clean(comm.Name), named(comm.Name, dimension[comm.ID], l)
+			comm.Choices = cleanChoices(comm.Choices)
 			out[falcon.Rank(r)] = append(out[falcon.Rank(r)], comm)
 		}
 	}

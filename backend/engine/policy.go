@@ -74,6 +74,7 @@ func policyText(p falcon.Policy) string {
 		text.add(v.Undo > 0, " with %g s to undo", v.Undo)
 	}
 	text.add(p.Hours != "", "; by itself %s UTC", p.Hours)
+	text.add(p.Tests != "", "; tests %s", p.Tests)
 	text.add(len(p.Variants) > 0, "; S4 by %s", strings.Join(convert.Strings(p.Variants), ", "))
 	text.add(p.AllowDrop, "; replicas may be dropped")
 	if r := p.Recovery; r != (falcon.RecoveryPolicy{}) {
@@ -101,6 +102,7 @@ func (p *phrase) add(when bool, format string, args ...any) {
 func policyFrom(p *falconv1.Policy) falcon.Policy {
 	out := convert.PolicyFromProto(p)
 	out.Owner, out.Hours, out.Recovery.Approval = clean(out.Owner), clean(out.Hours), clean(out.Recovery.Approval)
+	out.Tests = clean(out.Tests)
 	rungs := out.Rungs
 	if rungs != nil {
 		out.Rungs = make(map[falcon.Rung]falcon.RungPolicy, len(rungs))

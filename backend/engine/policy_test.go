@@ -13,7 +13,7 @@ import (
 // allOfIt is a policy with every field set.
 func allOfIt() falcon.Policy {
 	return falcon.Policy{
-		Mode: falcon.ModeAuto, Cap: falcon.RungS3, Owner: "maria", Hours: "22:00-06:00", AllowDrop: true,
+		Mode: falcon.ModeAuto, Cap: falcon.RungS3, Owner: "maria", Hours: "22:00-06:00", AllowDrop: true, Tests: falcon.ApprovalPerson,
 		Rungs: map[falcon.Rung]falcon.RungPolicy{
 			falcon.RungS2: {Approval: falcon.ApprovalAuto, PerHour: 4},
 			falcon.RungS3: {Approval: falcon.ApprovalPerson, Countdown: 30, Undo: 10, Second: true},

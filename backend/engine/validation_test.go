@@ -467,3 +467,54 @@ func TestPortsOfOtherNodesAreNotBelieved(t *testing.T) {
 		}
 	})
 }
+
+// Policy decides whether a test holds the job: by itself, when a person asks, or never. Whatever forbids
+// it is said to the detector as a value.
+func TestPolicyOfTests(t *testing.T) {
+	for name, c := range map[string]struct {
+		auto   bool
+		policy *falconv1.Policy
+		alone  bool
+		asked  bool
+		spoil  func(*falconv1.RankState)
+		bar    falcon.TestBar
+	}{
+		"as configured":   {auto: true, policy: &falconv1.Policy{Mode: "approve"}, alone: true, asked: true},
+		"manual":          {policy: &falconv1.Policy{Mode: "auto"}, asked: true, bar: falcon.BarPolicy},
+		"policy wins":     {policy: &falconv1.Policy{Mode: "approve", Tests: "auto"}, alone: true, asked: true},
+		"person":          {auto: true, policy: &falconv1.Policy{Mode: "auto", Tests: "person"}, asked: true, bar: falcon.BarPolicy},
+		"never":           {auto: true, policy: &falconv1.Policy{Mode: "auto", Tests: "never"}, bar: falcon.BarPolicy},
+		"observe":         {auto: true, policy: &falconv1.Policy{Mode: "observe"}, asked: true, bar: falcon.BarPolicy},
+		"observe, tests":  {policy: &falconv1.Policy{Mode: "observe", Tests: "auto"}, alone: true, asked: true},
+		"frozen":          {auto: true, policy: &falconv1.Policy{Mode: "approve", Frozen: true}, bar: falcon.BarPolicy},
+		"no memory":       {auto: true, policy: &falconv1.Policy{Mode: "approve"}, spoil: func(s *falconv1.RankState) { s.TestWorkspace = 0 }, bar: falcon.BarMemory},
+		"watched":         {auto: true, policy: &falconv1.Policy{Mode: "approve"}, spoil: func(s *falconv1.RankState) { s.Bound = boundProfiler }, bar: falcon.BarWatched},
+		"without a hook":  {auto: true, policy: &falconv1.Policy{Mode: "approve"}, spoil: func(s *falconv1.RankState) { s.Unhooked = true }, bar: falcon.BarNone},
+		"no such setting": {auto: true, policy: &falconv1.Policy{Mode: "approve", Tests: "perhaps"}, alone: true, asked: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bench) {
+				b.tests = Validation{Auto: c.auto, CoolDown: 1}
+				b.start()
+				b.until(6)
+				c.policy.Version = 1
+				_, err := b.engine.SetPolicy(context.Background(), tester, true, c.policy)
+				if wrong := c.policy.Tests == "perhaps"; (err != nil) != wrong {
+					t.Fatal(err)
+				}
+				if c.spoil != nil {
+					b.rankWith(c.spoil)
+				}
+				b.det.ask = gemmAsk()
+				b.det.ask.GEMM = []falcon.Rank{0, 3}
+				b.until(b.job.iteration + 12)
+				if n := len(b.det.tests); n != 1 || (b.det.tests[0].State == falcon.ValidationDone) != c.alone || b.det.tests[0].Bar != c.bar {
+					t.Fatalf("the detector was sent %+v", b.det.tests)
+				}
+				if _, err := b.validate(allTests); (err == nil) != c.asked {
+					t.Errorf("asked for by a person: %v", err)
+				}
+			})
+		})
+	}
+}

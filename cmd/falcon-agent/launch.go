@@ -23,6 +23,7 @@ func runTraining(args []string, out io.Writer) error {
 	job := flags.String("job", "", "name of the job, shared by all its processes")
 	hook := flags.String("hook", "", "path of "+hookName)
 	monitor := flags.Bool("monitor", false, "watch only: nothing is preloaded where NCCL has its profiler interface (2.28 and newer); such a job can't be held, tested or recovered")
+	memory := addReserve(flags)
 	nccl := flags.String("nccl", "", "with --monitor: the version of the job's NCCL, 2.28.9 for example (default: by the files that the command may load)")
 	if help, err := parseFlags(flags, args, out); help || err != nil {
 		return err
@@ -36,6 +37,9 @@ func runTraining(args []string, out io.Writer) error {
 	if *nccl != "" && (!*monitor || parseNCCL(*nccl) == 0) {
 		return fmt.Errorf("%w: --nccl %q: it takes a version such as 2.28.9, and goes with --monitor", errUsage, *nccl)
 	}
+	if err := memory.check(flags); err != nil {
+		return err
+	}
 	path, err := hookLibrary(*hook)
 	if err != nil {
 		return err
@@ -48,7 +52,12 @@ func runTraining(args []string, out io.Writer) error {
 	if *monitor {
 		by = monitorWith(path, cmd, *nccl)
 	}
-	err = syscall.Exec(cmd, flags.Args(), environment(os.Environ(), by, *job))
+	env := environment(os.Environ(), by, *job)
+	if !*monitor { // a job that is only watched is never tested
+		env = memory.addTo(env)
+		memory.tell(env, os.Stderr)
+	}
+	err = syscall.Exec(cmd, flags.Args(), env)
 	return fmt.Errorf("%w: %s: %w", errLaunch, cmd, err)
 }
 

@@ -23,7 +23,7 @@ them to the engine.
 
 Usage:
   falcon-agent --config agent.yaml [--check]
-  falcon-agent run [--job NAME] [--hook PATH] [--monitor [--nccl VERSION]] -- CMD [ARGUMENT ...]
+  falcon-agent run [--job NAME] [--hook PATH] [--test-mb MIB] [--monitor [--nccl VERSION]] -- CMD [ARGUMENT ...]
   falcon-agent inspect FILE
   falcon-agent version
 

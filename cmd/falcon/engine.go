@@ -168,7 +168,7 @@ func (c *engineConfig) fillDefaults() {
 	setDefault(&c.Socket, filepath.Join(c.StateDir, socketName))
 	setDefault(&c.Policy.Mode, falcon.ModeApprove)
 	setDefault(&c.Policy.Cap, falcon.RungS1)
-	setDefault(&c.Validation.Mode, validationManual)
+	setDefault(&c.Validation.Mode, validationAuto)
 	files := auth.FilesIn(filepath.Join(c.StateDir, certsName), string(auth.RoleServer))
 	setDefault(&c.SSH.HostKey, filepath.Join(c.StateDir, hostKeyName))
 	setDefault(&c.Certs.CA, files.CA)

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/passes"
 	"github.com/failslow/falcon/detect/peer"
 )
 
@@ -22,9 +21,9 @@ type Case struct {
 	// Small is the share of the iteration that a small slowdown costs, 0 = it is none:
 	// the culprit's test is judged by it, and by what the tested devices differ by.
 	Small float64
-	// Edges are the pairs of a group's members that send to each other; nil = neighbours of a
-	// ring over the members in ascending order.
-	Edges func(*peer.Group) []passes.Pair
+	// Paths are whom a group's members send to; nil = neighbours of a ring over the members in
+	// ascending order.
+	Paths func(*peer.Group) Paths
 
 	dropped []Stop // ranks that are slow by their wait for data alone
 }
@@ -40,6 +39,7 @@ type opinion struct {
 	ranks    []falcon.Rank
 	links    []falcon.Link
 	nics     []falcon.NIC // whose counters show it
+	paths    []falcon.PathChoice
 	allLinks bool
 	refuted  bool // all links that it suspects are healthy in tests and to other pairs
 	proofs   []float64
@@ -99,6 +99,10 @@ func (c *Case) verdict(all []opinion) falcon.Verdict {
 		v.Confidence *= refusedFactor
 		all[0].addAgainst(falcon.EvidenceTest, "No complete active test confirms it: %s", c.Tests.Refused)
 	}
+	if c.Tests != nil && c.Tests.Barred != nil {
+		v.Untested = c.Tests.Barred
+		all[0].evidence = append(all[0].evidence, falcon.Evidence{Kind: falcon.EvidenceTest, Text: v.Untested.Text()})
+	}
 	slow, allLinks := 0, false
 	for _, o := range all {
 		if o.cause != v.Cause && !slices.Contains(v.Also, o.cause) {
@@ -110,6 +114,7 @@ func (c *Case) verdict(all []opinion) falcon.Verdict {
 		v.Ranks = append(v.Ranks, o.ranks...)
 		v.Links = append(v.Links, o.links...)
 		v.NICs = append(v.NICs, o.nics...)
+		v.Paths = append(v.Paths, o.paths...)
 		v.Evidence = append(v.Evidence, o.evidence...)
 		allLinks = allLinks || o.allLinks
 		if o.cause != falcon.CauseNetwork && o.cause != falcon.CauseNotHardware {

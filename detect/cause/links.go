@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/nccl"
 	"github.com/failslow/falcon/detect/peer"
 )
 
@@ -38,6 +39,7 @@ func (c *Case) network() (opinion, bool) {
 	c.narrowRanks(&o)
 	c.addPorts(&o)
 	workJudge{c}.addVolumes(&o)
+	c.paths().addChoices(&o)
 	return o, true
 }
 
@@ -80,7 +82,7 @@ func (c *Case) worstPairs() []peer.Pair {
 // are subtracted, if it is one or if pairs point at each; the congestion
 // counters of both ends.
 func (c *Case) nameLinks(o *opinion) {
-	u := c.countLinkUse()
+	u := c.paths().linkUse(false)
 	o.links = u.unexplained()
 	defer func() { o.allLinks = len(o.links) > 0 && len(o.links) == len(u.total) }()
 	if c.nameByTest(o, u) {
@@ -88,6 +90,9 @@ func (c *Case) nameLinks(o *opinion) {
 	}
 	hot := c.congestedLinks(o.links)
 	switch {
+	case len(o.links) == 1 && !c.paths().isSure(o.links[0]):
+		o.addAgainst(falcon.EvidenceTiming, "%s is the only link that slow groups use and healthy ones do not if their all-reduces are rings, which nothing shows", o.links[0])
+		o.links = nil
 	case len(o.links) == 1:
 		o.addEvidence(falcon.EvidenceTiming, weightLinkNamed, "%s is the only link that slow groups use and healthy ones do not", o.links[0])
 		c.addCongestion(o, hot)
@@ -160,21 +165,59 @@ func (u linkUse) unexplained() []falcon.Link {
 	return out
 }
 
-func (c *Case) countLinkUse() linkUse {
+// linksOf are the links that a group uses, each once; those that it may use as well where
+// its algorithm is assumed, and those that it uses in any case.
+func (c pathJudge) linksOf(g *peer.Group) (used, wide, sure []falcon.Link) {
+	paths := c.pathsOf(g)
+	used = c.linksOver(paths.Edges)
+	if paths.Else == nil {
+		return used, used, used
+	}
+	wide = slices.Clone(used)
+	for _, l := range c.linksOver(paths.Else) {
+		if slices.Contains(used, l) {
+			sure = append(sure, l)
+		} else {
+			wide = append(wide, l)
+		}
+	}
+	return used, wide, sure
+}
+
+// isSure reports whether a link is the only one that slow groups use and healthy ones do not
+// whatever algorithm carries the groups whose own is only assumed.
+func (c pathJudge) isSure(l falcon.Link) bool {
+	return slices.Equal(c.linkUse(true).unexplained(), []falcon.Link{l})
+}
+
+// linkUse counts what groups and pairs use. With doubt, slow groups are suspected of all
+// that they may use, and healthy ones clear what they use in any case.
+func (c pathJudge) linkUse(doubt bool) linkUse {
 	u := linkUse{suspect: map[falcon.Link]bool{}, healthy: map[falcon.Link]bool{}, total: map[falcon.Link]bool{}, balance: map[falcon.Link]int{}}
 	for i := range c.Timing.Groups {
 		g := &c.Timing.Groups[i]
+		links, wide, sure := c.linksOf(g)
 		into := u.healthy
-		if g.Suspect {
+		switch {
+		case g.Suspect && doubt:
+			into, links = u.suspect, wide
+		case g.Suspect:
 			into = u.suspect
+		case doubt:
+			links = sure
 		}
-		for _, l := range c.ringLinks(g) {
+		for _, l := range links {
 			u.total[l] = true
 			if g.Basis != peer.ByNone && g.Dimension != falcon.DimWorld && (g.Suspect || !g.Crowded) {
 				into[l] = true // one that is slow as most of its kind are clears nothing
 			}
 		}
 	}
+	c.countPairs(&u)
+	return u
+}
+
+func (c pathJudge) countPairs(u *linkUse) {
 	worst := c.worstPairs()
 	u.pairs = len(worst) > 0
 	for _, p := range c.Timing.Pairs {
@@ -194,15 +237,16 @@ func (c *Case) countLinkUse() linkUse {
 			u.balance[l]--
 		}
 	}
-	return u
 }
 
-// ringLinks are the links between neighbours of a group's ring, or its trees, that are on
-// different nodes.
-func (c *Case) ringLinks(g *peer.Group) []falcon.Link {
+// ringLinks are the links that a group uses.
+func (c pathJudge) ringLinks(g *peer.Group) []falcon.Link { return c.linksOver(c.pathsOf(g).Edges) }
+
+// linksOver are the links of edges whose ends are on different nodes, each once.
+func (c pathJudge) linksOver(edges []nccl.Edge) []falcon.Link {
 	var out []falcon.Link
-	for _, e := range edgesOf(c, g) {
-		if l, ok := c.linkBetween(e[0], e[1]); ok && !slices.Contains(out, l) {
+	for _, e := range edges {
+		if l, ok := c.linkBetween(e.Pair[0], e.Pair[1]); ok && !slices.Contains(out, l) {
 			out = append(out, l)
 		}
 	}

@@ -13,7 +13,8 @@ import (
 type Tests struct {
 	GEMM    []falcon.GEMMResult
 	Links   []falcon.LinkResult
-	Refused string // why there are none, or not all; empty when all came
+	Refused string           // why there are none, or not all; empty when all came
+	Barred  *falcon.Untested // the test was not allowed, which says nothing for or against
 }
 
 // gemmResult is a device's matrix multiplication; ok is false without a valid test.
@@ -229,7 +230,7 @@ func (c *Case) addTestSummary(o *opinion) {
 	if devices > 0 {
 		o.addAgainst(falcon.EvidenceTest, "%d tested GPUs multiply matrices as fast as each other", devices)
 	}
-	healthy, tests := 0, c.linkTests(c.countLinkUse())
+	healthy, tests := 0, c.linkTests(c.paths().linkUse(false))
 	for l, t := range tests {
 		if !t.isSlow() {
 			healthy++

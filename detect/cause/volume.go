@@ -4,30 +4,26 @@ import (
 	"fmt"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/passes"
-	"github.com/failslow/falcon/detect/peer"
 )
 
 // linkVolumes are the bytes that an iteration moves between each two nodes, by the calls of the
-// window, and all of them together (FALCON, appendix 9.2). Collectives are taken as rings over their
-// members in the order of the communicator, or where the job runs them so as trees; calls that are
-// neither are left out.
+// window, and all of them together (FALCON, appendix 9.2). Collectives go over the paths that NCCL's
+// choice gives; calls without such paths are left out.
 func (c workJudge) linkVolumes() (byLink map[falcon.Link]float64, total float64) {
 	byLink = map[falcon.Link]float64{}
 	for i := range c.Timing.Groups {
 		g := &c.Timing.Groups[i]
-		edges, n := edgesOf(c.Case, g), len(g.Ranks)
-		sent := float64(g.Bytes) * g.CallsPerIt * sentShare(g.Op, n)
-		if n == 2 {
-			sent *= 2 // both ways on one pair
+		paths := c.paths().pathsOf(g)
+		sent := float64(g.Bytes) * g.CallsPerIt
+		if paths.Choice.Algorithm == falcon.AlgorithmRing {
+			sent *= sentShare(g.Op, len(g.Ranks))
+		} else {
+			sent *= 2 // up and down
 		}
-		if n > 2 && len(edges) > n { // two trees with half of it each, up and down
-			sent = float64(g.Bytes) * g.CallsPerIt
-		}
-		for _, e := range edges {
-			if l, ok := c.linkBetween(e[0], e[1]); ok {
-				byLink[l] += sent
-				total += sent
+		for _, e := range paths.Edges {
+			if l, ok := c.linkBetween(e.Pair[0], e.Pair[1]); ok {
+				byLink[l] += sent * e.Share
+				total += sent * e.Share
 			}
 		}
 	}
@@ -38,14 +34,6 @@ func (c workJudge) linkVolumes() (byLink map[falcon.Link]float64, total float64)
 		}
 	}
 	return byLink, total
-}
-
-// edgesOf are the pairs of a group's members that send to each other.
-func edgesOf(c *Case, g *peer.Group) []passes.Pair {
-	if c.Edges != nil {
-		return c.Edges(g)
-	}
-	return passes.RingEdges(g.Ranks)
 }
 
 // sentShare is what each of n members of a ring sends to the next, as a multiple of its payload.

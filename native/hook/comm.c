@@ -60,6 +60,11 @@ static void look_at_config(falcon_comm_spec *spec, const nccl_config *config) {
   if (config && config->size >= sizeof *config && config->magic == NCCL_CONFIG_MAGIC) spec->name = config->commName;
 }
 
+static void note_first(void) {
+  falcon_note_environment();
+  falcon_reserve_tests();
+}
+
 /* After the real call: what is returned to the program. */
 static int made(falcon_tls *t, uint32_t ticket, void **where, const nccl_config *config, int rc, falcon_comm_spec spec) {
   if (fine(rc)) {
@@ -73,7 +78,7 @@ static int made(falcon_tls *t, uint32_t ticket, void **where, const nccl_config 
   if (aborted && t->depth) t->group_rc = NCCL_REMOTE_ERROR;
   if (!fine(rc) || t->depth) return aborted ? discard(where, true) : rc;
   rc = enter_made(where, aborted, &spec, rc);
-  if (fine(rc)) falcon_reserve_tests();
+  if (fine(rc)) note_first();
   return rc;
 }
 
@@ -87,7 +92,7 @@ FALCON_COLD int falcon_comm_settle(falcon_tls *t, int rc) {
     int one = enter_made(pending[i].where, aborted, &pending[i].spec, rc);
     if (!fine(one)) out = one;
   }
-  if (fine(out) && falcon_active()) falcon_reserve_tests();
+  if (fine(out) && falcon_active()) note_first();
   return out;
 }
 

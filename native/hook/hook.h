@@ -262,7 +262,8 @@ bool falcon_profile_tick(uint64_t now_ns); /* side thread; true while a window n
 /* side.c */
 bool falcon_side_start(void);
 
-/* reserve.c: once, at the first communicator */
+/* choice.c, reserve.c: once, at the first communicator */
+FALCON_COLD void falcon_note_environment(void);
 FALCON_COLD void falcon_reserve_tests(void);
 
 /* probe.c: active tests */

@@ -1,8 +1,8 @@
 /*
  * What the active tests will need, reserved at the first communicator of the
- * process and kept: $FALCON_TEST_MB of device memory (default 0 = none and no
- * call of CUDA at all), two streams, events, and cuBLAS's handle where a
- * libcublas is loaded. What fails here is missing later, and the test refused.
+ * process and kept: $FALCON_TEST_MB of device memory where 1 GiB of the GPU stays
+ * free (default 0 = none and no call of CUDA at all; falcon-agent run asks for
+ * 64), two streams, events, and cuBLAS's handle where a libcublas is loaded. What fails here is missing later, and the test refused.
  */
 #include "pause.h"
 #include "probe.h"
@@ -11,6 +11,7 @@
 
 #define DEFAULT_MB 0
 #define MAX_MB 4096
+#define ROOM_BYTES ((size_t)1 << 30) /* of the GPU that stay free */
 #define CUBLAS_SHARE 8u /* a part of the workspace, for cuBLAS itself */
 #define EVENT_TIMED 0u
 
@@ -51,8 +52,15 @@ static void make_cublas(void) {
   falcon_work.cublas = handle;
 }
 
+/* A GPU that is nearly full belongs to the program: what we took could be what it lacks later. */
+static bool is_roomy(const falcon_cuda_api *cuda, size_t bytes) {
+  size_t free_bytes = 0, total = 0;
+  return !cuda->free_info || (falcon_cuda_fine(cuda->free_info(&free_bytes, &total)) && free_bytes >= bytes + ROOM_BYTES);
+}
+
 static bool reserve(const falcon_cuda_api *cuda, size_t bytes) {
   void *p = NULL;
+  if (!is_roomy(cuda, bytes)) return false;
   if (!falcon_cuda_fine(cuda->get_device(&falcon_work.device)) || !make_streams(cuda) || !make_events(cuda)) return false;
   if (!falcon_cuda_fine(cuda->alloc(&p, bytes)) || !p) return false;
   falcon_work.memory = p;

@@ -55,6 +55,7 @@ static void fill(falcon_comm *c, const falcon_comm_spec *s) {
   set32(&c->rank, s->rank);
   set32(&c->device, -1);
   set32(&c->traffic, 0);
+  for (uint32_t i = 0; i < FALCON_CHOICES_MAX; i++) set32(&c->choices[i], 0);
   c->parent = s->parent;
   copy_name(c->name, s->name);
   write_end(c);

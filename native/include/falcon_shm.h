@@ -147,6 +147,11 @@ enum falcon_traffic { FALCON_TRAFFIC_DEVICE = 1u << 0, /* kernels of the program
   FALCON_TRAFFIC_ONESIDED = 1u << 2  /* puts and signals: the peer makes no call for them */
 };
 
+/* NCCL's choice for an operation as its profiler interface says it: falcon.Algorithm, falcon.Protocol
+ * and the number of channels. */
+#define FALCON_CHOICES_MAX 8u
+#define FALCON_CHOICE(algorithm, protocol, channels) ((uint32_t)(algorithm) | (uint32_t)(protocol) << 8 | (uint32_t)(channels) << 16)
+
 typedef struct falcon_comm {
   uint64_t seq;
   uint64_t id;         /* FNV-1a 64 of the unique id's bytes; of (parent id, child ordinal, color) for splits */
@@ -158,7 +163,8 @@ typedef struct falcon_comm {
   int32_t  device;
   uint32_t traffic;    /* enum falcon_traffic; 0 also from older hooks */
   uint64_t parent;     /* id of the parent for splits, 0 otherwise */
-  uint64_t reserved64[8];
+  uint32_t choices[FALCON_CHOICES_MAX]; /* NCCL's for its largest calls, by operation: FALCON_CHOICE; 0 = not known */
+  uint64_t reserved64[4];
   char     name[FALCON_NAME_BYTES]; /* config.commName, empty when not given */
 } falcon_comm;
 
@@ -229,7 +235,7 @@ enum falcon_pause_reason { FALCON_REASON_NONE = 0,
 /* Active tests (FALCON 4.4), executed by a thread of the hook while the process
  * is QUIET, on streams and communicators of their own and in memory reserved at
  * the first communicator init ($FALCON_TEST_MB, default 0 = none, tests are
- * refused). No test outlives its deadline or the pause: it is aborted. */
+ * refused; falcon-agent run sets it). No test outlives its deadline or the pause: it is aborted. */
 enum falcon_test_kind { FALCON_TEST_NONE = 0,
   FALCON_TEST_GEMM = 1, /* n x n x n in 16 bit numbers where the job sends 16 or 8 bit ones, else in 32 bit,
                          * `repeats` times, each timed by events */
@@ -419,7 +425,13 @@ typedef struct falcon_control {
   char     raised_kind[FALCON_RAISED_BYTES];  /* its type, as "ValueError" */
   char     raised_where[FALCON_RAISED_BYTES]; /* file and line, as "train.py:41" */
   char     raised_text[FALCON_RAISED_BYTES];  /* its message, cut */
-  uint8_t  pad_hook[FALCON_PAGE - 256 - 2048 - 224 - 144 - 400];
+  /* What NCCL's environment leaves it to choose, as it was after the first communicator was made, with
+   * what nccl.conf added. Empty: not set, or longer than here. */
+  char     nccl_algo[FALCON_NAME_BYTES];  /* NCCL_ALGO */
+  char     nccl_proto[FALCON_NAME_BYTES]; /* NCCL_PROTO */
+  uint32_t nccl_channels;       /* NCCL_MIN_NCHANNELS where NCCL_MAX_NCHANNELS is the same, else 0 */
+  uint32_t nccl_env;            /* 1: the three above are written; stored last, release */
+  uint8_t  pad_hook[FALCON_PAGE - 256 - 2048 - 224 - 144 - 400 - 136];
   /* agent -> hook */
   falcon_shm_order orders[FALCON_ORDER_SLOTS];
   falcon_shm_order rejoin;      /* kind FALCON_ORDER_REJOIN; id = epoch = generation */

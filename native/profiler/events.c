@@ -21,6 +21,7 @@ typedef struct event_context {
   bool used;
   uint32_t nccl;          /* index of nccls, plus 1; 0 = beyond them */
   _Atomic uint32_t slot;
+  _Atomic uint64_t largest[FALCON_CHOICES_MAX]; /* bytes of the calls whose choice is known, by operation */
   falcon_comm_spec spec;
   char name[FALCON_NAME_BYTES];
 } event_context;
@@ -102,6 +103,7 @@ static void open_context(event_context *c, const falcon_profiled *comm) {
   c->name[n] = 0;
   c->spec = (falcon_comm_spec){.handle = c, .id = comm->id, .size = comm->ranks, .rank = comm->rank, .name = c->name};
   atomic_store(&c->slot, SLOT_LATER);
+  for (uint32_t i = 0; i < FALCON_CHOICES_MAX; i++) atomic_store(&c->largest[i], 0);
   c->used = true;
   c->nccl = nccl_of(comm->mask);
   if (!c->nccl) return;
@@ -239,6 +241,18 @@ static void *start_p2p_api(event_thread *t, event_context *c, const nccl_event_d
                     .op = falcon_name_op(e->p2p_call.func), .dtype = falcon_name_type(e->p2p_call.datatype)}, e->p2p_call.captured);
 }
 
+/* NCCL's choice follows the size of a call: that of the largest ones is kept, whose transfers are compared. */
+static void note_choice(event_context *c, const nccl_task_coll *t) {
+  uint8_t op = falcon_name_op(t->func), algorithm = falcon_name_algorithm(t->algorithm);
+  uint32_t slot = atomic_load_explicit(&c->slot, memory_order_relaxed);
+  if (!algorithm || op >= FALCON_CHOICES_MAX || slot >= FALCON_COMMS_MAX) return;
+  uint64_t bytes = t->count * nccl_type_bytes(falcon_name_type(t->datatype));
+  if (bytes < atomic_load_explicit(&c->largest[op], memory_order_relaxed)) return;
+  atomic_store_explicit(&c->largest[op], bytes, memory_order_relaxed);
+  uint32_t choice = FALCON_CHOICE(algorithm, falcon_name_protocol(t->protocol), t->channels);
+  __atomic_store_n(&falcon_hook.comms[slot].choices[op], choice, __ATOMIC_RELAXED);
+}
+
 /* ---- callbacks ---- */
 
 static void *start_device(const nccl_event_descr *e, uint64_t type) {
@@ -265,7 +279,10 @@ static int events_start(void *context, void **handle, nccl_event_descr *e) {
   if (e->type == NCCL_EVENT_GROUP_API) *handle = start_group(t, e->group.depth);
   else if (e->type == NCCL_EVENT_COLL_API) *handle = start_coll_api(t, c, e);
   else if (e->type == NCCL_EVENT_P2P_API) *handle = start_p2p_api(t, c, e);
-  else if (falcon_events_device) *handle = start_device(e, e->type);
+  else if (falcon_events_device) {
+    if (e->type == NCCL_EVENT_COLL) note_choice(c, &e->coll);
+    *handle = start_device(e, e->type);
+  }
   return NCCL_SUCCESS;
 }
 
@@ -279,6 +296,7 @@ static void *start_task4(event_context *c, const nccl_event_descr *e) {
                      .step = atomic_load_explicit(&falcon_hook.step, memory_order_relaxed)};
   void *timed = NULL;
   number_call(c, &r);
+  if (coll) note_choice(c, &e->coll);
   if (FALCON_UNLIKELY(atomic_load_explicit(&falcon_hook.profile, memory_order_relaxed))) timed = falcon_events_device->call(&r);
   if (timed) r.flags |= FALCON_REC_TIMED;
   r.exit = falcon_ticks();

@@ -1,4 +1,4 @@
-/* NCCL's names of operations and types, as their numbers. */
+/* NCCL's names as their numbers. */
 #include "names.h"
 
 #include <string.h>
@@ -20,6 +20,12 @@ static const named types[] = {
   {"Float64", 8}, {"Float8e4m3", 10}, {"Float8e5m2", 11},
 };
 
+static const named algorithms[] = {
+  {"TREE", 1}, {"RING", 2}, {"COLLNET_DIRECT", 3}, {"COLLNET_CHAIN", 4}, {"NVLS", 5}, {"NVLS_TREE", 6}, {"PAT", 7},
+};
+
+static const named protocols[] = {{"LL", 1}, {"LL128", 2}, {"SIMPLE", 3}};
+
 static uint8_t value_of(const named *list, size_t n, const char *name, uint8_t otherwise) {
   for (size_t i = 0; i < n; i++)
     if (!strcmp(list[i].name, name)) return list[i].value;
@@ -32,3 +38,7 @@ uint8_t falcon_name_type(const char *datatype) {
   if (!datatype || strncmp(datatype, "nccl", TYPE_PREFIX)) return UINT8;
   return value_of(types, sizeof types / sizeof *types, datatype + TYPE_PREFIX, UINT8);
 }
+
+uint8_t falcon_name_algorithm(const char *name) { return name ? value_of(algorithms, sizeof algorithms / sizeof *algorithms, name, 0) : 0; }
+
+uint8_t falcon_name_protocol(const char *name) { return name ? value_of(protocols, sizeof protocols / sizeof *protocols, name, 0) : 0; }

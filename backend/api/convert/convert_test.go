@@ -40,6 +40,8 @@ var (
 		"ValidationAsk.Rings":             "results name the links",
 		"ValidationAsk.Trees":             "results name the links",
 		"ValidationAsk.Pairs":             "results name the links",
+		"ValidationAsk.Question":          "of the detector alone",
+		"Validation.Bar":                  "of the detector alone: what was not allowed has no record",
 		"RankProfile.Window":              "in Profile, which holds the message",
 		"Comm.Dimension":                  "found by the engine over all ranks",
 		"HostReading.Node":                "proven by the sender's certificate",
@@ -249,7 +251,7 @@ func anyElement(t *rapid.T, f protoreflect.FieldDescriptor, fresh func() protore
 
 func anyScalar(t *rapid.T, f protoreflect.FieldDescriptor) protoreflect.Value {
 	switch fieldName(f) {
-	case "CallTiming.op", "Traffic.op", "CallChange.op": // an enumeration of 8 bits
+	case "CallTiming.op", "Traffic.op", "CallChange.op", "PathChoice.op", "PathChoice.algorithm", "PathChoice.protocol", "PathChoice.channels", "PathChoice.source": // an enumeration of 8 bits
 		return protoreflect.ValueOfUint32(uint32(rapid.Uint8Min(1).Draw(t, "op")))
 	case "Verdict.links":
 		return protoreflect.ValueOfString(anyLink(t).String())

@@ -27,7 +27,8 @@ func verdictToProto(v falcon.Verdict) *falconv1.Verdict {
 	return &falconv1.Verdict{
 		Cause: string(v.Cause), Reason: string(v.Reason), Also: Strings(v.Also), Devices: Strings(v.Devices), Ranks: Ranks(v.Ranks),
 		Links: mapped(v.Links, falcon.Link.String), Severity: clamped(v.Severity), Confidence: v.Confidence,
-		Evidence: mapped(v.Evidence, evidenceToProto), Nics: Strings(v.NICs),
+		Evidence: mapped(v.Evidence, evidenceToProto), Nics: Strings(v.NICs), Paths: mapped(v.Paths, pathToProto),
+		Untested: untestedToProto(v.Untested),
 	}
 }
 
@@ -36,8 +37,23 @@ func verdictFromProto(p *falconv1.Verdict) falcon.Verdict {
 	return falcon.Verdict{
 		Cause: falcon.Cause(p.GetCause()), Reason: falcon.Reason(p.GetReason()), Also: names[falcon.Cause](p.GetAlso()), Devices: names[falcon.Device](p.GetDevices()),
 		Ranks: RanksFromProto(p.GetRanks()), Links: parsedLinks(p.GetLinks()), Severity: int(p.GetSeverity()), Confidence: p.GetConfidence(),
-		Evidence: mapped(p.GetEvidence(), evidenceFromProto), NICs: names[falcon.NIC](p.GetNics()),
+		Evidence: mapped(p.GetEvidence(), evidenceFromProto), NICs: names[falcon.NIC](p.GetNics()), Paths: mapped(p.GetPaths(), pathFromProto),
+		Untested: untestedFromProto(p.GetUntested()),
 	}
+}
+
+func untestedToProto(u *falcon.Untested) *falconv1.Untested {
+	if u == nil {
+		return nil
+	}
+	return &falconv1.Untested{Bar: string(u.Bar), Question: string(u.Question), Gpus: clamped(u.GPUs), Links: clamped(u.Links)}
+}
+
+func untestedFromProto(p *falconv1.Untested) *falcon.Untested {
+	if p == nil {
+		return nil
+	}
+	return &falcon.Untested{Bar: falcon.TestBar(p.GetBar()), Question: falcon.TestQuestion(p.GetQuestion()), GPUs: int(p.GetGpus()), Links: int(p.GetLinks())}
 }
 
 func evidenceToProto(e falcon.Evidence) *falconv1.Evidence {
@@ -52,7 +68,7 @@ func evidenceFromProto(p *falconv1.Evidence) falcon.Evidence {
 func PolicyToProto(p falcon.Policy, version uint64) *falconv1.Policy {
 	out := &falconv1.Policy{
 		Mode: string(p.Mode), Cap: string(p.Cap), Frozen: p.Frozen, Owner: p.Owner, Version: version, Hours: p.Hours,
-		AllowDrop: p.AllowDrop, Variants: Strings(p.Variants), Recovery: recoveryPolicyToProto(p.Recovery),
+		AllowDrop: p.AllowDrop, Variants: Strings(p.Variants), Recovery: recoveryPolicyToProto(p.Recovery), Tests: p.Tests,
 		Rungs: make(map[string]*falconv1.RungPolicy, len(p.Rungs)),
 	}
 	for r, v := range p.Rungs {
@@ -67,7 +83,7 @@ func PolicyToProto(p falcon.Policy, version uint64) *falconv1.Policy {
 func PolicyFromProto(p *falconv1.Policy) falcon.Policy {
 	out := falcon.Policy{
 		Mode: falcon.Mode(p.GetMode()), Cap: falcon.Rung(p.GetCap()), Frozen: p.GetFrozen(), Owner: p.GetOwner(),
-		Hours: p.GetHours(), AllowDrop: p.GetAllowDrop(), Recovery: recoveryPolicyFromProto(p.GetRecovery()),
+		Hours: p.GetHours(), AllowDrop: p.GetAllowDrop(), Recovery: recoveryPolicyFromProto(p.GetRecovery()), Tests: p.GetTests(),
 		Variants: mapped(p.GetVariants(), func(v string) falcon.Variant { return falcon.Variant(v) }),
 	}
 	if len(p.GetRungs()) > 0 {

@@ -80,6 +80,7 @@ func callFromProto(p *falconv1.CallTiming) falcon.CallTiming {
 func CommFromProto(p *falconv1.Comm) falcon.Comm {
 	return falcon.Comm{
 		ID: p.GetId(), Name: p.GetName(), Size: int(p.GetSize()), RankInComm: int(p.GetRank()), Generation: p.GetGeneration(),
+		Choices: choicesFromProto(p.GetChoices()),
 	}
 }
 
@@ -100,7 +101,7 @@ func TrafficFromProto(p *falconv1.Traffic) falcon.Traffic {
 
 // CommToProto is a communicator as one rank sees it.
 func CommToProto(c falcon.Comm) *falconv1.Comm {
-	return &falconv1.Comm{Id: c.ID, Name: c.Name, Size: clamped(c.Size), Rank: clamped(c.RankInComm), Generation: c.Generation}
+	return &falconv1.Comm{Id: c.ID, Name: c.Name, Size: clamped(c.Size), Rank: clamped(c.RankInComm), Generation: c.Generation, Choices: choicesToProto(c.Choices)}
 }
 
 // TelemetryToProto is one look at a node's hardware.

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/passes"
 )
 
 type kind int
@@ -136,15 +135,11 @@ func (p *playing) reset(j *Job) {
 		if g.dimension == falcon.DimWorld || len(g.ranks) < 2 {
 			continue
 		}
-		edges := passes.RingEdges
-		if j.Trees {
-			edges = passes.TreeEdges
-		}
 		if len(j.Link) == 0 {
 			continue
 		}
-		for _, e := range edges(g.ranks) {
-			g.worst = max(g.worst, p.slowest(e[0], e[1]))
+		for _, e := range nodeEdges(g.ranks, j.Placement, j.Trees) {
+			g.worst = max(g.worst, j.slowerBy(e[0], e[1]))
 		}
 	}
 }

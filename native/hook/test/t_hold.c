@@ -174,6 +174,15 @@ static void case_no_memory(void) {
   CHECK(!pthread_join(id, NULL));
 }
 
+/* Of a GPU that is nearly full nothing is taken. */
+extern _Atomic size_t fake_cuda_free;
+static void case_full(void) {
+  setenv("FALCON_TEST_MB", "8", 1);
+  fake_cuda_free = ((size_t)1 << 30) + (7 << 20);
+  comm = comm_of(1);
+  CHECK(!LOAD(CTL(b)->test_workspace) && !fake_cuda_mallocs && !fake_cuda_creates);
+}
+
 /* Neither cuBLAS nor all of NCCL is here, and the memory that was reserved helps nothing. */
 static void case_library(void) {
   setenv("FALCON_TEST_MB", "8", 1);
@@ -272,7 +281,7 @@ static void case_fuzz(void) {
 
 static const test_case cases[] = {
   CASE(abort), CASE(capture), CASE(replaced), CASE(uneven), CASE(alone), CASE(default_stream),
-  CASE(finish), CASE(exit), CASE(fork), CASE(profile), CASE(no_memory), CASE(library), CASE(suspended), CASE(fuzz),
+  CASE(finish), CASE(exit), CASE(fork), CASE(profile), CASE(no_memory), CASE(full), CASE(library), CASE(suspended), CASE(fuzz),
 };
 
 int main(int argc, char **argv) { return run_case(cases, sizeof cases / sizeof *cases, argc, argv); }

@@ -279,6 +279,22 @@ static void case_missing(void) {
   CHECK(ncclCommRevoke(NULL, 0) == NCCL_SYSTEM_ERROR);
 }
 
+/* What bounds NCCL's choice is noted once, at the first communicator; what is too long is not. */
+static void case_environment(void) {
+  char big[80] = "";
+  for (size_t i = 0; i + 1 < sizeof big; i++) big[i] = 'x';
+  setenv("NCCL_ALGO", "allreduce:tree", 1);
+  setenv("NCCL_PROTO", big, 1);
+  setenv("NCCL_MIN_NCHANNELS", "4", 1);
+  setenv("NCCL_MAX_NCHANNELS", "4", 1);
+  comm_of(1, 2, 0);
+  b = shm_map();
+  CHECK(LOAD(CTL(b)->nccl_env) == 1 && !strcmp(CTL(b)->nccl_algo, "allreduce:tree") && !CTL(b)->nccl_proto[0] && CTL(b)->nccl_channels == 4);
+  setenv("NCCL_ALGO", "ring", 1);
+  comm_of(2, 2, 0);
+  CHECK(!strcmp(CTL(b)->nccl_algo, "allreduce:tree"));
+}
+
 /* An NCCL that can more than the hook knows is reported, any other is not. */
 static void case_stranger(void) {
   int strange = getenv("TEST_STRANGE") != NULL;
@@ -332,7 +348,7 @@ static void case_bench_rest(void) {
 static const struct { const char *name; void (*run)(void); } cases[] = {
 #define C(n) {#n, case_##n}
   C(inert), C(header), C(records), C(nested), C(group), C(group_init), C(split), C(others), C(reuse), C(finalize), C(too_many),
-  C(async), C(overwrite), C(threads), C(fork), C(children), C(crash), C(no_shm), C(missing), C(stranger), C(no_cuda), C(marks), C(mesh), C(raised), C(mailbox), C(checkpoint), C(place),
+  C(async), C(overwrite), C(threads), C(fork), C(children), C(crash), C(no_shm), C(missing), C(environment), C(stranger), C(no_cuda), C(marks), C(mesh), C(raised), C(mailbox), C(checkpoint), C(place),
   C(late_split), C(late_unasked), C(late_reused), C(late_group), C(late_nocolor), C(late_gone), C(traffic), C(bench_rest),
 };
 

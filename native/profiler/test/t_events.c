@@ -281,6 +281,7 @@ static void play_window(void *c, uint32_t id) {
   falcon_timing *x = TIMING(b, before), *y = TIMING(b, before + 1);
   CHECK(x->window == id && x->op == FALCON_OP_ALLREDUCE && x->bytes == 1024 && x->comm == 0 && x->start_ns == 0 && x->duration_ns == 2 * (int64_t)MS);
   CHECK(y->op == FALCON_OP_SEND && y->peer == 3 && y->ordinal > x->ordinal && y->duration_ns == 3 * (int64_t)MS && y->start_ns > 2 * (int64_t)MS);
+  CHECK(COMM(b, 0)->choices[FALCON_OP_ALLREDUCE] == FALCON_CHOICE(2, 3, 2) && !COMM(b, 0)->choices[FALCON_OP_REDUCE]); /* ring, simple, 2 channels */
   CHECK(x->queue_ns >= 0 && x->queue_ns < 5000 * (int64_t)MS && y->queue_ns >= 0 && y->queue_ns < 5000 * (int64_t)MS);
 }
 
@@ -422,7 +423,7 @@ static void fuzz_start(fuzzer *f, bool old) {
   if (old) e.type4 = (uint8_t)type;
   else e.type = type;
   const char *func = funcs[rand_r(&f->seed) % 7];
-  if (type == NCCL_EVENT_COLL) e.coll = (nccl_task_coll){.func = func, .datatype = func, .channels = (uint8_t)rand_r(&f->seed)};
+  if (type == NCCL_EVENT_COLL) e.coll = (nccl_task_coll){.func = func, .datatype = func, .channels = (uint8_t)rand_r(&f->seed), .algorithm = func, .protocol = NULL};
   else if (type == NCCL_EVENT_P2P) e.p2p = (nccl_task_p2p){.func = func, .channels = 1, .peer = rand_r(&f->seed)};
   else if (type == NCCL_EVENT_COLL_API) e.call.func = func, e.call.count = SIZE_MAX;
   else if (type == NCCL_EVENT_P2P_API) e.p2p_call.func = func;

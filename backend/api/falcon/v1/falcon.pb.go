@@ -3193,13 +3193,16 @@ func (x *Park) GetSums() []uint64 {
 }
 
 type Comm struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            uint64                 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Size          int32                  `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
-	Rank          int32                  `protobuf:"varint,4,opt,name=rank,proto3" json:"rank,omitempty"`
-	Generation    uint32                 `protobuf:"varint,5,opt,name=generation,proto3" json:"generation,omitempty"`
-	Unseen        uint32                 `protobuf:"varint,6,opt,name=unseen,proto3" json:"unseen,omitempty"` // enum falcon_traffic: what its calls do not show
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Id         uint64                 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name       string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Size       int32                  `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	Rank       int32                  `protobuf:"varint,4,opt,name=rank,proto3" json:"rank,omitempty"`
+	Generation uint32                 `protobuf:"varint,5,opt,name=generation,proto3" json:"generation,omitempty"`
+	Unseen     uint32                 `protobuf:"varint,6,opt,name=unseen,proto3" json:"unseen,omitempty"` // enum falcon_traffic: what its calls do not show
+	// NCCL's choices by operation (falcon.Op): algorithm, protocol, channels and source (falcon.Choice),
+	// a byte each, the first lowest.
+	Choices       []uint32 `protobuf:"varint,7,rep,packed,name=choices,proto3" json:"choices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3274,6 +3277,13 @@ func (x *Comm) GetUnseen() uint32 {
 		return x.Unseen
 	}
 	return 0
+}
+
+func (x *Comm) GetChoices() []uint32 {
+	if x != nil {
+		return x.Choices
+	}
+	return nil
 }
 
 type Samples struct {
@@ -8421,6 +8431,7 @@ type Policy struct {
 	AllowDrop     bool                   `protobuf:"varint,8,opt,name=allow_drop,json=allowDrop,proto3" json:"allow_drop,omitempty"`
 	Variants      []string               `protobuf:"bytes,9,rep,name=variants,proto3" json:"variants,omitempty"`
 	Recovery      *RecoveryPolicy        `protobuf:"bytes,10,opt,name=recovery,proto3" json:"recovery,omitempty"`
+	Tests         string                 `protobuf:"bytes,11,opt,name=tests,proto3" json:"tests,omitempty"` // whether a test may hold the job: auto, person, never; empty = as configured
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8523,6 +8534,13 @@ func (x *Policy) GetRecovery() *RecoveryPolicy {
 		return x.Recovery
 	}
 	return nil
+}
+
+func (x *Policy) GetTests() string {
+	if x != nil {
+		return x.Tests
+	}
+	return ""
 }
 
 // RecoveryPolicy: see falcon.RecoveryPolicy.
@@ -9343,6 +9361,8 @@ type Verdict struct {
 	Evidence      []*Evidence            `protobuf:"bytes,8,rep,name=evidence,proto3" json:"evidence,omitempty"`
 	Reason        string                 `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"` // of not_hardware: "data_stall", "sequence_lengths", ...; empty where it is not known
 	Nics          []string               `protobuf:"bytes,10,rep,name=nics,proto3" json:"nics,omitempty"`
+	Paths         []*PathChoice          `protobuf:"bytes,11,rep,name=paths,proto3" json:"paths,omitempty"`       // of the operations whose links matter
+	Untested      *Untested              `protobuf:"bytes,12,opt,name=untested,proto3" json:"untested,omitempty"` // absent: no test that was wanted was not allowed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9447,6 +9467,166 @@ func (x *Verdict) GetNics() []string {
 	return nil
 }
 
+func (x *Verdict) GetPaths() []*PathChoice {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *Verdict) GetUntested() *Untested {
+	if x != nil {
+		return x.Untested
+	}
+	return nil
+}
+
+// Untested is a test that was not allowed: see falcon.Untested.
+type Untested struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Bar           string                 `protobuf:"bytes,1,opt,name=bar,proto3" json:"bar,omitempty"`
+	Question      string                 `protobuf:"bytes,2,opt,name=question,proto3" json:"question,omitempty"`
+	Gpus          int32                  `protobuf:"varint,3,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	Links         int32                  `protobuf:"varint,4,opt,name=links,proto3" json:"links,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Untested) Reset() {
+	*x = Untested{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Untested) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Untested) ProtoMessage() {}
+
+func (x *Untested) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Untested.ProtoReflect.Descriptor instead.
+func (*Untested) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
+}
+
+func (x *Untested) GetBar() string {
+	if x != nil {
+		return x.Bar
+	}
+	return ""
+}
+
+func (x *Untested) GetQuestion() string {
+	if x != nil {
+		return x.Question
+	}
+	return ""
+}
+
+func (x *Untested) GetGpus() int32 {
+	if x != nil {
+		return x.Gpus
+	}
+	return 0
+}
+
+func (x *Untested) GetLinks() int32 {
+	if x != nil {
+		return x.Links
+	}
+	return 0
+}
+
+// PathChoice is NCCL's choice for an operation, and how it is known: values of falcon.Choice.
+type PathChoice struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Op            uint32                 `protobuf:"varint,1,opt,name=op,proto3" json:"op,omitempty"`
+	Algorithm     uint32                 `protobuf:"varint,2,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
+	Protocol      uint32                 `protobuf:"varint,3,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	Channels      uint32                 `protobuf:"varint,4,opt,name=channels,proto3" json:"channels,omitempty"` // 0 = not known
+	Source        uint32                 `protobuf:"varint,5,opt,name=source,proto3" json:"source,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PathChoice) Reset() {
+	*x = PathChoice{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PathChoice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PathChoice) ProtoMessage() {}
+
+func (x *PathChoice) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PathChoice.ProtoReflect.Descriptor instead.
+func (*PathChoice) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
+}
+
+func (x *PathChoice) GetOp() uint32 {
+	if x != nil {
+		return x.Op
+	}
+	return 0
+}
+
+func (x *PathChoice) GetAlgorithm() uint32 {
+	if x != nil {
+		return x.Algorithm
+	}
+	return 0
+}
+
+func (x *PathChoice) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+func (x *PathChoice) GetChannels() uint32 {
+	if x != nil {
+		return x.Channels
+	}
+	return 0
+}
+
+func (x *PathChoice) GetSource() uint32 {
+	if x != nil {
+		return x.Source
+	}
+	return 0
+}
+
 type Incident struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Id                string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -9468,7 +9648,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9480,7 +9660,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9493,7 +9673,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Incident) GetId() string {
@@ -9631,7 +9811,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9643,7 +9823,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9656,7 +9836,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Action) GetId() string {
@@ -9924,7 +10104,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9936,7 +10116,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9949,7 +10129,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Approval) GetBy() string {
@@ -9999,7 +10179,7 @@ type Preview struct {
 
 func (x *Preview) Reset() {
 	*x = Preview{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10011,7 +10191,7 @@ func (x *Preview) String() string {
 func (*Preview) ProtoMessage() {}
 
 func (x *Preview) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10024,7 +10204,7 @@ func (x *Preview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preview.ProtoReflect.Descriptor instead.
 func (*Preview) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Preview) GetSwaps() []*NodeSwap {
@@ -10107,7 +10287,7 @@ type NodeSwap struct {
 
 func (x *NodeSwap) Reset() {
 	*x = NodeSwap{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10119,7 +10299,7 @@ func (x *NodeSwap) String() string {
 func (*NodeSwap) ProtoMessage() {}
 
 func (x *NodeSwap) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10132,7 +10312,7 @@ func (x *NodeSwap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSwap.ProtoReflect.Descriptor instead.
 func (*NodeSwap) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *NodeSwap) GetA() string {
@@ -10159,7 +10339,7 @@ type LinksOf struct {
 
 func (x *LinksOf) Reset() {
 	*x = LinksOf{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10171,7 +10351,7 @@ func (x *LinksOf) String() string {
 func (*LinksOf) ProtoMessage() {}
 
 func (x *LinksOf) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10184,7 +10364,7 @@ func (x *LinksOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinksOf.ProtoReflect.Descriptor instead.
 func (*LinksOf) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *LinksOf) GetDimension() string {
@@ -10228,7 +10408,7 @@ type RungView struct {
 
 func (x *RungView) Reset() {
 	*x = RungView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10240,7 +10420,7 @@ func (x *RungView) String() string {
 func (*RungView) ProtoMessage() {}
 
 func (x *RungView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10253,7 +10433,7 @@ func (x *RungView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungView.ProtoReflect.Descriptor instead.
 func (*RungView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *RungView) GetRung() string {
@@ -10405,7 +10585,7 @@ type Ladder struct {
 
 func (x *Ladder) Reset() {
 	*x = Ladder{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10417,7 +10597,7 @@ func (x *Ladder) String() string {
 func (*Ladder) ProtoMessage() {}
 
 func (x *Ladder) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10430,7 +10610,7 @@ func (x *Ladder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ladder.ProtoReflect.Descriptor instead.
 func (*Ladder) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Ladder) GetIncident() string {
@@ -10507,7 +10687,7 @@ type EventLine struct {
 
 func (x *EventLine) Reset() {
 	*x = EventLine{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10519,7 +10699,7 @@ func (x *EventLine) String() string {
 func (*EventLine) ProtoMessage() {}
 
 func (x *EventLine) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10532,7 +10712,7 @@ func (x *EventLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventLine.ProtoReflect.Descriptor instead.
 func (*EventLine) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *EventLine) GetSeq() uint64 {
@@ -10622,7 +10802,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10634,7 +10814,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10647,7 +10827,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Audit) GetActor() string {
@@ -10708,7 +10888,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10720,7 +10900,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10733,7 +10913,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -10756,7 +10936,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10768,7 +10948,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10781,7 +10961,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -10842,7 +11022,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10854,7 +11034,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10867,7 +11047,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -10942,7 +11122,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10954,7 +11134,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10967,7 +11147,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -10986,7 +11166,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10998,7 +11178,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11011,7 +11191,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -11030,7 +11210,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11042,7 +11222,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11055,7 +11235,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -11075,7 +11255,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11087,7 +11267,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11100,7 +11280,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -11147,7 +11327,7 @@ type Validation struct {
 
 func (x *Validation) Reset() {
 	*x = Validation{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11159,7 +11339,7 @@ func (x *Validation) String() string {
 func (*Validation) ProtoMessage() {}
 
 func (x *Validation) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11172,7 +11352,7 @@ func (x *Validation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validation.ProtoReflect.Descriptor instead.
 func (*Validation) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *Validation) GetId() string {
@@ -11331,7 +11511,7 @@ type ValidationNow struct {
 
 func (x *ValidationNow) Reset() {
 	*x = ValidationNow{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11343,7 +11523,7 @@ func (x *ValidationNow) String() string {
 func (*ValidationNow) ProtoMessage() {}
 
 func (x *ValidationNow) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11356,7 +11536,7 @@ func (x *ValidationNow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidationNow.ProtoReflect.Descriptor instead.
 func (*ValidationNow) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ValidationNow) GetStep() string {
@@ -11418,7 +11598,7 @@ type RankPair struct {
 
 func (x *RankPair) Reset() {
 	*x = RankPair{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11430,7 +11610,7 @@ func (x *RankPair) String() string {
 func (*RankPair) ProtoMessage() {}
 
 func (x *RankPair) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11443,7 +11623,7 @@ func (x *RankPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPair.ProtoReflect.Descriptor instead.
 func (*RankPair) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *RankPair) GetA() int32 {
@@ -11481,7 +11661,7 @@ type GemmResult struct {
 
 func (x *GemmResult) Reset() {
 	*x = GemmResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11493,7 +11673,7 @@ func (x *GemmResult) String() string {
 func (*GemmResult) ProtoMessage() {}
 
 func (x *GemmResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11506,7 +11686,7 @@ func (x *GemmResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
 func (*GemmResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *GemmResult) GetRank() int32 {
@@ -11628,7 +11808,7 @@ type LinkResult struct {
 
 func (x *LinkResult) Reset() {
 	*x = LinkResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11640,7 +11820,7 @@ func (x *LinkResult) String() string {
 func (*LinkResult) ProtoMessage() {}
 
 func (x *LinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11653,7 +11833,7 @@ func (x *LinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
 func (*LinkResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *LinkResult) GetFrom() int32 {
@@ -11813,7 +11993,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11825,7 +12005,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11838,7 +12018,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ValidateRequest) GetRanks() []int32 {
@@ -11913,7 +12093,7 @@ type ValidateReply struct {
 
 func (x *ValidateReply) Reset() {
 	*x = ValidateReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11925,7 +12105,7 @@ func (x *ValidateReply) String() string {
 func (*ValidateReply) ProtoMessage() {}
 
 func (x *ValidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11938,7 +12118,7 @@ func (x *ValidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
 func (*ValidateReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ValidateReply) GetValidation() *Validation {
@@ -11967,7 +12147,7 @@ type IncidentsReply struct {
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11979,7 +12159,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11992,7 +12172,7 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
@@ -12079,7 +12259,7 @@ type TriageRequest struct {
 
 func (x *TriageRequest) Reset() {
 	*x = TriageRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12091,7 +12271,7 @@ func (x *TriageRequest) String() string {
 func (*TriageRequest) ProtoMessage() {}
 
 func (x *TriageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12104,7 +12284,7 @@ func (x *TriageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageRequest.ProtoReflect.Descriptor instead.
 func (*TriageRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *TriageRequest) GetIncident() string {
@@ -12152,7 +12332,7 @@ type TriageReply struct {
 
 func (x *TriageReply) Reset() {
 	*x = TriageReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12164,7 +12344,7 @@ func (x *TriageReply) String() string {
 func (*TriageReply) ProtoMessage() {}
 
 func (x *TriageReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12177,7 +12357,7 @@ func (x *TriageReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageReply.ProtoReflect.Descriptor instead.
 func (*TriageReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *TriageReply) GetTriage() []*Triage {
@@ -12213,7 +12393,7 @@ type Triage struct {
 
 func (x *Triage) Reset() {
 	*x = Triage{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12225,7 +12405,7 @@ func (x *Triage) String() string {
 func (*Triage) ProtoMessage() {}
 
 func (x *Triage) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12238,7 +12418,7 @@ func (x *Triage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Triage.ProtoReflect.Descriptor instead.
 func (*Triage) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *Triage) GetIncident() string {
@@ -12322,7 +12502,7 @@ type TriageNote struct {
 
 func (x *TriageNote) Reset() {
 	*x = TriageNote{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12334,7 +12514,7 @@ func (x *TriageNote) String() string {
 func (*TriageNote) ProtoMessage() {}
 
 func (x *TriageNote) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12347,7 +12527,7 @@ func (x *TriageNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageNote.ProtoReflect.Descriptor instead.
 func (*TriageNote) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *TriageNote) GetBy() string {
@@ -12384,7 +12564,7 @@ type PeekRequest struct {
 
 func (x *PeekRequest) Reset() {
 	*x = PeekRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12396,7 +12576,7 @@ func (x *PeekRequest) String() string {
 func (*PeekRequest) ProtoMessage() {}
 
 func (x *PeekRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12409,7 +12589,7 @@ func (x *PeekRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekRequest.ProtoReflect.Descriptor instead.
 func (*PeekRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{122}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *PeekRequest) GetWhat() string {
@@ -12460,7 +12640,7 @@ type PeekReply struct {
 
 func (x *PeekReply) Reset() {
 	*x = PeekReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12472,7 +12652,7 @@ func (x *PeekReply) String() string {
 func (*PeekReply) ProtoMessage() {}
 
 func (x *PeekReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12485,7 +12665,7 @@ func (x *PeekReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekReply.ProtoReflect.Descriptor instead.
 func (*PeekReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{123}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *PeekReply) GetNode() string {
@@ -12534,7 +12714,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12546,7 +12726,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12559,7 +12739,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *HistoryRequest) GetSinceUnixNs() int64 {
@@ -12606,7 +12786,7 @@ type HistoryReply struct {
 
 func (x *HistoryReply) Reset() {
 	*x = HistoryReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12618,7 +12798,7 @@ func (x *HistoryReply) String() string {
 func (*HistoryReply) ProtoMessage() {}
 
 func (x *HistoryReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12631,7 +12811,7 @@ func (x *HistoryReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryReply.ProtoReflect.Descriptor instead.
 func (*HistoryReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *HistoryReply) GetAtUnixNs() int64 {
@@ -12749,7 +12929,7 @@ type PathRow struct {
 
 func (x *PathRow) Reset() {
 	*x = PathRow{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12761,7 +12941,7 @@ func (x *PathRow) String() string {
 func (*PathRow) ProtoMessage() {}
 
 func (x *PathRow) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12774,7 +12954,7 @@ func (x *PathRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow.ProtoReflect.Descriptor instead.
 func (*PathRow) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *PathRow) GetClass() string {
@@ -12852,7 +13032,7 @@ type FailStop struct {
 
 func (x *FailStop) Reset() {
 	*x = FailStop{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12864,7 +13044,7 @@ func (x *FailStop) String() string {
 func (*FailStop) ProtoMessage() {}
 
 func (x *FailStop) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12877,7 +13057,7 @@ func (x *FailStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailStop.ProtoReflect.Descriptor instead.
 func (*FailStop) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *FailStop) GetKind() string {
@@ -12963,7 +13143,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12975,7 +13155,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12988,7 +13168,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -13035,7 +13215,7 @@ type ProbeReply struct {
 
 func (x *ProbeReply) Reset() {
 	*x = ProbeReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13047,7 +13227,7 @@ func (x *ProbeReply) String() string {
 func (*ProbeReply) ProtoMessage() {}
 
 func (x *ProbeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13060,7 +13240,7 @@ func (x *ProbeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeReply.ProtoReflect.Descriptor instead.
 func (*ProbeReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *ProbeReply) GetDeadlineUnixNs() int64 {
@@ -13094,7 +13274,7 @@ type PastIncident struct {
 
 func (x *PastIncident) Reset() {
 	*x = PastIncident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13106,7 +13286,7 @@ func (x *PastIncident) String() string {
 func (*PastIncident) ProtoMessage() {}
 
 func (x *PastIncident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13119,7 +13299,7 @@ func (x *PastIncident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastIncident.ProtoReflect.Descriptor instead.
 func (*PastIncident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *PastIncident) GetIncident() string {
@@ -13241,7 +13421,7 @@ type CauseCount struct {
 
 func (x *CauseCount) Reset() {
 	*x = CauseCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13253,7 +13433,7 @@ func (x *CauseCount) String() string {
 func (*CauseCount) ProtoMessage() {}
 
 func (x *CauseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13266,7 +13446,7 @@ func (x *CauseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CauseCount.ProtoReflect.Descriptor instead.
 func (*CauseCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *CauseCount) GetCause() string {
@@ -13325,7 +13505,7 @@ type JobCauses struct {
 
 func (x *JobCauses) Reset() {
 	*x = JobCauses{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13337,7 +13517,7 @@ func (x *JobCauses) String() string {
 func (*JobCauses) ProtoMessage() {}
 
 func (x *JobCauses) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13350,7 +13530,7 @@ func (x *JobCauses) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCauses.ProtoReflect.Descriptor instead.
 func (*JobCauses) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{132}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *JobCauses) GetKind() string {
@@ -13398,7 +13578,7 @@ type JobCategory struct {
 
 func (x *JobCategory) Reset() {
 	*x = JobCategory{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13410,7 +13590,7 @@ func (x *JobCategory) String() string {
 func (*JobCategory) ProtoMessage() {}
 
 func (x *JobCategory) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13423,7 +13603,7 @@ func (x *JobCategory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCategory.ProtoReflect.Descriptor instead.
 func (*JobCategory) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{133}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *JobCategory) GetCategory() string {
@@ -13452,7 +13632,7 @@ type Spread struct {
 
 func (x *Spread) Reset() {
 	*x = Spread{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13464,7 +13644,7 @@ func (x *Spread) String() string {
 func (*Spread) ProtoMessage() {}
 
 func (x *Spread) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13477,7 +13657,7 @@ func (x *Spread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spread.ProtoReflect.Descriptor instead.
 func (*Spread) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{134}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *Spread) GetN() int32 {
@@ -13523,7 +13703,7 @@ type PastJob struct {
 
 func (x *PastJob) Reset() {
 	*x = PastJob{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13535,7 +13715,7 @@ func (x *PastJob) String() string {
 func (*PastJob) ProtoMessage() {}
 
 func (x *PastJob) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13548,7 +13728,7 @@ func (x *PastJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastJob.ProtoReflect.Descriptor instead.
 func (*PastJob) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{135}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *PastJob) GetNumber() uint64 {
@@ -13662,7 +13842,7 @@ type Culprit struct {
 
 func (x *Culprit) Reset() {
 	*x = Culprit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13674,7 +13854,7 @@ func (x *Culprit) String() string {
 func (*Culprit) ProtoMessage() {}
 
 func (x *Culprit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13687,7 +13867,7 @@ func (x *Culprit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Culprit.ProtoReflect.Descriptor instead.
 func (*Culprit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{136}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *Culprit) GetDevice() string {
@@ -13789,7 +13969,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13801,7 +13981,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13814,7 +13994,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{137}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *Fault) GetKind() string {
@@ -13946,7 +14126,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13958,7 +14138,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13971,7 +14151,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{138}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *Recovery) GetId() string {
@@ -14192,7 +14372,7 @@ type RecoveryWait struct {
 
 func (x *RecoveryWait) Reset() {
 	*x = RecoveryWait{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14204,7 +14384,7 @@ func (x *RecoveryWait) String() string {
 func (*RecoveryWait) ProtoMessage() {}
 
 func (x *RecoveryWait) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14217,7 +14397,7 @@ func (x *RecoveryWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryWait.ProtoReflect.Descriptor instead.
 func (*RecoveryWait) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{139}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *RecoveryWait) GetNodes() []string {
@@ -14273,7 +14453,7 @@ type Shrink struct {
 
 func (x *Shrink) Reset() {
 	*x = Shrink{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14285,7 +14465,7 @@ func (x *Shrink) String() string {
 func (*Shrink) ProtoMessage() {}
 
 func (x *Shrink) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14298,7 +14478,7 @@ func (x *Shrink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shrink.ProtoReflect.Descriptor instead.
 func (*Shrink) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{140}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *Shrink) GetOf() int32 {
@@ -14330,7 +14510,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14342,7 +14522,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14355,7 +14535,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{141}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -14410,7 +14590,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[142]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14422,7 +14602,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[142]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14435,7 +14615,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{142}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -14463,7 +14643,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[143]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14475,7 +14655,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[143]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14488,7 +14668,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{143}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -14527,7 +14707,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[144]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14539,7 +14719,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[144]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14552,7 +14732,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{144}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -14613,7 +14793,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[145]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14625,7 +14805,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[145]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14638,7 +14818,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{145}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -14706,7 +14886,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[146]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14718,7 +14898,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[146]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14731,7 +14911,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{146}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -14755,7 +14935,7 @@ type Bar struct {
 
 func (x *Bar) Reset() {
 	*x = Bar{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[147]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14767,7 +14947,7 @@ func (x *Bar) String() string {
 func (*Bar) ProtoMessage() {}
 
 func (x *Bar) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[147]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14780,7 +14960,7 @@ func (x *Bar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bar.ProtoReflect.Descriptor instead.
 func (*Bar) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{147}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *Bar) GetName() string {
@@ -15077,7 +15257,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\ajoining\x18\x02 \x01(\bR\ajoining\x12\x10\n" +
 	"\x03tag\x18\x03 \x01(\x03R\x03tag\x12\x14\n" +
 	"\x05steps\x18\x04 \x03(\x03R\x05steps\x12\x12\n" +
-	"\x04sums\x18\x05 \x03(\x06R\x04sums\"\x8a\x01\n" +
+	"\x04sums\x18\x05 \x03(\x06R\x04sums\"\xa4\x01\n" +
 	"\x04Comm\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -15086,7 +15266,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x05 \x01(\rR\n" +
 	"generation\x12\x16\n" +
-	"\x06unseen\x18\x06 \x01(\rR\x06unseen\"6\n" +
+	"\x06unseen\x18\x06 \x01(\rR\x06unseen\x12\x18\n" +
+	"\achoices\x18\a \x03(\rR\achoices\"6\n" +
 	"\aSamples\x12+\n" +
 	"\asamples\x18\x01 \x03(\v2\x11.falcon.v1.SampleR\asamples\"\xc2\x01\n" +
 	"\x06Sample\x12\x12\n" +
@@ -15595,7 +15776,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05found\x18\v \x03(\v2\x19.falcon.v1.SiliconFindingR\x05found\"P\n" +
 	"\x0eSiliconFinding\x12*\n" +
 	"\x04slow\x18\x01 \x01(\x0e2\x16.falcon.v1.SiliconSlowR\x04slow\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\x83\x03\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\x99\x03\n" +
 	"\x06Policy\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x10\n" +
 	"\x03cap\x18\x02 \x01(\tR\x03cap\x12\x16\n" +
@@ -15608,7 +15789,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"allow_drop\x18\b \x01(\bR\tallowDrop\x12\x1a\n" +
 	"\bvariants\x18\t \x03(\tR\bvariants\x125\n" +
 	"\brecovery\x18\n" +
-	" \x01(\v2\x19.falcon.v1.RecoveryPolicyR\brecovery\x1aO\n" +
+	" \x01(\v2\x19.falcon.v1.RecoveryPolicyR\brecovery\x12\x14\n" +
+	"\x05tests\x18\v \x01(\tR\x05tests\x1aO\n" +
 	"\n" +
 	"RungsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
@@ -15698,7 +15880,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\bEvidence\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x18\n" +
-	"\aagainst\x18\x03 \x01(\bR\aagainst\"\x92\x02\n" +
+	"\aagainst\x18\x03 \x01(\bR\aagainst\"\xf0\x02\n" +
 	"\aVerdict\x12\x14\n" +
 	"\x05cause\x18\x01 \x01(\tR\x05cause\x12\x12\n" +
 	"\x04also\x18\x02 \x03(\tR\x04also\x12\x18\n" +
@@ -15712,7 +15894,21 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\bevidence\x18\b \x03(\v2\x13.falcon.v1.EvidenceR\bevidence\x12\x16\n" +
 	"\x06reason\x18\t \x01(\tR\x06reason\x12\x12\n" +
 	"\x04nics\x18\n" +
-	" \x03(\tR\x04nics\"\xbf\x03\n" +
+	" \x03(\tR\x04nics\x12+\n" +
+	"\x05paths\x18\v \x03(\v2\x15.falcon.v1.PathChoiceR\x05paths\x12/\n" +
+	"\buntested\x18\f \x01(\v2\x13.falcon.v1.UntestedR\buntested\"b\n" +
+	"\bUntested\x12\x10\n" +
+	"\x03bar\x18\x01 \x01(\tR\x03bar\x12\x1a\n" +
+	"\bquestion\x18\x02 \x01(\tR\bquestion\x12\x12\n" +
+	"\x04gpus\x18\x03 \x01(\x05R\x04gpus\x12\x14\n" +
+	"\x05links\x18\x04 \x01(\x05R\x05links\"\x8a\x01\n" +
+	"\n" +
+	"PathChoice\x12\x0e\n" +
+	"\x02op\x18\x01 \x01(\rR\x02op\x12\x1c\n" +
+	"\talgorithm\x18\x02 \x01(\rR\talgorithm\x12\x1a\n" +
+	"\bprotocol\x18\x03 \x01(\rR\bprotocol\x12\x1a\n" +
+	"\bchannels\x18\x04 \x01(\rR\bchannels\x12\x16\n" +
+	"\x06source\x18\x05 \x01(\rR\x06source\"\xbf\x03\n" +
 	"\bIncident\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1d\n" +
@@ -16366,7 +16562,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 154)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 156)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -16469,67 +16665,69 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*Mark)(nil),              // 98: falcon.v1.Mark
 	(*Evidence)(nil),          // 99: falcon.v1.Evidence
 	(*Verdict)(nil),           // 100: falcon.v1.Verdict
-	(*Incident)(nil),          // 101: falcon.v1.Incident
-	(*Action)(nil),            // 102: falcon.v1.Action
-	(*Approval)(nil),          // 103: falcon.v1.Approval
-	(*Preview)(nil),           // 104: falcon.v1.Preview
-	(*NodeSwap)(nil),          // 105: falcon.v1.NodeSwap
-	(*LinksOf)(nil),           // 106: falcon.v1.LinksOf
-	(*RungView)(nil),          // 107: falcon.v1.RungView
-	(*Ladder)(nil),            // 108: falcon.v1.Ladder
-	(*EventLine)(nil),         // 109: falcon.v1.EventLine
-	(*Audit)(nil),             // 110: falcon.v1.Audit
-	(*WatchRequest)(nil),      // 111: falcon.v1.WatchRequest
-	(*Event)(nil),             // 112: falcon.v1.Event
-	(*DecideRequest)(nil),     // 113: falcon.v1.DecideRequest
-	(*DecideReply)(nil),       // 114: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil),  // 115: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),    // 116: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil),  // 117: falcon.v1.IncidentsRequest
-	(*Validation)(nil),        // 118: falcon.v1.Validation
-	(*ValidationNow)(nil),     // 119: falcon.v1.ValidationNow
-	(*RankPair)(nil),          // 120: falcon.v1.RankPair
-	(*GemmResult)(nil),        // 121: falcon.v1.GemmResult
-	(*LinkResult)(nil),        // 122: falcon.v1.LinkResult
-	(*ValidateRequest)(nil),   // 123: falcon.v1.ValidateRequest
-	(*ValidateReply)(nil),     // 124: falcon.v1.ValidateReply
-	(*IncidentsReply)(nil),    // 125: falcon.v1.IncidentsReply
-	(*TriageRequest)(nil),     // 126: falcon.v1.TriageRequest
-	(*TriageReply)(nil),       // 127: falcon.v1.TriageReply
-	(*Triage)(nil),            // 128: falcon.v1.Triage
-	(*TriageNote)(nil),        // 129: falcon.v1.TriageNote
-	(*PeekRequest)(nil),       // 130: falcon.v1.PeekRequest
-	(*PeekReply)(nil),         // 131: falcon.v1.PeekReply
-	(*HistoryRequest)(nil),    // 132: falcon.v1.HistoryRequest
-	(*HistoryReply)(nil),      // 133: falcon.v1.HistoryReply
-	(*PathRow)(nil),           // 134: falcon.v1.PathRow
-	(*FailStop)(nil),          // 135: falcon.v1.FailStop
-	(*ProbeRequest)(nil),      // 136: falcon.v1.ProbeRequest
-	(*ProbeReply)(nil),        // 137: falcon.v1.ProbeReply
-	(*PastIncident)(nil),      // 138: falcon.v1.PastIncident
-	(*CauseCount)(nil),        // 139: falcon.v1.CauseCount
-	(*JobCauses)(nil),         // 140: falcon.v1.JobCauses
-	(*JobCategory)(nil),       // 141: falcon.v1.JobCategory
-	(*Spread)(nil),            // 142: falcon.v1.Spread
-	(*PastJob)(nil),           // 143: falcon.v1.PastJob
-	(*Culprit)(nil),           // 144: falcon.v1.Culprit
-	(*Fault)(nil),             // 145: falcon.v1.Fault
-	(*Recovery)(nil),          // 146: falcon.v1.Recovery
-	(*RecoveryWait)(nil),      // 147: falcon.v1.RecoveryWait
-	(*Shrink)(nil),            // 148: falcon.v1.Shrink
-	(*RankRecovery)(nil),      // 149: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 150: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 151: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 152: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 153: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 154: falcon.v1.RecoverReply
-	(*Bar)(nil),               // 155: falcon.v1.Bar
-	nil,                       // 156: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 157: falcon.v1.Policy.RungsEntry
-	nil,                       // 158: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 159: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 160: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 161: falcon.v1.Recovery.PredictedMsEntry
+	(*Untested)(nil),          // 101: falcon.v1.Untested
+	(*PathChoice)(nil),        // 102: falcon.v1.PathChoice
+	(*Incident)(nil),          // 103: falcon.v1.Incident
+	(*Action)(nil),            // 104: falcon.v1.Action
+	(*Approval)(nil),          // 105: falcon.v1.Approval
+	(*Preview)(nil),           // 106: falcon.v1.Preview
+	(*NodeSwap)(nil),          // 107: falcon.v1.NodeSwap
+	(*LinksOf)(nil),           // 108: falcon.v1.LinksOf
+	(*RungView)(nil),          // 109: falcon.v1.RungView
+	(*Ladder)(nil),            // 110: falcon.v1.Ladder
+	(*EventLine)(nil),         // 111: falcon.v1.EventLine
+	(*Audit)(nil),             // 112: falcon.v1.Audit
+	(*WatchRequest)(nil),      // 113: falcon.v1.WatchRequest
+	(*Event)(nil),             // 114: falcon.v1.Event
+	(*DecideRequest)(nil),     // 115: falcon.v1.DecideRequest
+	(*DecideReply)(nil),       // 116: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil),  // 117: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),    // 118: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil),  // 119: falcon.v1.IncidentsRequest
+	(*Validation)(nil),        // 120: falcon.v1.Validation
+	(*ValidationNow)(nil),     // 121: falcon.v1.ValidationNow
+	(*RankPair)(nil),          // 122: falcon.v1.RankPair
+	(*GemmResult)(nil),        // 123: falcon.v1.GemmResult
+	(*LinkResult)(nil),        // 124: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),   // 125: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),     // 126: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),    // 127: falcon.v1.IncidentsReply
+	(*TriageRequest)(nil),     // 128: falcon.v1.TriageRequest
+	(*TriageReply)(nil),       // 129: falcon.v1.TriageReply
+	(*Triage)(nil),            // 130: falcon.v1.Triage
+	(*TriageNote)(nil),        // 131: falcon.v1.TriageNote
+	(*PeekRequest)(nil),       // 132: falcon.v1.PeekRequest
+	(*PeekReply)(nil),         // 133: falcon.v1.PeekReply
+	(*HistoryRequest)(nil),    // 134: falcon.v1.HistoryRequest
+	(*HistoryReply)(nil),      // 135: falcon.v1.HistoryReply
+	(*PathRow)(nil),           // 136: falcon.v1.PathRow
+	(*FailStop)(nil),          // 137: falcon.v1.FailStop
+	(*ProbeRequest)(nil),      // 138: falcon.v1.ProbeRequest
+	(*ProbeReply)(nil),        // 139: falcon.v1.ProbeReply
+	(*PastIncident)(nil),      // 140: falcon.v1.PastIncident
+	(*CauseCount)(nil),        // 141: falcon.v1.CauseCount
+	(*JobCauses)(nil),         // 142: falcon.v1.JobCauses
+	(*JobCategory)(nil),       // 143: falcon.v1.JobCategory
+	(*Spread)(nil),            // 144: falcon.v1.Spread
+	(*PastJob)(nil),           // 145: falcon.v1.PastJob
+	(*Culprit)(nil),           // 146: falcon.v1.Culprit
+	(*Fault)(nil),             // 147: falcon.v1.Fault
+	(*Recovery)(nil),          // 148: falcon.v1.Recovery
+	(*RecoveryWait)(nil),      // 149: falcon.v1.RecoveryWait
+	(*Shrink)(nil),            // 150: falcon.v1.Shrink
+	(*RankRecovery)(nil),      // 151: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 152: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 153: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 154: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 155: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 156: falcon.v1.RecoverReply
+	(*Bar)(nil),               // 157: falcon.v1.Bar
+	nil,                       // 158: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 159: falcon.v1.Policy.RungsEntry
+	nil,                       // 160: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 161: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 162: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 163: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	20,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
@@ -16574,7 +16772,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	48,  // 39: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
 	49,  // 40: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
 	47,  // 41: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	156, // 42: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	158, // 42: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
 	0,   // 43: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
 	51,  // 44: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
 	69,  // 45: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
@@ -16614,22 +16812,22 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	91,  // 79: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
 	94,  // 80: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
 	96,  // 81: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
-	101, // 82: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	108, // 83: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	109, // 84: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	103, // 82: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
+	110, // 83: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	111, // 84: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
 	95,  // 85: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	118, // 86: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	120, // 86: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
 	47,  // 87: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	146, // 88: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	148, // 88: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
 	85,  // 89: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
 	87,  // 90: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
 	84,  // 91: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
-	108, // 92: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
+	110, // 92: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
 	82,  // 93: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
-	144, // 94: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
-	128, // 95: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
+	146, // 94: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
+	130, // 95: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
 	81,  // 96: falcon.v1.SnapshotReply.brief:type_name -> falcon.v1.Brief
-	155, // 97: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
+	157, // 97: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
 	80,  // 98: falcon.v1.SnapshotReply.recent:type_name -> falcon.v1.Recent
 	79,  // 99: falcon.v1.SnapshotReply.engine:type_name -> falcon.v1.Build
 	83,  // 100: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
@@ -16638,7 +16836,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	89,  // 103: falcon.v1.Job.silicon:type_name -> falcon.v1.Silicon
 	90,  // 104: falcon.v1.Silicon.found:type_name -> falcon.v1.SiliconFinding
 	6,   // 105: falcon.v1.SiliconFinding.slow:type_name -> falcon.v1.SiliconSlow
-	157, // 106: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	159, // 106: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
 	92,  // 107: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
 	7,   // 108: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
 	10,  // 109: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
@@ -16647,94 +16845,96 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	98,  // 112: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
 	97,  // 113: falcon.v1.Series.moments:type_name -> falcon.v1.Moment
 	99,  // 114: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	100, // 115: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	104, // 116: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	103, // 117: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
-	105, // 118: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	106, // 119: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	106, // 120: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	158, // 121: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	105, // 122: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
-	104, // 123: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	107, // 124: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	102, // 125: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	102, // 126: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	110, // 127: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
-	109, // 128: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	102, // 129: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	91,  // 130: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	91,  // 131: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	121, // 132: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	122, // 133: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	119, // 134: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
-	120, // 135: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
-	118, // 136: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	101, // 137: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	118, // 138: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	108, // 139: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	109, // 140: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
-	96,  // 141: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
-	88,  // 142: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	146, // 143: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
-	128, // 144: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
-	128, // 145: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
-	129, // 146: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
-	12,  // 147: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
-	138, // 148: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
-	139, // 149: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
-	140, // 150: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
-	142, // 151: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
-	142, // 152: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
-	143, // 153: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
-	144, // 154: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
-	135, // 155: falcon.v1.HistoryReply.fail_stops:type_name -> falcon.v1.FailStop
-	134, // 156: falcon.v1.HistoryReply.paths:type_name -> falcon.v1.PathRow
-	141, // 157: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
-	145, // 158: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	159, // 159: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	62,  // 160: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	160, // 161: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	161, // 162: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	149, // 163: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	148, // 164: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	147, // 165: falcon.v1.Recovery.wait:type_name -> falcon.v1.RecoveryWait
-	146, // 166: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	152, // 167: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	146, // 168: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	93,  // 169: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	8,   // 170: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	18,  // 171: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
-	77,  // 172: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	111, // 173: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	113, // 174: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	115, // 175: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	123, // 176: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	117, // 177: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	150, // 178: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	153, // 179: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	132, // 180: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
-	136, // 181: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
-	126, // 182: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
-	130, // 183: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
-	52,  // 184: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	19,  // 185: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
-	78,  // 186: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	112, // 187: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	114, // 188: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	116, // 189: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	124, // 190: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	125, // 191: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	151, // 192: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	154, // 193: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	133, // 194: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
-	137, // 195: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
-	127, // 196: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
-	131, // 197: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
-	184, // [184:198] is the sub-list for method output_type
-	170, // [170:184] is the sub-list for method input_type
-	170, // [170:170] is the sub-list for extension type_name
-	170, // [170:170] is the sub-list for extension extendee
-	0,   // [0:170] is the sub-list for field type_name
+	102, // 115: falcon.v1.Verdict.paths:type_name -> falcon.v1.PathChoice
+	101, // 116: falcon.v1.Verdict.untested:type_name -> falcon.v1.Untested
+	100, // 117: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	106, // 118: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	105, // 119: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
+	107, // 120: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	108, // 121: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	108, // 122: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	160, // 123: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	107, // 124: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
+	106, // 125: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	109, // 126: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	104, // 127: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	104, // 128: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	112, // 129: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	111, // 130: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	104, // 131: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	91,  // 132: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	91,  // 133: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	123, // 134: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	124, // 135: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	121, // 136: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	122, // 137: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	120, // 138: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	103, // 139: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	120, // 140: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	110, // 141: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	111, // 142: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	96,  // 143: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	88,  // 144: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	148, // 145: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	130, // 146: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
+	130, // 147: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
+	131, // 148: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
+	12,  // 149: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
+	140, // 150: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
+	141, // 151: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
+	142, // 152: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
+	144, // 153: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
+	144, // 154: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
+	145, // 155: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
+	146, // 156: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
+	137, // 157: falcon.v1.HistoryReply.fail_stops:type_name -> falcon.v1.FailStop
+	136, // 158: falcon.v1.HistoryReply.paths:type_name -> falcon.v1.PathRow
+	143, // 159: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
+	147, // 160: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	161, // 161: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	62,  // 162: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	162, // 163: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	163, // 164: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	151, // 165: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	150, // 166: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	149, // 167: falcon.v1.Recovery.wait:type_name -> falcon.v1.RecoveryWait
+	148, // 168: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	154, // 169: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	148, // 170: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	93,  // 171: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	8,   // 172: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	18,  // 173: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	77,  // 174: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	113, // 175: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	115, // 176: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	117, // 177: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	125, // 178: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	119, // 179: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	152, // 180: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	155, // 181: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	134, // 182: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
+	138, // 183: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
+	128, // 184: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
+	132, // 185: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
+	52,  // 186: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	19,  // 187: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	78,  // 188: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	114, // 189: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	116, // 190: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	118, // 191: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	126, // 192: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	127, // 193: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	153, // 194: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	156, // 195: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	135, // 196: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
+	139, // 197: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
+	129, // 198: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
+	133, // 199: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
+	186, // [186:200] is the sub-list for method output_type
+	172, // [172:186] is the sub-list for method input_type
+	172, // [172:172] is the sub-list for extension type_name
+	172, // [172:172] is the sub-list for extension extendee
+	0,   // [0:172] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -16775,7 +16975,7 @@ func file_falcon_v1_falcon_proto_init() {
 		(*Command_Stop)(nil),
 	}
 	file_falcon_v1_falcon_proto_msgTypes[68].OneofWrappers = []any{}
-	file_falcon_v1_falcon_proto_msgTypes[104].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[106].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -16785,7 +16985,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   154,
+			NumMessages:   156,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

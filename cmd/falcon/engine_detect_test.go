@@ -82,7 +82,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 		t.Errorf("what the example shows of detect are not the defaults: %+v", got)
 	}
 	defaults := engine.Validation{
-		Life: tests.LifeDefault, GEMMSide: tests.GEMMSideDefault, Repeats: tests.RepeatsDefault,
+		Auto: true, Life: tests.LifeDefault, GEMMSide: tests.GEMMSideDefault, Repeats: tests.RepeatsDefault,
 		MessageBytes: tests.MessageBytesDefault, PerHour: engine.PerHourDefault, CoolDown: engine.CoolDownDefault,
 	}
 	if got := cfg.Validation.settings(); got != defaults {

@@ -43,7 +43,14 @@ func (t *Tracker) smallChange(p shift.Change) Change {
 	return Change{
 		Index: p.Index, BeforeMs: p.Before, AfterMs: p.After, Change: relativeChange(p.Before, p.After),
 		Probability: t.filter.Last().PRecent, DetectedAt: t.next - 1,
+		Why: t.shiftDecision(p),
 	}
+}
+
+func (t *Tracker) shiftDecision(p shift.Change) *Decision {
+	d := t.decide(ByShift, p.Points)
+	d.Drift = p.Drift
+	return d
 }
 
 // explains reports whether the series' own noise explains a change.

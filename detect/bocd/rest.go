@@ -1,5 +1,7 @@
 package bocd
 
+import "slices"
+
 // A tracker with TrackerConfig.Rest has no filter while its series is at rest: what it keeps is
 // the ring of observations. At rest all of them are near the level and the reference, so that
 // none of the changes that Verify asks for can begin among them. The second observation off
@@ -64,8 +66,9 @@ func (t *Tracker) observeAtRest(ms float64) []Change {
 
 // forgetStray replaces a lone observation off the level by it, as removeBurst does.
 func (t *Tracker) forgetStray() {
-	if ms := &t.past[t.rest.stray%history]; relative(t.centre, *ms) > t.levelTolerance() {
-		*ms = t.centre
+	if relative(t.centre, t.past[t.rest.stray%history]) > t.levelTolerance() {
+		t.remove(t.rest.stray, t.centre)
+		t.removed = slices.DeleteFunc(t.removed, func(r Removed) bool { return r.Index < t.next-history })
 	}
 	t.rest.off = false
 }
@@ -76,7 +79,9 @@ func (t *Tracker) wake() []Change {
 	t.filter, t.rest = New(t.cfg.Filter), rest{}
 	t.filter.mood.corr = t.corr
 	t.next = first
-	for _, ms := range t.observations(max(t.from, first-restFeed), first) {
+	t.fedFrom = max(t.from, first-restFeed, 0)
+	t.forgetRemoved()
+	for _, ms := range t.observations(t.fedFrom, first) {
 		t.feedFilter(ms)
 	}
 	var changes []Change

@@ -29,6 +29,7 @@ type Change struct {
 	Change      float64 // AfterMs/BeforeMs − 1
 	Probability float64 // highest P(r ≤ w) of the alarm
 	DetectedAt  int     // last observation seen when it was judged
+	Why         *Decision
 }
 
 // TrackerConfig sets up a Tracker; zero fields mean their defaults.
@@ -48,6 +49,8 @@ type TrackerConfig struct {
 	// Rest drops the filter while the series is near its level (rest.go), for trackers of
 	// which there are thousands: PRecent is 0 then. With VerifyPaper alone, and not with Raw.
 	Rest bool `yaml:"-"`
+	// Keep is how many of the newest states of the filter are kept, see StateAt.
+	Keep int `yaml:"-"`
 }
 
 // DefaultTrackerConfig is the production setting.
@@ -101,6 +104,10 @@ type Tracker struct {
 	small *small  // with VerifyAdaptive
 	rest  rest    // with Rest
 	corr  float64 // the filter's, while it rests
+
+	fedFrom int       // first observation that the filter was fed since it was started over
+	removed []Removed // of those from there on
+	states  *states   // with Keep
 }
 
 // alarm is a change point that waits for its verification.
@@ -153,6 +160,7 @@ func (t *Tracker) Observe(ms float64) ([]Change, error) {
 	}
 	if t.next == t.cfg.WarmUp {
 		t.learnWarmUp()
+		t.noteState()
 		return nil, nil
 	}
 	if !t.cfg.Raw {
@@ -162,6 +170,7 @@ func (t *Tracker) Observe(ms float64) ([]Change, error) {
 	t.drift.observe(ms, t.cfg.Verify)
 	t.refineLevel()
 	t.updateReference()
+	t.noteState()
 	if changes := t.verifyAlarm(); len(changes) > 0 || !proven {
 		return changes, nil
 	}
@@ -185,7 +194,9 @@ func (t *Tracker) refilter() {
 	}
 	t.filter.Reset()
 	t.restarts++
-	for _, ms := range t.observations(max(t.from, t.next-refeed), t.next) {
+	t.fedFrom = max(t.from, t.next-refeed, 0)
+	t.forgetRemoved()
+	for _, ms := range t.observations(t.fedFrom, t.next) {
 		t.feedFilter(ms)
 	}
 }
@@ -304,6 +315,7 @@ func (t *Tracker) checkRelief() []Change {
 	c := Change{
 		Index: t.next - recent, Kind: KindRelief, BeforeMs: t.centre, AfterMs: level,
 		Change: relativeChange(t.centre, level), Probability: t.filter.Last().PRecent, DetectedAt: t.next - 1,
+		Why: t.decide(ByReference, recent),
 	}
 	t.setLevel(c.Index, level)
 	return []Change{c}

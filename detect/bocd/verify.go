@@ -10,9 +10,11 @@ import (
 func (t *Tracker) verifyAlarm() []Change {
 	if !t.alarm.raised {
 		if c, unlike := t.correctLevel(); unlike {
+			c.Why = t.decide(ByReference, t.next-c.Index)
 			return []Change{t.acceptChange(c)}
 		}
 		if c, drifted := t.findDrift(); drifted {
+			c.Why = t.decide(ByReference, t.next-c.Index)
 			return []Change{t.acceptChange(c)}
 		}
 		return t.checkRelief()
@@ -23,19 +25,24 @@ func (t *Tracker) verifyAlarm() []Change {
 	c := t.measureChange()
 	switch {
 	case t.verified(c) && t.holdsBefore(c):
+		c.Why = t.decide(ByPosterior, t.next-c.Index)
 		c.Index = t.placeChange(c)
 		return []Change{t.acceptChange(c)}
 	case t.checkReference(&c):
+		c.Why = t.decide(ByPosterior, t.next-c.Index)
 		return []Change{t.acceptChange(c)}
 	case t.returned(c):
+		c.Why = t.decide(ByPosterior, t.next-c.Index) // with the burst
 		t.removeBurst(c)
 	default:
 		if later, lasts := t.findLasting(c); lasts {
+			later.Why = t.decide(ByPosterior, t.next-later.Index)
 			return []Change{t.acceptChange(later)}
 		}
 		if n := t.next - t.alarm.index; n < patience || n < lastPatience && (t.isOffLevel(c) || t.small.mayProve(c)) {
 			return nil
 		}
+		c.Why = t.decide(ByPosterior, t.next-c.Index)
 	}
 	t.alarm, t.jitter = alarm{}, c.Index
 	c.Kind = KindJitter
@@ -97,8 +104,8 @@ func (t *Tracker) levelTolerance() float64 {
 // a plain filter misses changes in published logs.
 func (t *Tracker) removeBurst(c Change) {
 	for i := max(min(c.Index, t.alarm.first), t.next-history, 0); i < t.next; i++ {
-		if ms := &t.past[i%history]; relative(c.BeforeMs, *ms) > t.levelTolerance() {
-			*ms = c.BeforeMs
+		if relative(c.BeforeMs, t.past[i%history]) > t.levelTolerance() {
+			t.remove(i, c.BeforeMs)
 		}
 	}
 	t.refilter()

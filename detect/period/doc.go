@@ -12,9 +12,11 @@
 // Extra steps between iterations (evaluations, checkpoints) are no part of the
 // period, and no iterations: what is learned is the block of calls that comes
 // over and over between them, and an extra step counts to the iteration in
-// which its calls fall. That can be seen only where such steps bring no kind of
-// call (operation, communicator) of their own, come at most every third
-// iteration or so, and where an iteration has a message of at most 64 bytes.
+// which its calls fall. They come at most every third iteration or so. That can be
+// seen where an iteration has a message of at most 64 bytes and such steps bring no
+// kind of call (operation, communicator) of their own, or where the iteration
+// reduces the job's gradients and all that comes between is small (isStep).
+// docs/iterations.md has the rule and where calls do not show it.
 //
 // Infer works on a whole sequence, Tracker on a live one with bounded memory
 // and bounded work per call. Nothing here reads a clock, starts a goroutine or

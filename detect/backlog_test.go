@@ -55,8 +55,8 @@ func TestSlowWithinABacklog(t *testing.T) {
 // before it is what the job is measured against: never 0.
 func TestOnsetWhileTheJobIsLearning(t *testing.T) {
 	m := describedPair()
-	m.onsets.addAlarm(alarm{0, 5, 70, 230, 0.99})
-	m.onsets.addAlarm(alarm{1, 5, 70, 230, 0.99})
+	m.onsets.addAlarm(alarm{0, 5, 70, 230, 0.99, nil})
+	m.onsets.addAlarm(alarm{1, 5, 70, 230, 0.99, nil})
 	m.checkQuorum()
 	open := m.incidents.openIncidents()
 	if len(open) != 1 || open[0].HealthyMs != 70 {

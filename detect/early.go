@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/bocd"
 	"github.com/failslow/falcon/detect/cause"
 	"github.com/failslow/falcon/detect/peer"
 )
@@ -116,9 +117,13 @@ func (e *earlyLook) onset(healthyBefore func(alarm) float64) (a alarm, ok bool) 
 		return alarm{}, false
 	}
 	w, slowest := e.newest, e.samples.slowest
-	a = alarm{-1, w.iteration, e.levelBefore(), slowest.valueAt(slowest.seen - 1), e.samples.changeProbability()}
+	a = alarm{-1, w.iteration, e.levelBefore(), slowest.valueAt(slowest.seen - 1), e.samples.changeProbability(), nil}
 	s := newIncident(falcon.Incident{OnsetIteration: w.iteration, HealthyMs: healthyBefore(a), SlowMs: a.afterMs}, w.id)
-	_, _, ok = e.judge(s)
+	timing, _, ok := e.judge(s)
+	a.why = &Decision{
+		By: ByEarly, Kind: bocd.KindOnset, Rank: -1, Iteration: w.iteration, DecidedAt: slowest.lastIteration(),
+		BeforeMs: a.beforeMs, AfterMs: a.afterMs, Points: e.slowRun(), Window: w.id, Ranks: timing.Slow, Confirming: ok,
+	}
 	return a, ok
 }
 

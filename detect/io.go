@@ -170,13 +170,14 @@ type RankStatus struct {
 	Failing     bool // so many that it calls the rank failing
 }
 
-// Column is the posterior after one observation, for drawing.
+// Column is one iteration of a rank, with the state of the job's filter after it.
 type Column struct {
 	Iteration   int64
 	Ms          float64
 	Probability float64   // P(r ≤ w)
 	MAP         int       // most probable run length
-	Posterior   []float64 // P(r = 0..len-2), the last entry holds the tail
+	Alarm       bool      // an alarm waited for its verification
+	Posterior   []float64 // P(r = 0..len-2), the last entry holds the tail; empty where the filter had no state
 }
 
 // Steady is how the machine is doing as a whole.

@@ -16,7 +16,11 @@ func (m *Machine) onRankChange(rank falcon.Rank, s *series, c bocd.Change) {
 	if c.Kind != bocd.KindOnset {
 		return
 	}
-	m.onsets.addAlarm(alarm{rank, s.iteration(c.Index), c.BeforeMs, c.AfterMs, c.Probability})
+	a := alarm{rank: rank, iteration: s.iteration(c.Index), beforeMs: c.BeforeMs, afterMs: c.AfterMs, probability: c.Probability}
+	if len(m.onsets.alarms) < voicesHeld {
+		a.why = decisionOf(rank, s, c)
+	}
+	m.onsets.addAlarm(a)
 }
 
 // checkQuorum opens an incident when enough ranks raised an alarm, in case the job's own
@@ -60,6 +64,7 @@ func (od *onsetDetector) isPartOfOnset(iteration int64) bool {
 // onJobChange is a change of the slowest rank's series.
 func (m *Machine) onJobChange(c bocd.Change) {
 	at := m.samples.slowest.iteration(c.Index)
+	why := m.decided.add(decisionOf(-1, m.samples.slowest, c))
 	switch {
 	case c.Kind == bocd.KindJitter:
 		m.onsets.recordDip(at, c)
@@ -76,7 +81,7 @@ func (m *Machine) onJobChange(c bocd.Change) {
 		m.out.addNote("", at, "rebase", "%.1f ms after %.1f ms is no slower than the baseline", c.AfterMs, c.BeforeMs)
 	case c.Kind == bocd.KindOnset:
 		if !m.onsets.isPartOfOnset(at) {
-			alarms := append(m.onsets.alarmsNear(at), alarm{-1, at, c.BeforeMs, c.AfterMs, c.Probability})
+			alarms := append(m.onsets.alarmsNear(at), alarm{-1, at, c.BeforeMs, c.AfterMs, c.Probability, why})
 			m.openOnset(alarms)
 		}
 	case c.Kind == bocd.KindRelief:
@@ -102,6 +107,7 @@ func (m *Machine) openOnset(alarms []alarm) {
 	best := slices.MaxFunc(alarms, func(a, b alarm) int { return cmp.Compare(a.afterMs, b.afterMs) })
 	at = m.samples.firstSlow(at, (best.beforeMs+best.afterMs)/2)
 	m.onsets.opened(at)
+	m.decided.noteOpened(alarms, at)
 	if m.resumeBurst(at, best.afterMs) {
 		return
 	}
@@ -142,6 +148,7 @@ type alarm struct {
 	beforeMs    float64
 	afterMs     float64
 	probability float64
+	why         *Decision // nil where it is not kept
 }
 
 // resetToLevel makes the job's tracker ready for another onset at the level of now.

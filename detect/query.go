@@ -1,9 +1,6 @@
 package detect
 
-import (
-	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/bocd"
-)
+import "github.com/failslow/falcon"
 
 // Rank is the present view of one rank; false when the job has no such rank.
 func (m *Machine) Rank(r falcon.Rank) (RankStatus, bool) {
@@ -31,37 +28,35 @@ func (m *Machine) Rank(r falcon.Rank) (RankStatus, bool) {
 	return out, true
 }
 
-// Series is the newest observations of one rank with the run-length posterior
-// after each, oldest first: at most columns of them, each posterior cut to
-// runLengths entries, the last of which holds the tail. It runs a filter over
-// the stored samples, so it costs about a microsecond a sample; nil for a rank
-// that the job does not have. With 0 runLengths it is the times alone, of this epoch, and no
-// filter runs.
+// Series is the newest iterations of one rank, oldest first: at most columns of them, each with the
+// state that the filter of the job's series had after that iteration, as it was then. That is
+// the filter that raises alarms: under lockstep a rank's own series is about the job's, and
+// its filter rests. Each posterior is cut to runLengths entries, the last of which holds the tail; it is
+// empty where the filter had learned nothing yet. Nil for a rank that the job does not have. With 0
+// runLengths it is the times alone, of this epoch.
 func (m *Machine) Series(r falcon.Rank, columns, runLengths int) []Column {
 	if !m.job.known || r < 0 || int(r) >= len(m.samples.ranks) || columns < 1 || runLengths < 0 || runLengths == 1 {
 		return nil
 	}
-	s := m.samples.ranks[r]
-	if runLengths == 0 {
-		return s.newestColumns(columns)
+	out := m.samples.ranks[r].newestColumns(columns)
+	job := m.samples.slowest
+	if runLengths == 0 || job.seen == 0 {
+		return out
 	}
-	values := s.newestValues(s.held())
-	centre, scale := meanAndSpread(values)
-	filter := bocd.New(m.cfg.Tracker.Filter)
-	first := s.seen - len(values)
-	show := max(0, len(values)-columns)
-	out := make([]Column, 0, len(values)-show)
-	for i, ms := range values {
-		step, err := filter.Observe((ms - centre) / scale)
-		if err != nil || i < show {
+	at := job.oldest()
+	for i := range out {
+		c := &out[i]
+		for at < job.seen && job.iteration(at) < c.Iteration {
+			at++
+		}
+		if at == job.seen || job.iteration(at) != c.Iteration {
 			continue
 		}
-		c := Column{
-			Iteration: s.iteration(first + i), Ms: ms, Probability: step.PRecent, MAP: step.MAP,
-			Posterior: make([]float64, runLengths),
+		if s, known := job.tracker.StateAt(at); known {
+			c.Probability, c.MAP, c.Alarm = job.tracker.RecentOf(s), s.MAP, s.Alarm
+			c.Posterior = make([]float64, runLengths)
+			s.Binned(c.Posterior)
 		}
-		filter.Binned(c.Posterior)
-		out = append(out, c)
 	}
 	return out
 }

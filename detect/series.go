@@ -19,9 +19,11 @@ type series struct {
 	heardAt time.Time // when that was
 }
 
-// newSeries is the job's series.
+// newSeries is the job's series. The states of its filter are kept, as consoles draw them.
 func newSeries(cfg *Config) *series {
-	return &series{timeRing: timeRing{limit: cfg.History}, tracker: bocd.NewTracker(cfg.Tracker), newest: -1}
+	tracker := cfg.Tracker
+	tracker.Keep = cfg.History
+	return &series{timeRing: timeRing{limit: cfg.History}, tracker: bocd.NewTracker(tracker), newest: -1}
 }
 
 // newRankSeries are one series for each rank. They keep the paper's rule, which needs a tenth

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/bocd"
 	"github.com/failslow/falcon/detect/peer"
 )
 
@@ -94,7 +95,10 @@ func (m *Machine) checkThroughput(iteration int64) {
 	for oldest := m.samples.slowest.oldest(); i > oldest && m.samples.slowest.valueAt(i-1) > best/m.cfg.Throughput; {
 		i--
 	}
-	m.openOnset([]alarm{{-1, m.samples.slowest.iteration(i), best, level, m.samples.changeProbability()}})
+	at := m.samples.slowest.iteration(i)
+	m.openOnset([]alarm{{-1, at, best, level, m.samples.changeProbability(), &Decision{
+		By: ByThroughput, Kind: bocd.KindOnset, Rank: -1, Iteration: at, DecidedAt: iteration, BeforeMs: best, AfterMs: level, Points: throughputOver,
+	}}})
 }
 
 // rankWatcher counts how long ranks are slow that slow no iteration.

@@ -38,6 +38,8 @@ type world struct {
 	onProfile func([]falcon.RankProfile) // sees each window; nil = nobody
 	onAsk     func(falcon.ValidationAsk) // sees what is to be tested; nil = nobody
 
+	watch    func(Input) // is called before each input, where set
+	after    func()      // and after it
 	read     time.Time
 	declared []int // micro-batches, as described
 	congest  map[falcon.Node]uint64
@@ -64,7 +66,13 @@ func (w *world) describe() {
 
 // step feeds one input and takes in what it led to.
 func (w *world) step(in Input) {
+	if w.watch != nil {
+		w.watch(in)
+	}
 	w.m.Step(w.now, in)
+	if w.after != nil {
+		w.after()
+	}
 	w.drain()
 }
 

@@ -1,6 +1,9 @@
 package bocd
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // By is what decided a change.
 type By string
@@ -88,6 +91,14 @@ func (t *Tracker) StateAt(index int) (State, bool) {
 	}
 	s := k.ring[index%len(k.ring)]
 	return s, len(s.Runs) > 0
+}
+
+// RecentOf is P(r ≤ w) in a state, 0 while every run length was that short: see PRecent.
+func (t *Tracker) RecentOf(s State) float64 {
+	if s.Seen <= cmp.Or(t.cfg.Filter.Window, DefaultWindow) {
+		return 0
+	}
+	return s.PRecent
 }
 
 // decide describes what decides a change now.

@@ -104,14 +104,14 @@ func (l *decisionLog) noteOpened(alarms []alarm, onset int64) {
 	}
 }
 
-// decideByWindows keeps that profile windows opened an incident.
-func (m *Machine) decideByWindows(s *incidentState, window uint64, ranks []falcon.Rank) {
-	m.decided.add(&Decision{
-		By: ByWindows, Kind: bocd.KindOnset, Rank: -1, Iteration: s.OnsetIteration, DecidedAt: m.samples.lastIteration(),
+// noteWindows keeps that profile windows opened an incident.
+func (l *decisionLog) noteWindows(s *incidentState, at int64, window uint64, ranks []falcon.Rank) {
+	l.add(&Decision{
+		By: ByWindows, Kind: bocd.KindOnset, Rank: -1, Iteration: s.OnsetIteration, DecidedAt: at,
 		BeforeMs: s.HealthyMs, AfterMs: s.SlowMs, Opened: true, Onset: s.OnsetIteration, Window: window, Ranks: ranks,
 	})
 }
 
 // Decisions are what decided the newest alarms of the job epoch, oldest first. They are not to be
 // modified.
-func (m *Machine) Decisions() []*Decision { return m.decided.list }
+func (l *decisionLog) Decisions() []*Decision { return l.list }

@@ -64,6 +64,7 @@ func (sv *stateViews) series(r falcon.Rank, columns, rows int) *falconv1.Series 
 	status, _ := sv.det.Rank(r)
 	out := &falconv1.Series{
 		Rank: int32(r), RunLengths: int32(rows), Threshold: sv.cfg.threshold(), Window: sv.cfg.window(), BaselineMs: status.BaselineMs,
+		OfJob: true,
 	}
 	cols := sv.det.Series(r, columns, max(rows, rowsMin))
 	end := int64(math.MaxInt64)
@@ -74,6 +75,7 @@ func (sv *stateViews) series(r falcon.Rank, columns, rows int) *falconv1.Series 
 	c := chart{out: out, most: columns, rows: rows, recorder: &sv.paces.recorder}
 	c.draw(past, cols, sv.state.job.Epoch)
 	if len(out.Ms) > 0 {
+		out.Decisions = decisionsFrom(sv.det.Decisions(), out.FirstIteration)
 		out.Marks = append(out.Marks, sv.marks(out.FirstIteration)...)
 		slices.SortStableFunc(out.Marks, func(a, b *falconv1.Mark) int { return cmp.Compare(a.Iteration, b.Iteration) })
 	}
@@ -143,6 +145,9 @@ func (c *chart) put(x detect.Column, atNs int64) {
 		c.column(detect.Column{})
 	}
 	c.column(x)
+	if x.Alarm {
+		c.out.Alarms = append(c.out.Alarms, x.Iteration)
+	}
 	if atNs > 0 && (c.timed < 0 || x.Iteration-c.timed >= momentEvery) {
 		c.timed = x.Iteration
 		c.out.Moments = append(c.out.Moments, &falconv1.Moment{Iteration: x.Iteration, UnixNs: atNs})

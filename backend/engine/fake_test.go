@@ -140,6 +140,8 @@ func (d *fakeDetector) Series(_ falcon.Rank, columns, rows int) []detect.Column 
 	return out
 }
 
+func (d *fakeDetector) Decisions() []*detect.Decision { return nil }
+
 func (d *fakeDetector) Steady() detect.Steady {
 	return detect.Steady{BaselineMs: healthyMs, CurrentMs: healthyMs, Iteration: d.newest}
 }

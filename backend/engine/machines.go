@@ -17,6 +17,7 @@ type Detector interface {
 	Advance()
 	Rank(r falcon.Rank) (status detect.RankStatus, known bool)
 	Series(r falcon.Rank, columns, rows int) []detect.Column
+	Decisions() []*detect.Decision
 	Steady() detect.Steady
 	Recurring() []detect.Recurrence
 	Speeds() []float64          // by rank, ms per micro-batch, 0 = not measured

@@ -223,6 +223,23 @@ func IncidentLines(r *falconv1.IncidentsReply) []string {
 		for _, s := range incidentLines(i, l) {
 			out = append(out, "  "+s)
 		}
+		for _, s := range decidedLines(i, r.GetChart()) {
+			out = append(out, "  "+s)
+		}
+	}
+	return out
+}
+
+// decidedLines say what opened an incident, as long as the engine holds it.
+func decidedLines(i *falconv1.Incident, chart *falconv1.Series) (out []string) {
+	for _, d := range chart.GetDecisions() {
+		if !d.GetOpened() || d.GetOnset() != i.GetOnsetIteration() {
+			continue
+		}
+		out = append(out, "decided   "+phrase.Decided(d))
+		if on := phrase.DecidedOn(d, chart.GetWindow()); on != "" {
+			out = append(out, "          "+on)
+		}
 	}
 	return out
 }

@@ -42,7 +42,16 @@ func packSeries(was, now *falconv1.Series) *falconv1.RecordSeries {
 	kept := overlap(was, now)
 	rest := feed.Shallow(now)
 	rest.Ms, rest.Probability, rest.MapRunLength, rest.Posterior = now.Ms[kept:], nil, nil, nil
-	return &falconv1.RecordSeries{Kept: int32(kept), Series: rest, Chances: changesOf(knownLevels(was, kept), levelsOf(now))}
+	out := &falconv1.RecordSeries{Kept: int32(kept), Series: rest, Chances: changesOf(knownLevels(was, kept), levelsOf(now))}
+	if sameDecisions(was.GetDecisions(), now.GetDecisions()) {
+		out.DecisionsKept, rest.Decisions = true, nil
+	}
+	return out
+}
+
+// sameDecisions reports whether two series have the same decisions, and any.
+func sameDecisions(a, b []*falconv1.ChangeDecision) bool {
+	return len(b) > 0 && slices.EqualFunc(a, b, func(x, y *falconv1.ChangeDecision) bool { return proto.Equal(x, y) })
 }
 
 // overlap is how many of the newest columns of was are the oldest of now.
@@ -137,6 +146,9 @@ func unpackSeries(was *falconv1.Series, d *falconv1.RecordSeries) (*falconv1.Ser
 	}
 	kept := int(d.Kept)
 	out := feed.Shallow(d.Series)
+	if d.DecisionsKept {
+		out.Decisions = was.GetDecisions()
+	}
 	if kept != 0 {
 		if was == nil || !isWhole(was) || kept < 0 || kept > len(was.Ms) || was.RunLengths != out.RunLengths {
 			return nil, fmt.Errorf("%w: a series that goes on from %d columns that it does not have", ErrFrame, kept)

@@ -136,3 +136,33 @@ func TestStoppedSaysWhy(t *testing.T) {
 		t.Errorf("%v, %q", err, broken.Stopped())
 	}
 }
+
+// A replay has the decisions of each picture as they came, to the last bit; a frame repeats none.
+func TestDecisionsOfAReplay(t *testing.T) {
+	series := redrawn(40)
+	var was, read *falconv1.Series
+	repeated := 0
+	for i, s := range series {
+		for k := range i / 10 {
+			s.Decisions = append(s.Decisions, &falconv1.ChangeDecision{
+				By: "bocd", Kind: "onset", Rank: -1, Iteration: int64(k), BeforeMs: 1 / float64(3+k), AfterMs: 1e9 / 7,
+				Filter: &falconv1.FilterState{Probability: 0.1 + 0.2, RunLengths: []int32{3, 1, 0}, Chances: []float64{1. / 3, 2. / 7, 1e-300}},
+			})
+		}
+		d := packSeries(was, s)
+		if len(was.GetDecisions()) == len(s.Decisions) && len(d.Series.Decisions) > 0 {
+			repeated++
+		}
+		got, err := unpackSeries(read, d)
+		if err != nil || !proto.Equal(&falconv1.Series{Decisions: got.Decisions}, &falconv1.Series{Decisions: s.Decisions}) {
+			t.Fatalf("picture %d: %v, %v", i, got.GetDecisions(), err)
+		}
+		was, read = s, got
+	}
+	if repeated > 0 {
+		t.Errorf("%d frames repeat decisions", repeated)
+	}
+	if out, err := unpackSeries(nil, &falconv1.RecordSeries{DecisionsKept: true, Series: &falconv1.Series{}, Chances: &falconv1.RecordChances{}}); err != nil || out.Decisions != nil {
+		t.Errorf("%v, %v", out, err)
+	}
+}

@@ -120,6 +120,7 @@ func (s Incident) writeCurve(b *strings.Builder) {
 		fmt.Fprintf(b, "| %d to %d | %s | %.1f ms |\n", x.From, x.To, x.After, x.MedianMs)
 	}
 	b.WriteString("\n```\n" + s.Chart.Text() + "```\n")
+	s.Chart.writeAlarms(b)
 }
 
 // notShown says where the chart begins when it does not reach back to the

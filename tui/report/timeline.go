@@ -58,6 +58,7 @@ type Chart struct {
 	Probability    []float32 `json:"probability"` // of a change just before, aligned with ms
 	Threshold      float64   `json:"threshold"`
 	Marks          []Mark    `json:"marks"`
+	Alarms         []Alarm   `json:"alarms,omitempty"` // what decided each, as it was then
 	// CutFrom is the onset where the chart begins after it: the engine keeps the newest iterations.
 	CutFrom *int64 `json:"cut_from_iteration,omitempty"`
 }
@@ -163,6 +164,7 @@ func chartOf(c *falconv1.Series) *Chart {
 			out.Marks = append(out.Marks, Mark{m.GetIteration(), m.GetKind()})
 		}
 	}
+	out.Alarms = alarmsOf(c)
 	return out
 }
 

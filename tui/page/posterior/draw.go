@@ -112,6 +112,7 @@ func (v view) drawMarks(c *widget.Canvas, r widget.Rect) {
 		end -= len(right) + 1
 		c.Right(r.X+LabelWidth+v.width, r.Y, right, dim)
 	}
+	v.drawDecisions(c, r)
 	for i, m := range v.s.Marks {
 		x := v.columnOf(m.Iteration)
 		if x < 0 {
@@ -136,6 +137,31 @@ func (v view) drawMarks(c *widget.Canvas, r widget.Rect) {
 		}
 		c.Text(r.X+LabelWidth+at, r.Y, len(label), label, c.Pal.Style(themes.Accent))
 		free = max(at+len(label), x+1) + 1
+	}
+}
+
+// deciderGlyphs mark where something else than the filter decided; removed is an iteration of a
+// burst, which the filter was not fed.
+var deciderGlyphs = map[string]rune{"reference": 'r', "shift": 's', "early": 'w', "throughput": 't', "windows": 'p'}
+
+const removedGlyph = '×'
+
+// drawDecisions marks what the filter was not fed, and what was decided by something else.
+func (v view) drawDecisions(c *widget.Canvas, r widget.Rect) {
+	set := func(iteration int64, glyph rune, role themes.Role) {
+		if x := v.columnOf(iteration); x >= 0 {
+			c.Set(r.X+LabelWidth+x, r.Y, glyph, c.Pal.Style(role))
+		}
+	}
+	for _, d := range v.s.Decisions {
+		for _, x := range d.GetFilter().GetRemoved() {
+			set(x.Iteration, removedGlyph, themes.Dim)
+		}
+	}
+	for _, d := range v.s.Decisions {
+		if g, other := deciderGlyphs[d.By]; other {
+			set(d.DecidedAt, g, themes.Accent)
+		}
 	}
 }
 
@@ -178,7 +204,8 @@ func (v view) changeLines(c *widget.Canvas, plot widget.Rect) {
 	}
 }
 
-// drawStrip draws P(r ≤ w) with the alarm's threshold as a line.
+// drawStrip draws P(r ≤ w) with the alarm's threshold as a line; columns in which an alarm waited for its
+// verification are red.
 func (v view) drawStrip(c *widget.Canvas, r widget.Rect, hair int64) {
 	if r.Empty() {
 		return
@@ -191,7 +218,7 @@ func (v view) drawStrip(c *widget.Canvas, r widget.Rect, hair int64) {
 	c.Bars(plot, widget.Bars{
 		Values: values, Max: 1, Line: v.threshold(), Cursor: v.columnOf(hair),
 		Style: func(i int) themes.Style {
-			if values[i] > v.threshold() {
+			if v.isAlarm(v.indexOfColumn(i)) {
 				return c.Pal.Style(themes.Bad)
 			}
 			return c.Pal.Style(themes.Accent)

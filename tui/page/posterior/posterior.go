@@ -4,9 +4,12 @@
 //
 // The heat shows log10 P of each run length, relative to its column's
 // maximum, in seven steps from 1e-6 to 1, with the most probable run length
-// over it; below it the strip P(r ≤ w) with the alarm's threshold. All numbers
-// are the engine's own (Series); nothing is inferred here. Pure drawing and
-// the operator's hairline; no I/O.
+// over it; below it the strip P(r ≤ w) with the alarm's threshold. The bars are the
+// rank's; posterior and strip are states of the filter of the job's series, which
+// raises the alarms, each as it was after its iteration. What decided an alarm is
+// a fact of the engine's (ChangeDecision), also where that was no filter. Of an engine
+// from before these facts the posterior is one computed from the rank's times, and the page
+// says so. Pure drawing and the operator's hairline; no I/O.
 package posterior
 
 import (
@@ -281,7 +284,11 @@ func drawStrip(c *widget.Canvas, r widget.Rect, v view, hair int64) {
 }
 
 func drawHeatMap(c *widget.Canvas, r widget.Rect, v view, hair int64) {
-	body := c.Rule(r, "RUN-LENGTH POSTERIOR", "")
+	name := "RUN-LENGTH POSTERIOR of the job"
+	if !v.s.OfJob {
+		name = "RUN-LENGTH POSTERIOR recomputed"
+	}
+	body := c.Rule(r, name, "")
 	if v.n == 0 || len(v.s.Posterior) == 0 {
 		page.Empty(c, body, "no posterior yet: it comes with the first iterations after this page is opened")
 		return
@@ -329,6 +336,22 @@ func markWords(s *falconv1.Series, w int) string {
 			text += x.text
 		}
 	}
+	return text + decisionWords(s)
+}
+
+// decisionWords explain the marks of decisions that there are.
+func decisionWords(s *falconv1.Series) (text string) {
+	for _, x := range []struct{ by, text string }{
+		{"shift", "  s small shift"}, {"early", "  w early window"}, {"reference", "  r held against the level"},
+		{"throughput", "  t throughput"}, {"windows", "  p profiles"},
+	} {
+		if slices.ContainsFunc(s.GetDecisions(), func(d *falconv1.ChangeDecision) bool { return d.By == x.by }) {
+			text += x.text
+		}
+	}
+	if slices.ContainsFunc(s.GetDecisions(), func(d *falconv1.ChangeDecision) bool { return len(d.GetFilter().GetRemoved()) > 0 }) {
+		text += "  × removed"
+	}
 	return text
 }
 
@@ -348,11 +371,27 @@ func (p *Page) drawText(c *widget.Canvas, r widget.Rect, v view, s *page.State) 
 	pen.Putf(themes.Text, "  %.1f ms  %s vs baseline %s", ms, phrase.Change(v.s.BaselineMs, ms), phrase.Ms(v.s.BaselineMs))
 	row, rest = rest.Rows(1)
 	v.drawBelief(c, row, i, at)
+	d := v.decisionAt(at, v.holdsIteration(p.hair))
+	if d != nil {
+		row, rest = rest.Rows(1)
+		c.Pen(row).Put(decisionRole(d), phrase.Decided(d))
+	}
 	if rest.H > 2 {
 		row, rest = rest.Rows(1)
 		v.drawRunLengths(c, row, i)
 	}
+	if on := phrase.DecidedOn(d, v.s.Window); on != "" && rest.H > 1 {
+		row, rest = rest.Rows(1)
+		c.Pen(row).Put(themes.Dim, on)
+	}
 	s.Details(c, rest, v.s.GetRank())
+}
+
+func decisionRole(d *falconv1.ChangeDecision) themes.Role {
+	if d.GetKind() == "jitter" {
+		return themes.Dim
+	}
+	return themes.Accent
 }
 
 // drawBelief draws what the filter holds for the most probable.
@@ -360,7 +399,7 @@ func (v view) drawBelief(c *widget.Canvas, r widget.Rect, i int, at int64) {
 	pen := c.Pen(r)
 	if i < len(v.s.Probability) {
 		role := themes.Text
-		if float64(v.s.Probability[i]) > v.threshold() {
+		if v.isAlarm(i) {
 			role = themes.Bad
 		}
 		pen.Putf(role, "%s %s", recentName(v.s), probability(float64(v.s.Probability[i])))

@@ -78,6 +78,27 @@ func (v view) threshold() float64 {
 	return 0.9
 }
 
+// isAlarm reports whether an alarm waited for its verification after the i-th observation. Of an
+// older engine that is not known: there it is taken from the threshold.
+func (v view) isAlarm(i int) bool {
+	if !v.s.OfJob {
+		return i >= 0 && i < len(v.s.Probability) && float64(v.s.Probability[i]) > v.threshold()
+	}
+	_, found := slices.BinarySearch(v.s.Alarms, v.s.FirstIteration+int64(i))
+	return found
+}
+
+// decisionAt is what is to be said of decisions at an iteration: one that was made or placed there;
+// without a hairline the newest on screen. Nil for none.
+func (v view) decisionAt(at int64, chosen bool) *falconv1.ChangeDecision {
+	for _, d := range slices.Backward(v.s.Decisions) {
+		if d.DecidedAt == at || d.Iteration == at || !chosen && v.holdsIteration(d.DecidedAt) {
+			return d
+		}
+	}
+	return nil
+}
+
 func (v view) columnValues(from []float32) []float64 {
 	out := make([]float64, v.width)
 	for col := range out {

@@ -9066,8 +9066,13 @@ type Series struct {
 	BaselineMs     float64                `protobuf:"fixed64,10,opt,name=baseline_ms,json=baselineMs,proto3" json:"baseline_ms,omitempty"`
 	Window         int32                  `protobuf:"varint,11,opt,name=window,proto3" json:"window,omitempty"`  // w of probability, iterations; 0 = unknown
 	Moments        []*Moment              `protobuf:"bytes,12,rep,name=moments,proto3" json:"moments,omitempty"` // by iteration: times of some columns, those between are interpolated
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Probability, map_run_length and posterior are states of the filter of the job's series, which raises
+	// the alarms, as they were after each iteration; false of an engine that computed them from the rank's times.
+	OfJob         bool              `protobuf:"varint,13,opt,name=of_job,json=ofJob,proto3" json:"of_job,omitempty"`
+	Alarms        []int64           `protobuf:"varint,14,rep,packed,name=alarms,proto3" json:"alarms,omitempty"` // iterations after which an alarm waited for its verification, ascending
+	Decisions     []*ChangeDecision `protobuf:"bytes,15,rep,name=decisions,proto3" json:"decisions,omitempty"`   // of alarms at iterations from the first one here on, oldest first, at most 16
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Series) Reset() {
@@ -9184,6 +9189,371 @@ func (x *Series) GetMoments() []*Moment {
 	return nil
 }
 
+func (x *Series) GetOfJob() bool {
+	if x != nil {
+		return x.OfJob
+	}
+	return false
+}
+
+func (x *Series) GetAlarms() []int64 {
+	if x != nil {
+		return x.Alarms
+	}
+	return nil
+}
+
+func (x *Series) GetDecisions() []*ChangeDecision {
+	if x != nil {
+		return x.Decisions
+	}
+	return nil
+}
+
+// ChangeDecision is what decided an alarm, as it was then (see detect.Decision).
+type ChangeDecision struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`                                 // "bocd", "reference", "shift", "early", "throughput", "windows"
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`                             // "onset", "relief", "settled", "jitter": turned down
+	Rank          int32                  `protobuf:"varint,3,opt,name=rank,proto3" json:"rank,omitempty"`                            // whose series it was of; -1 = the job's, its slowest rank's
+	Iteration     int64                  `protobuf:"varint,4,opt,name=iteration,proto3" json:"iteration,omitempty"`                  // first of the new level
+	DecidedAt     int64                  `protobuf:"varint,5,opt,name=decided_at,json=decidedAt,proto3" json:"decided_at,omitempty"` // newest iteration when it was decided
+	BeforeMs      float64                `protobuf:"fixed64,6,opt,name=before_ms,json=beforeMs,proto3" json:"before_ms,omitempty"`   // medians that verified it or turned it down
+	AfterMs       float64                `protobuf:"fixed64,7,opt,name=after_ms,json=afterMs,proto3" json:"after_ms,omitempty"`
+	Points        int32                  `protobuf:"varint,8,opt,name=points,proto3" json:"points,omitempty"`          // iterations behind the change that were compared
+	Drift         bool                   `protobuf:"varint,9,opt,name=drift,proto3" json:"drift,omitempty"`            // of "shift": it was gradual
+	Opened        bool                   `protobuf:"varint,10,opt,name=opened,proto3" json:"opened,omitempty"`         // it opened an incident, or the next burst of one
+	Onset         int64                  `protobuf:"varint,11,opt,name=onset,proto3" json:"onset,omitempty"`           // of that
+	Window        uint64                 `protobuf:"varint,12,opt,name=window,proto3" json:"window,omitempty"`         // of "early" and "windows": the profile window
+	Ranks         []int32                `protobuf:"varint,13,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`    // of those: the ranks that it accuses
+	Confirming    bool                   `protobuf:"varint,14,opt,name=confirming,proto3" json:"confirming,omitempty"` // of "early": counters accuse them too
+	Filter        *FilterState           `protobuf:"bytes,15,opt,name=filter,proto3" json:"filter,omitempty"`          // absent = no filter took part
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeDecision) Reset() {
+	*x = ChangeDecision{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeDecision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeDecision) ProtoMessage() {}
+
+func (x *ChangeDecision) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeDecision.ProtoReflect.Descriptor instead.
+func (*ChangeDecision) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *ChangeDecision) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ChangeDecision) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ChangeDecision) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *ChangeDecision) GetIteration() int64 {
+	if x != nil {
+		return x.Iteration
+	}
+	return 0
+}
+
+func (x *ChangeDecision) GetDecidedAt() int64 {
+	if x != nil {
+		return x.DecidedAt
+	}
+	return 0
+}
+
+func (x *ChangeDecision) GetBeforeMs() float64 {
+	if x != nil {
+		return x.BeforeMs
+	}
+	return 0
+}
+
+func (x *ChangeDecision) GetAfterMs() float64 {
+	if x != nil {
+		return x.AfterMs
+	}
+	return 0
+}
+
+func (x *ChangeDecision) GetPoints() int32 {
+	if x != nil {
+		return x.Points
+	}
+	return 0
+}
+
+func (x *ChangeDecision) GetDrift() bool {
+	if x != nil {
+		return x.Drift
+	}
+	return false
+}
+
+func (x *ChangeDecision) GetOpened() bool {
+	if x != nil {
+		return x.Opened
+	}
+	return false
+}
+
+func (x *ChangeDecision) GetOnset() int64 {
+	if x != nil {
+		return x.Onset
+	}
+	return 0
+}
+
+func (x *ChangeDecision) GetWindow() uint64 {
+	if x != nil {
+		return x.Window
+	}
+	return 0
+}
+
+func (x *ChangeDecision) GetRanks() []int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
+func (x *ChangeDecision) GetConfirming() bool {
+	if x != nil {
+		return x.Confirming
+	}
+	return false
+}
+
+func (x *ChangeDecision) GetFilter() *FilterState {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+// FilterState is a change-point filter at one moment. Fed again with the iterations, from one on, as
+// (ms - centre_ms) / scale_ms and with what was removed, a filter has these chances to the last bit.
+type FilterState struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Probability    float64                `protobuf:"fixed64,1,opt,name=probability,proto3" json:"probability,omitempty"` // P(r ≤ w)
+	MapRunLength   int32                  `protobuf:"varint,2,opt,name=map_run_length,json=mapRunLength,proto3" json:"map_run_length,omitempty"`
+	MapProbability float64                `protobuf:"fixed64,3,opt,name=map_probability,json=mapProbability,proto3" json:"map_probability,omitempty"`
+	Alarm          bool                   `protobuf:"varint,4,opt,name=alarm,proto3" json:"alarm,omitempty"`
+	CentreMs       float64                `protobuf:"fixed64,5,opt,name=centre_ms,json=centreMs,proto3" json:"centre_ms,omitempty"`
+	ScaleMs        float64                `protobuf:"fixed64,6,opt,name=scale_ms,json=scaleMs,proto3" json:"scale_ms,omitempty"`
+	From           int64                  `protobuf:"varint,7,opt,name=from,proto3" json:"from,omitempty"` // first iteration that it was fed since it was last started over, at the earliest the oldest held
+	Seen           int32                  `protobuf:"varint,8,opt,name=seen,proto3" json:"seen,omitempty"` // iterations that it was fed since
+	RunLengths     []int32                `protobuf:"varint,9,rep,packed,name=run_lengths,json=runLengths,proto3" json:"run_lengths,omitempty"`
+	Chances        []float64              `protobuf:"fixed64,10,rep,packed,name=chances,proto3" json:"chances,omitempty"` // aligned with run_lengths
+	Removed        []*RemovedIteration    `protobuf:"bytes,11,rep,name=removed,proto3" json:"removed,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *FilterState) Reset() {
+	*x = FilterState{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FilterState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FilterState) ProtoMessage() {}
+
+func (x *FilterState) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FilterState.ProtoReflect.Descriptor instead.
+func (*FilterState) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *FilterState) GetProbability() float64 {
+	if x != nil {
+		return x.Probability
+	}
+	return 0
+}
+
+func (x *FilterState) GetMapRunLength() int32 {
+	if x != nil {
+		return x.MapRunLength
+	}
+	return 0
+}
+
+func (x *FilterState) GetMapProbability() float64 {
+	if x != nil {
+		return x.MapProbability
+	}
+	return 0
+}
+
+func (x *FilterState) GetAlarm() bool {
+	if x != nil {
+		return x.Alarm
+	}
+	return false
+}
+
+func (x *FilterState) GetCentreMs() float64 {
+	if x != nil {
+		return x.CentreMs
+	}
+	return 0
+}
+
+func (x *FilterState) GetScaleMs() float64 {
+	if x != nil {
+		return x.ScaleMs
+	}
+	return 0
+}
+
+func (x *FilterState) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *FilterState) GetSeen() int32 {
+	if x != nil {
+		return x.Seen
+	}
+	return 0
+}
+
+func (x *FilterState) GetRunLengths() []int32 {
+	if x != nil {
+		return x.RunLengths
+	}
+	return nil
+}
+
+func (x *FilterState) GetChances() []float64 {
+	if x != nil {
+		return x.Chances
+	}
+	return nil
+}
+
+func (x *FilterState) GetRemoved() []*RemovedIteration {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
+// RemovedIteration was fed to the filter as the level that a burst left.
+type RemovedIteration struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Iteration     int64                  `protobuf:"varint,1,opt,name=iteration,proto3" json:"iteration,omitempty"`
+	Ms            float64                `protobuf:"fixed64,2,opt,name=ms,proto3" json:"ms,omitempty"`
+	AsMs          float64                `protobuf:"fixed64,3,opt,name=as_ms,json=asMs,proto3" json:"as_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemovedIteration) Reset() {
+	*x = RemovedIteration{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemovedIteration) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemovedIteration) ProtoMessage() {}
+
+func (x *RemovedIteration) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemovedIteration.ProtoReflect.Descriptor instead.
+func (*RemovedIteration) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *RemovedIteration) GetIteration() int64 {
+	if x != nil {
+		return x.Iteration
+	}
+	return 0
+}
+
+func (x *RemovedIteration) GetMs() float64 {
+	if x != nil {
+		return x.Ms
+	}
+	return 0
+}
+
+func (x *RemovedIteration) GetAsMs() float64 {
+	if x != nil {
+		return x.AsMs
+	}
+	return 0
+}
+
 // Moment is when the engine had an iteration of all ranks.
 type Moment struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -9195,7 +9565,7 @@ type Moment struct {
 
 func (x *Moment) Reset() {
 	*x = Moment{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9207,7 +9577,7 @@ func (x *Moment) String() string {
 func (*Moment) ProtoMessage() {}
 
 func (x *Moment) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9220,7 +9590,7 @@ func (x *Moment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Moment.ProtoReflect.Descriptor instead.
 func (*Moment) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Moment) GetIteration() int64 {
@@ -9247,7 +9617,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9259,7 +9629,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9272,7 +9642,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Mark) GetIteration() int64 {
@@ -9300,7 +9670,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9312,7 +9682,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9325,7 +9695,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Evidence) GetKind() string {
@@ -9369,7 +9739,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9381,7 +9751,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9394,7 +9764,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Verdict) GetCause() string {
@@ -9494,7 +9864,7 @@ type Untested struct {
 
 func (x *Untested) Reset() {
 	*x = Untested{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9506,7 +9876,7 @@ func (x *Untested) String() string {
 func (*Untested) ProtoMessage() {}
 
 func (x *Untested) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9519,7 +9889,7 @@ func (x *Untested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Untested.ProtoReflect.Descriptor instead.
 func (*Untested) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Untested) GetBar() string {
@@ -9564,7 +9934,7 @@ type PathChoice struct {
 
 func (x *PathChoice) Reset() {
 	*x = PathChoice{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9576,7 +9946,7 @@ func (x *PathChoice) String() string {
 func (*PathChoice) ProtoMessage() {}
 
 func (x *PathChoice) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9589,7 +9959,7 @@ func (x *PathChoice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathChoice.ProtoReflect.Descriptor instead.
 func (*PathChoice) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *PathChoice) GetOp() uint32 {
@@ -9648,7 +10018,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9660,7 +10030,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9673,7 +10043,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Incident) GetId() string {
@@ -9811,7 +10181,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9823,7 +10193,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9836,7 +10206,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Action) GetId() string {
@@ -10104,7 +10474,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10116,7 +10486,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10129,7 +10499,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Approval) GetBy() string {
@@ -10179,7 +10549,7 @@ type Preview struct {
 
 func (x *Preview) Reset() {
 	*x = Preview{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10191,7 +10561,7 @@ func (x *Preview) String() string {
 func (*Preview) ProtoMessage() {}
 
 func (x *Preview) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10204,7 +10574,7 @@ func (x *Preview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preview.ProtoReflect.Descriptor instead.
 func (*Preview) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Preview) GetSwaps() []*NodeSwap {
@@ -10287,7 +10657,7 @@ type NodeSwap struct {
 
 func (x *NodeSwap) Reset() {
 	*x = NodeSwap{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10299,7 +10669,7 @@ func (x *NodeSwap) String() string {
 func (*NodeSwap) ProtoMessage() {}
 
 func (x *NodeSwap) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10312,7 +10682,7 @@ func (x *NodeSwap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSwap.ProtoReflect.Descriptor instead.
 func (*NodeSwap) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *NodeSwap) GetA() string {
@@ -10339,7 +10709,7 @@ type LinksOf struct {
 
 func (x *LinksOf) Reset() {
 	*x = LinksOf{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10351,7 +10721,7 @@ func (x *LinksOf) String() string {
 func (*LinksOf) ProtoMessage() {}
 
 func (x *LinksOf) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10364,7 +10734,7 @@ func (x *LinksOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinksOf.ProtoReflect.Descriptor instead.
 func (*LinksOf) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *LinksOf) GetDimension() string {
@@ -10408,7 +10778,7 @@ type RungView struct {
 
 func (x *RungView) Reset() {
 	*x = RungView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10420,7 +10790,7 @@ func (x *RungView) String() string {
 func (*RungView) ProtoMessage() {}
 
 func (x *RungView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10433,7 +10803,7 @@ func (x *RungView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungView.ProtoReflect.Descriptor instead.
 func (*RungView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *RungView) GetRung() string {
@@ -10585,7 +10955,7 @@ type Ladder struct {
 
 func (x *Ladder) Reset() {
 	*x = Ladder{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10597,7 +10967,7 @@ func (x *Ladder) String() string {
 func (*Ladder) ProtoMessage() {}
 
 func (x *Ladder) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10610,7 +10980,7 @@ func (x *Ladder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ladder.ProtoReflect.Descriptor instead.
 func (*Ladder) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Ladder) GetIncident() string {
@@ -10687,7 +11057,7 @@ type EventLine struct {
 
 func (x *EventLine) Reset() {
 	*x = EventLine{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10699,7 +11069,7 @@ func (x *EventLine) String() string {
 func (*EventLine) ProtoMessage() {}
 
 func (x *EventLine) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10712,7 +11082,7 @@ func (x *EventLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventLine.ProtoReflect.Descriptor instead.
 func (*EventLine) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *EventLine) GetSeq() uint64 {
@@ -10802,7 +11172,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10814,7 +11184,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10827,7 +11197,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Audit) GetActor() string {
@@ -10888,7 +11258,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10900,7 +11270,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10913,7 +11283,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -10936,7 +11306,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10948,7 +11318,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10961,7 +11331,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -11022,7 +11392,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11034,7 +11404,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11047,7 +11417,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -11122,7 +11492,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11134,7 +11504,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11147,7 +11517,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -11166,7 +11536,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11178,7 +11548,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11191,7 +11561,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -11210,7 +11580,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11222,7 +11592,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11235,7 +11605,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -11255,7 +11625,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11267,7 +11637,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11280,7 +11650,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -11327,7 +11697,7 @@ type Validation struct {
 
 func (x *Validation) Reset() {
 	*x = Validation{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11339,7 +11709,7 @@ func (x *Validation) String() string {
 func (*Validation) ProtoMessage() {}
 
 func (x *Validation) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11352,7 +11722,7 @@ func (x *Validation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validation.ProtoReflect.Descriptor instead.
 func (*Validation) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *Validation) GetId() string {
@@ -11511,7 +11881,7 @@ type ValidationNow struct {
 
 func (x *ValidationNow) Reset() {
 	*x = ValidationNow{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11523,7 +11893,7 @@ func (x *ValidationNow) String() string {
 func (*ValidationNow) ProtoMessage() {}
 
 func (x *ValidationNow) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11536,7 +11906,7 @@ func (x *ValidationNow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidationNow.ProtoReflect.Descriptor instead.
 func (*ValidationNow) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ValidationNow) GetStep() string {
@@ -11598,7 +11968,7 @@ type RankPair struct {
 
 func (x *RankPair) Reset() {
 	*x = RankPair{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11610,7 +11980,7 @@ func (x *RankPair) String() string {
 func (*RankPair) ProtoMessage() {}
 
 func (x *RankPair) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11623,7 +11993,7 @@ func (x *RankPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPair.ProtoReflect.Descriptor instead.
 func (*RankPair) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *RankPair) GetA() int32 {
@@ -11661,7 +12031,7 @@ type GemmResult struct {
 
 func (x *GemmResult) Reset() {
 	*x = GemmResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11673,7 +12043,7 @@ func (x *GemmResult) String() string {
 func (*GemmResult) ProtoMessage() {}
 
 func (x *GemmResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11686,7 +12056,7 @@ func (x *GemmResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
 func (*GemmResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *GemmResult) GetRank() int32 {
@@ -11808,7 +12178,7 @@ type LinkResult struct {
 
 func (x *LinkResult) Reset() {
 	*x = LinkResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11820,7 +12190,7 @@ func (x *LinkResult) String() string {
 func (*LinkResult) ProtoMessage() {}
 
 func (x *LinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11833,7 +12203,7 @@ func (x *LinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
 func (*LinkResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *LinkResult) GetFrom() int32 {
@@ -11993,7 +12363,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12005,7 +12375,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12018,7 +12388,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *ValidateRequest) GetRanks() []int32 {
@@ -12093,7 +12463,7 @@ type ValidateReply struct {
 
 func (x *ValidateReply) Reset() {
 	*x = ValidateReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12105,7 +12475,7 @@ func (x *ValidateReply) String() string {
 func (*ValidateReply) ProtoMessage() {}
 
 func (x *ValidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12118,7 +12488,7 @@ func (x *ValidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
 func (*ValidateReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *ValidateReply) GetValidation() *Validation {
@@ -12147,7 +12517,7 @@ type IncidentsReply struct {
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12159,7 +12529,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12172,7 +12542,7 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
@@ -12259,7 +12629,7 @@ type TriageRequest struct {
 
 func (x *TriageRequest) Reset() {
 	*x = TriageRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12271,7 +12641,7 @@ func (x *TriageRequest) String() string {
 func (*TriageRequest) ProtoMessage() {}
 
 func (x *TriageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12284,7 +12654,7 @@ func (x *TriageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageRequest.ProtoReflect.Descriptor instead.
 func (*TriageRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *TriageRequest) GetIncident() string {
@@ -12332,7 +12702,7 @@ type TriageReply struct {
 
 func (x *TriageReply) Reset() {
 	*x = TriageReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12344,7 +12714,7 @@ func (x *TriageReply) String() string {
 func (*TriageReply) ProtoMessage() {}
 
 func (x *TriageReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12357,7 +12727,7 @@ func (x *TriageReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageReply.ProtoReflect.Descriptor instead.
 func (*TriageReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *TriageReply) GetTriage() []*Triage {
@@ -12393,7 +12763,7 @@ type Triage struct {
 
 func (x *Triage) Reset() {
 	*x = Triage{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12405,7 +12775,7 @@ func (x *Triage) String() string {
 func (*Triage) ProtoMessage() {}
 
 func (x *Triage) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12418,7 +12788,7 @@ func (x *Triage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Triage.ProtoReflect.Descriptor instead.
 func (*Triage) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{122}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *Triage) GetIncident() string {
@@ -12502,7 +12872,7 @@ type TriageNote struct {
 
 func (x *TriageNote) Reset() {
 	*x = TriageNote{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12514,7 +12884,7 @@ func (x *TriageNote) String() string {
 func (*TriageNote) ProtoMessage() {}
 
 func (x *TriageNote) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12527,7 +12897,7 @@ func (x *TriageNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageNote.ProtoReflect.Descriptor instead.
 func (*TriageNote) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{123}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *TriageNote) GetBy() string {
@@ -12564,7 +12934,7 @@ type PeekRequest struct {
 
 func (x *PeekRequest) Reset() {
 	*x = PeekRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12576,7 +12946,7 @@ func (x *PeekRequest) String() string {
 func (*PeekRequest) ProtoMessage() {}
 
 func (x *PeekRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12589,7 +12959,7 @@ func (x *PeekRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekRequest.ProtoReflect.Descriptor instead.
 func (*PeekRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *PeekRequest) GetWhat() string {
@@ -12640,7 +13010,7 @@ type PeekReply struct {
 
 func (x *PeekReply) Reset() {
 	*x = PeekReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12652,7 +13022,7 @@ func (x *PeekReply) String() string {
 func (*PeekReply) ProtoMessage() {}
 
 func (x *PeekReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12665,7 +13035,7 @@ func (x *PeekReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekReply.ProtoReflect.Descriptor instead.
 func (*PeekReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *PeekReply) GetNode() string {
@@ -12714,7 +13084,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12726,7 +13096,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12739,7 +13109,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *HistoryRequest) GetSinceUnixNs() int64 {
@@ -12786,7 +13156,7 @@ type HistoryReply struct {
 
 func (x *HistoryReply) Reset() {
 	*x = HistoryReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12798,7 +13168,7 @@ func (x *HistoryReply) String() string {
 func (*HistoryReply) ProtoMessage() {}
 
 func (x *HistoryReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12811,7 +13181,7 @@ func (x *HistoryReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryReply.ProtoReflect.Descriptor instead.
 func (*HistoryReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *HistoryReply) GetAtUnixNs() int64 {
@@ -12929,7 +13299,7 @@ type PathRow struct {
 
 func (x *PathRow) Reset() {
 	*x = PathRow{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12941,7 +13311,7 @@ func (x *PathRow) String() string {
 func (*PathRow) ProtoMessage() {}
 
 func (x *PathRow) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12954,7 +13324,7 @@ func (x *PathRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow.ProtoReflect.Descriptor instead.
 func (*PathRow) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *PathRow) GetClass() string {
@@ -13032,7 +13402,7 @@ type FailStop struct {
 
 func (x *FailStop) Reset() {
 	*x = FailStop{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13044,7 +13414,7 @@ func (x *FailStop) String() string {
 func (*FailStop) ProtoMessage() {}
 
 func (x *FailStop) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13057,7 +13427,7 @@ func (x *FailStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailStop.ProtoReflect.Descriptor instead.
 func (*FailStop) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *FailStop) GetKind() string {
@@ -13143,7 +13513,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13155,7 +13525,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13168,7 +13538,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -13215,7 +13585,7 @@ type ProbeReply struct {
 
 func (x *ProbeReply) Reset() {
 	*x = ProbeReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13227,7 +13597,7 @@ func (x *ProbeReply) String() string {
 func (*ProbeReply) ProtoMessage() {}
 
 func (x *ProbeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13240,7 +13610,7 @@ func (x *ProbeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeReply.ProtoReflect.Descriptor instead.
 func (*ProbeReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *ProbeReply) GetDeadlineUnixNs() int64 {
@@ -13274,7 +13644,7 @@ type PastIncident struct {
 
 func (x *PastIncident) Reset() {
 	*x = PastIncident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13286,7 +13656,7 @@ func (x *PastIncident) String() string {
 func (*PastIncident) ProtoMessage() {}
 
 func (x *PastIncident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13299,7 +13669,7 @@ func (x *PastIncident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastIncident.ProtoReflect.Descriptor instead.
 func (*PastIncident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{132}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *PastIncident) GetIncident() string {
@@ -13421,7 +13791,7 @@ type CauseCount struct {
 
 func (x *CauseCount) Reset() {
 	*x = CauseCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13433,7 +13803,7 @@ func (x *CauseCount) String() string {
 func (*CauseCount) ProtoMessage() {}
 
 func (x *CauseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13446,7 +13816,7 @@ func (x *CauseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CauseCount.ProtoReflect.Descriptor instead.
 func (*CauseCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{133}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *CauseCount) GetCause() string {
@@ -13505,7 +13875,7 @@ type JobCauses struct {
 
 func (x *JobCauses) Reset() {
 	*x = JobCauses{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13517,7 +13887,7 @@ func (x *JobCauses) String() string {
 func (*JobCauses) ProtoMessage() {}
 
 func (x *JobCauses) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13530,7 +13900,7 @@ func (x *JobCauses) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCauses.ProtoReflect.Descriptor instead.
 func (*JobCauses) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{134}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *JobCauses) GetKind() string {
@@ -13578,7 +13948,7 @@ type JobCategory struct {
 
 func (x *JobCategory) Reset() {
 	*x = JobCategory{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13590,7 +13960,7 @@ func (x *JobCategory) String() string {
 func (*JobCategory) ProtoMessage() {}
 
 func (x *JobCategory) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13603,7 +13973,7 @@ func (x *JobCategory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCategory.ProtoReflect.Descriptor instead.
 func (*JobCategory) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{135}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *JobCategory) GetCategory() string {
@@ -13632,7 +14002,7 @@ type Spread struct {
 
 func (x *Spread) Reset() {
 	*x = Spread{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13644,7 +14014,7 @@ func (x *Spread) String() string {
 func (*Spread) ProtoMessage() {}
 
 func (x *Spread) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13657,7 +14027,7 @@ func (x *Spread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spread.ProtoReflect.Descriptor instead.
 func (*Spread) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{136}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *Spread) GetN() int32 {
@@ -13703,7 +14073,7 @@ type PastJob struct {
 
 func (x *PastJob) Reset() {
 	*x = PastJob{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13715,7 +14085,7 @@ func (x *PastJob) String() string {
 func (*PastJob) ProtoMessage() {}
 
 func (x *PastJob) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13728,7 +14098,7 @@ func (x *PastJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastJob.ProtoReflect.Descriptor instead.
 func (*PastJob) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{137}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *PastJob) GetNumber() uint64 {
@@ -13842,7 +14212,7 @@ type Culprit struct {
 
 func (x *Culprit) Reset() {
 	*x = Culprit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13854,7 +14224,7 @@ func (x *Culprit) String() string {
 func (*Culprit) ProtoMessage() {}
 
 func (x *Culprit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13867,7 +14237,7 @@ func (x *Culprit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Culprit.ProtoReflect.Descriptor instead.
 func (*Culprit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{138}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *Culprit) GetDevice() string {
@@ -13969,7 +14339,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13981,7 +14351,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13994,7 +14364,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{139}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *Fault) GetKind() string {
@@ -14126,7 +14496,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14138,7 +14508,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14151,7 +14521,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{140}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *Recovery) GetId() string {
@@ -14372,7 +14742,7 @@ type RecoveryWait struct {
 
 func (x *RecoveryWait) Reset() {
 	*x = RecoveryWait{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14384,7 +14754,7 @@ func (x *RecoveryWait) String() string {
 func (*RecoveryWait) ProtoMessage() {}
 
 func (x *RecoveryWait) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14397,7 +14767,7 @@ func (x *RecoveryWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryWait.ProtoReflect.Descriptor instead.
 func (*RecoveryWait) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{141}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *RecoveryWait) GetNodes() []string {
@@ -14453,7 +14823,7 @@ type Shrink struct {
 
 func (x *Shrink) Reset() {
 	*x = Shrink{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[142]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14465,7 +14835,7 @@ func (x *Shrink) String() string {
 func (*Shrink) ProtoMessage() {}
 
 func (x *Shrink) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[142]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14478,7 +14848,7 @@ func (x *Shrink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shrink.ProtoReflect.Descriptor instead.
 func (*Shrink) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{142}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *Shrink) GetOf() int32 {
@@ -14510,7 +14880,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[143]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14522,7 +14892,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[143]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14535,7 +14905,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{143}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -14590,7 +14960,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[144]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14602,7 +14972,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[144]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14615,7 +14985,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{144}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -14643,7 +15013,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[145]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14655,7 +15025,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[145]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14668,7 +15038,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{145}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -14707,7 +15077,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[146]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14719,7 +15089,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[146]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14732,7 +15102,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{146}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -14793,7 +15163,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[147]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14805,7 +15175,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[147]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14818,7 +15188,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{147}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -14886,7 +15256,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[148]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14898,7 +15268,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[148]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14911,7 +15281,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{148}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -14935,7 +15305,7 @@ type Bar struct {
 
 func (x *Bar) Reset() {
 	*x = Bar{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[149]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14947,7 +15317,7 @@ func (x *Bar) String() string {
 func (*Bar) ProtoMessage() {}
 
 func (x *Bar) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[149]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14960,7 +15330,7 @@ func (x *Bar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bar.ProtoReflect.Descriptor instead.
 func (*Bar) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{149}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *Bar) GetName() string {
@@ -15854,7 +16224,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\aformats\x18\n" +
 	" \x03(\v2\x11.falcon.v1.FormatR\aformats\x12\x16\n" +
 	"\x06unseen\x18\v \x03(\tR\x06unseen\x12/\n" +
-	"\bstandbys\x18\f \x01(\v2\x13.falcon.v1.StandbysR\bstandbys\"\x87\x03\n" +
+	"\bstandbys\x18\f \x01(\v2\x13.falcon.v1.StandbysR\bstandbys\"\xef\x03\n" +
 	"\x06Series\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12'\n" +
 	"\x0ffirst_iteration\x18\x02 \x01(\x03R\x0efirstIteration\x12\x0e\n" +
@@ -15870,7 +16240,48 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	" \x01(\x01R\n" +
 	"baselineMs\x12\x16\n" +
 	"\x06window\x18\v \x01(\x05R\x06window\x12+\n" +
-	"\amoments\x18\f \x03(\v2\x11.falcon.v1.MomentR\amoments\"?\n" +
+	"\amoments\x18\f \x03(\v2\x11.falcon.v1.MomentR\amoments\x12\x15\n" +
+	"\x06of_job\x18\r \x01(\bR\x05ofJob\x12\x16\n" +
+	"\x06alarms\x18\x0e \x03(\x03R\x06alarms\x127\n" +
+	"\tdecisions\x18\x0f \x03(\v2\x19.falcon.v1.ChangeDecisionR\tdecisions\"\x97\x03\n" +
+	"\x0eChangeDecision\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04rank\x18\x03 \x01(\x05R\x04rank\x12\x1c\n" +
+	"\titeration\x18\x04 \x01(\x03R\titeration\x12\x1d\n" +
+	"\n" +
+	"decided_at\x18\x05 \x01(\x03R\tdecidedAt\x12\x1b\n" +
+	"\tbefore_ms\x18\x06 \x01(\x01R\bbeforeMs\x12\x19\n" +
+	"\bafter_ms\x18\a \x01(\x01R\aafterMs\x12\x16\n" +
+	"\x06points\x18\b \x01(\x05R\x06points\x12\x14\n" +
+	"\x05drift\x18\t \x01(\bR\x05drift\x12\x16\n" +
+	"\x06opened\x18\n" +
+	" \x01(\bR\x06opened\x12\x14\n" +
+	"\x05onset\x18\v \x01(\x03R\x05onset\x12\x16\n" +
+	"\x06window\x18\f \x01(\x04R\x06window\x12\x14\n" +
+	"\x05ranks\x18\r \x03(\x05R\x05ranks\x12\x1e\n" +
+	"\n" +
+	"confirming\x18\x0e \x01(\bR\n" +
+	"confirming\x12.\n" +
+	"\x06filter\x18\x0f \x01(\v2\x16.falcon.v1.FilterStateR\x06filter\"\xe6\x02\n" +
+	"\vFilterState\x12 \n" +
+	"\vprobability\x18\x01 \x01(\x01R\vprobability\x12$\n" +
+	"\x0emap_run_length\x18\x02 \x01(\x05R\fmapRunLength\x12'\n" +
+	"\x0fmap_probability\x18\x03 \x01(\x01R\x0emapProbability\x12\x14\n" +
+	"\x05alarm\x18\x04 \x01(\bR\x05alarm\x12\x1b\n" +
+	"\tcentre_ms\x18\x05 \x01(\x01R\bcentreMs\x12\x19\n" +
+	"\bscale_ms\x18\x06 \x01(\x01R\ascaleMs\x12\x12\n" +
+	"\x04from\x18\a \x01(\x03R\x04from\x12\x12\n" +
+	"\x04seen\x18\b \x01(\x05R\x04seen\x12\x1f\n" +
+	"\vrun_lengths\x18\t \x03(\x05R\n" +
+	"runLengths\x12\x18\n" +
+	"\achances\x18\n" +
+	" \x03(\x01R\achances\x125\n" +
+	"\aremoved\x18\v \x03(\v2\x1b.falcon.v1.RemovedIterationR\aremoved\"U\n" +
+	"\x10RemovedIteration\x12\x1c\n" +
+	"\titeration\x18\x01 \x01(\x03R\titeration\x12\x0e\n" +
+	"\x02ms\x18\x02 \x01(\x01R\x02ms\x12\x13\n" +
+	"\x05as_ms\x18\x03 \x01(\x01R\x04asMs\"?\n" +
 	"\x06Moment\x12\x1c\n" +
 	"\titeration\x18\x01 \x01(\x03R\titeration\x12\x17\n" +
 	"\aunix_ns\x18\x02 \x01(\x03R\x06unixNs\"8\n" +
@@ -16562,7 +16973,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 156)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 159)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -16661,73 +17072,76 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*RankView)(nil),          // 94: falcon.v1.RankView
 	(*NodeView)(nil),          // 95: falcon.v1.NodeView
 	(*Series)(nil),            // 96: falcon.v1.Series
-	(*Moment)(nil),            // 97: falcon.v1.Moment
-	(*Mark)(nil),              // 98: falcon.v1.Mark
-	(*Evidence)(nil),          // 99: falcon.v1.Evidence
-	(*Verdict)(nil),           // 100: falcon.v1.Verdict
-	(*Untested)(nil),          // 101: falcon.v1.Untested
-	(*PathChoice)(nil),        // 102: falcon.v1.PathChoice
-	(*Incident)(nil),          // 103: falcon.v1.Incident
-	(*Action)(nil),            // 104: falcon.v1.Action
-	(*Approval)(nil),          // 105: falcon.v1.Approval
-	(*Preview)(nil),           // 106: falcon.v1.Preview
-	(*NodeSwap)(nil),          // 107: falcon.v1.NodeSwap
-	(*LinksOf)(nil),           // 108: falcon.v1.LinksOf
-	(*RungView)(nil),          // 109: falcon.v1.RungView
-	(*Ladder)(nil),            // 110: falcon.v1.Ladder
-	(*EventLine)(nil),         // 111: falcon.v1.EventLine
-	(*Audit)(nil),             // 112: falcon.v1.Audit
-	(*WatchRequest)(nil),      // 113: falcon.v1.WatchRequest
-	(*Event)(nil),             // 114: falcon.v1.Event
-	(*DecideRequest)(nil),     // 115: falcon.v1.DecideRequest
-	(*DecideReply)(nil),       // 116: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil),  // 117: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),    // 118: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil),  // 119: falcon.v1.IncidentsRequest
-	(*Validation)(nil),        // 120: falcon.v1.Validation
-	(*ValidationNow)(nil),     // 121: falcon.v1.ValidationNow
-	(*RankPair)(nil),          // 122: falcon.v1.RankPair
-	(*GemmResult)(nil),        // 123: falcon.v1.GemmResult
-	(*LinkResult)(nil),        // 124: falcon.v1.LinkResult
-	(*ValidateRequest)(nil),   // 125: falcon.v1.ValidateRequest
-	(*ValidateReply)(nil),     // 126: falcon.v1.ValidateReply
-	(*IncidentsReply)(nil),    // 127: falcon.v1.IncidentsReply
-	(*TriageRequest)(nil),     // 128: falcon.v1.TriageRequest
-	(*TriageReply)(nil),       // 129: falcon.v1.TriageReply
-	(*Triage)(nil),            // 130: falcon.v1.Triage
-	(*TriageNote)(nil),        // 131: falcon.v1.TriageNote
-	(*PeekRequest)(nil),       // 132: falcon.v1.PeekRequest
-	(*PeekReply)(nil),         // 133: falcon.v1.PeekReply
-	(*HistoryRequest)(nil),    // 134: falcon.v1.HistoryRequest
-	(*HistoryReply)(nil),      // 135: falcon.v1.HistoryReply
-	(*PathRow)(nil),           // 136: falcon.v1.PathRow
-	(*FailStop)(nil),          // 137: falcon.v1.FailStop
-	(*ProbeRequest)(nil),      // 138: falcon.v1.ProbeRequest
-	(*ProbeReply)(nil),        // 139: falcon.v1.ProbeReply
-	(*PastIncident)(nil),      // 140: falcon.v1.PastIncident
-	(*CauseCount)(nil),        // 141: falcon.v1.CauseCount
-	(*JobCauses)(nil),         // 142: falcon.v1.JobCauses
-	(*JobCategory)(nil),       // 143: falcon.v1.JobCategory
-	(*Spread)(nil),            // 144: falcon.v1.Spread
-	(*PastJob)(nil),           // 145: falcon.v1.PastJob
-	(*Culprit)(nil),           // 146: falcon.v1.Culprit
-	(*Fault)(nil),             // 147: falcon.v1.Fault
-	(*Recovery)(nil),          // 148: falcon.v1.Recovery
-	(*RecoveryWait)(nil),      // 149: falcon.v1.RecoveryWait
-	(*Shrink)(nil),            // 150: falcon.v1.Shrink
-	(*RankRecovery)(nil),      // 151: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 152: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 153: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 154: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 155: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 156: falcon.v1.RecoverReply
-	(*Bar)(nil),               // 157: falcon.v1.Bar
-	nil,                       // 158: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 159: falcon.v1.Policy.RungsEntry
-	nil,                       // 160: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 161: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 162: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 163: falcon.v1.Recovery.PredictedMsEntry
+	(*ChangeDecision)(nil),    // 97: falcon.v1.ChangeDecision
+	(*FilterState)(nil),       // 98: falcon.v1.FilterState
+	(*RemovedIteration)(nil),  // 99: falcon.v1.RemovedIteration
+	(*Moment)(nil),            // 100: falcon.v1.Moment
+	(*Mark)(nil),              // 101: falcon.v1.Mark
+	(*Evidence)(nil),          // 102: falcon.v1.Evidence
+	(*Verdict)(nil),           // 103: falcon.v1.Verdict
+	(*Untested)(nil),          // 104: falcon.v1.Untested
+	(*PathChoice)(nil),        // 105: falcon.v1.PathChoice
+	(*Incident)(nil),          // 106: falcon.v1.Incident
+	(*Action)(nil),            // 107: falcon.v1.Action
+	(*Approval)(nil),          // 108: falcon.v1.Approval
+	(*Preview)(nil),           // 109: falcon.v1.Preview
+	(*NodeSwap)(nil),          // 110: falcon.v1.NodeSwap
+	(*LinksOf)(nil),           // 111: falcon.v1.LinksOf
+	(*RungView)(nil),          // 112: falcon.v1.RungView
+	(*Ladder)(nil),            // 113: falcon.v1.Ladder
+	(*EventLine)(nil),         // 114: falcon.v1.EventLine
+	(*Audit)(nil),             // 115: falcon.v1.Audit
+	(*WatchRequest)(nil),      // 116: falcon.v1.WatchRequest
+	(*Event)(nil),             // 117: falcon.v1.Event
+	(*DecideRequest)(nil),     // 118: falcon.v1.DecideRequest
+	(*DecideReply)(nil),       // 119: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil),  // 120: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),    // 121: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil),  // 122: falcon.v1.IncidentsRequest
+	(*Validation)(nil),        // 123: falcon.v1.Validation
+	(*ValidationNow)(nil),     // 124: falcon.v1.ValidationNow
+	(*RankPair)(nil),          // 125: falcon.v1.RankPair
+	(*GemmResult)(nil),        // 126: falcon.v1.GemmResult
+	(*LinkResult)(nil),        // 127: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),   // 128: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),     // 129: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),    // 130: falcon.v1.IncidentsReply
+	(*TriageRequest)(nil),     // 131: falcon.v1.TriageRequest
+	(*TriageReply)(nil),       // 132: falcon.v1.TriageReply
+	(*Triage)(nil),            // 133: falcon.v1.Triage
+	(*TriageNote)(nil),        // 134: falcon.v1.TriageNote
+	(*PeekRequest)(nil),       // 135: falcon.v1.PeekRequest
+	(*PeekReply)(nil),         // 136: falcon.v1.PeekReply
+	(*HistoryRequest)(nil),    // 137: falcon.v1.HistoryRequest
+	(*HistoryReply)(nil),      // 138: falcon.v1.HistoryReply
+	(*PathRow)(nil),           // 139: falcon.v1.PathRow
+	(*FailStop)(nil),          // 140: falcon.v1.FailStop
+	(*ProbeRequest)(nil),      // 141: falcon.v1.ProbeRequest
+	(*ProbeReply)(nil),        // 142: falcon.v1.ProbeReply
+	(*PastIncident)(nil),      // 143: falcon.v1.PastIncident
+	(*CauseCount)(nil),        // 144: falcon.v1.CauseCount
+	(*JobCauses)(nil),         // 145: falcon.v1.JobCauses
+	(*JobCategory)(nil),       // 146: falcon.v1.JobCategory
+	(*Spread)(nil),            // 147: falcon.v1.Spread
+	(*PastJob)(nil),           // 148: falcon.v1.PastJob
+	(*Culprit)(nil),           // 149: falcon.v1.Culprit
+	(*Fault)(nil),             // 150: falcon.v1.Fault
+	(*Recovery)(nil),          // 151: falcon.v1.Recovery
+	(*RecoveryWait)(nil),      // 152: falcon.v1.RecoveryWait
+	(*Shrink)(nil),            // 153: falcon.v1.Shrink
+	(*RankRecovery)(nil),      // 154: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 155: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 156: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 157: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 158: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 159: falcon.v1.RecoverReply
+	(*Bar)(nil),               // 160: falcon.v1.Bar
+	nil,                       // 161: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 162: falcon.v1.Policy.RungsEntry
+	nil,                       // 163: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 164: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 165: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 166: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	20,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
@@ -16772,7 +17186,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	48,  // 39: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
 	49,  // 40: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
 	47,  // 41: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	158, // 42: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	161, // 42: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
 	0,   // 43: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
 	51,  // 44: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
 	69,  // 45: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
@@ -16812,22 +17226,22 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	91,  // 79: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
 	94,  // 80: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
 	96,  // 81: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
-	103, // 82: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	110, // 83: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	111, // 84: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	106, // 82: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
+	113, // 83: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	114, // 84: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
 	95,  // 85: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	120, // 86: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	123, // 86: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
 	47,  // 87: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	148, // 88: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	151, // 88: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
 	85,  // 89: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
 	87,  // 90: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
 	84,  // 91: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
-	110, // 92: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
+	113, // 92: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
 	82,  // 93: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
-	146, // 94: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
-	130, // 95: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
+	149, // 94: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
+	133, // 95: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
 	81,  // 96: falcon.v1.SnapshotReply.brief:type_name -> falcon.v1.Brief
-	157, // 97: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
+	160, // 97: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
 	80,  // 98: falcon.v1.SnapshotReply.recent:type_name -> falcon.v1.Recent
 	79,  // 99: falcon.v1.SnapshotReply.engine:type_name -> falcon.v1.Build
 	83,  // 100: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
@@ -16836,105 +17250,108 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	89,  // 103: falcon.v1.Job.silicon:type_name -> falcon.v1.Silicon
 	90,  // 104: falcon.v1.Silicon.found:type_name -> falcon.v1.SiliconFinding
 	6,   // 105: falcon.v1.SiliconFinding.slow:type_name -> falcon.v1.SiliconSlow
-	159, // 106: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	162, // 106: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
 	92,  // 107: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
 	7,   // 108: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
 	10,  // 109: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
 	21,  // 110: falcon.v1.NodeView.formats:type_name -> falcon.v1.Format
 	26,  // 111: falcon.v1.NodeView.standbys:type_name -> falcon.v1.Standbys
-	98,  // 112: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	97,  // 113: falcon.v1.Series.moments:type_name -> falcon.v1.Moment
-	99,  // 114: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	102, // 115: falcon.v1.Verdict.paths:type_name -> falcon.v1.PathChoice
-	101, // 116: falcon.v1.Verdict.untested:type_name -> falcon.v1.Untested
-	100, // 117: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	106, // 118: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	105, // 119: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
-	107, // 120: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	108, // 121: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	108, // 122: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	160, // 123: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	107, // 124: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
-	106, // 125: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	109, // 126: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	104, // 127: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	104, // 128: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	112, // 129: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
-	111, // 130: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	104, // 131: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	91,  // 132: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	91,  // 133: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	123, // 134: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	124, // 135: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	121, // 136: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
-	122, // 137: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
-	120, // 138: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	103, // 139: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	120, // 140: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	110, // 141: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	111, // 142: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
-	96,  // 143: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
-	88,  // 144: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	148, // 145: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
-	130, // 146: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
-	130, // 147: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
-	131, // 148: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
-	12,  // 149: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
-	140, // 150: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
-	141, // 151: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
-	142, // 152: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
-	144, // 153: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
-	144, // 154: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
-	145, // 155: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
-	146, // 156: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
-	137, // 157: falcon.v1.HistoryReply.fail_stops:type_name -> falcon.v1.FailStop
-	136, // 158: falcon.v1.HistoryReply.paths:type_name -> falcon.v1.PathRow
-	143, // 159: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
-	147, // 160: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	161, // 161: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	62,  // 162: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	162, // 163: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	163, // 164: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	151, // 165: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	150, // 166: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	149, // 167: falcon.v1.Recovery.wait:type_name -> falcon.v1.RecoveryWait
-	148, // 168: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	154, // 169: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	148, // 170: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	93,  // 171: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	8,   // 172: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	18,  // 173: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
-	77,  // 174: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	113, // 175: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	115, // 176: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	117, // 177: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	125, // 178: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	119, // 179: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	152, // 180: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	155, // 181: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	134, // 182: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
-	138, // 183: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
-	128, // 184: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
-	132, // 185: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
-	52,  // 186: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	19,  // 187: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
-	78,  // 188: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	114, // 189: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	116, // 190: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	118, // 191: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	126, // 192: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	127, // 193: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	153, // 194: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	156, // 195: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	135, // 196: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
-	139, // 197: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
-	129, // 198: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
-	133, // 199: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
-	186, // [186:200] is the sub-list for method output_type
-	172, // [172:186] is the sub-list for method input_type
-	172, // [172:172] is the sub-list for extension type_name
-	172, // [172:172] is the sub-list for extension extendee
-	0,   // [0:172] is the sub-list for field type_name
+	101, // 112: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	100, // 113: falcon.v1.Series.moments:type_name -> falcon.v1.Moment
+	97,  // 114: falcon.v1.Series.decisions:type_name -> falcon.v1.ChangeDecision
+	98,  // 115: falcon.v1.ChangeDecision.filter:type_name -> falcon.v1.FilterState
+	99,  // 116: falcon.v1.FilterState.removed:type_name -> falcon.v1.RemovedIteration
+	102, // 117: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	105, // 118: falcon.v1.Verdict.paths:type_name -> falcon.v1.PathChoice
+	104, // 119: falcon.v1.Verdict.untested:type_name -> falcon.v1.Untested
+	103, // 120: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	109, // 121: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	108, // 122: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
+	110, // 123: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	111, // 124: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	111, // 125: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	163, // 126: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	110, // 127: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
+	109, // 128: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	112, // 129: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	107, // 130: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	107, // 131: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	115, // 132: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	114, // 133: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	107, // 134: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	91,  // 135: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	91,  // 136: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	126, // 137: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	127, // 138: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	124, // 139: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	125, // 140: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	123, // 141: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	106, // 142: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	123, // 143: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	113, // 144: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	114, // 145: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	96,  // 146: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	88,  // 147: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	151, // 148: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	133, // 149: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
+	133, // 150: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
+	134, // 151: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
+	12,  // 152: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
+	143, // 153: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
+	144, // 154: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
+	145, // 155: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
+	147, // 156: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
+	147, // 157: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
+	148, // 158: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
+	149, // 159: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
+	140, // 160: falcon.v1.HistoryReply.fail_stops:type_name -> falcon.v1.FailStop
+	139, // 161: falcon.v1.HistoryReply.paths:type_name -> falcon.v1.PathRow
+	146, // 162: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
+	150, // 163: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	164, // 164: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	62,  // 165: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	165, // 166: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	166, // 167: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	154, // 168: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	153, // 169: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	152, // 170: falcon.v1.Recovery.wait:type_name -> falcon.v1.RecoveryWait
+	151, // 171: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	157, // 172: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	151, // 173: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	93,  // 174: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	8,   // 175: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	18,  // 176: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	77,  // 177: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	116, // 178: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	118, // 179: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	120, // 180: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	128, // 181: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	122, // 182: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	155, // 183: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	158, // 184: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	137, // 185: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
+	141, // 186: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
+	131, // 187: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
+	135, // 188: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
+	52,  // 189: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	19,  // 190: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	78,  // 191: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	117, // 192: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	119, // 193: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	121, // 194: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	129, // 195: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	130, // 196: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	156, // 197: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	159, // 198: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	138, // 199: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
+	142, // 200: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
+	132, // 201: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
+	136, // 202: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
+	189, // [189:203] is the sub-list for method output_type
+	175, // [175:189] is the sub-list for method input_type
+	175, // [175:175] is the sub-list for extension type_name
+	175, // [175:175] is the sub-list for extension extendee
+	0,   // [0:175] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -16975,7 +17392,7 @@ func file_falcon_v1_falcon_proto_init() {
 		(*Command_Stop)(nil),
 	}
 	file_falcon_v1_falcon_proto_msgTypes[68].OneofWrappers = []any{}
-	file_falcon_v1_falcon_proto_msgTypes[106].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[109].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -16985,7 +17402,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   156,
+			NumMessages:   159,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

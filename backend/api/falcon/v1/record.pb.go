@@ -453,6 +453,7 @@ type RecordSeries struct {
 	// By column of the whole series, oldest first: P(r <= w), MAP run length and
 	// posterior; probabilities in steps. Added to the kept ones, to 0 after them.
 	Chances       *RecordChances `protobuf:"bytes,4,opt,name=chances,proto3" json:"chances,omitempty"`
+	DecisionsKept bool           `protobuf:"varint,5,opt,name=decisions_kept,json=decisionsKept,proto3" json:"decisions_kept,omitempty"` // the decisions are those that the same rank had before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -513,6 +514,13 @@ func (x *RecordSeries) GetChances() *RecordChances {
 		return x.Chances
 	}
 	return nil
+}
+
+func (x *RecordSeries) GetDecisionsKept() bool {
+	if x != nil {
+		return x.DecisionsKept
+	}
+	return false
 }
 
 // RecordChances changes numbers of a list.
@@ -614,12 +622,13 @@ const file_falcon_v1_record_proto_rawDesc = "" +
 	"\n" +
 	"RecordRows\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\x05R\x04rows\x12\x12\n" +
-	"\x04gaps\x18\x02 \x03(\rR\x04gaps\"\x95\x01\n" +
+	"\x04gaps\x18\x02 \x03(\rR\x04gaps\"\xbc\x01\n" +
 	"\fRecordSeries\x12)\n" +
 	"\x06series\x18\x01 \x01(\v2\x11.falcon.v1.SeriesR\x06series\x12\x12\n" +
 	"\x04kept\x18\x02 \x01(\x05R\x04kept\x12\x12\n" +
 	"\x04none\x18\x03 \x01(\bR\x04none\x122\n" +
-	"\achances\x18\x04 \x01(\v2\x18.falcon.v1.RecordChancesR\achances\"9\n" +
+	"\achances\x18\x04 \x01(\v2\x18.falcon.v1.RecordChancesR\achances\x12%\n" +
+	"\x0edecisions_kept\x18\x05 \x01(\bR\rdecisionsKept\"9\n" +
 	"\rRecordChances\x12\x12\n" +
 	"\x04skip\x18\x02 \x03(\rR\x04skip\x12\x14\n" +
 	"\x05delta\x18\x03 \x03(\x12R\x05deltaB;Z9github.com/failslow/falcon/backend/api/falcon/v1;falconv1b\x06proto3"

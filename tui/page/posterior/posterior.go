@@ -342,8 +342,11 @@ func markWords(s *falconv1.Series, w int) string {
 // decisionWords explain the marks of decisions that there are.
 func decisionWords(s *falconv1.Series) (text string) {
 	for _, x := range []struct{ by, text string }{
-		{"shift", "  s small shift"}, {"early", "  w early window"}, {"reference", "  r held against the level"},
-		{"throughput", "  t throughput"}, {"windows", "  p profiles"},
+		{"shift", "  s small shift"},
+		{"early", "  w early window"},
+		{"reference", "  r held against the level"},
+		{"throughput", "  t throughput"},
+		{"windows", "  p profiles"},
 	} {
 		if slices.ContainsFunc(s.GetDecisions(), func(d *falconv1.ChangeDecision) bool { return d.By == x.by }) {
 			text += x.text

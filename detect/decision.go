@@ -114,4 +114,4 @@ func (l *decisionLog) noteWindows(s *incidentState, at int64, window uint64, ran
 
 // Decisions are what decided the newest alarms of the job epoch, oldest first. They are not to be
 // modified.
-func (l *decisionLog) Decisions() []*Decision { return l.list }
+func (m *Machine) Decisions() []*Decision { return m.decided.list }

@@ -93,7 +93,7 @@ func (m *Machine) checkUnexplained(w *window, res peer.Result, quiet bool) {
 	}
 	s.basis = verdictBasis{timing: &timing, at: m.clock.now}
 	m.incidents.add(s)
-	m.decisionLog.noteWindows(s, m.samples.lastIteration(), w.id, timing.Slow)
+	m.decided.noteWindows(s, m.samples.lastIteration(), w.id, timing.Slow)
 	m.publishVerdict(s, v)
 	m.out.addNote(s.ID, w.iteration, "onset", "%s: %s is slow too, without an onset of its own", s.ID, culpritNames(v))
 }
@@ -225,7 +225,7 @@ func (m *Machine) openFromStart(s *incidentState, v falcon.Verdict, res peer.Res
 	s.HealthyMs = s.SlowMs / worst
 	s.basis = verdictBasis{timing: &res, at: m.clock.now}
 	m.incidents.add(s)
-	m.decisionLog.noteWindows(s, m.samples.lastIteration(), m.profile.windowID, res.Slow)
+	m.decided.noteWindows(s, m.samples.lastIteration(), m.profile.windowID, res.Slow)
 	m.publishVerdict(s, v)
 	m.out.addNote(s.ID, s.OnsetIteration, "onset", "%s: %s is slow since before the first iteration seen; healthy %.1f ms is an estimate", s.ID, culpritNames(v), s.HealthyMs)
 }

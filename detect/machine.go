@@ -12,8 +12,6 @@ import (
 //
 // Its parts own their state. Each knows only those above it in this list.
 type Machine struct {
-	*decisionLog
-
 	cfg       *Config
 	clock     *clock
 	out       *output
@@ -24,6 +22,7 @@ type Machine struct {
 	culprits  *culpritHistory
 	baseline  *baseline
 	onsets    *onsetDetector
+	decided   *decisionLog
 	bursts    *burstLog
 	evidence  *evidence
 	links     *linkLog
@@ -47,7 +46,7 @@ func New(cfg Config) *Machine {
 	m.culprits = &culpritHistory{clock: m.clock, job: m.job, incidents: m.incidents}
 	m.baseline = &baseline{cfg: m.cfg, out: m.out, samples: m.samples, incidents: m.incidents}
 	m.onsets = &onsetDetector{cfg: m.cfg, samples: m.samples, baseline: m.baseline, lastOnset: falcon.NoIteration}
-	m.decisionLog = &decisionLog{}
+	m.decided = &decisionLog{}
 	m.bursts = &burstLog{cfg: m.cfg, out: m.out}
 	m.evidence = &evidence{cfg: m.cfg, job: m.job, samples: m.samples, work: m.work, incidents: m.incidents}
 	m.links = &linkLog{clock: m.clock, job: m.job, incidents: m.incidents, evidence: m.evidence}
@@ -149,7 +148,7 @@ func (m *Machine) startEpoch(j Job) {
 	m.work.startEpoch()
 	m.baseline.startEpoch(again)
 	m.onsets.startEpoch()
-	m.decisionLog.startEpoch()
+	m.decided.startEpoch()
 	m.bursts.clear()
 	m.evidence.resetHealthy()
 	m.profile.startEpoch(j.Layout.World())

@@ -64,7 +64,7 @@ func (od *onsetDetector) isPartOfOnset(iteration int64) bool {
 // onJobChange is a change of the slowest rank's series.
 func (m *Machine) onJobChange(c bocd.Change) {
 	at := m.samples.slowest.iteration(c.Index)
-	why := m.decisionLog.add(decisionOf(-1, m.samples.slowest, c))
+	why := m.decided.add(decisionOf(-1, m.samples.slowest, c))
 	switch {
 	case c.Kind == bocd.KindJitter:
 		m.onsets.recordDip(at, c)
@@ -107,7 +107,7 @@ func (m *Machine) openOnset(alarms []alarm) {
 	best := slices.MaxFunc(alarms, func(a, b alarm) int { return cmp.Compare(a.afterMs, b.afterMs) })
 	at = m.samples.firstSlow(at, (best.beforeMs+best.afterMs)/2)
 	m.onsets.opened(at)
-	m.decisionLog.noteOpened(alarms, at)
+	m.decided.noteOpened(alarms, at)
 	if m.resumeBurst(at, best.afterMs) {
 		return
 	}

@@ -42,7 +42,7 @@ const lookAfter = 3
 // reported again, when the job has the placement already.
 func (m *Machine) placementChanged(in Acted) {
 	m.adoptPlacement(in.Placement, in.Iteration)
-	m.dropOwnOnsets()
+	m.baseline.dropOwnOnsets()
 	m.profile.lookFrom(in.Iteration + lookAfter)
 	for _, s := range m.incidents.openIncidents() {
 		if s.move.backAt = in.Iteration; !in.Reverted {
@@ -53,11 +53,11 @@ func (m *Machine) placementChanged(in Acted) {
 
 // dropOwnOnsets drops incidents whose onset was not reported yet and that an action's
 // first iterations explain: the report of the action came after them.
-func (m *Machine) dropOwnOnsets() {
-	m.incidents.removeIf(func(s *incidentState) bool {
-		own := s.ID == "" && m.baseline.isSettling(s.OnsetIteration)
+func (b *baseline) dropOwnOnsets() {
+	b.incidents.removeIf(func(s *incidentState) bool {
+		own := s.ID == "" && b.isSettling(s.OnsetIteration)
 		if own {
-			m.out.addNote("", s.OnsetIteration, "settled", "The job is slower from iteration %d on because of an action: no onset", s.OnsetIteration)
+			b.out.addNote("", s.OnsetIteration, "settled", "The job is slower from iteration %d on because of an action: no onset", s.OnsetIteration)
 		}
 		return own
 	})

@@ -80,6 +80,9 @@ class Mailbox:
     def waited_s(self) -> float:
         return 0.0
 
+    def raised(self, kind: str, where: str, text: str, of_peers: bool) -> None:
+        self.calls.append(("raised", kind, where, text, of_peers))
+
     def finish(self) -> None:
         self.calls.append(("finish",))
 

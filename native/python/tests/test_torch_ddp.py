@@ -85,6 +85,7 @@ def test_marks_of_an_iteration() -> None:
     assert rank["mailbox"].calls == [
         ("mesh", "dp=2", 2),
         ("state", rank["mailbox"].of("state")[0][0], 1, 1),
+        ("zero", 0, 0),
         ("can", _hook.CAN_PARK | _hook.CAN_PLACE | _hook.CAN_SPLIT, 1),
         *[("begin", 0), ("update", 0), ("updated", 1)],
         *[("begin", 1), ("update", 1), ("updated", 2)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import multiprocessing
 import os
 import signal
@@ -21,9 +22,9 @@ from fake_hook import Mailbox, Post
 from falcon_torch import _hook, _join, _votes
 from falcon_torch._hook import Rejoin
 
-LIMIT_S = 40
+LIMIT_S = 120
 SPARES = 2  # processes that may take a dead one's place
-GLOO_S = 5  # by which a survivor leaves an operation with another survivor
+GLOO_S = 8  # by which a survivor leaves an operation with another survivor
 RUNNING, PARKED_EMPTY = -2, -1  # in Agent.parked; else the iteration that a parked rank holds
 torch.set_num_threads(1)  # threads do not survive a fork
 fork = multiprocessing.get_context("fork")
@@ -121,6 +122,7 @@ Train = Callable[[ParkingMailbox], Any]
 
 def _process(orders: Connection, out: Connection, agent: Agent, posts: list[Post], train: Train) -> None:
     """Wait for a rank to hold, and be its process."""
+    gc.freeze()  # to collect a store that a fork has copied would wait for its thread, which is not here
     rank, port, joins = orders.recv()
     mailbox = ParkingMailbox(rank, list(posts), agent=agent)
     os.environ.update(RANK=str(mailbox.rank), WORLD_SIZE=str(mailbox.agent.world), LOCAL_RANK=str(mailbox.rank))
@@ -233,3 +235,4 @@ class Job:
         for process in [p for p in self.processes if p is not None] + [p for p, _, _ in self._waiting]:
             process.kill()
             process.join()
+        del self._store  # with its thread: the next job forks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import multiprocessing
 import os
 import sys
@@ -104,6 +105,7 @@ def _rank(
     function: Callable[..., Any],
     args: Any,
 ) -> None:
+    gc.freeze()  # to collect a store that a fork has copied would wait for its thread, which is not here
     _votes.STRIDE_MOST = stride_most
     os.environ.update(
         RANK=str(mailbox.rank), WORLD_SIZE=str(world), LOCAL_RANK=str(mailbox.rank), GLOO_SOCKET_IFNAME="lo"

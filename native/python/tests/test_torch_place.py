@@ -71,7 +71,7 @@ def inject(fault: Fault | None, mailbox: ParkingMailbox) -> None:
 def train(fault: Fault | None, dies_at: tuple[int, int] | None, own_draws: bool, mailbox: ParkingMailbox) -> Any:
     """What happened to each rank at each iteration, as this process saw it; dies_at is a rank and an iteration."""
     first = mailbox.rank
-    _recover.MEET_S, _recover.ALIVE_S, _place.BACK_S = 3, 2, 12
+    _recover.MEET_S, _recover.ALIVE_S, _place.BACK_S = 6, 6, 30
     inject(fault, mailbox)
     made = []
     groups = None

@@ -126,7 +126,7 @@ def disturb_barrier(at: int, plan: dict[int, str], mailbox: ParkingMailbox) -> N
 
 def train(kind: str, draws: bool, dies: Death | None, fault: Any, mailbox: ParkingMailbox) -> Any:
     """What each rank saw at each iteration, as this process saw it."""
-    _recover.ALIVE_S, _recover.MEET_S, _run.BACK_S = 8, 10, 30
+    _recover.ALIVE_S, _recover.MEET_S, _run.BACK_S = 30, 15, 60
     dist.distributed_c10d.default_pg_timeout = timedelta(seconds=GLOO_S)  # of a mesh's groups
     seen: dict[tuple[int, int], Any] = {}
     entered = []

@@ -163,7 +163,7 @@ def train_on(
 
 def play_on(folder: Path, dies: tuple[int, int] | None, fails: dict[int, Any], stored: int, again: bool) -> Any:
     torch.manual_seed(5)
-    _recover.ALIVE_S = 5
+    _recover.ALIVE_S = 20
     job = Job(2, partial(train_on, str(folder), dies, fails), [checkpoint(2, 1)])
     resumed = -1
     try:

@@ -89,7 +89,7 @@ var directions = []rule{
 	{"mitigate", []string{"", "mitigate"}, impure, "the pure core takes time as an argument and does no I/O"},
 	{"recovery", []string{"", "recovery"}, impure, "the pure core takes time as an argument and does no I/O"},
 	{"backend/clock", nil, []string{"net", "net/http", "context", "log/slog", "google.golang.org"}, "time knows nobody"},
-	{"agent", []string{"", "agent", "backend/api", "backend/clock", "detect/nccl", "detect/period", "detect/work"}, nil, "the agent knows the API, the time, the period, the work and what NCCL is told only"},
+	{"agent", []string{"", "agent", "backend/api", "backend/clock", "detect/nccl", "detect/period", "detect/work", "detect/xidcode"}, nil, "the agent knows the API, the time, the period, the work, what NCCL is told and what Xid codes mean only"},
 	{"backend/sim/flow", []string{"backend/sim/flow"}, impure, "a judge shares nothing with what it judges"},
 	{"backend", []string{"", "backend", "detect", "mitigate", "recovery"}, nil, "the engine draws nothing and starts no agent"},
 	{"docs", nil, impure, "pages are data"},

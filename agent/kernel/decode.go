@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/failslow/falcon/agent/xidcode"
+	"github.com/failslow/falcon/detect/xidcode"
 )
 
 // Kind is what a line of the kernel is about.

@@ -1,6 +1,7 @@
 package nvml
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,9 +41,10 @@ func monitored(lib *mock.Interface, d *mock.Device, samples *int, fails func() g
 
 func TestHowBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, other, samples, broken := newSilicon().device(), newSilicon().device(), 0, gonvml.SUCCESS
+		d, other, samples := newSilicon().device(), newSilicon().device(), 0
+		var broken atomic.Int32 // the prober has a goroutine of its own
 		lib := library([]*mock.Device{d, other})
-		monitored(lib, d, &samples, func() gonvml.Return { return broken })
+		monitored(lib, d, &samples, func() gonvml.Return { return gonvml.Return(broken.Load()) })
 		p := newProber(Config{Node: "n1", Now: time.Now, Period: time.Second}, lib)
 		look := func() []falcon.GPUReading {
 			time.Sleep(time.Second)
@@ -59,7 +61,7 @@ func TestHowBusy(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 		}
-		broken = gonvml.ERROR_NO_PERMISSION
+		broken.Store(int32(gonvml.ERROR_NO_PERMISSION))
 		for range 2 {
 			if got := look(); got[0].SMBusy != 0 || got[0].Busy != 98 || got[0].Err != "" {
 				t.Errorf("without permission: %+v", got[0])

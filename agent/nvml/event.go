@@ -7,7 +7,7 @@ import (
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/agent/xidcode"
+	"github.com/failslow/falcon/detect/xidcode"
 )
 
 // Bounds of events.

@@ -23,7 +23,7 @@ func decisionsFrom(all []*detect.Decision, first int64) []*falconv1.ChangeDecisi
 
 func decisionToProto(d *detect.Decision) *falconv1.ChangeDecision {
 	out := &falconv1.ChangeDecision{
-		By: string(d.By), Kind: string(d.Kind), Rank: int32(d.Rank), Iteration: d.Iteration, DecidedAt: d.DecidedAt,
+		By: string(d.By), Kind: string(d.Kind), Rank: int32(d.Rank), Iteration: d.Iteration, DecidedIteration: d.DecidedAt,
 		BeforeMs: d.BeforeMs, AfterMs: d.AfterMs, Points: int32(d.Points), Drift: d.Drift, Opened: d.Opened, Onset: d.Onset,
 		Window: d.Window, Ranks: ranksToProto(d.Ranks), Confirming: d.Confirming,
 	}

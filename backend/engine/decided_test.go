@@ -47,7 +47,7 @@ func TestDecisionsArriveBitForBit(t *testing.T) {
 		t.Errorf("%d decisions are sent", len(got))
 	}
 	for _, d := range decisionsFrom(m.Decisions(), 800) {
-		if d.DecidedAt < 800 || d.Rank >= 0 && !d.Opened {
+		if d.DecidedIteration < 800 || d.Rank >= 0 && !d.Opened {
 			t.Errorf("%+v is sent", d)
 		}
 	}
@@ -64,7 +64,7 @@ func checkWire(t *testing.T, d *detect.Decision) (removed int) {
 		t.Fatal(err)
 	}
 	same := func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }
-	ok := w.By == string(d.By) && w.Kind == string(d.Kind) && int(w.Rank) == int(d.Rank) && w.Iteration == d.Iteration && w.DecidedAt == d.DecidedAt &&
+	ok := w.By == string(d.By) && w.Kind == string(d.Kind) && int(w.Rank) == int(d.Rank) && w.Iteration == d.Iteration && w.DecidedIteration == d.DecidedAt &&
 		same(w.BeforeMs, d.BeforeMs) && same(w.AfterMs, d.AfterMs) && int(w.Points) == d.Points && w.Opened == d.Opened && (w.Filter == nil) == (d.Filter == nil)
 	if f := d.Filter; f != nil && ok {
 		ok = same(w.Filter.Probability, f.PRecent) && int(w.Filter.MapRunLength) == f.MAP && same(w.Filter.MapProbability, f.PMAP) &&

@@ -25,9 +25,9 @@ func Decided(d *falconv1.ChangeDecision) string {
 	if d.GetBy() == "bocd" && d.GetRank() >= 0 {
 		by = fmt.Sprintf("the filter of rank %d", d.GetRank())
 	}
-	text := fmt.Sprintf("%s at %s, decided at %s by %s: ", d.GetKind(), Iteration(d.GetIteration()), Iteration(d.GetDecidedAt()), by)
+	text := fmt.Sprintf("%s at %s, decided at %s by %s: ", d.GetKind(), Iteration(d.GetIteration()), Iteration(d.GetDecidedIteration()), by)
 	if d.GetKind() == "jitter" {
-		text = fmt.Sprintf("alarm at %s, turned down at %s: ", Iteration(d.GetIteration()), Iteration(d.GetDecidedAt()))
+		text = fmt.Sprintf("alarm at %s, turned down at %s: ", Iteration(d.GetIteration()), Iteration(d.GetDecidedIteration()))
 	}
 	text += fmt.Sprintf("%s → %s", Ms(d.GetBeforeMs()), Ms(d.GetAfterMs()))
 	if n := d.GetPoints(); n > 0 {

@@ -59,7 +59,7 @@ func alarmsOf(c *falconv1.Series) []Alarm {
 			continue
 		}
 		a := Alarm{
-			By: d.GetBy(), Kind: d.GetKind(), Rank: d.GetRank(), Iteration: d.GetIteration(), DecidedAt: d.GetDecidedAt(),
+			By: d.GetBy(), Kind: d.GetKind(), Rank: d.GetRank(), Iteration: d.GetIteration(), DecidedAt: d.GetDecidedIteration(),
 			BeforeMs: d.GetBeforeMs(), AfterMs: d.GetAfterMs(), Points: d.GetPoints(), Drift: d.GetDrift(), Opened: d.GetOpened(),
 			Onset: d.GetOnset(), Window: d.GetWindow(), Ranks: d.GetRanks(), Confirmed: d.GetConfirming(),
 			text: phrase.Decided(d), on: phrase.DecidedOn(d, c.GetWindow()),

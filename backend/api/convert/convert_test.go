@@ -67,7 +67,8 @@ var (
 		TestResult ProfileCommand CallColumns CallClass SnapshotRequest SnapshotReply Brief Operator RankColumns Column Recurrence Job RankView NodeView Series Recent Mark Moment
 		EventLine Audit WatchRequest Event DecideRequest DecideReply SetPolicyRequest SetPolicyReply IncidentsRequest ValidationNow
 		RankPair ValidateRequest ValidateReply IncidentsReply RankRecovery RecoveriesRequest RecoveriesReply Exposure RecoverRequest
-		RecoverReply Bar HistoryRequest HistoryReply ProbeRequest ProbeReply TriageRequest TriageReply Triage TriageNote Peek Peeked PeekPart PeekRequest PeekReply KernelNotes KernelNote PastIncident CauseCount JobCauses JobCategory Spread PastJob Culprit Silicon SiliconFinding FailStop PathRow`)
+		RecoverReply Bar HistoryRequest HistoryReply ProbeRequest ProbeReply TriageRequest TriageReply Triage TriageNote Peek Peeked PeekPart PeekRequest PeekReply KernelNotes KernelNote PastIncident CauseCount JobCauses JobCategory Spread PastJob Culprit Silicon SiliconFinding FailStop PathRow
+		ChangeDecision FilterState RemovedIteration`)
 )
 
 // pair is a value of the vocabulary and the message that carries it.

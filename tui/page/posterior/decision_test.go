@@ -26,27 +26,27 @@ func TestWhatDecidedIsDrawnAsThat(t *testing.T) {
 		not   string
 	}{
 		{
-			&falconv1.ChangeDecision{By: "bocd", Kind: "onset", Rank: -1, Iteration: 80, DecidedAt: 83, BeforeMs: 143, AfterMs: 248, Points: 4, Opened: true, Filter: filter},
+			&falconv1.ChangeDecision{By: "bocd", Kind: "onset", Rank: -1, Iteration: 80, DecidedIteration: 83, BeforeMs: 143, AfterMs: 248, Points: 4, Opened: true, Filter: filter},
 			[]string{"onset at 80, decided at 83 by the change-point filter: 143 ms → 248 ms, 4 iterations", "P(change ≤5 steps) 0.973, likeliest stretch 4; fed as (ms - 143.0)/2.50", "×"},
 			" w ",
 		},
 		{
-			&falconv1.ChangeDecision{By: "bocd", Kind: "jitter", Rank: -1, Iteration: 80, DecidedAt: 83, BeforeMs: 143, AfterMs: 150, Points: 8, Filter: filter},
+			&falconv1.ChangeDecision{By: "bocd", Kind: "jitter", Rank: -1, Iteration: 80, DecidedIteration: 83, BeforeMs: 143, AfterMs: 150, Points: 8, Filter: filter},
 			[]string{"alarm at 80, turned down at 83: 143 ms → 150 ms"},
 			"onset at 80",
 		},
 		{
-			&falconv1.ChangeDecision{By: "shift", Kind: "onset", Rank: -1, Iteration: 30, DecidedAt: 83, BeforeMs: 100, AfterMs: 102, Points: 64, Drift: true, Filter: filter},
+			&falconv1.ChangeDecision{By: "shift", Kind: "onset", Rank: -1, Iteration: 30, DecidedIteration: 83, BeforeMs: 100, AfterMs: 102, Points: 64, Drift: true, Filter: filter},
 			[]string{"by the small-shift detector, which has no", "s small shift"},
 			"change-point filter",
 		},
 		{
-			&falconv1.ChangeDecision{By: "early", Kind: "onset", Rank: -1, Iteration: 80, DecidedAt: 83, BeforeMs: 100, AfterMs: 180, Points: 3, Window: 7, Ranks: []int32{2}, Confirming: true},
+			&falconv1.ChangeDecision{By: "early", Kind: "onset", Rank: -1, Iteration: 80, DecidedIteration: 83, BeforeMs: 100, AfterMs: 180, Points: 3, Window: 7, Ranks: []int32{2}, Confirming: true},
 			[]string{"by an early window, before verif", "w early window"},
 			"fed as",
 		},
 		{
-			&falconv1.ChangeDecision{By: "oracle", Kind: "onset", Iteration: 80, DecidedAt: 83},
+			&falconv1.ChangeDecision{By: "oracle", Kind: "onset", Iteration: 80, DecidedIteration: 83},
 			[]string{"something that this console does"},
 			"change-point filter",
 		},

@@ -160,7 +160,7 @@ func (v view) drawDecisions(c *widget.Canvas, r widget.Rect) {
 	}
 	for _, d := range v.s.Decisions {
 		if g, other := deciderGlyphs[d.By]; other {
-			set(d.DecidedAt, g, themes.Accent)
+			set(d.DecidedIteration, g, themes.Accent)
 		}
 	}
 }

@@ -92,7 +92,7 @@ func (v view) isAlarm(i int) bool {
 // without a hairline the newest on screen. Nil for none.
 func (v view) decisionAt(at int64, chosen bool) *falconv1.ChangeDecision {
 	for _, d := range slices.Backward(v.s.Decisions) {
-		if d.DecidedAt == at || d.Iteration == at || !chosen && v.holdsIteration(d.DecidedAt) {
+		if d.DecidedIteration == at || d.Iteration == at || !chosen && v.holdsIteration(d.DecidedIteration) {
 			return d
 		}
 	}

@@ -9212,24 +9212,24 @@ func (x *Series) GetDecisions() []*ChangeDecision {
 
 // ChangeDecision is what decided an alarm, as it was then (see detect.Decision).
 type ChangeDecision struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`                                 // "bocd", "reference", "shift", "early", "throughput", "windows"
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`                             // "onset", "relief", "settled", "jitter": turned down
-	Rank          int32                  `protobuf:"varint,3,opt,name=rank,proto3" json:"rank,omitempty"`                            // whose series it was of; -1 = the job's, its slowest rank's
-	Iteration     int64                  `protobuf:"varint,4,opt,name=iteration,proto3" json:"iteration,omitempty"`                  // first of the new level
-	DecidedAt     int64                  `protobuf:"varint,5,opt,name=decided_at,json=decidedAt,proto3" json:"decided_at,omitempty"` // newest iteration when it was decided
-	BeforeMs      float64                `protobuf:"fixed64,6,opt,name=before_ms,json=beforeMs,proto3" json:"before_ms,omitempty"`   // medians that verified it or turned it down
-	AfterMs       float64                `protobuf:"fixed64,7,opt,name=after_ms,json=afterMs,proto3" json:"after_ms,omitempty"`
-	Points        int32                  `protobuf:"varint,8,opt,name=points,proto3" json:"points,omitempty"`          // iterations behind the change that were compared
-	Drift         bool                   `protobuf:"varint,9,opt,name=drift,proto3" json:"drift,omitempty"`            // of "shift": it was gradual
-	Opened        bool                   `protobuf:"varint,10,opt,name=opened,proto3" json:"opened,omitempty"`         // it opened an incident, or the next burst of one
-	Onset         int64                  `protobuf:"varint,11,opt,name=onset,proto3" json:"onset,omitempty"`           // of that
-	Window        uint64                 `protobuf:"varint,12,opt,name=window,proto3" json:"window,omitempty"`         // of "early" and "windows": the profile window
-	Ranks         []int32                `protobuf:"varint,13,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`    // of those: the ranks that it accuses
-	Confirming    bool                   `protobuf:"varint,14,opt,name=confirming,proto3" json:"confirming,omitempty"` // of "early": counters accuse them too
-	Filter        *FilterState           `protobuf:"bytes,15,opt,name=filter,proto3" json:"filter,omitempty"`          // absent = no filter took part
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	By               string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`                                                      // "bocd", "reference", "shift", "early", "throughput", "windows"
+	Kind             string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`                                                  // "onset", "relief", "settled", "jitter": turned down
+	Rank             int32                  `protobuf:"varint,3,opt,name=rank,proto3" json:"rank,omitempty"`                                                 // whose series it was of; -1 = the job's, its slowest rank's
+	Iteration        int64                  `protobuf:"varint,4,opt,name=iteration,proto3" json:"iteration,omitempty"`                                       // first of the new level
+	DecidedIteration int64                  `protobuf:"varint,5,opt,name=decided_iteration,json=decidedIteration,proto3" json:"decided_iteration,omitempty"` // newest iteration when it was decided
+	BeforeMs         float64                `protobuf:"fixed64,6,opt,name=before_ms,json=beforeMs,proto3" json:"before_ms,omitempty"`                        // medians that verified it or turned it down
+	AfterMs          float64                `protobuf:"fixed64,7,opt,name=after_ms,json=afterMs,proto3" json:"after_ms,omitempty"`
+	Points           int32                  `protobuf:"varint,8,opt,name=points,proto3" json:"points,omitempty"`          // iterations behind the change that were compared
+	Drift            bool                   `protobuf:"varint,9,opt,name=drift,proto3" json:"drift,omitempty"`            // of "shift": it was gradual
+	Opened           bool                   `protobuf:"varint,10,opt,name=opened,proto3" json:"opened,omitempty"`         // it opened an incident, or the next burst of one
+	Onset            int64                  `protobuf:"varint,11,opt,name=onset,proto3" json:"onset,omitempty"`           // of that
+	Window           uint64                 `protobuf:"varint,12,opt,name=window,proto3" json:"window,omitempty"`         // of "early" and "windows": the profile window
+	Ranks            []int32                `protobuf:"varint,13,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`    // of those: the ranks that it accuses
+	Confirming       bool                   `protobuf:"varint,14,opt,name=confirming,proto3" json:"confirming,omitempty"` // of "early": counters accuse them too
+	Filter           *FilterState           `protobuf:"bytes,15,opt,name=filter,proto3" json:"filter,omitempty"`          // absent = no filter took part
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ChangeDecision) Reset() {
@@ -9290,9 +9290,9 @@ func (x *ChangeDecision) GetIteration() int64 {
 	return 0
 }
 
-func (x *ChangeDecision) GetDecidedAt() int64 {
+func (x *ChangeDecision) GetDecidedIteration() int64 {
 	if x != nil {
-		return x.DecidedAt
+		return x.DecidedIteration
 	}
 	return 0
 }
@@ -16243,14 +16243,13 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\amoments\x18\f \x03(\v2\x11.falcon.v1.MomentR\amoments\x12\x15\n" +
 	"\x06of_job\x18\r \x01(\bR\x05ofJob\x12\x16\n" +
 	"\x06alarms\x18\x0e \x03(\x03R\x06alarms\x127\n" +
-	"\tdecisions\x18\x0f \x03(\v2\x19.falcon.v1.ChangeDecisionR\tdecisions\"\x97\x03\n" +
+	"\tdecisions\x18\x0f \x03(\v2\x19.falcon.v1.ChangeDecisionR\tdecisions\"\xa5\x03\n" +
 	"\x0eChangeDecision\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04rank\x18\x03 \x01(\x05R\x04rank\x12\x1c\n" +
-	"\titeration\x18\x04 \x01(\x03R\titeration\x12\x1d\n" +
-	"\n" +
-	"decided_at\x18\x05 \x01(\x03R\tdecidedAt\x12\x1b\n" +
+	"\titeration\x18\x04 \x01(\x03R\titeration\x12+\n" +
+	"\x11decided_iteration\x18\x05 \x01(\x03R\x10decidedIteration\x12\x1b\n" +
 	"\tbefore_ms\x18\x06 \x01(\x01R\bbeforeMs\x12\x19\n" +
 	"\bafter_ms\x18\a \x01(\x01R\aafterMs\x12\x16\n" +
 	"\x06points\x18\b \x01(\x05R\x06points\x12\x14\n" +

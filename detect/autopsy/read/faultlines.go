@@ -1,0 +1,256 @@
+package read
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/failslow/falcon/detect/autopsy"
+	"github.com/failslow/falcon/detect/xidcode"
+)
+
+// faultLine is one kind of line that states a fault.
+type faultLine struct {
+	needle string // that every such line has, as written: most lines have none and are not looked at closer
+	form   *regexp.Regexp
+	kind   string
+	class  autopsy.Class
+	text   string
+	advice string
+	// Groups of form: "rank", "host", "device", "code".
+}
+
+// Advice that several lines share.
+const (
+	seeGPU      = "Drain the node, read the kernel's log for an Xid of that time, reset the GPU; replace it where it comes again."
+	seeProgram  = "Read the lines before it on the rank that raised it first; the ends of the others follow from it."
+	seePeer     = "Find the rank or node that ended first: this connection went with it."
+	seeMemory   = "Lower the memory that a step needs, or look for what grows: a cache, a leak, a longer sequence."
+	seeLink     = "Test the link and its port; look at the switch's counters of the same time."
+	seeStorage  = "Look at the file system's servers and its clients' logs of the same time."
+	seeStanding = "Take stacks of all ranks (py-spy dump) and NCCL's flight recorder before it ends; the rank that is not in the call is the one to look at."
+)
+
+// faultLines are looked for in this order; the first that fits a line counts.
+var faultLines = []faultLine{
+	{needle: "Xid", form: regexp.MustCompile(`Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)`), kind: "xid", class: autopsy.Hardware},
+	{needle: "fallen off the bus", form: regexp.MustCompile(`GPU ([0-9a-fA-F:.]{7,}):? .*fallen off the bus`), kind: "xid", class: autopsy.Hardware,
+		text: "the GPU has fallen off the bus", advice: xidcode.Of(79).Advice},
+	{needle: "ECC", form: regexp.MustCompile(`(?i)uncorrectable ECC|ECCUncorrectable|double.bit ECC`), kind: "ecc", class: autopsy.Hardware,
+		text: "an uncorrectable memory error of a GPU", advice: seeGPU},
+	{needle: "ncorrectable NVLink", form: regexp.MustCompile(`(?i)uncorrectable NVLink error`), kind: "nvlink", class: autopsy.Hardware,
+		text: "an NVLink error", advice: xidcode.Of(74).Advice},
+	{needle: "hardware error", form: regexp.MustCompile(`CUDA error: (unspecified launch failure|hardware stack error|.*hardware error)`), kind: "cuda",
+		class: autopsy.Hardware, text: "the GPU reports a hardware error", advice: seeGPU},
+	{needle: "Got completion", form: regexp.MustCompile(`Got completion .*with (?:error|status=?) ?\d+.*?(?:hca (\S+))?$`), kind: "ib_completion",
+		class: autopsy.Network, text: "a transfer of InfiniBand or RoCE failed", advice: seeLink},
+	{needle: "got event from device", form: regexp.MustCompile(`NET/IB.*(?:got|Got) async (?:fatal )?event|port error`), kind: "ib_event",
+		class: autopsy.Hardware, text: "a network adapter reports an event", advice: seeLink},
+	{needle: "Link DOWN", form: regexp.MustCompile(`(mlx5_\d+|\w+): Port: \d+ Link DOWN`), kind: "link_down", class: autopsy.Warning,
+		text: "a port lost its link", advice: seeLink},
+	{needle: "EDAC", form: regexp.MustCompile(`EDAC .* (?:UE|CE) `), kind: "host_memory", class: autopsy.Warning,
+		text: "the host's memory reports an error", advice: "Run the vendor's memory diagnostics; replace the module where it comes again."},
+	{needle: "oom-kill", form: regexp.MustCompile(`oom-kill|oom_kill`), kind: "host_oom", class: autopsy.Memory,
+		text: "the kernel ended a process: the host had no memory left", advice: seeMemory},
+	{needle: "Out of memory: Kill", form: regexp.MustCompile(`Out of memory: Kill`), kind: "host_oom", class: autopsy.Memory,
+		text: "the kernel ended a process: the host had no memory left", advice: seeMemory},
+	{needle: "OOMKilled", form: regexp.MustCompile(`OOMKilled`), kind: "host_oom", class: autopsy.Memory,
+		text: "the container went over its memory", advice: seeMemory},
+	{needle: "out of memory", form: regexp.MustCompile(`(?:CUDA|HIP).*out of memory|OutOfMemoryError`), kind: "oom", class: autopsy.Memory,
+		text: "a GPU had no memory left", advice: seeMemory},
+	{needle: "out-of-memory", form: regexp.MustCompile(`(?i)detected \d+ oom.kill|out-of-memory`), kind: "host_oom", class: autopsy.Memory,
+		text: "Slurm ended a task: the host had no memory left", advice: seeMemory},
+	{needle: "No space left on device", form: regexp.MustCompile(`No space left on device`), kind: "disk_full", class: autopsy.Storage,
+		text: "a file system is full", advice: "Free space, or write elsewhere; the last checkpoint may be incomplete."},
+	{needle: "Stale file handle", form: regexp.MustCompile(`Stale file handle|ESTALE`), kind: "storage", class: autopsy.Storage,
+		text: "a network file system lost a file", advice: seeStorage},
+	{needle: "Input/output error", form: regexp.MustCompile(`Input/output error`), kind: "storage", class: autopsy.Storage,
+		text: "a file system failed", advice: seeStorage},
+	{needle: "not responding", form: regexp.MustCompile(`nfs: server (\S+) not responding|lustre.*not responding`), kind: "storage", class: autopsy.Storage,
+		text: "a network file system does not answer", advice: seeStorage},
+	{needle: "blocked for more than", form: regexp.MustCompile(`INFO: task \S+ blocked for more than \d+ seconds`), kind: "blocked", class: autopsy.Warning,
+		text: "a process of the host waits for a device or file system", advice: seeStorage},
+	{needle: "Watchdog caught collective", form: regexp.MustCompile(`Watchdog caught collective operation timeout`), kind: "watchdog", class: autopsy.Watchdog,
+		text: "a collective did not end in time", advice: seeStanding},
+	{needle: "watchdog", form: regexp.MustCompile(`detected by watchdog at work|watchdog got stuck|collective operation timeout`), kind: "watchdog",
+		class: autopsy.Watchdog, text: "a collective did not end in time", advice: seeStanding},
+	{needle: "Stalled", form: regexp.MustCompile(`Stalled ranks|Stalled ops|One or more tensors were submitted to be reduced`), kind: "stall",
+		class: autopsy.Watchdog, text: "Horovod reports a stall", advice: seeStanding},
+	{needle: "Heartbeat monitor timed out", form: regexp.MustCompile(`Heartbeat monitor timed out`), kind: "watchdog", class: autopsy.Watchdog,
+		text: "PyTorch's own watchdog stood still", advice: seeStanding},
+	{needle: "Some NCCL operations have failed", form: regexp.MustCompile(`Some NCCL operations`), kind: "nccl_follows", class: autopsy.Consequence,
+		text: "PyTorch ends the process after a failed collective", advice: seePeer},
+	{needle: "entire process down", form: regexp.MustCompile(`entire process down`), kind: "nccl_follows", class: autopsy.Consequence,
+		text: "PyTorch ends the process after a failed collective", advice: seePeer},
+	{needle: "remote process exited", form: regexp.MustCompile(`remote process exited or there was a network error`), kind: "nccl_follows",
+		class: autopsy.Consequence, text: "a peer ended, or its network failed", advice: seePeer},
+	{needle: "Connection reset by peer", form: regexp.MustCompile(`Connection reset by peer`), kind: "connection", class: autopsy.Consequence,
+		text: "a connection to a peer was lost", advice: seePeer},
+	{needle: "Connection closed by", form: regexp.MustCompile(`Connection closed by (?:remote )?peer`), kind: "connection", class: autopsy.Consequence,
+		text: "a connection to a peer was lost", advice: seePeer},
+	{needle: "ncclInternalError", form: regexp.MustCompile(`ncclInternalError|ncclSystemError|ncclUnhandledCudaError`), kind: "nccl", class: autopsy.Network,
+		text: "NCCL failed", advice: "Read NCCL's first WARN line; set NCCL_DEBUG=WARN for the next run."},
+	{needle: "NCCL WARN", form: regexp.MustCompile(`NCCL WARN (?:Call to (?:connect|recv|send).*failed|Connect to .* failed|NET/)`), kind: "nccl_net", class: autopsy.Network,
+		text: "NCCL reports a network error", advice: seeLink},
+	{needle: "NCCL WARN", form: regexp.MustCompile(`NCCL WARN`), kind: "nccl_warn", class: autopsy.Warning,
+		text: "NCCL warns", advice: "Read the line; NCCL's documentation of its environment has most of them."},
+	{needle: "CUDA error", form: regexp.MustCompile(`CUDA error: ([^\n]+)`), kind: "cuda", class: autopsy.Program,
+		text: "a CUDA call failed", advice: "Run the failing rank again with CUDA_LAUNCH_BLOCKING=1; test the GPU where it comes on the same one."},
+	{needle: "DUE TO TIME LIMIT", form: regexp.MustCompile(`DUE TO TIME LIMIT`), kind: "time_limit", class: autopsy.Ending,
+		text: "the job's time limit ended it", advice: "Start it again from its checkpoint, with more time."},
+	{needle: "DUE TO NODE FAILURE", form: regexp.MustCompile(`(?:ON (\S+) )?CANCELLED .*DUE TO NODE FAILURE`), kind: "node_failure", class: autopsy.Hardware,
+		text: "Slurm gave up a node", advice: "Look at the node's console and its Slurm state (sinfo -R)."},
+	{needle: "DUE TO PREEMPTION", form: regexp.MustCompile(`DUE TO PREEMPTION`), kind: "preempted", class: autopsy.Ending,
+		text: "the job was preempted", advice: "Start it again from its checkpoint."},
+	{needle: "CANCELLED AT", form: regexp.MustCompile(`CANCELLED AT`), kind: "cancelled", class: autopsy.Ending,
+		text: "somebody or a launcher cancelled the job", advice: "Ask who cancelled it; look for a fault before."},
+	{needle: "Segmentation fault", form: regexp.MustCompile(`(?:error: (\S+): task (\d+): )?.*Segmentation fault`), kind: "crash", class: autopsy.Program,
+		text: "a process crashed", advice: "Look at the stack that follows it, or at a core file."},
+	{needle: "srun: error: ", form: regexp.MustCompile(`srun: error: (\S+): tasks? ([\d,-]+): (?:Aborted|Exited|Bus error|Illegal|Floating)`), kind: "task_ended", class: autopsy.Ending,
+		text: "a task ended by itself", advice: seeProgram},
+	{needle: "srun: error: ", form: regexp.MustCompile(`srun: error: (\S+): tasks? ([\d,-]+): (?:Killed|Terminated)`), kind: "task_killed", class: autopsy.Ending,
+		text: "a task was ended from outside", advice: seeProgram},
+	{needle: "ChildFailedError", form: regexp.MustCompile(`ChildFailedError`), kind: "launcher", class: autopsy.Ending,
+		text: "torchrun reports a failed rank", advice: seeProgram},
+}
+
+// exception is the last line of a Python traceback: a class of errors and what it says.
+var exception = regexp.MustCompile(`^\s*(?:\w+: )?([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Timeout))(?::|$)`)
+
+// follows are errors of a program that a peer's end explains.
+var follows = regexp.MustCompile(`DistBackendError|DistNetworkError|DistStoreError|NCCL communicator was aborted|ncclRemoteError|` +
+	`Connection (?:closed|reset)|ChildFailedError|Broken pipe|TCPStore|SignalException`)
+
+// faults reads the lines that state a fault.
+type faults struct {
+	file   string
+	trace  bool // inside a Python traceback
+	raised int
+	found  []autopsy.Fault
+	more   map[string]int // of the same kind, that are not kept
+}
+
+const (
+	perKind    = 64 // faults of one kind that are kept
+	tracesMost = 64
+)
+
+// take reports whether the line states one.
+func (f *faults) take(l *line) bool {
+	if f.traceback(l) {
+		return true
+	}
+	for i := range faultLines {
+		k := &faultLines[i]
+		if !strings.Contains(l.text, k.needle) {
+			continue
+		}
+		m := k.form.FindStringSubmatch(l.text)
+		if m == nil {
+			continue
+		}
+		f.add(l, k, m)
+		return true
+	}
+	return false
+}
+
+// traceback follows a Python traceback to the line that says what was raised.
+func (f *faults) traceback(l *line) bool {
+	if strings.Contains(l.body, "Traceback (most recent call last)") {
+		f.trace = true
+		return true
+	}
+	if !f.trace {
+		return false
+	}
+	m := exception.FindStringSubmatch(l.body)
+	if m == nil {
+		return strings.HasPrefix(l.body, "File ") || strings.Contains(l.text, `  File "`)
+	}
+	f.trace = false
+	for i := range faultLines { // an error of CUDA, of memory or of NCCL has its own kind
+		k := &faultLines[i]
+		if k.class <= autopsy.Memory && strings.Contains(l.text, k.needle) && k.form.MatchString(l.text) {
+			f.add(l, k, k.form.FindStringSubmatch(l.text))
+			return true
+		}
+	}
+	class := autopsy.Program
+	if follows.MatchString(l.text) {
+		class = autopsy.Consequence
+	}
+	if f.raised++; f.raised <= tracesMost {
+		f.found = append(f.found, autopsy.Fault{
+			Kind: "exception", Class: class, Who: l.who, Time: l.time, Source: l.source(f.file),
+			Text: "the program raised " + m[1], Advice: seeProgram,
+		})
+	}
+	return true
+}
+
+func (f *faults) add(l *line, k *faultLine, m []string) {
+	if f.more == nil {
+		f.more = map[string]int{}
+	}
+	if f.more[k.kind]++; f.more[k.kind] > perKind {
+		return
+	}
+	x := autopsy.Fault{Kind: k.kind, Class: k.class, Who: l.who, Time: l.time, Text: k.text, Advice: k.advice, Source: l.source(f.file)}
+	switch k.kind {
+	case "xid":
+		device := strings.TrimSuffix(m[1], ".0")
+		if x.Who.Device = device; len(m) > 2 {
+			y := xidFault(device, int(whole(m[2], 0)), x.Source)
+			y.Who, y.Time = x.Who, x.Time
+			x = y
+		}
+	case "ib_completion", "link_down":
+		if i := strings.LastIndex(l.text, "hca "); k.kind == "ib_completion" && i >= 0 {
+			x.Who.Device = strings.Fields(l.text[i+4:])[0]
+		} else if k.kind == "link_down" {
+			x.Who.Device = m[1]
+		}
+		x.Who.Host = ncclHost(l.text)
+	case "task_ended", "task_killed", "crash":
+		if len(m) > 2 && m[1] != "" {
+			x.Who.Host = m[1]
+			if n, err := strconv.Atoi(m[2]); err == nil {
+				x.Who.Rank = n
+			}
+		}
+	case "node_failure":
+		x.Who.Host = m[1]
+	}
+	if x.Who.Rank < 0 {
+		x.Who.Rank = rankIn(l.text)
+	}
+	f.found = append(f.found, x)
+}
+
+// ncclHost is the host at the beginning of NCCL's "host:pid:tid [device]".
+func ncclHost(s string) string {
+	m := ncclLine.FindStringSubmatch(s)
+	if m == nil {
+		return ""
+	}
+	return m[1]
+}
+
+var (
+	ncclLine  = regexp.MustCompile(`^(?:\S+: )?([\w.-]+):\d+:\d+ \[\d+\]`)
+	rankWords = regexp.MustCompile(`\[(?:[^\]]* )?[Rr]ank ?(\d+)\]`)
+)
+
+// rankIn is the rank that a line itself names as "[Rank 3]" or "[PG ID 0 … Rank 3]", -1 = none.
+func rankIn(s string) int {
+	m := rankWords.FindStringSubmatch(s)
+	if m == nil {
+		return -1
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		return -1
+	}
+	return n
+}

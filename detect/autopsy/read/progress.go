@@ -1,0 +1,264 @@
+package read
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon/detect/autopsy"
+)
+
+// progress gathers what a text's lines say of iterations.
+type progress struct {
+	file     string
+	words    numbers
+	series   map[string]*building
+	order    []string
+	stamped  building // from the times of lines that have a step
+	stepAt   int64    // of the newest line that has one
+	stepTime time.Time
+	at       int64          // of the newest line that has one, -1 = none
+	last     autopsy.Source // the newest line of progress
+}
+
+const (
+	seriesMost = 256       // different names of values in a file
+	pointsMost = 5_000_000 // of a series
+)
+
+// building is a series that grows.
+type building struct {
+	meaning meaning
+	points  []autopsy.Point
+	ranks   int // values that were merged with another one of the same step
+}
+
+// take reads one line.
+func (p *progress) take(l *line) bool {
+	found := p.words.scan(l.body)
+	at := p.stepOf(found)
+	used := false
+	for _, v := range found {
+		if v.what == step || at < 0 && v.what != stepTime && v.what != stepRate && v.what != items {
+			continue
+		}
+		used = p.add(l, v, at) || used
+	}
+	if at >= 0 && (used || !l.time.IsZero()) {
+		p.stamp(l, at)
+		used = true
+	}
+	if used {
+		p.at, p.last = max(p.at, at), l.source(p.file)
+	}
+	return used
+}
+
+// stepOf is the iteration that a line speaks of, -1 = none: what is named exactly as one comes first.
+func (p *progress) stepOf(found []number) int64 {
+	best, at := 3, int64(-1)
+	for _, v := range found {
+		if v.what != step || v.value > math.MaxInt64/2 {
+			continue
+		}
+		rank := 1
+		if v.plain {
+			rank = 0
+		}
+		if rank < best {
+			best, at = rank, int64(v.value)
+		}
+	}
+	if best > 0 && p.words.has { // "[100/5005]" beside "Epoch [1]"
+		return int64(p.words.frac.value)
+	}
+	return at
+}
+
+func (p *progress) add(l *line, v number, at int64) bool {
+	if v.value <= 0 {
+		return false
+	}
+	if v.what == stepRate && v.toMs == 0 {
+		v.toMs = 1e3
+	}
+	key := v.name
+	if v.what == stepTime || v.what == stepRate {
+		key += "/" + p.words.total
+	}
+	b := p.series[key]
+	if b == nil {
+		if len(p.series) >= seriesMost {
+			return false
+		}
+		if p.series == nil {
+			p.series = map[string]*building{}
+		}
+		b = &building{meaning: v.meaning}
+		p.series[key] = b
+		p.order = append(p.order, key)
+	}
+	value := v.value
+	if v.what == stepRate || v.what == items {
+		value = 1 / v.value
+	}
+	if v.toMs > 0 { // a bar changes from it/s to s/it
+		value *= v.toMs
+	}
+	b.add(autopsy.Point{Value: value, Iteration: at, Time: l.time, Line: l.number})
+	return true
+}
+
+// add takes a point; of the values of several ranks for one iteration the slowest counts.
+func (b *building) add(at autopsy.Point) {
+	n := len(b.points)
+	if n >= pointsMost {
+		return
+	}
+	if at.Iteration >= 0 && n > 0 && b.points[n-1].Iteration == at.Iteration {
+		b.ranks++
+		if at.Value > b.points[n-1].Value {
+			b.points[n-1].Value = at.Value
+		}
+		return
+	}
+	b.points = append(b.points, at)
+}
+
+// stamp takes the time between two lines that have a step, for each iteration between them.
+func (p *progress) stamp(l *line, at int64) {
+	if l.time.IsZero() {
+		return
+	}
+	if between, steps := l.time.Sub(p.stepTime), at-p.stepAt; steps > 0 && between > 0 && !p.stepTime.IsZero() {
+		ms := float64(between) / 1e6 / float64(steps)
+		p.stamped.add(autopsy.Point{Value: ms, Iteration: at, Time: l.time, Line: l.number})
+	} else if steps == 0 {
+		return
+	}
+	p.stepAt, p.stepTime = at, l.time
+}
+
+// preference orders what series are taken.
+var preference = []quantity{stepTime, stepRate, someTime, meanTime, items, elapsed}
+
+const (
+	fewest     = 4    // points of a series
+	coarse     = 0.02 // share of a value that its last digit is worth: too coarse for small changes
+	lessPoints = 0.3  // of what the longest series has, and a series is something else
+)
+
+// series is the one that says most of the iterations, and ok whether there is one.
+func (p *progress) result() (s autopsy.Series, ok bool) {
+	candidates := p.candidates()
+	if len(candidates) == 0 {
+		return s, false
+	}
+	b := candidates[0]
+	for _, c := range candidates[1:] {
+		if b.coarse() && !c.coarse() {
+			b = c
+		}
+	}
+	s = autopsy.Series{File: p.file, Name: b.meaning.name, Points: b.points, Every: b.every(), Why: b.why()}
+	if b.meaning.toMs > 0 {
+		s.Unit = "ms"
+	}
+	for _, c := range candidates {
+		if c != b {
+			s.Rival = append(s.Rival, c.meaning.name)
+		}
+	}
+	return s, true
+}
+
+func (p *progress) candidates() []*building {
+	var all []*building
+	longest := 0
+	for _, key := range p.order {
+		if b := p.series[key]; b.meaning.what == elapsed {
+			b.toDifferences()
+		}
+		all = append(all, p.series[key])
+	}
+	if len(p.stamped.points) > 0 {
+		p.stamped.meaning = meaning{what: items, toMs: 1, name: "the times of the lines"}
+		all = append(all, &p.stamped)
+	}
+	for _, b := range all {
+		longest = max(longest, len(b.points))
+	}
+	all = slices.DeleteFunc(all, func(b *building) bool {
+		return len(b.points) < fewest || float64(len(b.points)) < lessPoints*float64(longest)
+	})
+	slices.SortStableFunc(all, func(a, b *building) int {
+		return cmp.Compare(slices.Index(preference, a.meaning.what), slices.Index(preference, b.meaning.what))
+	})
+	return all
+}
+
+// toDifferences makes times of iterations from the time since the start.
+func (b *building) toDifferences() {
+	var out []autopsy.Point
+	for i := 1; i < len(b.points); i++ {
+		was, is := b.points[i-1], b.points[i]
+		steps := max(1, is.Iteration-was.Iteration)
+		if is.Value > was.Value {
+			is.Value = (is.Value - was.Value) / float64(steps)
+			out = append(out, is)
+		}
+	}
+	b.points = out
+}
+
+// coarse reports whether neighbours are equal, or differ by much: the file has too few digits.
+func (b *building) coarse() bool {
+	least := math.Inf(1)
+	same := 0
+	for i := 1; i < len(b.points); i++ {
+		d := math.Abs(b.points[i].Value/b.points[i-1].Value - 1)
+		if d < 1e-9 {
+			same++
+		} else {
+			least = min(least, d)
+		}
+	}
+	return least > coarse && 2*same > len(b.points)
+}
+
+// every is how many iterations a point covers, 0 = not known.
+func (b *building) every() int {
+	var steps []int64
+	for i := 1; i < len(b.points) && i < 1000; i++ {
+		if d := b.points[i].Iteration - b.points[i-1].Iteration; d > 0 {
+			steps = append(steps, d)
+		}
+	}
+	if len(steps) == 0 {
+		return 0
+	}
+	slices.Sort(steps)
+	return int(steps[len(steps)/2])
+}
+
+func (b *building) why() string {
+	what := map[quantity]string{
+		stepTime: "its name says the time of an iteration", stepRate: "iterations per second, turned over",
+		someTime: "the time beside an iteration's number", meanTime: "a mean of iteration times",
+		items: "a rate, turned over: the work of an iteration is taken to be the same", elapsed: "differences of the time since the start",
+	}[b.meaning.what]
+	if b.meaning.name == "the times of the lines" {
+		what = "differences of the times of lines, for each iteration between them"
+	}
+	if b.ranks > 0 {
+		what += fmt.Sprintf("; of several values of one iteration the largest counts (%d merged)", b.ranks)
+	}
+	return what
+}
+
+func medianOf(d []time.Duration) time.Duration {
+	slices.Sort(d)
+	return d[len(d)/2]
+}

@@ -91,7 +91,8 @@ const (
 
 // Judge answers from the facts.
 func Judge(f *Facts) Answer {
-	opinions := []opinion{judgeFaults(f), judgeCalls(f), judgeStacks(f), judgeSilence(f), judgeMembers(f), judgeSeries(f)}
+	series := measure(f.Series)
+	opinions := []opinion{judgeFaults(f), judgeCalls(f), judgeStacks(f), judgeSilence(f), judgeMembers(f), judgeSeries(series)}
 	for _, v := range f.Verdicts {
 		opinions = append(opinions, ofVerdict(v))
 	}
@@ -105,9 +106,9 @@ func Judge(f *Facts) Answer {
 	case len(opinions) > 0:
 		out.take(opinions)
 	case judged:
-		out.healthy(f)
+		out.healthy(series)
 	default:
-		out.unknown(f)
+		out.unknown(series)
 	}
 	out.list(f)
 	return out
@@ -159,19 +160,19 @@ func (a *Answer) name(who []Who) {
 	slices.Sort(a.Devices)
 }
 
-func (a *Answer) healthy(f *Facts) {
+func (a *Answer) healthy(series []measured) {
 	a.Kind, a.Confidence = KindHealthy, healthyConfidence
 	a.Summary = "no fault is found in what was given"
-	a.Findings = append(a.Findings, power(f)...)
+	a.Findings = append(a.Findings, power(series)...)
 }
 
-func (a *Answer) unknown(f *Facts) {
+func (a *Answer) unknown(series []measured) {
 	a.Summary = "it can't be told: nothing that was given says how long iterations take, what ranks wait for, or what failed"
 	a.Next = []string{
 		"give a training log with times of iterations, or the output of the ranks",
 		"of a job that stands: stacks of all ranks (py-spy dump), NCCL's flight recorder, ncclras -f json",
 	}
-	a.Findings = append(a.Findings, power(f)...)
+	a.Findings = append(a.Findings, power(series)...)
 }
 
 const (

@@ -21,7 +21,8 @@ const (
 	lastingNoise  = 1.3 // times the differences of independent points
 	lastingMargin = 1.35
 	resolution    = 1e-4
-	unsure        = 6 // points: the noise of a short series is not well known
+	noiseSample   = 50_000 // differences are enough for the noise
+	unsure        = 6      // points: the noise of a short series is not well known
 )
 
 // Shift is a change of level: points from At on differ from those before.
@@ -225,9 +226,10 @@ func (s *splitter) shifts(n int) (out []Shift, warmup int) {
 
 // noiseOf is the standard deviation of a point, from differences of neighbours.
 func noiseOf(values []float64) float64 {
-	diffs := make([]float64, len(values)-1)
-	for i := range diffs {
-		diffs[i] = math.Abs(values[i+1] - values[i])
+	stride := max(1, len(values)/noiseSample)
+	diffs := make([]float64, 0, len(values)/stride)
+	for i := 0; i+1 < len(values); i += stride {
+		diffs = append(diffs, math.Abs(values[i+1]-values[i]))
 	}
 	return max(1.4826*median(diffs), rms(diffs)/rmsOfGaussian, resolution) / math.Sqrt2
 }
@@ -293,14 +295,47 @@ func sums(values []float64) []float64 {
 	return out
 }
 
+// median is that of values, 0 of none. It orders a copy only as far as it must.
 func median(values []float64) float64 {
-	if len(values) == 0 {
+	n := len(values)
+	if n == 0 {
 		return 0
 	}
-	sorted := slices.Sorted(slices.Values(values))
-	mid := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[mid]
+	a := slices.Clone(values)
+	high := nth(a, n/2)
+	if n%2 == 1 {
+		return high
 	}
-	return (sorted[mid-1] + sorted[mid]) / 2
+	return (slices.Max(a[:n/2]) + high) / 2
+}
+
+// nth is the value that stands at k once a is sorted; smaller ones stand before it then.
+func nth(a []float64, k int) float64 {
+	from, to := 0, len(a)-1
+	for from < to {
+		pivot := max(min(a[from], a[(from+to)/2]), min(max(a[from], a[(from+to)/2]), a[to])) // of three
+		i, j := from, to
+		for i <= j {
+			for a[i] < pivot {
+				i++
+			}
+			for a[j] > pivot {
+				j--
+			}
+			if i <= j {
+				a[i], a[j] = a[j], a[i]
+				i++
+				j--
+			}
+		}
+		switch {
+		case k <= j:
+			to = j
+		case k >= i:
+			from = i
+		default:
+			return a[k]
+		}
+	}
+	return a[k]
 }

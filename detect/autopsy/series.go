@@ -22,11 +22,30 @@ const (
 	seriesListed = 8
 )
 
+// measured is a series with its levels.
+type measured struct {
+	Series
+	values []float64
+	levels Levels
+}
+
+func measure(all []Series) []measured {
+	out := make([]measured, len(all))
+	for i, s := range all {
+		values := make([]float64, len(s.Points))
+		for k, p := range s.Points {
+			values[k] = p.Value
+		}
+		out[i] = measured{s, values, levels(values)}
+	}
+	return out
+}
+
 // judgeSeries finds where iterations became slower.
-func judgeSeries(f *Facts) opinion {
+func judgeSeries(series []measured) opinion {
 	var best opinion
 	agree := 0
-	for _, s := range f.Series {
+	for _, s := range series {
 		o := judgeOne(s)
 		switch {
 		case o.kind != "" && best.kind != "" && best.onset.Index == o.onset.Index && best.summary == o.summary:
@@ -43,19 +62,14 @@ func judgeSeries(f *Facts) opinion {
 	return best
 }
 
-func judgeOne(s Series) opinion {
-	values := make([]float64, len(s.Points))
-	for i, p := range s.Points {
-		values[i] = p.Value
-	}
-	if len(values) < leastSeries {
+func judgeOne(s measured) opinion {
+	if len(s.values) < leastSeries {
 		return opinion{}
 	}
-	l := levels(values)
-	if o := lasting(s, values, l); o.kind != "" {
+	if o := lasting(s.Series, s.values, s.levels); o.kind != "" {
 		return o
 	}
-	if o := stall(s, values); o.kind != "" {
+	if o := stall(s.Series, s.values); o.kind != "" {
 		return o
 	}
 	return opinion{judged: true}
@@ -184,17 +198,13 @@ func stall(s Series, values []float64) opinion {
 }
 
 // power says what could not have been told.
-func power(f *Facts) []Finding {
+func power(series []measured) []Finding {
 	var out []Finding
-	for _, s := range f.Series[:min(seriesListed, len(f.Series))] {
-		values := make([]float64, len(s.Points))
-		for i, p := range s.Points {
-			values[i] = p.Value
-		}
-		text := fmt.Sprintf("%s: %d points are too few for any test", s.Name, len(values))
-		if l := levels(values); len(values) >= leastSeries {
+	for _, s := range series[:min(seriesListed, len(series))] {
+		text := fmt.Sprintf("%s: %d points are too few for any test", s.Name, len(s.values))
+		if len(s.values) >= leastSeries {
 			text = fmt.Sprintf("%s: %d points, noise of a point %.2g %%: a change of the last quarter below %.2g %% could not be told",
-				s.Name, len(values), 100*l.Noise, 100*max(leastChange, l.Least))
+				s.Name, len(s.values), 100*s.levels.Noise, 100*max(leastChange, s.levels.Least))
 		}
 		out = append(out, Finding{Kind: "power", File: s.File, Text: text})
 	}

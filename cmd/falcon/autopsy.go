@@ -13,15 +13,16 @@ import (
 )
 
 // runAutopsy answers from files, folders, archives and standard input.
-func runAutopsy(c *cobra.Command, paths []string) (autopsy.Answer, error) {
+func runAutopsy(c *cobra.Command, paths []string) (autopsy.Answer, *autopsy.Facts, error) {
 	var set read.Set
 	in := inputs{set: &set, stdin: c.InOrStdin()}
 	for _, p := range paths {
 		if err := in.add(p); err != nil {
-			return autopsy.Answer{}, fmt.Errorf("can't read %s: %w", p, err)
+			return autopsy.Answer{}, nil, fmt.Errorf("can't read %s: %w", p, err)
 		}
 	}
-	return autopsy.Judge(set.Facts()), nil
+	facts := set.Facts()
+	return autopsy.Judge(facts), facts, nil
 }
 
 // printAutopsy prints an answer for people.

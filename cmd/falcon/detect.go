@@ -40,6 +40,7 @@ commands below read one file as what their name says, and have more flags.`
 // detectCommand answers what happened from whatever there is.
 func detectCommand() *cobra.Command {
 	var asJSON bool
+	var page string
 	c := &cobra.Command{
 		Use:     "detect PATH…",
 		Short:   "Say what happened to a job, from logs, dumps, tables and reports",
@@ -51,9 +52,14 @@ func detectCommand() *cobra.Command {
 		if len(args) == 0 {
 			return c.Help()
 		}
-		answer, err := runAutopsy(c, args)
+		answer, facts, err := runAutopsy(c, args)
 		if err != nil {
 			return err
+		}
+		if page != "" {
+			if err := writeAutopsyPage(page, answer, facts); err != nil {
+				return err
+			}
 		}
 		if asJSON {
 			err = writeJSON(c.OutOrStdout(), answer)
@@ -63,6 +69,7 @@ func detectCommand() *cobra.Command {
 		return errors.Join(err, exitOfAnswer(answer))
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
+	c.Flags().StringVar(&page, "html", "", "write the answer to this file too, as one page that needs nothing else")
 	c.AddCommand(detectIterationsCommand(), detectCallsCommand(), detectWorkersCommand(), detectProfileCommand(), detectTraceCommand())
 	return c
 }

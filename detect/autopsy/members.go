@@ -235,24 +235,25 @@ func (m *metric) ratios() map[string][]float64 {
 	for _, key := range m.members {
 		out[key] = make([]float64, len(m.steps))
 	}
-	var others []float64
+	var sorted []float64
 	for i, step := range m.steps {
+		sorted = sorted[:0]
 		for _, key := range m.members {
 			out[key][i] = math.NaN()
+			if s, ok := m.values[key][step]; ok {
+				sorted = append(sorted, s.Value)
+			}
+		}
+		slices.Sort(sorted)
+		if len(sorted) < peersLeast {
+			continue
+		}
+		for _, key := range m.members {
 			mine, ok := m.values[key][step]
 			if !ok {
 				continue
 			}
-			others = others[:0]
-			for _, other := range m.members {
-				if s, ok := m.values[other][step]; ok && other != key {
-					others = append(others, s.Value)
-				}
-			}
-			if len(others) < peersLeast-1 {
-				continue
-			}
-			r := mine.Value / median(others)
+			r := mine.Value / medianWithout(sorted, mine.Value)
 			if m.direction != MoreIsSlow {
 				r = 1 / r
 			}
@@ -260,6 +261,22 @@ func (m *metric) ratios() map[string][]float64 {
 		}
 	}
 	return out
+}
+
+// medianWithout is the median of sorted values without one of them.
+func medianWithout(sorted []float64, value float64) float64 {
+	at, _ := slices.BinarySearch(sorted, value)
+	get := func(i int) float64 {
+		if i >= at {
+			i++
+		}
+		return sorted[i]
+	}
+	n := len(sorted) - 1
+	if n%2 == 1 {
+		return get(n / 2)
+	}
+	return (get(n/2-1) + get(n/2)) / 2
 }
 
 // spread is by how much members usually differ.

@@ -174,7 +174,7 @@ func (l *Lab) nodeEnvironment(n NodeSetup) []string {
 
 func (l *Lab) rankEnvironment(n NodeSetup, r falcon.Rank, d falcon.Device) []string {
 	return append(l.nodeEnvironment(n), "RANK="+strconv.Itoa(int(r)), "WORLD_SIZE="+strconv.Itoa(l.sc.Layout.Layout().World()),
-		"LOCAL_RANK="+strconv.Itoa(d.Index()), "FALCON_DEVICE="+string(d))
+		"LOCAL_RANK="+strconv.Itoa(d.Index()), "LOCAL_WORLD_SIZE="+strconv.Itoa(l.sc.gpusPerNode()), "FALCON_DEVICE="+string(d))
 }
 
 func (l *Lab) followRank(p *rankProcess, out io.Reader) {

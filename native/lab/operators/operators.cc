@@ -3,7 +3,8 @@
  * right: sizes, pickled bytes, flags, indices. An operator of PyTorch that launched kernels and whose results
  * are integers or truth values, or that moves elements of any type as they are, is computed once more by
  * PyTorch's own CPU code, on the same memory (the device's memory is the host's), in the order of its stream
- * and in no modelled time. Results of floating point stay what they were: not computed.
+ * and in no modelled time. Results of floating point are not computed: small new ones read as zero, on all
+ * ranks alike, so that what is decided by a norm or a loss is decided alike; others stay what they were.
  *
  * Compiled against the headers of the PyTorch that it is for, and loaded by the runtime's stand-in.
  */
@@ -16,6 +17,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
@@ -40,6 +42,9 @@ using torch::jit::Stack;
 
 /* Of all tensors of one call: larger ones are data, and copying them would take the host's time. */
 constexpr int64_t kMost = 16 << 20;
+
+/* Of all results of one call: those that a program may decide by. */
+constexpr int64_t kSmall = 4 << 10;
 
 /* They move elements as they are, whatever the type. */
 const std::set<std::string> kMovers = {
@@ -142,6 +147,16 @@ void run_call(void *arg) {
 
 void release_call(void *arg) { delete static_cast<Call *>(arg); }
 
+/* Results of one call of floating point. */
+using Results = std::vector<at::Tensor>;
+
+void clear_results(void *arg) {
+  at::AutoDispatchBelowADInplaceOrView plain;
+  for (at::Tensor &t : *static_cast<Results *>(arg)) t.zero_();
+}
+
+void release_results(void *arg) { delete static_cast<Results *>(arg); }
+
 thread_local int writing; /* a kernel that updates in place runs: what it calls is part of it */
 
 /* An operator's kernel for the GPU, and what is computed after it. */
@@ -150,7 +165,12 @@ class Computed final : public c10::OperatorKernel {
   Computed(const c10::KernelFunction &real, const c10::FunctionSchema &schema, bool mover)
       : real_(real), mover_(mover), args_(schema.arguments().size()), returns_(schema.returns().size()) {
     for (size_t i = 0; i < args_; i++)
-      if (const auto *alias = schema.arguments()[i].alias_info(); alias && alias->isWrite()) written_.push_back(i);
+      if (const auto *alias = schema.arguments()[i].alias_info(); alias && alias->isWrite()) {
+        written_.push_back(i);
+        whole_ = whole_ && schema.arguments()[i].kwarg_only(); /* out=, which is for results alone */
+      }
+    if (written_.empty())
+      for (const auto &r : schema.returns()) whole_ = whole_ && !r.alias_info();
   }
 
   void operator()(const c10::OperatorHandle &op, c10::DispatchKeySet keys, Stack *stack) {
@@ -165,7 +185,7 @@ class Computed final : public c10::OperatorKernel {
  private:
   /* What is written in place tells by its type before the call. */
   bool may_matter(const Stack &stack) const {
-    bool matters = written_.empty() || mover_;
+    bool matters = whole_ || mover_;
     const IValue *first = stack.data() + stack.size() - args_;
     for (size_t i : written_) each(first[i], [&](const at::Tensor &t) { matters = matters || is_control(t); });
     return matters;
@@ -199,6 +219,7 @@ class Computed final : public c10::OperatorKernel {
         results.push_back(t);
       });
     for (size_t i : written_) each(args[i], [&](const at::Tensor &t) { matters = matters || is_control(t); });
+    if (!matters && whole_ && !are_read(args, results)) clear(stream, results);
     if (!matters || !possible || bytes > kMost) return;
     auto c = std::make_unique<Call>(Call{op, {}, {}});
     at::AutoDispatchBelowADInplaceOrView plain;
@@ -207,8 +228,34 @@ class Computed final : public c10::OperatorKernel {
     falcon_lab_after(stream, run_call, release_call, c.release());
   }
 
+  /* Whether results are in the memory of what is read, as where out= is the argument. */
+  bool are_read(const Stack &args, const Results &results) const {
+    bool read = false;
+    for (size_t i = 0; i < args_; i++) {
+      if (std::find(written_.begin(), written_.end(), i) != written_.end()) continue;
+      each(args[i], [&](const at::Tensor &t) {
+        for (const at::Tensor &r : results)
+          read = read || !t.has_storage() || !r.has_storage() || t.storage().data() == r.storage().data();
+      });
+    }
+    return read;
+  }
+
+  static void clear(cudaStream_t stream, const Results &results) {
+    int64_t bytes = 0;
+    auto small = std::make_unique<Results>();
+    for (const at::Tensor &t : results) {
+      if (!is_held(t)) return;
+      bytes += t.numel() * (int64_t)t.element_size();
+    }
+    if (bytes > kSmall) return;
+    at::AutoDispatchBelowADInplaceOrView plain;
+    for (const at::Tensor &t : results) small->push_back(on_host(t));
+    falcon_lab_after(stream, clear_results, release_results, small.release());
+  }
+
   c10::KernelFunction real_;
-  bool mover_;
+  bool mover_, whole_ = true; /* whether results hold nothing but this call's */
   size_t args_, returns_;
   std::vector<size_t> written_;
 };

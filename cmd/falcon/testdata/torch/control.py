@@ -89,6 +89,19 @@ def for_the_host() -> None:
     same("floats that move", torch.cat([x.cuda().t(), x.cuda().t()]).contiguous(), torch.cat([x.t(), x.t()]))
 
 
+def decided_alike() -> None:
+    """What a framework decides by is not computed, but every rank finds the same: a norm, a loss, an overflow."""
+    for k in range(200):
+        torch.full((1 << k % 14,), float("nan"), device="cuda")  # what memory held before
+        x = torch.full((512, 256), float("inf"), device="cuda")
+        norm = torch.stack([part.norm(2) for part in x.split(128)]).norm(2)
+        same("a norm", bool((~torch.isfinite(norm) | (norm < 0)).any()), False)
+        torch.full_like(norm, float("inf"))  # whose place is taken next
+        same("a finite norm", bool(torch.isfinite(norm)), True)
+        same("overflow", bool(torch.isfinite(x.amax()).logical_not()), False)
+        same("a loss", x.square().mean().item(), 0.0)
+
+
 def streams_in_order() -> None:
     side = torch.cuda.Stream()
     a = torch.zeros(4, dtype=torch.int64, device="cuda")
@@ -128,6 +141,7 @@ def nothing_breaks() -> None:
 
 torch.cuda.set_device(0)
 for_the_host()
+decided_alike()
 streams_in_order()
 from_threads()
 nothing_breaks()

@@ -125,7 +125,7 @@ PAGES   ?= $(CURDIR)/docs
 RESULTS ?= $(BIN)
 
 # Exact on any machine first, then what is timed.
-NIGHTLY := simulate core-race schedules crashes keys attacks eval one-slow table7 flow rivals outage pictures seeds pauses swaps harmless node-pauses clock-steps old-journals ends recoveries torch-kills pipeline-kills torch-standby torch-pauses torch-versions torch-screen torch-lab version-pairs hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
+NIGHTLY := simulate core-race schedules crashes keys attacks eval one-slow table7 flow rivals outage pictures seeds pauses swaps harmless node-pauses clock-steps old-journals ends recoveries torch-kills pipeline-kills torch-standby torch-pauses torch-versions torch-screen torch-lab torch-trainers version-pairs hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
 .PHONY: $(NIGHTLY)
 export NIGHT_SEEDS ?= 10000
 nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped
@@ -273,6 +273,11 @@ torch-lab: build ## PyTorch jobs of TORCH_RANKS (8) on emulated GPUs, without an
 	@python=$$(.ci/python which); \
 	if [ -n "$$python" ]; then go test -count=1 -timeout 3h -v -run TestTorchWithoutAdapter ./cmd/falcon -lab-torch "$$python" -lab-torch-seeds $(TORCH_SEEDS) -lab-torch-ranks $(TORCH_RANKS) -lab-out $(RESULTS)/torch -lab-page $(PAGES)/torch.md; \
 	else echo "torch-lab: skipped: no torch; set FALCON_PYTHON, or run make python-torch"; fi
+
+torch-trainers: build ## a job of transformers, accelerate, Lightning and DeepSpeed each on emulated GPUs: a slow GPU is named, and S4 carried out; its part of docs/torch.md; skipped without torch or PyPI
+	@python=$$(.ci/python which); trainers=$$(.ci/python trainers) || exit 1; \
+	if [ -n "$$python" ] && [ -n "$$trainers" ]; then go test -count=1 -timeout 1h -v -run TestTorchTrainers ./cmd/falcon -torch-python "$$python" -torch-trainers "$$trainers" -lab-page $(PAGES)/torch.md; \
+	else echo "torch-trainers: skipped: no torch, or no packages of the trainers; run make python-torch, with PyPI"; fi
 
 HANGS ?= 50
 HANGS_SEED ?= 1

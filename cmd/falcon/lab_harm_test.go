@@ -49,6 +49,14 @@ type liveLab struct {
 // startLab starts a scenario and waits until it trains.
 func startLab(t *testing.T, sc lab.Scenario, netns string, more ...string) *liveLab {
 	t.Helper()
+	l := openLab(t, sc, netns, more...)
+	l.await(30, time.Minute)
+	return l
+}
+
+// openLab is startLab for a job that has yet to begin.
+func openLab(t *testing.T, sc lab.Scenario, netns string, more ...string) *liveLab {
+	t.Helper()
 	l := &liveLab{
 		t: t, rng: rand.New(rand.NewPCG(*labHarmSeed, 7)), netns: netns, report: filepath.Join(t.TempDir(), "report.json"), ended: make(chan error, 1),
 	}
@@ -72,7 +80,6 @@ func startLab(t *testing.T, sc lab.Scenario, netns string, more ...string) *live
 	go func() { l.ended <- l.cmd.Wait() }()
 	t.Cleanup(func() { _ = l.cmd.Process.Signal(syscall.SIGTERM) }) // ended already is as good
 	l.findDirectory(temp)
-	l.await(30, time.Minute)
 	return l
 }
 

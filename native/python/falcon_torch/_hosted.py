@@ -6,6 +6,7 @@ orders to move them are refused on all ranks alike.
 
 from __future__ import annotations
 
+import atexit
 import sys
 import threading
 import time
@@ -38,6 +39,7 @@ def attach(make: Callable[[], T], name: str) -> T | None:
         return None
     if not job.under_falcon:
         return None
+    atexit.register(job.left)
     threading.Thread(target=_guard, args=(Limit(_hook.Hook(), job.log),), name="falcon-limit", daemon=True).start()
     return job
 
@@ -113,6 +115,12 @@ class HostedJob(Job):
         if not self._over:
             self._open = False
             self.advance(0)
+
+    def left(self) -> None:
+        """The interpreter ends: a loop of the script's has no other end that could be seen."""
+        if not self._over and getattr(sys, "last_value", None) is None:
+            self._over = True
+            self.log.write(end="done", next_iteration=self._next)
 
     def mark_end(self, optimizer: Any) -> None:
         """Mark the end of an optimizer's step alone: forward and backward run inside it, and updating() is called."""

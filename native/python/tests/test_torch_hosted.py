@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -70,6 +71,27 @@ def alone(_: Mailbox) -> bool:
 def test_a_rank_that_does_not_come_does_not_end_the_others(capfd: pytest.CaptureFixture[str]) -> None:
     assert play(2, alone) == [True, True]
     assert "falcon_torch: a framework trains without Falcon: not every rank has come" in capfd.readouterr().err
+
+
+def ends(_: Mailbox, how: str) -> list[Any]:
+    """The lines by which a rank says that it has ended, where the interpreter ends."""
+    job = attach(make, "a framework")
+    assert job is not None
+    lines: list[Any] = []
+    job.log.write = lambda **fields: lines.append(fields)  # type: ignore[method-assign]
+    job.advance(STEPS)
+    if how == "the framework":
+        job.finish()
+    elif how == "an error":
+        sys.last_value = ValueError()
+    job.left()
+    job.left()
+    return [line for line in lines if "end" in line]
+
+
+@pytest.mark.parametrize(("how", "said"), [("the script", 1), ("the framework", 1), ("an error", 0)])
+def test_a_script_that_ends_by_itself_says_so_once(how: str, said: int) -> None:
+    assert play(1, ends, how) == [[{"end": "done", "next_iteration": 0}] * said]
 
 
 def scales(_: Mailbox) -> list[Any]:

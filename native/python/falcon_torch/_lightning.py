@@ -6,6 +6,7 @@ It must not move micro-batches: Lightning counts the batches of an epoch on each
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Any
 
 import torch.distributed as dist
@@ -155,6 +156,19 @@ def waits(trainer: Any) -> bool:
     return "Async" not in type(trainer.strategy.checkpoint_io).__name__
 
 
+def check_rank(trainer: Any) -> None:
+    """Raise ValueError where the trainer counts ranks by itself, and differently from who has started them.
+
+    Two processes would take one rank, and all would wait for the one that nobody has.
+    """
+    name, rank = type(getattr(trainer.strategy, "cluster_environment", None)).__name__, os.environ.get("RANK", "")
+    if name == "LightningEnvironment" and rank.isdigit() and int(rank) != trainer.global_rank:
+        raise ValueError(
+            f"Lightning takes this process for rank {trainer.global_rank}, and it was started as rank {rank}: give the "
+            "Trainer plugins=[TorchElasticEnvironment()]"
+        )
+
+
 def _callback(loop: Loop, package: str) -> Any:
     """A callback of Lightning's, from the package that the trainer is of."""
     base: Any = importlib.import_module(package).Callback
@@ -186,5 +200,6 @@ def lightning(trainer: Any, mesh: str | None = None) -> None:
     if missing:
         raise ValueError(f"trainer is a {type(trainer).__name__} without {missing[0]}; give a Trainer of Lightning")
     if hook_loaded():
+        check_rank(trainer)
         package = type(trainer).__module__.partition(".trainer")[0]  # lightning.pytorch, or pytorch_lightning
         trainer.callbacks.append(_callback(Loop(mesh), package + ".callbacks"))

@@ -11,7 +11,7 @@ import torch
 
 import falcon_torch
 from fake_hook import Mailbox, checkpoint, split, stop
-from falcon_torch import _deepspeed, _hook
+from falcon_torch import _deepspeed, _hook, _lightning
 from falcon_torch._transformers import groups_of
 from ranks import play, same
 
@@ -111,6 +111,32 @@ def test_stages_of_zero(stage: int, mesh: str, zero: tuple[int, int], tmp_path: 
 def test_groups_of_batches() -> None:
     sizes = [[len(g.batches) for g in groups_of([{"x": k} for k in range(m)], 4)] for m in (1, 4, 7, 9)]
     assert sizes == [[0, 0, 0, 1], [1, 1, 1, 1], [1, 2, 2, 2], [2, 2, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("environment", "rank", "refused"),
+    [
+        ("LightningEnvironment", "2", True),
+        ("LightningEnvironment", "0", False),
+        ("LightningEnvironment", "", False),
+        ("SLURMEnvironment", "2", False),
+    ],
+)
+def test_a_trainer_that_counts_ranks_by_itself_is_refused(
+    environment: str, rank: str, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", rank)
+    kind = type(environment, (), {})
+    trainer = SimpleNamespace(global_rank=0, strategy=SimpleNamespace(cluster_environment=kind()))
+    said = ""
+    try:
+        _lightning.check_rank(trainer)
+    except ValueError as error:
+        said = str(error)
+    assert said == refused * (
+        "Lightning takes this process for rank 0, and it was started as rank 2: give the Trainer "
+        "plugins=[TorchElasticEnvironment()]"
+    )
 
 
 def misuse(_: Mailbox) -> list[str]:

@@ -101,7 +101,7 @@ func (p *trainerPlay) play(t *testing.T) {
 	p.stepMs = medianStep(ends)
 	began := time.Now()
 	setClock(t, l.dir, trainerGPU, trainerClock)
-	named := l.awaitIncident(client, "a verdict on "+trainerGPU, func(in report.Incident) bool { return true })
+	named := l.awaitIncident(client, "a verdict on "+trainerGPU, func(report.Incident) bool { return true })
 	p.named = stepsSince(t, folder, began)
 	l.awaitIncident(client, "a proposal of S4", func(in report.Incident) bool {
 		return slices.ContainsFunc(in.Actions, func(a report.Action) bool {

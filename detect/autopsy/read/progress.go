@@ -24,15 +24,20 @@ type progress struct {
 }
 
 const (
-	seriesMost = 256       // different names of values in a file
-	pointsMost = 5_000_000 // of a series
+	seriesMost = 256     // different names of values in a file
+	pointsMost = 1 << 20 // of a series
 )
 
-// building is a series that grows.
+// building is a series that grows. A very long one has means of neighbours for points.
 type building struct {
 	meaning meaning
 	points  []autopsy.Point
 	ranks   int // values that were merged with another one of the same step
+	newest  autopsy.Point
+	open    bool // the newest may still be merged with another one
+	each    int  // values that a point is the mean of, 0 = 1
+	part    autopsy.Point
+	parts   int
 }
 
 // take reads one line.
@@ -113,18 +118,45 @@ func (p *progress) add(l *line, v number, at int64) bool {
 
 // add takes a point; of the values of several ranks for one iteration the slowest counts.
 func (b *building) add(at autopsy.Point) {
-	n := len(b.points)
-	if n >= pointsMost {
-		return
-	}
-	if at.Iteration >= 0 && n > 0 && b.points[n-1].Iteration == at.Iteration {
+	if b.open && at.Iteration >= 0 && b.newest.Iteration == at.Iteration {
 		b.ranks++
-		if at.Value > b.points[n-1].Value {
-			b.points[n-1].Value = at.Value
-		}
+		b.newest.Value = max(b.newest.Value, at.Value)
 		return
 	}
-	b.points = append(b.points, at)
+	b.close()
+	b.newest, b.open = at, true
+}
+
+// close keeps the newest point.
+func (b *building) close() {
+	if !b.open {
+		return
+	}
+	b.open = false
+	if b.parts == 0 {
+		b.part = b.newest
+	} else {
+		b.part.Value += b.newest.Value
+	}
+	if b.parts++; b.parts < b.each {
+		return
+	}
+	b.part.Value /= float64(b.parts)
+	b.points, b.parts = append(b.points, b.part), 0
+	if len(b.points) == pointsMost {
+		b.halve()
+	}
+}
+
+// halve makes one point of two neighbours.
+func (b *building) halve() {
+	for i := range len(b.points) / 2 {
+		p := b.points[2*i]
+		p.Value = (p.Value + b.points[2*i+1].Value) / 2
+		b.points[i] = p
+	}
+	b.points = b.points[:len(b.points)/2]
+	b.each = 2 * max(1, b.each)
 }
 
 // stamp takes the time between two lines that have a step, for each iteration between them.
@@ -177,7 +209,9 @@ func (p *progress) result() (s autopsy.Series, ok bool) {
 func (p *progress) candidates() []*building {
 	var all []*building
 	longest := 0
+	p.stamped.close()
 	for _, key := range p.order {
+		p.series[key].close()
 		if b := p.series[key]; b.meaning.what == elapsed {
 			b.toDifferences()
 		}

@@ -231,6 +231,7 @@ func (t *table) take(row []string, number int) {
 
 // series is the time of iterations over all members, where the table has it.
 func (t *table) series() (autopsy.Series, bool) {
+	t.times.close()
 	if t.timesOf < 0 || len(t.times.points) < fewest {
 		return autopsy.Series{}, false
 	}

@@ -92,12 +92,20 @@ const (
 // Judge answers from the facts.
 func Judge(f *Facts) Answer {
 	series := measure(f.Series)
-	opinions := []opinion{judgeFaults(f), judgeCalls(f), judgeStacks(f), judgeSilence(f), judgeMembers(f), judgeSeries(series)}
+	opinions := []opinion{judgeFaults(f), judgeCalls(f), judgeStacks(f), judgeSilence(f)}
+	opinions = append(opinions, judgeMembers(f)...)
+	opinions = append(opinions, judgeSeries(series))
 	for _, v := range f.Verdicts {
 		opinions = append(opinions, ofVerdict(v))
 	}
 	judged := slices.ContainsFunc(opinions, func(o opinion) bool { return o.judged })
-	opinions = slices.DeleteFunc(opinions, func(o opinion) bool { return o.kind == "" })
+	var beside []Finding // of judges that decide nothing
+	opinions = slices.DeleteFunc(opinions, func(o opinion) bool {
+		if o.kind == "" {
+			beside = append(beside, o.findings...)
+		}
+		return o.kind == ""
+	})
 	slices.SortStableFunc(opinions, func(a, b opinion) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), -cmp.Compare(a.confidence, b.confidence))
 	})
@@ -105,10 +113,13 @@ func Judge(f *Facts) Answer {
 	switch {
 	case len(opinions) > 0:
 		out.take(opinions)
+		out.Findings = append(out.Findings, beside...)
 	case judged:
 		out.healthy(series)
+		out.Findings = append(out.Findings, beside...)
 	default:
 		out.unknown(series)
+		out.Findings = append(out.Findings, beside...)
 	}
 	out.list(f)
 	return out
@@ -126,9 +137,7 @@ func (a *Answer) take(opinions []opinion) {
 		if o.kind != best.kind {
 			continue
 		}
-		if len(a.Ranks)+len(a.Hosts)+len(a.Devices) == 0 {
-			a.name(o.who)
-		}
+		a.fill(o.who)
 		if a.Onset == nil {
 			a.Onset, a.CostS = o.onset, o.costS
 		}
@@ -160,6 +169,21 @@ func (a *Answer) name(who []Who) {
 	slices.Sort(a.Devices)
 }
 
+// fill names what no better opinion names: a rank beside a device is the same fault seen twice.
+func (a *Answer) fill(who []Who) {
+	var more Answer
+	more.name(who)
+	if len(a.Ranks) == 0 {
+		a.Ranks = append(a.Ranks, more.Ranks...)
+	}
+	if len(a.Hosts) == 0 {
+		a.Hosts = append(a.Hosts, more.Hosts...)
+	}
+	if len(a.Devices) == 0 {
+		a.Devices = append(a.Devices, more.Devices...)
+	}
+}
+
 func (a *Answer) healthy(series []measured) {
 	a.Kind, a.Confidence = KindHealthy, healthyConfidence
 	a.Summary = "no fault is found in what was given"
@@ -176,8 +200,8 @@ func (a *Answer) unknown(series []measured) {
 }
 
 const (
-	healthyConfidence = 0.6
-	listed            = 64 // findings of an answer
+	healthyConfidence = 0.5 // what was given may not be what shows it
+	listed            = 64  // findings of an answer
 )
 
 func (a *Answer) list(f *Facts) {

@@ -14,6 +14,7 @@ const (
 	sureOfWatchdog = 0.75
 	sureOfLost     = 0.5
 	sureOfEffect   = 0.4
+	shownOfKind    = 3 // lines of a kind of fault
 )
 
 // judgeFaults finds the first cause among lines that state a fault.
@@ -29,17 +30,25 @@ func judgeFaults(f *Facts) opinion {
 		return a.Time.Compare(b.Time)
 	})
 	var out opinion
+	seen := map[string]int{}
 	for _, x := range faults {
 		went := x.wentOn(f)
+		seen[x.Kind]++
 		text := x.Text
 		if went {
 			text += "; the job went on after it"
 		}
-		if len(out.findings) < listed/2 {
+		if seen[x.Kind] <= shownOfKind && len(out.findings) < listed/2 {
 			out.findings = append(out.findings, finding(x.Kind, x.Who, x.Time, x.Source, text))
 		}
 		if out.kind == "" && !went {
 			out.cause(x)
+		}
+	}
+	for i, x := range out.findings {
+		if more := seen[x.Kind] - shownOfKind; more > 0 {
+			out.findings[i].Text += fmt.Sprintf(" (%d more lines say this)", more)
+			seen[x.Kind] = 0
 		}
 	}
 	for i := 0; i < len(faults) && out.kind == ""; i++ {
@@ -48,7 +57,7 @@ func judgeFaults(f *Facts) opinion {
 		}
 	}
 	if out.kind == "" {
-		return opinion{findings: out.findings, kind: "", judged: false}
+		return opinion{findings: out.findings}
 	}
 	if len(out.who) == 0 {
 		out.where(f)

@@ -23,29 +23,21 @@ const (
 )
 
 // judgeMembers compares members with their peers, and hears what reports name.
-func judgeMembers(f *Facts) opinion {
-	o := judgeSamples(f.Samples)
-	named := judgeNamed(f.Named)
-	switch {
-	case named.kind == "":
-		return o
-	case o.kind == "":
-		named.judged = named.judged || o.judged
-		return named
-	}
-	for _, w := range named.who {
-		if slices.ContainsFunc(o.who, func(x Who) bool { return same(x, w) }) {
-			o.confidence = max(o.confidence, named.confidence)
-			o.findings = append(o.findings, named.findings...)
-			return o
+func judgeMembers(f *Facts) []opinion {
+	var strong []Named
+	byMetric := map[string][]Named{}
+	for _, n := range f.Named {
+		if n.Strong {
+			strong = append(strong, n)
+		} else {
+			byMetric[n.Metric] = append(byMetric[n.Metric], n)
 		}
 	}
-	named.findings = append(named.findings, o.findings...)
-	return named
-}
-
-func same(a, b Who) bool {
-	return a.Rank >= 0 && a.Rank == b.Rank || a.Device != "" && a.Device == b.Device || a.Rank < 0 && b.Rank < 0 && a.Host != "" && a.Host == b.Host
+	out := []opinion{judgeSamples(f.Samples), judgeStrong(strong)}
+	for _, name := range slices.Sorted(maps.Keys(byMetric)) {
+		out = append(out, judgeExtremes(byMetric[name]))
+	}
+	return out
 }
 
 // metric is one value of all members.
@@ -311,28 +303,7 @@ func (m *metric) newest(key string) Sample {
 	return Sample{}
 }
 
-// judgeNamed hears what reports name: by their own judgement, or as the extreme of most reports.
-func judgeNamed(all []Named) opinion {
-	var strong []Named
-	byMetric := map[string][]Named{}
-	for _, n := range all {
-		if n.Strong {
-			strong = append(strong, n)
-		} else {
-			byMetric[n.Metric] = append(byMetric[n.Metric], n)
-		}
-	}
-	if o := judgeStrong(strong); o.kind != "" {
-		return o
-	}
-	for _, name := range slices.Sorted(maps.Keys(byMetric)) {
-		if o := judgeExtremes(byMetric[name]); o.kind != "" {
-			return o
-		}
-	}
-	return opinion{}
-}
-
+// judgeStrong hears what reports name by their own judgement.
 func judgeStrong(all []Named) opinion {
 	if len(all) == 0 {
 		return opinion{}
@@ -341,7 +312,6 @@ func judgeStrong(all []Named) opinion {
 	first := map[Who]Named{}
 	most := 0
 	for _, n := range all {
-		n.Who.Host = cmp.Or(n.Who.Host, "")
 		if count[n.Who]++; count[n.Who] == 1 {
 			first[n.Who] = n
 		}

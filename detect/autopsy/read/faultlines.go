@@ -38,6 +38,12 @@ var faultLines = []faultLine{
 		text: "the GPU has fallen off the bus", advice: xidcode.Of(79).Advice},
 	{needle: "ECC", form: regexp.MustCompile(`(?i)uncorrectable ECC|ECCUncorrectable|double.bit ECC`), kind: "ecc", class: autopsy.Hardware,
 		text: "an uncorrectable memory error of a GPU", advice: seeGPU},
+	{needle: "SXid", form: regexp.MustCompile(`SXid \(PCI:([0-9a-fA-F:.]+)\): \d+, Fatal`), kind: "nvswitch", class: autopsy.Hardware,
+		text: "an NVSwitch reports a fatal error", advice: "Take the node out and reset its switches and GPUs together; have the board checked where it comes again."},
+	{needle: "PCIe Bus Error", form: regexp.MustCompile(`(\S+): PCIe Bus Error: severity=Uncorrect`), kind: "pcie", class: autopsy.Hardware,
+		text: "an uncorrected error of PCIe", advice: "Take the node out; reseat or replace the device."},
+	{needle: "[Hardware Error]", form: regexp.MustCompile(`\[Hardware Error\]`), kind: "machine_check", class: autopsy.Warning,
+		text: "the host reports a hardware error", advice: "Read the machine check (mcelog, rasdaemon) of that time."},
 	{needle: "ncorrectable NVLink", form: regexp.MustCompile(`(?i)uncorrectable NVLink error`), kind: "nvlink", class: autopsy.Hardware,
 		text: "an NVLink error", advice: xidcode.Of(74).Advice},
 	{needle: "hardware error", form: regexp.MustCompile(`CUDA error: (unspecified launch failure|hardware stack error|.*hardware error)`), kind: "cuda",
@@ -62,6 +68,10 @@ var faultLines = []faultLine{
 		text: "a GPU had no memory left", advice: seeMemory},
 	{needle: "out-of-memory", form: regexp.MustCompile(`out-of-memory`), kind: "host_oom", class: autopsy.Memory,
 		text: "Slurm ended a task: the host had no memory left", advice: seeMemory},
+	{needle: "DataLoader worker", form: regexp.MustCompile(`DataLoader worker .*(?:killed by signal|exited unexpectedly)`), kind: "dataloader",
+		class: autopsy.Memory, text: "a DataLoader's worker ended: most often the host's or the container's memory, or /dev/shm", advice: seeMemory},
+	{needle: "Evicted", form: regexp.MustCompile(`Evicted|low on resource`), kind: "evicted", class: autopsy.Ending,
+		text: "Kubernetes evicted a pod", advice: "Look at the node's conditions of that time (kubectl describe node)."},
 	{needle: "No space left on device", form: regexp.MustCompile(`No space left on device`), kind: "disk_full", class: autopsy.Storage,
 		text: "a file system is full", advice: "Free space, or write elsewhere; the last checkpoint may be incomplete."},
 	{needle: "Stale file handle", form: regexp.MustCompile(`Stale file handle|ESTALE`), kind: "storage", class: autopsy.Storage,
@@ -76,6 +86,10 @@ var faultLines = []faultLine{
 		text: "a collective did not end in time", advice: seeStanding},
 	{needle: "watchdog", form: regexp.MustCompile(`detected by watchdog at work|watchdog got stuck|collective operation timeout`), kind: "watchdog",
 		class: autopsy.Watchdog, text: "a collective did not end in time", advice: seeStanding},
+	{needle: "store based barrier", form: regexp.MustCompile(`Timed out initializing process group in store based barrier`), kind: "start", class: autopsy.Watchdog,
+		text: "not all ranks came to the start", advice: "Look for the ranks that never began: their nodes, their launcher's output."},
+	{needle: "clients joined", form: regexp.MustCompile(`waiting for clients\. \d+/\d+ clients joined`), kind: "start", class: autopsy.Watchdog,
+		text: "not all ranks came to the start", advice: "Look for the ranks that never began: their nodes, their launcher's output."},
 	{needle: "Stalled", form: regexp.MustCompile(`Stalled ranks|Stalled ops|One or more tensors were submitted to be reduced`), kind: "stall",
 		class: autopsy.Watchdog, text: "Horovod reports a stall", advice: seeStanding},
 	{needle: "Heartbeat monitor timed out", form: regexp.MustCompile(`Heartbeat monitor timed out`), kind: "watchdog", class: autopsy.Watchdog,
@@ -96,6 +110,8 @@ var faultLines = []faultLine{
 		text: "NCCL reports a network error", advice: seeLink},
 	{needle: "NCCL WARN", form: regexp.MustCompile(`NCCL WARN`), kind: "nccl_warn", class: autopsy.Warning,
 		text: "NCCL warns", advice: "Read the line; NCCL's documentation of its environment has most of them."},
+	{needle: "Cuda failure", form: regexp.MustCompile(`Cuda failure (?:\d+ )?'([^']+)'`), kind: "cuda", class: autopsy.Program,
+		text: "a CUDA call of NCCL failed", advice: "Look for the first error of that rank; test the GPU where it comes on the same one."},
 	{needle: "CUDA error", form: regexp.MustCompile(`CUDA error: ([^\n]+)`), kind: "cuda", class: autopsy.Program,
 		text: "a CUDA call failed", advice: "Run the failing rank again with CUDA_LAUNCH_BLOCKING=1; test the GPU where it comes on the same one."},
 	{needle: "DUE TO TIME LIMIT", form: regexp.MustCompile(`DUE TO TIME LIMIT`), kind: "time_limit", class: autopsy.Ending,
@@ -130,6 +146,7 @@ type faults struct {
 	raised int
 	found  []autopsy.Fault
 	more   map[string]int // of the same kind, that are not kept
+	root   *autopsy.Fault // torchrun's root cause, whose lines follow
 }
 
 const (
@@ -139,7 +156,7 @@ const (
 
 // take reports whether the line states one.
 func (f *faults) take(l *line) bool {
-	if f.traceback(l) {
+	if f.rootCause(l) || f.traceback(l) {
 		return true
 	}
 	for i := range faultLines {
@@ -155,6 +172,38 @@ func (f *faults) take(l *line) bool {
 		return true
 	}
 	return false
+}
+
+var rootField = regexp.MustCompile(`^(host|rank|exitcode|traceback|time|error_file) *: *(.*)`)
+
+// rootCause reads torchrun's list of what failed first.
+func (f *faults) rootCause(l *line) bool {
+	if strings.Contains(l.body, "Root Cause (first observed failure)") {
+		f.root = &autopsy.Fault{
+			Kind: "launcher", Class: autopsy.Ending, Who: autopsy.Nobody, Source: l.source(f.file), Text: "torchrun names the rank that failed first", Advice: seeProgram,
+		}
+		return true
+	}
+	if f.root == nil {
+		return false
+	}
+	m := rootField.FindStringSubmatch(strings.TrimSpace(l.body))
+	if m == nil {
+		return strings.HasPrefix(l.body, "[")
+	}
+	switch word, _, _ := strings.Cut(m[2], " "); m[1] {
+	case "host":
+		f.root.Who.Host = clipped(word)
+	case "rank":
+		f.root.Who.Rank = int(whole(word, -1))
+	case "exitcode":
+		if f.root.Text += ": exit code " + clipped(word); word == "-9" {
+			f.root.Text += ", killed from outside (often for memory)"
+		}
+	case "traceback":
+		f.found, f.root = append(f.found, *f.root), nil
+	}
+	return true
 }
 
 // traceback follows a Python traceback to the line that says what was raised.
@@ -223,6 +272,8 @@ func (f *faults) add(l *line, k *faultLine, m []string) {
 		}
 	case "node_failure":
 		x.Who.Host = m[1]
+	case "nvswitch", "pcie":
+		x.Who.Device = m[1]
 	}
 	if x.Who.Rank < 0 {
 		x.Who.Rank = rankIn(l.text)

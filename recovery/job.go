@@ -32,8 +32,8 @@ func (m *Machine) onJob(now time.Time, j Job) {
 }
 
 // mergeJob is a job's description as it is taken over: within one epoch an older placement does not
-// replace a newer one or a recovery's, and what ended processes reported of the job is kept until
-// their replacements report it.
+// replace a newer one or a recovery's, what ended processes reported of the job is kept until
+// their replacements report it, and a checkpoint stays known when the one rank that reports them ends.
 func (m *Machine) mergeJob(before, j Job) Job {
 	if before.Epoch != j.Epoch {
 		return j
@@ -41,11 +41,12 @@ func (m *Machine) mergeJob(before, j Job) Job {
 	if m.op.rec != nil || j.Generation < before.Generation {
 		j.Layout, j.Placement, j.Generation = before.Layout, before.Placement, max(j.Generation, before.Generation)
 	}
+	j.Checkpoint = max(j.Checkpoint, before.Checkpoint)
 	if m.op.rec == nil {
 		return j
 	}
 	j.Parks = j.Parks || before.Parks
-	j.StateMB, j.Checkpoint, j.Unit = max(j.StateMB, before.StateMB), max(j.Checkpoint, before.Checkpoint), max(j.Unit, before.Unit)
+	j.StateMB, j.Unit = max(j.StateMB, before.StateMB), max(j.Unit, before.Unit)
 	if j.ZeRO == (falcon.ZeRO{}) {
 		j.ZeRO = before.ZeRO
 	}

@@ -125,7 +125,7 @@ PAGES   ?= $(CURDIR)/docs
 RESULTS ?= $(BIN)
 
 # Exact on any machine first, then what is timed.
-NIGHTLY := simulate core-race schedules crashes keys attacks eval one-slow table7 flow rivals outage pictures seeds pauses swaps harmless node-pauses clock-steps old-journals ends recoveries torch-kills pipeline-kills torch-standby torch-pauses torch-versions torch-screen torch-lab torch-trainers version-pairs hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
+NIGHTLY := simulate core-race schedules crashes keys attacks eval one-slow table7 flow rivals outage pictures seeds pauses swaps harmless node-pauses clock-steps old-journals ends recoveries torch-kills pipeline-kills torch-deaths torch-standby torch-pauses torch-versions torch-screen torch-lab torch-trainers version-pairs hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
 .PHONY: $(NIGHTLY)
 export NIGHT_SEEDS ?= 10000
 nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped
@@ -243,6 +243,11 @@ torch-kills: build ## ranks of a PyTorch job on emulated GPUs killed at KILLS (5
 PIPELINE_KILLS ?= 50
 pipeline-kills: build ## PIPELINE_KILLS (50) ranks of a pipeline's first stage killed in their backward pass, in a PyTorch job on emulated GPUs, and a fifth as many with interleaved stages; its part of docs/torch.md; skipped without torch and its headers
 	go test -count=1 -timeout 3h -v -run TestTorchPipelineKills ./cmd/falcon -pipeline-kills $(PIPELINE_KILLS) -lab-page $(PAGES)/torch.md
+
+TORCH_DEATHS ?= 400
+torch-deaths: build ## TORCH_DEATHS (400) ends of every kind (ranks, nodes, agents, SIGTERM to all, errors, under torchrun) in PyTorch jobs of each adapter, inside and outside of run, judged by what the ranks write; its part of docs/torch.md, goes on where it stopped; skipped without torch and its headers
+	@mkdir -p $(RESULTS)/torch-deaths
+	go test -count=1 -timeout 12h -v -run TestTorchDeaths ./cmd/falcon -torch-deaths $(TORCH_DEATHS) -lab-page $(PAGES)/torch.md -lab-out $(RESULTS)/torch-deaths
 
 torch-standby: build ## the same with a standby on each node, which takes the dead rank's place; its part of docs/torch.md; skipped without torch
 	go test -count=1 -timeout 3h -v -run TestTorchKills ./cmd/falcon -torch-kills $(KILLS) -torch-standby -lab-page $(PAGES)/torch.md

@@ -54,7 +54,7 @@ func startLab(t *testing.T, sc lab.Scenario, netns string, more ...string) *live
 	return l
 }
 
-// openLab is startLab for a job that has yet to begin.
+// openLab starts a scenario and waits until its lab answers.
 func openLab(t *testing.T, sc lab.Scenario, netns string, more ...string) *liveLab {
 	t.Helper()
 	l := &liveLab{

@@ -25,6 +25,9 @@ var telling = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)\b(error|fatal|panic|failed|assert)`),
 }
 
+// rankPrefix is what PyTorch puts before each line of the traceback that ends a rank.
+var rankPrefix = regexp.MustCompile(`^\[rank\d+\]: ?`)
+
 // lastWords is the telling line of what an ended process has printed.
 type lastWords struct {
 	path  string
@@ -67,7 +70,9 @@ func tellingLine(parts []*falconv1.PeekPart) string {
 	for _, source := range []string{"stdout", "file", "stderr"} { // stderr last
 		for _, p := range parts {
 			if p.GetSource() == source {
-				lines = append(lines, p.GetLines()...)
+				for _, l := range p.GetLines() {
+					lines = append(lines, rankPrefix.ReplaceAllString(l, ""))
+				}
 			}
 		}
 	}

@@ -1,5 +1,10 @@
 package falcon
 
+import (
+	"regexp"
+	"strings"
+)
+
 // Signals and exit statuses of a process that somebody has ended in order.
 const (
 	sigInt, sigTerm             = 2, 15
@@ -53,6 +58,32 @@ func (e Ending) Words() string {
 	return e.Said
 }
 
+// ownError is the line that ends a traceback of Python, and numbers in it, which differ between ranks.
+var (
+	ownError = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*(Error|Exception)\b`)
+	numbers  = regexp.MustCompile(`[0-9]+`)
+)
+
+// notOwn are words of errors that a peer's end, a network or a device may explain.
+var notOwn = []string{"cuda", "nccl", "gloo", "ecc", "xid", "connection", "socket", "timeout", "timed out", "broken pipe", "memory"}
+
+// SameError reports whether two programs failed by one error of their own: as their adapters report
+// it, or, without, by the same last line of a traceback but for the numbers in it.
+func (e Ending) SameError(o Ending) bool {
+	if !e.Raised.IsZero() || !o.Raised.IsZero() {
+		return e.Raised.SameError(o.Raised)
+	}
+	if !ownError.MatchString(e.Said) {
+		return false
+	}
+	for _, word := range notOwn {
+		if strings.Contains(strings.ToLower(e.Said), word) {
+			return false
+		}
+	}
+	return numbers.ReplaceAllString(e.Said, "") == numbers.ReplaceAllString(o.Said, "")
+}
+
 // Ordered reports whether SIGTERM or SIGINT has ended the process, as scancel, a time limit and
 // Ctrl-C send them.
 func (e Ending) Ordered() bool {
@@ -73,5 +104,5 @@ const (
 	EndsStopped EndsTogether = "stopped" // SIGTERM or SIGINT ended all of them: somebody has stopped the job
 	EndsAtOnce  EndsTogether = "at once" // the same, or how is not told: none of them parked, as those do whose peer has died
 	EndsUnbegun EndsTogether = "unbegun" // all failed before the first iteration: the program, or its start, is at fault
-	EndsAlike   EndsTogether = "alike"   // all raised the same error, which is not of communication: the program is at fault
+	EndsAlike   EndsTogether = "alike"   // all ended with the same error, which is not of communication: the program is at fault
 )

@@ -25,8 +25,8 @@ var telling = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)\b(error|fatal|panic|failed|assert)`),
 }
 
-// rankPrefix is what PyTorch puts before each line of the traceback that ends a rank.
-var rankPrefix = regexp.MustCompile(`^\[rank\d+\]: ?`)
+// rankPrefix is what PyTorch puts before each line of the traceback that ends a rank, once for each time that groups were made.
+var rankPrefix = regexp.MustCompile(`^(?:\[rank\d+\]: ?)+`)
 
 // lastWords is the telling line of what an ended process has printed.
 type lastWords struct {

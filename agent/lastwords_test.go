@@ -14,7 +14,7 @@ func TestTellingLine(t *testing.T) {
 		lines      []string
 	}{
 		{"a traceback", "ValueError: boom", []string{"step 41", "Traceback (most recent call last):", `  File "t.py", line 1`, "ValueError: boom", "srun: error: task 3"}},
-		{"a traceback of PyTorch's", "ValueError: boom", []string{"[rank3]: Traceback (most recent call last):", `[rank3]:   File "t.py", line 1`, "[rank3]: ValueError: boom", "[rank3]:[W1129 12:00:00.0] Warning: an error"}},
+		{"a traceback of PyTorch's", "ValueError: boom", []string{"[rank3]: Traceback (most recent call last):", `[rank3]:   File "t.py", line 1`, "[rank3]: [rank3]: ValueError: boom", "[rank3]:[W1129 12:00:00.0] Warning: an error"}},
 		{"the last of two errors", "torch.OutOfMemoryError: CUDA out of memory", []string{"KeyError: 'a'", "During handling ...", "torch.OutOfMemoryError: CUDA out of memory"}},
 		{"a device's error", "CUDA error: an illegal memory access", []string{"CUDA error: an illegal memory access", "Failed to clean up"}},
 		{"anything that sounds like one", "assertion x > 0", []string{"assertion x > 0", "bye"}},

@@ -32,16 +32,16 @@ type endsSeen struct {
 	first, last             time.Time // of all
 	firstFailed             time.Time
 	firstOrdered            time.Time
-	alike                   bool          // all raised one error of their own
-	raised                  falcon.Raised // the first error that was reported
+	alike                   bool          // all ended with one error of their own
+	told                    falcon.Ending // the first that says why
 }
 
 func (s *endsSeen) add(p Process, at time.Time) {
 	e := p.Ending
-	if s.raised.IsZero() {
-		s.raised = e.Raised
+	if s.told.Words() == "" {
+		s.told = e
 	}
-	s.alike = s.alike && e.Raised.SameError(s.raised)
+	s.alike = s.alike && e.SameError(s.told)
 	earlier := func(of *time.Time) {
 		if of.IsZero() || at.Before(*of) {
 			*of = at
@@ -124,10 +124,28 @@ func (w together) noteTogether(now time.Time) bool {
 }
 
 // mayEndTogether reports whether the first end is so new that the other ranks of a job which can't park
-// may still end with it.
+// may still end with it, or that what they printed last is still to come.
 func (w together) mayEndTogether(now time.Time) bool {
 	c := w.op.rec
-	return !w.job.Parks && w.ranks.anyProcessAlive() && now.Sub(time.Unix(0, c.StartedNs)) < togetherWait && onlyEnds(c)
+	return !w.job.Parks && now.Sub(time.Unix(0, c.StartedNs)) < togetherWait && onlyEnds(c) && (w.ranks.anyProcessAlive() || w.mayBeAlike())
+}
+
+// mayBeAlike reports whether all ranks failed, nothing of what is known speaks against one error on all
+// of them, and some have not told theirs yet.
+func (w together) mayBeAlike() bool {
+	seen, untold := endsSeen{alike: true}, false
+	for r, x := range w.ranks.everyRank() {
+		e := x.process().Ending
+		if !e.Known || e.Signal != 0 || e.Ordered() || w.ends.Doubtful(r) {
+			return false
+		}
+		if e.Words() == "" {
+			untold = true
+			continue
+		}
+		seen.add(x.process(), x.endReported())
+	}
+	return untold && seen.alike
 }
 
 // onlyEnds reports whether nothing but ends of processes, which no person has asked for, led to a recovery.

@@ -28,21 +28,46 @@ def become_launcher() -> None:
     mark = FOLDER / f"torchrun-{node}"
     if os.environ["LOCAL_RANK"] == "0":
         mark.write_text(str(os.getpid()))
-        words = ["--nnodes", str(int(os.environ["WORLD_SIZE"]) // PER_NODE), "--node-rank", str(node)]
+        words = [
+            "--nnodes",
+            str(int(os.environ["WORLD_SIZE"]) // PER_NODE),
+            "--node-rank",
+            str(node),
+        ]
         words += ["--nproc-per-node", str(PER_NODE), "--max-restarts", RESTARTS]
-        words += ["--master-addr", "127.0.0.1", "--master-port", os.environ["TORCHRUN_PORT"]]
-        os.environ["STORE_OF_JOB"] = os.environ["MASTER_ADDR"] + ":" + os.environ["MASTER_PORT"]
-        os.environ["FALCON_LOG"] = ""  # the lab would take its workers' lines for one rank's
-        os.execv(sys.executable, [sys.executable, "-m", "torch.distributed.run", *words, sys.argv[0]])
-    while not mark.exists() or not mark.read_text() or Path(f"/proc/{mark.read_text()}").exists():
+        words += [
+            "--master-addr",
+            "127.0.0.1",
+            "--master-port",
+            os.environ["TORCHRUN_PORT"],
+        ]
+        os.environ["STORE_OF_JOB"] = (
+            os.environ["MASTER_ADDR"] + ":" + os.environ["MASTER_PORT"]
+        )
+        os.environ["FALCON_LOG"] = (
+            ""  # the lab would take its workers' lines for one rank's
+        )
+        os.execv(
+            sys.executable,
+            [sys.executable, "-m", "torch.distributed.run", *words, sys.argv[0]],
+        )
+    while (
+        not mark.exists()
+        or not mark.read_text()
+        or Path(f"/proc/{mark.read_text()}").exists()
+    ):
         time.sleep(0.1)
     sys.exit(0)
 
 
 def become_worker() -> None:
     """Be a worker of torchrun whose hook knows its device, and whose store outlives every rank."""
-    os.environ["FALCON_DEVICE"] = f"n{int(os.environ['RANK']) // PER_NODE}.g{os.environ['LOCAL_RANK']}"
-    os.environ["MASTER_ADDR"], _, os.environ["MASTER_PORT"] = os.environ.pop("STORE_OF_JOB").rpartition(":")
+    os.environ["FALCON_DEVICE"] = (
+        f"n{int(os.environ['RANK']) // PER_NODE}.g{os.environ['LOCAL_RANK']}"
+    )
+    os.environ["MASTER_ADDR"], _, os.environ["MASTER_PORT"] = os.environ.pop(
+        "STORE_OF_JOB"
+    ).rpartition(":")
     os.execv(sys.executable, [sys.executable, *sys.argv])
 
 
@@ -52,7 +77,11 @@ if "STORE_OF_JOB" in os.environ:
     become_worker()
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-ITERATIONS, EVERY, MICRO_BATCHES = int(os.environ["ITERATIONS"]), int(os.environ["EVERY"]), 4
+ITERATIONS, EVERY, MICRO_BATCHES = (
+    int(os.environ["ITERATIONS"]),
+    int(os.environ["EVERY"]),
+    4,
+)
 PACE_S = 0.05
 DEATH = json.loads(os.environ["DEATH"])
 PID = os.getpid()
@@ -60,16 +89,26 @@ log = os.open(FOLDER / f"{PID}.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o6
 
 
 def tell(**fields: Any) -> None:
-    os.write(log, (json.dumps({"pid": PID, "rank": RANK, "ns": time.monotonic_ns(), **fields}) + "\n").encode())
+    os.write(
+        log,
+        (
+            json.dumps({"pid": PID, "rank": RANK, "ns": time.monotonic_ns(), **fields})
+            + "\n"
+        ).encode(),
+    )
 
 
-class AskedToFail(ValueError):
+class AskedToFailError(ValueError):
     """The error that the scenario wants."""
 
 
 def reach(iteration: int, phase: str, micro: int = 0) -> None:
     """Carry out the death that is due here, once a rank."""
-    if (RANK not in DEATH["ranks"]) or (DEATH["iteration"], DEATH["phase"], DEATH["micro"]) != (iteration, phase, micro):
+    if (RANK not in DEATH["ranks"]) or (
+        DEATH["iteration"],
+        DEATH["phase"],
+        DEATH["micro"],
+    ) != (iteration, phase, micro):
         return
     try:
         os.close(os.open(FOLDER / f"reached-{RANK}", os.O_CREAT | os.O_EXCL))
@@ -77,10 +116,12 @@ def reach(iteration: int, phase: str, micro: int = 0) -> None:
         return
     tell(reached=phase, iteration=iteration)
     if DEATH["by"] == "raise":
-        raise AskedToFail(f"process {PID} can't read its data")
+        raise AskedToFailError(f"process {PID} can't read its data")
     if DEATH["by"] == "kill":
         kill = (os.kill, (PID, signal.SIGKILL))
-        threading.Timer(DEATH["delay_ms"] / 1e3, *kill).start() if DEATH["delay_ms"] else kill[0](*kill[1])
+        threading.Timer(DEATH["delay_ms"] / 1e3, *kill).start() if DEATH[
+            "delay_ms"
+        ] else kill[0](*kill[1])
     while DEATH["by"] == "wait" and not (FOLDER / "go").exists():
         time.sleep(0.005)
 
@@ -113,13 +154,19 @@ class Ledger:
         self.waiting = torch.zeros(2, dtype=torch.int64)
 
     def count(self) -> None:
-        self.sums, self.waiting = self.sums + self.waiting, torch.zeros(2, dtype=torch.int64)
+        self.sums, self.waiting = (
+            self.sums + self.waiting,
+            torch.zeros(2, dtype=torch.int64),
+        )
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         return {"sums": self.sums}
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
-        self.sums, self.waiting = state["sums"].clone(), torch.zeros(2, dtype=torch.int64)
+        self.sums, self.waiting = (
+            state["sums"].clone(),
+            torch.zeros(2, dtype=torch.int64),
+        )
 
 
 class Net(nn.Module):
@@ -175,7 +222,9 @@ class Plain:
 
     def checkpointed(self, iteration: int) -> None:
         """Tell the agent, which looks for such files."""
-        folder = Path(os.environ["FALCON_LAB_DIR"]) / "checkpoints" / f"step-{iteration}-g0"
+        folder = (
+            Path(os.environ["FALCON_LAB_DIR"]) / "checkpoints" / f"step-{iteration}-g0"
+        )
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "complete.json").write_text("{}")
 
@@ -190,31 +239,55 @@ def complete(iteration: int) -> bool:
 
 def newest_checkpoint() -> int:
     """The iteration that the newest complete checkpoint begins with."""
-    known = [int(f.name.partition("-")[2]) for f in FOLDER.glob("checkpoint-*") if (f / "complete").exists()]
+    known = [
+        int(f.name.partition("-")[2])
+        for f in FOLDER.glob("checkpoint-*")
+        if (f / "complete").exists()
+    ]
     return max(known, default=0)
 
 
-def make_job(ledger: Ledger, begin: int) -> tuple[Any, Any, torch.optim.Optimizer, Callable[[], None]]:
+def make_job(
+    ledger: Ledger, begin: int
+) -> tuple[Any, Any, torch.optim.Optimizer, Callable[[], None]]:
     """The job, its networks, its optimizer, and what runs an iteration's micro-batches."""
+    torch.manual_seed(1)
     net = Net().cuda()
     x = torch.ones(SAMPLES, WIDTH, device="cuda")
 
     def load(iteration: int) -> None:
+        """On emulated GPUs weights mean nothing: all ranks get the same ones."""
         ledger.load_state_dict(torch.load(part(iteration), weights_only=True))
+        optimizer.state.clear()
+        with torch.no_grad():
+            for p in net.parameters():
+                mine = p.to_local() if hasattr(p, "to_local") else p
+                mine.copy_(torch.zeros(mine.shape))
         tell(loaded=iteration)
 
     with_state = {"begin": begin, "state": [ledger], "save": None, "load": load}
     if ADAPTER in ("ddp", "none"):
         model = nn.parallel.DistributedDataParallel(net, device_ids=[LOCAL])
         optimizer = torch.optim.AdamW(model.parameters())
-        job = Plain(begin) if ADAPTER == "none" else falcon_torch.ddp(model, optimizer, MICRO_BATCHES, **with_state)
+        job = (
+            Plain(begin)
+            if ADAPTER == "none"
+            else falcon_torch.ddp(model, optimizer, MICRO_BATCHES, **with_state)
+        )
     elif ADAPTER in ("fsdp", "hsdp"):
-        shape, names = ((WORLD,), ("shard",)) if ADAPTER == "fsdp" else ((WORLD // 2, 2), ("replicate", "shard"))
-        model = fully_shard(net, mesh=init_device_mesh("cuda", shape, mesh_dim_names=names))
+        shape, names = (
+            ((WORLD,), ("shard",))
+            if ADAPTER == "fsdp"
+            else ((WORLD // 2, 2), ("replicate", "shard"))
+        )
+        model = fully_shard(
+            net, mesh=init_device_mesh("cuda", shape, mesh_dim_names=names)
+        )
         optimizer = torch.optim.AdamW(model.parameters())
         job = falcon_torch.fsdp(model, optimizer, MICRO_BATCHES, **with_state)
     else:
-        return make_pipeline(net, with_state)
+        job, optimizer, run = make_pipeline(net, with_state)
+        return job, net, optimizer, run
 
     def run() -> None:
         for _ in job.micro_batches():
@@ -223,12 +296,18 @@ def make_job(ledger: Ledger, begin: int) -> tuple[Any, Any, torch.optim.Optimize
     return job, net, optimizer, run
 
 
-def make_pipeline(net: Net, with_state: dict[str, Any]) -> tuple[Any, Any, torch.optim.Optimizer, Callable[[], None]]:
+def make_pipeline(
+    net: Net, with_state: dict[str, Any]
+) -> tuple[Any, torch.optim.Optimizer, Callable[[], None]]:
     """A job of two stages, whose replicas lie on different nodes."""
     mesh = init_device_mesh("cuda", (WORLD // 2, 2), mesh_dim_names=("dp", "pp"))
     at = mesh.get_local_rank("pp")
-    model = nn.parallel.DistributedDataParallel(net, device_ids=[LOCAL], process_group=mesh.get_group("dp"))
-    stage = PipelineStage(model, at, 2, torch.device("cuda", LOCAL), group=mesh.get_group("pp"))
+    model = nn.parallel.DistributedDataParallel(
+        net, device_ids=[LOCAL], process_group=mesh.get_group("dp")
+    )
+    stage = PipelineStage(
+        model, at, 2, torch.device("cuda", LOCAL), group=mesh.get_group("pp")
+    )
     schedule = Schedule1F1B(stage, MICRO_BATCHES, loss_fn=nn.functional.mse_loss)
     optimizer = torch.optim.AdamW(model.parameters())
     job = falcon_torch.pipeline(schedule, optimizer, mesh, **with_state)
@@ -237,13 +316,17 @@ def make_pipeline(net: Net, with_state: dict[str, Any]) -> tuple[Any, Any, torch
     def run() -> None:
         job.step(batch) if at == 0 else job.step(target=batch)
 
-    return job, net, optimizer, run
+    return job, optimizer, run
 
 
 def meet(numbers: list[int]) -> tuple[list[int], list[int]]:
     """Who is in the job, by process, and the sums of all micro-batches of the iteration."""
     mine = torch.zeros(WORLD + 2, dtype=torch.int64)
-    mine[RANK], mine[WORLD], mine[WORLD + 1] = PID, sum(numbers), sum(k * k for k in numbers)
+    mine[RANK], mine[WORLD], mine[WORLD + 1] = (
+        PID,
+        sum(numbers),
+        sum(k * k for k in numbers),
+    )
     all_of_it = mine.to("cuda")
     dist.all_reduce(all_of_it)
     values = all_of_it.cpu().tolist()
@@ -266,7 +349,9 @@ def train() -> Ledger:
     if begin > 0:
         ledger.load_state_dict(torch.load(part(begin), weights_only=True))
     job, net, optimizer, run = make_job(ledger, begin)
-    optimizer.register_step_pre_hook(lambda *_: reach(job.iteration, "update"))  # behind the adapter's own
+    optimizer.register_step_pre_hook(
+        lambda *_: reach(job.iteration, "update")
+    )  # behind the adapter's own
     net.job = job
     while job.next_iteration(until=ITERATIONS):
         with job.attempt():
@@ -274,7 +359,12 @@ def train() -> Ledger:
             peers, sums = meet(numbers)
             ledger.waiting = torch.tensor(sums)
             tell(begun=i, peers=peers, numbers=numbers)
-            if RANK == 0 and i % EVERY == 0 and complete(i) and not (part(i).parent / "complete").exists():
+            if (
+                RANK == 0
+                and i % EVERY == 0
+                and complete(i)
+                and not (part(i).parent / "complete").exists()
+            ):
                 (part(i).parent / "complete").touch()
                 job.checkpointed(i)
             time.sleep(PACE_S)  # reads its data

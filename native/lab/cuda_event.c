@@ -1,10 +1,20 @@
 /* Events: a modelled time each, so that elapsed times are exact. */
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "cuda_internal.h"
 #include "include/falcon_lab_launch.h"
 
 static pthread_mutex_t refs_mu = PTHREAD_MUTEX_INITIALIZER;
+
+/* A GPU ends the kernels of an aborted communicator, and their events are as good as others. Here they
+ * carry the error, for those who wait for them, until the device has told it: an allocator that keeps an
+ * event for later must not stumble over it then. */
+static _Atomic uint64_t era;
+
+void events_forgive(void) { atomic_fetch_add(&era, 1); }
+
+static int error_of_locked(const struct CUevent_st *e) { return e->era == atomic_load(&era) ? e->failed : 0; }
 
 static int valid(cudaEvent_t e) { return e && e->magic == EVENT_MAGIC; }
 
@@ -30,6 +40,7 @@ void event_fire(cudaEvent_t e, uint64_t seq, int64_t time_ns, int failed) {
     e->done = seq;
     e->time_ns = time_ns;
     e->failed = failed;
+    e->era = atomic_load(&era);
   }
   pthread_cond_broadcast(&e->cond);
   pthread_mutex_unlock(&e->mu);
@@ -39,7 +50,7 @@ int64_t event_await(cudaEvent_t e, uint64_t seq, int *failed) {
   pthread_mutex_lock(&e->mu);
   while (e->done < seq) pthread_cond_wait(&e->cond, &e->mu);
   int64_t t = e->time_ns;
-  *failed = e->failed;
+  *failed = error_of_locked(e);
   pthread_mutex_unlock(&e->mu);
   return t;
 }
@@ -107,7 +118,7 @@ LAB_API cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, 
 LAB_API cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (!valid(event)) return cuda_fail(cudaErrorInvalidResourceHandle);
   pthread_mutex_lock(&event->mu);
-  cudaError_t rc = event->done < event->recorded ? cudaErrorNotReady : (cudaError_t)event->failed;
+  cudaError_t rc = event->done < event->recorded ? cudaErrorNotReady : (cudaError_t)error_of_locked(event);
   pthread_mutex_unlock(&event->mu);
   return cuda_fail(rc);
 }

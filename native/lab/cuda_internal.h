@@ -52,6 +52,7 @@ struct CUevent_st {
   uint64_t recorded, done;
   int64_t time_ns;
   int failed;
+  uint64_t era; /* of the device when it fired: an error of an earlier one is no error any more */
 };
 
 /* cuda_stream.c */
@@ -66,6 +67,7 @@ cudaError_t stream_wait_all(void);
 void event_release(cudaEvent_t e);
 void event_fire(cudaEvent_t e, uint64_t seq, int64_t time_ns, int failed);
 int64_t event_await(cudaEvent_t e, uint64_t seq, int *failed);
+void events_forgive(void); /* the device has told its error: events that fired before have none */
 
 /* cuda_device.c: remembers and returns the thread's last error. */
 cudaError_t cuda_fail(cudaError_t error);

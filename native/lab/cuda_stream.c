@@ -350,6 +350,7 @@ cudaError_t stream_wait_all(void) {
     stream_release(s);
     if (first == cudaSuccess) first = rc;
   }
+  if (first != cudaSuccess) events_forgive();
   return first;
 }
 

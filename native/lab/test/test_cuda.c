@@ -250,6 +250,18 @@ static void errors_and_cancel(void) {
   OK(falcon_lab_enqueue(s, &bad));
   CHECK(cudaStreamSynchronize(s) == cudaErrorLaunchFailure); /* once, then the stream is usable */
   OK(cudaStreamSynchronize(s));
+  cudaEvent_t e;
+  OK(cudaEventCreate(&e));
+  OK(falcon_lab_enqueue(s, &bad));
+  OK(cudaEventRecord(e, s));
+  CHECK(cudaEventSynchronize(e) == cudaErrorLaunchFailure);
+  CHECK(cudaEventQuery(e) == cudaErrorLaunchFailure); /* whoever asks, until the device has told it */
+  CHECK(cudaDeviceSynchronize() == cudaErrorLaunchFailure);
+  OK(cudaEventQuery(e));
+  OK(cudaEventSynchronize(e));
+  OK(cudaStreamWaitEvent(s, e, 0));
+  OK(cudaDeviceSynchronize());
+  OK(cudaEventDestroy(e));
   OK(falcon_lab_enqueue(s, &endless));
   OK(pthread_create(&t, NULL, cancel_soon, &cancel));
   OK(cudaStreamSynchronize(s));

@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
-from . import _environment, _hook, _join, _limit, _votes
+from . import _environment, _hook, _join, _limit, _raised, _votes
 from ._log import Log
 from ._state import State
 from ._storage import Storage
@@ -28,6 +28,7 @@ from ._storage import Storage
 LOOK_S = 0.05  # between two looks for a suspension
 AGAIN_S = 0.05  # between two tries to leave user code that was elsewhere at the first
 ALIVE_S = 10.0  # after an error that a dead peer may have caused, for the suspension to come
+SILENT_S = 60.0  # the same where communication has failed: a node that fell silent is given up after some beats
 MEET_S = 60.0  # for the ranks to meet in a new generation
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 ENTRY = PACKAGE + "_run.py"  # what it calls is user code again
@@ -152,11 +153,11 @@ class Recovery:
             return True
         if not isinstance(error, RuntimeError):
             return False
-        return self.await_suspension()
+        return self.await_suspension(SILENT_S if communication_failed(error) else ALIVE_S)
 
-    def await_suspension(self) -> bool:
+    def await_suspension(self, within_s: float = ALIVE_S) -> bool:
         """Give the engine time to tell of a death that is known here already; whether the job is suspended."""
-        until = time.monotonic() + ALIVE_S
+        until = time.monotonic() + within_s
         while not self._hook.suspended() and time.monotonic() < until:
             time.sleep(LOOK_S)
         return self._hook.suspended()
@@ -356,6 +357,17 @@ def source_of(order: _hook.Rejoin, rank: int) -> int:
     if order.from_checkpoint or _hook.FROM_STORAGE in order.moves.values():
         return _hook.FROM_STORAGE
     return order.moves.get(rank, rank)
+
+
+def communication_failed(error: BaseException) -> bool:
+    """Whether an error is one of communication, or a group has met one that explains it."""
+    if _raised.of_peers(type(error), str(error)):
+        return True
+    for group in list(c10d._world.pg_map):
+        with suppress(Exception):  # before 2.6 a group can't be asked
+            if str(group._get_backend(torch.device("cuda")).get_error()).endswith(("REMOTE_ERROR", "COMM_ERROR")):
+                return True
+    return False
 
 
 def abort_groups() -> None:

@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from falcon_torch import _recover
 from falcon_torch._hook import Rejoin, decode_rejoin
 from falcon_torch._state import checksum
 
@@ -34,6 +36,19 @@ def test_a_checksum_sees_every_bit() -> None:
     other.view(torch.int16)[17] ^= 1
     assert checksum([tensor]) != checksum([other])
     assert checksum([tensor, other]) != checksum([other, tensor])
+
+
+@pytest.mark.parametrize(
+    ("told", "failed"),
+    [("SUCCESS", False), ("TIMEOUT", False), ("REMOTE_ERROR", True), ("COMM_ERROR", True)],
+)
+def test_a_group_says_that_communication_has_failed(monkeypatch: pytest.MonkeyPatch, told: str, failed: bool) -> None:
+    """Then a rank waits longer: its peers may be on a node that fell silent, which is given up after some beats."""
+    backend = SimpleNamespace(get_error=lambda: f"ErrorType.{told}")
+    groups = [SimpleNamespace(), SimpleNamespace(_get_backend=lambda _: backend)]  # the first can't be asked
+    monkeypatch.setattr(_recover.c10d, "_world", SimpleNamespace(pg_map=groups))
+    assert _recover.communication_failed(RuntimeError("CUDA error: an operation failed")) == failed
+    assert _recover.communication_failed(RuntimeError("NCCL error: the remote end is gone"))
 
 
 LIMIT = """

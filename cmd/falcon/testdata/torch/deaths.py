@@ -258,17 +258,19 @@ def make_job(
     def load(iteration: int) -> None:
         """On emulated GPUs weights mean nothing: all ranks get the same ones."""
         ledger.load_state_dict(torch.load(part(iteration), weights_only=True))
-        optimizer.state.clear()
+        optimizers[0].state.clear()
         with torch.no_grad():
             for p in net.parameters():
                 mine = p.to_local() if hasattr(p, "to_local") else p
                 mine.copy_(torch.zeros(mine.shape))
         tell(loaded=iteration)
 
+    optimizers: list[torch.optim.Optimizer] = []
     with_state = {"begin": begin, "state": [ledger], "save": None, "load": load}
     if ADAPTER in ("ddp", "none"):
         model = nn.parallel.DistributedDataParallel(net, device_ids=[LOCAL])
         optimizer = torch.optim.AdamW(model.parameters())
+        optimizers.append(optimizer)
         job = (
             Plain(begin)
             if ADAPTER == "none"
@@ -284,9 +286,10 @@ def make_job(
             net, mesh=init_device_mesh("cuda", shape, mesh_dim_names=names)
         )
         optimizer = torch.optim.AdamW(model.parameters())
+        optimizers.append(optimizer)
         job = falcon_torch.fsdp(model, optimizer, MICRO_BATCHES, **with_state)
     else:
-        job, optimizer, run = make_pipeline(net, with_state)
+        job, optimizer, run = make_pipeline(net, optimizers, with_state)
         return job, net, optimizer, run
 
     def run() -> None:
@@ -297,7 +300,7 @@ def make_job(
 
 
 def make_pipeline(
-    net: Net, with_state: dict[str, Any]
+    net: Net, optimizers: list[torch.optim.Optimizer], with_state: dict[str, Any]
 ) -> tuple[Any, torch.optim.Optimizer, Callable[[], None]]:
     """A job of two stages, whose replicas lie on different nodes."""
     mesh = init_device_mesh("cuda", (WORLD // 2, 2), mesh_dim_names=("dp", "pp"))
@@ -310,6 +313,7 @@ def make_pipeline(
     )
     schedule = Schedule1F1B(stage, MICRO_BATCHES, loss_fn=nn.functional.mse_loss)
     optimizer = torch.optim.AdamW(model.parameters())
+    optimizers.append(optimizer)
     job = falcon_torch.pipeline(schedule, optimizer, mesh, **with_state)
     batch = torch.ones(MICRO_BATCHES * SAMPLES, WIDTH, device="cuda")
 

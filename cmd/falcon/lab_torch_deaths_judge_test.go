@@ -192,7 +192,7 @@ func judgeLedger(p deathPlay, s deathSeen) []string {
 			updated[*l.Updated] = true
 		}
 	}
-	for i := range deathIterations {
+	for i := range p.iterations() {
 		count := map[int]int{}
 		ranks := map[int]bool{}
 		for _, l := range attempts[i] {
@@ -213,7 +213,7 @@ func judgeLedger(p deathPlay, s deathSeen) []string {
 		}
 	}
 	var sums [2]int64
-	for k := range int64(deathIterations * perIteration) {
+	for k := range int64(p.iterations() * perIteration) {
 		sums[0] += int64(each) * k
 		sums[1] += int64(each) * k * k
 	}

@@ -12,9 +12,10 @@ const (
 	deathRanks      = 4
 	deathPerNode    = 2
 	deathIterations = 30
-	deathEvery      = 4 // iterations from one checkpoint to the next
-	deathMicro      = 4 // micro-batches of a replica
-	deathFirst      = 8 // iteration in which the earliest death comes: a checkpoint is known by then
+	deathKnown      = 120 // more of a job without an adapter, whose layout is inferred: by then it is known
+	deathEvery      = 4   // iterations from one checkpoint to the next
+	deathMicro      = 4   // micro-batches of a replica
+	deathFirst      = 8   // iteration in which the earliest death comes: a checkpoint is known by then
 	deathLast       = 18
 	deathDelayMs    = 120 // most, from the point to the death: some two iterations
 )
@@ -170,10 +171,21 @@ func drawDeath(row deathRow, number int) deathPlay {
 	if row.deathKind.name == "kill of a rank, at random" {
 		d.DelayMs = r.IntN(deathDelayMs)
 	}
+	if row.adapter == "none" {
+		d.Iteration += deathKnown
+	}
 	if row.before {
 		d.Iteration = -1
 	}
 	return deathPlay{row, number, d}
+}
+
+// iterations is how long the job is.
+func (p deathPlay) iterations() int {
+	if p.row.adapter == "none" {
+		return deathIterations + deathKnown
+	}
+	return deathIterations
 }
 
 // victims are the ranks that end first, or with their node.

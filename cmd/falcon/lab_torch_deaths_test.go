@@ -117,7 +117,7 @@ func playDeath(t *testing.T, command string, p deathPlay, kept string) deathResu
 		shape = lab.Shape{TP: 1, DP: deathRanks / 2, PP: 2}
 	}
 	sc := recoverScenario("deaths", shape, 1)
-	sc.Nodes, sc.Iterations = deathRanks/deathPerNode, deathIterations
+	sc.Nodes, sc.Iterations = deathRanks/deathPerNode, p.iterations()
 	sc.Policy = map[string]any{"mode": "auto", "cap": "S1", "owner": "lab", "recovery": map[string]any{"per_hour": 1000, "in_place": 1000}}
 	more := []string{"--train", command}
 	if p.row.adapter == "none" {
@@ -174,7 +174,7 @@ func (d *deathStage) setEnvironment() {
 	}
 	for name, value := range map[string]string{
 		"FOLDER": d.folder, "ADAPTER": d.play.row.adapter, "ENTRY": d.play.row.entry, "DEATH": string(told), "TORCHRUN": torchrunRestarts[d.play.row.deathKind.name],
-		"ITERATIONS": strconv.Itoa(deathIterations), "EVERY": strconv.Itoa(deathEvery), "TORCHRUN_PORT": "0",
+		"ITERATIONS": strconv.Itoa(d.play.iterations()), "EVERY": strconv.Itoa(deathEvery), "TORCHRUN_PORT": "0",
 	} {
 		d.t.Setenv(name, value)
 	}

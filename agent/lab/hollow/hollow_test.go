@@ -104,3 +104,26 @@ func TestWhatCannotBeUsedIsRefused(t *testing.T) {
 		t.Errorf("without the lab's stand-ins: %v", err)
 	}
 }
+
+// A compiler that was ended says nothing of the installation: the next build tries again.
+func TestAnEndedCompilerIsNotRemembered(t *testing.T) {
+	lib, torch, cache, tools := builtLibraries(t), fakeWheel(t, ""), t.TempDir(), t.TempDir()
+	headers := filepath.Join(torch, "include", "ATen", "core", "dispatch")
+	if err := os.MkdirAll(headers, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(headers, "Dispatcher.h"), "")
+	program := write(t, filepath.Join(tools, "g++"), "#!/bin/sh\nkill -KILL $$\n")
+	if err := os.Chmod(program, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", tools+":"+os.Getenv("PATH"))
+	if _, _, err := Build(torch, lib, cache); !errors.Is(err, ErrBuild) || !strings.Contains(err.Error(), "g++: signal: killed") {
+		t.Errorf("g++ was killed: %v", err)
+	}
+	write(t, program, "#!/bin/sh\necho 'x.h: error: no such thing'; exit 1\n")
+	folder, _, err := Build(torch, lib, cache)
+	if err != nil || Uncomputed(folder) != "g++: x.h: error: no such thing" {
+		t.Errorf("it fails by itself: %v, %q", err, Uncomputed(folder))
+	}
+}

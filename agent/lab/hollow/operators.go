@@ -2,6 +2,7 @@ package hollow
 
 import (
 	"debug/elf"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -41,7 +42,10 @@ func compiler(torch string) (program, why string) {
 func makeOperators(torch, lib, folder string) error {
 	program, why := compiler(torch)
 	if why == "" {
-		why = compileOperators(program, torch, lib, folder)
+		var err error
+		if why, err = compileOperators(program, torch, lib, folder); err != nil {
+			return err
+		}
 	}
 	if why == "" {
 		return nil
@@ -52,8 +56,9 @@ func makeOperators(torch, lib, folder string) error {
 	return nil
 }
 
-// compileOperators returns why it fails: an unknown release of PyTorch is no reason to run nothing.
-func compileOperators(program, torch, lib, folder string) (why string) {
+// compileOperators returns why it fails: an unknown release of PyTorch is no reason to run nothing. A compiler that
+// was ended, with its lab or for memory, is an error: it says nothing of the release, and is not to be remembered.
+func compileOperators(program, torch, lib, folder string) (why string, err error) {
 	libraries := filepath.Join(torch, "lib")
 	args := []string{
 		"-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-fvisibility=hidden", "-D_GLIBCXX_USE_CXX11_ABI=" + stringABI(libraries),
@@ -62,14 +67,18 @@ func compileOperators(program, torch, lib, folder string) (why string) {
 	}
 	out, err := exec.Command(program, args...).CombinedOutput()
 	if err == nil {
-		return ""
+		return "", nil
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() < 0 {
+		return "", fmt.Errorf("%w: g++: %w; try again", ErrBuild, err)
 	}
 	for line := range strings.Lines(string(out)) {
 		if strings.Contains(line, "error") {
-			return "g++: " + strings.TrimSpace(line)
+			return "g++: " + strings.TrimSpace(line), nil
 		}
 	}
-	return fmt.Sprintf("g++: %v", err)
+	return fmt.Sprintf("g++: %v", err), nil
 }
 
 // stringABI is which of libstdc++'s strings the libraries take: wheels before 2.7 have the old one.

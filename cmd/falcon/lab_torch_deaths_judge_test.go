@@ -71,7 +71,7 @@ type deathSeen struct {
 
 // judgeDeath says what of a play is wrong. It asks the engine nothing but how often a person was asked.
 func judgeDeath(p deathPlay, s deathSeen) []string {
-	bad := slices.Concat(judgeAlone(s), judgeSuccession(s), judgeCheckpoints(s))
+	bad := slices.Concat(judgeAlone(s), judgeSteps(s), judgeSuccession(s), judgeCheckpoints(s))
 	if s.asks > 1 {
 		bad = append(bad, fmt.Sprintf("a person is asked %d times", s.asks))
 	}
@@ -80,13 +80,30 @@ func judgeDeath(p deathPlay, s deathSeen) []string {
 		return append(bad, judgeAsked(p, s)...)
 	}
 	if !s.ended {
-		return append(bad, "the job did not come to its last iteration")
+		return append(append(bad, "the job did not come to its last iteration"), judgeStrays(s)...)
 	}
 	if s.asks > 0 {
 		bad = append(bad, "a person is asked")
 	}
 	bad = append(bad, judgeLedger(p, s)...)
-	return append(bad, judgePids(p, s, want)...)
+	return slices.Concat(bad, judgePids(p, s, want), judgeStrays(s))
+}
+
+// judgeStrays: every process that lives is one of those that train.
+func judgeStrays(s deathSeen) []string {
+	var job []int
+	for _, l := range s.lines {
+		if l.trains() {
+			job = l.Peers
+		}
+	}
+	var bad []string
+	for _, pid := range s.alive {
+		if !slices.Contains(job, pid) {
+			bad = append(bad, fmt.Sprintf("process %d lives on outside of the job", pid))
+		}
+	}
+	return bad
 }
 
 // judgeAlone: whoever trains or saves has all others beside it.
@@ -99,6 +116,25 @@ func judgeAlone(s deathSeen) []string {
 		whole := len(l.Peers) == deathRanks && !slices.Contains(l.Peers, 0) && l.Peers[l.Rank] == l.Pid
 		if !whole {
 			bad = append(bad, fmt.Sprintf("process %d, rank %d, trains outside of the job: beside it are %v", l.Pid, l.Rank, l.Peers))
+		}
+	}
+	return slices.Compact(bad)
+}
+
+// judgeSteps: those who train together run the same iteration.
+func judgeSteps(s deathSeen) []string {
+	var bad []string
+	newest := map[int]deathLine{} // the last that each process began
+	for _, l := range s.lines {
+		if l.Begun == nil {
+			continue
+		}
+		newest[l.Pid] = l
+		for _, pid := range l.Peers {
+			o, begun := newest[pid]
+			if begun && slices.Equal(o.Peers, l.Peers) && *l.Begun-*o.Begun > 1 {
+				bad = append(bad, fmt.Sprintf("rank %d begins iteration %d while rank %d is in %d", l.Rank, *l.Begun, o.Rank, *o.Begun))
+			}
 		}
 	}
 	return slices.Compact(bad)
@@ -226,7 +262,7 @@ func judgeLedger(p deathPlay, s deathSeen) []string {
 }
 
 // judgePids: survivors are the processes that they were, or all are others, as the row says; no more
-// iterations run again than it allows; and no process is left that is not in the job.
+// iterations run again than it allows.
 func judgePids(p deathPlay, s deathSeen, want deathOutcome) []string {
 	var first, last []int
 	for _, l := range s.lines {
@@ -249,11 +285,6 @@ func judgePids(p deathPlay, s deathSeen, want deathOutcome) []string {
 			bad = append(bad, fmt.Sprintf("rank %d is still process %d after a whole restart", r, first[r]))
 		case want != restarted && !victim && !kept:
 			bad = append(bad, fmt.Sprintf("survivor %d is process %d, and was %d", r, last[r], first[r]))
-		}
-	}
-	for _, pid := range s.alive {
-		if !slices.Contains(last, pid) {
-			bad = append(bad, fmt.Sprintf("process %d lives on outside of the job", pid))
 		}
 	}
 	most := map[deathOutcome]int{goesOn: 0, inPlace: 1, fromStorage: deathEvery + 1, restarted: deathEvery + 1}[want]
@@ -327,6 +358,10 @@ func TestJudgeDeath(t *testing.T) {
 		},
 		"still trains with [10 11 12 13]": func(_ *deathPlay, s *deathSeen) {
 			s.lines = append(s.lines, deathLine{Pid: 11, Rank: 1, Saved: &last, Peers: []int{10, 11, 12, 13}})
+		},
+		"rank 3 begins iteration 99 while rank": func(_ *deathPlay, s *deathSeen) {
+			far := 99
+			s.lines = append(s.lines, deathLine{Pid: 13, Rank: 3, Begun: &far, Peers: []int{10, 21, 12, 13}})
 		},
 		"was written by ranks [2] alone": func(_ *deathPlay, s *deathSeen) { s.parts["checkpoint-8"] = []int{2} },
 		"a person is asked 2 times":      func(_ *deathPlay, s *deathSeen) { s.asks = 2 },

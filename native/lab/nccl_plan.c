@@ -2,9 +2,12 @@
  * different streams may use a communicator (that of their calls). */
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "nccl_internal.h"
+
+#define SPIN_NAP_NS 1000000
 
 void calls_free(call *list) {
   while (list) {
@@ -102,6 +105,12 @@ static void note_times(call *c, const falcon_lab_run *run, int64_t from, int64_t
   c->ended_ns = run->paced ? to : falcon_lab_now_ns();
 }
 
+/* On a GPU the kernel of a call whose peer is gone spins until its communicator is given up, as a framework's
+ * watchdog does. Who has none gets the error at once. */
+static void spin(plan *p) {
+  while (falcon_lab_hollow() && !atomic_load(&p->cancel)) nanosleep(&(struct timespec){0, SPIN_NAP_NS}, NULL);
+}
+
 static int plan_run(void *arg, falcon_lab_run *run) {
   plan *p = arg;
   ncclResult_t rc = plan_begin(p);
@@ -122,6 +131,7 @@ static int plan_run(void *arg, falcon_lab_run *run) {
   for (call *c = p->calls; c; c = c->next)
     if (is_p2p(c)) note_times(c, run, from, at_ns);
   if (rc == ncclSuccess) run->end_ns = at_ns;
+  if (rc == ncclRemoteError) spin(p);
   return rc == ncclSuccess ? 0 : cudaErrorLaunchFailure;
 }
 

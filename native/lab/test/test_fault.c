@@ -69,6 +69,29 @@ static void abort_blocked(int rank, int n, void *arg) {
   }
 }
 
+/* Under a framework a call whose peer is gone runs until its communicator is given up, as on a GPU. */
+static void spins_until_given_up(int rank, int n, void *arg) {
+  setenv("FALCON_LAB_HOLLOW", "1", 1);
+  ncclComm_t c = world(arg, rank, n);
+  cudaStream_t s = new_stream();
+  pthread_t t;
+  int x = 1;
+  if (rank == n - 1) {
+    meet_flag(arg, 0, n);
+    OK(ncclCommAbort(c));
+    return;
+  }
+  OK(ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, c, s));
+  meet_flag(arg, 0, n);
+  ncclResult_t async = ncclSuccess;
+  while (async == ncclSuccess) OK(ncclCommGetAsyncError(c, &async));
+  CHECK(async == ncclRemoteError);
+  CHECK(cudaStreamQuery(s) == cudaErrorNotReady);
+  OK(pthread_create(&t, NULL, abort_soon, c));
+  CHECK(cudaStreamSynchronize(s) == cudaErrorLaunchFailure);
+  OK(pthread_join(t, NULL));
+}
+
 static void revoke_blocked(int rank, int n, void *arg) {
   ncclComm_t c = world(arg, rank, n);
   cudaStream_t s = new_stream();
@@ -402,6 +425,7 @@ static void frozen(int rank, int n, void *arg) {
 int main(void) {
   unsetenv("FALCON_LAB_STATE");
   run_ranks("abort releases a blocked rank", 3, abort_blocked, shared(sizeof(board)), 10);
+  run_ranks("under a framework a call spins until it is given up", 3, spins_until_given_up, shared(sizeof(board)), 10);
   run_ranks("revoke releases, then refuses", 3, revoke_blocked, shared(sizeof(board)), 10);
   run_ranks("two threads give up at once", 2, abort_race, shared(20 * sizeof(board)), 20);
   run_ranks("a killed rank, and a smaller world", 4, death, shared(sizeof(two)), 10);

@@ -152,8 +152,9 @@ func keepDeath(t *testing.T, kept string, d *deathStage) {
 
 // labBuild is what the programs that are played say of themselves.
 func labBuild(t *testing.T) string {
-	out, _ := exec.Command(binFalcon(t), "--version").Output() // none is as good
-	return strings.TrimSpace(string(out))
+	out, _ := exec.Command(binFalcon(t), "version").Output() // none is as good
+	first, _, _ := strings.Cut(string(out), "\n")
+	return first
 }
 
 // deathStage is a lab in which one play runs.

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import torch.distributed as dist
 
-from . import _hook
+from . import _hook, _run
 from ._courier import Courier, Dealt
 from ._job import Job
 from ._limit import Limit
@@ -26,11 +26,20 @@ LOOK_S = 1.0  # between two looks at how long a collective has waited
 NOT_CARRIED = "its batches hold more than tensors, numbers, texts, lists and dicts"
 
 
+def say(text: str) -> None:
+    """Print a line about the whole job, once."""
+    if text and dist.get_rank() == 0:
+        print(f"falcon_torch: {text}", file=sys.stderr, flush=True)
+
+
 def attach(make: Callable[[], T], name: str) -> T | None:
     """The job that make makes; None where it can't come about because some rank has no hook, or none at all.
 
-    A framework's run must not end because of that.
+    A framework's run must not end because of that. Where the loop is entered again an error is one of the rejoin.
     """
+    runner = _run.current()
+    if runner is not None and runner.task is not None:
+        return make()
     try:
         job = make()
     except RuntimeError as error:
@@ -90,8 +99,7 @@ class HostedJob(Job):
         self.log.write(micro_batches="stay", why=why)
         if self._declared:
             self._declare()
-        if dist.get_rank() == 0:
-            print(f"falcon_torch: micro-batches stay where they are: {why}", file=sys.stderr, flush=True)
+        say(f"micro-batches stay where they are: {why}")
 
     @property
     def stopped(self) -> bool:

@@ -276,13 +276,17 @@ class Job:
         """The iteration that this rank's state begins with; none in the middle of an update."""
         assert self._recovery is not None
         half_done = self._inside and not self._open and self._recovery.state.has_extras
-        if self._updating or half_done:
+        if self._updating or (half_done and not self._complete()):
             return _hook.NOTHING
         if self._open:
             self._recovery.state.rewind()
         else:
             self._recovery.state.save()
         return self._next
+
+    def _complete(self) -> bool:
+        """Do what a loop that was left would have done after the update; whether that is known."""
+        return False
 
     def _rejoin(self, why: str, status: int, step: int) -> None:
         """Park, and take over from the order what all ranks must know alike."""

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from . import _run
 from ._job import Job
 from ._mesh import place, text_of
+from ._recover import through
 from ._state import State
 from ._storage import Load, Save
 from ._zero import of_megatron
@@ -26,6 +27,7 @@ class MegatronJob(Job):
         super().__init__(**options)
         self._function, self._config = function, config
 
+    @through
     def forward_backward(self, **arguments: Any) -> Any:
         """Call Megatron's forward_backward_func with this iteration's micro-batches.
 

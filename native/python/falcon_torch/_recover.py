@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -25,6 +25,8 @@ from ._log import Log
 from ._state import State
 from ._storage import Storage
 
+P = ParamSpec("P")
+R = TypeVar("R")
 LOOK_S = 0.05  # between two looks for a suspension
 AGAIN_S = 0.05  # between two tries to leave user code that was elsewhere at the first
 ALIVE_S = 10.0  # after an error that a dead peer may have caused, for the suspension to come
@@ -32,6 +34,15 @@ SILENT_S = 60.0  # the same where communication has failed: a node that fell sil
 MEET_S = 60.0  # for the ranks to meet in a new generation
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 ENTRY = PACKAGE + "_run.py"  # what it calls is user code again
+
+
+_through: set[Any] = set()  # code of this package that a framework's loop is called from
+
+
+def through(function: Callable[P, R]) -> Callable[P, R]:
+    """Mark a function that calls a framework's own, and that an exception may leave there at any point."""
+    _through.add(function.__code__)
+    return function
 
 
 class Suspended(BaseException):
@@ -73,7 +84,7 @@ class _Watcher:
             name = frame.f_code.co_filename
             if outside and name == ENTRY:
                 break
-            if name.startswith(PACKAGE):
+            if name.startswith(PACKAGE) and not (outside and frame.f_code in _through):
                 return  # it looks by itself, or ends soon
             outside, frame = True, frame.f_back
         if self.armed and self._hook.suspended():

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ._job import Job
 
 _runner: list[Runner] = []
+_resets: list[Callable[[], None]] = []
 
 
 class Moved(BaseException):
@@ -74,6 +75,11 @@ class Left:
 def current() -> Runner | None:
     """What enters the training function that runs, where run was called."""
     return _runner[0] if _runner else None
+
+
+def when_left(reset: Callable[[], None]) -> None:
+    """Call reset whenever the training function was left: what a framework keeps for its process is made again."""
+    _resets.append(reset)
 
 
 def run(train: Callable[[], Any]) -> Any:
@@ -140,9 +146,15 @@ class Runner:
         left = Left(why, _hook.PARK_SUSPENDED, step, kept, job.known, job.older)
         if step < 0 and left.older is not None:
             left.step, left.kept, left.older = *left.older, None
+        self.clear()
+        return left
+
+    def clear(self) -> None:
+        """Let go of what the function has made."""
         self.recovery.train(None)
         self.job = self.votes = None
-        return left
+        for reset in _resets:
+            reset()
 
     def _rejoin(self, left: Left) -> Any:
         """Park, make the groups of the new generation, and enter the function again."""
@@ -208,9 +220,8 @@ class Runner:
 
     def _go_back(self, move: Moving) -> Any:
         """Be what this process was, in new groups."""
-        self.recovery.train(None)
         self.recovery.unwatch(self.votes)
-        self.job = self.votes = None
+        self.clear()
         if move.votes.lost:
             self.recovery.await_suspension()
         if self.hook.suspended():
@@ -238,8 +249,7 @@ class Rejoining:
         """Tell of the failure; what is held still."""
         left, runner = self._left, self._runner
         Recovery.unwatch(runner.votes)  # the others need not wait for this rank
-        runner.recovery.train(None)
-        runner.job = runner.votes = None
+        runner.clear()
         status = _hook.FAILED_GROUPS if runner.hook.suspended() else self._status
         self._report(status, why, 0)
         return replace(left, why=why, status=status)
@@ -311,8 +321,7 @@ class Moving:
 
     def failed(self, why: str) -> Left:
         """The way back failed too: this rank holds what it held, and waits to be recovered."""
-        self._runner.recovery.train(None)
-        self._runner.job = self._runner.votes = None
+        self._runner.clear()
         if not self._runner.recovery.await_suspension():
             raise RuntimeError(f"placement {self.order.id} could not be undone: {why}")
         self.left.why = why

@@ -188,7 +188,8 @@ def _spread_as(local: torch.Tensor, parameter: Any) -> torch.Tensor:
 class State:
     """Parameters, buffers and optimizer state of one rank, its random numbers, and what else the user names.
 
-    Of tensors that are spread over ranks it has this rank's part.
+    Of tensors that are spread over ranks it has this rank's part. masters are parameters that an optimizer keeps
+    beside those of the model.
     """
 
     def __init__(
@@ -196,10 +197,12 @@ class State:
         modules: torch.nn.Module | Sequence[torch.nn.Module],
         optimizers: Sequence[torch.optim.Optimizer],
         extras: Sequence[Any] = (),
+        masters: Sequence[torch.Tensor] = (),
     ) -> None:
         self._modules = [modules] if isinstance(modules, torch.nn.Module) else list(modules)
         self._optimizers, self._extras = tuple(optimizers), tuple(extras)
-        self._parameters = [p for m in self._modules for p in m.parameters()]
+        self._parameters: list[torch.Tensor] = [p for m in self._modules for p in m.parameters()]
+        self._parameters += masters  # the optimizer's own copies
         self._buffer_owners = [found for m in self._modules for found in self._find_buffers(m)]
         wrapper = torch.nn.parallel.DistributedDataParallel
         self._buckets = [Buckets(part) for m in self._modules for part in m.modules() if isinstance(part, wrapper)]
@@ -211,6 +214,11 @@ class State:
     def device(self) -> torch.device:
         """Where the parameters are."""
         return self._device
+
+    @property
+    def saved_extras(self) -> list[Any]:
+        """The extras' states as they were saved: those of the iteration that runs."""
+        return self._saved["extras"] if self._saved is not None else []
 
     @property
     def has_extras(self) -> bool:

@@ -1,0 +1,187 @@
+"""Megatron-LM's own pretrain() is entered again: after a death, or with other ranks. Same to the bit."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+from datetime import timedelta
+from functools import cache, partial, wraps
+from typing import Any
+
+import pytest
+import torch
+
+import falcon_torch
+from fake_hook import Post, placement
+from falcon_torch import _hook, _recover, _run
+from falcon_torch._mesh import place
+from falcon_torch._state import checksum
+from falcon_torch._votes import DELAY
+from on_cpu import pretend
+from parking import GLOO_S, Job, ParkingMailbox
+
+if importlib.util.find_spec("megatron") is None or importlib.util.find_spec("megatron.training") is None:
+    pytest.skip("megatron-core with megatron.training is not installed", allow_module_level=True)
+
+import megatron_job
+
+importlib.import_module("megatron.training.training")  # once, before processes are forked
+ITERATIONS, BATCH = 8, 16
+COMMON = f"--global-batch-size {BATCH} --train-iters {ITERATIONS} --optimizer adam --lr-warmup-iters 3 --num-workers 0"
+Death = tuple[int, int, str]  # a rank, an iteration, and where in it
+
+
+class Noisy(megatron_job.Script):
+    """A script that draws random numbers, may die, and notes what each iteration was."""
+
+    def __init__(self, more: str, dies: Death | None, mailbox: ParkingMailbox) -> None:
+        super().__init__(f"{COMMON} {more}")
+        self.dies, self.mailbox, self.notes = dies, mailbox, dict[tuple[int, Any], Any]()
+        self.chunks: list[Any] = []
+        self.log, self.training.training_log = self.training.training_log, self.note
+        self.agree = self.training.logical_and_across_model_parallel_group
+        self.training.logical_and_across_model_parallel_group = self.all_updated
+        self.decides = self.training.checkpoint_and_decide_exit
+        self.training.checkpoint_and_decide_exit = wraps(self.decides)(partial(Noisy.decide, self))
+        importlib.import_module("megatron.core.parallel_state").timedelta = lambda **_: timedelta(seconds=GLOO_S)
+
+    @property
+    def iteration(self) -> int:
+        return int(self.training.get_args().curr_iteration)
+
+    def at(self, point: str) -> None:
+        """Where a rank may die."""
+        if self.dies == (self.mailbox.rank, self.iteration, point) and self.mailbox.generation == 0:
+            os._exit(9)
+
+    def provide(self, *args: Any, **kwargs: Any) -> Any:
+        made = super().provide(*args, **kwargs)
+        whole = made.config.finalize_model_grads_func
+
+        def finalize(*args: Any, **kwargs: Any) -> None:
+            self.at("before gradients are exchanged")
+            whole(*args, **kwargs)
+            self.at("before the update")
+
+        made.config.finalize_model_grads_func = finalize
+        self.chunks.append(made)
+        return made
+
+    def forward_step(self, batches: Any, model: Any) -> Any:
+        output, loss = super().forward_step(batches, model)
+        self.at("in the forward pass")
+        return output + 0.01 * torch.rand_like(output), loss
+
+    def note(self, losses: Any, total: Any, rate: Any, iteration: int, *args: Any, **kwargs: Any) -> Any:
+        given, parameters = self.training.get_args(), [p for chunk in self.chunks for p in chunk.parameters()]
+        counts = rate, given.consumed_train_samples
+        sums = checksum(parameters), checksum([torch.get_rng_state()])
+        what = {k: v.item() for k, v in losses.items()}, *counts, sorted(self.seen[-2]), *sums
+        self.notes[given.rank, iteration - 1] = what
+        self.at("after the update")
+        return self.log(losses, total, rate, iteration, *args, **kwargs)
+
+    def decide(self, *args: Any, **kwargs: Any) -> Any:
+        call = inspect.signature(self.decides).bind(*args, **kwargs).arguments
+        done = call["iteration"], call["num_floating_point_operations_so_far"]
+        self.notes[self.training.get_args().rank, f"operations until {done[0]}"] = done[1]
+        return self.decides(*args, **kwargs)
+
+    def all_updated(self, *args: Any, **kwargs: Any) -> Any:
+        self.at("behind the optimizer")
+        return self.agree(*args, **kwargs)
+
+    def run(self) -> None:
+        self.chunks, self.seen = [], []
+        super().run()
+
+
+def train(more: str, dies: Death | None, mailbox: ParkingMailbox) -> Any:
+    """What each rank noted of each iteration, as this process saw it."""
+    _recover.ALIVE_S, _recover.MEET_S, _run.BACK_S = 30, 30, 60
+    pretend()
+    os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+    script, entered = Noisy(more, dies, mailbox), []
+    falcon_torch.megatron_lm()
+
+    def body() -> str:
+        entered.append(int(os.environ["RANK"]))
+        script.run()
+        return "the end"
+
+    assert falcon_torch.run(body) == "the end"
+    calls = {name: mailbox.of(name) for name in ("place", "ack", "rejoined", "park", "can")}
+    return {"seen": script.notes, "entered": entered, "calls": calls}
+
+
+PIPELINE = "--pipeline-model-parallel-size 2"
+VIRTUAL = f"{PIPELINE} --num-virtual-stages-per-pipeline-rank 2 --num-layers 4"
+MESHES = {"": "dp=2", PIPELINE: "dp=2,pp=2", VIRTUAL: "dp=2,pp=2,vpp=2"}
+
+
+def run(more: str, posts: list[Post], dies: Death | None = None, dead: Any = None) -> list[Any]:
+    world = 4 if "pp" in MESHES[more] else 2
+    job = Job(world, partial(train, more, dies), posts, lambda rank: place(MESHES[more], rank, world).shard)
+    return job.play(dead)
+
+
+def merged(got: list[Any]) -> dict[tuple[int, Any], Any]:
+    out: dict[tuple[int, Any], Any] = {}
+    for r in got:
+        for at, seen in r["seen"].items():
+            assert out.setdefault(at, seen) == seen, at
+    return out
+
+
+@cache
+def undisturbed(more: str) -> dict[tuple[int, Any], Any]:
+    return merged(run(more, []))
+
+
+def check_death(more: str, dies: Death) -> None:
+    want = undisturbed(more)
+    got = run(more, [], dies, dead=(dies[0], dies[0]))
+    seen = merged(got)
+    assert seen == {at: want[at] for at in seen}
+    numbered = {(r, i) for r, i in want if isinstance(i, int)}
+    assert {(r, i) for r, i in numbered if i > dies[1] or (r != dies[0] and i < dies[1])} <= set(seen)
+    for rank, r in enumerate(got):
+        assert len(r["entered"]) == (1 if rank == dies[0] else 2)
+        assert [status for _, status, *_ in r["calls"]["rejoined"]] == [_hook.REJOINED]
+
+
+def check_places(more: str, blocks: list[int]) -> None:
+    got = run(more, [placement(3, 7, blocks)])
+    assert merged(got) == undisturbed(more)
+    for r in got:
+        assert len(r["entered"]) == 2
+        assert r["calls"]["ack"][-1] == (7, 3 + DELAY, _hook.APPLIED)
+        ((order, i, rank, step_ns, _),) = r["calls"]["place"]
+        assert (order, i, rank) == (7, 3 + DELAY, r["entered"][1])
+        assert all(ns > 0 for ns in step_ns)
+
+
+POINTS = [
+    "in the forward pass",
+    "before gradients are exchanged",
+    "before the update",
+    "behind the optimizer",
+    "after the update",
+]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_rank_dies_and_its_replica_gives_its_state(point: str) -> None:
+    check_death("", (1, 4, point))
+
+
+@pytest.mark.parametrize("more", [PIPELINE, VIRTUAL], ids=["pipeline", "virtual stages"])
+def test_a_stage_dies(more: str) -> None:
+    check_death(more, (0, 4, "before gradients are exchanged"))
+
+
+@pytest.mark.parametrize("more", ["", PIPELINE, VIRTUAL], ids=["replicas", "pipeline", "virtual stages"])
+def test_processes_change_places(more: str) -> None:
+    check_places(more, [1, 0])

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from ._mesh import Layout
+from ._recover import through
 from ._votes import meet
 
 TAGS = 2  # of a message: one for its length, one for its bytes
@@ -103,6 +104,7 @@ class Dealt:
         """Iterate over them."""
         return self
 
+    @through
     def __next__(self) -> Any:
         """The next batch; what is given away goes first, as others wait for it."""
         while self._gives:

@@ -19,7 +19,7 @@ from ._place import STEPS, Placement, is_permutation
 from ._recover import Recovery, Suspended
 from ._state import Kept, State
 from ._storage import Load, Save, Storage
-from ._zero import WHOLE, Zero, of_torch
+from ._zero import WHOLE, Zero, of_torch, parts_of
 
 KINDS = {
     _hook.MICRO_BATCHES: "microbatches",
@@ -117,16 +117,19 @@ class Job:
         if _join.joins():
             self._rejoin("this process takes a dead one's place", _hook.PARK_JOIN, _hook.NOTHING)
 
-    def recover_by_entering(self, state: State) -> None:
-        """Inside falcon_torch.run: survive the death of peers, and take another rank over, by another call of it."""
+    def recover_by_entering(self, state: State, has_parts: bool = False) -> None:
+        """Inside falcon_torch.run: survive the death of peers, and take another rank over, by another call of it.
+
+        has_parts: the state has this rank's part of an optimizer that is spread over replicas.
+        """
         runner = _run.current()
-        if runner is None or self._votes is None or self._zero != WHOLE:
+        if runner is None or self._votes is None or not (has_parts or self._zero == WHOLE):
             return
         self._recovery, self._runner = runner.recovery, runner
         runner.recovery.train(state)
         runner.recovery.watch_votes(self._votes)
         runner.votes, runner.job = self._votes, self
-        if self._layout.shards > 1:  # else any rank's state is that of the whole job
+        if self.shard[1] > 1:  # else any rank's state is that of the whole job
             self._barrier = Barrier(state.device, self._hook.suspended)
         if runner.task is not None:
             runner.task.finish(self, self._votes)
@@ -164,7 +167,13 @@ class Job:
     @property
     def shard(self) -> tuple[int, int]:
         """Whose state is the same as this rank's: the number of its shard, and of how many."""
-        return self._layout.shard, self._layout.shards
+        parts = parts_of(self._zero, self._layout)
+        return self._layout.shard * parts + self._layout.replica % parts, self._layout.shards * parts
+
+    @property
+    def zero(self) -> Zero:
+        """How the optimizer is spread over replicas, as it was declared."""
+        return self._zero
 
     @property
     def known(self) -> _run.Known:

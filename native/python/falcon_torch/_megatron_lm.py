@@ -56,7 +56,7 @@ class MegatronLMJob(HostedJob, MegatronJob):
     def recover_megatron(self, model: list[Any], optimizer: Any, progress: _megatron_state.Progress) -> None:
         """Inside falcon_torch.run: survive the death of peers, and take another rank over."""
         self.progress = progress
-        self.recover_by_entering(_megatron_state.state_of(model, optimizer, progress))
+        self.recover_by_entering(_megatron_state.state_of(model, optimizer, progress), has_parts=True)
 
     def _complete(self) -> bool:
         """Count the iteration whose update is done."""
@@ -169,9 +169,11 @@ class Loop:
         config = model[0].config
         parts = {"model": model, "optimizer": optimizer, "config": config, "forward_backward_func": None}
         job = self._attach(parts)
-        why = _megatron_state.not_kept(args, config, optimizer)
-        if job is None or why:
-            say(f"a death restarts the job, and ranks keep their places: {why}" if job is not None else "")
+        if job is None:
+            return None
+        why = _megatron_state.not_kept(args, config, optimizer, job.zero.instances)
+        if why:
+            say(f"a death restarts the job, and ranks keep their places: {why}")
             return job
         job.recover_megatron(model, optimizer, _megatron_state.Progress(self._training, optimizer, scheduler))
         args.iteration = job.iteration

@@ -15,7 +15,8 @@ import torch
 
 from ._state import State
 
-TAKEN = ("FP32Optimizer", "Float16OptimizerWithFloat16Params")  # kinds of optimizers that hold all of their state
+WHOLE = ("FP32Optimizer", "Float16OptimizerWithFloat16Params")  # kinds of optimizers that hold all of their state
+SPREAD = "DistributedOptimizer"
 COUNTS = ("consumed_train_samples", "skipped_train_samples", "consumed_valid_samples")
 MOE_LOG = "megatron.core.transformer.moe.moe_logging"
 
@@ -25,12 +26,22 @@ def parts_of(optimizer: Any) -> list[Any]:
     return list(getattr(optimizer, "chained_optimizers", [optimizer]))
 
 
-def not_kept(args: Any, config: Any, optimizer: Any) -> str:
-    """Why pretrain() can't be entered again with what is in memory; empty where it can."""
+def not_kept(args: Any, config: Any, optimizer: Any, copies: int) -> str:
+    """Why pretrain() can't be entered again with what is in memory; empty where it can.
+
+    copies is how many ranks hold the same part of a distributed optimizer, where there is one.
+    """
     kinds = [type(part).__name__ for part in parts_of(optimizer)]
-    others = [kind for kind in kinds if kind not in TAKEN]
+    others = [kind for kind in kinds if kind not in (*WHOLE, SPREAD)]
     reasons = {
         f"{', '.join(others)} keeps state that is not known here": bool(others),
+        "a part of the distributed optimizer is lost with its rank, as it has one instance": SPREAD in kinds
+        and copies < 2,
+        "--overlap-param-gather gathers parameters in the next iteration": SPREAD in kinds
+        and args.overlap_param_gather,
+        "experts are spread over ranks of a distributed optimizer": SPREAD in kinds
+        and _of(args, "expert_model_parallel_size", 1) > 1,
+        "precision-aware optimizers keep masters elsewhere": _of(args, "use_precision_aware_optimizer"),
         "--dataloader-type external begins its data anew": args.dataloader_type == "external",
         "--async-save leaves a writer behind": args.async_save,
         "--iterations-to-skip counts iterations that do not run": bool(_of(args, "iterations_to_skip")),

@@ -8,9 +8,13 @@ the kept state, or that of a replica. Until all ranks have theirs nothing is giv
 from __future__ import annotations
 
 import gc
+import importlib
 import io
+import operator
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +31,10 @@ from ._votes import Votes
 if TYPE_CHECKING:
     from ._job import Job
 
+TENSOR = "torch.distributed.tensor"
 _runner: list[Runner] = []
-_resets: list[Callable[[], None]] = []
+_resets: list[Callable[[], None]] = []  # whenever the function was left
+_once: list[Callable[[], None]] = []  # when it is left the next time
 
 
 class Moved(BaseException):
@@ -77,9 +83,21 @@ def current() -> Runner | None:
     return _runner[0] if _runner else None
 
 
-def when_left(reset: Callable[[], None]) -> None:
+def when_left(reset: Callable[[], None], once: bool = False) -> None:
     """Call reset whenever the training function was left: what a framework keeps for its process is made again."""
-    _resets.append(reset)
+    (_once if once else _resets).append(reset)
+
+
+def _forget_meshes() -> None:
+    """Clear what DTensor remembers of operations: its results name the mesh of the first call, which is gone."""
+    if TENSOR not in sys.modules:
+        return
+    with suppress(ImportError, AttributeError):  # other versions have others of them
+        importlib.import_module(f"{TENSOR}.debug")._clear_sharding_prop_cache()
+    redistribute: Any = sys.modules.get(f"{TENSOR}._redistribute")
+    for clear in ("_gen_transform_infos.cache_clear", "clear_redistribute_planner_cache"):
+        with suppress(AttributeError):
+            operator.attrgetter(clear)(redistribute)()
 
 
 def run(train: Callable[[], Any]) -> Any:
@@ -153,7 +171,10 @@ class Runner:
         """Let go of what the function has made."""
         self.recovery.train(None)
         self.job = self.votes = None
-        for reset in _resets:
+        _forget_meshes()
+        resets = _resets + _once
+        _once.clear()
+        for reset in resets:
             reset()
 
     def _rejoin(self, left: Left) -> Any:

@@ -393,4 +393,4 @@ class State:
         dist.recv(length, source)
         data = torch.frombuffer(bytearray(int(length)), dtype=torch.uint8).to(self._device)
         dist.recv(data, source)
-        return bytes(data.cpu().untyped_storage())
+        return bytes(data.cpu().numpy().data)

@@ -3,18 +3,24 @@
 Falcon's job is stepped by should_continue_training, which the trainer asks before each step, and by train_step.
 Losses are divided by the tokens of all ranks, so that no split needs weights; what moves is the number of gradient
 accumulation steps. Gradients are then exchanged between replicas with the last one alone, as the ranks would else wait
-for each other once for each.
+for each other once for each. Inside falcon_torch.run the job is made where the trainer would load a checkpoint.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import torch.distributed as dist
 
+from . import _run
 from ._hook import hook_loaded
-from ._hosted import HostedJob, attach
+from ._hosted import HostedJob, attach, say
 from ._mesh import place
+from ._recover import through
+from ._state import State
+from ._titan_state import Progress, not_kept
 
 NEEDED = (
     "should_continue_training",
@@ -30,6 +36,19 @@ NEEDED = (
 
 class TorchtitanJob(HostedJob):
     """One rank of a job of torchtitan."""
+
+    progress: Progress | None = None  # where the trainer's loop can be entered again
+
+    def recover_trainer(self, trainer: Any, progress: Progress) -> None:
+        """Inside falcon_torch.run: survive the death of peers, and take another rank over."""
+        self.progress = progress
+        self.recover_by_entering(State(trainer.model_parts, trainer.optimizers.optimizers, [progress]))
+
+    def _complete(self) -> bool:
+        """Do what follows an update in train_step."""
+        assert self.progress is not None
+        self.progress.complete(self.recovered.state.saved_extras[0])
+        return True
 
     @property
     def uneven(self) -> bool:
@@ -66,7 +85,8 @@ class Loop:
 
     def __init__(self, trainer: Any) -> None:
         self._trainer, self._tried = trainer, False
-        self._theirs = {name: getattr(trainer, name) for name in NEEDED[:3]}
+        self._theirs = {name: getattr(trainer, name) for name in (*NEEDED[:3], "batch_generator")}
+        self._load = trainer.checkpointer.load
         self._job: TorchtitanJob | None = None
         self._done = 0  # accumulation steps of this iteration
         self._answer: tuple[int, bool] | None = None  # the last one, and the step that it was given before
@@ -75,7 +95,35 @@ class Loop:
         """Put the job's functions in the place of the trainer's."""
         for name, mine in zip(NEEDED[:3], (self.goes_on, self.step, self.accumulate), strict=True):
             setattr(self._trainer, name, mine)
+        if _run.current() is not None:
+            self._trainer.checkpointer.load, self._trainer.batch_generator = self.load, self.batches
+            _run.when_left(self.forget, once=True)
 
+    def forget(self) -> None:
+        """The trainer was left, and another one is made."""
+        self._job = None
+        with suppress(Exception):  # whatever it is: nothing of it is needed any more
+            self._trainer.close()
+
+    @through
+    def load(self, *args: Any, **kwargs: Any) -> bool:
+        """The state to begin with: checkpointer.load, or where the loop is entered again what ranks have in memory."""
+        runner = _run.current()
+        enters = runner is not None and runner.task is not None
+        done = False if enters else bool(self._load(*args, **kwargs))
+        self._tried = True
+        self._job = self._attach()
+        return done
+
+    @through
+    def batches(self, loader: Any) -> Iterator[Any]:
+        """The loader's batches from where training goes on: batch_generator."""
+        found = self._theirs["batch_generator"](loader)
+        if self._job is not None and self._job.progress is not None:
+            self._job.progress.skip(found)
+        yield from found
+
+    @through
     def goes_on(self) -> bool:
         """Whether there is a next iteration: should_continue_training."""
         step = self._trainer.step
@@ -83,6 +131,7 @@ class Loop:
             self._answer = step, self._advance()
         return self._answer[1]
 
+    @through
     def _advance(self) -> bool:
         """Begin the next iteration, if there is one."""
         if not self._tried:
@@ -99,9 +148,21 @@ class Loop:
         job = attach(self._make, "torchtitan")
         if job is not None:
             job.mark_updates(*self._trainer.optimizers.optimizers)
+            self._recover(job)
             job.host(kept_even(self._trainer))
         return job
 
+    def _recover(self, job: TorchtitanJob) -> None:
+        """Inside falcon_torch.run: give the trainer what this process or a replica has kept."""
+        if _run.current() is None:
+            return
+        why = not_kept(self._trainer)
+        if why:
+            say(f"a death restarts the job, and ranks keep their places: {why}")
+        else:
+            job.recover_trainer(self._trainer, Progress(self._trainer))
+
+    @through
     def step(self, batches: Any) -> Any:
         """One iteration: train_step."""
         if self._job is None:
@@ -113,6 +174,7 @@ class Loop:
         finally:
             trainer.gradient_accumulation_steps = even
 
+    @through
     def accumulate(self, **arguments: Any) -> Any:
         """One accumulation step: forward_backward_step."""
         self._done += 1

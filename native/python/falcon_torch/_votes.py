@@ -161,7 +161,7 @@ class Votes:
         given = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
         work = self._group.alltoall_base(came, given, gets, out, dist.AllToAllOptions())
         self._await(self._issued(work), _Unended(self._store, LEFT))
-        return bytes(came.untyped_storage())
+        return bytes(came.numpy().data)
 
     def leave(self) -> None:
         """Leave the group: a peer died, and the votes that run may never end."""

@@ -33,6 +33,11 @@ def spread(stage: int, instances: int, layout: Layout) -> Zero:
     return Zero(stage, gcd(max(instances, 1), layout.replicas)) if stage > 0 else WHOLE
 
 
+def parts_of(zero: Zero, layout: Layout) -> int:
+    """How many replicas an instance is spread over, in the order of their numbers."""
+    return layout.replicas // zero.instances if zero.stage > 0 else 1
+
+
 def of_torch(optimizer: Any, layout: Layout) -> Zero:
     """A ZeroRedundancyOptimizer, or an optimizer that is whole."""
     kind = getattr(sys.modules.get(TORCH), "ZeroRedundancyOptimizer", None)

@@ -128,9 +128,13 @@ class Script:
             self.seen.append([])
 
         config.finalize_model_grads_func = finalize
-        made = model_class()(config, pre_process, post_process, self.part(vp_stage))
+        made = self.make(pre_process, post_process, config, vp_stage)
         made.pg_collection = pg_collection
         return made
+
+    def make(self, pre_process: bool, post_process: bool, config: Any, vp_stage: int) -> Any:
+        """The part of the model that a rank has."""
+        return model_class()(config, pre_process, post_process, self.part(vp_stage))
 
     def part(self, chunk: int) -> slice:
         """The layers of a chunk of this rank."""
@@ -158,6 +162,10 @@ class Script:
             self.seen.append([])
         if torch.is_grad_enabled():
             self.seen[-1] += [int(k) for k in batch["index"]]
+        return self.run_model(batch, model)
+
+    def run_model(self, batch: Any, model: Any) -> tuple[Any, Any]:
+        """The model's output, and a function of it that gives the loss."""
         return model(batch["x"]), partial(self.loss, batch["y"])
 
     def loss(self, y: Any, output: Any) -> Any:

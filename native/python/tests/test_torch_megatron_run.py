@@ -27,7 +27,8 @@ if importlib.util.find_spec("megatron") is None or importlib.util.find_spec("meg
 
 import megatron_job
 
-importlib.import_module("megatron.training.training")  # once, before processes are forked
+for name in ("training.training", "core.tokenizers.text", "core.models.gpt.gpt_layer_specs"):
+    importlib.import_module(f"megatron.{name}")  # once, before processes are forked
 ITERATIONS, BATCH = 8, 16
 COMMON = f"--global-batch-size {BATCH} --train-iters {ITERATIONS} --optimizer adam --lr-warmup-iters 3 --num-workers 0"
 Death = tuple[int, int, str]  # a rank, an iteration, and where in it
@@ -98,12 +99,42 @@ class Noisy(megatron_job.Script):
         super().run()
 
 
+class Gpt(Noisy):
+    """The same with a GPT of Megatron's: attention, tensor-parallel layers, experts, dropout."""
+
+    def run(self) -> None:
+        importlib.import_module("torch._dynamo").config.disable = True  # it would compile for minutes
+        draws: Any = importlib.import_module("megatron.core.tensor_parallel.random")
+        draws._get_cuda_rng_state = lambda *_, **__: torch.get_rng_state()
+        draws._set_cuda_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
+        super().run()
+
+    def make(self, pre_process: bool, post_process: bool, config: Any, vp_stage: int) -> Any:
+        specs = importlib.import_module("megatron.core.models.gpt.gpt_layer_specs")
+        spec = specs.get_gpt_layer_local_spec(num_experts=self.training.get_args().num_experts)
+        return importlib.import_module("megatron.core.models.gpt.gpt_model").GPTModel(
+            config, spec, 128, megatron_job.SEQ, pre_process, post_process, vp_stage=vp_stage
+        )
+
+    def run_model(self, batch: Any, model: Any) -> tuple[Any, Any]:
+        tokens = torch.stack([torch.arange(megatron_job.SEQ + 1) * 7 + int(k) for k in batch["index"]]) % 100
+        mask = torch.ones(1, 1, megatron_job.SEQ, megatron_job.SEQ).triu(1) > 0
+        places = torch.arange(megatron_job.SEQ).repeat(len(tokens), 1)
+        return model(tokens[:, :-1], places, mask, labels=tokens[:, 1:]), self.sum_up
+
+    @staticmethod
+    def sum_up(output: Any) -> Any:
+        loss, tokens = output.sum(), torch.tensor(output.numel(), dtype=torch.int)
+        return loss, tokens, {"loss": torch.stack([loss.detach(), tokens.float()])}
+
+
 def train(more: str, dies: Death | None, mailbox: ParkingMailbox) -> Any:
     """What each rank noted of each iteration, as this process saw it."""
     _recover.ALIVE_S, _recover.MEET_S, _run.BACK_S = 30, 30, 60
     pretend()
     os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
-    script, entered = Noisy(more, dies, mailbox), []
+    script: Noisy = (Gpt if more in GPT else Noisy)(more, dies, mailbox)
+    entered: list[int] = []
     falcon_torch.megatron_lm()
 
     def body() -> str:
@@ -118,13 +149,22 @@ def train(more: str, dies: Death | None, mailbox: ParkingMailbox) -> Any:
 
 PIPELINE = "--pipeline-model-parallel-size 2"
 VIRTUAL = f"{PIPELINE} --num-virtual-stages-per-pipeline-rank 2 --num-layers 4"
-MESHES = {"": "dp=2", PIPELINE: "dp=2,pp=2", VIRTUAL: "dp=2,pp=2,vpp=2"}
+TWO = "--use-distributed-optimizer --num-distributed-optimizer-instances 2"
+TENSORS = "--tensor-model-parallel-size 2"
+EXPERTS = "--expert-model-parallel-size 2 --num-experts 2 --moe-token-dispatcher-type allgather"
+GPT = {TENSORS: "tp=2,dp=2", EXPERTS: "etp=1,ep=2,dp=4"}
+MESHES = {**GPT, "": "dp=2", TWO: "dp=4", PIPELINE: "dp=2,pp=2", VIRTUAL: "dp=2,pp=2,vpp=2"}
 
 
 def run(more: str, posts: list[Post], dies: Death | None = None, dead: Any = None) -> list[Any]:
-    world = 4 if "pp" in MESHES[more] else 2
-    job = Job(world, partial(train, more, dies), posts, lambda rank: place(MESHES[more], rank, world).shard)
-    return job.play(dead)
+    world = 2 if MESHES[more] == "dp=2" else 4
+    parts = 2 if more == TWO else 1
+
+    def shard_of(rank: int) -> int:
+        layout = place(MESHES[more], rank, world)
+        return layout.shard * parts + layout.replica % parts
+
+    return Job(world, partial(train, more, dies), posts, shard_of).play(dead)
 
 
 def merged(got: list[Any]) -> dict[tuple[int, Any], Any]:
@@ -182,6 +222,13 @@ def test_a_stage_dies(more: str) -> None:
     check_death(more, (0, 4, "before gradients are exchanged"))
 
 
-@pytest.mark.parametrize("more", ["", PIPELINE, VIRTUAL], ids=["replicas", "pipeline", "virtual stages"])
+@pytest.mark.parametrize("point", ["before gradients are exchanged", "behind the optimizer"])
+def test_parts_of_an_optimizer_come_from_the_other_instance(point: str) -> None:
+    check_death(TWO, (1, 4, point))
+
+
+@pytest.mark.parametrize(
+    "more", ["", PIPELINE, VIRTUAL, TWO], ids=["replicas", "pipeline", "virtual stages", "two instances"]
+)
 def test_processes_change_places(more: str) -> None:
     check_places(more, [1, 0])

@@ -8,7 +8,9 @@ sample is trained on as often as without Falcon. It must not decide how many mic
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +20,7 @@ from ._mesh import Layout
 from ._recover import through
 from ._votes import meet
 
+LOOK_S = 0.001  # between two looks for a message
 TAGS = 2  # of a message: one for its length, one for its bytes
 
 
@@ -51,10 +54,12 @@ def unpack(data: bytes) -> Any:
 class Courier:
     """Carries batches between the ranks that do the same work in different replicas."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, cut_off: Callable[[], bool] | None = None) -> None:
         name = f"falcon/batches/{layout.shard}"
         store = dist.PrefixStore(name, dist.distributed_c10d._get_default_store())
         self._group: Any = meet(store, layout.replica, layout.replicas)
+        self._store, self._me, self._cut_off = store, layout.replica, cut_off
+        self._numbers: Counter[tuple[int, int, int]] = Counter()  # of messages: from, to, tag
         self._under_way: list[tuple[Any, torch.Tensor]] = []  # a tensor must live until it is sent
         self.carries: bool | None = None  # whether this rank's batches can be packed; None while it has seen none
 
@@ -70,6 +75,8 @@ class Courier:
     def send(self, to: int, batches: list[Any], tag: int) -> None:
         """Send batches to a replica, without waiting for it."""
         data = bytearray(pack(batches))
+        if self._cut_off is not None:
+            self._store.set(self._key(self._me, to, tag), "1")
         parts = torch.tensor([len(data)]), torch.frombuffer(data, dtype=torch.uint8)
         self._under_way += [(self._group.send([t], to, tag * TAGS + k), t) for k, t in enumerate(parts)]
 
@@ -81,12 +88,27 @@ class Courier:
 
     def receive(self, source: int, tag: int) -> list[Any]:
         """Wait for the batches of a replica."""
+        if self._cut_off is not None:
+            self._await(self._key(source, self._me, tag), self._cut_off)
         length = torch.tensor([0])
         self._group.recv([length], source, tag * TAGS).wait()
         data = torch.empty(int(length), dtype=torch.uint8)
         self._group.recv([data], source, tag * TAGS + 1).wait()
         batches: list[Any] = unpack(data.numpy().tobytes())
         return batches
+
+    def _key(self, source: int, to: int, tag: int) -> str:
+        """The key of the store by which the next message is announced."""
+        self._numbers[source, to, tag] += 1
+        return f"{source}/{to}/{tag}/{self._numbers[source, to, tag]}"
+
+    def _await(self, key: str, cut_off: Callable[[], bool]) -> None:
+        """Wait until a message is announced: the wait for itself can't be cut off, and its sender may have parked."""
+        while not self._store.check([key]):
+            if cut_off():
+                raise RuntimeError("the job is suspended")
+            time.sleep(LOOK_S)
+        self._store.delete_key(key)
 
 
 class Dealt:

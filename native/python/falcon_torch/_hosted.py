@@ -20,6 +20,7 @@ from . import _hook, _run
 from ._courier import Courier, Dealt
 from ._job import Job
 from ._limit import Limit
+from ._recover import keep
 
 T = TypeVar("T", bound="HostedJob")
 LOOK_S = 1.0  # between two looks at how long a collective has waited
@@ -87,10 +88,17 @@ class HostedJob(Job):
     def _meet_replicas(self) -> str:
         """Meet the ranks that batches are carried to; why that failed."""
         try:
-            self._courier = Courier(self._layout)
+            self._courier = Courier(self._layout, self._hook.suspended if self._recovery is not None else None)
         except RuntimeError as error:
             return f"replicas can't reach each other: {(str(error).splitlines() or [''])[0]}"
         return ""
+
+    def leave(self) -> int:
+        """Leave the framework's loop; the iteration that this rank's state begins with."""
+        if self._courier is not None and self._hook.suspended():
+            keep(self._courier)
+        self._courier = None
+        return super().leave()
 
     def _keep_even(self, why: str) -> None:
         self._even, self._courier = why, None

@@ -395,6 +395,11 @@ def abort_groups() -> None:
 _kept: list[Any] = []
 
 
+def keep(what: Any) -> None:
+    """Let something of gloo's live as long as the process: its end would wait for what was never received."""
+    _kept.append(what)
+
+
 def _keep_gloo(group: Any) -> None:
     """Gloo can't end an operation whose peer is silent, and its end would wait for it: it is never ended.
 
@@ -403,4 +408,4 @@ def _keep_gloo(group: Any) -> None:
     with suppress(RuntimeError):
         backend = group._get_backend(torch.device("cpu"))
         if "Gloo" in type(backend).__name__:
-            _kept.append((group, backend))
+            keep((group, backend))

@@ -148,13 +148,18 @@ class Job:
     """Processes of one job, and what becomes of them."""
 
     def __init__(
-        self, world: int, train: Train, posts: list[Post], shard_of: Callable[[int], int] = lambda _: 0
+        self,
+        world: int,
+        train: Train,
+        posts: list[Post],
+        shard_of: Callable[[int], int] = lambda _: 0,
+        spares: int = SPARES,
     ) -> None:
         self.agent = Agent(world, shard_of)
         self.processes: list[Any] = [None] * world
         self._pipes: list[Any] = [None] * world
         self._waiting: list[Any] = []
-        for _ in range(world + SPARES):  # before there are threads: a fork may copy a lock that one of them holds
+        for _ in range(world + spares):  # before there are threads: a fork may copy a lock that one of them holds
             ours, theirs = fork.Pipe(duplex=False)
             reads, orders = fork.Pipe(duplex=False)
             process = fork.Process(target=_process, args=(reads, theirs, self.agent, posts, train), daemon=True)

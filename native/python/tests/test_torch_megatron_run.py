@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import inspect
 import os
+from dataclasses import replace
 from datetime import timedelta
 from functools import cache, partial, wraps
 from typing import Any
@@ -14,13 +15,12 @@ import pytest
 import torch
 
 import falcon_torch
-from fake_hook import Post, placement
+from entered import STEPS, Case, Death, Noted, check_deaths, check_places, die, long, many_deaths, many_places
 from falcon_torch import _hook, _recover, _run
 from falcon_torch._mesh import place
 from falcon_torch._state import checksum
-from falcon_torch._votes import DELAY
 from on_cpu import pretend
-from parking import GLOO_S, Job, ParkingMailbox
+from parking import GLOO_S, ParkingMailbox
 
 if importlib.util.find_spec("megatron") is None or importlib.util.find_spec("megatron.training") is None:
     pytest.skip("megatron-core with megatron.training is not installed", allow_module_level=True)
@@ -29,17 +29,16 @@ import megatron_job
 
 for name in ("training.training", "core.tokenizers.text", "core.models.gpt.gpt_layer_specs"):
     importlib.import_module(f"megatron.{name}")  # once, before processes are forked
-ITERATIONS, BATCH = 8, 16
-COMMON = f"--global-batch-size {BATCH} --train-iters {ITERATIONS} --optimizer adam --lr-warmup-iters 3 --num-workers 0"
-Death = tuple[int, int, str]  # a rank, an iteration, and where in it
+COMMON = "--global-batch-size 16 --optimizer adam --lr-warmup-iters 3 --num-workers 0"
 
 
 class Noisy(megatron_job.Script):
     """A script that draws random numbers, may die, and notes what each iteration was."""
 
-    def __init__(self, more: str, dies: Death | None, mailbox: ParkingMailbox) -> None:
-        super().__init__(f"{COMMON} {more}")
-        self.dies, self.mailbox, self.notes = dies, mailbox, dict[tuple[int, Any], Any]()
+    def __init__(self, more: str, steps: int, deaths: tuple[Death, ...], mailbox: ParkingMailbox) -> None:
+        super().__init__(f"{COMMON} --train-iters {steps} {more}")
+        self.deaths, self.mailbox, self.notes = deaths, mailbox, Noted()
+        self.draws = more != QUIET
         self.chunks: list[Any] = []
         self.log, self.training.training_log = self.training.training_log, self.note
         self.agree = self.training.logical_and_across_model_parallel_group
@@ -54,8 +53,7 @@ class Noisy(megatron_job.Script):
 
     def at(self, point: str) -> None:
         """Where a rank may die."""
-        if self.dies == (self.mailbox.rank, self.iteration, point) and self.mailbox.generation == 0:
-            os._exit(9)
+        die(self.deaths, self.mailbox, self.iteration, point)
 
     def provide(self, *args: Any, **kwargs: Any) -> Any:
         made = super().provide(*args, **kwargs)
@@ -73,7 +71,7 @@ class Noisy(megatron_job.Script):
     def forward_step(self, batches: Any, model: Any) -> Any:
         output, loss = super().forward_step(batches, model)
         self.at("in the forward pass")
-        return output + 0.01 * torch.rand_like(output), loss
+        return (output + 0.01 * torch.rand_like(output) if self.draws else output), loss
 
     def note(self, losses: Any, total: Any, rate: Any, iteration: int, *args: Any, **kwargs: Any) -> Any:
         given, parameters = self.training.get_args(), [p for chunk in self.chunks for p in chunk.parameters()]
@@ -128,12 +126,12 @@ class Gpt(Noisy):
         return loss, tokens, {"loss": torch.stack([loss.detach(), tokens.float()])}
 
 
-def train(more: str, dies: Death | None, mailbox: ParkingMailbox) -> Any:
+def train(more: str, steps: int, deaths: tuple[Death, ...], mailbox: ParkingMailbox) -> Any:
     """What each rank noted of each iteration, as this process saw it."""
     _recover.ALIVE_S, _recover.MEET_S, _run.BACK_S = 30, 30, 60
     pretend()
     os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
-    script: Noisy = (Gpt if more in GPT else Noisy)(more, dies, mailbox)
+    script: Noisy = (Gpt if more in GPT else Noisy)(more, steps, deaths, mailbox)
     entered: list[int] = []
     falcon_torch.megatron_lm()
 
@@ -147,62 +145,24 @@ def train(more: str, dies: Death | None, mailbox: ParkingMailbox) -> Any:
     return {"seen": script.notes, "entered": entered, "calls": calls}
 
 
+QUIET = "--log-interval 1"  # as it is; nothing is drawn, as replicas with other micro-batches would draw otherwise
 PIPELINE = "--pipeline-model-parallel-size 2"
 VIRTUAL = f"{PIPELINE} --num-virtual-stages-per-pipeline-rank 2 --num-layers 4"
 TWO = "--use-distributed-optimizer --num-distributed-optimizer-instances 2"
 TENSORS = "--tensor-model-parallel-size 2"
+CONTEXT = "--context-parallel-size 2"
 EXPERTS = "--expert-model-parallel-size 2 --num-experts 2 --moe-token-dispatcher-type allgather"
-GPT = {TENSORS: "tp=2,dp=2", EXPERTS: "etp=1,ep=2,dp=4"}
-MESHES = {**GPT, "": "dp=2", TWO: "dp=4", PIPELINE: "dp=2,pp=2", VIRTUAL: "dp=2,pp=2,vpp=2"}
-
-
-def run(more: str, posts: list[Post], dies: Death | None = None, dead: Any = None) -> list[Any]:
-    world = 2 if MESHES[more] == "dp=2" else 4
-    parts = 2 if more == TWO else 1
-
-    def shard_of(rank: int) -> int:
-        layout = place(MESHES[more], rank, world)
-        return layout.shard * parts + layout.replica % parts
-
-    return Job(world, partial(train, more, dies), posts, shard_of).play(dead)
-
-
-def merged(got: list[Any]) -> dict[tuple[int, Any], Any]:
-    out: dict[tuple[int, Any], Any] = {}
-    for r in got:
-        for at, seen in r["seen"].items():
-            assert out.setdefault(at, seen) == seen, at
-    return out
-
-
-@cache
-def undisturbed(more: str) -> dict[tuple[int, Any], Any]:
-    return merged(run(more, []))
-
-
-def check_death(more: str, dies: Death) -> None:
-    want = undisturbed(more)
-    got = run(more, [], dies, dead=(dies[0], dies[0]))
-    seen = merged(got)
-    assert seen == {at: want[at] for at in seen}
-    numbered = {(r, i) for r, i in want if isinstance(i, int)}
-    assert {(r, i) for r, i in numbered if i > dies[1] or (r != dies[0] and i < dies[1])} <= set(seen)
-    for rank, r in enumerate(got):
-        assert len(r["entered"]) == (1 if rank == dies[0] else 2)
-        assert [status for _, status, *_ in r["calls"]["rejoined"]] == [_hook.REJOINED]
-
-
-def check_places(more: str, blocks: list[int]) -> None:
-    got = run(more, [placement(3, 7, blocks)])
-    assert merged(got) == undisturbed(more)
-    for r in got:
-        assert len(r["entered"]) == 2
-        assert r["calls"]["ack"][-1] == (7, 3 + DELAY, _hook.APPLIED)
-        ((order, i, rank, step_ns, _),) = r["calls"]["place"]
-        assert (order, i, rank) == (7, 3 + DELAY, r["entered"][1])
-        assert all(ns > 0 for ns in step_ns)
-
-
+GPT = (TENSORS, EXPERTS)
+MESHES = {
+    "": "dp=2",
+    QUIET: "dp=2",
+    PIPELINE: "dp=2,pp=2",
+    VIRTUAL: "dp=2,pp=2,vpp=2",
+    TWO: "dp=4",
+    TENSORS: "tp=2,dp=2",
+    CONTEXT: "cp=2,dp=2",
+    EXPERTS: "etp=1,ep=2,dp=4",
+}
 POINTS = [
     "in the forward pass",
     "before gradients are exchanged",
@@ -212,23 +172,63 @@ POINTS = [
 ]
 
 
-@pytest.mark.parametrize("point", POINTS)
+@cache
+def case(more: str, steps: int = 8) -> Case:
+    world = 2 if MESHES[more] == "dp=2" else 4
+    parts = 2 if more == TWO else 1
+
+    def shard_of(rank: int) -> int:
+        layout = place(MESHES[more], rank, world)
+        return layout.shard * parts + layout.replica % parts
+
+    return Case(world, train, more, shard_of, steps)
+
+
+@pytest.mark.parametrize("point", POINTS[2:4])
 def test_a_rank_dies_and_its_replica_gives_its_state(point: str) -> None:
-    check_death("", (1, 4, point))
+    check_deaths(case(""), (1, 4, point))
 
 
-@pytest.mark.parametrize("more", [PIPELINE, VIRTUAL], ids=["pipeline", "virtual stages"])
-def test_a_stage_dies(more: str) -> None:
-    check_death(more, (0, 4, "before gradients are exchanged"))
+@pytest.mark.parametrize("point", POINTS)
+@long
+def test_a_rank_dies_anywhere(point: str) -> None:
+    check_deaths(case(""), (0, 4, point))
 
 
-@pytest.mark.parametrize("point", ["before gradients are exchanged", "behind the optimizer"])
-def test_parts_of_an_optimizer_come_from_the_other_instance(point: str) -> None:
-    check_death(TWO, (1, 4, point))
+def test_a_rank_dies_while_another_waits_for_its_batches() -> None:
+    check_deaths(case(QUIET), (1, 4, POINTS[0]), counts=(6, 2))
 
 
-@pytest.mark.parametrize(
-    "more", ["", PIPELINE, VIRTUAL, TWO], ids=["replicas", "pipeline", "virtual stages", "two instances"]
-)
-def test_processes_change_places(more: str) -> None:
-    check_places(more, [1, 0])
+def test_processes_change_places() -> None:
+    check_places(case(""), (3, [1, 0]))
+
+
+@pytest.mark.parametrize("more", [more for more in MESHES if more != QUIET])
+@pytest.mark.parametrize("point", [POINTS[1], POINTS[3]])
+@long
+def test_a_rank_of_any_layout_dies(more: str, point: str) -> None:
+    check_deaths(case(more), (0, 4, point))
+
+
+@pytest.mark.parametrize("more", [more for more in MESHES if more != QUIET])
+@long
+def test_processes_of_any_layout_change_places(more: str) -> None:
+    check_places(case(more), (3, [1, 0]))
+
+
+@pytest.mark.parametrize("more", ["", VIRTUAL])
+@long
+def test_ranks_die_time_and_again(more: str) -> None:
+    check_deaths(case(more, STEPS), *many_deaths(case(more).world, POINTS))
+
+
+@pytest.mark.parametrize("more", ["", VIRTUAL])
+@long
+def test_processes_change_places_time_and_again(more: str) -> None:
+    check_places(case(more, STEPS), *many_places())
+
+
+def test_what_can_not_be_kept_is_not_declared(capfd: pytest.CaptureFixture[str]) -> None:
+    for got in replace(case(""), kind="--use-distributed-optimizer").play([]):
+        assert all(not can & (_hook.CAN_PARK | _hook.CAN_PLACE) for can, _ in got["calls"]["can"])
+    assert "a part of the distributed optimizer is lost with its rank" in capfd.readouterr().err

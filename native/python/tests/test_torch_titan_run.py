@@ -14,37 +14,34 @@ import torch
 import torch.distributed as dist
 
 import falcon_torch
-from fake_hook import Post, placement
-from falcon_torch import _hook, _recover, _run
+from entered import STEPS, Case, Death, Noted, check_deaths, check_places, die, long, many_deaths, many_places
+from falcon_torch import _recover, _run
 from falcon_torch._mesh import place
 from falcon_torch._state import _local, checksum
-from falcon_torch._votes import DELAY
-from parking import GLOO_S, Job, ParkingMailbox
+from parking import GLOO_S, ParkingMailbox
 
 if importlib.util.find_spec("torchtitan") is None:
     pytest.skip("torchtitan is not installed", allow_module_level=True)
 
 import titan_job
 
-Death = tuple[int, int, str]  # a rank, a step, and where in it
-Noted = dict[tuple[int, int], Any]  # of a rank and a step
 MESHES = {"dp=2": (2, 1), "fsdp=2,dp=2": (2, 2)}
 
 
 class Script:
     """A script that may die, and notes what each step was."""
 
-    def __init__(self, mesh: str, dies: Death | None, mailbox: ParkingMailbox) -> None:
-        self.mesh, self.dies, self.mailbox, self.notes = mesh, dies, mailbox, Noted()
+    def __init__(self, mesh: str, steps: int, deaths: tuple[Death, ...], mailbox: ParkingMailbox) -> None:
+        self.mesh, self.steps, self.deaths, self.mailbox, self.notes = mesh, steps, deaths, mailbox, Noted()
 
     def at(self, point: str) -> None:
         """Where a rank may die."""
-        if self.dies == (self.mailbox.rank, self.trainer.step - 1, point) and self.mailbox.generation == 0:
-            os._exit(9)
+        die(self.deaths, self.mailbox, self.trainer.step - 1, point)
 
     def run(self, folder: str) -> None:
         config = titan_job.config(folder, *MESHES[self.mesh], keeps=False)
         config.optimizer, config.metrics.log_freq = titan_job.optimizer_of.default_adamw(lr=1e-2), 1
+        config.training.steps = self.steps
         self.trainer = trainer = config.build()
         for model in trainer.model_parts:
             titan_job.set_weights(model)
@@ -66,11 +63,11 @@ class Script:
     def process(self, theirs: Any, batch: dict[str, Any], labels: Any) -> Any:
         self.at("in the forward pass")
         self.batches.append(int(batch.pop("number")))
-        torch.rand(())
         return theirs(batch, labels)
 
     def update(self, theirs: Any) -> None:
         self.at("before the update")
+        torch.rand(())
         theirs()
 
     def schedule(self, theirs: Any) -> None:
@@ -87,11 +84,11 @@ class Script:
         theirs(step, *losses, **more)
 
 
-def train(mesh: str, dies: Death | None, mailbox: ParkingMailbox) -> Any:
+def train(mesh: str, steps: int, deaths: tuple[Death, ...], mailbox: ParkingMailbox) -> Any:
     """What each rank noted of each step, as this process saw it."""
     _recover.ALIVE_S, _recover.MEET_S, _run.BACK_S = 30, 30, 60
     dist.distributed_c10d.default_pg_timeout = timedelta(seconds=GLOO_S)  # of a mesh's groups
-    script, entered = Script(mesh, dies, mailbox), []
+    script, entered = Script(mesh, steps, deaths, mailbox), []
 
     def body() -> str:
         entered.append(int(os.environ["RANK"]))
@@ -104,55 +101,53 @@ def train(mesh: str, dies: Death | None, mailbox: ParkingMailbox) -> Any:
     return {"seen": script.notes, "entered": entered, "calls": calls}
 
 
-def run(mesh: str, posts: list[Post], dies: Death | None = None, dead: Any = None) -> list[Any]:
-    world = MESHES[mesh][0] * MESHES[mesh][1]
-    return Job(world, partial(train, mesh, dies), posts, lambda rank: place(mesh, rank, world).shard).play(dead)
-
-
-def merged(got: list[Any]) -> Noted:
-    out: Noted = {}
-    for r in got:
-        for at, seen in r["seen"].items():
-            assert out.setdefault(at, seen) == seen, at
-    return out
-
-
-@cache
-def undisturbed(mesh: str) -> Noted:
-    return merged(run(mesh, []))
-
-
-def check_death(mesh: str, dies: Death) -> None:
-    want = undisturbed(mesh)
-    got = run(mesh, [], dies, dead=(dies[0], dies[0]))
-    seen = merged(got)
-    assert seen == {at: want[at] for at in seen}
-    assert {(r, i) for r, i in want if i > dies[1] or (r != dies[0] and i < dies[1])} <= set(seen)
-    for rank, r in enumerate(got):
-        assert len(r["entered"]) == (1 if rank == dies[0] else 2)
-        assert [status for _, status, *_ in r["calls"]["rejoined"]] == [_hook.REJOINED]
-
-
-def check_places(mesh: str, blocks: list[int]) -> None:
-    got = run(mesh, [placement(1, 7, blocks)])
-    assert merged(got) == undisturbed(mesh)
-    for r in got:
-        assert len(r["entered"]) == 2
-        assert r["calls"]["ack"][-1] == (7, 1 + DELAY, _hook.APPLIED)
-        ((order, i, rank, step_ns, _),) = r["calls"]["place"]
-        assert (order, i, rank) == (7, 1 + DELAY, r["entered"][1])
-        assert all(ns > 0 for ns in step_ns)
-
-
 POINTS = ["in the forward pass", "before the update", "behind the optimizer", "after the update"]
 
 
-@pytest.mark.parametrize("mesh", MESHES)
+@cache
+def case(mesh: str, steps: int = 6) -> Case:
+    world = MESHES[mesh][0] * MESHES[mesh][1]
+    return Case(world, train, mesh, lambda rank: place(mesh, rank, world).shard, steps)
+
+
+@pytest.mark.parametrize("point", POINTS[:3:2])
+def test_a_rank_dies_and_its_replica_gives_its_state(point: str) -> None:
+    check_deaths(case("dp=2"), (1, 2, point))
+
+
 @pytest.mark.parametrize("point", POINTS)
-def test_a_rank_dies_and_its_replica_gives_its_state(mesh: str, point: str) -> None:
-    check_death(mesh, (1, 2, point))
+@long
+def test_a_rank_dies_anywhere(point: str) -> None:
+    check_deaths(case("dp=2"), (0, 2, point))
+
+
+def test_a_rank_dies_while_another_waits_for_its_batches() -> None:
+    check_deaths(case("dp=2"), (1, 4, POINTS[0]), counts=(6, 2))
+
+
+def test_processes_change_places() -> None:
+    check_places(case("dp=2"), (1, [1, 0]))
+
+
+@pytest.mark.parametrize("point", POINTS)
+@long
+def test_a_rank_of_shards_dies(point: str) -> None:
+    check_deaths(case("fsdp=2,dp=2"), (1, 2, point))
+
+
+@pytest.mark.parametrize("blocks", [[1, 0], [2, 0, 3, 1]], ids=str)
+@long
+def test_processes_with_shards_change_places(blocks: list[int]) -> None:
+    check_places(case("fsdp=2,dp=2"), (1, blocks))
 
 
 @pytest.mark.parametrize("mesh", MESHES)
-def test_processes_change_places(mesh: str) -> None:
-    check_places(mesh, [1, 0])
+@long
+def test_ranks_die_time_and_again(mesh: str) -> None:
+    check_deaths(case(mesh, STEPS), *many_deaths(case(mesh).world, POINTS))
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+@long
+def test_processes_change_places_time_and_again(mesh: str) -> None:
+    check_places(case(mesh, STEPS), *many_places())

@@ -96,6 +96,9 @@ python: ## linters and pytest for native/python into .tools; skipped without PyP
 python-test: native ## ruff, mypy and pytest on native/python; those with torch where FALCON_PYTHON, .tools/torch or python3 has it
 	.ci/python test
 
+frameworks-entered: native ## Megatron-LM and torchtitan on gloo: ranks killed and moved 20 times each, in each layout
+	.ci/python long
+
 python-torch: ## torch into .tools/torch for make python-test: a download of 0.6 GB; skipped without PyPI
 	.ci/python torch
 
@@ -125,7 +128,7 @@ PAGES   ?= $(CURDIR)/docs
 RESULTS ?= $(BIN)
 
 # Exact on any machine first, then what is timed.
-NIGHTLY := simulate core-race schedules crashes keys attacks eval one-slow table7 flow rivals outage pictures seeds pauses swaps harmless node-pauses clock-steps old-journals ends recoveries torch-kills pipeline-kills torch-deaths torch-standby torch-pauses torch-versions torch-screen torch-lab torch-trainers version-pairs hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
+NIGHTLY := simulate core-race schedules crashes keys attacks eval one-slow table7 flow rivals outage pictures seeds pauses swaps harmless node-pauses clock-steps old-journals ends recoveries torch-kills pipeline-kills frameworks-entered torch-deaths torch-standby torch-pauses torch-versions torch-screen torch-lab torch-trainers version-pairs hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
 .PHONY: $(NIGHTLY)
 export NIGHT_SEEDS ?= 10000
 nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped

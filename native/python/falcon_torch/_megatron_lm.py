@@ -166,7 +166,7 @@ class Loop:
 
     def _enter(self, args: Any, model: list[Any], optimizer: Any, scheduler: Any) -> MegatronLMJob | None:
         """Make the job, and give it the state that this process or a replica has kept."""
-        config = model[0].config
+        config = self._training.get_model_config(model[0])
         parts = {"model": model, "optimizer": optimizer, "config": config, "forward_backward_func": None}
         job = self._attach(parts)
         if job is None:

@@ -96,7 +96,7 @@ python: ## linters and pytest for native/python into .tools; skipped without PyP
 python-test: native ## ruff, mypy and pytest on native/python; those with torch where FALCON_PYTHON, .tools/torch or python3 has it
 	.ci/python test
 
-frameworks-entered: native ## Megatron-LM and torchtitan on gloo: ranks killed and moved 20 times each, in each layout
+frameworks-entered: native ## Megatron-LM and torchtitan on gloo: ranks killed and moved, up to 20 times in a job
 	.ci/python long
 
 python-torch: ## torch into .tools/torch for make python-test: a download of 0.6 GB; skipped without PyPI

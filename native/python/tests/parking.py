@@ -22,7 +22,7 @@ from fake_hook import Mailbox, Post
 from falcon_torch import _hook, _join, _votes
 from falcon_torch._hook import Rejoin
 
-LIMIT_S = 120
+LIMIT_S = 1200 if os.environ.get("FALCON_LONG") == "1" else 120
 SPARES = 2  # processes that may take a dead one's place
 GLOO_S = 8  # by which a survivor leaves an operation with another survivor
 RUNNING, PARKED_EMPTY = -2, -1  # in Agent.parked; else the iteration that a parked rank holds
@@ -125,6 +125,7 @@ def _process(orders: Connection, out: Connection, agent: Agent, posts: list[Post
     gc.freeze()  # to collect a store that a fork has copied would wait for its thread, which is not here
     rank, port, joins = orders.recv()
     mailbox = ParkingMailbox(rank, list(posts), agent=agent)
+    mailbox.generation = agent.suspended.value - 1 if joins else 0  # older orders are not for it
     os.environ.update(RANK=str(mailbox.rank), WORLD_SIZE=str(mailbox.agent.world), LOCAL_RANK=str(mailbox.rank))
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), TORCHELASTIC_USE_AGENT_STORE="True")
     os.environ.update(GLOO_SOCKET_IFNAME="lo")

@@ -53,11 +53,11 @@ func (m *Machine) placementChanged(in Acted) {
 
 // dropOwnOnsets drops incidents whose onset was not reported yet and that an action's
 // first iterations explain: the report of the action came after them.
-func (b *baseline) dropOwnOnsets() {
-	b.incidents.removeIf(func(s *incidentState) bool {
-		own := s.ID == "" && b.isSettling(s.OnsetIteration)
+func (bl *baseline) dropOwnOnsets() {
+	bl.incidents.removeIf(func(s *incidentState) bool {
+		own := s.ID == "" && bl.isSettling(s.OnsetIteration)
 		if own {
-			b.out.addNote("", s.OnsetIteration, "settled", "The job is slower from iteration %d on because of an action: no onset", s.OnsetIteration)
+			bl.out.addNote("", s.OnsetIteration, "settled", "The job is slower from iteration %d on because of an action: no onset", s.OnsetIteration)
 		}
 		return own
 	})

@@ -35,11 +35,11 @@ func (l *line) bracket(s string) (string, bool) {
 	if len(s) < 4 || s[0] != '[' {
 		return s, false
 	}
-	word, rest, ok := strings.Cut(s[1:min(len(s), 40)], "]")
+	word, _, ok := strings.Cut(s[1:min(len(s), 40)], "]")
 	if !ok {
 		return s, false
 	}
-	rest = s[len(word)+2:]
+	rest := s[len(word)+2:]
 	rest = strings.TrimPrefix(rest, ":")
 	switch {
 	case strings.HasPrefix(word, "rank"):

@@ -14,10 +14,26 @@ import (
 
 // keys are columns that name a member among peers.
 var keys = []struct{ column, by string }{
-	{"rank", "rank"}, {"global_rank", "rank"}, {"worker", "rank"}, {"worker_id", "rank"}, {"process", "rank"},
-	{"uuid", "device"}, {"gpu_uuid", "device"}, {"gpu", "device"}, {"gpu_id", "device"}, {"index", "device"}, {"device", "device"}, {"device_id", "device"},
-	{"hca", "device"}, {"port", "device"}, {"nic", "device"},
-	{"node", "host"}, {"host", "host"}, {"hostname", "host"}, {"node_id", "host"}, {"node_rank", "host"},
+	{"rank", "rank"},
+	{"global_rank", "rank"},
+	{"worker", "rank"},
+	{"worker_id", "rank"},
+	{"process", "rank"},
+	{"uuid", "device"},
+	{"gpu_uuid", "device"},
+	{"gpu", "device"},
+	{"gpu_id", "device"},
+	{"index", "device"},
+	{"device", "device"},
+	{"device_id", "device"},
+	{"hca", "device"},
+	{"port", "device"},
+	{"nic", "device"},
+	{"node", "host"},
+	{"host", "host"},
+	{"hostname", "host"},
+	{"node_id", "host"},
+	{"node_rank", "host"},
 }
 
 // noMetric are words of columns that say nothing of speed.

@@ -3,13 +3,15 @@ package tui
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"charm.land/lipgloss/v2"
 
-	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/statements"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/feed"
@@ -48,10 +50,9 @@ func (b banner) windowTitle() string {
 	if name := b.Live.Snap().GetJob().GetName(); name != "" {
 		t += " · " + b.jobTitle(name)
 	}
-	if r := b.Live.Recovering(); r != nil {
-		t = "! " + r.Id + " · " + t
-	} else if inc := b.Live.Incident(); page.Open(inc) {
-		t = "! " + inc.Id + " · " + t
+	if x := b.Live.First(); x.Severity >= statements.Warn {
+		about, _, _ := strings.Cut(x.About(), "/")
+		t = "! " + cmp.Or(about, string(x.Kind)) + " · " + t
 	}
 	return t
 }
@@ -144,21 +145,27 @@ func (b banner) headerSecond() string {
 	} else if snap.Actor != "" {
 		right = widget.Cut(snap.Actor, 12) + b.otherOperators() + "  " + right
 	}
-	left := " "
-	inc := b.Subject.Incident()
-	switch head := b.recoveryHead(); {
-	case head != "":
-		left += head
-	case snap.GetHang() != nil:
-		left += b.styled(themes.Bad, "stands still") + "  " + phrase.HangNamed(snap.GetHang())
-	case inc == nil:
-		left += "no incident  " + snap.GetJob().GetState()
-	case page.Open(inc):
-		left += b.styled(themes.Bad, inc.Id) + b.othersOpen() + fmt.Sprintf(" %s %s  %s", inc.State, b.standing(inc), phrase.Verdict(inc.Verdict))
-	default:
-		left += b.styled(themes.Good, inc.Id) + " " + inc.State + "  " + phrase.Verdict(inc.Verdict)
-	}
+	left := " " + b.situation()
 	return layoutRow(b.pal.Style(themes.Header), b.w, left, right, 1)
+}
+
+// situation is the first statement that is no action: those are the bar's.
+func (b banner) situation() string {
+	list := b.Live.Statements()
+	x := list[slices.IndexFunc(list, func(x statements.Statement) bool { return x.Action == nil && x.Kind != statements.Frozen })]
+	inc := b.Subject.Incident()
+	if x.Kind != statements.Incident {
+		return b.styled(headRole(x.Severity), widget.Arrows(b.Live.Say(&x), b.ascii))
+	}
+	return b.styled(themes.Bad, inc.GetId()) + b.othersOpen() + fmt.Sprintf(" %s %s  %s", inc.GetState(), b.standing(inc), phrase.Verdict(inc.GetVerdict()))
+}
+
+// headRole is a severity's role in the header.
+func headRole(x statements.Severity) themes.Role {
+	if x == statements.Plain {
+		return themes.Header
+	}
+	return page.RoleOf(x)
 }
 
 // at is a moment by the operator's clock.
@@ -191,19 +198,6 @@ func (b banner) otherOperators() string {
 	default:
 		return fmt.Sprintf(" +%d", len(others))
 	}
-}
-
-// recoveryHead is the header's text on a recovery in progress or one that failed; else "".
-func (b banner) recoveryHead() string {
-	r := cmp.Or(b.Live.Recovering(), b.Live.Stands())
-	if r == nil {
-		return ""
-	}
-	text := b.styled(themes.Bad, r.Id) + " " + r.State
-	if r.Attempts > 0 {
-		text += fmt.Sprintf(", generation %d", r.Generation)
-	}
-	return text + "  " + phrase.Faults(r.Faults)
 }
 
 // replayHead is drawn where a live console shows the time.
@@ -305,7 +299,7 @@ func (b banner) recoveryBar() (string, bool) {
 // approvedBar is the proposal bar after a first approval.
 func (b banner) approvedBar(s *page.State, standing string) string {
 	a := s.Awaited()
-	text := " " + a.Rung + " " + standing
+	text := " " + a.Rung + " " + standing + phrase.Ends(a)
 	if b.Live.OpenIncidents() > 1 {
 		text = " " + a.Incident + text
 	}
@@ -327,9 +321,9 @@ func (b banner) approvedBar(s *page.State, standing string) string {
 // first, never the incident, the countdown, or that others wait.
 func (b banner) proposalText(s *page.State, prop *falconv1.Action, w int) string {
 	change := phrase.Change(prop.BeforeMs, prop.PredictedMs)
-	rest := ""
+	rest := phrase.Ends(prop)
 	if left, ok := page.Countdown(s, prop); ok {
-		rest = "  acts in " + phrase.Seconds(left)
+		rest += "  acts in " + phrase.Seconds(left)
 	}
 	if n := len(b.Others); n > 0 {
 		rest += fmt.Sprintf("  +%d waiting", n)
@@ -375,34 +369,26 @@ func (b banner) drawQuietBar(s *page.State) string {
 	if auto := page.Auto(s); auto != "" && (inc == nil || !page.Open(inc)) {
 		left += b.styled(themes.Auto, " "+auto+" ") + " "
 	}
-	if inc == nil {
+	if !page.Open(inc) {
 		return left + b.jobMark()
 	}
-	role := themes.Accent
-	if page.Open(inc) {
-		role = themes.Warn
-	}
-	return left + b.styled(role, inc.Id+" ") + b.styled(themes.Text, page.Doing(s))
+	return left + b.styled(themes.Warn, inc.Id+" ") + b.styled(themes.Text, page.Doing(s))
 }
 
-// jobMark is where the job stands while no incident is open. Good news alone is green.
+// signs are how the first statement is marked, with and without signs.
+var signs = map[statements.Severity][2]string{
+	statements.Good: {"● ", "* "}, statements.Plain: {"○ ", "- "}, statements.Warn: {"▲ ", "! "},
+	statements.Bad: {"✖ ", "X "}, statements.Urgent: {"✖ ", "X "},
+}
+
+// jobMark is what is said first while nothing is done about an incident. Good news alone is green.
 func (b banner) jobMark() string {
-	snap := b.Live.Snap()
-	text, role, mark, plain := cmp.Or(snap.GetJob().GetState(), noSnapshot), themes.Dim, "○ ", "- "
-	switch state := falcon.JobState(snap.GetJob().GetState()); {
-	case snap.GetHang() != nil:
-		text, role, mark, plain = "stands still, "+phrase.HangNamed(snap.GetHang()), themes.Bad, "✖ ", "X "
-	case state == falcon.JobSteady || state == falcon.JobFinished:
-		role, mark, plain = themes.Good, "● ", "* "
-	case state == falcon.JobSlow:
-		role, mark, plain = themes.Warn, "▲ ", "! "
-	case state == falcon.JobLost:
-		role, mark, plain = themes.Bad, "✖ ", "X "
-	}
+	x := b.Live.First()
+	mark, text := signs[x.Severity][0], b.Live.Say(&x)
 	if b.ascii {
-		mark = plain
+		mark = signs[x.Severity][1]
 	}
-	return b.styled(role, mark) + b.styled(themes.Text, text)
+	return b.styled(page.RoleOf(min(x.Severity, statements.Bad)), mark) + b.styled(themes.Text, widget.Arrows(text, b.ascii))
 }
 
 // elsewhere names another incident that waits for a decision where the bar's own
@@ -434,8 +420,5 @@ func slowdownRole(x float64) themes.Role {
 	return themes.Good
 }
 
-// What stands for what is not known yet.
-const (
-	noJob      = "no job yet"
-	noSnapshot = "waiting for the first snapshot"
-)
+// noJob stands for a job that is not known yet.
+const noJob = "no job yet"

@@ -129,13 +129,13 @@ func TestTheBarIsGreenForGoodNewsAlone(t *testing.T) {
 		hang  *falconv1.Hang
 		want  string
 	}{
-		{"steady", nil, "● steady"},
+		{"steady", nil, "● running"},
 		{"finished", nil, "● finished"},
 		{"learning", nil, "○ learning"},
 		{"waiting for agents", nil, "○ waiting for agents"},
-		{"slow", nil, "▲ slow"},
-		{"lost", nil, "✖ lost"},
-		{"steady", hang, "✖ stands still, held up by rank 2"},
+		{"slow", nil, "▲ running"},
+		{"lost", nil, "✖ nothing trains, ranks are lost"},
+		{"steady", hang, "✖ stands still"},
 	} {
 		m := emptyJob(t, &falconv1.Job{Name: "j", State: c.state, World: 2, Dp: 2})
 		m.work.live.Snap().Hang = c.hang

@@ -344,7 +344,7 @@ func TestGeometryAtEverySize(t *testing.T) {
 func TestSummaryTellsWhatMatters(t *testing.T) {
 	for _, s := range [][2]int{{59, 15}, {40, 8}, {30, 10}} {
 		m := screen(t, moments[1], key.Overview, s[0], s[1], "dark", colorprofile.ASCII, false)
-		if out := text(m); !containsAll(out, "gpt-lab", "INC-0001", "S2 PROPOSED", "enlarge to") {
+		if out := text(m); !containsAll(out, "gpt-lab", "S2 for INC-0001 WAITS", "enlarge to") {
 			t.Errorf("at %v:\n%s", s, out)
 		}
 	}

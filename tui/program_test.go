@@ -401,7 +401,7 @@ func TestTinyScreenSaysTheEssentials(t *testing.T) {
 	e.AdvanceTo(enginetest.Proposed)
 	x := openTerm(t, e, 50, 12)
 	x.shows("enlarge to 60×16")
-	s := x.shows("S2 PROPOSED") // the first picture may come before the first data
+	s := x.shows("S2 for INC-0001 WAITS") // the first picture may come before the first data
 	if !strings.Contains(s, "enlarge to 60×16") || !strings.Contains(s, "INC-0001") {
 		t.Errorf("summary:\n%s", s)
 	}

@@ -108,7 +108,7 @@ func TestRecoveryShowsOnEveryPage(t *testing.T) {
 		}
 	}
 	m := lossScreen(t, enginetest.Options{}, falcon.RecoveryProposed, key.Overview, 50, 12, false)
-	if s := text(m); !containsAll(s, "REC-0001 waits for a decision") {
+	if s := text(m); !containsAll(s, "REC-0001 WAITS for an approver") {
 		t.Errorf("the small summary says nothing of the recovery:\n%s", s)
 	}
 }

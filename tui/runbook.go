@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/failslow/falcon/backend/statements"
 	"github.com/failslow/falcon/docs"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/decision"
@@ -15,12 +16,12 @@ import (
 // runbookTopic is what the screen asks to be read: who holds the job up or what is lost comes
 // before a slowdown.
 func runbookTopic(by decision.Operator) string {
-	switch {
-	case by.Live.Snap().GetHang() != nil:
+	switch x := by.Live.First(); {
+	case x.Kind == statements.Standing:
 		return docs.Standstill
-	case by.Live.Recovering() != nil:
+	case x.Kind == statements.Recovery, x.Kind == statements.Stopped, x.Kind == statements.Failed, x.Kind == statements.Ended:
 		return docs.Lost
-	case by.Subject.Incident() == nil:
+	case !page.Open(by.Subject.Incident()):
 		return docs.FirstMinute
 	}
 	return by.Subject.Incident().GetVerdict().GetCause()

@@ -29,7 +29,7 @@ func TestRunbookWithoutAnIncident(t *testing.T) {
 	e := enginetest.New(enginetest.Options{Healthy: true})
 	e.AdvanceTo(30)
 	x := openTerm(t, e, 120, 40)
-	x.shows("steady")
+	x.shows("running: ")
 	x.press('R')
 	x.shows("The first minute")
 }

@@ -56,26 +56,19 @@ func layoutPoints(points []point, w int, wrap bool) []string {
 	return rows
 }
 
+// essentialMost is how many statements are said where the screen is too small to draw.
+const essentialMost = 3
+
 func (m summary) essentials() []point {
 	job := m.Live.Snap().GetJob()
 	conn, _ := m.connection()
 	list := []point{
-		{4, fmt.Sprintf("%s iter %s", cmp.Or(job.GetName(), noJob), phrase.Iteration(job.GetIteration()))},
-		{5, fmt.Sprintf("%s %s vs base", phrase.Ms(job.GetIterationMs()), phrase.Percent(job.GetSlowdown()))},
+		{5, fmt.Sprintf("%s iter %s", cmp.Or(job.GetName(), noJob), phrase.Iteration(job.GetIteration()))},
+		{6, fmt.Sprintf("%s %s vs base", phrase.Ms(job.GetIterationMs()), phrase.Percent(job.GetSlowdown()))},
 		{7, strings.TrimSpace(conn) + " " + phrase.Mode(m.Live.Snap().GetPolicy())},
 	}
-	if inc := m.Live.Incident(); inc != nil {
-		list = append(list, point{2, inc.Id + " " + inc.State + ": " + phrase.Verdict(inc.Verdict)})
-	} else {
-		list = append(list, point{2, cmp.Or(job.GetState(), noSnapshot)})
-	}
-	if r := m.Live.Recovering(); r != nil {
-		list = append(list, point{1, r.Id + " " + m.Live.RecoverySummary(r)})
-	}
-	if s := m.At; page.Standing(s, s.Awaited()) != "" {
-		list = append(list, point{1, s.Awaited().Rung + " " + page.Standing(s, s.Awaited())})
-	} else if p := m.Live.Proposal(); p != nil {
-		list = append(list, point{1, p.Rung + " PROPOSED " + phrase.Change(p.BeforeMs, p.PredictedMs)})
+	for i, x := range m.Live.Statements()[:min(essentialMost, len(m.Live.Statements()))] {
+		list = append(list, point{i + 1, m.Live.Say(&x)})
 	}
 	list = append(list, m.worstRank()...)
 	list = append(list, m.remedyPoint())
@@ -92,7 +85,7 @@ func (m summary) worstRank() []point {
 		return nil
 	}
 	_, word, _ := m.Live.Health(m.Live.Roster.View(m.Live.Rank()))
-	return []point{{6, fmt.Sprintf("rank %d %s; %s", m.Live.Rank(), word, m.Live.Tally())}}
+	return []point{{8, fmt.Sprintf("rank %d %s; %s", m.Live.Rank(), word, m.Live.Tally())}}
 }
 
 // remedyPoint returns what to do about the small screen.
@@ -106,7 +99,7 @@ func (m summary) remedyPoint() point {
 		title, _ := dialogTitles(m.dialog.question)
 		return point{0, title + " enlarge to " + size + " to decide; esc cancels"}
 	case m.Live.Awaited() != nil || page.Open(m.Live.Incident()):
-		return point{3, "enlarge to " + size + " to decide; q quits"}
+		return point{4, "enlarge to " + size + " to decide; q quits"}
 	}
-	return point{3, "enlarge to " + size + "; q quits"}
+	return point{4, "enlarge to " + size + "; q quits"}
 }

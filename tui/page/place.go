@@ -74,17 +74,12 @@ func (s *State) About(incident string) (about *State, ok bool) {
 		return s, true
 	}
 	at := slices.IndexFunc(s.Snap().Incidents, func(i *falconv1.Incident) bool { return i.GetId() == incident })
-	l := s.LadderOf(incident)
-	if at < 0 || l == nil || !Open(s.Snap().Incidents[at]) {
+	if at < 0 {
 		return nil, false
 	}
-	snap := feed.Shallow(s.Snap())
-	snap.Incidents = slices.Concat(s.Snap().Incidents[at:at+1], s.Snap().Incidents[:at], s.Snap().Incidents[at+1:])
-	snap.Ladder, snap.Others = l, []*falconv1.Ladder{s.Snap().GetLadder()}
-	for _, o := range s.Snap().GetOthers() {
-		if o != l {
-			snap.Others = append(snap.Others, o)
-		}
+	snap, ok := inFront(s.Snap(), at)
+	if !ok {
+		return nil, false
 	}
 	return s.withSnapshot(snap), true
 }
@@ -94,6 +89,9 @@ func (s *State) withSnapshot(snap *falconv1.SnapshotReply) *State {
 	f.Snap = snap
 	out := *s
 	out.Feed = &f
+	if out.whole == nil {
+		out.whole = s.Snap()
+	}
 	return &out
 }
 

@@ -2,7 +2,6 @@ package page
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -67,31 +66,6 @@ func (s *State) Deadline(r *falconv1.Recovery) string {
 	return phrase.Seconds(left) + " to its deadline"
 }
 
-// Awaited returns in a few words what the present state waits for.
-func Awaited(r *falconv1.Recovery) string {
-	count := map[string]int{}
-	for _, x := range r.GetRanks() {
-		count[x.GetStage()]++
-	}
-	of := func(n int, what string) string { return fmt.Sprintf("%d of %d ranks %s", n, len(r.Ranks), what) }
-	switch falcon.RecoveryState(r.GetState()) {
-	case falcon.RecoverySuspend:
-		if r.GetWhole() {
-			return "agents are to come back before all is started again"
-		}
-		return of(count["parked"], "parked")
-	case falcon.RecoveryReplace:
-		return fmt.Sprintf("%s to join, %d joined", phrase.Ranks(slices.Sorted(maps.Keys(r.Replaced)), 3), count["joining"])
-	case falcon.RecoveryTable:
-		return "the new rank table goes to the nodes"
-	case falcon.RecoveryCollect:
-		return "each process reports which steps it holds"
-	case falcon.RecoveryRejoin:
-		return of(count["training"], "train again")
-	}
-	return ""
-}
-
 // RecoverySummary returns in one line where a recovery is.
 func (s *State) RecoverySummary(r *falconv1.Recovery) string {
 	switch falcon.RecoveryState(r.GetState()) {
@@ -102,7 +76,7 @@ func (s *State) RecoverySummary(r *falconv1.Recovery) string {
 	case falcon.RecoveryFailed, falcon.RecoveryDenied, falcon.RecoveryCancelled:
 		return r.State + ": " + r.Reason
 	}
-	text := r.GetState() + ": " + Awaited(r)
+	text := r.GetState() + ": " + phrase.Progress(r)
 	if d := s.Deadline(r); d != "" {
 		text += ", " + d
 	}

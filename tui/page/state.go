@@ -37,6 +37,7 @@ type State struct {
 	Now  time.Time
 	Zone *time.Location // of the times that are shown; nil = UTC
 
+	whole *falconv1.SnapshotReply // where another incident is looked at: the snapshot as it came; else nil
 	pids  pids
 	tally string // computed once an update, as drawing asks often
 }
@@ -54,7 +55,7 @@ func (s *State) Key(p key.Scope, a key.Action) string { return s.Keys.Name(a, p,
 // Update takes a new feed state over. What is derived from it per rank is
 // derived once for all who show this snapshot; only a filter costs more.
 func (s *State) Update(f *feed.State) {
-	s.Feed = f
+	s.Feed = pressingFirst(f)
 	derived := rosterOfState(f)
 	if derived == s.Roster {
 		return
@@ -73,8 +74,8 @@ func (s *State) Update(f *feed.State) {
 // Snap is the snapshot; never nil.
 func (s *State) Snap() *falconv1.SnapshotReply { return s.Feed.Snap }
 
-// Rank is the chosen rank; while following, the one that the present incident names, else the one
-// that the engine holds for the worst, else the worst by what is known here.
+// Rank is the chosen rank; while following, the one that is named first in words, else the one that
+// the engine holds for the worst, else the worst by what is known here.
 func (s *State) Rank() int32 {
 	if !s.following {
 		return s.rank
@@ -114,9 +115,14 @@ func (s *State) Wanted() int32 {
 	return feed.WorstRank
 }
 
-// namedRank is the first rank that the present incident names while it lasts, -1 for none: charts
-// are about the same rank as the sentence beside them.
+// namedRank is the first rank that the sentences name, -1 for none: charts and keys are about the
+// same rank as the words beside them. Who holds the job up comes before the present incident.
 func (s *State) namedRank() int32 {
+	if !s.Browses() {
+		if x := s.First(); x.Action == nil && x.Incident == nil && len(x.Ranks) > 0 && x.Ranks[0] >= 0 && int(x.Ranks[0]) < s.Roster.World() {
+			return x.Ranks[0]
+		}
+	}
 	inc := s.Incident()
 	if list := inc.GetVerdict().GetRanks(); Open(inc) && len(list) > 0 && list[0] >= 0 && int(list[0]) < s.Roster.World() {
 		return list[0]
@@ -146,7 +152,7 @@ func (s *State) Over() bool {
 	return falcon.JobState(s.Snap().GetJob().GetState()) == falcon.JobFinished
 }
 
-// Incident is the one that matters now: the first open one, else the newest.
+// Incident is the one that matters now: the one that statements speak of first, else the newest.
 func (s *State) Incident() *falconv1.Incident {
 	if list := s.Snap().Incidents; len(list) > 0 {
 		return list[0]

@@ -144,9 +144,13 @@ func gravity(f *falconv1.Fault) int {
 	return len(gravest)
 }
 
-// Faults names the gravest of several, and how many more there are.
+// Faults names the gravest of several, and how many more there are. That others wait is a symptom
+// of what is lost, and is not counted beside it.
 func Faults(list []*falconv1.Fault) string {
 	list = slices.SortedStableFunc(slices.Values(list), func(a, b *falconv1.Fault) int { return gravity(a) - gravity(b) })
+	if len(list) > 0 && list[0].GetKind() != string(falcon.FaultHang) {
+		list = slices.DeleteFunc(list, func(f *falconv1.Fault) bool { return f.GetKind() == string(falcon.FaultHang) })
+	}
 	switch len(list) {
 	case 0:
 		return "no fault"
@@ -170,6 +174,31 @@ func FaultKind(k string) string {
 		return text
 	}
 	return k
+}
+
+// Progress is in a few words what the present state of a recovery waits for.
+func Progress(r *falconv1.Recovery) string {
+	count := map[string]int{}
+	for _, x := range r.GetRanks() {
+		count[x.GetStage()]++
+	}
+	of := func(n int, what string) string { return fmt.Sprintf("%d of %d ranks %s", n, len(r.Ranks), what) }
+	switch falcon.RecoveryState(r.GetState()) {
+	case falcon.RecoverySuspend:
+		if r.GetWhole() {
+			return "agents are to come back before all is started again"
+		}
+		return of(count["parked"], "parked")
+	case falcon.RecoveryReplace:
+		return fmt.Sprintf("%s to join, %d joined", Ranks(slices.Sorted(maps.Keys(r.Replaced)), 3), count["joining"])
+	case falcon.RecoveryTable:
+		return "the new rank table goes to the nodes"
+	case falcon.RecoveryCollect:
+		return "each process reports which steps it holds"
+	case falcon.RecoveryRejoin:
+		return of(count["training"], "train again")
+	}
+	return ""
 }
 
 // Phases are those of a recovery, in the order in which they come.

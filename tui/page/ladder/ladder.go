@@ -107,17 +107,18 @@ func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 
 // Panes are the parts that can fill the page alone.
 func (p *Page) Panes(s *page.State) []page.Pane {
-	l := s.Snap().GetLadder()
-	if len(l.GetRungs()) == 0 {
+	if len(s.Snap().GetLadder().GetRungs()) == 0 {
 		return nil
 	}
 	return []page.Pane{
 		{Name: "rungs", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
 			rest := automatic(c, Rungs(c, r, s, p.cursorRung(s)), s)
-			drawBefore(c, p.drawReason(c, rest, s, l), s, l.Rungs[p.cursorRung(s)])
+			if l := s.Snap().GetLadder(); len(l.GetRungs()) > 0 { // an incident that is looked at may have none
+				drawBefore(c, p.drawReason(c, rest, s, l), s, l.Rungs[p.cursorRung(s)])
+			}
 		}},
 		{Name: "evidence", Draw: p.drawEvidence},
-		{Name: "actions", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) { drawActions(c, r, s, l) }},
+		{Name: "actions", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) { drawActions(c, r, s, s.Snap().GetLadder()) }},
 	}
 }
 

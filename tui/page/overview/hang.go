@@ -10,15 +10,6 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// drawHang draws who holds up a job that stands still: what to do comes before what
-// shows it.
-func drawHang(c *widget.Canvas, r widget.Rect, s *page.State, h *falconv1.Hang) {
-	body := c.Rule(r, "NOW", "")
-	row, body := body.Rows(1)
-	c.Pen(row).Put(themes.Bad, phrase.HangHeadline(h, s.EngineNow()))
-	page.DrawLines(c, body, hangLines(s, h, body.W))
-}
-
 // hangLines are what is known of a hang, wrapped to a width.
 func hangLines(s *page.State, h *falconv1.Hang, w int) []page.Line {
 	var out []page.Line

@@ -2,9 +2,11 @@ package overview
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/statements"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/page"
@@ -13,22 +15,68 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// drawNow draws who holds the job up, else the incident, or that there is none.
+// drawNow draws what is said first, then what stands behind it: who holds the job up, the incident,
+// or what is known of ranks and agents.
 func drawNow(c *widget.Canvas, r widget.Rect, s *page.State) {
-	if h := s.Snap().GetHang(); h != nil {
-		drawHang(c, r, s, h)
-		return
-	}
 	inc := s.Incident()
-	if inc == nil {
-		drawCalm(c, c.Rule(r, "NOW", ""), s)
-		return
-	}
+	detailed := inc != nil && (page.Open(inc) || s.Browses())
 	right := ""
-	if v := inc.Verdict; v != nil {
+	if v := inc.GetVerdict(); detailed && v.GetConfidence() > 0 {
 		right = fmt.Sprintf("confidence %.0f%%, severity %d of 4", 100*v.Confidence, v.Severity)
 	}
 	body := c.Rule(r, "NOW", right)
+	lines := sayings(s, detailed)
+	said, body := body.Rows(min(len(lines), max(1, body.H-detailLeast)))
+	page.DrawLines(c, said, lines)
+	switch h := s.Snap().GetHang(); {
+	case h != nil:
+		page.DrawLines(c, body, hangLines(s, h, body.W))
+	case detailed:
+		drawIncident(c, body, s, inc)
+	default:
+		drawCalm(c, body, s)
+	}
+}
+
+// detailLeast is what is left for the detail below what is said first.
+const detailLeast = 3
+
+// sayings are the statements in lines: all of them, or those that the detail of an incident does
+// not repeat and that are worth a look.
+func sayings(s *page.State, detailed bool) []page.Line {
+	var out []page.Line
+	for _, x := range s.Statements() {
+		own := x.IncidentID() == s.Incident().GetId() && x.Action == nil
+		quiet := x.Severity <= statements.Plain || x.Kind == statements.Slow
+		if detailed && (own || quiet) || x.Kind == statements.Incident && s.Snap().GetHang() != nil {
+			continue
+		}
+		out = append(out, page.Line{Text: s.Say(&x), Role: page.RoleOf(x.Severity)})
+	}
+	return out
+}
+
+// doingText is what is done about an incident beside what is said of it already; "" where that is
+// all.
+func doingText(s *page.State, inc *falconv1.Incident) string {
+	var force []string
+	for _, x := range s.Statements() {
+		switch {
+		case x.Action == nil || x.IncidentID() != inc.GetId():
+		case x.Kind == statements.InForce:
+			force = append(force, s.Say(&x))
+		default:
+			return strings.Join(force, "; ")
+		}
+	}
+	if len(force) > 0 {
+		return strings.Join(force, "; ")
+	}
+	return page.Doing(s)
+}
+
+// drawIncident draws an incident with its evidence.
+func drawIncident(c *widget.Canvas, body widget.Rect, s *page.State, inc *falconv1.Incident) {
 	row, body := body.Rows(1)
 	role := themes.Bad
 	minor := falcon.IsMinor(inc.HealthyMs, inc.SlowMs)
@@ -40,7 +88,7 @@ func drawNow(c *widget.Canvas, r widget.Rect, s *page.State) {
 	}
 	c.Pen(row).Put(role, inc.Id+" "+inc.State).Put(themes.Title, "  "+phrase.Verdict(inc.Verdict))
 	row, body = body.Rows(1)
-	c.Pen(row).Put(themes.Text, spanText(s, inc, r.W < twoColumns)).Put(themes.Dim, costText(s, minor && page.Open(inc)))
+	c.Pen(row).Put(themes.Text, spanText(s, inc, body.W < twoColumns)).Put(themes.Dim, costText(s, minor && page.Open(inc)))
 	if v := feed.TriageOf(s.Snap(), inc.Id); v != nil {
 		row, body = body.Rows(1)
 		role := themes.Dim
@@ -49,9 +97,11 @@ func drawNow(c *widget.Canvas, r widget.Rect, s *page.State) {
 		}
 		c.Pen(row).Put(role, phrase.Triage(v, s.EngineNow(), s.Zone))
 	}
-	doing, body := body.Rows(1)
-	c.Pen(doing).Put(themes.Accent, "→ ").Put(themes.Text, page.Doing(s))
-	if list := concernLines(s); len(list) > 0 && !roomForWatch(r) {
+	if text := doingText(s, inc); text != "" {
+		row, body = body.Rows(1)
+		c.Pen(row).Put(themes.Accent, "→ ").Put(themes.Text, text)
+	}
+	if list := concernLines(s); len(list) > 0 && !roomForWatch(body) {
 		row, body = body.Rows(1)
 		text := list[0].Text
 		if len(list) > 1 {
@@ -113,43 +163,9 @@ func rankLines(s *page.State, r widget.Rect) []page.Line {
 	return out[:min(len(out), max(0, r.H))]
 }
 
-// standingFaults are what the recovery that is under way is about, or "".
-func standingFaults(s *page.State) string {
-	if v := s.Recovering(); v != nil {
-		return phrase.Faults(v.GetFaults())
-	}
-	return ""
-}
-
-// pastRecovery is how the newest recovery ended, or "".
-func pastRecovery(s *page.State) string {
-	v := s.Snap().GetRecovery()
-	if v == nil || s.Recovering() != nil {
-		return ""
-	}
-	return fmt.Sprintf("%s (%s) %s", v.Id, phrase.Faults(v.GetFaults()), s.RecoverySummary(v))
-}
-
-// drawCalm shows that all is well or what is awaited, and the concerns.
-func drawCalm(c *widget.Canvas, r widget.Rect, s *page.State) {
-	job := s.Snap().GetJob()
-	row, rest := r.Rows(1)
-	switch falcon.JobState(job.GetState()) {
-	case "":
-		c.Pen(row).Put(themes.Title, "nothing received yet")
-	case falcon.JobLearning:
-		c.Pen(row).Put(themes.Accent, "learning the healthy iteration time").Putf(themes.Dim, "  iteration %s", phrase.Iteration(job.Iteration))
-	case falcon.JobSteady:
-		c.Pen(row).Put(themes.Good, "steady: ").Putf(themes.Text, "no incident so far; %s an iteration, baseline %s", phrase.Ms(job.IterationMs), phrase.Ms(job.BaselineMs))
-	case falcon.JobRecovering, falcon.JobRestarting, falcon.JobLost:
-		c.Pen(row).Put(themes.Bad, "nothing trains: ").Put(themes.Title, job.State).Put(themes.Text, phrase.Prefixed(": ", standingFaults(s)))
-	default:
-		c.Pen(row).Put(themes.Title, job.State)
-	}
-	if text := pastRecovery(s); text != "" {
-		row, rest = rest.Rows(1)
-		c.Pen(row).Put(themes.Text, text)
-	}
+// drawCalm draws what is known of ranks and agents, and the concerns.
+func drawCalm(c *widget.Canvas, rest widget.Rect, s *page.State) {
+	var row widget.Rect
 	for _, l := range rankLines(s, rest) {
 		row, rest = rest.Rows(1)
 		c.Pen(row).Put(l.Role, l.Text)

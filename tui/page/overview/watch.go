@@ -29,9 +29,6 @@ func concernLines(s *page.State) []page.Line {
 			out = append(out, page.Line{Text: text, Role: role})
 		}
 	}
-	if v := s.Recovering(); v != nil {
-		add(themes.Bad, v.Id+" "+s.RecoverySummary(v))
-	}
 	if v := s.Snap().GetValidation(); page.Underway(v) {
 		text := v.Id + " is " + v.State
 		if held := validate.Held(s, v); held != "" {

@@ -7045,6 +7045,8 @@ type SnapshotReply struct {
 	Recent        *Recent                `protobuf:"bytes,27,opt,name=recent,proto3" json:"recent,omitempty"`         // with SnapshotRequest.recent, of jobs of fewer than 64 ranks
 	Listening     string                 `protobuf:"bytes,28,opt,name=listening,proto3" json:"listening,omitempty"`   // HOST:PORT where the engine takes agents; empty = none over the network
 	Engine        *Build                 `protobuf:"bytes,29,opt,name=engine,proto3" json:"engine,omitempty"`         // which engine this is; absent = one that does not say
+	Fenced        []string               `protobuf:"bytes,30,rep,name=fenced,proto3" json:"fenced,omitempty"`         // nodes that are fenced now, ascending, at most 64
+	Statements    []*Statement           `protobuf:"bytes,31,rep,name=statements,proto3" json:"statements,omitempty"` // what is said first, in order; made of all else by who shows it, an engine sends none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7282,6 +7284,137 @@ func (x *SnapshotReply) GetEngine() *Build {
 	return nil
 }
 
+func (x *SnapshotReply) GetFenced() []string {
+	if x != nil {
+		return x.Fenced
+	}
+	return nil
+}
+
+func (x *SnapshotReply) GetStatements() []*Statement {
+	if x != nil {
+		return x.Statements
+	}
+	return nil
+}
+
+// Statement is one thing that is said of a job; see package statements.
+type Statement struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Severity      string                 `protobuf:"bytes,2,opt,name=severity,proto3" json:"severity,omitempty"`
+	Incident      string                 `protobuf:"bytes,3,opt,name=incident,proto3" json:"incident,omitempty"` // whom it is about; empty = none
+	Action        string                 `protobuf:"bytes,4,opt,name=action,proto3" json:"action,omitempty"`
+	Recovery      string                 `protobuf:"bytes,5,opt,name=recovery,proto3" json:"recovery,omitempty"`
+	Ranks         []int32                `protobuf:"varint,6,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`
+	Who           string                 `protobuf:"bytes,7,opt,name=who,proto3" json:"who,omitempty"` // role of the person that must act; empty = nobody
+	SinceUnixNs   int64                  `protobuf:"varint,8,opt,name=since_unix_ns,json=sinceUnixNs,proto3" json:"since_unix_ns,omitempty"`
+	UntilUnixNs   int64                  `protobuf:"varint,9,opt,name=until_unix_ns,json=untilUnixNs,proto3" json:"until_unix_ns,omitempty"` // when it goes on by itself; 0 = it does not, or that is not known
+	Text          string                 `protobuf:"bytes,10,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Statement) Reset() {
+	*x = Statement{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Statement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Statement) ProtoMessage() {}
+
+func (x *Statement) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Statement.ProtoReflect.Descriptor instead.
+func (*Statement) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *Statement) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Statement) GetSeverity() string {
+	if x != nil {
+		return x.Severity
+	}
+	return ""
+}
+
+func (x *Statement) GetIncident() string {
+	if x != nil {
+		return x.Incident
+	}
+	return ""
+}
+
+func (x *Statement) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *Statement) GetRecovery() string {
+	if x != nil {
+		return x.Recovery
+	}
+	return ""
+}
+
+func (x *Statement) GetRanks() []int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
+func (x *Statement) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *Statement) GetSinceUnixNs() int64 {
+	if x != nil {
+		return x.SinceUnixNs
+	}
+	return 0
+}
+
+func (x *Statement) GetUntilUnixNs() int64 {
+	if x != nil {
+		return x.UntilUnixNs
+	}
+	return 0
+}
+
+func (x *Statement) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // Build is a program's version, and the revisions of its contracts.
 type Build struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -7294,7 +7427,7 @@ type Build struct {
 
 func (x *Build) Reset() {
 	*x = Build{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7306,7 +7439,7 @@ func (x *Build) String() string {
 func (*Build) ProtoMessage() {}
 
 func (x *Build) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7319,7 +7452,7 @@ func (x *Build) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Build.ProtoReflect.Descriptor instead.
 func (*Build) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Build) GetVersion() string {
@@ -7356,7 +7489,7 @@ type Recent struct {
 
 func (x *Recent) Reset() {
 	*x = Recent{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7368,7 +7501,7 @@ func (x *Recent) String() string {
 func (*Recent) ProtoMessage() {}
 
 func (x *Recent) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7381,7 +7514,7 @@ func (x *Recent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recent.ProtoReflect.Descriptor instead.
 func (*Recent) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Recent) GetLastIteration() int64 {
@@ -7427,7 +7560,7 @@ type Brief struct {
 
 func (x *Brief) Reset() {
 	*x = Brief{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7439,7 +7572,7 @@ func (x *Brief) String() string {
 func (*Brief) ProtoMessage() {}
 
 func (x *Brief) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7452,7 +7585,7 @@ func (x *Brief) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Brief.ProtoReflect.Descriptor instead.
 func (*Brief) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Brief) GetRevision() uint32 {
@@ -7506,7 +7639,7 @@ type Hang struct {
 
 func (x *Hang) Reset() {
 	*x = Hang{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7518,7 +7651,7 @@ func (x *Hang) String() string {
 func (*Hang) ProtoMessage() {}
 
 func (x *Hang) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7531,7 +7664,7 @@ func (x *Hang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hang.ProtoReflect.Descriptor instead.
 func (*Hang) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Hang) GetSinceUnixNs() int64 {
@@ -7602,7 +7735,7 @@ type HangPart struct {
 
 func (x *HangPart) Reset() {
 	*x = HangPart{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7614,7 +7747,7 @@ func (x *HangPart) String() string {
 func (*HangPart) ProtoMessage() {}
 
 func (x *HangPart) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7627,7 +7760,7 @@ func (x *HangPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HangPart.ProtoReflect.Descriptor instead.
 func (*HangPart) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *HangPart) GetKind() string {
@@ -7715,7 +7848,7 @@ type Operator struct {
 
 func (x *Operator) Reset() {
 	*x = Operator{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7727,7 +7860,7 @@ func (x *Operator) String() string {
 func (*Operator) ProtoMessage() {}
 
 func (x *Operator) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7740,7 +7873,7 @@ func (x *Operator) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operator.ProtoReflect.Descriptor instead.
 func (*Operator) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Operator) GetName() string {
@@ -7802,7 +7935,7 @@ type RankColumns struct {
 
 func (x *RankColumns) Reset() {
 	*x = RankColumns{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7814,7 +7947,7 @@ func (x *RankColumns) String() string {
 func (*RankColumns) ProtoMessage() {}
 
 func (x *RankColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7827,7 +7960,7 @@ func (x *RankColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankColumns.ProtoReflect.Descriptor instead.
 func (*RankColumns) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *RankColumns) GetBaseVersion() uint64 {
@@ -7878,7 +8011,7 @@ type Column struct {
 
 func (x *Column) Reset() {
 	*x = Column{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7890,7 +8023,7 @@ func (x *Column) String() string {
 func (*Column) ProtoMessage() {}
 
 func (x *Column) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7903,7 +8036,7 @@ func (x *Column) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Column.ProtoReflect.Descriptor instead.
 func (*Column) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Column) GetPlace() int32 {
@@ -7950,7 +8083,7 @@ type Recurrence struct {
 
 func (x *Recurrence) Reset() {
 	*x = Recurrence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7962,7 +8095,7 @@ func (x *Recurrence) String() string {
 func (*Recurrence) ProtoMessage() {}
 
 func (x *Recurrence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7975,7 +8108,7 @@ func (x *Recurrence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recurrence.ProtoReflect.Descriptor instead.
 func (*Recurrence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Recurrence) GetDevice() string {
@@ -8021,37 +8154,40 @@ func (x *Recurrence) GetLastUnixNs() int64 {
 }
 
 type Job struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Tp             int32                  `protobuf:"varint,2,opt,name=tp,proto3" json:"tp,omitempty"`
-	Dp             int32                  `protobuf:"varint,3,opt,name=dp,proto3" json:"dp,omitempty"`
-	Pp             int32                  `protobuf:"varint,4,opt,name=pp,proto3" json:"pp,omitempty"`
-	World          int32                  `protobuf:"varint,5,opt,name=world,proto3" json:"world,omitempty"`
-	Iteration      int64                  `protobuf:"varint,6,opt,name=iteration,proto3" json:"iteration,omitempty"`
-	IterationMs    float64                `protobuf:"fixed64,7,opt,name=iteration_ms,json=iterationMs,proto3" json:"iteration_ms,omitempty"`
-	BaselineMs     float64                `protobuf:"fixed64,8,opt,name=baseline_ms,json=baselineMs,proto3" json:"baseline_ms,omitempty"`
-	Slowdown       float64                `protobuf:"fixed64,9,opt,name=slowdown,proto3" json:"slowdown,omitempty"` // iteration_ms / baseline_ms − 1
-	DataAgeMs      int64                  `protobuf:"varint,10,opt,name=data_age_ms,json=dataAgeMs,proto3" json:"data_age_ms,omitempty"`
-	Epoch          uint64                 `protobuf:"varint,11,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	State          string                 `protobuf:"bytes,12,opt,name=state,proto3" json:"state,omitempty"` // "waiting for agents", "learning", "steady", "slow", "lost", "finished"
-	Emulated       bool                   `protobuf:"varint,13,opt,name=emulated,proto3" json:"emulated,omitempty"`
-	MicroBatches   []int32                `protobuf:"varint,14,rep,packed,name=micro_batches,json=microBatches,proto3" json:"micro_batches,omitempty"` // per replica, now
-	Exact          bool                   `protobuf:"varint,15,opt,name=exact,proto3" json:"exact,omitempty"`                                          // iterations from step marks
-	Alarm          string                 `protobuf:"bytes,16,opt,name=alarm,proto3" json:"alarm,omitempty"`                                           // for example "2 ranks run NCCL without the hook"
-	PlacementOrder uint64                 `protobuf:"varint,17,opt,name=placement_order,json=placementOrder,proto3" json:"placement_order,omitempty"`  // placement in force, 0 = as launched
-	Generation     uint64                 `protobuf:"varint,18,opt,name=generation,proto3" json:"generation,omitempty"`                                // of the launch in force, 0 = as found
-	Restart        string                 `protobuf:"bytes,19,opt,name=restart,proto3" json:"restart,omitempty"`                                       // a restart in progress: which step it is at; empty = none
-	Mesh           string                 `protobuf:"bytes,20,opt,name=mesh,proto3" json:"mesh,omitempty"`                                             // dimensions of the ranks, innermost first, where tp, dp and pp do not say all: see falcon.Mesh
-	LayoutFrom     string                 `protobuf:"bytes,21,opt,name=layout_from,json=layoutFrom,proto3" json:"layout_from,omitempty"`               // "adapter", "falcon.yaml", "inferred from communicators"; empty = the layout is unknown
-	LayoutDoubt    string                 `protobuf:"bytes,22,opt,name=layout_doubt,json=layoutDoubt,proto3" json:"layout_doubt,omitempty"`            // why it is unknown
-	Silicon        *Silicon               `protobuf:"bytes,23,opt,name=silicon,proto3" json:"silicon,omitempty"`                                       // unset = no GPU of the job is read
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Name             string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Tp               int32                  `protobuf:"varint,2,opt,name=tp,proto3" json:"tp,omitempty"`
+	Dp               int32                  `protobuf:"varint,3,opt,name=dp,proto3" json:"dp,omitempty"`
+	Pp               int32                  `protobuf:"varint,4,opt,name=pp,proto3" json:"pp,omitempty"`
+	World            int32                  `protobuf:"varint,5,opt,name=world,proto3" json:"world,omitempty"`
+	Iteration        int64                  `protobuf:"varint,6,opt,name=iteration,proto3" json:"iteration,omitempty"`
+	IterationMs      float64                `protobuf:"fixed64,7,opt,name=iteration_ms,json=iterationMs,proto3" json:"iteration_ms,omitempty"`
+	BaselineMs       float64                `protobuf:"fixed64,8,opt,name=baseline_ms,json=baselineMs,proto3" json:"baseline_ms,omitempty"`
+	Slowdown         float64                `protobuf:"fixed64,9,opt,name=slowdown,proto3" json:"slowdown,omitempty"` // iteration_ms / baseline_ms − 1
+	DataAgeMs        int64                  `protobuf:"varint,10,opt,name=data_age_ms,json=dataAgeMs,proto3" json:"data_age_ms,omitempty"`
+	Epoch            uint64                 `protobuf:"varint,11,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	State            string                 `protobuf:"bytes,12,opt,name=state,proto3" json:"state,omitempty"` // "waiting for agents", "learning", "steady", "slow", "lost", "finished"
+	Emulated         bool                   `protobuf:"varint,13,opt,name=emulated,proto3" json:"emulated,omitempty"`
+	MicroBatches     []int32                `protobuf:"varint,14,rep,packed,name=micro_batches,json=microBatches,proto3" json:"micro_batches,omitempty"`      // per replica, now
+	Exact            bool                   `protobuf:"varint,15,opt,name=exact,proto3" json:"exact,omitempty"`                                               // iterations from step marks
+	Alarm            string                 `protobuf:"bytes,16,opt,name=alarm,proto3" json:"alarm,omitempty"`                                                // for example "2 ranks run NCCL without the hook"
+	PlacementOrder   uint64                 `protobuf:"varint,17,opt,name=placement_order,json=placementOrder,proto3" json:"placement_order,omitempty"`       // placement in force, 0 = as launched
+	Generation       uint64                 `protobuf:"varint,18,opt,name=generation,proto3" json:"generation,omitempty"`                                     // of the launch in force, 0 = as found
+	Restart          string                 `protobuf:"bytes,19,opt,name=restart,proto3" json:"restart,omitempty"`                                            // a restart in progress: which step it is at; empty = none
+	Mesh             string                 `protobuf:"bytes,20,opt,name=mesh,proto3" json:"mesh,omitempty"`                                                  // dimensions of the ranks, innermost first, where tp, dp and pp do not say all: see falcon.Mesh
+	LayoutFrom       string                 `protobuf:"bytes,21,opt,name=layout_from,json=layoutFrom,proto3" json:"layout_from,omitempty"`                    // "adapter", "falcon.yaml", "inferred from communicators"; empty = the layout is unknown
+	LayoutDoubt      string                 `protobuf:"bytes,22,opt,name=layout_doubt,json=layoutDoubt,proto3" json:"layout_doubt,omitempty"`                 // why it is unknown
+	Silicon          *Silicon               `protobuf:"bytes,23,opt,name=silicon,proto3" json:"silicon,omitempty"`                                            // unset = no GPU of the job is read
+	IterationUnixNs  int64                  `protobuf:"varint,24,opt,name=iteration_unix_ns,json=iterationUnixNs,proto3" json:"iteration_unix_ns,omitempty"`  // when the newest iteration was reported to have ended, by the engine's clock; 0 = none of this job epoch
+	SlowerIterations int32                  `protobuf:"varint,25,opt,name=slower_iterations,json=slowerIterations,proto3" json:"slower_iterations,omitempty"` // newest ones in a row that took longer than the baseline by 10 % or more, at most 64
+	End              *JobEnd                `protobuf:"bytes,26,opt,name=end,proto3" json:"end,omitempty"`                                                    // how the job ended; absent while a process lives, and where none was seen
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8063,7 +8199,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8076,7 +8212,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Job) GetName() string {
@@ -8240,6 +8376,104 @@ func (x *Job) GetSilicon() *Silicon {
 	return nil
 }
 
+func (x *Job) GetIterationUnixNs() int64 {
+	if x != nil {
+		return x.IterationUnixNs
+	}
+	return 0
+}
+
+func (x *Job) GetSlowerIterations() int32 {
+	if x != nil {
+		return x.SlowerIterations
+	}
+	return 0
+}
+
+func (x *Job) GetEnd() *JobEnd {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+// JobEnd is how a job ended whose processes have all ended.
+type JobEnd struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	How           string                 `protobuf:"bytes,1,opt,name=how,proto3" json:"how,omitempty"`                              // "finished", "stopped", "failed", "ended by falcon"
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`                                // the recovery or the action that ended it; empty = none
+	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`                              // what the processes say, or why it was ended; empty = not known
+	AtUnixNs      int64                  `protobuf:"varint,4,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"` // when the last end was reported; 0 = not known
+	Ranks         int32                  `protobuf:"varint,5,opt,name=ranks,proto3" json:"ranks,omitempty"`                         // that ended
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobEnd) Reset() {
+	*x = JobEnd{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobEnd) ProtoMessage() {}
+
+func (x *JobEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobEnd.ProtoReflect.Descriptor instead.
+func (*JobEnd) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *JobEnd) GetHow() string {
+	if x != nil {
+		return x.How
+	}
+	return ""
+}
+
+func (x *JobEnd) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *JobEnd) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *JobEnd) GetAtUnixNs() int64 {
+	if x != nil {
+		return x.AtUnixNs
+	}
+	return 0
+}
+
+func (x *JobEnd) GetRanks() int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return 0
+}
+
 // Silicon is what the job's GPUs are and reach, against their data sheet and not against each
 // other. Shares are per cent plus 1, 0 = not known, and medians of the GPUs that are read.
 type Silicon struct {
@@ -8261,7 +8495,7 @@ type Silicon struct {
 
 func (x *Silicon) Reset() {
 	*x = Silicon{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8273,7 +8507,7 @@ func (x *Silicon) String() string {
 func (*Silicon) ProtoMessage() {}
 
 func (x *Silicon) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8286,7 +8520,7 @@ func (x *Silicon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Silicon.ProtoReflect.Descriptor instead.
 func (*Silicon) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Silicon) GetModel() string {
@@ -8377,7 +8611,7 @@ type SiliconFinding struct {
 
 func (x *SiliconFinding) Reset() {
 	*x = SiliconFinding{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8389,7 +8623,7 @@ func (x *SiliconFinding) String() string {
 func (*SiliconFinding) ProtoMessage() {}
 
 func (x *SiliconFinding) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8402,7 +8636,7 @@ func (x *SiliconFinding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiliconFinding.ProtoReflect.Descriptor instead.
 func (*SiliconFinding) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SiliconFinding) GetSlow() SiliconSlow {
@@ -8438,7 +8672,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8450,7 +8684,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8463,7 +8697,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Policy) GetMode() string {
@@ -8558,7 +8792,7 @@ type RecoveryPolicy struct {
 
 func (x *RecoveryPolicy) Reset() {
 	*x = RecoveryPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8570,7 +8804,7 @@ func (x *RecoveryPolicy) String() string {
 func (*RecoveryPolicy) ProtoMessage() {}
 
 func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8583,7 +8817,7 @@ func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryPolicy.ProtoReflect.Descriptor instead.
 func (*RecoveryPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *RecoveryPolicy) GetApproval() string {
@@ -8641,7 +8875,7 @@ type RungPolicy struct {
 
 func (x *RungPolicy) Reset() {
 	*x = RungPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8653,7 +8887,7 @@ func (x *RungPolicy) String() string {
 func (*RungPolicy) ProtoMessage() {}
 
 func (x *RungPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8666,7 +8900,7 @@ func (x *RungPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungPolicy.ProtoReflect.Descriptor instead.
 func (*RungPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *RungPolicy) GetApproval() string {
@@ -8738,7 +8972,7 @@ type RankView struct {
 
 func (x *RankView) Reset() {
 	*x = RankView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8750,7 +8984,7 @@ func (x *RankView) String() string {
 func (*RankView) ProtoMessage() {}
 
 func (x *RankView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8763,7 +8997,7 @@ func (x *RankView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankView.ProtoReflect.Descriptor instead.
 func (*RankView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *RankView) GetRank() int32 {
@@ -8940,7 +9174,7 @@ type NodeView struct {
 
 func (x *NodeView) Reset() {
 	*x = NodeView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8952,7 +9186,7 @@ func (x *NodeView) String() string {
 func (*NodeView) ProtoMessage() {}
 
 func (x *NodeView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8965,7 +9199,7 @@ func (x *NodeView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeView.ProtoReflect.Descriptor instead.
 func (*NodeView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *NodeView) GetNode() string {
@@ -9077,7 +9311,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9089,7 +9323,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9102,7 +9336,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Series) GetRank() int32 {
@@ -9234,7 +9468,7 @@ type ChangeDecision struct {
 
 func (x *ChangeDecision) Reset() {
 	*x = ChangeDecision{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9246,7 +9480,7 @@ func (x *ChangeDecision) String() string {
 func (*ChangeDecision) ProtoMessage() {}
 
 func (x *ChangeDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9259,7 +9493,7 @@ func (x *ChangeDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDecision.ProtoReflect.Descriptor instead.
 func (*ChangeDecision) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ChangeDecision) GetBy() string {
@@ -9388,7 +9622,7 @@ type FilterState struct {
 
 func (x *FilterState) Reset() {
 	*x = FilterState{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9400,7 +9634,7 @@ func (x *FilterState) String() string {
 func (*FilterState) ProtoMessage() {}
 
 func (x *FilterState) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9413,7 +9647,7 @@ func (x *FilterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FilterState.ProtoReflect.Descriptor instead.
 func (*FilterState) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *FilterState) GetProbability() float64 {
@@ -9505,7 +9739,7 @@ type RemovedIteration struct {
 
 func (x *RemovedIteration) Reset() {
 	*x = RemovedIteration{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9517,7 +9751,7 @@ func (x *RemovedIteration) String() string {
 func (*RemovedIteration) ProtoMessage() {}
 
 func (x *RemovedIteration) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9530,7 +9764,7 @@ func (x *RemovedIteration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovedIteration.ProtoReflect.Descriptor instead.
 func (*RemovedIteration) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *RemovedIteration) GetIteration() int64 {
@@ -9565,7 +9799,7 @@ type Moment struct {
 
 func (x *Moment) Reset() {
 	*x = Moment{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9577,7 +9811,7 @@ func (x *Moment) String() string {
 func (*Moment) ProtoMessage() {}
 
 func (x *Moment) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9590,7 +9824,7 @@ func (x *Moment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Moment.ProtoReflect.Descriptor instead.
 func (*Moment) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Moment) GetIteration() int64 {
@@ -9617,7 +9851,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9629,7 +9863,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9642,7 +9876,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Mark) GetIteration() int64 {
@@ -9670,7 +9904,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9682,7 +9916,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9695,7 +9929,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Evidence) GetKind() string {
@@ -9739,7 +9973,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9751,7 +9985,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[95]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9764,7 +9998,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{95}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Verdict) GetCause() string {
@@ -9864,7 +10098,7 @@ type Untested struct {
 
 func (x *Untested) Reset() {
 	*x = Untested{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9876,7 +10110,7 @@ func (x *Untested) String() string {
 func (*Untested) ProtoMessage() {}
 
 func (x *Untested) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[96]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9889,7 +10123,7 @@ func (x *Untested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Untested.ProtoReflect.Descriptor instead.
 func (*Untested) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{96}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Untested) GetBar() string {
@@ -9934,7 +10168,7 @@ type PathChoice struct {
 
 func (x *PathChoice) Reset() {
 	*x = PathChoice{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9946,7 +10180,7 @@ func (x *PathChoice) String() string {
 func (*PathChoice) ProtoMessage() {}
 
 func (x *PathChoice) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[97]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9959,7 +10193,7 @@ func (x *PathChoice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathChoice.ProtoReflect.Descriptor instead.
 func (*PathChoice) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{97}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *PathChoice) GetOp() uint32 {
@@ -10018,7 +10252,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10030,7 +10264,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[98]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10043,7 +10277,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{98}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Incident) GetId() string {
@@ -10181,7 +10415,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10193,7 +10427,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[99]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10206,7 +10440,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{99}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Action) GetId() string {
@@ -10474,7 +10708,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10486,7 +10720,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[100]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10499,7 +10733,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{100}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Approval) GetBy() string {
@@ -10549,7 +10783,7 @@ type Preview struct {
 
 func (x *Preview) Reset() {
 	*x = Preview{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10561,7 +10795,7 @@ func (x *Preview) String() string {
 func (*Preview) ProtoMessage() {}
 
 func (x *Preview) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[101]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10574,7 +10808,7 @@ func (x *Preview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preview.ProtoReflect.Descriptor instead.
 func (*Preview) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{101}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Preview) GetSwaps() []*NodeSwap {
@@ -10657,7 +10891,7 @@ type NodeSwap struct {
 
 func (x *NodeSwap) Reset() {
 	*x = NodeSwap{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10669,7 +10903,7 @@ func (x *NodeSwap) String() string {
 func (*NodeSwap) ProtoMessage() {}
 
 func (x *NodeSwap) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[102]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10682,7 +10916,7 @@ func (x *NodeSwap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSwap.ProtoReflect.Descriptor instead.
 func (*NodeSwap) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{102}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *NodeSwap) GetA() string {
@@ -10709,7 +10943,7 @@ type LinksOf struct {
 
 func (x *LinksOf) Reset() {
 	*x = LinksOf{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10721,7 +10955,7 @@ func (x *LinksOf) String() string {
 func (*LinksOf) ProtoMessage() {}
 
 func (x *LinksOf) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[103]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10734,7 +10968,7 @@ func (x *LinksOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinksOf.ProtoReflect.Descriptor instead.
 func (*LinksOf) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{103}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *LinksOf) GetDimension() string {
@@ -10778,7 +11012,7 @@ type RungView struct {
 
 func (x *RungView) Reset() {
 	*x = RungView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10790,7 +11024,7 @@ func (x *RungView) String() string {
 func (*RungView) ProtoMessage() {}
 
 func (x *RungView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[104]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10803,7 +11037,7 @@ func (x *RungView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungView.ProtoReflect.Descriptor instead.
 func (*RungView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{104}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *RungView) GetRung() string {
@@ -10955,7 +11189,7 @@ type Ladder struct {
 
 func (x *Ladder) Reset() {
 	*x = Ladder{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10967,7 +11201,7 @@ func (x *Ladder) String() string {
 func (*Ladder) ProtoMessage() {}
 
 func (x *Ladder) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[105]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10980,7 +11214,7 @@ func (x *Ladder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ladder.ProtoReflect.Descriptor instead.
 func (*Ladder) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{105}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Ladder) GetIncident() string {
@@ -11057,7 +11291,7 @@ type EventLine struct {
 
 func (x *EventLine) Reset() {
 	*x = EventLine{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11069,7 +11303,7 @@ func (x *EventLine) String() string {
 func (*EventLine) ProtoMessage() {}
 
 func (x *EventLine) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[106]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11082,7 +11316,7 @@ func (x *EventLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventLine.ProtoReflect.Descriptor instead.
 func (*EventLine) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{106}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *EventLine) GetSeq() uint64 {
@@ -11172,7 +11406,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11184,7 +11418,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[107]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11197,7 +11431,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{107}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *Audit) GetActor() string {
@@ -11258,7 +11492,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11270,7 +11504,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[108]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11283,7 +11517,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{108}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -11306,7 +11540,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11318,7 +11552,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[109]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11331,7 +11565,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{109}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -11392,7 +11626,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11404,7 +11638,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[110]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11417,7 +11651,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{110}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -11492,7 +11726,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11504,7 +11738,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[111]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11517,7 +11751,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{111}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -11536,7 +11770,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11548,7 +11782,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[112]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11561,7 +11795,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{112}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -11580,7 +11814,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11592,7 +11826,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[113]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11605,7 +11839,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{113}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -11625,7 +11859,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11637,7 +11871,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[114]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11650,7 +11884,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{114}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -11697,7 +11931,7 @@ type Validation struct {
 
 func (x *Validation) Reset() {
 	*x = Validation{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11709,7 +11943,7 @@ func (x *Validation) String() string {
 func (*Validation) ProtoMessage() {}
 
 func (x *Validation) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[115]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11722,7 +11956,7 @@ func (x *Validation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validation.ProtoReflect.Descriptor instead.
 func (*Validation) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{115}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *Validation) GetId() string {
@@ -11881,7 +12115,7 @@ type ValidationNow struct {
 
 func (x *ValidationNow) Reset() {
 	*x = ValidationNow{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11893,7 +12127,7 @@ func (x *ValidationNow) String() string {
 func (*ValidationNow) ProtoMessage() {}
 
 func (x *ValidationNow) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[116]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11906,7 +12140,7 @@ func (x *ValidationNow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidationNow.ProtoReflect.Descriptor instead.
 func (*ValidationNow) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{116}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ValidationNow) GetStep() string {
@@ -11968,7 +12202,7 @@ type RankPair struct {
 
 func (x *RankPair) Reset() {
 	*x = RankPair{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11980,7 +12214,7 @@ func (x *RankPair) String() string {
 func (*RankPair) ProtoMessage() {}
 
 func (x *RankPair) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[117]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11993,7 +12227,7 @@ func (x *RankPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPair.ProtoReflect.Descriptor instead.
 func (*RankPair) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{117}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *RankPair) GetA() int32 {
@@ -12031,7 +12265,7 @@ type GemmResult struct {
 
 func (x *GemmResult) Reset() {
 	*x = GemmResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12043,7 +12277,7 @@ func (x *GemmResult) String() string {
 func (*GemmResult) ProtoMessage() {}
 
 func (x *GemmResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[118]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12056,7 +12290,7 @@ func (x *GemmResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
 func (*GemmResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{118}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *GemmResult) GetRank() int32 {
@@ -12178,7 +12412,7 @@ type LinkResult struct {
 
 func (x *LinkResult) Reset() {
 	*x = LinkResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12190,7 +12424,7 @@ func (x *LinkResult) String() string {
 func (*LinkResult) ProtoMessage() {}
 
 func (x *LinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[119]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12203,7 +12437,7 @@ func (x *LinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
 func (*LinkResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{119}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *LinkResult) GetFrom() int32 {
@@ -12363,7 +12597,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12375,7 +12609,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[120]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12388,7 +12622,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{120}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ValidateRequest) GetRanks() []int32 {
@@ -12463,7 +12697,7 @@ type ValidateReply struct {
 
 func (x *ValidateReply) Reset() {
 	*x = ValidateReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12475,7 +12709,7 @@ func (x *ValidateReply) String() string {
 func (*ValidateReply) ProtoMessage() {}
 
 func (x *ValidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[121]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12488,7 +12722,7 @@ func (x *ValidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
 func (*ValidateReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{121}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *ValidateReply) GetValidation() *Validation {
@@ -12517,7 +12751,7 @@ type IncidentsReply struct {
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12529,7 +12763,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[122]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12542,7 +12776,7 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{122}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
@@ -12629,7 +12863,7 @@ type TriageRequest struct {
 
 func (x *TriageRequest) Reset() {
 	*x = TriageRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12641,7 +12875,7 @@ func (x *TriageRequest) String() string {
 func (*TriageRequest) ProtoMessage() {}
 
 func (x *TriageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[123]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12654,7 +12888,7 @@ func (x *TriageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageRequest.ProtoReflect.Descriptor instead.
 func (*TriageRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{123}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *TriageRequest) GetIncident() string {
@@ -12702,7 +12936,7 @@ type TriageReply struct {
 
 func (x *TriageReply) Reset() {
 	*x = TriageReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12714,7 +12948,7 @@ func (x *TriageReply) String() string {
 func (*TriageReply) ProtoMessage() {}
 
 func (x *TriageReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[124]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12727,7 +12961,7 @@ func (x *TriageReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageReply.ProtoReflect.Descriptor instead.
 func (*TriageReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{124}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *TriageReply) GetTriage() []*Triage {
@@ -12763,7 +12997,7 @@ type Triage struct {
 
 func (x *Triage) Reset() {
 	*x = Triage{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12775,7 +13009,7 @@ func (x *Triage) String() string {
 func (*Triage) ProtoMessage() {}
 
 func (x *Triage) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[125]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12788,7 +13022,7 @@ func (x *Triage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Triage.ProtoReflect.Descriptor instead.
 func (*Triage) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{125}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *Triage) GetIncident() string {
@@ -12872,7 +13106,7 @@ type TriageNote struct {
 
 func (x *TriageNote) Reset() {
 	*x = TriageNote{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12884,7 +13118,7 @@ func (x *TriageNote) String() string {
 func (*TriageNote) ProtoMessage() {}
 
 func (x *TriageNote) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[126]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12897,7 +13131,7 @@ func (x *TriageNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriageNote.ProtoReflect.Descriptor instead.
 func (*TriageNote) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{126}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *TriageNote) GetBy() string {
@@ -12934,7 +13168,7 @@ type PeekRequest struct {
 
 func (x *PeekRequest) Reset() {
 	*x = PeekRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12946,7 +13180,7 @@ func (x *PeekRequest) String() string {
 func (*PeekRequest) ProtoMessage() {}
 
 func (x *PeekRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[127]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12959,7 +13193,7 @@ func (x *PeekRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekRequest.ProtoReflect.Descriptor instead.
 func (*PeekRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{127}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *PeekRequest) GetWhat() string {
@@ -13010,7 +13244,7 @@ type PeekReply struct {
 
 func (x *PeekReply) Reset() {
 	*x = PeekReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13022,7 +13256,7 @@ func (x *PeekReply) String() string {
 func (*PeekReply) ProtoMessage() {}
 
 func (x *PeekReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[128]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13035,7 +13269,7 @@ func (x *PeekReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeekReply.ProtoReflect.Descriptor instead.
 func (*PeekReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{128}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *PeekReply) GetNode() string {
@@ -13084,7 +13318,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13096,7 +13330,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[129]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13109,7 +13343,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{129}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *HistoryRequest) GetSinceUnixNs() int64 {
@@ -13156,7 +13390,7 @@ type HistoryReply struct {
 
 func (x *HistoryReply) Reset() {
 	*x = HistoryReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13168,7 +13402,7 @@ func (x *HistoryReply) String() string {
 func (*HistoryReply) ProtoMessage() {}
 
 func (x *HistoryReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[130]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13181,7 +13415,7 @@ func (x *HistoryReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryReply.ProtoReflect.Descriptor instead.
 func (*HistoryReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{130}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *HistoryReply) GetAtUnixNs() int64 {
@@ -13299,7 +13533,7 @@ type PathRow struct {
 
 func (x *PathRow) Reset() {
 	*x = PathRow{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13311,7 +13545,7 @@ func (x *PathRow) String() string {
 func (*PathRow) ProtoMessage() {}
 
 func (x *PathRow) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[131]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13324,7 +13558,7 @@ func (x *PathRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRow.ProtoReflect.Descriptor instead.
 func (*PathRow) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{131}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *PathRow) GetClass() string {
@@ -13402,7 +13636,7 @@ type FailStop struct {
 
 func (x *FailStop) Reset() {
 	*x = FailStop{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13414,7 +13648,7 @@ func (x *FailStop) String() string {
 func (*FailStop) ProtoMessage() {}
 
 func (x *FailStop) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[132]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13427,7 +13661,7 @@ func (x *FailStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailStop.ProtoReflect.Descriptor instead.
 func (*FailStop) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{132}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *FailStop) GetKind() string {
@@ -13513,7 +13747,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13525,7 +13759,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[133]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13538,7 +13772,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{133}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -13585,7 +13819,7 @@ type ProbeReply struct {
 
 func (x *ProbeReply) Reset() {
 	*x = ProbeReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13597,7 +13831,7 @@ func (x *ProbeReply) String() string {
 func (*ProbeReply) ProtoMessage() {}
 
 func (x *ProbeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[134]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13610,7 +13844,7 @@ func (x *ProbeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeReply.ProtoReflect.Descriptor instead.
 func (*ProbeReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{134}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *ProbeReply) GetDeadlineUnixNs() int64 {
@@ -13644,7 +13878,7 @@ type PastIncident struct {
 
 func (x *PastIncident) Reset() {
 	*x = PastIncident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13656,7 +13890,7 @@ func (x *PastIncident) String() string {
 func (*PastIncident) ProtoMessage() {}
 
 func (x *PastIncident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[135]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13669,7 +13903,7 @@ func (x *PastIncident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastIncident.ProtoReflect.Descriptor instead.
 func (*PastIncident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{135}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *PastIncident) GetIncident() string {
@@ -13791,7 +14025,7 @@ type CauseCount struct {
 
 func (x *CauseCount) Reset() {
 	*x = CauseCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13803,7 +14037,7 @@ func (x *CauseCount) String() string {
 func (*CauseCount) ProtoMessage() {}
 
 func (x *CauseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[136]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13816,7 +14050,7 @@ func (x *CauseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CauseCount.ProtoReflect.Descriptor instead.
 func (*CauseCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{136}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *CauseCount) GetCause() string {
@@ -13875,7 +14109,7 @@ type JobCauses struct {
 
 func (x *JobCauses) Reset() {
 	*x = JobCauses{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13887,7 +14121,7 @@ func (x *JobCauses) String() string {
 func (*JobCauses) ProtoMessage() {}
 
 func (x *JobCauses) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[137]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13900,7 +14134,7 @@ func (x *JobCauses) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCauses.ProtoReflect.Descriptor instead.
 func (*JobCauses) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{137}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *JobCauses) GetKind() string {
@@ -13948,7 +14182,7 @@ type JobCategory struct {
 
 func (x *JobCategory) Reset() {
 	*x = JobCategory{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13960,7 +14194,7 @@ func (x *JobCategory) String() string {
 func (*JobCategory) ProtoMessage() {}
 
 func (x *JobCategory) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[138]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13973,7 +14207,7 @@ func (x *JobCategory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCategory.ProtoReflect.Descriptor instead.
 func (*JobCategory) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{138}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *JobCategory) GetCategory() string {
@@ -14002,7 +14236,7 @@ type Spread struct {
 
 func (x *Spread) Reset() {
 	*x = Spread{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14014,7 +14248,7 @@ func (x *Spread) String() string {
 func (*Spread) ProtoMessage() {}
 
 func (x *Spread) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[139]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14027,7 +14261,7 @@ func (x *Spread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spread.ProtoReflect.Descriptor instead.
 func (*Spread) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{139}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *Spread) GetN() int32 {
@@ -14073,7 +14307,7 @@ type PastJob struct {
 
 func (x *PastJob) Reset() {
 	*x = PastJob{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14085,7 +14319,7 @@ func (x *PastJob) String() string {
 func (*PastJob) ProtoMessage() {}
 
 func (x *PastJob) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[140]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14098,7 +14332,7 @@ func (x *PastJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastJob.ProtoReflect.Descriptor instead.
 func (*PastJob) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{140}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *PastJob) GetNumber() uint64 {
@@ -14212,7 +14446,7 @@ type Culprit struct {
 
 func (x *Culprit) Reset() {
 	*x = Culprit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14224,7 +14458,7 @@ func (x *Culprit) String() string {
 func (*Culprit) ProtoMessage() {}
 
 func (x *Culprit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[141]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14237,7 +14471,7 @@ func (x *Culprit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Culprit.ProtoReflect.Descriptor instead.
 func (*Culprit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{141}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *Culprit) GetDevice() string {
@@ -14339,7 +14573,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[142]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14351,7 +14585,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[142]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14364,7 +14598,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{142}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *Fault) GetKind() string {
@@ -14483,20 +14717,22 @@ type Recovery struct {
 	StartedUnixNs   int64                  `protobuf:"varint,20,opt,name=started_unix_ns,json=startedUnixNs,proto3" json:"started_unix_ns,omitempty"`
 	EndedUnixNs     int64                  `protobuf:"varint,21,opt,name=ended_unix_ns,json=endedUnixNs,proto3" json:"ended_unix_ns,omitempty"`
 	DeadlineUnixNs  int64                  `protobuf:"varint,22,opt,name=deadline_unix_ns,json=deadlineUnixNs,proto3" json:"deadline_unix_ns,omitempty"`
-	Ranks           []*RankRecovery        `protobuf:"bytes,23,rep,name=ranks,proto3" json:"ranks,omitempty"`                                 // where each process stands; newest recovery only
-	Whole           bool                   `protobuf:"varint,24,opt,name=whole,proto3" json:"whole,omitempty"`                                // all processes are restarted: survivors can't be kept
-	Shrink          *Shrink                `protobuf:"bytes,25,opt,name=shrink,proto3" json:"shrink,omitempty"`                               // what a whole restart goes on with where no spare came; absent = all replicas
-	AwaitsProof     bool                   `protobuf:"varint,26,opt,name=awaits_proof,json=awaitsProof,proto3" json:"awaits_proof,omitempty"` // it waits for a proof, or an approver's statement ("ended"), that no rank of the job trains on
-	StatedBy        string                 `protobuf:"bytes,27,opt,name=stated_by,json=statedBy,proto3" json:"stated_by,omitempty"`           // who made that statement; empty = no one
-	Wait            *RecoveryWait          `protobuf:"bytes,28,opt,name=wait,proto3" json:"wait,omitempty"`                                   // whom it waits for; absent = nobody
-	Together        string                 `protobuf:"bytes,29,opt,name=together,proto3" json:"together,omitempty"`                           // "stopped", "at once", "unbegun": all ranks ended within moments of each other; empty = they did not
+	Ranks           []*RankRecovery        `protobuf:"bytes,23,rep,name=ranks,proto3" json:"ranks,omitempty"`                                       // where each process stands; newest recovery only
+	Whole           bool                   `protobuf:"varint,24,opt,name=whole,proto3" json:"whole,omitempty"`                                      // all processes are restarted: survivors can't be kept
+	Shrink          *Shrink                `protobuf:"bytes,25,opt,name=shrink,proto3" json:"shrink,omitempty"`                                     // what a whole restart goes on with where no spare came; absent = all replicas
+	AwaitsProof     bool                   `protobuf:"varint,26,opt,name=awaits_proof,json=awaitsProof,proto3" json:"awaits_proof,omitempty"`       // it waits for a proof, or an approver's statement ("ended"), that no rank of the job trains on
+	StatedBy        string                 `protobuf:"bytes,27,opt,name=stated_by,json=statedBy,proto3" json:"stated_by,omitempty"`                 // who made that statement; empty = no one
+	Wait            *RecoveryWait          `protobuf:"bytes,28,opt,name=wait,proto3" json:"wait,omitempty"`                                         // whom it waits for; absent = nobody
+	Together        string                 `protobuf:"bytes,29,opt,name=together,proto3" json:"together,omitempty"`                                 // "stopped", "at once", "unbegun": all ranks ended within moments of each other; empty = they did not
+	EndedJob        bool                   `protobuf:"varint,30,opt,name=ended_job,json=endedJob,proto3" json:"ended_job,omitempty"`                // its end, or its restart, had all processes of the job end
+	LostGpuHours    float64                `protobuf:"fixed64,31,opt,name=lost_gpu_hours,json=lostGpuHours,proto3" json:"lost_gpu_hours,omitempty"` // by all ranks while it lasts, until its end
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[143]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14508,7 +14744,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[143]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14521,7 +14757,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{143}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *Recovery) GetId() string {
@@ -14727,6 +14963,20 @@ func (x *Recovery) GetTogether() string {
 	return ""
 }
 
+func (x *Recovery) GetEndedJob() bool {
+	if x != nil {
+		return x.EndedJob
+	}
+	return false
+}
+
+func (x *Recovery) GetLostGpuHours() float64 {
+	if x != nil {
+		return x.LostGpuHours
+	}
+	return 0
+}
+
 // RecoveryWait is for whom parked ranks wait, and what a restart from storage would cost instead.
 type RecoveryWait struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -14742,7 +14992,7 @@ type RecoveryWait struct {
 
 func (x *RecoveryWait) Reset() {
 	*x = RecoveryWait{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[144]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14754,7 +15004,7 @@ func (x *RecoveryWait) String() string {
 func (*RecoveryWait) ProtoMessage() {}
 
 func (x *RecoveryWait) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[144]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14767,7 +15017,7 @@ func (x *RecoveryWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryWait.ProtoReflect.Descriptor instead.
 func (*RecoveryWait) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{144}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *RecoveryWait) GetNodes() []string {
@@ -14823,7 +15073,7 @@ type Shrink struct {
 
 func (x *Shrink) Reset() {
 	*x = Shrink{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[145]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14835,7 +15085,7 @@ func (x *Shrink) String() string {
 func (*Shrink) ProtoMessage() {}
 
 func (x *Shrink) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[145]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14848,7 +15098,7 @@ func (x *Shrink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shrink.ProtoReflect.Descriptor instead.
 func (*Shrink) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{145}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *Shrink) GetOf() int32 {
@@ -14880,7 +15130,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[146]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14892,7 +15142,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[146]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14905,7 +15155,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{146}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -14960,7 +15210,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[147]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -14972,7 +15222,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[147]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -14985,7 +15235,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{147}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -15013,7 +15263,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[148]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15025,7 +15275,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[148]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15038,7 +15288,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{148}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -15077,7 +15327,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[149]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15089,7 +15339,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[149]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15102,7 +15352,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{149}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -15163,7 +15413,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[150]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15175,7 +15425,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[150]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15188,7 +15438,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{150}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -15256,7 +15506,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[151]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15268,7 +15518,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[151]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15281,7 +15531,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{151}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -15305,7 +15555,7 @@ type Bar struct {
 
 func (x *Bar) Reset() {
 	*x = Bar{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[152]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -15317,7 +15567,7 @@ func (x *Bar) String() string {
 func (*Bar) ProtoMessage() {}
 
 func (x *Bar) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[152]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -15330,7 +15580,7 @@ func (x *Bar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bar.ProtoReflect.Descriptor instead.
 func (*Bar) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{152}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *Bar) GetName() string {
@@ -16000,7 +16250,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x0fcolumns_version\x18\t \x01(\x04R\x0ecolumnsVersion\x12\x14\n" +
 	"\x05brief\x18\n" +
 	" \x01(\bR\x05brief\x12\x16\n" +
-	"\x06recent\x18\v \x01(\x05R\x06recent\"\x96\t\n" +
+	"\x06recent\x18\v \x01(\x05R\x06recent\"\xe4\t\n" +
 	"\rSnapshotReply\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1c\n" +
 	"\tunchanged\x18\x02 \x01(\bR\tunchanged\x12 \n" +
@@ -16034,7 +16284,23 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04bars\x18\x1a \x03(\v2\x0e.falcon.v1.BarR\x04bars\x12)\n" +
 	"\x06recent\x18\x1b \x01(\v2\x11.falcon.v1.RecentR\x06recent\x12\x1c\n" +
 	"\tlistening\x18\x1c \x01(\tR\tlistening\x12(\n" +
-	"\x06engine\x18\x1d \x01(\v2\x10.falcon.v1.BuildR\x06engine\"U\n" +
+	"\x06engine\x18\x1d \x01(\v2\x10.falcon.v1.BuildR\x06engine\x12\x16\n" +
+	"\x06fenced\x18\x1e \x03(\tR\x06fenced\x124\n" +
+	"\n" +
+	"statements\x18\x1f \x03(\v2\x14.falcon.v1.StatementR\n" +
+	"statements\"\x8f\x02\n" +
+	"\tStatement\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1a\n" +
+	"\bseverity\x18\x02 \x01(\tR\bseverity\x12\x1a\n" +
+	"\bincident\x18\x03 \x01(\tR\bincident\x12\x16\n" +
+	"\x06action\x18\x04 \x01(\tR\x06action\x12\x1a\n" +
+	"\brecovery\x18\x05 \x01(\tR\brecovery\x12\x14\n" +
+	"\x05ranks\x18\x06 \x03(\x05R\x05ranks\x12\x10\n" +
+	"\x03who\x18\a \x01(\tR\x03who\x12\"\n" +
+	"\rsince_unix_ns\x18\b \x01(\x03R\vsinceUnixNs\x12\"\n" +
+	"\runtil_unix_ns\x18\t \x01(\x03R\vuntilUnixNs\x12\x12\n" +
+	"\x04text\x18\n" +
+	" \x01(\tR\x04text\"U\n" +
 	"\x05Build\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
 	"\x06agents\x18\x02 \x01(\rR\x06agents\x12\x1a\n" +
@@ -16099,7 +16365,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04jobs\x18\x04 \x01(\x05R\x04jobs\x12\"\n" +
 	"\rfirst_unix_ns\x18\x05 \x01(\x03R\vfirstUnixNs\x12 \n" +
 	"\flast_unix_ns\x18\x06 \x01(\x03R\n" +
-	"lastUnixNs\"\xff\x04\n" +
+	"lastUnixNs\"\xfd\x05\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02tp\x18\x02 \x01(\x05R\x02tp\x12\x0e\n" +
@@ -16128,7 +16394,17 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\vlayout_from\x18\x15 \x01(\tR\n" +
 	"layoutFrom\x12!\n" +
 	"\flayout_doubt\x18\x16 \x01(\tR\vlayoutDoubt\x12,\n" +
-	"\asilicon\x18\x17 \x01(\v2\x12.falcon.v1.SiliconR\asilicon\"\xc0\x02\n" +
+	"\asilicon\x18\x17 \x01(\v2\x12.falcon.v1.SiliconR\asilicon\x12*\n" +
+	"\x11iteration_unix_ns\x18\x18 \x01(\x03R\x0fiterationUnixNs\x12+\n" +
+	"\x11slower_iterations\x18\x19 \x01(\x05R\x10slowerIterations\x12#\n" +
+	"\x03end\x18\x1a \x01(\v2\x11.falcon.v1.JobEndR\x03end\"p\n" +
+	"\x06JobEnd\x12\x10\n" +
+	"\x03how\x18\x01 \x01(\tR\x03how\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\x12\x1c\n" +
+	"\n" +
+	"at_unix_ns\x18\x04 \x01(\x03R\batUnixNs\x12\x14\n" +
+	"\x05ranks\x18\x05 \x01(\x05R\x05ranks\"\xc0\x02\n" +
 	"\aSilicon\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12\x12\n" +
 	"\x04gpus\x18\x02 \x01(\x05R\x04gpus\x12\x1f\n" +
@@ -16782,7 +17058,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04sign\x18\r \x01(\tR\x04sign\x12\x1e\n" +
 	"\n" +
 	"unanswered\x18\f \x01(\bR\n" +
-	"unanswered\"\xf3\t\n" +
+	"unanswered\"\xb6\n" +
+	"\n" +
 	"\bRecovery\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1e\n" +
@@ -16818,7 +17095,9 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\fawaits_proof\x18\x1a \x01(\bR\vawaitsProof\x12\x1b\n" +
 	"\tstated_by\x18\x1b \x01(\tR\bstatedBy\x12+\n" +
 	"\x04wait\x18\x1c \x01(\v2\x17.falcon.v1.RecoveryWaitR\x04wait\x12\x1a\n" +
-	"\btogether\x18\x1d \x01(\tR\btogether\x1a;\n" +
+	"\btogether\x18\x1d \x01(\tR\btogether\x12\x1b\n" +
+	"\tended_job\x18\x1e \x01(\bR\bendedJob\x12$\n" +
+	"\x0elost_gpu_hours\x18\x1f \x01(\x01R\flostGpuHours\x1a;\n" +
 	"\rReplacedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
@@ -16972,7 +17251,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 159)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 161)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -17053,94 +17332,96 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*OrderCommand)(nil),      // 76: falcon.v1.OrderCommand
 	(*SnapshotRequest)(nil),   // 77: falcon.v1.SnapshotRequest
 	(*SnapshotReply)(nil),     // 78: falcon.v1.SnapshotReply
-	(*Build)(nil),             // 79: falcon.v1.Build
-	(*Recent)(nil),            // 80: falcon.v1.Recent
-	(*Brief)(nil),             // 81: falcon.v1.Brief
-	(*Hang)(nil),              // 82: falcon.v1.Hang
-	(*HangPart)(nil),          // 83: falcon.v1.HangPart
-	(*Operator)(nil),          // 84: falcon.v1.Operator
-	(*RankColumns)(nil),       // 85: falcon.v1.RankColumns
-	(*Column)(nil),            // 86: falcon.v1.Column
-	(*Recurrence)(nil),        // 87: falcon.v1.Recurrence
-	(*Job)(nil),               // 88: falcon.v1.Job
-	(*Silicon)(nil),           // 89: falcon.v1.Silicon
-	(*SiliconFinding)(nil),    // 90: falcon.v1.SiliconFinding
-	(*Policy)(nil),            // 91: falcon.v1.Policy
-	(*RecoveryPolicy)(nil),    // 92: falcon.v1.RecoveryPolicy
-	(*RungPolicy)(nil),        // 93: falcon.v1.RungPolicy
-	(*RankView)(nil),          // 94: falcon.v1.RankView
-	(*NodeView)(nil),          // 95: falcon.v1.NodeView
-	(*Series)(nil),            // 96: falcon.v1.Series
-	(*ChangeDecision)(nil),    // 97: falcon.v1.ChangeDecision
-	(*FilterState)(nil),       // 98: falcon.v1.FilterState
-	(*RemovedIteration)(nil),  // 99: falcon.v1.RemovedIteration
-	(*Moment)(nil),            // 100: falcon.v1.Moment
-	(*Mark)(nil),              // 101: falcon.v1.Mark
-	(*Evidence)(nil),          // 102: falcon.v1.Evidence
-	(*Verdict)(nil),           // 103: falcon.v1.Verdict
-	(*Untested)(nil),          // 104: falcon.v1.Untested
-	(*PathChoice)(nil),        // 105: falcon.v1.PathChoice
-	(*Incident)(nil),          // 106: falcon.v1.Incident
-	(*Action)(nil),            // 107: falcon.v1.Action
-	(*Approval)(nil),          // 108: falcon.v1.Approval
-	(*Preview)(nil),           // 109: falcon.v1.Preview
-	(*NodeSwap)(nil),          // 110: falcon.v1.NodeSwap
-	(*LinksOf)(nil),           // 111: falcon.v1.LinksOf
-	(*RungView)(nil),          // 112: falcon.v1.RungView
-	(*Ladder)(nil),            // 113: falcon.v1.Ladder
-	(*EventLine)(nil),         // 114: falcon.v1.EventLine
-	(*Audit)(nil),             // 115: falcon.v1.Audit
-	(*WatchRequest)(nil),      // 116: falcon.v1.WatchRequest
-	(*Event)(nil),             // 117: falcon.v1.Event
-	(*DecideRequest)(nil),     // 118: falcon.v1.DecideRequest
-	(*DecideReply)(nil),       // 119: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil),  // 120: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),    // 121: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil),  // 122: falcon.v1.IncidentsRequest
-	(*Validation)(nil),        // 123: falcon.v1.Validation
-	(*ValidationNow)(nil),     // 124: falcon.v1.ValidationNow
-	(*RankPair)(nil),          // 125: falcon.v1.RankPair
-	(*GemmResult)(nil),        // 126: falcon.v1.GemmResult
-	(*LinkResult)(nil),        // 127: falcon.v1.LinkResult
-	(*ValidateRequest)(nil),   // 128: falcon.v1.ValidateRequest
-	(*ValidateReply)(nil),     // 129: falcon.v1.ValidateReply
-	(*IncidentsReply)(nil),    // 130: falcon.v1.IncidentsReply
-	(*TriageRequest)(nil),     // 131: falcon.v1.TriageRequest
-	(*TriageReply)(nil),       // 132: falcon.v1.TriageReply
-	(*Triage)(nil),            // 133: falcon.v1.Triage
-	(*TriageNote)(nil),        // 134: falcon.v1.TriageNote
-	(*PeekRequest)(nil),       // 135: falcon.v1.PeekRequest
-	(*PeekReply)(nil),         // 136: falcon.v1.PeekReply
-	(*HistoryRequest)(nil),    // 137: falcon.v1.HistoryRequest
-	(*HistoryReply)(nil),      // 138: falcon.v1.HistoryReply
-	(*PathRow)(nil),           // 139: falcon.v1.PathRow
-	(*FailStop)(nil),          // 140: falcon.v1.FailStop
-	(*ProbeRequest)(nil),      // 141: falcon.v1.ProbeRequest
-	(*ProbeReply)(nil),        // 142: falcon.v1.ProbeReply
-	(*PastIncident)(nil),      // 143: falcon.v1.PastIncident
-	(*CauseCount)(nil),        // 144: falcon.v1.CauseCount
-	(*JobCauses)(nil),         // 145: falcon.v1.JobCauses
-	(*JobCategory)(nil),       // 146: falcon.v1.JobCategory
-	(*Spread)(nil),            // 147: falcon.v1.Spread
-	(*PastJob)(nil),           // 148: falcon.v1.PastJob
-	(*Culprit)(nil),           // 149: falcon.v1.Culprit
-	(*Fault)(nil),             // 150: falcon.v1.Fault
-	(*Recovery)(nil),          // 151: falcon.v1.Recovery
-	(*RecoveryWait)(nil),      // 152: falcon.v1.RecoveryWait
-	(*Shrink)(nil),            // 153: falcon.v1.Shrink
-	(*RankRecovery)(nil),      // 154: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 155: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 156: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 157: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 158: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 159: falcon.v1.RecoverReply
-	(*Bar)(nil),               // 160: falcon.v1.Bar
-	nil,                       // 161: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 162: falcon.v1.Policy.RungsEntry
-	nil,                       // 163: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 164: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 165: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 166: falcon.v1.Recovery.PredictedMsEntry
+	(*Statement)(nil),         // 79: falcon.v1.Statement
+	(*Build)(nil),             // 80: falcon.v1.Build
+	(*Recent)(nil),            // 81: falcon.v1.Recent
+	(*Brief)(nil),             // 82: falcon.v1.Brief
+	(*Hang)(nil),              // 83: falcon.v1.Hang
+	(*HangPart)(nil),          // 84: falcon.v1.HangPart
+	(*Operator)(nil),          // 85: falcon.v1.Operator
+	(*RankColumns)(nil),       // 86: falcon.v1.RankColumns
+	(*Column)(nil),            // 87: falcon.v1.Column
+	(*Recurrence)(nil),        // 88: falcon.v1.Recurrence
+	(*Job)(nil),               // 89: falcon.v1.Job
+	(*JobEnd)(nil),            // 90: falcon.v1.JobEnd
+	(*Silicon)(nil),           // 91: falcon.v1.Silicon
+	(*SiliconFinding)(nil),    // 92: falcon.v1.SiliconFinding
+	(*Policy)(nil),            // 93: falcon.v1.Policy
+	(*RecoveryPolicy)(nil),    // 94: falcon.v1.RecoveryPolicy
+	(*RungPolicy)(nil),        // 95: falcon.v1.RungPolicy
+	(*RankView)(nil),          // 96: falcon.v1.RankView
+	(*NodeView)(nil),          // 97: falcon.v1.NodeView
+	(*Series)(nil),            // 98: falcon.v1.Series
+	(*ChangeDecision)(nil),    // 99: falcon.v1.ChangeDecision
+	(*FilterState)(nil),       // 100: falcon.v1.FilterState
+	(*RemovedIteration)(nil),  // 101: falcon.v1.RemovedIteration
+	(*Moment)(nil),            // 102: falcon.v1.Moment
+	(*Mark)(nil),              // 103: falcon.v1.Mark
+	(*Evidence)(nil),          // 104: falcon.v1.Evidence
+	(*Verdict)(nil),           // 105: falcon.v1.Verdict
+	(*Untested)(nil),          // 106: falcon.v1.Untested
+	(*PathChoice)(nil),        // 107: falcon.v1.PathChoice
+	(*Incident)(nil),          // 108: falcon.v1.Incident
+	(*Action)(nil),            // 109: falcon.v1.Action
+	(*Approval)(nil),          // 110: falcon.v1.Approval
+	(*Preview)(nil),           // 111: falcon.v1.Preview
+	(*NodeSwap)(nil),          // 112: falcon.v1.NodeSwap
+	(*LinksOf)(nil),           // 113: falcon.v1.LinksOf
+	(*RungView)(nil),          // 114: falcon.v1.RungView
+	(*Ladder)(nil),            // 115: falcon.v1.Ladder
+	(*EventLine)(nil),         // 116: falcon.v1.EventLine
+	(*Audit)(nil),             // 117: falcon.v1.Audit
+	(*WatchRequest)(nil),      // 118: falcon.v1.WatchRequest
+	(*Event)(nil),             // 119: falcon.v1.Event
+	(*DecideRequest)(nil),     // 120: falcon.v1.DecideRequest
+	(*DecideReply)(nil),       // 121: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil),  // 122: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),    // 123: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil),  // 124: falcon.v1.IncidentsRequest
+	(*Validation)(nil),        // 125: falcon.v1.Validation
+	(*ValidationNow)(nil),     // 126: falcon.v1.ValidationNow
+	(*RankPair)(nil),          // 127: falcon.v1.RankPair
+	(*GemmResult)(nil),        // 128: falcon.v1.GemmResult
+	(*LinkResult)(nil),        // 129: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),   // 130: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),     // 131: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),    // 132: falcon.v1.IncidentsReply
+	(*TriageRequest)(nil),     // 133: falcon.v1.TriageRequest
+	(*TriageReply)(nil),       // 134: falcon.v1.TriageReply
+	(*Triage)(nil),            // 135: falcon.v1.Triage
+	(*TriageNote)(nil),        // 136: falcon.v1.TriageNote
+	(*PeekRequest)(nil),       // 137: falcon.v1.PeekRequest
+	(*PeekReply)(nil),         // 138: falcon.v1.PeekReply
+	(*HistoryRequest)(nil),    // 139: falcon.v1.HistoryRequest
+	(*HistoryReply)(nil),      // 140: falcon.v1.HistoryReply
+	(*PathRow)(nil),           // 141: falcon.v1.PathRow
+	(*FailStop)(nil),          // 142: falcon.v1.FailStop
+	(*ProbeRequest)(nil),      // 143: falcon.v1.ProbeRequest
+	(*ProbeReply)(nil),        // 144: falcon.v1.ProbeReply
+	(*PastIncident)(nil),      // 145: falcon.v1.PastIncident
+	(*CauseCount)(nil),        // 146: falcon.v1.CauseCount
+	(*JobCauses)(nil),         // 147: falcon.v1.JobCauses
+	(*JobCategory)(nil),       // 148: falcon.v1.JobCategory
+	(*Spread)(nil),            // 149: falcon.v1.Spread
+	(*PastJob)(nil),           // 150: falcon.v1.PastJob
+	(*Culprit)(nil),           // 151: falcon.v1.Culprit
+	(*Fault)(nil),             // 152: falcon.v1.Fault
+	(*Recovery)(nil),          // 153: falcon.v1.Recovery
+	(*RecoveryWait)(nil),      // 154: falcon.v1.RecoveryWait
+	(*Shrink)(nil),            // 155: falcon.v1.Shrink
+	(*RankRecovery)(nil),      // 156: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 157: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 158: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 159: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 160: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 161: falcon.v1.RecoverReply
+	(*Bar)(nil),               // 162: falcon.v1.Bar
+	nil,                       // 163: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 164: falcon.v1.Policy.RungsEntry
+	nil,                       // 165: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 166: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 167: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 168: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	20,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
@@ -17185,7 +17466,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	48,  // 39: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
 	49,  // 40: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
 	47,  // 41: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	161, // 42: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	163, // 42: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
 	0,   // 43: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
 	51,  // 44: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
 	69,  // 45: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
@@ -17221,136 +17502,138 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	4,   // 75: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
 	4,   // 76: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
 	5,   // 77: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
-	88,  // 78: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
-	91,  // 79: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
-	94,  // 80: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
-	96,  // 81: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
-	106, // 82: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	113, // 83: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	114, // 84: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
-	95,  // 85: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	123, // 86: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	89,  // 78: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
+	93,  // 79: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
+	96,  // 80: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
+	98,  // 81: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
+	108, // 82: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
+	115, // 83: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	116, // 84: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	97,  // 85: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
+	125, // 86: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
 	47,  // 87: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	151, // 88: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
-	85,  // 89: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
-	87,  // 90: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
-	84,  // 91: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
-	113, // 92: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
-	82,  // 93: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
-	149, // 94: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
-	133, // 95: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
-	81,  // 96: falcon.v1.SnapshotReply.brief:type_name -> falcon.v1.Brief
-	160, // 97: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
-	80,  // 98: falcon.v1.SnapshotReply.recent:type_name -> falcon.v1.Recent
-	79,  // 99: falcon.v1.SnapshotReply.engine:type_name -> falcon.v1.Build
-	83,  // 100: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
-	83,  // 101: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
-	86,  // 102: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
-	89,  // 103: falcon.v1.Job.silicon:type_name -> falcon.v1.Silicon
-	90,  // 104: falcon.v1.Silicon.found:type_name -> falcon.v1.SiliconFinding
-	6,   // 105: falcon.v1.SiliconFinding.slow:type_name -> falcon.v1.SiliconSlow
-	162, // 106: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
-	92,  // 107: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
-	7,   // 108: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	10,  // 109: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
-	21,  // 110: falcon.v1.NodeView.formats:type_name -> falcon.v1.Format
-	26,  // 111: falcon.v1.NodeView.standbys:type_name -> falcon.v1.Standbys
-	101, // 112: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	100, // 113: falcon.v1.Series.moments:type_name -> falcon.v1.Moment
-	97,  // 114: falcon.v1.Series.decisions:type_name -> falcon.v1.ChangeDecision
-	98,  // 115: falcon.v1.ChangeDecision.filter:type_name -> falcon.v1.FilterState
-	99,  // 116: falcon.v1.FilterState.removed:type_name -> falcon.v1.RemovedIteration
-	102, // 117: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	105, // 118: falcon.v1.Verdict.paths:type_name -> falcon.v1.PathChoice
-	104, // 119: falcon.v1.Verdict.untested:type_name -> falcon.v1.Untested
-	103, // 120: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	109, // 121: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	108, // 122: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
-	110, // 123: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	111, // 124: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	111, // 125: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	163, // 126: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	110, // 127: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
-	109, // 128: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	112, // 129: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	107, // 130: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	107, // 131: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	115, // 132: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
-	114, // 133: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	107, // 134: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	91,  // 135: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	91,  // 136: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	126, // 137: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	127, // 138: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	124, // 139: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
-	125, // 140: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
-	123, // 141: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	106, // 142: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	123, // 143: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	113, // 144: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	114, // 145: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
-	96,  // 146: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
-	88,  // 147: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	151, // 148: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
-	133, // 149: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
-	133, // 150: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
-	134, // 151: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
-	12,  // 152: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
-	143, // 153: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
-	144, // 154: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
-	145, // 155: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
-	147, // 156: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
-	147, // 157: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
-	148, // 158: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
-	149, // 159: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
-	140, // 160: falcon.v1.HistoryReply.fail_stops:type_name -> falcon.v1.FailStop
-	139, // 161: falcon.v1.HistoryReply.paths:type_name -> falcon.v1.PathRow
-	146, // 162: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
-	150, // 163: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	164, // 164: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	62,  // 165: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	165, // 166: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	166, // 167: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	154, // 168: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	153, // 169: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	152, // 170: falcon.v1.Recovery.wait:type_name -> falcon.v1.RecoveryWait
-	151, // 171: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	157, // 172: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	151, // 173: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	93,  // 174: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	8,   // 175: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	18,  // 176: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
-	77,  // 177: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	116, // 178: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	118, // 179: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	120, // 180: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	128, // 181: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	122, // 182: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	155, // 183: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	158, // 184: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	137, // 185: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
-	141, // 186: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
-	131, // 187: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
-	135, // 188: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
-	52,  // 189: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	19,  // 190: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
-	78,  // 191: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	117, // 192: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	119, // 193: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	121, // 194: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	129, // 195: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	130, // 196: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	156, // 197: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	159, // 198: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	138, // 199: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
-	142, // 200: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
-	132, // 201: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
-	136, // 202: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
-	189, // [189:203] is the sub-list for method output_type
-	175, // [175:189] is the sub-list for method input_type
-	175, // [175:175] is the sub-list for extension type_name
-	175, // [175:175] is the sub-list for extension extendee
-	0,   // [0:175] is the sub-list for field type_name
+	153, // 88: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	86,  // 89: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
+	88,  // 90: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
+	85,  // 91: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
+	115, // 92: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
+	83,  // 93: falcon.v1.SnapshotReply.hang:type_name -> falcon.v1.Hang
+	151, // 94: falcon.v1.SnapshotReply.culprits:type_name -> falcon.v1.Culprit
+	135, // 95: falcon.v1.SnapshotReply.triage:type_name -> falcon.v1.Triage
+	82,  // 96: falcon.v1.SnapshotReply.brief:type_name -> falcon.v1.Brief
+	162, // 97: falcon.v1.SnapshotReply.bars:type_name -> falcon.v1.Bar
+	81,  // 98: falcon.v1.SnapshotReply.recent:type_name -> falcon.v1.Recent
+	80,  // 99: falcon.v1.SnapshotReply.engine:type_name -> falcon.v1.Build
+	79,  // 100: falcon.v1.SnapshotReply.statements:type_name -> falcon.v1.Statement
+	84,  // 101: falcon.v1.Hang.culprits:type_name -> falcon.v1.HangPart
+	84,  // 102: falcon.v1.Hang.candidates:type_name -> falcon.v1.HangPart
+	87,  // 103: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
+	91,  // 104: falcon.v1.Job.silicon:type_name -> falcon.v1.Silicon
+	90,  // 105: falcon.v1.Job.end:type_name -> falcon.v1.JobEnd
+	92,  // 106: falcon.v1.Silicon.found:type_name -> falcon.v1.SiliconFinding
+	6,   // 107: falcon.v1.SiliconFinding.slow:type_name -> falcon.v1.SiliconSlow
+	164, // 108: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	94,  // 109: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
+	7,   // 110: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	10,  // 111: falcon.v1.NodeView.kernel:type_name -> falcon.v1.KernelNote
+	21,  // 112: falcon.v1.NodeView.formats:type_name -> falcon.v1.Format
+	26,  // 113: falcon.v1.NodeView.standbys:type_name -> falcon.v1.Standbys
+	103, // 114: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	102, // 115: falcon.v1.Series.moments:type_name -> falcon.v1.Moment
+	99,  // 116: falcon.v1.Series.decisions:type_name -> falcon.v1.ChangeDecision
+	100, // 117: falcon.v1.ChangeDecision.filter:type_name -> falcon.v1.FilterState
+	101, // 118: falcon.v1.FilterState.removed:type_name -> falcon.v1.RemovedIteration
+	104, // 119: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	107, // 120: falcon.v1.Verdict.paths:type_name -> falcon.v1.PathChoice
+	106, // 121: falcon.v1.Verdict.untested:type_name -> falcon.v1.Untested
+	105, // 122: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	111, // 123: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	110, // 124: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
+	112, // 125: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	113, // 126: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	113, // 127: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	165, // 128: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	112, // 129: falcon.v1.Preview.groups:type_name -> falcon.v1.NodeSwap
+	111, // 130: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	114, // 131: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	109, // 132: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	109, // 133: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	117, // 134: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	116, // 135: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	109, // 136: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	93,  // 137: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	93,  // 138: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	128, // 139: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	129, // 140: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	126, // 141: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	127, // 142: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	125, // 143: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	108, // 144: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	125, // 145: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	115, // 146: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	116, // 147: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	98,  // 148: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	89,  // 149: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	153, // 150: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	135, // 151: falcon.v1.IncidentsReply.triage:type_name -> falcon.v1.Triage
+	135, // 152: falcon.v1.TriageReply.triage:type_name -> falcon.v1.Triage
+	136, // 153: falcon.v1.Triage.notes:type_name -> falcon.v1.TriageNote
+	12,  // 154: falcon.v1.PeekReply.parts:type_name -> falcon.v1.PeekPart
+	145, // 155: falcon.v1.HistoryReply.past:type_name -> falcon.v1.PastIncident
+	146, // 156: falcon.v1.HistoryReply.causes:type_name -> falcon.v1.CauseCount
+	147, // 157: falcon.v1.HistoryReply.table:type_name -> falcon.v1.JobCauses
+	149, // 158: falcon.v1.HistoryReply.durations_s:type_name -> falcon.v1.Spread
+	149, // 159: falcon.v1.HistoryReply.slowdowns:type_name -> falcon.v1.Spread
+	150, // 160: falcon.v1.HistoryReply.jobs:type_name -> falcon.v1.PastJob
+	151, // 161: falcon.v1.HistoryReply.culprits:type_name -> falcon.v1.Culprit
+	142, // 162: falcon.v1.HistoryReply.fail_stops:type_name -> falcon.v1.FailStop
+	141, // 163: falcon.v1.HistoryReply.paths:type_name -> falcon.v1.PathRow
+	148, // 164: falcon.v1.JobCauses.categories:type_name -> falcon.v1.JobCategory
+	152, // 165: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	166, // 166: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	62,  // 167: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	167, // 168: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	168, // 169: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	156, // 170: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	155, // 171: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	154, // 172: falcon.v1.Recovery.wait:type_name -> falcon.v1.RecoveryWait
+	153, // 173: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	159, // 174: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	153, // 175: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	95,  // 176: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	8,   // 177: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	18,  // 178: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	77,  // 179: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	118, // 180: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	120, // 181: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	122, // 182: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	130, // 183: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	124, // 184: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	157, // 185: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	160, // 186: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	139, // 187: falcon.v1.Console.History:input_type -> falcon.v1.HistoryRequest
+	143, // 188: falcon.v1.Console.Probe:input_type -> falcon.v1.ProbeRequest
+	133, // 189: falcon.v1.Console.Triage:input_type -> falcon.v1.TriageRequest
+	137, // 190: falcon.v1.Console.Peek:input_type -> falcon.v1.PeekRequest
+	52,  // 191: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	19,  // 192: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	78,  // 193: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	119, // 194: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	121, // 195: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	123, // 196: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	131, // 197: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	132, // 198: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	158, // 199: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	161, // 200: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	140, // 201: falcon.v1.Console.History:output_type -> falcon.v1.HistoryReply
+	144, // 202: falcon.v1.Console.Probe:output_type -> falcon.v1.ProbeReply
+	134, // 203: falcon.v1.Console.Triage:output_type -> falcon.v1.TriageReply
+	138, // 204: falcon.v1.Console.Peek:output_type -> falcon.v1.PeekReply
+	191, // [191:205] is the sub-list for method output_type
+	177, // [177:191] is the sub-list for method input_type
+	177, // [177:177] is the sub-list for extension type_name
+	177, // [177:177] is the sub-list for extension extendee
+	0,   // [0:177] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -17391,7 +17674,7 @@ func file_falcon_v1_falcon_proto_init() {
 		(*Command_Stop)(nil),
 	}
 	file_falcon_v1_falcon_proto_msgTypes[68].OneofWrappers = []any{}
-	file_falcon_v1_falcon_proto_msgTypes[109].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[111].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -17401,7 +17684,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   159,
+			NumMessages:   161,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

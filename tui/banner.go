@@ -50,7 +50,7 @@ func (b banner) windowTitle() string {
 	if name := b.Live.Snap().GetJob().GetName(); name != "" {
 		t += " · " + b.jobTitle(name)
 	}
-	if x := b.Live.First(); x.Severity >= statements.Warn {
+	if x := page.First(b.Live); x.Severity >= statements.Warn {
 		about, _, _ := strings.Cut(x.About(), "/")
 		t = "! " + cmp.Or(about, string(x.Kind)) + " · " + t
 	}
@@ -151,11 +151,11 @@ func (b banner) headerSecond() string {
 
 // situation is the first statement that is no action: those are the bar's.
 func (b banner) situation() string {
-	list := b.Live.Statements()
+	list := page.Statements(b.Live)
 	x := list[slices.IndexFunc(list, func(x statements.Statement) bool { return x.Action == nil && x.Kind != statements.Frozen })]
 	inc := b.Subject.Incident()
 	if x.Kind != statements.Incident {
-		return b.styled(headRole(x.Severity), widget.Arrows(b.Live.Say(&x), b.ascii))
+		return b.styled(headRole(x.Severity), widget.Arrows(page.Say(b.Live, &x), b.ascii))
 	}
 	return b.styled(themes.Bad, inc.GetId()) + b.othersOpen() + fmt.Sprintf(" %s %s  %s", inc.GetState(), b.standing(inc), phrase.Verdict(inc.GetVerdict()))
 }
@@ -383,8 +383,8 @@ var signs = map[statements.Severity][2]string{
 
 // jobMark is what is said first while nothing is done about an incident. Good news alone is green.
 func (b banner) jobMark() string {
-	x := b.Live.First()
-	mark, text := signs[x.Severity][0], b.Live.Say(&x)
+	x := page.First(b.Live)
+	mark, text := signs[x.Severity][0], page.Say(b.Live, &x)
 	if b.ascii {
 		mark = signs[x.Severity][1]
 	}

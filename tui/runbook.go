@@ -16,7 +16,7 @@ import (
 // runbookTopic is what the screen asks to be read: who holds the job up or what is lost comes
 // before a slowdown.
 func runbookTopic(by decision.Operator) string {
-	switch x := by.Live.First(); {
+	switch x := page.First(by.Live); {
 	case x.Kind == statements.Standing:
 		return docs.Standstill
 	case x.Kind == statements.Recovery, x.Kind == statements.Stopped, x.Kind == statements.Failed, x.Kind == statements.Ended:

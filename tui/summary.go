@@ -67,8 +67,9 @@ func (m summary) essentials() []point {
 		{6, fmt.Sprintf("%s %s vs base", phrase.Ms(job.GetIterationMs()), phrase.Percent(job.GetSlowdown()))},
 		{7, strings.TrimSpace(conn) + " " + phrase.Mode(m.Live.Snap().GetPolicy())},
 	}
-	for i, x := range m.Live.Statements()[:min(essentialMost, len(m.Live.Statements()))] {
-		list = append(list, point{i + 1, m.Live.Say(&x)})
+	said := page.Statements(m.Live)
+	for i, x := range said[:min(essentialMost, len(said))] {
+		list = append(list, point{i + 1, page.Say(m.Live, &x)})
 	}
 	list = append(list, m.worstRank()...)
 	list = append(list, m.remedyPoint())

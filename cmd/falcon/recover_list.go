@@ -11,8 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/clean"
+	"github.com/failslow/falcon/tui/phrase"
 	"github.com/failslow/falcon/tui/report"
 )
 
@@ -80,19 +82,9 @@ func listRecoveries(w io.Writer, list recoveryList) error {
 	return tw.Flush()
 }
 
-// faultText is the first fault in a few words.
+// faultText is the gravest fault in a few words, as the console names it.
 func faultText(faults []falcon.Fault) string {
-	if len(faults) == 0 {
-		return "none"
-	}
-	text := fmt.Sprintf("%s on %s", faults[0].Kind, faults[0].Node)
-	if faults[0].Node == "" {
-		text = string(faults[0].Kind)
-	}
-	if n := len(faults) - 1; n > 0 {
-		text += fmt.Sprintf(" and %d more", n)
-	}
-	return text
+	return phrase.Faults(convert.RecoveryToProto(falcon.Recovery{Faults: faults}).GetFaults())
 }
 
 func resumeText(i int64) string {

@@ -118,8 +118,8 @@ func (s *State) Wanted() int32 {
 // namedRank is the first rank that the sentences name, -1 for none: charts and keys are about the
 // same rank as the words beside them. Who holds the job up comes before the present incident.
 func (s *State) namedRank() int32 {
-	if !s.Browses() {
-		if x := s.First(); x.Action == nil && x.Incident == nil && len(x.Ranks) > 0 && x.Ranks[0] >= 0 && int(x.Ranks[0]) < s.Roster.World() {
+	if !Browses(s) {
+		if x := First(s); x.Action == nil && x.Incident == nil && len(x.Ranks) > 0 && x.Ranks[0] >= 0 && int(x.Ranks[0]) < s.Roster.World() {
 			return x.Ranks[0]
 		}
 	}

@@ -12,15 +12,12 @@ import (
 )
 
 // Statements are what is said of the job, the most important first, whichever incident is looked at.
-func (s *State) Statements() []statements.Statement { return statements.Of(s.picture()) }
+func Statements(s *State) []statements.Statement { return statements.Of(picture(s)) }
 
 // First is the first of them.
-func (s *State) First() statements.Statement { return statements.First(s.picture()) }
+func First(s *State) statements.Statement { return statements.First(picture(s)) }
 
-// JobStands is what is said of how the job itself stands.
-func (s *State) JobStands() statements.Statement { return statements.OfJob(s.picture()) }
-
-func (s *State) picture() statements.Picture {
+func picture(s *State) statements.Picture {
 	snap := s.Snap()
 	if s.whole != nil {
 		snap = s.whole
@@ -29,10 +26,10 @@ func (s *State) picture() statements.Picture {
 }
 
 // Browses reports whether an incident is in the present one's place because it is looked at.
-func (s *State) Browses() bool { return s.whole != nil }
+func Browses(s *State) bool { return s.whole != nil }
 
 // Say is a statement in one line, as drawn now.
-func (s *State) Say(x *statements.Statement) string { return phrase.Statement(x, s.EngineNow()) }
+func Say(s *State, x *statements.Statement) string { return phrase.Statement(x, s.EngineNow()) }
 
 // roles are how statements are drawn.
 var roles = map[statements.Severity]themes.Role{

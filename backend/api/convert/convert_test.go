@@ -66,7 +66,7 @@ var (
 		RejoinCommand RankSeat StopCommand RankLaunch PauseCommand RankCut CommLimit RankPause CommCount PeerCount TestCommand RankTest
 		TestResult ProfileCommand CallColumns CallClass SnapshotRequest SnapshotReply Brief Operator RankColumns Column Recurrence Job RankView NodeView Series Recent Mark Moment
 		EventLine Audit WatchRequest Event DecideRequest DecideReply SetPolicyRequest SetPolicyReply IncidentsRequest ValidationNow
-		RankPair ValidateRequest ValidateReply IncidentsReply RankRecovery RecoveriesRequest RecoveriesReply Exposure RecoverRequest
+		RankPair JobEnd Statement ValidateRequest ValidateReply IncidentsReply RankRecovery RecoveriesRequest RecoveriesReply Exposure RecoverRequest
 		RecoverReply Bar HistoryRequest HistoryReply ProbeRequest ProbeReply TriageRequest TriageReply Triage TriageNote Peek Peeked PeekPart PeekRequest PeekReply KernelNotes KernelNote PastIncident CauseCount JobCauses JobCategory Spread PastJob Culprit Silicon SiliconFinding FailStop PathRow
 		ChangeDecision FilterState RemovedIteration`)
 )

@@ -19,7 +19,7 @@ import (
 // or what is known of ranks and agents.
 func drawNow(c *widget.Canvas, r widget.Rect, s *page.State) {
 	inc := s.Incident()
-	detailed := inc != nil && (page.Open(inc) || s.Browses())
+	detailed := inc != nil && (page.Open(inc) || page.Browses(s))
 	right := ""
 	if v := inc.GetVerdict(); detailed && v.GetConfidence() > 0 {
 		right = fmt.Sprintf("confidence %.0f%%, severity %d of 4", 100*v.Confidence, v.Severity)
@@ -45,13 +45,13 @@ const detailLeast = 3
 // not repeat and that are worth a look.
 func sayings(s *page.State, detailed bool) []page.Line {
 	var out []page.Line
-	for _, x := range s.Statements() {
+	for _, x := range page.Statements(s) {
 		own := x.IncidentID() == s.Incident().GetId() && x.Action == nil
 		quiet := x.Severity <= statements.Plain || x.Kind == statements.Slow
 		if detailed && (own || quiet) || x.Kind == statements.Incident && s.Snap().GetHang() != nil {
 			continue
 		}
-		out = append(out, page.Line{Text: s.Say(&x), Role: page.RoleOf(x.Severity)})
+		out = append(out, page.Line{Text: page.Say(s, &x), Role: page.RoleOf(x.Severity)})
 	}
 	return out
 }
@@ -60,11 +60,11 @@ func sayings(s *page.State, detailed bool) []page.Line {
 // all.
 func doingText(s *page.State, inc *falconv1.Incident) string {
 	var force []string
-	for _, x := range s.Statements() {
+	for _, x := range page.Statements(s) {
 		switch {
 		case x.Action == nil || x.IncidentID() != inc.GetId():
 		case x.Kind == statements.InForce:
-			force = append(force, s.Say(&x))
+			force = append(force, page.Say(s, &x))
 		default:
 			return strings.Join(force, "; ")
 		}

@@ -211,6 +211,7 @@ type RecoveryOutcome struct {
 	EndedNs   int64              `json:"ended_unix_ns"`
 	PhaseMs   map[string]float64 `json:"phases_ms"`
 	PredictMs map[string]float64 `json:"predicted_ms"`
+	EndedJob  bool               `json:"ended_job,omitempty"` // without success, it had all processes of the job end
 }
 
 // Shrink is a job with fewer replicas: those that stay keep their devices and

@@ -186,4 +186,5 @@ type Steady struct {
 	BaselineMs float64 // lowest verified regime of the epoch, job level
 	CurrentMs  float64 // median of the last iterations, slowest rank each
 	Iteration  int64   // newest iteration seen from all ranks
+	Slower     int     // newest iterations in a row that are no minor slowdown of the baseline, at most slowerMost
 }

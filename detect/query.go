@@ -1,6 +1,10 @@
 package detect
 
-import "github.com/failslow/falcon"
+import (
+	"slices"
+
+	"github.com/failslow/falcon"
+)
 
 // Rank is the present view of one rank; false when the job has no such rank.
 func (m *Machine) Rank(r falcon.Rank) (RankStatus, bool) {
@@ -81,8 +85,26 @@ func (m *Machine) Steady() Steady {
 	}
 	return Steady{
 		Learning: m.samples.isLearning(), BaselineMs: m.baseline.currentMs(),
-		CurrentMs: m.samples.currentLevel(), Iteration: m.samples.lastIteration(),
+		CurrentMs: m.samples.currentLevel(), Iteration: m.samples.lastIteration(), Slower: m.slowerInRow(),
 	}
+}
+
+// slowerMost bounds how far back slower iterations are counted.
+const slowerMost = 64
+
+// slowerInRow counts the newest iterations that are slower than the baseline, and not only a little.
+func (m *Machine) slowerInRow() (n int) {
+	base := m.baseline.currentMs()
+	if base <= 0 || m.samples.isLearning() {
+		return 0
+	}
+	for _, ms := range slices.Backward(m.samples.slowest.newestValues(slowerMost)) {
+		if falcon.IsMinor(base, ms) {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // Speeds are the last complete profile's self times by rank, ms per micro-batch, or nil.

@@ -206,6 +206,7 @@ func (w *workflow) finishRecovery(now time.Time, s falcon.RecoveryState, why str
 	c.Reason, c.EndedNs = why, now.UnixNano()
 	if s != falcon.RecoveryResumed && began && !w.op.overtaken() && !w.ends.Most(w.ranks.worldSize()) { // else they end by themselves
 		w.orders.stopEveryone()
+		c.EndedJob = true
 	}
 	w.op.closeRecord()
 	w.stop.reopen()

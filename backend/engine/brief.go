@@ -30,6 +30,7 @@ func (sv *stateViews) withoutRanks(now time.Time) *falconv1.SnapshotReply {
 		Version: sv.version, EngineId: sv.id, AtUnixNs: now.UnixNano(), Engine: ownBuild(),
 		Job: sv.jobView(now), Policy: convert.PolicyToProto(sv.plan.Policy(), sv.state.policy.Version),
 		Validation: sv.validations.newestView(), Recovery: sv.newestRecovery(), Hang: sv.hangs.view(),
+		Fenced: sv.fencedNodes(),
 	}
 	sv.addIncidents(out)
 	return out

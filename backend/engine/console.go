@@ -328,7 +328,7 @@ func (s *State) For(who Actor, series *falconv1.Series) *falconv1.SnapshotReply 
 		Version: r.Version, Job: r.Job, Policy: r.Policy, Role: who.Role, Actor: who.Name,
 		Series: series, Incidents: r.Incidents, Ladder: r.Ladder, Others: r.Others, Events: r.Events,
 		Nodes: r.Nodes, EngineId: r.EngineId, AtUnixNs: r.AtUnixNs, Validation: r.Validation, Nics: r.Nics,
-		Recurring: r.Recurring, Recovery: r.Recovery, Hang: r.Hang, Culprits: r.Culprits, Triage: r.Triage, Bars: r.Bars, Engine: r.Engine,
+		Recurring: r.Recurring, Recovery: r.Recovery, Hang: r.Hang, Culprits: r.Culprits, Triage: r.Triage, Bars: r.Bars, Fenced: r.Fenced, Engine: r.Engine,
 	}
 }
 

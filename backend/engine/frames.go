@@ -147,6 +147,9 @@ func (e *Engine) onSamples(n *fleet.Node, in *falconv1.Samples, now time.Time) {
 		return
 	}
 	e.intake.lastData = now
+	for _, s := range out {
+		e.intake.pulse.note(s.Iteration+1, now) // who has ended one has begun the next
+	}
 	v := e.cluster.recovering()
 	if v == nil {
 		v = e.cluster.unadopted()

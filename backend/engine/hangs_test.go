@@ -187,11 +187,13 @@ func TestGroupsOfAStandstill(t *testing.T) {
 // What a picture holds goes to every caller.
 func TestPicturesAreWhole(t *testing.T) {
 	reply := (&falconv1.SnapshotReply{}).ProtoReflect()
-	own := map[string]bool{"unchanged": true, "role": true, "actor": true, "ranks": true, "series": true, "operators": true, "columns": true, "brief": true, "recent": true, "listening": true}
+	own := map[string]bool{"unchanged": true, "role": true, "actor": true, "ranks": true, "series": true, "operators": true, "columns": true, "brief": true, "recent": true, "listening": true, "statements": true}
 	fields := reply.Descriptor().Fields()
 	for i := range fields.Len() {
 		switch f := fields.Get(i); {
 		case own[string(f.Name())]:
+		case f.IsList() && f.Message() == nil:
+			reply.Mutable(f).List().Append(protoreflect.ValueOfString("x"))
 		case f.IsList():
 			reply.Mutable(f).List().AppendMutable()
 		case f.Message() != nil:

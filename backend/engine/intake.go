@@ -21,7 +21,8 @@ type sampleIntake struct {
 
 	iterations  *iterationCollector
 	leads       leads
-	newestBegun int64           // newest iteration that a rank has begun
+	newestBegun int64 // newest iteration that a rank has begun
+	pulse       pulse
 	early       []falcon.Sample // came before the job was described
 	ahead       []aheadSample   // of ranks whose placement's outcome is not known yet
 	lastData    time.Time
@@ -31,7 +32,21 @@ type sampleIntake struct {
 // is the newest iteration that the ranks of the new one have begun.
 func (si *sampleIntake) beginEpoch(begun int64) {
 	si.iterations, si.leads, si.ahead = newIterationCollector(), leads{}, nil
-	si.newestBegun = begun
+	si.newestBegun, si.pulse.begun = begun, begun
+}
+
+// pulse is when an iteration was last known to have begun. What is kept for a later job epoch
+// counts too: the job trains, whatever is done with its samples.
+type pulse struct {
+	begun int64 // newest
+	at    time.Time
+}
+
+// note takes that a rank has begun an iteration.
+func (p *pulse) note(iteration int64, now time.Time) {
+	if iteration > p.begun {
+		p.begun, p.at = iteration, now
+	}
 }
 
 // attribute keeps the samples of ranks that lived on the node at the time, and

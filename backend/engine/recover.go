@@ -234,6 +234,7 @@ func (dr *recoveryDriver) onBeat(n *fleet.Node, in *falconv1.Beat, now time.Time
 			continue
 		}
 		dr.intake.newestBegun = max(dr.intake.newestBegun, b.GetIteration())
+		dr.intake.pulse.note(b.GetIteration(), now)
 		dr.hangs.takeSign(now, p.rank, b)
 		dr.rec.Step(now, recovery.Beat{
 			Rank: p.rank, Pid: int(b.GetPid()), Iteration: b.GetIteration(), Tag: b.GetStepTag(), HookAgeMs: finite(b.GetHookAgeMs(), msMost),

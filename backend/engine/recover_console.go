@@ -58,6 +58,7 @@ func (sv *stateViews) newestRecovery() *falconv1.Recovery {
 // its processes do.
 func (sv *stateViews) recoveryView(v falcon.Recovery, newest bool) *falconv1.Recovery {
 	out := convert.RecoveryToProto(v)
+	out.LostGpuHours = sv.lostGPUHours(v)
 	if !newest || v.State.Over() {
 		return out
 	}
@@ -65,6 +66,15 @@ func (sv *stateViews) recoveryView(v falcon.Recovery, newest bool) *falconv1.Rec
 		out.Ranks = append(out.Ranks, sv.rankRecovery(v, falcon.Rank(r)))
 	}
 	return out
+}
+
+// lostGPUHours is what all ranks have lost from the first sign of a recovery's fault to its end.
+func (sv *stateViews) lostGPUHours(v falcon.Recovery) float64 {
+	end := v.EndedNs
+	if end == 0 {
+		end = sv.cfg.Now().UnixNano()
+	}
+	return float64(len(v.Replaced)+len(v.Survivors)) * time.Duration(max(0, end-v.StartedNs)).Hours()
 }
 
 func (sv *stateViews) rankRecovery(v falcon.Recovery, r falcon.Rank) *falconv1.RankRecovery {

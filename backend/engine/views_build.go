@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -97,6 +98,7 @@ func (sv *stateViews) build(now time.Time) {
 		Nodes: sv.nodeViews(now), Engine: ownBuild(),
 		Validation: sv.validations.newestView(), Nics: sv.readings.nicViews(), Recurring: sv.recurrenceViews(),
 		Recovery: sv.newestRecovery(), Bars: sv.state.barViews(now), Hang: sv.hangs.view(), Culprits: sv.culpritViews(now),
+		Fenced: sv.fencedNodes(),
 		Events: slices.Clone(sv.state.events[max(0, len(sv.state.events)-snapshotEvents):]),
 	}
 	sv.addIncidents(reply)
@@ -118,6 +120,10 @@ func (sv *stateViews) jobView(now time.Time) *falconv1.Job {
 	}
 	if steady.BaselineMs > 0 && steady.CurrentMs > 0 { // none is known yet in a new job epoch
 		v.Slowdown = steady.CurrentMs/steady.BaselineMs - 1
+	}
+	v.SlowerIterations, v.End = int32(steady.Slower), sv.status.end(now)
+	if at := sv.intake.pulse.at; !at.IsZero() {
+		v.IterationUnixNs = at.UnixNano()
 	}
 	if !sv.intake.lastData.IsZero() {
 		v.DataAgeMs = now.Sub(sv.intake.lastData).Milliseconds()
@@ -260,6 +266,15 @@ func (sv *stateViews) nodeViews(now time.Time) []*falconv1.NodeView {
 		})
 	}
 	return out
+}
+
+// fencedMost bounds the fenced nodes that a snapshot lists.
+const fencedMost = 64
+
+// fencedNodes are the nodes that are fenced now, ascending.
+func (sv *stateViews) fencedNodes() []string {
+	list := slices.Sorted(maps.Keys(sv.state.fences.nodes))
+	return convert.Strings(list[:min(len(list), fencedMost)])
 }
 
 // front lists incidents as consoles want them: open ones first, then newest.

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -20,9 +21,10 @@ const (
 func Brief(r *falconv1.SnapshotReply) *falconv1.SnapshotReply {
 	out := &falconv1.SnapshotReply{
 		Version: r.GetVersion(), EngineId: r.GetEngineId(), AtUnixNs: r.GetAtUnixNs(), Job: briefJob(r.GetJob()),
-		Policy:     &falconv1.Policy{Mode: r.GetPolicy().GetMode(), Cap: r.GetPolicy().GetCap(), Frozen: r.GetPolicy().GetFrozen()},
+		Policy:     briefPolicy(r.GetPolicy()),
 		Validation: briefValidation(r.GetValidation()), Recovery: briefRecovery(r.GetRecovery()), Hang: briefHang(r.GetHang()),
-		Brief: &falconv1.Brief{Revision: falconv1.ConsoleRevision},
+		Fenced: firstOf(r.GetFenced(), briefRanks),
+		Brief:  &falconv1.Brief{Revision: falconv1.ConsoleRevision},
 	}
 	if e := r.GetEngine(); e != nil {
 		out.Engine = &falconv1.Build{Version: e.GetVersion(), Agents: e.GetAgents(), Consoles: e.GetConsoles()}
@@ -110,8 +112,28 @@ func briefJob(j *falconv1.Job) *falconv1.Job {
 	return &falconv1.Job{
 		Name: j.GetName(), World: j.GetWorld(), Iteration: j.GetIteration(), IterationMs: j.GetIterationMs(), BaselineMs: j.GetBaselineMs(),
 		Slowdown: j.GetSlowdown(), DataAgeMs: j.GetDataAgeMs(), Epoch: j.GetEpoch(), State: j.GetState(), Emulated: j.GetEmulated(),
-		Alarm: j.GetAlarm(), Restart: j.GetRestart(),
+		Alarm: j.GetAlarm(), Restart: j.GetRestart(), IterationUnixNs: j.GetIterationUnixNs(), SlowerIterations: j.GetSlowerIterations(),
+		End: briefEnd(j.GetEnd()),
 	}
+}
+
+// briefWords bounds a sentence, in bytes.
+const briefWords = 256
+
+func briefEnd(e *falconv1.JobEnd) *falconv1.JobEnd {
+	if e == nil {
+		return nil
+	}
+	why := e.GetWhy()
+	return &falconv1.JobEnd{How: e.GetHow(), By: e.GetBy(), Why: strings.ToValidUTF8(why[:min(len(why), briefWords)], ""), AtUnixNs: e.GetAtUnixNs(), Ranks: e.GetRanks()}
+}
+
+func briefPolicy(p *falconv1.Policy) *falconv1.Policy {
+	out := &falconv1.Policy{Mode: p.GetMode(), Cap: p.GetCap(), Frozen: p.GetFrozen()}
+	if r := p.GetRecovery(); r != nil {
+		out.Recovery = &falconv1.RecoveryPolicy{Approval: r.GetApproval()}
+	}
+	return out
 }
 
 func briefIncident(v *falconv1.Incident) *falconv1.Incident {
@@ -141,9 +163,9 @@ func briefLadder(incident string, l *falconv1.Ladder) *falconv1.Ladder {
 func briefAction(a *falconv1.Action) *falconv1.Action {
 	return &falconv1.Action{
 		Id: a.GetId(), Incident: a.GetIncident(), Rung: a.GetRung(), State: a.GetState(), PlanHash: a.GetPlanHash(), Variant: a.GetVariant(),
-		DecidedBy: a.GetDecidedBy(), BeforeMs: a.GetBeforeMs(), PredictedMs: a.GetPredictedMs(), MeasuredMs: a.GetMeasuredMs(),
+		DecidedBy: a.GetDecidedBy(), DecidedUnixNs: a.GetDecidedUnixNs(), ProposedUnixNs: a.GetProposedUnixNs(), Phase: a.GetPhase(), BeforeMs: a.GetBeforeMs(), PredictedMs: a.GetPredictedMs(), MeasuredMs: a.GetMeasuredMs(),
 		DeadlineUnixNs: a.GetDeadlineUnixNs(), JobEpoch: a.GetJobEpoch(), AppliedIteration: a.GetAppliedIteration(),
-		Approvals: mapped(firstOf(a.GetApprovals(), briefNames), func(p *falconv1.Approval) *falconv1.Approval { return &falconv1.Approval{By: p.GetBy()} }),
+		Approvals: mapped(firstOf(a.GetApprovals(), briefNames), func(p *falconv1.Approval) *falconv1.Approval { return &falconv1.Approval{By: p.GetBy(), UnixNs: p.GetUnixNs()} }),
 	}
 }
 
@@ -162,6 +184,10 @@ func briefRecovery(v *falconv1.Recovery) *falconv1.Recovery {
 		Id: v.GetId(), State: v.GetState(), Generation: v.GetGeneration(), Attempts: v.GetAttempts(), Reason: v.GetReason(),
 		BeforeIteration: v.GetBeforeIteration(), ResumeIteration: v.GetResumeIteration(), StartedUnixNs: v.GetStartedUnixNs(),
 		EndedUnixNs: v.GetEndedUnixNs(), DeadlineUnixNs: v.GetDeadlineUnixNs(), PlanHash: v.GetPlanHash(),
+		Together: v.GetTogether(), EndedJob: v.GetEndedJob(), LostGpuHours: v.GetLostGpuHours(), Whole: v.GetWhole(), AwaitsProof: v.GetAwaitsProof(),
+	}
+	if w := v.GetWait(); w != nil {
+		out.Wait = &falconv1.RecoveryWait{Nodes: firstOf(w.GetNodes(), briefNames), Spare: w.GetSpare(), UntilUnixNs: w.GetUntilUnixNs(), Then: w.GetThen()}
 	}
 	for _, f := range firstOf(v.GetFaults(), briefNames) {
 		out.Faults = append(out.Faults, &falconv1.Fault{Kind: f.GetKind(), Node: f.GetNode(), Device: f.GetDevice(), Ranks: firstOf(f.GetRanks(), briefRanks)})

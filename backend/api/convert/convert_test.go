@@ -54,6 +54,7 @@ var (
 		"UnseenRank.hooked":       "of agents that give no reason",
 		"Validation.now":          "progress, of the validator",
 		"Recovery.ranks":          "progress, of the engine",
+		"Recovery.lost_gpu_hours": "of its time and ranks, by the engine",
 		"Incident.onset_unix_ns":  "estimated by the engine, from its history",
 		"Incident.end_unix_ns":    "of the engine's history",
 		"Action.proposed_unix_ns": "of the engine's journal",

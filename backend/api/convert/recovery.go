@@ -15,7 +15,7 @@ func RecoveryToProto(v falcon.Recovery) *falconv1.Recovery {
 		ResumeIteration: v.Resume, BeforeIteration: v.Before, Moves: MovesToProto(v.Moves), Checkpoint: v.Checkpoint,
 		Reason: v.Reason, PhasesMs: maps.Clone(v.PhaseMs), PredictedMs: maps.Clone(v.PredictMs), PlanHash: v.PlanHash,
 		DecidedBy: v.DecidedBy, DecidedFrom: v.DecidedFrom, NoReturn: v.NoReturn, AwaitsProof: v.AwaitsProof, StatedBy: v.StatedBy, Together: string(v.Together),
-		StartedUnixNs: v.StartedNs, EndedUnixNs: v.EndedNs, DeadlineUnixNs: v.DeadlineNs, Whole: v.Whole,
+		StartedUnixNs: v.StartedNs, EndedUnixNs: v.EndedNs, DeadlineUnixNs: v.DeadlineNs, Whole: v.Whole, EndedJob: v.EndedJob,
 		Replaced: make(map[int32]string, len(v.Replaced)),
 	}
 	for r, d := range v.Replaced {
@@ -47,7 +47,7 @@ func RecoveryFromProto(p *falconv1.Recovery) falcon.Recovery {
 		},
 		RecoveryOutcome: falcon.RecoveryOutcome{
 			Reason: p.GetReason(), StartedNs: p.GetStartedUnixNs(), EndedNs: p.GetEndedUnixNs(),
-			PhaseMs: copied(p.GetPhasesMs()), PredictMs: copied(p.GetPredictedMs()),
+			PhaseMs: copied(p.GetPhasesMs()), PredictMs: copied(p.GetPredictedMs()), EndedJob: p.GetEndedJob(),
 		},
 	}
 	for r, d := range p.GetReplaced() {

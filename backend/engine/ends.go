@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/statements"
+)
+
+// end is how the job ended; nil while a process lives, while how one ended is not known yet, and
+// while something is at work that starts processes again.
+func (s *jobStatus) end(now time.Time) *falconv1.JobEnd {
+	switch {
+	case s.cluster.recovering() != nil || s.cluster.unadopted() != nil || s.state.restart.Active():
+		return nil
+	case len(s.job.ranks) == 0 && s.cluster.finishedBefore():
+		return &falconv1.JobEnd{How: string(statements.Finished), Ranks: int32(len(s.state.job.Placement))}
+	case !s.job.ended() || s.job.someUntold(now):
+		return nil
+	}
+	out := &falconv1.JobEnd{Ranks: int32(len(s.job.ranks)), AtUnixNs: s.job.lastEnd().UnixNano()}
+	switch r := s.endedByRecovery(); {
+	case r != nil:
+		out.How, out.By, out.Why = string(statements.Ended), r.ID, fmt.Sprintf("%s: %s", r.State, r.Reason)
+	case s.state.restart.ToldToLeave(s.state.job.Epoch):
+		out.How, out.Why = string(statements.Ended), "its processes were told to write a checkpoint and leave, and nothing was started again"
+	case s.job.finishedWell():
+		out.How = string(statements.Finished)
+	default:
+		out.How, out.Why = s.job.endedBadly()
+	}
+	return out
+}
+
+// endedByRecovery is the newest recovery where it has had all processes of this job epoch end, or nil.
+func (s *jobStatus) endedByRecovery() *falcon.Recovery {
+	n := len(s.state.recoveries)
+	if n == 0 {
+		return nil
+	}
+	r := &s.state.recoveries[n-1]
+	if !r.EndedJob || !r.State.Over() || r.JobEpoch != s.state.job.Epoch {
+		return nil
+	}
+	return r
+}
+
+// someUntold reports whether of a process that has just ended it is not known how.
+func (j *job) someUntold(now time.Time) bool {
+	for _, p := range j.ranks {
+		if !p.state.GetAlive() && p.state.GetExit() == "" && now.Sub(p.endedAt) < exitWait {
+			return true
+		}
+	}
+	return false
+}
+
+// lastEnd is when the last end was reported.
+func (j *job) lastEnd() time.Time {
+	var last time.Time
+	for _, p := range j.ranks {
+		if p.endedAt.After(last) {
+			last = p.endedAt
+		}
+	}
+	return last
+}
+
+// endedBadly is how processes ended that have not all ended with success: somebody has stopped them
+// where SIGTERM or SIGINT ended all of them, else they failed, with the words of the first.
+func (j *job) endedBadly() (how, why string) {
+	ordered, bad := 0, 0
+	var first *process
+	for _, p := range j.ranks {
+		if falconv1.ExitedWell(p.state.GetExit()) {
+			continue
+		}
+		bad++
+		if endingOf(p.state).Ordered() {
+			ordered++
+			continue
+		}
+		if first == nil || p.endedAt.Before(first.endedAt) || p.endedAt.Equal(first.endedAt) && p.rank < first.rank {
+			first = p
+		}
+	}
+	if first == nil {
+		return string(statements.Stopped), fmt.Sprintf("%d of %d ranks were ended by SIGTERM or SIGINT", ordered, len(j.ranks))
+	}
+	why = fmt.Sprintf("rank %d on %s %s", first.rank, first.node, orElse(clean(first.state.GetExit()), "ended, nobody knows how"))
+	if words := endingOf(first.state).Words(); words != "" {
+		why += ": " + words
+	}
+	return string(statements.Failed), why
+}
